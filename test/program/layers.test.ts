@@ -10,7 +10,7 @@ import { packagePath } from '../../src/files.js';
 
 /** From the top down; rooms in one row may not know each other. */
 const ORDER: readonly (readonly string[])[] = [
-  ['main'],
+  ['main', 'index'],
   ['commands'],
   ['service'],
   ['workers'],

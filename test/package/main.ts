@@ -1,0 +1,87 @@
+/**
+ * The package as npm would publish it: its size, that `npx` starts it in an empty folder, and that a program can import it. It installs
+ * the dependencies anew, so it is no part of `npm test`.
+ */
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import t from 'tap';
+import { packagePath } from '../../src/files.js';
+
+t.setTimeout(900_000);
+const run = promisify(execFile);
+const MAX_BYTES = 2_000_000;
+const folder = await mkdtemp(join(tmpdir(), 'lateral-package-'));
+t.teardown(() => rm(folder, { recursive: true, force: true, maxRetries: 3 }));
+
+await run('npm', ['run', '--silent', 'build:types'], { cwd: packagePath() });
+await run('npm', ['pack', '--ignore-scripts', '--pack-destination', folder], { cwd: packagePath() });
+const [name = ''] = (await readdir(folder)).filter((each) => each.endsWith('.tgz'));
+const tarball = join(folder, name);
+
+/** What a program printed by the time that `wanted` stands in it. */
+async function waitForOutput(child: ChildProcess, wanted: RegExp): Promise<string> {
+  let said = '';
+  return new Promise((resolve, reject) => {
+    const hear = (piece: Buffer): void => {
+      said += piece.toString();
+      if (wanted.test(said)) resolve(said);
+    };
+    child.stdout?.on('data', hear);
+    child.stderr?.on('data', hear);
+    child.once('exit', (code) => reject(new Error(`it ended with ${code}: ${said}`)));
+  });
+}
+
+t.test('it is small', async (t) => {
+  const { size } = await stat(tarball);
+  t.ok(size < MAX_BYTES, `${size} bytes`);
+});
+
+t.test('npx starts it in an empty folder', async (t) => {
+  const empty = join(folder, 'empty');
+  await mkdir(empty);
+  const child = spawn('npx', ['--yes', join('..', name), 'start', '--port', '0'], { cwd: empty, detached: true });
+  t.teardown(() => child.pid !== undefined && process.kill(-child.pid, 'SIGTERM'));
+  const said = await waitForOutput(child, /Try it: +curl[^\n]*\n/);
+  const [, url = '', token = ''] = /is ready at (\S+)[\s\S]*token +(\S+)/.exec(said) ?? [];
+  t.equal(await (await fetch(`${url}/server/ping`)).text(), 'pong');
+  const answer = await fetch(`${url}/items/articles?limit=1&fields=id`, {
+    headers: { authorization: `Bearer ${token}` },
+  });
+  t.strictSame(await answer.json(), { data: [{ id: 1 }] });
+  t.equal((await fetch(`${url}/explorer`)).status, 200);
+});
+
+t.test('a program imports it, with types', async (t) => {
+  const program = join(folder, 'program');
+  await mkdir(program);
+  await writeFile(join(program, 'package.json'), '{"type": "module", "private": true}');
+  await run('npm', ['install', tarball], { cwd: program });
+  const source = (option: string): string => `import { start } from 'lateral';
+const service = await start({ PORT: 0, LOG_LEVEL: 'warn', ${option} });
+const answer: Response = await fetch(service.url + '/server/ping');
+console.log(await answer.text(), service.administrator?.email);
+await service.stop();
+`;
+  await writeFile(join(program, 'good.ts'), source("DATA_DIR: './data'"));
+  await writeFile(join(program, 'bad.ts'), source("DATA_DIRECTORY: './data'"));
+  const types = [
+    '--strict',
+    '--module',
+    'nodenext',
+    '--target',
+    'es2023',
+    '--typeRoots',
+    packagePath('node_modules/@types'),
+  ];
+  const compile = (file: string): Promise<unknown> =>
+    run(packagePath('node_modules/.bin/tsc'), [...types, '--types', 'node', file], { cwd: program });
+  await compile('good.ts');
+  const complaint = await compile('bad.ts').then(String, ({ stdout }: { stdout: string }) => stdout);
+  t.match(complaint, /DATA_DIRECTORY/, 'an option that does not exist is an error');
+  const { stdout } = await run(process.execPath, ['good.js'], { cwd: program });
+  t.equal(stdout, 'pong admin@example.com\n');
+});
