@@ -198,6 +198,10 @@ export const OPTIONS = {
     integer(null, 1, 2_147_483_647),
     "Highest cost of a query as PostgreSQL's planner estimates it; if not set, unlimited",
   ),
+  FAMILY_COMPATIBILITY: boolean(
+    'false',
+    'Call system tables directus_* in /collections, /fields and /relations, and show meta.special as a list, for tools made for Directus',
+  ),
   EXPLORER: boolean('true', 'Serve the Explorer, a page for browsers, at /explorer, and lead there from /'),
   GRAPHQL_INTROSPECTION: boolean('true', 'Answer introspection, and serve the schema as text and the GraphQL IDE'),
   GRAPHQL_QUERY_TOKEN_LIMIT: integer('5000', 1, 1_000_000, 'Tokens that a GraphQL document may have'),

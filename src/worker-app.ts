@@ -39,6 +39,7 @@ import { accountRoutes } from './resources/account.js';
 import { authRoutes } from './resources/auth.js';
 import { collectionsRoutes } from './resources/collections.js';
 import { explorerRoutes } from './resources/explorer.js';
+import { withFamilyNames } from './resources/family.js';
 import { fieldsRoutes } from './resources/fields.js';
 import { functionRoutes } from './resources/functions.js';
 import { graphqlRoutes } from './resources/graphql.js';
@@ -241,6 +242,9 @@ export async function createWorkerApp(
     await mirror.refresh(true);
     await shared.accessChanged();
   };
+  const described = [fieldsRoutes, collectionsRoutes, relationsRoutes].flatMap((routesOf) =>
+    routesOf({ identities, policies, schemaChanges }),
+  );
   const routes: Route[] = [
     ...specsRoutes({
       ...items,
@@ -257,9 +261,7 @@ export async function createWorkerApp(
     ...accountRoutes(access),
     ...registrationRoutes({ ...access, policies, writes, registrationLimit: shared.limits.registrations, observe }),
     ...utilsRoutes({ ...items, config, readAnew }),
-    ...fieldsRoutes({ identities, policies, schemaChanges }),
-    ...collectionsRoutes({ identities, policies, schemaChanges }),
-    ...relationsRoutes({ identities, policies, schemaChanges }),
+    ...(config.FAMILY_COMPATIBILITY ? withFamilyNames(described) : described),
     ...schemaRoutes({ config, identities, schemaChanges }),
     ...suggestionsRoutes({ identities, policies, schemaChanges }),
     ...meRoutes(items),

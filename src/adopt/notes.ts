@@ -92,7 +92,8 @@ function doubtful(places: Installations): readonly Doubt[] {
     ],
     [
       sql`from ${users} old where old.provider <> 'default'`,
-      (number) => `${number} users sign in with an external provider: they cannot sign in here without a password`,
+      (number) =>
+        `${number} users sign in with an external provider: AUTH_PROVIDERS must name it here (docs/accounts.md)`,
     ],
   ];
   if (hasColumn(places, 'directus_roles', 'parent'))
