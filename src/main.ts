@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 /** The command line. */
+import { execFile } from 'node:child_process';
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
@@ -88,6 +89,7 @@ async function start(flags: readonly string[]): Promise<void> {
       if (stopped.signal.aborted) process.exit(1);
       stopped.abort();
       observe({ kind: 'stopping', reason: signal });
+      notifySystemd('--stopping');
       service
         .then(
           (running) => running.stop(),
@@ -108,11 +110,20 @@ async function start(flags: readonly string[]): Promise<void> {
     throw error;
   });
   announce(running, config.EXPLORER);
+  notifySystemd('--ready');
   void running.failure.then(async (error) => {
     console.error(`lateral: a worker thread exited unexpectedly, stopping: ${error.stack ?? error.message}`);
     // Running requests get their time; the process supervisor starts it again.
     if (!stopped.signal.aborted) await running.stop().catch(fail);
     process.exit(1);
+  });
+}
+
+/** Where a unit of `Type=notify` has started it. Node cannot send to such a socket itself. */
+function notifySystemd(state: '--ready' | '--stopping'): void {
+  if (process.env['NOTIFY_SOCKET'] === undefined) return;
+  execFile('systemd-notify', [state], (error) => {
+    if (error) console.error(`lateral: systemd could not be notified: ${error.message}`);
   });
 }
 

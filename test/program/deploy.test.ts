@@ -1,0 +1,120 @@
+/** The files of deploy/: they name metrics, options and paths that exist, and the programs they are for can read them. */
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, readdir, readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import t from 'tap';
+import { parse } from 'yaml';
+import { optionRows } from '../../src/config.js';
+import { packagePath } from '../../src/files.js';
+import { findProgram } from '../support/programs.js';
+import { createLibrary, get, makeFolder, startDatabase, startTestService, waitFor } from '../support/service.js';
+
+const run = promisify(execFile);
+const read = (...path: string[]): Promise<string> => readFile(packagePath('deploy', ...path), 'utf8');
+
+interface Alerts {
+  readonly groups: readonly { readonly rules: readonly { readonly alert: string; readonly expr: string }[] }[];
+}
+
+interface Dashboard {
+  readonly panels: readonly { readonly title: string; readonly targets: readonly { readonly expr: string }[] }[];
+}
+
+const alerts = parse(await read('alerts.yaml')) as Alerts;
+const dashboard = JSON.parse(await read('dashboard.json')) as Dashboard;
+const expressions = [
+  ...alerts.groups.flatMap(({ rules }) => rules.map(({ expr }) => expr)),
+  ...dashboard.panels.flatMap(({ targets }) => targets.map(({ expr }) => expr)),
+];
+
+t.test('every metric that is named exists', async (t) => {
+  const server = await startDatabase();
+  const service = await startTestService({ databaseUrl: await createLibrary(server, 'deployed') });
+  const { text } = await get(service, '/server/metrics');
+  const documented = await readFile(packagePath('docs', 'metrics.md'), 'utf8');
+  const existing = new Set([...text.matchAll(/^# TYPE (\S+)/gm)].map(([, name]) => name));
+  const named = new Set(
+    expressions.flatMap((each) => each.match(/\b(?:lateral|nodejs|process)_\w+/g) ?? []).map(withoutSuffix),
+  );
+  t.ok(named.size > 10);
+  for (const name of named) {
+    // Those of replicas appear with the first replica.
+    const isOptional = /^lateral_(replica|server)_/.test(name);
+    t.ok(isOptional ? documented.includes(name) : existing.has(name), name);
+  }
+});
+
+const withoutSuffix = (name: string): string => name.replace(/_(bucket|sum|count)$/, '');
+
+t.test('the options of the example exist, and the paths of the image', async (t) => {
+  const { services } = parse(await read('compose.yaml')) as {
+    services: Record<string, { environment: Record<string, string> }>;
+  };
+  const known = new Set(optionRows().map(({ name }) => name));
+  for (const name of Object.keys(services['lateral']?.environment ?? {})) t.ok(known.has(name), name);
+  const dockerfile = await read('Dockerfile');
+  for (const [, path = ''] of dockerfile.matchAll(/--from=build \/build\/(\S+)/g))
+    await t.resolves(
+      readdir(packagePath(path)).catch(() => readFile(packagePath(path))),
+      path,
+    );
+  const binaries = await readdir(packagePath('node_modules', 'uWebSockets.js'));
+  // The image has Node 24.
+  for (const arch of ['x64', 'arm64']) t.ok(binaries.includes(`uws_linux_${arch}_137.node`), arch);
+});
+
+const promtool = await findProgram('promtool');
+t.test(
+  'Prometheus reads the rules and the queries',
+  {
+    skip: promtool === null && 'promtool is not installed: apt-get install prometheus',
+  },
+  async (t) => {
+    await t.resolves(run('promtool', ['check', 'rules', packagePath('deploy', 'alerts.yaml')]));
+    const rules = expressions.map((expr, position) => ({
+      record: `query_${position}`,
+      expr: expr.replaceAll('$__rate_interval', '5m').replaceAll('$instance', '.+'),
+    }));
+    const file = join(await makeFolder(), 'queries.yaml');
+    await writeFile(file, JSON.stringify({ groups: [{ name: 'queries', rules }] }));
+    await t.resolves(run('promtool', ['check', 'rules', file]));
+  },
+);
+
+const analyze = await findProgram('systemd-analyze');
+t.test(
+  'systemd reads the unit',
+  {
+    skip: analyze === null && 'systemd-analyze is not installed: apt-get install systemd',
+  },
+  async (t) => {
+    await t.resolves(run('systemd-analyze', ['verify', packagePath('deploy', 'lateral.service')]));
+  },
+);
+
+t.test('systemd is told when it is ready, and when it stops', async (t) => {
+  const server = await startDatabase();
+  const folder = await makeFolder();
+  const told = join(folder, 'told');
+  await writeFile(join(folder, 'systemd-notify'), `#!/bin/sh\necho "$@" >> ${told}\n`);
+  await chmod(join(folder, 'systemd-notify'), 0o755);
+  await writeFile(told, '');
+  const child = spawn(process.execPath, [packagePath('dist', 'src', 'main.js'), 'start'], {
+    env: {
+      PATH: `${folder}:${process.env['PATH']}`,
+      PORT: '0',
+      DATABASE_URL: await createLibrary(server, 'notified'),
+      NOTIFY_SOCKET: '/nowhere',
+    },
+    stdio: 'ignore',
+  });
+  t.teardown(() => child.kill('SIGKILL'));
+  const lines = async (): Promise<string> => readFile(told, 'utf8');
+  await waitFor(async () => (await lines()).includes('--ready'), 60_000);
+  const stopped = once(child, 'exit');
+  child.kill('SIGTERM');
+  t.strictSame(await stopped, [0, null]);
+  t.equal(await lines(), '--ready\n--stopping\n');
+});
