@@ -36,6 +36,7 @@ const LAST_WORDS = 5;
 /** The files that take longest: whoever begins last should not leave the other processors waiting. */
 const LONGEST = [
   'property',
+  'adopt',
   'import',
   'start',
   'stream',

@@ -3,6 +3,7 @@
  * written to the tables of the service. All of it is one transaction: a failure leaves nothing, and a run that changes nothing can show
  * what it would change.
  */
+import { StartError } from '../errors.js';
 import type { Database } from '../postgres/database.js';
 import { migrateWithin } from '../postgres/migrate.js';
 import type { Session } from '../postgres/sessions.js';
@@ -65,9 +66,18 @@ export async function adopt(database: Database, options: AdoptOptions): Promise<
     });
   } catch (error) {
     if (error instanceof Undone) return error.adoption;
-    throw error;
+    throw asStartError(error);
   }
 }
+
+/** Errors of PostgreSQL say what is wrong with the database: a right that is missing, a table that is in use. */
+function asStartError(error: unknown): unknown {
+  if (!(error instanceof Error) || error instanceof StartError || !('code' in error)) return error;
+  const hint = error.code === LOCK_NOT_AVAILABLE ? ': tables are in use by others, try again' : '';
+  return new StartError(`nothing was adopted: ${error.message}${hint}`);
+}
+
+const LOCK_NOT_AVAILABLE = '55P03';
 
 /** As every change of the schema takes it, with a limit on the wait for tables that are in use. */
 const LOCK = `select pg_advisory_xact_lock(hashtextextended('lateral structure ' || $1::text, 0)), set_config('lock_timeout', '10s', true)`;
