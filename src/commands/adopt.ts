@@ -93,7 +93,7 @@ function outcome(changes: number, dryRun: boolean): string {
   if (changes === 0) return 'Nothing to change: everything is adopted.';
   return dryRun
     ? 'Nothing was changed. Without --dry-run all of this is one transaction.'
-    : 'Adopted. Start the service: passwords and static tokens are those of Directus.';
+    : 'Adopted. Start the service: passwords and static tokens are those of Directus. lateral doctor names the foreign keys without an\nindex, which Directus does not make and lists need.';
 }
 
 function section(title: string, entries: readonly string[]): string[] {
