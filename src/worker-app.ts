@@ -297,7 +297,7 @@ export async function createWorkerApp(
         break;
       case 'sessions-ended':
         for (const session of message.sessions) identities.forgetSession(session);
-        live.rightsChanged();
+        live.lookAgain();
         break;
       case 'replica-lost':
         core.replicas?.all[message.replica]?.abandon();

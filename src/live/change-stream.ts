@@ -50,6 +50,7 @@ export interface Transaction {
 export interface ChangeListener {
   /** Which columns of a table are to be read, by position; null where nobody wants to know of the table. */
   wanted(table: LoggedTable): readonly boolean[] | null;
+  /** Also where nothing has changed that anybody wants to know of. */
   committed(transaction: Transaction): void;
   /** From now on every change is told; what there was before may have been missed. */
   resynced(sources: ReadonlyMap<string, readonly Source[]>): void;
@@ -171,7 +172,7 @@ export class ChangeStream {
 
   #take(transaction: Transaction): void {
     this.position = Math.max(this.position, transaction.position);
-    if (transaction.changes.length > 0) this.#listener.committed(transaction);
+    this.#listener.committed(transaction);
   }
 }
 

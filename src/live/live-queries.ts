@@ -20,6 +20,7 @@ import { type ChangeListener, ChangeStream, type Transaction } from './change-st
 import { LiveStats } from './live-stats.js';
 import type { LiveListener, LiveSource } from './subscriber.js';
 import { Subscriber, type Topic } from './topic.js';
+import { type TopicListener, TopicReader } from './topic-reader.js';
 import { Topics } from './topics.js';
 import { CommitVisibility } from './visibility.js';
 
@@ -41,11 +42,11 @@ const SWEEP_MS = 500;
 const BEAT_SWEEPS = 20;
 /** Milliseconds in which changes of rights are gathered. */
 const GATHER_MS = 50;
-/** Reads at the same time: more would stand before those of others. */
-const MAX_RUNNING = 1_000;
 const MAX_RETRY_MS = 5_000;
+/** Subscriptions that begin anew at the same time. */
+const MAX_RESOLVING = 50;
 
-export class LiveQueries implements ChangeListener {
+export class LiveQueries implements ChangeListener, TopicListener {
   readonly #reads: Reads;
   readonly #database: Database;
   readonly #limits: LiveLimits;
@@ -55,16 +56,13 @@ export class LiveQueries implements ChangeListener {
   readonly #subscribers = new Set<Subscriber>();
   readonly #owners = new Map<string, number>();
   readonly topics = new Topics();
-  readonly #dirty = new Set<Topic>();
-  #running = 0;
-  #flushing: NodeJS.Timeout | null = null;
-  #flushedAt = 0;
+  readonly #reader: TopicReader;
   #anew: NodeJS.Timeout | null = null;
   #timers: NodeJS.Timeout[] = [];
   #idle: NodeJS.Timeout | null = null;
   #sweeps = 0;
   /** Grows when rights, users or the schema change: what was read before is not sent after. */
-  #generation = 0;
+  generation = 0;
   #isStopped = false;
 
   constructor(reads: Reads, database: Database, mirror: Mirror, limits: LiveLimits, observe: Observer) {
@@ -72,6 +70,7 @@ export class LiveQueries implements ChangeListener {
     this.#database = database;
     this.#limits = limits;
     this.#visibility = new CommitVisibility(database);
+    this.#reader = new TopicReader(reads, this.#visibility, this.stats, limits.interval, this);
     const tables = (): TableName[] =>
       [...mirror.model.collections.values()].map(({ schema, table }) => ({ schema, name: table }));
     this.stream = new ChangeStream(database, tables, this, observe);
@@ -80,6 +79,10 @@ export class LiveQueries implements ChangeListener {
       this.stream.tablesChanged();
       this.rightsChanged();
     });
+  }
+
+  get position(): number {
+    return this.stream.position;
   }
 
   get subscriptions(): number {
@@ -132,11 +135,21 @@ export class LiveQueries implements ChangeListener {
   /** Users, roles, policies, tokens or the schema have changed. */
   rightsChanged(): void {
     if (this.#subscribers.size === 0) return;
-    this.#generation++;
+    this.generation++;
     this.#anew ??= setTimeout(() => {
       this.#anew = null;
-      for (const subscriber of this.#subscribers) void this.#resolveAgain(subscriber);
+      const all = this.#subscribers.values();
+      // Each may need a look-up: all at once would stand before those of requests.
+      const next = async (): Promise<void> => {
+        for (const subscriber of all) await this.#resolveAgain(subscriber);
+      };
+      for (let lane = 0; lane < MAX_RESOLVING; lane++) void next();
     }, GATHER_MS);
+  }
+
+  /** Sessions may have ended: whoever is not who they were gets nothing more. */
+  lookAgain(): void {
+    for (const subscriber of this.#subscribers) this.#look(subscriber);
   }
 
   /** Every subscription ends: clients subscribe again, elsewhere. */
@@ -169,8 +182,9 @@ export class LiveQueries implements ChangeListener {
 
   #rest(): void {
     for (const timer of this.#timers.splice(0)) clearInterval(timer);
-    for (const timer of [this.#flushing, this.#anew, this.#idle]) if (timer) clearTimeout(timer);
-    this.#flushing = this.#anew = this.#idle = null;
+    this.#reader.stop();
+    for (const timer of [this.#anew, this.#idle]) if (timer) clearTimeout(timer);
+    this.#anew = this.#idle = null;
   }
 
   #close(subscriber: Subscriber): void {
@@ -194,14 +208,14 @@ export class LiveQueries implements ChangeListener {
   /** Finds out who asks and what may be read, and joins the topic of it. */
   async #resolve(subscriber: Subscriber): Promise<void> {
     const turn = ++subscriber.turn;
-    const generation = this.#generation;
+    const generation = this.generation;
     const { source } = subscriber;
     const caller = await source.identify();
     const query = await source.parse(caller);
     const compiled = await this.#reads.prepare(query, caller, { ...NO_CLIENT, address: source.address });
     if (subscriber.isClosed || subscriber.turn !== turn) return;
     // What was found out before a change of rights must not be read after it.
-    if (generation !== this.#generation) return this.#resolve(subscriber);
+    if (generation !== this.generation) return this.#resolve(subscriber);
     if (subscriber.owner === null) this.#own(subscriber, callerName(caller, source));
     subscriber.caller = caller;
     this.#join(subscriber, { query, compiled, caller, need: null });
@@ -234,12 +248,11 @@ export class LiveQueries implements ChangeListener {
   #join(subscriber: Subscriber, prepared: PreparedRead): void {
     if (prepared.compiled.stream) throw invalidQuery('A live query cannot be an export');
     const topic = this.topics.join(subscriber, prepared);
-    subscriber.generation = this.#generation;
+    subscriber.generation = this.generation;
     if (subscriber.tag !== '' && subscriber.tag === topic.tag) return;
     // A read that runs already began too early for who comes now.
     topic.tag = '';
-    this.#touch(topic);
-    this.#flushSoon(0);
+    this.#reader.touch(topic, true);
   }
 
   wanted(table: LoggedTable): readonly boolean[] | null {
@@ -251,8 +264,7 @@ export class LiveQueries implements ChangeListener {
     if (changes.length === 0) return;
     this.stats.transactions++;
     this.stats.changedAt = Math.min(this.stats.changedAt, time);
-    for (const change of changes) for (const topic of this.topics.touchedBy(change)) this.#touch(topic);
-    this.#flushSoon(this.#limits.interval);
+    for (const change of changes) for (const topic of this.topics.touchedBy(change)) this.#reader.touch(topic);
   }
 
   /** Of which tables each view shows rows may have changed too: everything begins anew. */
@@ -267,76 +279,10 @@ export class LiveQueries implements ChangeListener {
   }
 
   #touchAll(): void {
-    for (const topic of this.topics.all()) this.#touch(topic);
-    this.#flushSoon(this.#limits.interval);
+    for (const topic of this.topics.all()) this.#reader.touch(topic);
   }
 
-  #touch(topic: Topic): void {
-    if (topic.isRunning) topic.isDirty = true;
-    else this.#dirty.add(topic);
-  }
-
-  #flushSoon(intervalMs: number): void {
-    if (this.#dirty.size === 0 || (this.#flushing && intervalMs > 0)) return;
-    if (this.#flushing) clearTimeout(this.#flushing);
-    const wait = intervalMs === 0 ? 0 : Math.max(0, this.#flushedAt + intervalMs - performance.now());
-    this.#flushing = setTimeout(() => {
-      this.#flushing = null;
-      void this.#flush();
-    }, wait);
-  }
-
-  /** What was committed must be visible before it is read: the log may be faster. */
-  async #flush(): Promise<void> {
-    this.#flushedAt = performance.now();
-    const { position } = this.stream;
-    const changedAt = this.stats.takeChangedAt();
-    const topics: Topic[] = [];
-    for (const topic of this.#dirty) {
-      if (topics.length + this.#running >= MAX_RUNNING) break;
-      this.#dirty.delete(topic);
-      topics.push(topic);
-      // What changes from now on is for the next one.
-      topic.isRunning = true;
-    }
-    this.#running += topics.length;
-    await this.#visibility.wait();
-    for (const topic of topics) this.#run(topic, position, changedAt);
-  }
-
-  #run(topic: Topic, position: number, changedAt: number): void {
-    const generation = this.#generation;
-    const done = (isDone: boolean): void => {
-      topic.isRunning = false;
-      this.#running--;
-      if ((topic.isDirty || !isDone) && topic.subscribers.size > 0) this.#dirty.add(topic);
-      topic.isDirty = false;
-      this.#flushSoon(this.#running + this.#dirty.size > MAX_RUNNING ? 0 : this.#limits.interval);
-    };
-    if (topic.subscribers.size === 0) {
-      done(true);
-      return;
-    }
-    this.stats.reads++;
-    this.#reads.answer(topic.prepared, {
-      get aborted() {
-        return topic.subscribers.size === 0;
-      },
-      caller: callerName(topic.prepared.caller, { address: '' }),
-      onResult: (cell) => {
-        const isCurrent = generation === this.#generation;
-        if (isCurrent) this.#publish(topic, cell, position, changedAt);
-        done(isCurrent);
-      },
-      onError: (error) => {
-        const isCurrent = generation === this.#generation;
-        if (isCurrent) this.#failed(topic, error);
-        done(isCurrent);
-      },
-    });
-  }
-
-  #publish(topic: Topic, cell: Buffer | null, position: number, changedAt: number): void {
+  onAnswer(topic: Topic, cell: Buffer | null, position: number, changedAt: number): void {
     topic.failures = 0;
     if (cell === null) {
       for (const subscriber of this.#current(topic)) this.#end(subscriber, forbidden());
@@ -355,20 +301,18 @@ export class LiveQueries implements ChangeListener {
 
   /** Those who may have it: the others have not been looked at since rights have changed. */
   #current(topic: Topic): Subscriber[] {
-    return [...topic.subscribers].filter(({ generation }) => generation === this.#generation);
+    return [...topic.subscribers].filter(({ generation }) => generation === this.generation);
   }
 
   /** A database that is away comes back; what a caller may not read is the end. */
-  #failed(topic: Topic, error: unknown): void {
+  onFailure(topic: Topic, error: unknown): void {
     const isLasting = !isPassing(error);
     // Who waits for the first answer is told at once.
     for (const subscriber of this.#current(topic)) if (isLasting || subscriber.tag === '') this.#end(subscriber, error);
     if (isLasting) return;
     const pause = Math.min(this.#limits.interval * 2 ** topic.failures++, MAX_RETRY_MS);
     setTimeout(() => {
-      if (topic.subscribers.size === 0) return;
-      this.#touch(topic);
-      this.#flushSoon(this.#limits.interval);
+      if (topic.subscribers.size > 0) this.#reader.touch(topic);
     }, pause).unref();
   }
 
@@ -377,18 +321,27 @@ export class LiveQueries implements ChangeListener {
     const beats = ++this.#sweeps % BEAT_SWEEPS === 0;
     for (const subscriber of this.#subscribers) {
       if (beats) subscriber.listener.beat();
-      if (subscriber.caller === null || subscriber.generation !== this.#generation) continue;
-      try {
-        const caller = subscriber.source.identify();
-        if (caller === subscriber.caller) continue;
-        if (caller instanceof Promise) caller.catch(() => {});
-        void this.#resolveAgain(subscriber);
-      } catch (error) {
-        this.#end(subscriber, error);
-      }
+      this.#look(subscriber);
+    }
+  }
+
+  #look(subscriber: Subscriber): void {
+    if (subscriber.caller === null || subscriber.generation !== this.generation) return;
+    try {
+      const caller = subscriber.source.identify();
+      if (caller === subscriber.caller) return;
+      if (caller instanceof Promise) caller.catch(() => {});
+      // Until it is known who asks it gets nothing.
+      subscriber.generation = NOBODY;
+      void this.#resolveAgain(subscriber);
+    } catch (error) {
+      this.#end(subscriber, error);
     }
   }
 }
+
+/** A generation in which nobody may read anything. */
+const NOBODY = -1;
 
 function isPassing(error: unknown): boolean {
   return !(error instanceof ServiceError) || error.status >= 500;

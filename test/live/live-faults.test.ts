@@ -68,7 +68,12 @@ t.test('a client that does not read gets the newest state when it does', async (
     await sleep(60);
   }
   slow.response?.resume();
-  await waitFor(async () => slow.events.at(-1)?.data.includes('round 11') === true, 10_000);
+  const isNewest = async (): Promise<boolean> => slow.events.at(-1)?.data.includes('round 11') === true;
+  await waitFor(isNewest, 20_000).catch(() =>
+    t.fail(
+      `${slow.events.length} states, the last of them ${slow.events.at(-1)?.data.slice(0, 40)}, ended: ${slow.isEnded}`,
+    ),
+  );
   t.ok(slow.events.length < 13, `${slow.events.length} of 13 states were sent`);
   slow.close();
 });
