@@ -7,6 +7,7 @@ import { checkOut, measureAgainst } from './against.js';
 import { measureBeside, reportBeside } from './beside.js';
 import { prepareData, type Report, startDatabase } from './environment.js';
 import { measureHits } from './hit.js';
+import { measureLive } from './live.js';
 import type { Measuring } from './measure.js';
 import { measureAll } from './measure-all.js';
 import { measureMirror } from './mirror.js';
@@ -35,6 +36,8 @@ async function main(words: readonly string[]): Promise<void> {
     const database = await startDatabase(options.data, report);
     try {
       if (options.command === 'mirror') return await measureMirror(database.url, report, signal);
+      if (options.command === 'live')
+        return await measureLive(database.url, { ...options, subscribers: options.connections }, report, signal);
       const version = await prepareData(database.url, report);
       await makeReader(database.url);
       signal.throwIfAborted();

@@ -6,7 +6,7 @@ import { packagePath } from '../src/files.js';
 import { CASES, type Case } from './cases.js';
 import type { PeerOptions } from './peers/peer.js';
 
-export const COMMANDS = ['cases', 'soak', 'beside', 'mirror', 'hit', 'report'] as const;
+export const COMMANDS = ['cases', 'soak', 'beside', 'mirror', 'hit', 'live', 'report'] as const;
 
 export type Command = (typeof COMMANDS)[number];
 
@@ -16,6 +16,9 @@ export const EXTRAS = ['noise', 'open', 'start', 'import', 'import-flat', 'patch
 export type Extra = (typeof EXTRAS)[number];
 
 const SOAK_CONNECTIONS = '256';
+const LIVE_CONNECTIONS = '10000';
+
+const CONNECTIONS: Readonly<Partial<Record<Command, string>>> = { soak: SOAK_CONNECTIONS, live: LIVE_CONNECTIONS };
 
 export const USAGE = `Usage: npm run bench -- [command] [--option value ...]
 
@@ -25,6 +28,7 @@ Commands:
   beside   small reads beside a query of two seconds; exits 1 when their p99 more than doubles
   mirror   how long it takes to read a database of 1,000 tables with 20,000 columns
   hit      Node's time per request of a known shape, up to the driver
+  live     how long it takes until subscribers have a change, and what that costs
   report   writes the report again, of what was measured last
 
 Options:
@@ -36,7 +40,7 @@ Options:
   --seconds N        length of each measurement [5]
   --warm-up N        seconds of load before the first one [2]
   --rounds N         measurements of each figure, of which the best counts [3]
-  --connections N    connections to the service [32; soak: ${SOAK_CONNECTIONS}]
+  --connections N    connections to the service [32; soak: ${SOAK_CONNECTIONS}; live: ${LIVE_CONNECTIONS}]
   --pool N           connections from the service to PostgreSQL [${initialOf('DATABASE_POOL_SIZE')}]
   --set NAME=VALUE   an option of the service; may be repeated
   --rows N           rows of the import [100000]
@@ -93,7 +97,7 @@ export function readOptions(words: readonly string[]): Options {
     seconds: wholeNumber('--seconds', values.seconds),
     warmUp: wholeNumber('--warm-up', values['warm-up'], 0),
     rounds: wholeNumber('--rounds', values.rounds),
-    connections: wholeNumber('--connections', values.connections ?? (command === 'soak' ? SOAK_CONNECTIONS : '32')),
+    connections: wholeNumber('--connections', values.connections ?? CONNECTIONS[command] ?? '32'),
     poolSize: wholeNumber('--pool', values.pool),
     minutes: wholeNumber('--minutes', values.minutes),
     growth: values.growth ?? !isSome,
