@@ -61,7 +61,7 @@ export const OPTIONS = {
   ),
   DATABASE_DIRECT_URL: optional(
     connection(),
-    'PostgreSQL itself, past the pooler, for LISTEN and migrations; if not set and DATABASE_POOLER is transaction, changes are polled',
+    'PostgreSQL itself, past the pooler, for LISTEN and migrations, with one host or several; if not set and DATABASE_POOLER is transaction, changes are polled',
   ),
   DATABASE_SCHEMA: text('public', 'Schema to serve'),
   DATABASE_SCHEMAS: names(

@@ -5,7 +5,7 @@ import { parseDatabaseUrl } from '../database-url.js';
 import { packageVersion } from '../files.js';
 import { elementAt } from '../narrow.js';
 import { quoteIdentifier } from '../sql/fragment.js';
-import type { ConnectionOptions, DriverClient, Pooler, Settings } from './connection-options.js';
+import type { DriverClient, Pooler, Settings } from './connection-options.js';
 import { reportHangUp, type Target } from './socket.js';
 
 /** Where and how to connect. */
@@ -146,20 +146,5 @@ export function followTarget(options: ServerOptions, primary: { readonly url: st
     get connect_timeout() {
       return current().connect_timeout ?? 0;
     },
-  };
-}
-
-/** Past the pooler. */
-export function directConnection(
-  options: ServerOptions & { readonly statementTimeout: number },
-  settings: Settings = {},
-): Pick<ConnectionOptions, 'target' | 'open' | 'pooler' | 'choice'> {
-  const direct = { ...options, pooler: 'none' } as const;
-  const single = { max: 1, max_pipeline: 10, max_lifetime: null, ssl: false } as const;
-  return {
-    target: targetOf(openClient(direct, { max: 1, max_pipeline: 0 }, 0)),
-    open: (socket) => openClient(direct, { ...single, socket }, options.statementTimeout, settings),
-    pooler: 'none',
-    choice: null,
   };
 }

@@ -1,10 +1,9 @@
 /** The connections to the database: pools of them by their use. */
 import type { Socket } from 'node:net';
-import { hostPortsOf, parseDatabaseUrl } from '../database-url.js';
+import { hostPortsOf } from '../database-url.js';
 import { StartError } from '../errors.js';
 import { qualify } from '../sql/qualify.js';
 import {
-  directConnection,
   explicitSettings,
   failOnHangUp,
   followTarget,
@@ -21,8 +20,9 @@ import { connectWithRetries, type FirstConnectionOptions } from './first-connect
 import { Listener } from './listener.js';
 import { Pool, type PoolState } from './pool.js';
 import { findPooler, refusesSettings } from './pooler-check.js';
-import { PrimaryWatch } from './primary-watch.js';
+import type { PrimaryWatch } from './primary-watch.js';
 import { ResponseMemory } from './response-memory.js';
+import { directConnection, watchPrimary } from './server-choice.js';
 import { POSITION, Session, UNKNOWN_POSITION } from './sessions.js';
 import type { Target } from './socket.js';
 import { breakOffStalled } from './stalled-streams.js';
@@ -114,8 +114,9 @@ export class Database implements Pools {
   /** How a connection is opened that reads the log; null where there is a pooler and no way past it. */
   replication: ConnectionOptions | null = null;
   readonly #qualified = new Map<string, string>();
-  /** Null where there is but one server. */
+  /** Null where there is but one server; the other one is that of the connection past a pooler. */
   #primary: PrimaryWatch | null = null;
+  #direct: PrimaryWatch | null = null;
 
   private constructor(
     options: DatabaseOptions,
@@ -158,24 +159,35 @@ export class Database implements Pools {
   /** Connects once, so that a wrong address, password or schema ends the start with one line. */
   static async open(given: DatabaseOptions): Promise<Database> {
     const watchdog = new Watchdog();
-    const primary = watchPrimary(given, watchdog);
+    const leave = (): void => watchdog.destroyAll();
+    const primary = watchPrimary(given, leave, given.observe ?? (() => {}));
+    // What it finds is said of the connections that listen, too.
+    const direct = given.directUrl ? watchPrimary({ ...given, url: given.directUrl }, leave, () => {}) : null;
     const found = await connectWithRetries(async () => {
-      await primary?.find();
+      await Promise.all([primary?.find(), direct?.find()]);
       return check(primary ? { ...given, url: primary.url } : given);
     }, given);
     const options = { ...given, pooler: found.pooler };
     primary?.start();
-    return Database.#make(options, primary ? followTarget(options, primary) : found.target, watchdog, primary);
+    direct?.start();
+    const target = primary ? followTarget(options, primary) : found.target;
+    return Database.#make(options, target, watchdog, primary, direct);
   }
 
   /** Connects when it is used: for a server that may be away. */
   static openLater(given: DatabaseOptions): Database {
     const options = { ...given, pooler: given.pooler === 'auto' ? 'none' : (given.pooler ?? 'none') } as const;
     const client = openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
-    return Database.#make(options, targetOf(client), new Watchdog(), null);
+    return Database.#make(options, targetOf(client), new Watchdog());
   }
 
-  static #make(options: KnownOptions, target: Target, watchdog: Watchdog, primary: PrimaryWatch | null): Database {
+  static #make(
+    options: KnownOptions,
+    target: Target,
+    watchdog: Watchdog,
+    primary: PrimaryWatch | null = null,
+    directPrimary: PrimaryWatch | null = null,
+  ): Database {
     const { pooler } = options;
     const limits = timeLimits(options.statementTimeout, options.connectTimeout, target.host.length);
     // While an import waits for its file, so does its transaction.
@@ -244,7 +256,9 @@ export class Database implements Pools {
       catalog: sessions(1),
     };
     const { observe = () => {}, staleness = DEFAULT_STALENESS_MS, directUrl = null } = options;
-    const direct = directUrl === null ? {} : directConnection({ ...options, url: directUrl });
+    const past = (settings?: Settings): Partial<ConnectionOptions> =>
+      directUrl === null ? {} : directConnection({ ...options, url: directUrl }, directPrimary, settings);
+    const direct = past();
     const listener = new Listener(
       (onnotify, onLost) => new Session((onclose) => openConnection({}, { ...direct, onclose, onnotify }), onLost),
       { staleness, poll: pooler === 'transaction' && directUrl === null ? (options.poll ?? 0) : null, observe },
@@ -253,10 +267,9 @@ export class Database implements Pools {
       observe({ kind: 'pooler-found', pooler, hears: listener.canHear, poll: options.poll ?? 0 });
     const database = new Database(options, readConnections, pools, watchdog, listener, responseMemory);
     database.#primary = primary;
+    database.#direct = directPrimary;
     database.pooler = pooler;
-    if (directUrl !== null)
-      database.replication = connectionOptions({}, directConnection({ ...options, url: directUrl }, READS_LOG));
-    else if (pooler === 'none') database.replication = connectionOptions(READS_LOG);
+    if (directUrl !== null || pooler === 'none') database.replication = connectionOptions(READS_LOG, past(READS_LOG));
     return database;
   }
 
@@ -311,6 +324,7 @@ export class Database implements Pools {
   async close(): Promise<void> {
     const { own, sessions, streams, imports, catalog } = this;
     this.#primary?.close();
+    this.#direct?.close();
     await Promise.all([
       this.listener.close(),
       ...this.readConnections.map((connection) => connection.close(CLOSE_GRACE_MS)),
@@ -340,20 +354,6 @@ const TIMED_BY_BATCH: Settings = { statement_timeout: '', lock_timeout: '', plan
 
 /** Of all connections for reads but the first: what one statement gains by using several processors, many of them lose. */
 const ON_ONE_PROCESSOR: Settings = { max_parallel_workers_per_gather: '0' };
-
-/** Null where any server will do. */
-function watchPrimary(options: DatabaseOptions, watchdog: Watchdog): PrimaryWatch | null {
-  const { urls, target } = parseDatabaseUrl(options.url);
-  if (target === 'any') return null;
-  const open = (url: string): DriverClient => {
-    // Without settings, which a pooler may refuse: it is asked for nothing that depends on them.
-    const client = openClient({ ...options, url, pooler: 'session' }, { max: 1, max_pipeline: 0 }, 0);
-    failOnHangUp(client);
-    return client;
-  };
-  const { observe = () => {} } = options;
-  return new PrimaryWatch({ urls, target, open, leave: () => watchdog.destroyAll(), observe });
-}
 
 interface FirstContact {
   readonly target: Target;

@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
 import t from 'tap';
+import { parseDatabaseUrl } from '../../src/database-url.js';
 import { findProgram, freePort } from './programs.js';
 
 export interface PoolerOptions {
@@ -58,6 +59,8 @@ export async function startPooler(databaseUrl: string, options: PoolerOptions): 
   const account = process.getuid?.() === 0 ? ['-u', 'nobody'] : [];
   const program = (await findPgBouncer()) ?? 'pgbouncer';
   const child = spawn(program, ['-q', ...account, file], { stdio: 'ignore' });
+  // A test that a signal or an error ends has no teardown.
+  process.once('exit', () => child.kill('SIGKILL'));
   t.teardown(async () => {
     child.kill('SIGKILL');
     if (child.exitCode === null && child.signalCode === null) await once(child, 'exit');
@@ -99,6 +102,22 @@ export async function throughPooler(databaseUrl: string): Promise<Pooled> {
   const mode = process.env['TEST_POOLER'];
   if (mode !== 'session' && mode !== 'transaction')
     return { options: { DATABASE_URL: databaseUrl }, release: () => Promise.resolve() };
+  const { urls } = parseDatabaseUrl(databaseUrl);
+  const [first = databaseUrl, ...others] = await Promise.all(urls.map((url) => poolerOf(url, mode)));
+  // Of several servers each has a pooler, in the form of libpq.
+  const href = first.replace(/(?<=@)[^/]+/, [first, ...others].map((url) => new URL(url).host).join());
+  users.set(href, (users.get(href) ?? 0) + 1);
+  const release = async (): Promise<void> => {
+    const left = (users.get(href) ?? 0) - 1;
+    users.set(href, left);
+    if (left === 0) await Promise.all([first, ...others].map(closeBackends));
+  };
+  // Tests expect word of changes at once.
+  return { options: { DATABASE_URL: href, DATABASE_DIRECT_URL: databaseUrl }, release };
+}
+
+/** The address of a database through the pooler of its server and account. */
+async function poolerOf(databaseUrl: string, mode: 'session' | 'transaction'): Promise<string> {
   const given = new URL(databaseUrl);
   // Towards PostgreSQL the pooler uses TLS where it can; it has no certificate for the service.
   given.searchParams.delete('sslmode');
@@ -110,15 +129,7 @@ export async function throughPooler(databaseUrl: string): Promise<Pooled> {
   const url = new URL(await found);
   url.pathname = pathname;
   url.search = search;
-  const { href } = url;
-  users.set(href, (users.get(href) ?? 0) + 1);
-  const release = async (): Promise<void> => {
-    const left = (users.get(href) ?? 0) - 1;
-    users.set(href, left);
-    if (left === 0) await closeBackends(href);
-  };
-  // Tests expect word of changes at once.
-  return { options: { DATABASE_URL: href, DATABASE_DIRECT_URL: databaseUrl }, release };
+  return url.href;
 }
 
 /** A pooler keeps connections for later. */
