@@ -68,7 +68,11 @@ export async function findPooler(assumed: Pooler, { open, schema, wanted, timeou
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     timer = setTimeout(
-      () => reject(new StartError('cannot use the database: a second connection to it was not answered in time')),
+      // A database that is slow now may answer the next attempt in time.
+      () =>
+        reject(
+          Object.assign(new Error('two connections to it did not answer in time'), { code: 'CONNECTION_TIMEOUT' }),
+        ),
       timeout,
     );
   });

@@ -78,7 +78,9 @@ async function watch(
   }));
   return changes.filter(
     ({ statement, generic, custom }) =>
-      generic + custom > 0 && !/pg_prepared_statements|"plans"|"written"/.test(statement),
+      // Behind a pooler each transaction begins with its settings.
+      generic + custom > 0 &&
+      !/pg_prepared_statements|"plans"|"written"|^select set_config\('search_path'/.test(statement),
   );
 }
 

@@ -67,6 +67,19 @@ t.test('a start waits for a database that cannot be reached, and says so', async
   t.ok(performance.now() - before >= 500, 'and gives up in the end');
 });
 
+t.test('a start waits for a database that answers too slowly to see what is in between', async (t) => {
+  const network = await new Network(databaseUrl).open();
+  network.muted = /listen lateral_session/;
+  const said: Event[] = [];
+  const starting = start(network.url, said, { DATABASE_CONNECT_TIMEOUT: '3s' });
+  await waitFor(async () => said.some(({ kind }) => kind === 'database-awaited'), 20_000);
+  t.match(said[0], { kind: 'database-awaited', reason: 'two connections to it did not answer in time' });
+  network.muted = null;
+  const service = await starting;
+  t.teardown(() => service.stop());
+  t.match(await get(service, '/items/articles/1?fields=id'), { status: 200 });
+});
+
 t.test('what will never succeed is refused at once', async (t) => {
   const wrong = urlOf(server, 'outages', { user: 'lateral', password: 'wrong' });
   for (const [url, reason] of [

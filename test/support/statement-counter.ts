@@ -16,6 +16,8 @@ const UPKEEP = [
   'set idle_in_transaction_session_timeout%',
   // Behind a pooler, in front of each transaction.
   'select set_config(%, $1, %), set_config(%, $2, %',
+  // What a new connection to a pooler asks first.
+  'select $1',
   '%pg_listening_channels()%',
   '%from pg_stats p%',
 ];
