@@ -16,8 +16,10 @@ const UPKEEP = [
   'set idle_in_transaction_session_timeout%',
   // Behind a pooler, in front of each transaction.
   'select set_config(%, $1, %), set_config(%, $2, %',
-  // What a new connection to a pooler asks first.
+  // What a new connection to a pooler asks first, and what PgBouncer says to a session that it gives to another one.
   'select $1',
+  'set application_name=%',
+  'discard all',
   '%pg_listening_channels()%',
   '%from pg_stats p%',
 ];
