@@ -20,6 +20,8 @@ import {
 } from '../support/service.js';
 import type { Test } from '../support/users.js';
 
+// Its poolers are its own: none is to stand in front of them.
+delete process.env['TEST_POOLER'];
 const version = await pgBouncerVersion();
 if (version === null) {
   t.pass('skipped: pgbouncer is not installed');
