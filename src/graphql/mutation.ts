@@ -192,9 +192,9 @@ function parseReadBack(
   const isQueried = many && QUERY_ARGUMENTS.some((name) => args[name] !== undefined && args[name] !== null);
   const query = isQueried ? parseQueryArguments(field, { limit: -1, ...args }, context) : NO_QUERY;
   const target: ReadTarget = !many
-    ? { kind: 'item', key: keys, written: true }
+    ? { kind: 'item', key: keys, known: true }
     : isQueried
-      ? { kind: 'keys', keys, written: true }
+      ? { kind: 'keys', keys, known: true }
       : { kind: 'written', keys };
   const fields = selections.read(objectTypeOf(field), nodes, path);
   const request: ReadRequest = { kind: 'read', collection, target, query: { ...query, fields }, export: false };

@@ -140,7 +140,7 @@ function parseRootField(
       const missing = context.values.add(JSON.stringify(responseError(forbidden(), selections.position(node, path))));
       const key = context.values.add({ variable: '$CURRENT_USER' });
       const query = { ...NO_QUERY, fields: selections.read(type, nodes, path) };
-      return read('service_users', { kind: 'item', key }, query, missing);
+      return read('service_users', { kind: 'item', key, known: true }, query, missing);
     }
     case 'my-roles': {
       const keys = context.values.add({ variable: '$CURRENT_ROLES' });

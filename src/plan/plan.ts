@@ -220,7 +220,7 @@ export type Condition =
       readonly key: readonly Field[];
       readonly slot: Slot;
       readonly many: boolean;
-      /** Whether rows count only where the caller may see their keys: parts of a key are values that others share. */
+      /** Whether rows count only where the caller may see their keys. */
       readonly shown?: boolean;
       /** Where a filter says it: of the row at the end of the joins, as far as the caller may see its key. */
       readonly filter?: { readonly through: readonly ToOneJoin[]; readonly negated: boolean };

@@ -97,20 +97,19 @@ function targetCondition(target: ReadTarget, collection: Collection): Condition 
     case 'selected':
       return ALWAYS;
     case 'item':
-      return named(collection, target.key, false, target.written ?? false);
+      return named(collection, target.key, false, target.known ?? false);
     case 'keys':
-      return named(collection, target.keys, true, target.written ?? false);
+      return named(collection, target.keys, true, target.known ?? false);
     default:
       return named(collection, target.keys, true, true);
   }
 }
 
-/** Items by their keys. Who may not see a part of a key of several columns must not find out by trying what it is. */
-function named(collection: Collection, slot: Slot, many: boolean, isWritten: boolean): Condition {
+/** Items by their keys. Who may not see the columns of a key must not find out by trying what they hold. */
+function named(collection: Collection, slot: Slot, many: boolean, isKnown: boolean): Condition {
   const { key } = collection;
-  const isTried = key.length > 1 && !isWritten;
-  if (isTried && !showsKey(collection)) throw forbidden();
-  const shown = isTried && key.some((field) => isMasked(collection, field));
+  if (!isKnown && !showsKey(collection)) throw forbidden();
+  const shown = !isKnown && key.some((field) => isMasked(collection, field));
   return { kind: 'key', key, slot, many, ...(shown ? { shown } : {}) };
 }
 

@@ -26,9 +26,9 @@ export interface CallRequest {
 
 export type ReadTarget =
   | { readonly kind: 'list' }
-  /** `written`: what was just written by who reads it. */
-  | { readonly kind: 'item'; readonly key: Slot; readonly written?: true }
-  | { readonly kind: 'keys'; readonly keys: Slot; readonly written?: true }
+  /** `known`: the caller has not tried the key, but has just written the item, or is it. */
+  | { readonly kind: 'item'; readonly key: Slot; readonly known?: true }
+  | { readonly kind: 'keys'; readonly keys: Slot; readonly known?: true }
   /** Items that were just written, in the order of their keys. */
   | { readonly kind: 'written'; readonly keys: Slot }
   /** Items that are about to be written; `limited` where the query says how many. */

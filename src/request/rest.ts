@@ -26,6 +26,20 @@ export function parseRead(collection: string, key: string | null, queryString: s
   return finish(collection, target, readQueryString(queryString, limits), context);
 }
 
+/** What callers are themselves: an item, or several. Its keys need not be visible to them. */
+export function parseOwn(
+  collection: string,
+  keys: string | readonly string[],
+  queryString: string,
+  limits: ParseLimits,
+): Parsed {
+  const context = { values: new ValueList(limits.nodes), limits };
+  const slot = context.values.add(keys);
+  const target: ReadTarget =
+    typeof keys === 'string' ? { kind: 'item', key: slot, known: true } : { kind: 'keys', keys: slot, known: true };
+  return finish(collection, target, readQueryString(queryString, limits), context);
+}
+
 /** Of the URL, what the body's `query` has too is replaced by it; `keys` narrows it to these items. */
 export function parseSearch(collection: string, body: unknown, queryString: string, limits: ParseLimits): Parsed {
   const context = { values: new ValueList(limits.nodes), limits };
@@ -60,7 +74,7 @@ export function parseExport(collection: string, body: unknown, limits: ParseLimi
 export function parseReadBack(collection: string, one: boolean, queryString: string, limits: ParseLimits): Parsed {
   const context = { values: new ValueList(limits.nodes), limits };
   const keys = context.values.add(null);
-  const target: ReadTarget = one ? { kind: 'item', key: keys, written: true } : { kind: 'written', keys };
+  const target: ReadTarget = one ? { kind: 'item', key: keys, known: true } : { kind: 'written', keys };
   const url = readQueryString(queryString, limits);
   refuseSelecting(url);
   const { fields, deep, alias, backlink } = url;

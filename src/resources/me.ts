@@ -12,7 +12,7 @@ import type { Route } from '../http/router.js';
 import type { Collection } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Parsed } from '../request/ast.js';
-import { parseRead, parseReadBack, parseSearch } from '../request/rest.js';
+import { parseOwn, parseReadBack, parseSearch } from '../request/rest.js';
 import { requireObject } from '../request/write.js';
 import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import type { ItemsServices } from './item-reads.js';
@@ -40,7 +40,7 @@ const anyBody = build({ type: 'object', properties: { data: {} } });
 /** Callers who may not see their own account get its id only. */
 async function readMe(exchange: Exchange, services: MeServices): Promise<Reply> {
   const identity = onlyUser(await services.identities.identify(exchange));
-  const parsed = parseRead('service_users', identity.user, exchange.queryString, services.limits);
+  const parsed = parseOwn('service_users', identity.user, exchange.queryString, services.limits);
   const body = await readVisible(parsed, identity, exchange, services);
   return body ? { status: 200, type: JSON_TYPE, body } : jsonText(anyBody({ data: { id: identity.user } }));
 }
@@ -68,7 +68,7 @@ async function readRoles(exchange: Exchange, services: MeServices): Promise<Repl
   const identity = await identifyUser(exchange, services);
   const { roles } = identity;
   if (roles.length === 0) return jsonText(anyBody({ data: [] }));
-  const parsed = parseSearch('service_roles', { keys: roles }, exchange.queryString, services.limits);
+  const parsed = parseOwn('service_roles', roles, exchange.queryString, services.limits);
   const body = await readVisible(parsed, identity, exchange, services);
   if (body && !body.equals(NO_ITEMS)) return { status: 200, type: JSON_TYPE, body };
   return jsonText(anyBody({ data: roles.map((id) => ({ id })) }));

@@ -195,6 +195,30 @@ t.test('masked values cannot be probed', async (t) => {
   ]);
 });
 
+t.test('who may not see the key of an item does not find out by trying', async (t) => {
+  const headers = { 'content-type': 'application/json' };
+  const search = async ({ token }: { token: string }, path: string, keys: readonly unknown[]) =>
+    (await request(service, 'SEARCH', path, { token, headers, body: JSON.stringify({ keys }) })).text;
+  for (const fields of ['text', '*']) {
+    const [known, missing] = [`/items/letters/1?fields=${fields}`, `/items/letters/999?fields=${fields}`];
+    t.equal((await get(service, known, finder)).status, 403);
+    t.equal((await get(service, known, finder)).text, (await get(service, missing, finder)).text);
+  }
+  t.equal(await search(finder, '/items/letters', [1]), await search(finder, '/items/letters', [999]));
+  const [present, absent] = ['/items/authors/1?fields=name', '/items/authors/999?fields=name'];
+  t.equal((await get(service, present, mixed)).text, (await get(service, absent, mixed)).text, 'in some rows only');
+  t.equal(await search(mixed, '/items/authors', [1, 2]), '{"data":[]}');
+  t.strictSame(await data(mixed, '/items/authors/3?fields=email'), { email: 'grace@example.com' });
+  t.strictSame(await data(lister, '/users/me?fields=first_name'), { first_name: 'Hello World' }, 'but oneself');
+  t.strictSame(await data(lister, '/roles/me?fields=name'), [{ name: 'lister' }]);
+  const me = await request(service, 'POST', '/graphql/system', {
+    token: lister.token,
+    headers,
+    body: JSON.stringify({ query: '{ users_me { first_name } }' }),
+  });
+  t.strictSame(me.json, { data: { users_me: { first_name: 'Hello World' } } });
+});
+
 t.test('concealed JSON cannot be probed', async (t) => {
   const clerk = await makeCaller(sql, 'clerk', [
     { permissions: [read('service_users', null), read('service_roles', null)] },

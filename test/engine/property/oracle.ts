@@ -62,7 +62,7 @@ export function expectedAnswer(world: World, request: ReadRequest): ExpectedAnsw
     if (keys) return { status: 403, body: null };
     if (request.walk !== null) return { status: 400, body: null };
   }
-  if (keys && table.key.length > 1 && !showsKey(table)) return { status: 403, body: null };
+  if (keys && !showsKey(table)) return { status: 403, body: null };
   const named = table.rows.filter((row) => !keys || hasKey(table, row, keys));
   const found = select(world, level, named);
   if (query['filter'] !== undefined) {
@@ -108,9 +108,9 @@ function parameter(level: Level, name: string): unknown {
   return level.query[`${level.prefix}${name}`];
 }
 
-/** A key of several columns names a row only to who may see them. */
+/** A key names a row only to who may see it. */
 function hasKey(table: Table, row: Row, keys: readonly string[]): boolean {
-  const isOpen = table.key.length === 1 || table.key.every(({ name }) => (row[name] ?? null) !== null);
+  const isOpen = table.key.every(({ name }) => (row[name] ?? null) !== null);
   return isOpen && keys.includes(keyTextOf(table, row));
 }
 
