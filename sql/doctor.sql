@@ -2,7 +2,7 @@
 -- $2: the schema of the service's own tables; $3: their names, a JSON list; $4: functions that may be called, a JSON list of schema and
 -- name.
 with tables as materialized (
-  select class.oid, class.relname, class.relkind, class.relrowsecurity, class.relforcerowsecurity, class.relowner, namespace.nspname
+  select class.oid, class.relname, class.relkind, class.relrowsecurity, class.relforcerowsecurity, class.relowner, class.reltuples, namespace.nspname
   from pg_catalog.pg_class class
   join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
   where namespace.nspname in (select pg_catalog.json_array_elements_text($1::json))
@@ -59,6 +59,7 @@ select pg_catalog.json_build_object(
       'schema', tables.nspname,
       'table', tables.relname,
       'view', tables.relkind in ('v', 'm'),
+      'rows', nullif(tables.reltuples::int8, -1),
       'column', (
         select attribute.attname from pg_catalog.pg_attribute attribute
         where attribute.attrelid = tables.oid and attribute.attnum > 0 and not attribute.attisdropped

@@ -5,7 +5,14 @@
 -- tens of thousands of columns.
 with recursive
 tables as materialized (
-  select class.oid, class.relname, class.relkind, namespace.nspname, ours.name is not null as system
+  select class.oid, class.relname, class.relkind, namespace.nspname, ours.name is not null as system,
+    -- Of a view, the extension that it is a part of.
+    case when class.relkind in ('v', 'm') then (
+      select extension.extname
+      from pg_catalog.pg_depend owner
+      join pg_catalog.pg_extension extension on extension.oid = owner.refobjid
+      where owner.classid = 'pg_catalog.pg_class'::pg_catalog.regclass and owner.objid = class.oid and owner.deptype = 'e'
+    ) end as extension
   from pg_catalog.pg_class class
   join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
   left join pg_catalog.json_array_elements_text($3::json) ours (name)
@@ -125,7 +132,7 @@ returned_types as (
 select pg_catalog.json_build_object(
   'version', (select version from service_schema),
   'tables', (
-    select pg_catalog.json_agg(pg_catalog.json_build_array(oid::int8, relname, relkind, nspname, system) order by relname, nspname) from tables
+    select pg_catalog.json_agg(pg_catalog.json_build_array(oid::int8, relname, relkind, nspname, system, extension) order by relname, nspname) from tables
   ),
   'columns', (
     select pg_catalog.json_agg(

@@ -28,7 +28,7 @@ export type Event =
   | {
       readonly kind: 'collections-served';
       readonly schemas: readonly string[];
-      readonly collections: readonly string[];
+      readonly collections: readonly { readonly name: string; readonly key: readonly unknown[] }[];
       readonly refused: ReadonlyMap<string, string>;
       readonly others: readonly OtherSchema[];
     }
@@ -276,24 +276,33 @@ function tellRefused(logger: Logger, refused: ReadonlyMap<string, string>): void
   const reasons = new Map<string, string[]>();
   for (const [name, reason] of refused) reasons.set(reason, [...(reasons.get(reason) ?? []), name]);
   for (const [reason, names] of [...reasons].slice(0, MAX_REFUSALS)) {
-    const more = names.length > MAX_NAMES ? ` and ${names.length - MAX_NAMES} more` : '';
     logger.info(
       names.length === 1
         ? `"${names[0]}" is not served: it ${reason}`
-        : `${names.length} are not served: ${names.slice(0, MAX_NAMES).join(', ')}${more}; each ${reason}`,
+        : `${names.length} are not served: ${listed(names)}; each ${reason}`,
     );
   }
-  if (refused.size > 0) logger.info('lateral doctor names all that is not served, with the SQL that declares keys');
+}
+
+function listed(names: readonly string[]): string {
+  const more = names.length > MAX_NAMES ? ` and ${names.length - MAX_NAMES} more` : '';
+  return `${names.slice(0, MAX_NAMES).join(', ')}${more}`;
 }
 
 function tellServed(logger: Logger, event: Event & { kind: 'collections-served' }): void {
-  const { schemas, collections, refused, others } = event;
+  const { schemas, refused, others } = event;
+  const collections = event.collections.map(({ name }) => name).sort();
+  const keyless = event.collections.flatMap(({ name, key }) => (key.length === 0 ? [name] : [])).sort();
   const all = logger.isLevelEnabled('debug');
   const shown = all ? collections : collections.slice(0, MAX_NAMES);
   const more = collections.length - shown.length;
   if (collections.length > 0)
     logger.info(`serving ${shown.join(', ')}${more > 0 ? ` and ${more} more (LOG_LEVEL=debug shows all)` : ''}`);
+  if (keyless.length > 0)
+    logger.info(`without a key, so that items can be listed but not named or written: ${listed(keyless)}`);
   tellRefused(logger, refused);
+  if (keyless.length + refused.size > 0)
+    logger.info('lateral doctor shows how keys are declared, and all that is not served');
   const advice = `set DATABASE_SCHEMAS=${[...(collections.length > 0 ? schemas : []), ...others.map(({ schema }) => schema)].join(',')}`;
   const found = others.map(({ schema, tables }) => `${schema} (${tables})`).join(', ');
   if (collections.length > 0) {

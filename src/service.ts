@@ -348,9 +348,9 @@ async function migrateDirectly(
 }
 
 async function describeServed({ schemas, collections, refused }: Model, database: Database): Promise<Event> {
-  const served = [...collections.values()].flatMap(({ name, system }) => (system ? [] : [name]));
+  const served = [...collections.values()].filter(({ system }) => !system);
   const others = await findOtherSchemas(database);
-  return { kind: 'collections-served', schemas, collections: served.sort(), refused, others };
+  return { kind: 'collections-served', schemas, collections: served, refused, others };
 }
 
 /** The first start makes an account; only it can show the password and the token. */

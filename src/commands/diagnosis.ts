@@ -38,6 +38,8 @@ interface TableRights {
   readonly schema: string;
   readonly table: string;
   readonly view: boolean;
+  /** As PostgreSQL estimates; null where it does not know. */
+  readonly rows: number | null;
   /** The first one. */
   readonly column: string | null;
   readonly indexed: readonly string[];
@@ -122,14 +124,9 @@ function collections(examined: Examined): Finding[] {
   const found: Finding[] = [];
   if (served.length === 0) found.push(finding('Collections', 'problem', 'there is nothing to serve'));
   else found.push(finding('Collections', 'ok', `${served.length} served: ${served.join(', ')}`));
-  const refused = [...model.refused].map(([name, reason]) => ({ name, reason }));
+  const refused = [...model.refused].map(([name, reason]): Refusal => ({ name, reason }));
   const [collisions, others] = split(refused, ({ reason }) => reason.startsWith('would be called'));
   const [views, rest] = split(others, ({ reason }) => /\bkey\b/.test(reason));
-  const detail = ({ name, reason }: { name: string; reason: string }, fix?: string): Detail => ({
-    name,
-    message: `it ${reason}`,
-    ...(fix === undefined ? {} : { fix }),
-  });
   found.push(...keys(examined, views));
   if (collisions.length > 0)
     found.push(
@@ -137,56 +134,52 @@ function collections(examined: Examined): Finding[] {
         'Names',
         'problem',
         `${count(collisions.length, 'table is', 'tables are')} not served because the name is taken`,
-        collisions.map((each) => detail(each, nameLine(each.name, facts, model))),
+        collisions.map((each) => {
+          const fix = nameLine(each.name, facts, model);
+          return fix === undefined ? refusalDetail(each) : { ...refusalDetail(each), fix };
+        }),
       ),
     );
   else found.push(finding('Names', 'ok', 'no two tables have the same name'));
   if (rest.length > 0)
-    found.push(
-      finding(
-        'Collections',
-        'note',
-        'not served for other reasons',
-        rest.map((each) => detail(each)),
-      ),
-    );
+    found.push(finding('Collections', 'note', 'not served for other reasons', rest.map(refusalDetail)));
   return found;
 }
 
-/** `views` are those that are refused for want of a key. */
-function keys({ facts, model, installed }: Examined, views: readonly { readonly name: string }[]): Finding[] {
-  const keyless = [...model.collections.values()].filter(({ key, system }) => key.length === 0 && !system);
-  if (keyless.length === 0 && views.length === 0) return [finding('Keys', 'ok', 'every table and view has a key')];
-  const after = installed ? '' : ' (after the first start)';
-  const details = (named: readonly { readonly name: string }[]): Detail[] =>
-    named.map(({ name }) => keyDetail(name, facts, model));
-  const declare = `declare the columns that identify a row${after}; the first column is a guess`;
-  const [tables, unserved] = [details(keyless), details(views)];
-  const has = count(tables.length, 'table has', 'tables have');
-  const are = count(unserved.length, 'view is', 'views are');
-  return [
-    ...(tables.length === 0
-      ? []
-      : [finding('Keys', 'note', `${has} no key: items can be listed, not named or written; ${declare}`, tables)]),
-    ...(unserved.length === 0
-      ? []
-      : [finding('Keys', 'note', `${are} not served, since a view has no key of its own; ${declare}`, unserved)]),
-  ];
+interface Refusal {
+  readonly name: string;
+  readonly reason: string;
 }
 
-/** The operator knows which columns identify a row. */
-function keyDetail(collection: string, { tables }: Facts, model: Model): Detail {
-  const served = model.collections.get(collection);
-  const table = tables.find(({ schema, table }) =>
-    served ? served.schema === schema && served.table === table : [table, `${schema}_${table}`].includes(collection),
-  );
-  if (!table?.column) return { name: collection, message: model.refused.get(collection) ?? '' };
-  const values = [collection, table.column].map(literalText).join(', ');
-  return {
-    name: collection,
-    message: table.column,
-    fix: `insert into ${metadataTable(model)} (collection, primary_key) values (${values});`,
-  };
+function refusalDetail({ name, reason }: Refusal): Detail {
+  return { name, message: `it ${reason}` };
+}
+
+/** `refused` are views that need a declared key to be served. The operator knows which columns identify a row. */
+function keys({ facts, model, installed }: Examined, refused: readonly Refusal[]): Finding[] {
+  const keyless = [...model.collections.values()].filter(({ key, system }) => key.length === 0 && !system);
+  const [views, tables] = split(keyless, ({ kind }) => kind === 'view');
+  const found: Finding[] = [];
+  const [first] = [...tables, ...views];
+  if (first) {
+    const has = count(keyless.length, 'table or view has', 'tables and views have');
+    const named = Object.entries({ Tables: tables, Views: views }).filter(([, list]) => list.length > 0);
+    const names = named.map(([kind, list]) => `${kind}: ${list.map(({ name }) => name).join(', ')}`).join('. ');
+    const column = facts.tables.find(({ schema, table }) => schema === first.schema && table === first.table)?.column;
+    const values = [first.name, column ?? ''].map(literalText).join(', ');
+    const fix = `insert into ${metadataTable(model)} (collection, primary_key) values (${values});`;
+    const message = `for example, if ${column} identifies a row${installed ? '' : ' (after the first start)'}:`;
+    found.push(
+      finding('Keys', 'note', `${has} no key: items can be listed, but not named or written. ${names}`, [
+        { name: first.name, message, fix },
+      ]),
+    );
+  }
+  if (refused.length > 0) {
+    const are = count(refused.length, 'view is', 'views are');
+    found.push(finding('Keys', 'note', `${are} not served`, refused.map(refusalDetail)));
+  }
+  return found.length > 0 ? found : [finding('Keys', 'ok', 'every table and view has a key')];
 }
 
 function nameLine(refused: string, { tables }: Facts, model: Model): string | undefined {
@@ -261,11 +254,16 @@ function lists(model: Model): Finding[] {
 function indexes({ facts, model, unindexed: constraints }: Examined): Finding[] {
   const unindexed = [...constraints, ...declaredUnindexed(model, facts)];
   if (unindexed.length === 0) return [finding('Relations', 'ok', 'every reference has an index')];
-  const details = unindexed.map((each) => ({
-    name: `${each.schema}.${each.table}`,
-    message: each.columns.join(', '),
-    fix: indexStatement(each),
-  }));
+  const rowsOf = ({ schema, table }: Unindexed): number =>
+    facts.tables.find((each) => each.schema === schema && each.table === table)?.rows ?? 0;
+  // The largest tables first: there the lack costs most.
+  const details = unindexed
+    .toSorted((one, other) => rowsOf(other) - rowsOf(one))
+    .map((each) => ({
+      name: `${each.schema}.${each.table}`,
+      message: `${each.columns.join(', ')}${rowsOf(each) > 0 ? ` (${rowsOf(each).toLocaleString('en')} rows)` : ''}`,
+      fix: indexStatement(each),
+    }));
   const message = `${count(unindexed.length, 'reference has', 'references have')} no index: lists and deletions read the whole table`;
   return [finding('Relations', 'problem', message, details)];
 }

@@ -47,13 +47,14 @@ export interface CatalogDocument {
   readonly relation_rows: readonly MetadataRow[] | null;
 }
 
-/** `system`: one of the service's own. */
+/** `system`: one of the service's own; `extension`: of a view, the one that it is a part of. */
 export type TableEntry = readonly [
   table: number,
   name: string,
   kind: 'r' | 'p' | 'v' | 'm' | 'f',
   schema: string,
   system: boolean,
+  extension: string | null,
 ];
 
 export type ColumnEntry = readonly [

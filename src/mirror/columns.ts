@@ -34,6 +34,8 @@ export interface TableFacts {
   readonly table: string;
   readonly system: boolean;
   readonly kind: TableKind;
+  /** Of a view, the one that it is a part of. */
+  readonly extension: string | null;
   readonly comment: string | null;
   /** Of the primary key, else of a unique index that refuses nulls, else as declared; in the order of the key. */
   readonly key: readonly string[];
@@ -77,7 +79,7 @@ export function assembleTables(
   const columns = groupColumns(document.columns ?? []);
   const distributed = new Map(document.distributed ?? []);
   const shards = new Map([...(document.shards ?? []), ...distributed]);
-  const tables = (document.tables ?? []).flatMap(([table, relation, kind, schema, system]) => {
+  const tables = (document.tables ?? []).flatMap(([table, relation, kind, schema, system, extension]) => {
     const name = names.get(table);
     if (name === undefined) return [];
     const entries = columns.get(table) ?? [];
@@ -91,6 +93,7 @@ export function assembleTables(
       table: relation,
       system,
       kind: KINDS[kind],
+      extension,
       comment: lookups.comments.get(columnIdOf(table, 0)) ?? null,
       key,
       uniqueKeys: uniqueKeysOf(entries, lookups.keys.get(table) ?? NONE),
