@@ -23,16 +23,13 @@ export function guardedRows(
   return source.from(...conditions, rule && compileCondition(rule, source));
 }
 
-/** Of the rules that count for a row of the input one must hold of the row that is there. */
-export function compileGuard(guard: RowGuard, inputRow: Fragment, row: FromClause): Fragment {
-  const rules = guard.rules.map((rule, position) => {
-    const condition = compileCondition(rule, row) ?? sql`true`;
-    return guard.ruleBits === null
-      ? sql`(substr(${inputRow}.a, ${integerLiteral(position + 1)}, 1) = '1' and ${condition})`
-      : condition;
+/** What counts for a row of the input must hold of the row that is there. */
+export function compileGuard({ needs, perRow }: RowGuard, inputRow: Fragment, row: FromClause): Fragment {
+  const conditions = needs.map((need, position) => {
+    const condition = compileCondition(need, row) ?? sql`true`;
+    return perRow ? sql`(substr(${inputRow}.a, ${integerLiteral(position + 1)}, 1) = '0' or ${condition})` : condition;
   });
-  const any = sql`(${join(rules, sql` or `)})`;
-  return guard.ruleBits === null ? sql`(${inputRow}.a is null or ${any})` : any;
+  return sql`(${join(conditions, sql` and `)})`;
 }
 
 /** A cell per validation, or one for new and one for changed rows: it ends the statement where a row does not pass. */

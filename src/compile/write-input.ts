@@ -145,7 +145,7 @@ export function hasKeyColumns(node: WriteNode): boolean {
 function inputColumns(node: WriteNode): Fragment[] {
   const { collection } = node;
   const columns = hasKeyColumns(node) ? inputKeyDefinitions(collection, inputKeyNames(collection)) : [];
-  if (node.guard?.ruleBits === null) columns.push(sql`a text`);
+  if (node.guard?.perRow) columns.push(sql`a text`);
   node.columns.forEach((column, index) => {
     if (column.holdsValues) columns.push(sql`${identifier(`c${index}`)} ${inputType(column.field)}`);
     if (column.mixed) columns.push(sql`${identifier(`p${index}`)} bool`);
@@ -195,7 +195,7 @@ export function keyParts({ collection, columns }: WriteNode): WriteColumn[] {
 }
 
 export function inputNames(node: WriteNode): string[] {
-  const marks = node.guard?.ruleBits === null ? ['a'] : [];
+  const marks = node.guard?.perRow ? ['a'] : [];
   const names = node.columns.flatMap((column, index) => [
     ...(column.holdsValues ? [`c${index}`] : []),
     ...(column.mixed ? [`p${index}`] : []),

@@ -2,9 +2,10 @@
 import { forbidden, forbiddenCollection, forbiddenField } from '../errors.js';
 import { keyNames } from '../mirror/item-key.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
+import { onlyOf } from '../narrow.js';
 import { forEachInSlices } from '../time-slices.js';
 import type { Access, Grant, PlannedRule, WriteAction } from './access.js';
-import { ALWAYS, type Condition } from './plan.js';
+import { ALWAYS, both, type Condition, isAlways } from './plan.js';
 import type { RowGuard, Verb, WriteColumn } from './write.js';
 
 export class Guard {
@@ -29,12 +30,7 @@ export class Guard {
   /** Whether the fields may be written, in some row at least. */
   covers(action: WriteAction, collection: Collection, names: readonly string[]): boolean {
     const grant = this.#access.grant(action, collection, this.#model);
-    if (!grant) return false;
-    const { rules } = grant;
-    const written = writtenNames(action, collection, names);
-    return action === 'create'
-      ? written.every((name) => grant.fields?.has(name) ?? true)
-      : rules.some((rule) => coversAll(rule, written));
+    return grant !== null && writtenNames(action, collection, names).every((name) => grant.fields?.has(name) ?? true);
   }
 
   /** Callers who may write every field get an error for a misspelt one later; for others it is a forbidden field. */
@@ -42,7 +38,6 @@ export class Guard {
     const { fields } = this.grant(action, collection);
     const forbiddenName = writtenNames(action, collection, names).find((name) => fields !== null && !fields.has(name));
     if (forbiddenName !== undefined) throw forbiddenField(forbiddenName, collection.name, location || 'root');
-    if (!this.covers(action, collection, names)) throw forbidden();
   }
 
   /** What the caller may do with an item that may exist or not. */
@@ -65,22 +60,23 @@ export class Guard {
   async rows(
     collection: Collection,
     rows: readonly (readonly string[] | null)[],
-  ): Promise<{ guard: RowGuard | null; ruleBits: RuleBits }> {
+  ): Promise<{ guard: RowGuard | null; needBits: NeedBits }> {
     const { rules } = rows.every((each) => each === null) ? { rules: [] } : this.grant('update', collection);
-    const ruleBits: (string | null)[] = [];
+    const known = new Map<string, readonly string[]>();
+    const needsOfRows: (readonly string[])[] = [];
     await forEachInSlices(rows, (names) => {
-      const written = names && writtenNames('update', collection, names);
-      const bits = written && rules.map((rule) => (coversAll(rule, written) ? '1' : '0')).join('');
-      if (bits !== null && !bits.includes('1')) throw forbidden();
-      ruleBits.push(bits);
+      const text = JSON.stringify(names);
+      const needs = known.get(text) ?? (names ? needsOf(rules, writtenNames('update', collection, names)) : []);
+      known.set(text, needs);
+      needsOfRows.push(needs);
     });
-    const [first = null] = ruleBits;
-    if (ruleBits.some((bits) => bits !== first))
-      return { guard: { rules: rules.map(({ where }) => where), ruleBits: null }, ruleBits };
-    const none = ruleBits.map(() => null);
-    if (first === null) return { guard: null, ruleBits: none };
-    const applicable = rules.filter((_, position) => first[position] === '1').map(({ where }) => where);
-    return { guard: applicable.includes(ALWAYS) ? null : { rules: applicable, ruleBits: first }, ruleBits: none };
+    const keys = [...new Set([...known.values()].flat())].sort();
+    const perRow = [...known.values()].some((needs) => needs.length < keys.length);
+    const bitsOf = (needs: readonly string[]): string => keys.map((key) => (needs.includes(key) ? '1' : '0')).join('');
+    return {
+      guard: keys.length === 0 ? null : { needs: keys.map((key) => needed(rules, key)), key: keys.join(), perRow },
+      needBits: needsOfRows.map((needs) => (perRow ? bitsOf(needs) : null)),
+    };
   }
 
   /** What a reference takes from the row it leads to ends up in a row that the caller may read: it is read with the caller's rights. */
@@ -94,15 +90,36 @@ export class Guard {
   /** Rows that may leave a relation; null where all may. */
   unlinked(collection: Collection, field: Field, action: 'nullify' | 'delete'): Condition | null {
     const { rules } = this.grant(action === 'delete' ? 'delete' : 'update', collection);
+    if (action === 'delete') return anyRule(rules);
     const cleared = writtenNames('update', collection, [field.name]);
-    const fitting = action === 'delete' ? rules : rules.filter((rule) => coversAll(rule, cleared));
-    if (fitting.length === 0) throw forbiddenField(field.name, collection.name, 'root');
-    return anyRule(fitting);
+    if (!this.covers('update', collection, [field.name])) throw forbiddenField(field.name, collection.name, 'root');
+    const needs = needsOf(rules, cleared).map((key) => needed(rules, key));
+    return needs.length === 0 ? null : both(...needs);
   }
 }
 
-/** By row; null where all rows have the same rules. */
-export type RuleBits = readonly (string | null)[];
+/** By row; null where the same counts for all rows. */
+export type NeedBits = readonly (string | null)[];
+
+/**
+ * What a row must meet for the fields to be written, each as a digit per rule of which one has to hold. What follows from another one is
+ * left out, and what always holds.
+ */
+function needsOf(rules: readonly PlannedRule[], names: readonly string[]): readonly string[] {
+  const granting = names.map((name) => rules.map((rule) => (coversAll(rule, [name]) ? '1' : '0')).join(''));
+  const distinct = [...new Set(names.length === 0 ? [rules.map(() => '1').join('')] : granting)];
+  if (distinct.some((key) => !key.includes('1'))) throw forbidden();
+  const isPartOf = (one: string, other: string): boolean =>
+    one !== other && [...one].every((digit, position) => digit === '0' || other[position] === '1');
+  const isAlwaysMet = (key: string): boolean =>
+    rules.some(({ where }, position) => key[position] === '1' && isAlways(where));
+  return distinct.filter((key) => !isAlwaysMet(key) && !distinct.some((other) => isPartOf(other, key)));
+}
+
+function needed(rules: readonly PlannedRule[], key: string): Condition {
+  const conditions = rules.filter((_, position) => key[position] === '1').map(({ where }) => where);
+  return onlyOf(conditions) ?? { kind: 'or', conditions };
+}
 
 /** Null where every row fits. */
 export function anyRule(rules: readonly PlannedRule[]): Condition | null {

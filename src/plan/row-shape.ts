@@ -4,7 +4,7 @@ import { singleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
 import { forEachInSlices, TimeSlice } from '../time-slices.js';
-import type { RuleBits } from './guard.js';
+import type { NeedBits } from './guard.js';
 import { keyEntries } from './key.js';
 import type { CallerValue, ColumnValue, List, Row } from './payload-row.js';
 import { fieldOf } from './resolve-names.js';
@@ -27,7 +27,7 @@ function sameText(one: unknown, other: unknown): boolean {
 
 export interface RowChecks {
   readonly guard: RowGuard | null;
-  readonly ruleBits: RuleBits;
+  readonly needBits: NeedBits;
   readonly validations: readonly Validation[];
 }
 
@@ -56,8 +56,8 @@ export async function shapeList(
   const names = columns.map((_, position) => ({ value: `c${position}`, present: `p${position}` }));
   await forEachInSlices(list.rows, (row, index) => {
     const entry: Record<string, unknown> = {};
-    const ruleBits = checks.ruleBits[index] ?? null;
-    if (ruleBits !== null) entry['a'] = ruleBits;
+    const needBits = checks.needBits[index] ?? null;
+    if (needBits !== null) entry['a'] = needBits;
     if (row.key !== null) Object.assign(entry, keyEntries(list.collection, 'k', row.key));
     for (let position = 0; position < columns.length; position++) {
       const column = elementAt(columns, position);
@@ -179,7 +179,7 @@ export function shapeOfWrite(plan: WritePlan): string {
     collection.name,
     keyed,
     bringsKeys,
-    guard ? guard.ruleBits : '',
+    guard ? [guard.key, guard.perRow] : '',
     validations.length,
     conflict && [conflict.resolution, ...conflict.fields.map(({ name }) => name)],
     ...columns.map((column) => [

@@ -228,13 +228,13 @@ export class Rows {
   async #checksOf({ collection, verb, rows }: List): Promise<RowChecks> {
     const validations = planFieldValidations(fieldsOf(rows, collection), collection, this.#model);
     const guard = this.#guard;
-    if (!guard) return { guard: null, ruleBits: [], validations };
+    if (!guard) return { guard: null, needBits: [], validations };
     if (verb !== 'update') {
       await forEachInSlices(rows, (row) => guard.check('create', collection, [...row.fields], row.path));
       const rules = guard.grant('create', collection).validations;
       validations.push(...planValidations(rules, collection, this.#model, 'insert'));
     }
-    if (verb === 'insert') return { guard: null, ruleBits: [], validations };
+    if (verb === 'insert') return { guard: null, needBits: [], validations };
     const isLink = (row: Row): boolean => verb === 'upsert' && row.fields.size === 0;
     const given: (string[] | null)[] = [];
     const changed = ({ fields: names }: Row): string[] =>

@@ -37,11 +37,13 @@ export interface ConflictTarget {
   readonly resolution: 'merge' | 'ignore';
 }
 
-/** Of the rules one must hold. Which of them count is the same for all rows, or each row says it. */
+/** What must hold of a row that is there, so that its fields may be written: for each field, one of the rules that grant it. */
 export interface RowGuard {
-  readonly rules: readonly Condition[];
-  /** A digit per rule of the collection that says whether it is among these; null where rows differ. */
-  readonly ruleBits: string | null;
+  readonly needs: readonly Condition[];
+  /** Which rules these are made of. */
+  readonly key: string;
+  /** Whether rows differ: each then has a digit per need that says whether it counts. */
+  readonly perRow: boolean;
 }
 
 /** What must hold of the values that are written; a field that the payload leaves out is no matter of it. */

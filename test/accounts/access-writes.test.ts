@@ -169,6 +169,32 @@ t.test('an update needs a rule that holds of the row and names the fields', asyn
   );
 });
 
+t.test('each field is written by a rule of its own that holds of the row', async (t) => {
+  const [ada] = await sql`select id from authors where name = 'Ada Lovelace'`;
+  const made = await sql`insert into articles (title, status, author) values
+    ('both', 'draft', ${ada?.['id']}), ('one', 'published', ${ada?.['id']}) returning id`;
+  const [both, one] = made.map(({ id }) => Number(id));
+  const data = { comments: [], body: 'changed' };
+  t.equal((await send(editor, 'PATCH', `/items/articles/${both}`, data)).status, 200, 'two rules name them together');
+  t.equal((await send(editor, 'PATCH', `/items/articles/${one}`, data)).status, 403, 'one of the two does not hold');
+  t.equal((await send(editor, 'PATCH', '/items/articles', { keys: [both, one], data })).status, 403);
+  const mixed = [
+    { id: both, comments: [], body: 'again' },
+    { id: one, title: 'again' },
+  ];
+  t.equal((await send(editor, 'PATCH', '/items/articles', mixed)).status, 200, 'each row by what it needs');
+  const wrong = [mixed[0], { id: one, title: 'wrong', body: 'wrong' }];
+  t.equal((await send(editor, 'PATCH', '/items/articles', wrong)).status, 403);
+  t.strictSame(
+    [...(await sql`select title, body from articles where id in ${sql([both ?? 0, one ?? 0])} order by id`)],
+    [
+      { title: 'both', body: 'again' },
+      { title: 'again', body: null },
+    ],
+  );
+  await sql`delete from articles where id in ${sql([both ?? 0, one ?? 0])}`;
+});
+
 t.test('a query selects what may be touched', async (t) => {
   const answer = await send(editor, 'PATCH', '/items/articles?fields=id', {
     query: { limit: -1, sort: 'id' },

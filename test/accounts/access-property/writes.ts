@@ -253,11 +253,13 @@ function judgeUpdate(
 ): Judgement {
   const rules = rulesOf(drawn, 'update', table.name);
   const names = writtenBy(table, given);
-  const fitting = rules.filter((rule) => names.every((name) => grants(rule, name)));
-  if (fitting.length === 0) return FORBIDDEN;
+  if (rules.length === 0 || !names.every((name) => rules.some((rule) => grants(rule, name)))) return FORBIDDEN;
   const whole = { ...presetsOf(rules, drawn, table), ...columnsOf(table, data) };
   if (!isValid(model, rules, drawn, table, whole)) return INVALID;
-  const open = rows.every((row) => fitting.some((rule) => holds(model, rule, drawn.person, table, row)));
+  const open = rows.every((row) => {
+    const holding = rules.filter((rule) => holds(model, rule, drawn.person, table, row));
+    return holding.length > 0 && names.every((name) => holding.some((rule) => grants(rule, name)));
+  });
   if (!open) return FORBIDDEN;
   return { statuses: DONE, rows: rows.map((row) => ({ table, row: { ...row, ...whole } })), gone: [] };
 }

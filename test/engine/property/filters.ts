@@ -124,7 +124,9 @@ function drawPiece(text: string, draw: Draw): string {
   const characters = [...text];
   const start = draw.integer(0, characters.length - 1);
   const piece = characters.slice(start, start + draw.integer(1, 4)).join('');
-  return draw.chance(30) ? piece.toUpperCase() : piece;
+  const spelt = draw.chance(30) ? piece.toUpperCase() : piece;
+  // The word stands for no value.
+  return /^null$/i.test(spelt) ? spelt.slice(1) : spelt;
 }
 
 /** Mostly a value that a row has. */

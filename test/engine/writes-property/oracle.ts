@@ -67,6 +67,7 @@ class Oracle {
   readonly #missing = new Set<string>();
   /** Rows with a key of several columns that are new: what refers to them waits for them. */
   readonly #created = new Set<string>();
+  readonly #upserted = new Set<string>();
   #eitherWay = false;
   #made = 0;
 
@@ -298,6 +299,7 @@ class Oracle {
     if (!keyFits(table, given)) return this.#refuse(403);
     const key = readKey(table, given);
     if (!this.#rows(table).has(String(key))) this.#insert(table, key);
+    this.#upserted.add(`${table.name}/${key}`);
     this.#refuseNew(table, key);
     this.#settleParts(table, key);
     this.#walk(table, key, payload);
@@ -388,7 +390,9 @@ class Oracle {
         else this.#assign(table, child, column, reference);
       }
     };
-    const isNew = !this.#before.get(parent.name)?.has(String(key));
+    // Rows may refer to a key that nobody has: whoever makes the item with it by an upsert says what is in its lists.
+    const place = `${parent.name}/${key}`;
+    const isNew = !this.#before.get(parent.name)?.has(String(key)) && !this.#upserted.has(place);
     if (value === null || Array.isArray(value)) {
       for (const entry of (value ?? []) as unknown[]) link(this.#member(table, relation, entry, held, implied));
       if (!isNew) this.#releases.push({ relation, held, keys: null });
