@@ -53,6 +53,7 @@ export class Rows {
     upsert: new Map(),
   };
   readonly #unlinks = new Map<string, Unlinks>();
+  readonly #deleted = new Set<string>();
   readonly #disputes: Dispute[] = [];
   #count = 0;
 
@@ -98,7 +99,8 @@ export class Rows {
   #refuseTwice(collection: Collection, verb: Verb, key: Key, path: string): void {
     for (const other of ['insert', 'update', 'upsert'] as const) {
       const clash = (verb === 'insert') !== (other === 'insert');
-      if (clash && this.#byVerb[other].get(collection)?.byKey.has(String(key))) {
+      const isNamed = this.#byVerb[other].get(collection)?.byKey.has(String(key));
+      if ((clash && isNamed) || (verb === 'insert' && this.#deleted.has(`${collection.name}/${key}`))) {
         throw invalidPayload(
           `"${path || collection.name}" contradicts another part of the payload about item ${key} of "${collection.name}"`,
         );
@@ -159,7 +161,10 @@ export class Rows {
     if (parent.key === null) throw new Error('only rows that exist have others to unlink');
     const from = keyEntries(parent.collection, 'parent', parent.key);
     if (!keys) found.entries.push({ ...from, child: null });
-    for (const child of keys ?? []) found.entries.push({ ...from, ...keyEntries(collection, 'child', child) });
+    for (const child of keys ?? []) {
+      found.entries.push({ ...from, ...keyEntries(collection, 'child', child) });
+      if (action === 'delete') this.#deleted.add(`${collection.name}/${child}`);
+    }
     this.#countRows(keys?.length ?? 0);
   }
 
@@ -200,8 +205,8 @@ export class Rows {
     await forEachInSlices(this.#disputes, settleDispute);
     for (const list of lists)
       await forEachInSlices(list.rows, (row) => {
-        const key = settleParts(row);
-        if (key !== null) this.#refuseTwice(row.collection, 'insert', key, row.path);
+        const key = settleParts(row) ?? row.key;
+        if (key !== null && row.verb === 'insert') this.#refuseTwice(row.collection, 'insert', key, row.path);
       });
     refuseCircles(lists);
     const shaped: Awaited<ReturnType<typeof shapeList>>[] = [];

@@ -29,7 +29,7 @@ await sql.unsafe(`
   insert into sums values (1, default, 'one'), (2, default, 'two');
   insert into slugs values (default, 'One', 'first')`);
 await (await startTestService({ databaseUrl })).stop();
-await sql`insert into service_relations (many_collection, many_field, one_collection, one_field) values ('lines', 'order_id', 'orders', 'lines')`;
+await sql`insert into service_relations (many_collection, many_field, one_collection, one_field, one_deselect_action) values ('lines', 'order_id', 'orders', 'lines', 'delete')`;
 const service = await startTestService({ databaseUrl, WORKERS: '1' });
 
 function send(method: string, path: string, content: unknown): Promise<Answer> {
@@ -140,5 +140,9 @@ t.test(
     await sql`insert into lines values (60, 1)`;
     const both = { lines: { create: [{ line: 1 }], update: [{ line: 1 }] } };
     t.match(await send('PATCH', '/items/orders/60', both), { status: 400, text: /contradicts/ }, 'new and not new');
+    const again = { lines: { create: [{ line: 1 }], delete: ['60~1'] } };
+    t.match(await send('PATCH', '/items/orders/60', again), { status: 400, text: /contradicts/ }, 'new and deleted');
+    const other = { lines: { create: [{ line: 2 }], delete: ['60~1'] } };
+    t.match(await send('PATCH', '/items/orders/60', other), { status: 200 });
   },
 );

@@ -68,6 +68,9 @@ class Oracle {
   /** Rows with a key of several columns that are new: what refers to them waits for them. */
   readonly #created = new Set<string>();
   readonly #upserted = new Set<string>();
+  /** New items, and those that lists delete by their keys: none may be both. */
+  readonly #newItems = new Set<string>();
+  readonly #removed = new Set<string>();
   #eitherWay = false;
   #made = 0;
 
@@ -79,6 +82,7 @@ class Oracle {
 
   run(write: WriteCase): Outcome {
     const shown = this.#apply(write, tableNamed(this.#model, write.table));
+    if ([...this.#newItems].some((item) => this.#removed.has(item))) this.#errors.add(400);
     for (const release of this.#releases) this.#release(release);
     this.#followDeletions();
     this.#checkRows();
@@ -210,6 +214,7 @@ class Oracle {
     if (given !== null && this.#rows(table).has(String(given))) this.#errors.add(400);
     if (given === null && table.key.kind === 'text') this.#errors.add(400);
     const key = given === null ? `made:${this.#made++}` : readKey(table, given);
+    this.#newItems.add(`${table.name}/${key}`);
     this.#insert(table, key);
     this.#walk(table, key, payload);
     return key;
@@ -241,6 +246,7 @@ class Oracle {
     if (this.#rows(table).has(key) || this.#missing.has(key)) this.#errors.add(400);
     else this.#rows(table).set(key, { ...blankRow(table), ...values });
     this.#created.add(`${table.name}/${key}`);
+    this.#newItems.add(`${table.name}/${key}`);
     for (const name of Object.keys(values))
       this.#assigned.set(JSON.stringify([table.name, key, name]), values[name] ?? null);
     this.#walk(table, key, without(payload, [...done]));
@@ -418,7 +424,10 @@ class Oracle {
       if (!isObject(entry) || named === null) this.#errors.add(400);
       else link(this.#update(table, named, withoutReference(entry, relation)));
     }
-    for (const entry of removed) if (!keyFits(table, entry)) this.#errors.add(403);
+    for (const entry of removed) {
+      if (!keyFits(table, entry)) this.#errors.add(403);
+      else if (relation.deselect === 'delete' && !isNew) this.#removed.add(`${table.name}/${readKey(table, entry)}`);
+    }
     const changed = new Set(
       update.map((entry) =>
         String(isObject(entry) ? this.#named(table, entry, partsOf(table, implied)) : '').toLowerCase(),
