@@ -68,6 +68,8 @@ const LEFT_OUT: ReadonlySet<string> = new Set([
   'explorer-docs',
   'explorer-hostile',
   'explorer-view-as',
+  'explorer-types',
+  'explorer-keyboard',
 ]);
 
 const running = new Set<() => void>();

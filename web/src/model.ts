@@ -62,6 +62,8 @@ export interface Collection {
   readonly fields: ReadonlyMap<string, Field>;
   /** Null for a table without a key of one column. */
   readonly key: string | null;
+  /** The columns of its key; none for a table without one. */
+  readonly keys: readonly string[];
   readonly singleton: boolean;
   readonly note: string | null;
   readonly system: boolean;
@@ -95,12 +97,13 @@ function makeModel(
     const own = byCollection.get(collection);
     if (!schema || !own) continue;
     const declared = typeof meta?.['primary_key'] === 'string' ? meta['primary_key'] : null;
-    const key =
-      [...own.values()].find((field) => field.isKey)?.name ?? (declared && own.has(declared) ? declared : null);
+    const found = [...own.values()].filter((field) => field.isKey).map(({ name }) => name);
+    const keys = found.length > 0 ? found : declared && own.has(declared) ? [declared] : [];
     model.set(collection, {
       name: collection,
       fields: own,
-      key,
+      key: keys.length === 1 ? (keys[0] ?? null) : null,
+      keys,
       singleton: meta?.['singleton'] === true,
       note: text(meta?.['note']) ?? schema.comment,
       system: collection.startsWith('service_'),
@@ -166,7 +169,7 @@ export function titleField(collection: Collection | undefined): string | null {
     const field = collection.fields.get(name);
     if (field?.column && !field.relation) return name;
   }
-  return fields.find(({ type, isKey }) => type === 'string' && !isKey)?.name ?? collection.key;
+  return fields.find(({ type, isKey }) => type === 'string' && !isKey)?.name ?? collection.keys[0] ?? null;
 }
 
 const NUMBERS = new Set(['integer', 'bigInteger', 'float', 'decimal']);
@@ -174,6 +177,11 @@ const MOMENTS = new Set(['timestamp', 'dateTime', 'date', 'time']);
 
 export function isNumber(field: Field): boolean {
   return NUMBERS.has(field.type);
+}
+
+/** The API has no name for types of arrays. */
+export function isArray({ column }: Field): boolean {
+  return column?.data_type.endsWith('[]') ?? false;
 }
 
 export function isMoment(field: Field): boolean {

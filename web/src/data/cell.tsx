@@ -1,9 +1,9 @@
 /** What stands in a cell, and what it is edited with. */
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { type Field, isMoment, isNumber, type Model, titleField } from '../model';
+import { type Collection, type Field, isMoment, isNumber, type Model, titleField } from '../model';
 import { Icon } from '../ui';
-import type { Row } from './edits';
+import type { Key, Row } from './edits';
 import { ItemPicker } from './picker';
 import { editText, isLong, readEntered, showValue } from './values';
 
@@ -36,6 +36,7 @@ export function CellContent({ value, field, model, isOpen, onOpen }: CellProps):
   if (value === null || value === undefined) return <span class="null">null</span>;
   if (relation?.kind === 'one') {
     const text = titleOf(value, model, relation.to);
+    if (!model.get(relation.to)?.key) return <>{text}</>;
     return (
       <OpenButton isOpen={isOpen} onOpen={onOpen} label={`${field.name}: ${text}`}>
         {text}
@@ -88,6 +89,16 @@ export function titleOf(value: unknown, model: Model, collection: string): strin
 export function keyOf(value: unknown, model: Model, collection: string): unknown {
   const key = model.get(collection)?.key;
   return typeof value === 'object' && value !== null && key ? (value as Row)[key] : value;
+}
+
+/** What tells a row from the others, as one value: its key, and of several columns all of them as JSON. Null without a key. */
+export function keyOfRow(row: Row, { keys, fields }: Collection, model: Model): Key | null {
+  const values = keys.map((name) => {
+    const relation = fields.get(name)?.relation;
+    return relation?.kind === 'one' ? keyOf(row[name], model, relation.to) : row[name];
+  });
+  if (values.length === 1) return values[0] as Key;
+  return values.length === 0 ? null : JSON.stringify(Object.fromEntries(keys.map((name, at) => [name, values[at]])));
 }
 
 interface EditorProps {

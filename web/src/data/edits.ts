@@ -7,6 +7,21 @@ import { signal } from '@preact/signals';
 export type Key = string | number;
 export type Row = Readonly<Record<string, unknown>>;
 
+/** Of a key of several columns all of them: what `keyOfRow` made one value of. */
+export function keyColumns(key: Key, fields: readonly string[]): Row {
+  const [first = ''] = fields;
+  return fields.length === 1 ? { [first]: key } : JSON.parse(String(key));
+}
+
+/** What `DELETE /items/{collection}` takes. */
+export function deletionOf(keys: readonly Key[], fields: readonly string[]): unknown {
+  if (fields.length === 1) return keys;
+  const items = keys.map((key) =>
+    Object.fromEntries(Object.entries(keyColumns(key, fields)).map(([name, value]) => [name, { _eq: value }])),
+  );
+  return { query: { filter: { _or: items } } };
+}
+
 /** Where an item stands: its key in the root collection, then relation and key, and so on. */
 export type ItemPath = readonly [root: Key, ...steps: Step[]];
 
@@ -14,8 +29,8 @@ export interface Step {
   readonly field: string;
   readonly kind: 'one' | 'many';
   readonly key: Key;
-  /** The key field of the collection it leads to. */
-  readonly keyField: string;
+  /** The key of the collection it leads to. */
+  readonly keyFields: readonly string[];
 }
 
 interface Edit {
@@ -28,13 +43,13 @@ interface Edit {
 }
 
 export class Edits {
-  readonly keyField: string;
+  readonly keyFields: readonly string[];
   /** In the order in which they were made; the last of a cell counts. */
   readonly all = signal<readonly Edit[]>([]);
   readonly errors = signal<ReadonlyMap<string, string>>(new Map());
 
-  constructor(keyField: string) {
-    this.keyField = keyField;
+  constructor(keyFields: readonly string[]) {
+    this.keyFields = keyFields;
   }
 
   set(path: ItemPath, field: string, value: unknown, shown: unknown = value): void {
@@ -80,11 +95,11 @@ export class Edits {
     const roots = new Map<string, Node>();
     for (const { path, field, value } of this.all.value) {
       const [root, ...steps] = path;
-      let node = childOf(roots, String(root), { [this.keyField]: root });
+      let node = childOf(roots, String(root), keyColumns(root, this.keyFields));
       for (const step of steps) {
         const below = node.below.get(step.field) ?? { kind: step.kind, items: new Map<string, Node>() };
         node.below.set(step.field, below);
-        node = childOf(below.items, String(step.key), { [step.keyField]: step.key });
+        node = childOf(below.items, String(step.key), keyColumns(step.key, step.keyFields));
       }
       node.values[field] = value;
     }

@@ -6,7 +6,7 @@ import type { CSSProperties, JSX } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { type Collection, type Field, type Model, titleField } from '../model';
 import { copyText, Icon } from '../ui';
-import { alignment, CellContent, CellEditor, cellValue, keyOf } from './cell';
+import { alignment, CellContent, CellEditor, cellValue, keyOf, keyOfRow } from './cell';
 import type { Edits, ItemPath, Key, Row } from './edits';
 import { NestedGrid } from './nested';
 import type { RowSource } from './source';
@@ -85,7 +85,9 @@ export function Grid(props: GridProps): JSX.Element {
     !field.readonly &&
     !field.isKey &&
     field.relation?.kind !== 'many' &&
-    field.relation?.kind !== 'any';
+    field.relation?.kind !== 'any' &&
+    // An item with a key of several columns cannot be picked.
+    (!field.relation || model.get(field.relation.to)?.key !== null);
   const startEdit = (place: Place, typed: string | null): void => {
     const [row, field] = [rows[place.row], fields[place.column]];
     if (row && field && mayEdit(field) && pathOf(row)) setEditing({ ...place, typed });
@@ -129,9 +131,9 @@ export function Grid(props: GridProps): JSX.Element {
     else next.set(row, field);
     setOpened(next);
   };
-  const keyOfRow = (row: Row): Key | null => (collection.key === null ? null : (row[collection.key] as Key));
+  const rowKey = (row: Row): Key | null => keyOfRow(row, collection, model);
   const toggleSelect = (row: Row): void => {
-    const key = keyOfRow(row);
+    const key = rowKey(row);
     if (key === null || !onSelect) return;
     const next = new Set(selected);
     if (!next.delete(key)) next.add(key);
@@ -183,7 +185,7 @@ export function Grid(props: GridProps): JSX.Element {
     '--columns': columns.map((width) => `${width}px`).join(' '),
     '--width': `${columns.reduce((sum, width) => sum + width, 0)}px`,
   };
-  const allSelected = onSelect !== null && rows.length > 0 && rows.every((row) => selected.has(keyOfRow(row) as Key));
+  const allSelected = onSelect !== null && rows.length > 0 && rows.every((row) => selected.has(rowKey(row) as Key));
 
   return (
     <div
@@ -210,7 +212,7 @@ export function Grid(props: GridProps): JSX.Element {
               tabIndex={-1}
               aria-label="Select all rows that are loaded"
               checked={allSelected}
-              onChange={() => onSelect(new Set(allSelected ? [] : rows.map((row) => keyOfRow(row) as Key)))}
+              onChange={() => onSelect(new Set(allSelected ? [] : rows.map((row) => rowKey(row) as Key)))}
             />
           </div>
         )}
@@ -228,7 +230,7 @@ export function Grid(props: GridProps): JSX.Element {
       <div class="grid-body" role="presentation" style={{ height: `${total}px` }}>
         {rows.slice(first, last).map((row, offset) => {
           const at = first + offset;
-          const key = keyOfRow(row);
+          const key = rowKey(row);
           const path = pathOf(row);
           const open = opened.get(at);
           return (
@@ -328,7 +330,8 @@ function cellId(depth: number, collection: string, { row, column }: Place): stri
 
 function initialWidth(field: Field, isTitle: boolean): number {
   const name = 34 + 7.5 * field.name.length;
-  if (field.isKey) return field.type === 'uuid' ? 130 : 66;
+  if (field.isKey && !field.relation)
+    return field.type === 'uuid' ? 130 : Math.max(66, field.type === 'integer' ? 46 + 6 * field.name.length : name);
   if (field.relation?.kind === 'many') return Math.max(84, name);
   if (field.relation?.kind === 'one') return Math.max(160, name);
   if (field.type === 'boolean') return Math.max(80, name);

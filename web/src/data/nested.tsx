@@ -4,8 +4,8 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import type { Collection, Field, Model } from '../model';
 import { go, href } from '../state';
 import { Button, ErrorBox } from '../ui';
-import { keyOf, titleOf } from './cell';
-import type { Edits, ItemPath, Key, Row } from './edits';
+import { keyOf, keyOfRow, titleOf } from './cell';
+import { type Edits, type ItemPath, type Key, keyColumns, type Row } from './edits';
 import { Grid } from './grid';
 import { initialColumns, RowSource } from './source';
 
@@ -28,10 +28,11 @@ export function NestedGrid(props: NestedProps): JSX.Element | null {
   const [sort, setSort] = useState<readonly string[]>([]);
   const source = useMemo(() => {
     if (!target || !relation || relation.kind === 'any') return null;
-    const key = collection.key === null ? null : row[collection.key];
+    const key = keyOfRow(row, collection, model);
+    const own = key === null ? {} : keyColumns(key, collection.keys);
     const filter =
       relation.kind === 'many'
-        ? { [relation.by]: { _eq: key } }
+        ? { [relation.by]: Object.fromEntries(Object.entries(own).map(([name, value]) => [name, { _eq: value }])) }
         : { [target.key ?? 'id']: { _eq: keyOf(row[field.name], model, relation.to) } };
     const columns = initialColumns(target).filter((name) => relation.kind === 'one' || name !== relation.by);
     return new RowSource({ collection: target.name, columns, sort, filter, search: '' }, model);
@@ -42,9 +43,9 @@ export function NestedGrid(props: NestedProps): JSX.Element | null {
   }, [source]);
   if (!source || !target || !relation || relation.kind === 'any') return null;
   const pathOf = (nested: Row): ItemPath | null => {
-    if (!parent || target.key === null) return null;
-    const key = nested[target.key] as Key;
-    return [...parent, { field: field.name, kind: relation.kind, key, keyField: target.key }];
+    const key = keyOfRow(nested, target, model);
+    if (!parent || key === null) return null;
+    return [...parent, { field: field.name, kind: relation.kind, key, keyFields: target.keys }];
   };
   const heading = `${field.name} of ${titleOf(row, model, collection.name)}`;
   return (

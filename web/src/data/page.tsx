@@ -18,11 +18,13 @@ import {
   toast,
   viewAs,
 } from '../state';
-import { Button, Dialog, Empty, ErrorBox, Menu, Popover } from '../ui';
+import { Button, Empty, ErrorBox, Menu, Popover } from '../ui';
 import { CollectionList, forgetCounts } from './collections';
 import { ColumnChooser } from './columns';
 import './data.css';
-import { Edits, type Key } from './edits';
+import { keyOfRow } from './cell';
+import { DeleteDialog } from './delete';
+import { deletionOf, Edits, type Key } from './edits';
 import { CreateForm } from './form';
 import { Grid } from './grid';
 import { initialColumns, queryOf, questionOf, RowSource, type View } from './source';
@@ -92,7 +94,7 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
   const view = viewOf(collection);
   const source = useMemo(() => new RowSource(view, model), [JSON.stringify(view), model]);
   const edits = useMemo(
-    () => (collection.key === null || viewAs.value ? null : new Edits(collection.key)),
+    () => (collection.keys.length === 0 || viewAs.value ? null : new Edits(collection.keys)),
     [collection],
   );
   const [selected, setSelected] = useState<ReadonlySet<Key>>(new Set());
@@ -130,7 +132,7 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
       const payload = edits.payload();
       await (collection.singleton
         ? call('PATCH', itemsPath(collection.name), { body: payload[0] })
-        : call('PATCH', `${itemsPath(collection.name)}?fields=${collection.key}`, { body: payload }));
+        : call('PATCH', `${itemsPath(collection.name)}?fields=${collection.keys.join(',')}`, { body: payload }));
       edits.clear();
       toast(cells === 1 ? 'One change saved' : `${cells} changes saved, in one statement`);
       refresh();
@@ -165,7 +167,7 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
   const remove = async (): Promise<void> => {
     setOpen(null);
     try {
-      await call('DELETE', itemsPath(collection.name), { body: [...selected] });
+      await call('DELETE', itemsPath(collection.name), { body: deletionOf([...selected], collection.keys) });
       toast(selected.size === 1 ? 'One item deleted' : `${selected.size} items deleted`);
       setSelected(new Set());
       refresh();
@@ -309,10 +311,13 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
           source={source}
           model={model}
           edits={edits}
-          pathOf={(row) => (collection.key === null ? null : [row[collection.key] as Key])}
+          pathOf={(row) => {
+            const key = keyOfRow(row, collection, model);
+            return key === null ? null : [key];
+          }}
           onSort={(sort) => show({ sort })}
           selected={selected}
-          onSelect={collection.key === null || collection.singleton || viewAs.value ? null : setSelected}
+          onSelect={collection.keys.length === 0 || collection.singleton || viewAs.value ? null : setSelected}
           label={collection.name}
           depth={0}
         />
@@ -334,22 +339,12 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
         <ImportDialog collection={collection.name} onClose={() => setOpen(null)} onDone={refresh} />
       )}
       {open === 'delete' && (
-        <Dialog
-          title={selected.size === 1 ? 'Delete this item?' : `Delete ${selected.size} items?`}
+        <DeleteDialog
+          collection={collection}
+          keys={[...selected]}
           onClose={() => setOpen(null)}
-          footer={
-            <>
-              <Button label="Cancel" onClick={() => setOpen(null)} />
-              <Button label="Delete" kind="danger" onClick={() => void remove()} />
-            </>
-          }
-        >
-          <p>
-            {selected.size === 1 ? 'The item' : 'The items'} with the key {[...selected].slice(0, 10).join(', ')}
-            {selected.size > 10 && ` and ${selected.size - 10} more`} of <strong>{collection.name}</strong> cannot be
-            brought back.
-          </p>
-        </Dialog>
+          onDelete={() => void remove()}
+        />
       )}
     </>
   );
@@ -390,7 +385,9 @@ function exportedFields(view: View, collection: Collection): string[] {
 function placed(error: unknown, edits: Edits): boolean {
   if (!(error instanceof ApiError)) return false;
   const results = error.failures.map(({ message, extensions }) => {
-    const { field, path } = extensions;
+    const { path } = extensions;
+    // A value that its type refuses is only named in the sentence.
+    const field = extensions['field'] ?? edits.all.value.find((edit) => message.includes(`"${edit.field}"`))?.field;
     return typeof field === 'string' && edits.placeError(field, Array.isArray(path) ? path : [], message);
   });
   return results.length > 0 && results.every(Boolean);

@@ -20,7 +20,7 @@ function requestedFields(view: View, model: Model): string[] {
   const collection = model.get(view.collection);
   if (!collection) return [];
   const asked = view.columns.flatMap((name) => fieldsOf(name, collection, model));
-  return [...new Set(collection.key === null ? asked : [collection.key, ...asked])];
+  return [...new Set([...collection.keys.flatMap((name) => fieldsOf(name, collection, model)), ...asked])];
 }
 
 function fieldsOf(name: string, collection: Collection, model: Model): string[] {
@@ -75,9 +75,10 @@ export class RowSource {
     this.error.value = null;
     try {
       const { collection } = this.view;
-      const { singleton: isSingleton, key } = this.#model.get(collection) ?? {};
+      const { singleton: isSingleton, keys = [] } = this.#model.get(collection) ?? {};
+      const isKeyless = keys.length === 0;
       // A table without a key has no place to go on from but a number of rows.
-      const start = key === null ? { offset: before.length } : { cursor: this.#cursor };
+      const start = isKeyless ? { offset: before.length } : { cursor: this.#cursor };
       const query = { ...queryOf(this.view, this.#model), limit, ...start };
       const counted = before.length === 0 ? { meta: ['estimated_count'] } : {};
       const { data, meta } = isSingleton
@@ -87,7 +88,7 @@ export class RowSource {
             signal: request.signal,
           });
       const rows = Array.isArray(data) ? data : [data];
-      const next = key === null ? '' : meta['next_cursor'];
+      const next = isKeyless ? '' : meta['next_cursor'];
       this.#cursor = typeof next === 'string' && rows.length === limit ? next : null;
       this.rows.value = [...before, ...rows];
       const count = meta['estimated_count'];
@@ -129,7 +130,9 @@ export function initialColumns(collection: Collection): string[] {
     if (relation) return relation.kind === 'one' ? 1 : 4;
     return type === 'text' || type === 'json' ? 3 : 2;
   };
-  const shown = fields.filter((field) => !field.hidden && !field.isKey).sort((one, other) => rank(one) - rank(other));
+  const shown = fields
+    .filter(({ name, hidden }) => !hidden && !collection.keys.includes(name))
+    .sort((one, other) => rank(one) - rank(other));
   const names = shown.map((field) => field.name);
-  return [...(collection.key === null ? [] : [collection.key]), ...names].slice(0, MOST_COLUMNS);
+  return [...collection.keys, ...names].slice(0, MOST_COLUMNS);
 }

@@ -1,5 +1,5 @@
 /** Values as people read and write them in a grid. */
-import { type Field, isNumber } from '../model';
+import { type Field, isArray, isNumber } from '../model';
 
 /** One line of text; null is shown by the grid itself. */
 export function showValue(value: unknown, field: Field | null): string {
@@ -25,7 +25,7 @@ export type Entered = { readonly value: unknown } | { readonly error: string };
 export function readEntered(text: string, field: Field): Entered {
   const isText = field.type === 'string' || field.type === 'text';
   if (text === '' && !isText) return { value: null };
-  if (field.type === 'json' || field.type.endsWith('[]')) {
+  if (isStructured(field)) {
     try {
       return { value: JSON.parse(text) };
     } catch {
@@ -38,8 +38,13 @@ export function readEntered(text: string, field: Field): Entered {
   return { value: isText ? text : text.trim() };
 }
 
+/** Written as JSON. */
+function isStructured(field: Field): boolean {
+  return field.type === 'json' || isArray(field);
+}
+
 export function isLong(field: Field): boolean {
-  return field.type === 'text' || field.type === 'json' || field.type.endsWith('[]');
+  return field.type === 'text' || isStructured(field);
 }
 
 const COUNTS = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });

@@ -31,8 +31,8 @@ function exampleOf(model: Model): string {
   const isPlain = (name: string): boolean => /^[A-Za-z]\w*$/.test(name);
   const collection = [...model.values()].find((each) => !each.system && !each.singleton && isPlain(each.name));
   if (!collection) return '{\n  __typename\n}\n';
-  const fields = [...new Set([collection.key, titleField(collection)])].filter(
-    (name) => name !== null && isPlain(name),
+  const fields = [...new Set([...collection.keys, titleField(collection)])].filter(
+    (name) => name !== null && isPlain(name) && !collection.fields.get(name)?.relation,
   );
   return `{\n  ${collection.name}(limit: 5) {\n    ${fields.join('\n    ') || '__typename'}\n  }\n}\n`;
 }

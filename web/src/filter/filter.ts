@@ -1,5 +1,5 @@
 /** A filter as a tree that people can edit, and as the JSON that the API takes. */
-import type { Field } from '../model';
+import { type Field, isArray } from '../model';
 
 export interface Rule {
   readonly kind: 'rule';
@@ -108,6 +108,7 @@ export const OPERATORS: Readonly<Record<string, string>> = {
   _has_key: 'has the key',
   _contains_all: 'holds all of',
   _contains_any: 'holds one of',
+  _contained_in: 'holds nothing else than',
 };
 
 const TEXTS = [
@@ -138,12 +139,13 @@ export function operatorsFor(field: Field | null): readonly string[] {
   if (field.type === 'boolean') return ['_eq', '_neq', ...ends];
   if (field.type === 'json') return ['_json_contains', '_has_key', ...ends];
   if (field.type === 'uuid' || field.type === 'hash') return ['_eq', '_neq', '_in', '_nin', ...ends];
-  if (field.type === 'csv' || field.type.endsWith('[]')) return ['_contains_all', '_contains_any', '_eq', ...ends];
+  if (isArray(field)) return ['_contains_all', '_contains_any', '_contained_in', ...ends];
+  if (field.column?.data_type === 'tsvector') return ['_fts', ...ends];
   return [...ORDERED, ...ends];
 }
 
 const WITHOUT_VALUE = new Set(['_null', '_nnull', '_empty', '_nempty']);
-const LISTS = new Set(['_in', '_nin', '_between', '_nbetween', '_contains_all', '_contains_any']);
+const LISTS = new Set(['_in', '_nin', '_between', '_nbetween', '_contains_all', '_contains_any', '_contained_in']);
 
 export function takesValue(operator: string): boolean {
   return !WITHOUT_VALUE.has(operator);

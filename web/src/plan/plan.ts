@@ -119,7 +119,10 @@ export interface Hint {
 const MANY_ROWS = 1_000;
 
 export function hintsFor(root: PlanNode, model: Model): Hint[] {
-  const hints = allNodes(root).flatMap((node) => [...unindexed(node, model), ...misjudged(node), ...spilled(node)]);
+  const hints = [
+    ...unindexed(root, model),
+    ...allNodes(root).flatMap((node) => [...misjudged(node), ...spilled(node)]),
+  ];
   const isGeneric = allNodes(root).some((node) => node.details.some((detail) => /\$\d+\b/.test(detail)));
   if (isGeneric)
     hints.push({
@@ -130,27 +133,73 @@ export function hintsFor(root: PlanNode, model: Model): Hint[] {
   return hints.filter((hint) => !seen.has(hint.text) && seen.add(hint.text));
 }
 
-function unindexed(node: PlanNode, model: Model): Hint[] {
+interface FilteredScan {
+  readonly table: string;
+  readonly collection: Collection;
+  readonly columns: readonly string[];
+  readonly read: number;
+  readonly found: number | null;
+  readonly cost: number;
+}
+
+/** Scans of partitions with one filter count together: the table is as large as all of them. */
+function unindexed(root: PlanNode, model: Model): Hint[] {
+  const scans = new Map<string, FilteredScan[]>();
+  for (const node of allNodes(root)) {
+    const scan = filteredScan(node, model);
+    if (!scan) continue;
+    const id = JSON.stringify([scan.collection.name, scan.columns]);
+    scans.set(id, [...(scans.get(id) ?? []), scan]);
+  }
+  return [...scans.values()].flatMap((group) => missingIndex(group));
+}
+
+function filteredScan(node: PlanNode, model: Model): FilteredScan | null {
   const filter = text(node.raw['Filter']);
   const { table } = node;
-  if (node.type !== 'Seq Scan' || filter === null || table === null) return [];
+  if (node.type !== 'Seq Scan' || filter === null || table === null) return null;
+  const collection = model.get(table) ?? parentOf(table, model);
+  const columns = columnsIn(filter, collection);
+  if (!collection || columns.length === 0) return null;
   const read = (node.found ?? node.expected) + (number(node.raw['Rows Removed by Filter']) ?? 0) * node.loops;
-  const columns = columnsIn(filter, model.get(table));
-  if (columns.length === 0) return [];
-  const isLarge = read >= MANY_ROWS || (node.found === null && node.cost >= 500);
-  if (!isLarge)
+  return { table, collection, columns, read, found: node.found, cost: node.cost };
+}
+
+/** A plan does not say whose partition a table is: names of partitions begin with that of their table. */
+function parentOf(table: string, model: Model): Collection | undefined {
+  const names = [...model.keys()].filter((name) => table.startsWith(`${name}_`));
+  return model.get(names.sort((one, other) => other.length - one.length)[0] ?? '');
+}
+
+function missingIndex(scans: readonly FilteredScan[]): Hint[] {
+  const [first] = scans;
+  if (!first) return [];
+  const sum = (pick: (scan: FilteredScan) => number): number => scans.reduce((total, scan) => total + pick(scan), 0);
+  const tables = [...new Set(scans.map(({ table }) => table))];
+  const name = tables.length === 1 ? first.table : `${first.collection.name} (${tables.length} partitions)`;
+  const columns = first.columns.join(', ');
+  const read = sum(({ read: each }) => each);
+  const isExpected = first.found === null;
+  if (read < MANY_ROWS && !(isExpected && sum(({ cost }) => cost) >= 500))
     return [
       {
-        text: `All rows of ${table} are read for the filter on ${columns.join(', ')}. The table is small: an index would not help yet.`,
+        text: `All rows of ${name} are read for the filter on ${columns}. The table is small: an index would not help yet.`,
         sql: null,
       },
     ];
+  const found = isExpected ? ' (expected)' : ` to find ${rounded(sum((scan) => scan.found ?? 0))}`;
   return [
     {
-      text: `No index serves the filter on ${columns.join(', ')}: ${Math.round(read).toLocaleString('en')} rows of ${table} are read${node.found === null ? ' (expected)' : ` to find ${Math.round(node.found).toLocaleString('en')}`}.`,
-      sql: `create index concurrently on ${quote(table)} (${columns.map(quote).join(', ')});`,
+      text: `No index serves the filter on ${columns}: ${rounded(read)} rows of ${name} are read${found}.`,
+      sql: tables
+        .map((table) => `create index concurrently on ${quote(table)} (${first.columns.map(quote).join(', ')});`)
+        .join('\n'),
     },
   ];
+}
+
+function rounded(count: number): string {
+  return Math.round(count).toLocaleString('en');
 }
 
 /** The columns that a condition names, in its order. */
@@ -168,7 +217,7 @@ function misjudged(node: PlanNode): Hint[] {
   const what = node.about === '' ? node.type : `${node.type} of ${node.about}`;
   return [
     {
-      text: `${what}: ${Math.round(node.expected).toLocaleString('en')} rows were expected and ${Math.round(node.found).toLocaleString('en')} found, ${Math.round(factor)} times off. Fresh statistics may lead to a better plan.`,
+      text: `${what}: ${rounded(node.expected)} rows were expected and ${rounded(node.found)} found, ${Math.round(factor)} times off. Fresh statistics may lead to a better plan.`,
       sql: node.table === null ? null : `analyze ${quote(node.table)};`,
     },
   ];

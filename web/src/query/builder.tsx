@@ -83,7 +83,7 @@ function FieldTree({ model, collection, level, onChange, depth }: TreeProps): JS
         const call = relation?.kind === 'many' ? 'count' : isMoment(field) && field.type !== 'time' ? 'year' : null;
         return (
           <li key={field.name}>
-            {target && target.key !== null ? (
+            {target && target.keys.length > 0 ? (
               <Branch
                 model={model}
                 name={field.name}

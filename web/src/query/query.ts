@@ -42,8 +42,12 @@ export const FIRST_LIMIT = 10;
 
 export function firstQuery(collection: string, model: Model): Query {
   const described = model.get(collection);
-  const names = [described?.key, titleField(described)].filter((name) => typeof name === 'string');
-  const fields = [...new Set(names)].map((name) => ({ name: String(name), level: null }));
+  const names = [...(described?.keys ?? []), titleField(described)].filter((name) => name !== null);
+  const fields = [...new Set(names)].map((name): Node => {
+    const relation = described?.fields.get(name)?.relation;
+    const title = relation?.kind === 'one' ? titleField(model.get(relation.to)) : null;
+    return { name, level: title === null ? null : { ...EMPTY, fields: [{ name: title, level: null }] } };
+  });
   return { collection, level: { ...EMPTY, fields, limit: FIRST_LIMIT }, aggregates: [], groupBy: [] };
 }
 
