@@ -211,5 +211,10 @@ t.test('a long list is loaded as it is scrolled to, and a phone shows it too', {
   t.strictSame(await findings(page), [], 'dark and narrow: no serious finding');
   const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
   t.equal(overflow, 0, 'the page is as wide as the phone');
+  await page.getByRole('button', { name: 'New', exact: true }).click();
+  await page.getByRole('dialog', { name: 'New item in tags' }).getByLabel('name').fill('made on a phone');
+  await page.getByRole('button', { name: 'Create' }).click();
+  await page.getByText('Item created').waitFor();
+  t.equal((await sql`select from tags where name = 'made on a phone'`).length, 1);
   t.strictSame(complaints, []);
 });

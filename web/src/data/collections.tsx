@@ -83,7 +83,7 @@ export function CollectionList({ model, current }: { readonly model: Model; read
   }, []);
   const hasSystem = [...model.values()].some((each) => each.system);
   return (
-    <aside class="side" aria-label="Collections">
+    <aside class="sidebar" aria-label="Collections">
       <div class="side-search">
         <input
           type="search"

@@ -52,7 +52,7 @@ function Reference(): JSX.Element {
   const [chosen = groups[0]] = route.value.rest;
   return (
     <div class="docs">
-      <aside class="side" aria-label="Resources">
+      <aside class="sidebar" aria-label="Resources">
         <div class="side-search">
           <input
             type="search"
