@@ -127,7 +127,7 @@ t.test('collections, fields and relations are made, changed and deleted', { skip
   await page.getByLabel('Name').fill('days');
   await page.getByLabel('Default').fill('14');
   await page.getByLabel('required').check();
-  await save.click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Add field' }).click();
   await side.getByText('days', { exact: true }).waitFor();
   await side.getByRole('button', { name: 'Change days' }).click();
   await page.getByRole('button', { name: 'Type, default, note' }).click();
