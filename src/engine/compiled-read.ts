@@ -68,7 +68,7 @@ export interface CompiledRead {
   /** The statement that reads the items which the write before it has made. */
   readonly readBack: () => Statement;
   /** By which values rows take part in the answer; null where any may. */
-  readonly rowProbe: RowProbe | null;
+  readonly rowProbe: () => RowProbe | null;
 }
 
 interface FencedRead {
@@ -114,7 +114,7 @@ export function* compileShape(
     // Citus asks one worker for one value; a statement for several it refuses.
     batchText: model.extensions.has('citus') ? () => '' : once(() => readable(compileBatchRead(plan), model).text),
     uneven,
-    rowProbe: rowProbe(plan),
+    rowProbe: once(() => rowProbe(plan)),
     fenced: once(() => compileFenced(plan, statement, uneven, model)),
     readBack: once(() => {
       if (plan.kind === 'operation') throw new Error('an operation reads, and writes nothing to be read back');

@@ -36,10 +36,11 @@ export function dependenciesOf(
       if (source.unseen !== null) unseen.push(`"${tableKey(source)}": ${source.unseen}`);
     }
   }
-  const probed = rowProbe && tableKey({ schema: rowProbe.schema, name: rowProbe.table });
+  const probe = rowProbe();
+  const probed = probe && tableKey({ schema: probe.schema, name: probe.table });
   // Where the table occurs once more, in a nested list or a rule, other rows of it count too.
   const isExact = probed !== null && found.filter((table) => table === probed).length === 1;
-  return { tables: new Set(found), probe: isExact ? rowProbe : null, unseen: unseen[0] ?? null };
+  return { tables: new Set(found), probe: isExact ? probe : null, unseen: unseen[0] ?? null };
 }
 
 /** The values of the probe for one request; null where any row may count. */
