@@ -128,7 +128,8 @@ function isRow(keys: readonly Key[]): boolean {
 
 function isNotNull(operand: OperandPlan): boolean {
   return (
-    operand.kind === 'count' ||
+    // Behind a reference, the list may be hidden in some rows.
+    (operand.kind === 'count' && operand.through.length === 0) ||
     operand.kind === 'key' ||
     (operand.kind === 'field' && operand.through.length === 0 && operand.field.column?.is_nullable === false)
   );
