@@ -1,7 +1,7 @@
 /** How long the service takes to read a large structure: 1,000 tables with 20,000 columns and their foreign keys. */
 import postgres from 'postgres';
 import { buildModel } from '../src/mirror/introspect.js';
-import { sourceOf } from '../src/postgres/catalog.js';
+import { catalogSourceOf } from '../src/postgres/catalog.js';
 import { migrate } from '../src/postgres/migrate.js';
 import { openDatabase, type Report } from './environment.js';
 
@@ -39,7 +39,7 @@ interface ModelTimes {
 export async function measureModel(url: string, tables: number): Promise<ModelTimes> {
   const database = await openDatabase(url);
   try {
-    const source = sourceOf(database);
+    const source = catalogSourceOf(database);
     const begun = performance.now();
     const { document } = await source.load();
     const loaded = performance.now();

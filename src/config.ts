@@ -31,8 +31,8 @@ function withPresentNames(environment: Environment): Environment {
   return former.length === 0 ? environment : { ...Object.fromEntries(former), ...environment };
 }
 
-export function readConfig(given: Environment): Config {
-  const environment = withPresentNames(given);
+export function readConfig(variables: Environment): Config {
+  const environment = withPresentNames(variables);
   const config: Record<string, unknown> = {};
   for (const [name, option] of Object.entries(OPTIONS) as [OptionName, Option<unknown>][]) {
     const value = (environment[name] || undefined) ?? option.initial;

@@ -39,12 +39,12 @@ export function hostPortsOf(url: string): string {
 function takeTarget(rest: string, hosts: number): { isNamed: boolean; target: SessionTarget; path: string } {
   const question = rest.indexOf('?');
   const parameters = question < 0 ? [] : rest.slice(question + 1).split('&');
-  const [given] = parameters.filter((each) => each.startsWith('target_session_attrs='));
-  if (given === undefined) return { isNamed: false, target: hosts > 1 ? 'primary' : 'any', path: rest };
-  const name = decodeURIComponent(given.slice(given.indexOf('=') + 1));
+  const [targetParameter] = parameters.filter((each) => each.startsWith('target_session_attrs='));
+  if (targetParameter === undefined) return { isNamed: false, target: hosts > 1 ? 'primary' : 'any', path: rest };
+  const name = decodeURIComponent(targetParameter.slice(targetParameter.indexOf('=') + 1));
   const target = TARGETS.find((each) => each === name);
   if (!target) throw new Error(`target_session_attrs must be one of ${TARGETS.join(', ')}, not "${name}"`);
-  const others = parameters.filter((each) => each !== given);
+  const others = parameters.filter((each) => each !== targetParameter);
   const path = rest.slice(0, question) + (others.length > 0 ? `?${others.join('&')}` : '');
   return { isNamed: true, target, path };
 }

@@ -141,7 +141,7 @@ export function unprocessable(reason: string): ServiceError {
 
 /** A write was sent, and the connection was lost before the answer: nobody knows what became of it. */
 export function outcomeUnknown(): ServiceError {
-  const reason = 'The connection was lost before the answer: what was to be written may be written or not';
+  const reason = 'The connection was lost before the response: the write may or may not have been committed';
   const { message, extensions } = serviceUnavailable('database', reason);
   return new ServiceError('SERVICE_UNAVAILABLE', message, { ...extensions, outcome: 'unknown' });
 }
@@ -158,12 +158,12 @@ export type ValidationType = 'unique' | 'foreign_key' | 'nnull' | 'required' | '
 
 const COMPLAINTS: Readonly<Record<string, string>> = {
   unique: 'has to be unique',
-  foreign_key: 'refers to an item that does not exist, or is referred to',
+  foreign_key: 'refers to an item that does not exist, or is still referenced',
   nnull: "can't be null",
   required: 'is required',
   too_long: 'is too long',
   out_of_range: 'is out of range',
-  check: 'does not meet a condition of the database',
+  check: 'violates a check constraint of the database',
 } satisfies Record<ValidationType, string>;
 
 /** `path` leads to the value inside the payload, where it is known. */

@@ -8,8 +8,8 @@ import { setFlagsFromString } from 'node:v8';
 import { CLI_IDENTITY } from './access/identity.js';
 import { ADOPT_HELP, adopt } from './commands/adopt.js';
 import { DOCTOR_HELP, doctor } from './commands/doctor.js';
-import { RELATIONS_HELP, relations } from './commands/relations.js';
-import { SCHEMA_HELP, schema } from './commands/schema.js';
+import { RELATIONS_HELP, relations } from './commands/relations-command.js';
+import { SCHEMA_HELP, schema } from './commands/schema-command.js';
 import { optionRows, readArguments, readConfig, readFlags, renamedOptions } from './config.js';
 import { ImportFailure, importRows } from './engine/import.js';
 import { read, write } from './engine/pipeline.js';
@@ -19,7 +19,7 @@ import { packageVersion } from './files.js';
 import { describeTypes } from './mirror/typings.js';
 import { createObserver } from './observe.js';
 import { NO_AUTHOR } from './plan/write.js';
-import { type ImportFormat, readRows } from './request/import.js';
+import { type ImportFormat, readRows } from './request/import-file.js';
 import { parseOnConflict } from './request/on-conflict.js';
 import { parseRead } from './request/rest.js';
 import { type Service, startService, withCore } from './service.js';
@@ -40,13 +40,13 @@ Usage: lateral [start] [--option value ...]
 
   start      serves the API; this is the default command
   explain    prints the SQL of a read, its parameters and PostgreSQL's plan; --analyze also runs it
-  types      prints the collections as a TypeScript schema for the SDK of the API family
+  types      prints the collections as a TypeScript schema for @directus/sdk
   import     writes the rows of a JSON, NDJSON or CSV file to a collection (by default the one that the file is named after)
              in one transaction; rows whose key exists are updated, all others are created. --on-conflict email finds items
              by a unique index instead, --resolution ignore leaves those that exist as they are
   schema     exports the schema to a file, compares it with a file, or applies a file (lateral schema --help)
   relations  finds the one-to-many, one-to-one and many-to-many relations that foreign keys imply (lateral relations --help)
-  doctor     says what is right and wrong with the database, and how to put it right (lateral doctor --help)
+  doctor     checks the database and says how to fix problems (lateral doctor --help)
   adopt      takes over an installation of Directus in the same database (lateral adopt --help)
 
 Options, as environment variables or flags (PORT=9000 or --port 9000):
@@ -191,9 +191,9 @@ async function importFile(words: readonly string[]): Promise<void> {
   const format = IMPORT_FORMATS[ending];
   if (!format) throw new StartError(`"${file}" is not a .json, .ndjson, .jsonl or .csv file`);
   const total = await stat(file).then(
-    (found) => {
-      if (!found.isFile()) throw new StartError(`"${file}" is not a file`);
-      return found.size;
+    (stats) => {
+      if (!stats.isFile()) throw new StartError(`"${file}" is not a file`);
+      return stats.size;
     },
     () => {
       throw new StartError(`"${file}" cannot be read`);

@@ -214,7 +214,7 @@ function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
       break;
     case 'limit-store-lost':
       logger.warn(
-        `RATE_LIMITER_STORE=${event.store} does not answer, this instance counts for itself: ${messageOf(event.error)}`,
+        `RATE_LIMITER_STORE=${event.store} does not answer; this instance counts in memory: ${messageOf(event.error)}`,
       );
       break;
     case 'limit-store-back':
@@ -227,7 +227,10 @@ function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
       logger.warn({ detail: event.detail }, 'PostgreSQL refused the statement of a request');
       break;
     case 'viewed-as':
-      logger.info({ administrator: event.administrator, as: event.as }, 'an administrator reads as another');
+      logger.info(
+        { administrator: event.administrator, as: event.as },
+        'an administrator reads with the permissions of another caller',
+      );
       break;
     case 'secret-made-up':
       logger.warn(
@@ -304,9 +307,10 @@ function tellServed(logger: Logger, event: Event & { kind: 'collections-served' 
   if (keyless.length + refused.size > 0)
     logger.info('lateral doctor shows how keys are declared, and all that is not served');
   const advice = `set DATABASE_SCHEMAS=${[...(collections.length > 0 ? schemas : []), ...others.map(({ schema }) => schema)].join(',')}`;
-  const found = others.map(({ schema, tables }) => `${schema} (${tables})`).join(', ');
+  const otherSchemas = others.map(({ schema, tables }) => `${schema} (${tables})`).join(', ');
   if (collections.length > 0) {
-    if (others.length > 0) logger.info(`schemas with tables that are not served: ${found}; to serve them ${advice}`);
+    if (others.length > 0)
+      logger.info(`schemas with tables that are not served: ${otherSchemas}; to serve them ${advice}`);
     return;
   }
   const where = `${schemas.length === 1 ? 'schema' : 'schemas'} ${schemas.join(', ')}`;
@@ -314,8 +318,8 @@ function tellServed(logger: Logger, event: Event & { kind: 'collections-served' 
     refused.size > 0 ? `none of the ${refused.size} tables of ${where} can be served` : `${where} has no tables`;
   const hint =
     others.length > 0
-      ? `; other schemas with tables: ${found}; ${advice}`
-      : '; set DATABASE_SCHEMAS to the schemas that hold your tables, or create one';
+      ? `; other schemas with tables: ${otherSchemas}; ${advice}`
+      : '; set DATABASE_SCHEMAS to the schemas that contain your tables, or create one';
   logger.warn(`there is nothing to serve: ${empty}${hint}`);
 }
 

@@ -57,11 +57,11 @@ export const OPTIONS = {
   DATABASE_POOLER: choice(
     'auto',
     ['auto', 'none', 'session', 'transaction'],
-    'Pooler between the service and PostgreSQL, by its mode (PgBouncer: pool_mode); auto finds it out at the start',
+    'Pooler between the service and PostgreSQL, by its mode (PgBouncer: pool_mode); auto detects it at startup',
   ),
   DATABASE_DIRECT_URL: optional(
     connection(),
-    'PostgreSQL itself, past the pooler, for LISTEN and migrations, with one host or several; if not set and DATABASE_POOLER is transaction, changes are polled',
+    'PostgreSQL itself, without the pooler, for LISTEN and migrations, with one host or several; if not set and DATABASE_POOLER is transaction, changes are polled',
   ),
   DATABASE_SCHEMA: text('public', 'Schema to serve'),
   DATABASE_SCHEMAS: names(
@@ -136,7 +136,7 @@ export const OPTIONS = {
   RATE_LIMITER_STORE: choice(
     'memory',
     ['memory', 'postgres', 'redis'],
-    'Where requests, logins and registrations are counted: by each instance for itself, or by all together',
+    'Where requests, logins and registrations are counted: memory (each instance separately), or postgres or redis (all instances together)',
   ),
   RATE_LIMITER_REDIS_URL: optional(
     redis(),
@@ -202,8 +202,8 @@ export const OPTIONS = {
     'false',
     'Call system tables directus_* in /collections, /fields and /relations, and show meta.special as a list, for tools made for Directus',
   ),
-  EXPLORER: boolean('true', 'Serve the Explorer, a page for browsers, at /explorer, and lead there from /'),
-  GRAPHQL_INTROSPECTION: boolean('true', 'Answer introspection, and serve the schema as text and the GraphQL IDE'),
+  EXPLORER: boolean('true', 'Serve the Explorer, a web interface, at /explorer, and redirect browsers from / to it'),
+  GRAPHQL_INTROSPECTION: boolean('true', 'Allow introspection, and serve the schema as SDL and the GraphQL IDE'),
   GRAPHQL_QUERY_TOKEN_LIMIT: integer('5000', 1, 1_000_000, 'Tokens that a GraphQL document may have'),
   GRAPHQL_QUERY_DEPTH_LIMIT: integer('15', 1, 100, 'Nesting levels that a GraphQL document may have'),
   GRAPHQL_QUERY_NODE_LIMIT: integer(
@@ -257,7 +257,7 @@ export const OPTIONS = {
   ),
   STATISTICS_POLL_INTERVAL: duration(
     '60s',
-    'How often tables whose values are uneven are checked for new statistics of PostgreSQL; 0 turns the check off',
+    'How often PostgreSQL is checked for new statistics of tables with skewed values; 0 turns the check off',
   ),
   MAX_STALENESS: duration(
     '30s',
@@ -265,7 +265,7 @@ export const OPTIONS = {
   ),
   SCHEMA_LOCK_TIMEOUT: duration(
     '300ms',
-    "How long a schema change waits for a table's lock before it lets others pass and tries again",
+    "How long a schema change waits for a table's lock before it releases its locks and tries again",
   ),
   SCHEMA_CHANGE_TIMEOUT: duration('30s', 'How long a schema change keeps trying to lock a table'),
   LIVE: choice(
@@ -300,6 +300,6 @@ export const OPTIONS = {
   ),
   CORS_CREDENTIALS: boolean('true', 'Allow credentials across origins'),
   CORS_MAX_AGE: integer('18000', 0, 2_147_483_647, 'Seconds for which a preflight response may be cached'),
-  DRAIN_DELAY: duration('0', 'How long requests are still taken, while ready is 503, before the service stops'),
+  DRAIN_DELAY: duration('0', 'How long requests are still accepted, while ready is 503, before the service stops'),
   SHUTDOWN_TIMEOUT: duration('10s', 'How long running requests may take to finish when the service stops'),
 };

@@ -20,11 +20,11 @@ export function optional<Value>(option: Option<Value>, about: string): Option<Va
 /** Names in the order in which they are given; none for an empty text. */
 export function names(about: string): Option<readonly string[]> {
   const parse = (value: string): readonly string[] => {
-    const found = value.split(',').map((each) => each.trim());
+    const entries = value.split(',').map((each) => each.trim());
     if (value.trim() === '') return [];
-    if (found.includes('') || new Set(found).size < found.length)
+    if (entries.includes('') || new Set(entries).size < entries.length)
       throw new Error(`must be a comma separated list of names, each once, not "${value}"`);
-    return found;
+    return entries;
   };
   return { initial: '', about, parse };
 }
@@ -138,11 +138,11 @@ const MOST_WORKERS = 256;
 export function workers(initial: string, about: string): Option<number> {
   const parse = (value: string): number => {
     if (value === 'auto') return AUTOMATIC;
-    const wanted = /^\d+$/.test(value) ? Number(value) : Number.NaN;
-    if (!(wanted >= 1 && wanted <= MOST_WORKERS))
+    const workers = /^\d+$/.test(value) ? Number(value) : Number.NaN;
+    if (!(workers >= 1 && workers <= MOST_WORKERS))
       throw new Error(`must be a whole number from 1 to ${MOST_WORKERS}, or auto, not "${value}"`);
-    if (wanted > 1 && process.platform !== 'linux') throw new Error('only Linux lets several threads share a port');
-    return wanted;
+    if (workers > 1 && process.platform !== 'linux') throw new Error('only Linux lets several threads share a port');
+    return workers;
   };
   return { initial, about, parse };
 }
@@ -164,9 +164,9 @@ export function choice<Value extends string>(initial: Value, values: readonly Va
     initial,
     about: `${about}: ${values.join(', ')}`,
     parse: (value) => {
-      const found = values.find((each) => each === value);
-      if (!found) throw new Error(`must be one of ${values.join(', ')}, not "${value}"`);
-      return found;
+      const choice = values.find((each) => each === value);
+      if (!choice) throw new Error(`must be one of ${values.join(', ')}, not "${value}"`);
+      return choice;
     },
   };
 }
@@ -182,9 +182,9 @@ export function encodings(initial: string, about: string): Option<readonly Encod
     parse: (value) => {
       if (/^(off|false|no|0)$/i.test(value)) return [];
       const names = value.split(',').map((each) => each.trim().toLowerCase());
-      const found = ENCODINGS.filter((each) => names.includes(each));
-      if (found.length !== names.length) throw new Error(`must be off, gzip, brotli or both, not "${value}"`);
-      return found.sort((one, other) => names.indexOf(one) - names.indexOf(other));
+      const encodings = ENCODINGS.filter((each) => names.includes(each));
+      if (encodings.length !== names.length) throw new Error(`must be off, gzip, brotli or both, not "${value}"`);
+      return encodings.sort((one, other) => names.indexOf(one) - names.indexOf(other));
     },
   };
 }

@@ -15,10 +15,10 @@ export function readableLine(json: string): string {
   const { level, time, msg, ...fields } = parseOwnJson<Record<string, unknown>>(json);
   const at = new Date(Number(time)).toISOString().replace('T', ' ').replace('Z', '');
   const stack = stackOf(fields['error']);
-  const shown = Object.entries(stack === null ? fields : { ...fields, error: undefined }).flatMap(([name, value]) =>
+  const pairs = Object.entries(stack === null ? fields : { ...fields, error: undefined }).flatMap(([name, value]) =>
     value === undefined ? [] : `${name}=${readableValue(value)}`,
   );
-  const line = [at, (LEVELS[Number(level)] ?? String(level)).padEnd(5), printable(String(msg)), ...shown].join(' ');
+  const line = [at, (LEVELS[Number(level)] ?? String(level)).padEnd(5), printable(String(msg)), ...pairs].join(' ');
   return stack === null
     ? `${line}\n`
     : `${line}\n${stack

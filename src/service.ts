@@ -19,14 +19,14 @@ import { createLimits } from './http/limiter.js';
 import type { Collection, Model } from './mirror/model.js';
 import { WatchingMirror } from './mirror/watch.js';
 import { countEvents, type Event, type Observer } from './observe.js';
-import { findOtherSchemas, listen, policiesOf, sourceOf } from './postgres/catalog.js';
+import { catalogSourceOf, findOtherSchemas, listen, policiesOf } from './postgres/catalog.js';
 import type { Database } from './postgres/database.js';
 import { type Health, joinHealth, Readiness, unhealthy } from './postgres/health.js';
 import { type MigrateOptions, migrate } from './postgres/migrate.js';
 import { adminAnswers } from './resources/admin.js';
 import { loadGrammar } from './sql/grammar.js';
 import { type Core, createCore, openDatabase } from './worker-app.js';
-import { watchReplicas } from './workers/replicas.js';
+import { watchReplicas } from './workers/replica-checks.js';
 import { SingleThread } from './workers/single-thread.js';
 import { type MainBroadcast, type Threads, urlOf } from './workers/threads.js';
 import { centralConfig, WorkerPool } from './workers/worker-pool.js';
@@ -213,7 +213,7 @@ async function startAdmin(config: Config, threads: Threads, observe: Observer, s
   };
 }
 
-/** For commands that need a database that is there already, but serve nothing: all is stopped when the work is done. */
+/** For commands that need a database that already exists, but serve nothing: all is stopped when the work is done. */
 export async function withCore<Result>(
   options: Config,
   observe: Observer,
@@ -258,7 +258,7 @@ async function findDatabase(config: Config): Promise<Config> {
   if (running !== null) return { ...config, DATABASE_URL: running };
   if (!(await holdsCluster(DATA_DIR)))
     throw new StartError(
-      `there is no database: name one with --database-url or DATABASE_URL (DATA_DIR ${DATA_DIR} has no embedded one)`,
+      `there is no database: set --database-url or DATABASE_URL (DATA_DIR ${DATA_DIR} has no embedded one)`,
     );
   return config;
 }
@@ -308,13 +308,13 @@ async function startSources(
     const denied = error instanceof Error && 'code' in error && error.code === '42501';
     throw denied
       ? new StartError(
-          `cannot make the service_* tables in schema "${config.SYSTEM_SCHEMA ?? config.DATABASE_SCHEMA}": ${error.message}`,
+          `cannot create the service_* tables in schema "${config.SYSTEM_SCHEMA ?? config.DATABASE_SCHEMA}": ${error.message}`,
         )
       : error;
   });
   await loadGrammar();
   const mirror = await WatchingMirror.start(
-    sourceOf(database),
+    catalogSourceOf(database),
     observe,
     config.SCHEMA_POLL_INTERVAL,
     ({ text }, version) => broadcast({ kind: 'schema', text, version }),

@@ -170,7 +170,7 @@ export class Identities {
     const known = this.#known.get(carried);
     if (known && isValid(known, credentials)) return identityAt(known, credentials);
     return this.#find(carried).then(
-      (found) => identityAt(found, credentials),
+      (identity) => identityAt(identity, credentials),
       (error: unknown) => {
         const fromCookie = carried !== '' && credentials.accessToken === '' && carried !== authorization;
         credentials.cookieRefused = fromCookie && error instanceof ServiceError && error.status < 500;
@@ -201,14 +201,14 @@ export class Identities {
     const key = parseViewAs(viewAs);
     const name = `${user} ${viewAs}`;
     const cached = this.#views.get(name);
-    const found = cached && isValid(cached, credentials) ? cached : await this.#findView(key, viewAs, name);
-    if (found !== cached) this.#onView(user, viewAs);
+    const viewed = cached && isValid(cached, credentials) ? cached : await this.#findView(key, viewAs, name);
+    if (viewed !== cached) this.#onView(user, viewAs);
     credentials.viewedAs(viewAs);
     try {
-      return identityAt(found, credentials);
+      return identityAt(viewed, credentials);
     } catch {
       // It is not the administrator whose address is refused.
-      throw forbidden(`No policy of "${viewAs}" counts at the address of this request`);
+      throw forbidden(`No policy of "${viewAs}" applies to the client address of this request`);
     }
   }
 
@@ -216,9 +216,9 @@ export class Identities {
     const generation = this.#generation;
     const account = await this.#lookup(key);
     if (!account) throw unknownView(text);
-    const found = cachedIdentity(account, null, Number.POSITIVE_INFINITY, this.#stalenessMs, true);
-    if (generation === this.#generation) this.#views.set(name, found);
-    return found;
+    const identity = cachedIdentity(account, null, Number.POSITIVE_INFINITY, this.#stalenessMs, true);
+    if (generation === this.#generation) this.#views.set(name, identity);
+    return identity;
   }
 
   /** After a change of anything that decides who may do what. */
@@ -242,7 +242,7 @@ export class Identities {
     // A request with a malformed Authorization header is not answered as the public.
     if (!bearer && /^bearer(\s|$)/i.test(authorization)) throw invalidCredentials();
     if (credentials.accessToken !== '') {
-      if (bearer) throw invalidPayload('The request carries two access tokens: in its header and in its URL');
+      if (bearer) throw invalidPayload('The request has two access tokens, in its header and in its URL: send one');
       return `Bearer ${credentials.accessToken}`;
     }
     if (bearer) return authorization;
@@ -254,11 +254,11 @@ export class Identities {
   #find(carried: string): Promise<CachedIdentity> {
     const pending = this.#pending.get(carried);
     if (pending) return pending;
-    const found = this.#load(carried).finally(() => {
-      if (this.#pending.get(carried) === found) this.#pending.delete(carried);
+    const loading = this.#load(carried).finally(() => {
+      if (this.#pending.get(carried) === loading) this.#pending.delete(carried);
     });
-    this.#pending.set(carried, found);
-    return found;
+    this.#pending.set(carried, loading);
+    return loading;
   }
 
   async #load(carried: string): Promise<CachedIdentity> {

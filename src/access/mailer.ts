@@ -39,7 +39,7 @@ async function loadTransport(transport: string): Promise<Send> {
     },
   );
   if (typeof send !== 'function') {
-    throw new StartError(`EMAIL_TRANSPORT: "${transport}" exports no function "send"`);
+    throw new StartError(`EMAIL_TRANSPORT: "${transport}" must export a function "send"`);
   }
   return (mail) => send(mail);
 }

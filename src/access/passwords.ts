@@ -32,7 +32,7 @@ export function readPolicy(policy: string | null): RegExp | null | undefined {
 /** Rejects where a password does not meet the policy. */
 export async function assertPassword(policy: string | null, ...passwords: readonly string[]): Promise<void> {
   const pattern = readPolicy(policy);
-  if (pattern === undefined) throw unprocessable('The setting "auth_password_policy" is not a regular expression');
+  if (pattern === undefined) throw unprocessable('The setting "auth_password_policy" must be a regular expression');
   if (pattern === null || (await matches(pattern, passwords))) return;
   const extensions = { collection: 'service_users', field: 'password', type: 'regex', path: [] };
   throw new ServiceError(
@@ -65,7 +65,7 @@ let waiting = 0;
  */
 function matches({ source, flags }: RegExp, texts: readonly string[]): Promise<boolean> {
   if (waiting >= MAX_WAITING)
-    return Promise.reject(serviceUnavailable('passwords', 'Too many passwords wait to be checked'));
+    return Promise.reject(serviceUnavailable('passwords', 'Too many passwords are waiting to be checked'));
   waiting++;
   const result = last
     .then(() => match({ source, flags, texts }))
@@ -91,7 +91,9 @@ function match(workerData: MatchInput): Promise<boolean> {
       void worker.terminate();
     };
     const stop = (): void =>
-      finish(() => reject(unprocessable('The setting "auth_password_policy" takes too long to be matched')));
+      finish(() =>
+        reject(unprocessable('The regular expression in the setting "auth_password_policy" takes too long to match')),
+      );
     let timer = setTimeout(stop, START_TIMEOUT_MS);
     worker.once('online', () => {
       clearTimeout(timer);

@@ -25,8 +25,8 @@ export async function openSecret(chosen: string | null, directory: string | null
     return secret;
   } catch (error) {
     if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
-    const kept = (await readFile(path, 'utf8')).trim();
-    if (kept.length >= MIN_SECRET_LENGTH) return kept;
+    const stored = (await readFile(path, 'utf8')).trim();
+    if (stored.length >= MIN_SECRET_LENGTH) return stored;
     // What an interrupted start left behind.
     await writeFile(path, secret, { mode: 0o600 });
     return secret;

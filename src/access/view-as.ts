@@ -20,7 +20,7 @@ export function parseViewAs(text: string): ViewKey {
 }
 
 export function unknownView(text: string): ServiceError {
-  return invalidQuery(`"${VIEW_AS_HEADER}" names no role and no active user: "${text}"`);
+  return invalidQuery(`"${VIEW_AS_HEADER}" must name a role or an active user, not "${text}"`);
 }
 
 /** Whether the statement and its plan may be shown: who views as another is an administrator. */
@@ -29,5 +29,5 @@ export function mayExplain(caller: { readonly administrator: boolean; readonly i
 }
 
 export function viewWrites(): ServiceError {
-  return forbidden(`"${VIEW_AS_HEADER}" is for reads: nothing can be written with it`);
+  return forbidden(`"${VIEW_AS_HEADER}" applies to reads only, and this request writes`);
 }

@@ -57,10 +57,10 @@ export interface Credentials {
 
 /** Whether the account was made: false where users exist already. */
 export async function createAdministrator(database: Database, credentials: Credentials): Promise<boolean> {
-  const [{ found } = { found: true }] = await database.rows<{ found: boolean }>(
-    'select exists (select from service_users) as found',
+  const [{ hasUsers } = { hasUsers: true }] = await database.rows<{ hasUsers: boolean }>(
+    'select exists (select from service_users) as "hasUsers"',
   );
-  if (found) return false;
+  if (hasUsers) return false;
   const hash = await hashPassword(credentials.password);
   const created = await database.transaction(async (session) => {
     // Instances that start together must not both see an empty table.

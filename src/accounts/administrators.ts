@@ -79,8 +79,7 @@ export async function checkRegistration({ plan }: PlannedWrite, database: Databa
   );
   if (!names.includes('public_registration_role')) return;
   const [settings] = await session.query(database.qualified(REGISTRATION));
-  if (settings?.['unlimited'])
-    throw invalidPayload('"public_registration_role" has admin access, which nobody gets by registering');
+  if (settings?.['unlimited']) throw invalidPayload('"public_registration_role" must be a role without admin access');
 }
 
 /** One for each user and each list of addresses; the user is null for the public. */
@@ -132,14 +131,14 @@ function checkRule({ permissions, validation, presets, ...rest }: Payload, model
   if (typeof name === 'string' && !collection && !model.folders.has(name))
     throw invalidPayload(`Collection "${name}" doesn't exist`);
   const [where, valid] = [readRuleFilter(permissions), readValidation(validation)];
-  if (where === undefined) throw invalidPayload('"permissions" is not a filter');
-  if (valid === undefined) throw invalidPayload('"validation" is not a filter');
+  if (where === undefined) throw invalidPayload('"permissions" must be a filter');
+  if (valid === undefined) throw invalidPayload('"validation" must be a filter');
   if (presets !== undefined && presets !== null && !isObject(presets))
     throw invalidPayload('"presets" must be an object');
   if (!collection) return;
   for (const [name, filter] of Object.entries({ permissions: where, validation: valid })) {
     if (!planRule(filter, collection, model))
-      throw invalidPayload(`"${name}" does not fit the fields of "${collection.name}"`);
+      throw invalidPayload(`"${name}" does not match the fields of "${collection.name}"`);
   }
   const unknownName = Object.keys(presets ?? {}).find((name) => !collection.fields.has(name));
   if (unknownName !== undefined)
@@ -151,7 +150,7 @@ function checkCall(name: unknown, limits: readonly unknown[], model: Model): voi
   if (typeof name === 'string' && !model.functions.has(name)) throw invalidPayload(`Function "${name}" doesn't exist`);
   const isEmpty = (limit: unknown): boolean => !limit || (isObject(limit) && Object.keys(limit).length === 0);
   if (!limits.every(isEmpty))
-    throw invalidPayload('A permission to execute has no "permissions", "validation" and "presets"');
+    throw invalidPayload('A permission with the action "execute" cannot have "permissions", "validation" or "presets"');
 }
 
 /** Email addresses identify users. */
@@ -176,7 +175,7 @@ function checkAddresses({ plan, input }: PlannedWrite): void {
     const index = columns.findIndex(({ field }) => field.name === 'ip_access');
     for (const row of input.nodes[position] ?? []) {
       addressTest(String(row[`c${index}`] ?? ''), (entry) => {
-        throw invalidPayload(`"ip_access" holds ${JSON.stringify(entry)}, which is no address, network or range`);
+        throw invalidPayload(`"ip_access" must contain addresses, networks or ranges, not ${JSON.stringify(entry)}`);
       });
     }
   });
@@ -192,10 +191,10 @@ function checkSettings({ plan, input }: PlannedWrite, model: Model): void {
     for (const row of input.nodes[position] ?? []) {
       const filter = readValidation(row[`c${filterIndex}`]);
       if (filter === undefined || (users && !planRule(filter, users, model)))
-        throw invalidPayload('"public_registration_email_filter" is not a filter of users');
+        throw invalidPayload('"public_registration_email_filter" must be a filter on users');
       const pattern = row[`c${index}`];
       if (readPolicy(typeof pattern === 'string' ? pattern : null) === undefined)
-        throw invalidPayload('"auth_password_policy" is not a regular expression');
+        throw invalidPayload('"auth_password_policy" must be a regular expression');
     }
   });
 }

@@ -228,8 +228,8 @@ export async function requestPasswordReset(
   if (account?.status === 'active') {
     const claims = { email: account.email, mark: digestToken(account.password ?? '') };
     const link = linkWith(await tokens.signMail('password-reset', claims, RESET_LIFETIME_MS));
-    const text = `Somebody, we hope you, asked for a new password. Choose it here:\n\n${link}\n\nThe link works once, until tomorrow.`;
-    void mailer({ to: account.email, subject: 'Your new password', text, link });
+    const text = `A new password was requested for your account. Choose it here:\n\n${link}\n\nThe link works once and expires in 24 hours. If you did not request it, ignore this email.`;
+    void mailer({ to: account.email, subject: 'Reset your password', text, link });
   }
   await stall(begun, config.LOGIN_STALL_TIME);
 }

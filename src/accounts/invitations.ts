@@ -28,8 +28,8 @@ export async function invite(
   });
   for (const { id, email } of invited) {
     const link = linkWith(await tokens.signMail('invite', { email, mark: id }, INVITE_LIFETIME_MS));
-    const text = `You are invited. Choose a password here:\n\n${link}\n\nThe link works once, for seven days.`;
-    void mailer({ to: email, subject: 'You are invited', text, link });
+    const text = `You have been invited. Choose a password here:\n\n${link}\n\nThe link works once and expires in seven days.`;
+    void mailer({ to: email, subject: 'You have been invited', text, link });
   }
 }
 
@@ -44,7 +44,7 @@ export async function acceptInvitation(
   const { email, mark } = await tokens.verifyMail('invite', token);
   await assertPassword(await logins.passwordPolicy(), password);
   if (!(await logins.acceptInvite(email, mark, await hashPassword(password)))) {
-    throw invalidPayload('The invitation has been used or taken back');
+    throw invalidPayload('The invitation was already used or revoked');
   }
   await loginLimit.forgive(address);
 }

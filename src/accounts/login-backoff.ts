@@ -140,11 +140,11 @@ export class LoginBackoff {
   }
 
   #read(memory: Memory, name: string): Failures {
-    const found = memory.get(name);
-    if (!found) return NONE;
-    const passed = this.#now() - found.at;
-    const count = Math.max(found.count - Math.floor(passed / FORGET_AFTER_MS), 0);
-    return { ...found, count, total: passed > SUSPICIOUS_FOR_MS ? count : found.total };
+    const failures = memory.get(name);
+    if (!failures) return NONE;
+    const passed = this.#now() - failures.at;
+    const count = Math.max(failures.count - Math.floor(passed / FORGET_AFTER_MS), 0);
+    return { ...failures, count, total: passed > SUSPICIOUS_FOR_MS ? count : failures.total };
   }
 
   #count(memory: Memory, name: string): void {
@@ -154,10 +154,10 @@ export class LoginBackoff {
 
   /** Takes the last one back. */
   #discount(memory: Memory, name: string): void {
-    const found = memory.get(name);
-    if (!found) return;
-    if (found.total <= 1) memory.delete(name);
-    else memory.set(name, { ...found, count: Math.max(found.count - 1, 0), total: found.total - 1 });
+    const failures = memory.get(name);
+    if (!failures) return;
+    if (failures.total <= 1) memory.delete(name);
+    else memory.set(name, { ...failures, count: Math.max(failures.count - 1, 0), total: failures.total - 1 });
   }
 }
 

@@ -93,11 +93,11 @@ async function replace(
   writer: AccountWriter,
   { logins }: RegistrationServices,
 ): Promise<void> {
-  const found = await logins.find(email);
-  if (found?.status !== 'unverified' || (await verifyPassword(found.password, account.password))) return;
+  const existing = await logins.find(email);
+  if (existing?.status !== 'unverified' || (await verifyPassword(existing.password, account.password))) return;
   try {
     await writer.update(
-      found.id,
+      existing.id,
       { first_name: null, last_name: null, ...account },
       {
         collection: 'service_users',
@@ -127,8 +127,8 @@ async function sendLink(
   const { email } = account;
   const claims = { email, mark: digestToken(account.password) };
   const link = linkWith(await tokens.signMail('registration', claims, LINK_LIFETIME_MS));
-  const text = `Open this link to verify your address:\n\n${link}\n\nIt works for seven days. If you did not register, ignore this mail.`;
-  void mailer({ to: email, subject: 'Verify your address', text, link });
+  const text = `Open this link to verify your email address:\n\n${link}\n\nThe link expires in seven days. If you did not register, ignore this email.`;
+  void mailer({ to: email, subject: 'Verify your email address', text, link });
 }
 
 /** Returns the page of the project, where one is set. A link may be opened twice: virus scanners open it before its reader does. */

@@ -22,7 +22,7 @@ export async function generateSecondFactor(
   await loginLimit.attempt(address);
   if (!(await verifyPassword(account.password, password))) throw invalidCredentials();
   await loginLimit.forgive(address);
-  if (account.tfa_secret !== null) throw invalidPayload('A second factor is in use already');
+  if (account.tfa_secret !== null) throw invalidPayload('A second factor is already active');
   return makeSecondFactor('Lateral', account.email);
 }
 
@@ -33,8 +33,8 @@ export async function enableSecondFactor(
   { logins }: SecondFactorServices,
 ): Promise<void> {
   const account = await accountOf(user, logins);
-  if (account.tfa_secret !== null) throw invalidPayload('A second factor is in use already');
-  if (!isSecret(secret)) throw invalidPayload('"secret" must be one that was generated');
+  if (account.tfa_secret !== null) throw invalidPayload('A second factor is already active');
+  if (!isSecret(secret)) throw invalidPayload('"secret" must come from POST /users/me/tfa/generate');
   if (stepOf(secret, otp) === null) throw invalidPayload('"otp" is wrong');
   await logins.setSecondFactor(account.id, secret);
 }
@@ -46,7 +46,7 @@ export async function disableSecondFactor(
   { logins, loginLimit }: SecondFactorServices,
 ): Promise<void> {
   const account = await accountOf(user, logins);
-  if (account.tfa_secret === null) throw invalidPayload('There is no second factor');
+  if (account.tfa_secret === null) throw invalidPayload('No second factor is active');
   await loginLimit.attempt(address);
   const step = stepOf(account.tfa_secret, otp);
   if (step === null || !(await logins.useStep(account.id, step))) throw invalidPayload('"otp" is wrong');

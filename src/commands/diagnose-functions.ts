@@ -18,7 +18,7 @@ export interface FunctionRights {
   /** As `alter function` takes them. */
   readonly arguments: string;
   readonly execute: boolean;
-  /** Whether it is volatile although its text changes nothing. */
+  /** Whether it is volatile although its body contains no write. */
   readonly idle: boolean;
 }
 
@@ -28,22 +28,22 @@ const SECTION = 'Functions';
 export function diagnoseFunctions({ model, declared, facts }: Callable): Finding[] {
   const { functions, refusedFunctions } = model;
   const served = [...functions.values()];
-  const found: Finding[] = [];
+  const findings: Finding[] = [];
   if (served.length > 0)
-    found.push(finding(SECTION, 'ok', `${served.length} callable: ${served.map(shown).join(', ')}`));
+    findings.push(finding(SECTION, 'ok', `${served.length} callable: ${served.map(shown).join(', ')}`));
   const missing = [...refusedFunctions].map(([name, reason]) => ({ name, message: `it ${reason}` }));
   if (missing.length > 0)
-    found.push(
+    findings.push(
       finding(
         SECTION,
         'problem',
-        `${count(missing.length, 'row', 'rows')} of service_functions can be called by nobody`,
+        `${count(missing.length, 'row', 'rows')} of service_functions cannot be called`,
         missing,
       ),
     );
   const denied = facts.functions.filter(({ execute }) => !execute).map((each) => grantLine(each, facts.role));
   if (denied.length > 0)
-    found.push(
+    findings.push(
       finding(
         SECTION,
         'problem',
@@ -53,28 +53,28 @@ export function diagnoseFunctions({ model, declared, facts }: Callable): Finding
     );
   const several = served.flatMap((each) => ambiguous(each, model));
   if (several.length > 0)
-    found.push(
+    findings.push(
       finding(
         SECTION,
         'problem',
-        `${count(several.length, 'function has', 'functions have')} forms that differ in types alone, and calls do not say which is meant; choose one, for example`,
+        `${count(several.length, 'function has', 'functions have')} overloads that differ only in the types of their arguments, so calls are ambiguous; choose one, for example`,
         several,
       ),
     );
   const strays = declared.flatMap((row) => stray(row, functions.get(String(row['name']))));
   if (strays.length > 0)
-    found.push(finding(SECTION, 'note', 'arguments in service_functions that the function does not have', strays));
+    findings.push(finding(SECTION, 'note', 'arguments in service_functions that the function does not have', strays));
   const idle = facts.functions.filter((each) => each.idle).map(stableLine);
   if (idle.length > 0)
-    found.push(
+    findings.push(
       finding(
         SECTION,
         'note',
-        'volatile, which is the default, so that GET and GraphQL queries cannot call them; if they change nothing',
+        'volatile (the default), so GET and GraphQL queries cannot call them; if they only read, declare them stable',
         idle,
       ),
     );
-  return [...found, ...computedFields(model)];
+  return [...findings, ...computedFields(model)];
 }
 
 function shown({ name, overloads }: ServedFunction): string {
@@ -96,7 +96,7 @@ function grantLine(each: FunctionRights, role: string): Detail {
 function stableLine(each: FunctionRights): Detail {
   return {
     name: `${each.schema}.${each.name}`,
-    message: 'its text changes nothing',
+    message: 'its body contains no write',
     fix: `alter function ${signature(each)} stable;`,
   };
 }
@@ -116,9 +116,9 @@ function ambiguous({ name, overloads }: ServedFunction, { system }: Model): Deta
 
 function stray(row: MetadataRow, served: ServedFunction | undefined): Detail[] {
   const known = served?.overloads.flatMap((overload) => overload.arguments) ?? [];
-  const given = Array.isArray(row['arguments']) ? row['arguments'].map(String) : [];
+  const declaredArguments = Array.isArray(row['arguments']) ? row['arguments'].map(String) : [];
   if (!served) return [];
-  return given
+  return declaredArguments
     .filter((entry) => !known.some(({ name }) => namesArgument(entry, name)))
     .map((entry) => ({ name: served.name, message: `has no argument "${entry}"` }));
 }
@@ -129,14 +129,15 @@ function computedFields({ collections }: Model): Finding[] {
     .filter((field) => field.special.includes('computed') && field.column === null)
     .map(({ collection, name }) => ({
       name: `${collection}.${name}`,
-      message: 'there is no stable or immutable function of one row of its table for it, or it returns rows of a table',
+      message:
+        'there is no stable or immutable function that takes a row of its table, or the function returns table rows',
     }));
   if (broken.length === 0) return [];
   return [
     finding(
       'Fields',
       'problem',
-      `${count(broken.length, 'computed field shows', 'computed fields show')} nothing`,
+      `${count(broken.length, 'computed field has', 'computed fields have')} no value`,
       broken,
     ),
   ];

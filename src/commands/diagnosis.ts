@@ -77,20 +77,20 @@ export function diagnose(examined: Examined): readonly Finding[] {
 
 function connection({ facts }: Examined): Finding[] {
   const role = `role ${facts.role}${facts.superuser ? ' (superuser)' : ''}`;
-  const found = [finding('Connection', 'ok', `PostgreSQL ${facts.version}, database ${facts.database}, ${role}`)];
-  if (facts.standby) found.push(finding('Connection', 'problem', 'the server is a standby: every write fails'));
-  return found;
+  const findings = [finding('Connection', 'ok', `PostgreSQL ${facts.version}, database ${facts.database}, ${role}`)];
+  if (facts.standby) findings.push(finding('Connection', 'problem', 'the server is a standby: every write fails'));
+  return findings;
 }
 
 function schemas({ facts, model, installed, others }: Examined): Finding[] {
-  const found = [finding('Schemas', 'ok', `served: ${model.schemas.join(', ')}`)];
+  const findings = [finding('Schemas', 'ok', `served: ${model.schemas.join(', ')}`)];
   const closed = facts.schemas.filter(({ usage }) => !usage).map(({ schema }) => schema);
   if (closed.length > 0)
-    found.push(
+    findings.push(
       finding(
         'Schemas',
         'problem',
-        'the role may not use them: every request fails',
+        'the role lacks usage on them: every request fails',
         closed.map((schema) => ({
           name: schema,
           message: 'usage is not granted',
@@ -100,12 +100,18 @@ function schemas({ facts, model, installed, others }: Examined): Finding[] {
     );
   if (others.length > 0) {
     const list = others.map(({ schema, tables }) => `${schema} (${tables})`).join(', ');
-    const wanted = [...model.schemas, ...others.map(({ schema }) => schema)].join(',');
-    found.push(finding('Schemas', 'note', `not served, with tables: ${list}; DATABASE_SCHEMAS=${wanted} serves them`));
+    const allSchemas = [...model.schemas, ...others.map(({ schema }) => schema)].join(',');
+    findings.push(
+      finding(
+        'Schemas',
+        'note',
+        `schemas with tables that are not served: ${list}; DATABASE_SCHEMAS=${allSchemas} serves them`,
+      ),
+    );
   }
-  if (installed) found.push(finding('Schemas', 'ok', `the service's own tables are in ${model.system}`));
-  else found.push(notInstalled(facts, model));
-  return found;
+  if (installed) findings.push(finding('Schemas', 'ok', `the service's own tables are in ${model.system}`));
+  else findings.push(notInstalled(facts, model));
+  return findings;
 }
 
 function notInstalled(facts: Facts, model: Model): Finding {
@@ -121,15 +127,15 @@ function notInstalled(facts: Facts, model: Model): Finding {
 function collections(examined: Examined): Finding[] {
   const { facts, model } = examined;
   const served = [...model.collections.values()].flatMap(({ name, system }) => (system ? [] : [name])).sort();
-  const found: Finding[] = [];
-  if (served.length === 0) found.push(finding('Collections', 'problem', 'there is nothing to serve'));
-  else found.push(finding('Collections', 'ok', `${served.length} served: ${served.join(', ')}`));
+  const findings: Finding[] = [];
+  if (served.length === 0) findings.push(finding('Collections', 'problem', 'there is nothing to serve'));
+  else findings.push(finding('Collections', 'ok', `${served.length} served: ${served.join(', ')}`));
   const refused = [...model.refused].map(([name, reason]): Refusal => ({ name, reason }));
   const [collisions, others] = split(refused, ({ reason }) => reason.startsWith('would be called'));
   const [views, rest] = split(others, ({ reason }) => /\bkey\b/.test(reason));
-  found.push(...keys(examined, views));
+  findings.push(...keys(examined, views));
   if (collisions.length > 0)
-    found.push(
+    findings.push(
       finding(
         'Names',
         'problem',
@@ -140,10 +146,10 @@ function collections(examined: Examined): Finding[] {
         }),
       ),
     );
-  else found.push(finding('Names', 'ok', 'no two tables have the same name'));
+  else findings.push(finding('Names', 'ok', 'no two tables have the same name'));
   if (rest.length > 0)
-    found.push(finding('Collections', 'note', 'not served for other reasons', rest.map(refusalDetail)));
-  return found;
+    findings.push(finding('Collections', 'note', 'not served for other reasons', rest.map(refusalDetail)));
+  return findings;
 }
 
 interface Refusal {
@@ -195,11 +201,12 @@ function metadataTable({ system }: Model): string {
 
 function rights({ facts, model }: Examined): Finding[] {
   const role = quoteIdentifier(facts.role);
-  const found: Finding[] = [];
+  const findings: Finding[] = [];
   const served = facts.tables.filter(({ schema, table }) => holdsTable(model, schema, table));
   const tables = served.filter(({ view }) => !view);
   const readsOnly = tables.length > 0 && tables.every(({ missing }) => WRITES.every((each) => missing.includes(each)));
-  if (readsOnly) found.push(finding('Rights', 'note', 'the role may write to no table: the API reads only'));
+  if (readsOnly)
+    findings.push(finding('Privileges', 'note', 'the role cannot write to any table: the API is read-only'));
   const details = served.flatMap((each): Detail[] => {
     const missing = each.missing.filter((right) => !readsOnly || right === 'select');
     const name = `${quoteIdentifier(each.schema)}.${quoteIdentifier(each.table)}`;
@@ -211,30 +218,30 @@ function rights({ facts, model }: Examined): Finding[] {
     return [{ name: `${each.schema}.${each.table}`, message: `missing: ${lacks.join(', ')}`, fix: grants.join(' ') }];
   });
   if (details.length > 0)
-    found.push(
+    findings.push(
       finding(
-        'Rights',
+        'Privileges',
         'problem',
-        `${count(details.length, 'table lacks', 'tables lack')} rights of ${facts.role}`,
+        `${count(details.length, 'table lacks', 'tables lack')} privileges of ${facts.role}`,
         details,
       ),
     );
-  else if (!readsOnly) found.push(finding('Rights', 'ok', `${facts.role} may read and write every table`));
+  else if (!readsOnly) findings.push(finding('Privileges', 'ok', `${facts.role} may read and write every table`));
   const secured = served.filter(({ row_security }) => row_security).map(({ schema, table }) => `${schema}.${table}`);
   if (secured.length > 0)
-    found.push(finding('Rights', 'note', `row-level security applies to ${facts.role}: ${secured.join(', ')}`));
+    findings.push(finding('Privileges', 'note', `row-level security applies to ${facts.role}: ${secured.join(', ')}`));
   const bypassed = served
     .filter(({ row_security, has_policies }) => has_policies && !row_security)
     .map(({ schema, table }) => `${schema}.${table}`);
   if (bypassed.length > 0)
-    found.push(
+    findings.push(
       finding(
-        'Rights',
+        'Privileges',
         'note',
         `${facts.role} bypasses row-level security, as a superuser, an owner or by BYPASSRLS: ${bypassed.join(', ')}`,
       ),
     );
-  return found;
+  return findings;
 }
 
 const WRITES = ['insert', 'update', 'delete'];
@@ -289,18 +296,18 @@ const USES: Readonly<Record<string, string>> = {
 
 function extensions({ facts }: Examined): Finding[] {
   const installed = Object.entries(facts.extensions).map(([name, version]) => `${name} ${version}`);
-  const found = [finding('Extensions', 'ok', `installed: ${installed.join(', ')}`)];
+  const findings = [finding('Extensions', 'ok', `installed: ${installed.join(', ')}`)];
   const useful = facts.available.filter((name) => Object.hasOwn(USES, name));
   if (useful.length > 0)
-    found.push(
+    findings.push(
       finding(
         'Extensions',
         'note',
-        'available, and of use here',
+        'available and useful here',
         useful.map((name) => ({ name, message: USES[name] ?? '', fix: `create extension ${name};` })),
       ),
     );
-  return found;
+  return findings;
 }
 
 /** Beside the pools: for the service's own statements, the catalog and notifications. */
@@ -309,9 +316,9 @@ const OWN_CONNECTIONS = 6;
 function settings({ config, facts, installed }: Examined): Finding[] {
   const { settings: values } = facts;
   const section = 'Settings';
-  const found: Finding[] = [];
+  const findings: Finding[] = [];
   const limit = config.DATABASE_STATEMENT_TIMEOUT;
-  found.push(
+  findings.push(
     limit === 0
       ? finding(section, 'note', 'statement_timeout is off (DATABASE_STATEMENT_TIMEOUT=0): a statement may run forever')
       : finding(section, 'ok', `statement_timeout ${limit / 1_000}s, set by DATABASE_STATEMENT_TIMEOUT`),
@@ -323,7 +330,7 @@ function settings({ config, facts, installed }: Examined): Finding[] {
   const most = Math.min(free, facts.role_limit ?? free, facts.database_limit ?? free);
   const figures = `the service opens up to ${needed} of ${most} connections (max_connections ${values['max_connections']})`;
   if (needed > most)
-    found.push(
+    findings.push(
       finding(
         section,
         'problem',
@@ -331,29 +338,25 @@ function settings({ config, facts, installed }: Examined): Finding[] {
       ),
     );
   else if (needed + facts.connections > most)
-    found.push(finding(section, 'note', `${figures}, and other clients have ${facts.connections} now`));
-  else found.push(finding(section, 'ok', figures));
-  found.push(finding(section, 'ok', `wal_level ${values['wal_level']}`));
+    findings.push(finding(section, 'note', `${figures}, and other clients have ${facts.connections} now`));
+  else findings.push(finding(section, 'ok', figures));
+  findings.push(finding(section, 'ok', `wal_level ${values['wal_level']}`));
   if (values['server_encoding'] !== 'UTF8')
-    found.push(
-      finding(
-        section,
-        'note',
-        `server_encoding ${values['server_encoding']}: other characters than it has are refused`,
-      ),
+    findings.push(
+      finding(section, 'note', `server_encoding ${values['server_encoding']}: characters outside of it are refused`),
     );
-  if (facts.watched) found.push(finding(section, 'ok', 'changes of the schema are announced by an event trigger'));
+  if (facts.watched) findings.push(finding(section, 'ok', 'an event trigger reports schema changes'));
   else if (facts.superuser && !installed)
-    found.push(finding(section, 'ok', 'the first start creates an event trigger that announces changes of the schema'));
+    findings.push(finding(section, 'ok', 'the first start creates an event trigger that reports schema changes'));
   else
-    found.push(
+    findings.push(
       finding(
         section,
         'note',
-        `changes of the schema are found by a check every ${config.SCHEMA_POLL_INTERVAL / 1_000}s: an event trigger needs a superuser`,
+        `schema changes are found by polling every ${config.SCHEMA_POLL_INTERVAL / 1_000}s: an event trigger needs a superuser`,
       ),
     );
-  return found;
+  return findings;
 }
 
 function connectionsOf(config: Config): number {

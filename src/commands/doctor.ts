@@ -20,13 +20,13 @@ import { examineReplicas } from './replica-findings.js';
 
 export const DOCTOR_HELP = `Usage: lateral doctor [--json] [--option value ...]
 
-Says what is right and wrong with a database and the role of DATABASE_URL, and how to put it right: connection, schemas, what is served
-and what is not, keys, names, rights, foreign keys without an index, functions, extensions, settings, replicas and live queries. It changes nothing, and
-needs no table of the service.
+Checks a database and the role of DATABASE_URL, and prints the SQL that fixes a problem: connection, schemas, tables that are not served,
+keys, names, privileges, foreign keys without an index, functions, extensions, settings, replicas and live queries. It changes nothing and
+can be run before the first start.
 
   --json  prints the findings as JSON: {"ok", "problems", "notes", "findings": [{"section", "status", "message", "details"}]}
 
-Exits with 0 if there are no problems, with 1 if there are. Notes are no problems.
+Exits with 0 if there are no problems, with 1 if there are. Notes are not problems.
 
 All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 

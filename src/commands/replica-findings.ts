@@ -28,11 +28,11 @@ async function examine(replica: Replica, database: Database): Promise<Finding> {
   try {
     const position = await database.position();
     const report = await within(replica.ask(), ANSWER_TIMEOUT_MS);
-    if (!report.standby) return say('problem', 'is no standby: it gets no reads');
+    if (!report.standby) return say('problem', 'is not a standby: it gets no reads');
     if (!(await isSameCluster(database, report))) return say('problem', 'follows another primary: it gets no reads');
     const behind = Math.max(0, position - report.replayed);
     if (behind === 0) return say('ok', 'is a standby and has replayed everything');
-    return say('note', `is a standby, ${behind} bytes of the log behind`);
+    return say('note', `is a standby, ${behind} bytes of WAL behind`);
   } catch (error) {
     return say('problem', `does not answer: ${error instanceof Error ? error.message : error}`);
   }

@@ -68,9 +68,9 @@ function itemText(collection: Collection): Fragment {
 
 /** `by` is who makes the change, as JSON. Nothing where no collection wants a record. */
 export function record(recorded: readonly Recorded[], by: Fragment, { activity, revisions }: ActivityLog): Fragment[] {
-  const wanted = recorded.filter(({ collection }) => collection.accountability !== null);
-  if (wanted.length === 0) return [];
-  const rows = wanted.map(({ action, collection, rows: from, shown }) => {
+  const logged = recorded.filter(({ collection }) => collection.accountability !== null);
+  if (logged.length === 0) return [];
+  const rows = logged.map(({ action, collection, rows: from, shown }) => {
     const hasData = shown && collection.accountability === 'all';
     const data = hasData ? sql`${alias('j')}, coalesce(${alias('d')}, ${alias('j')})` : sql`null::json, null::json`;
     return sql`select ${literal(action)}, ${literal(collection.name)}, ${itemText(collection)}, ${data} from ${from}`;
@@ -86,7 +86,7 @@ export function record(recorded: readonly Recorded[], by: Fragment, { activity, 
     sql`${alias('ja')} (${names}) as materialized (${entries})`,
     sql`${alias('jb')} as (insert into ${tableName(activity)} (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from ${alias('ja')}, ${alias('jd')})`,
   ];
-  if (wanted.some(({ collection, shown }) => shown && collection.accountability === 'all')) {
+  if (logged.some(({ collection, shown }) => shown && collection.accountability === 'all')) {
     parts.push(
       sql`${alias('jc')} as (insert into ${tableName(revisions)} (activity, collection, item, data, delta) select id, collection, item, data, delta from ${alias('ja')} where data is not null)`,
     );

@@ -24,7 +24,8 @@ const ROWS_SETTING = sql`'lateral.rows'`;
 /** The rows under their name. A row of nothing but nulls is how PostgreSQL shows that a function returned none. */
 export function calledRows(call: CallPlan, collection: Collection, name: Fragment): Fragment {
   const { returns } = call.overload;
-  if (call.kept) return onlyRow(call, sql`unnest(current_setting(${ROWS_SETTING})::${tableName(collection)}[])`, name);
+  if (call.fromSetting)
+    return onlyRow(call, sql`unnest(current_setting(${ROWS_SETTING})::${tableName(collection)}[])`, name);
   switch (returns.kind) {
     case 'items':
       return onlyRow(call, calledFunction(call), name);
@@ -61,8 +62,8 @@ function columnsOf({ fields }: Collection): Fragment {
   return sql` (${join(names, sql`, `)})`;
 }
 
-function calledFunction({ overload, arguments: given }: CallPlan): Fragment {
-  const list = given.map(({ argument, slot }) => {
+function calledFunction({ overload, arguments: passedArguments }: CallPlan): Fragment {
+  const list = passedArguments.map(({ argument, slot }) => {
     const value = slot === null ? sql`'{}'::${typeName(argument.field)}` : argumentValue(argument, slot);
     // Without `variadic` PostgreSQL would take the list for a single element.
     const variadic = argument.variadic ? sql`variadic ` : nothing;

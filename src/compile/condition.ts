@@ -63,7 +63,7 @@ export function compileCondition(condition: Condition, source: FromClause): Frag
 
 /** A reference of which a column is null names nothing, and is no other than what is given. */
 function compileReference(
-  { through, toOne, negated, given }: Extract<Condition, { kind: 'reference' }>,
+  { through, toOne, negated, keyParameter }: Extract<Condition, { kind: 'reference' }>,
   source: FromClause,
 ): Fragment {
   const columns = source.reference(through, toOne);
@@ -71,8 +71,8 @@ function compileReference(
     columns.map((column) => sql`${column} is not null`),
     sql` and `,
   );
-  if (!given) return negated ? sql`not (${isHeld})` : sql`(${isHeld})`;
-  const isGiven = hasKey(toOne.columns, columns, given.slot, given.many, 'filter');
+  if (!keyParameter) return negated ? sql`not (${isHeld})` : sql`(${isHeld})`;
+  const isGiven = hasKey(toOne.columns, columns, keyParameter.slot, keyParameter.many, 'filter');
   return negated ? sql`(${isHeld} and not (${isGiven}))` : isGiven;
 }
 
@@ -147,9 +147,9 @@ function compileComparison(
   if (own) return own;
   const type = operandTypeName(operand);
   if (operator === 'dwithin' && operand.kind === 'field') {
-    const given = sql`${parameter({ kind: 'entry', position: 0, ...typed })}::text`;
+    const geometry = sql`${parameter({ kind: 'entry', position: 0, ...typed })}::text`;
     const distance = sql`${parameter({ kind: 'entry', position: 1, ...typed, codec: 'float8' })}::float8`;
-    return isWithinDistance(left, given, distance, operand.field);
+    return isWithinDistance(left, geometry, distance, operand.field);
   }
   if (value.codec === 'geojson' && operand.kind === 'field')
     return compareGeometries(left, operator, sql`${parameter({ kind: 'value', ...typed })}::text`, operand.field);
@@ -225,7 +225,7 @@ function compareWithCaller(
   const rows = compileCaller(value, operandTypeName(operand), source.scope);
   if (operator === 'eq' || operator === 'in') return sql`${left} = any(array(${rows}))`;
   if (operator === 'neq' || operator === 'nin') return sql`${left} <> all(array(${rows}))`;
-  if (!isComparison(operator)) throw new Error(`the operator ${operator} takes no field of the caller`);
+  if (!isComparison(operator)) throw new Error(`the operator ${operator} cannot be used with a field of $CURRENT_USER`);
   return sql`${left} ${COMPARISONS[operator]} (${rows} limit 1)`;
 }
 
@@ -236,10 +236,10 @@ export function compileCaller(
   scope: FromClause['scope'],
 ): Fragment {
   const user = new FromClause(alias(`t${scope.next()}`), scope, value.collection);
-  const found = callerValues(value.operand, user);
+  const callerValue = callerValues(value.operand, user);
   const key = user.raw([], requireSingleKey(value.collection));
-  const wanted = sql`${key} = any(${parameter({ kind: 'caller', variable: value.variable })}::uuid[])`;
-  return sql`select ${found}::text::${type} from ${user.from(wanted)}`;
+  const isCaller = sql`${key} = any(${parameter({ kind: 'caller', variable: value.variable })}::uuid[])`;
+  return sql`select ${callerValue}::text::${type} from ${user.from(isCaller)}`;
 }
 
 /** All values behind a to-many relation, not only the first. */
@@ -248,9 +248,9 @@ function callerValues(operand: OperandPlan, source: FromClause): Fragment {
   const { toMany, through } = operand;
   const child = new FromClause(alias(`t${source.scope.next()}`), source.scope, toMany.collection);
   const same = refersTo(toMany, child, source, through);
-  const found = callerValues(operand.operand, child);
+  const callerValue = callerValues(operand.operand, child);
   const mask = toMany.via && source.mask(through, toMany.via);
-  const rows = sql`select ${found} as ${alias('v')} from ${child.from(same, mask)}`;
+  const rows = sql`select ${callerValue} as ${alias('v')} from ${child.from(same, mask)}`;
   const name = alias(`v${source.scope.next()}`);
   source.join(sql` cross join lateral (${rows}) ${name}`);
   return sql`${name}.${alias('v')}`;

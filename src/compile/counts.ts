@@ -18,7 +18,7 @@ import { FromClause, type Scope } from './from-clause.js';
 const EXACT_ROWS = 10_000;
 
 /** `filtered`: only those that the request asks for, of those that may be seen. */
-export function countRows(level: Level, filtered: boolean, scope: Scope): Fragment {
+export function compileCount(level: Level, filtered: boolean, scope: Scope): Fragment {
   return sql`(select count(*) from ${rowsOf(level, filtered, scope)})`;
 }
 

@@ -40,7 +40,7 @@ export function compileCursor(
   expressions: readonly Fragment[],
   collection: Collection,
 ): readonly CursorRange[] {
-  const found = ranges(
+  const conditions = ranges(
     order.map(({ operand, descending }, position) => ({
       value: elementAt(expressions, position),
       cursorValue: sql`${parameter({ kind: 'cursor', slot, position })}::${operandTypeName(operand)}`,
@@ -49,7 +49,7 @@ export function compileCursor(
       isNeverNull: !isMaskedOperand(collection, operand) && isNotNull(operand),
     })),
   );
-  return found.length === 0 ? [NO_ROW] : found;
+  return conditions.length === 0 ? [NO_ROW] : conditions;
 }
 
 /**

@@ -28,7 +28,7 @@ export function compileDelete(collection: Collection, rule: Condition | null, ac
     lists.length === 1
       ? sql`unnest(${only as Fragment}) as k`
       : sql`* from unnest(${commaList(lists)}) as ${alias('x')} (${commaList(names)})`;
-  const wanted = sql`${alias('k')} as materialized (select distinct ${inputKeys})`;
+  const requestedKeys = sql`${alias('k')} as materialized (select distinct ${inputKeys})`;
   const row = alias('l');
   const locked = keyColumns(collection, row);
   const isListed = sql`${asRow(locked)} in (select ${commaList(names)} from ${alias('k')})`;
@@ -45,6 +45,6 @@ export function compileDelete(collection: Collection, rule: Condition | null, ac
   const missing = sql`(select count(*) from ${alias('w')}) < (select count(*) from ${alias('k')})`;
   const by = sql`${parameter({ kind: 'text', slot: 1 })}::json`;
   const recorded = record([{ action: 'delete', collection, rows: alias('w'), shown: false }], by, activityLog);
-  const parts = join([wanted, sql`${alias('w')} as (${rows})`, ...recorded], sql`, `);
+  const parts = join([requestedKeys, sql`${alias('w')} as (${rows})`, ...recorded], sql`, `);
   return statement(sql`with ${parts} select case when ${missing} then service_raise('missing') end`);
 }

@@ -40,18 +40,18 @@ export function geometryOf(text: Fragment, field: Field): Fragment {
 }
 
 /** `given` is the text of a GeoJSON geometry. */
-export function compareGeometries(left: Fragment, operator: Operator, given: Fragment, field: Field): Fragment {
+export function compareGeometries(left: Fragment, operator: Operator, operand: Fragment, field: Field): Fragment {
   const column = columnOf(field);
   const call = functionsOf(column);
   if (operator === 'eq' || operator === 'neq') {
     // What is shown of a value is compared: a system of coordinates and back would not give the same digits.
-    const shape = sql`${call('st_setsrid')}(${call('st_geomfromgeojson')}(${given}), ${integerLiteral(WGS84_SRID)})`;
+    const shape = sql`${call('st_setsrid')}(${call('st_geomfromgeojson')}(${operand}), ${integerLiteral(WGS84_SRID)})`;
     const equals = operatorOf(column, sql`=`);
     const test = sql`${inWgs84(left, field)} ${equals} ${shape}`;
     return operator === 'eq' ? test : sql`not (${test})`;
   }
   const inside = indexed(left, field);
-  const shape = geometryOf(given, field);
+  const shape = geometryOf(operand, field);
   // Geographies have no `st_within`.
   if (operator === 'within')
     return sql`${call(isGeography(field) ? 'st_coveredby' : 'st_within')}(${inside}, ${shape})`;
@@ -63,9 +63,9 @@ export function compareGeometries(left: Fragment, operator: Operator, given: Fra
 }
 
 /** Metres for a geography, units of the system of coordinates for a geometry. */
-export function isWithinDistance(left: Fragment, given: Fragment, distance: Fragment, field: Field): Fragment {
+export function isWithinDistance(left: Fragment, value: Fragment, distance: Fragment, field: Field): Fragment {
   const call = functionsOf(columnOf(field));
-  return sql`${call('st_dwithin')}(${indexed(left, field)}, ${geometryOf(given, field)}, ${distance})`;
+  return sql`${call('st_dwithin')}(${indexed(left, field)}, ${geometryOf(value, field)}, ${distance})`;
 }
 
 /** Indexes are on the column as it is; values of a column without an SRID are transformed first. */

@@ -41,15 +41,15 @@ export function compileValidations(
   scope: Scope,
 ): Fragment[] {
   return node.validations.flatMap((each, index) => {
-    const held = heldTogether(each.condition);
-    return perVerb(each, node, held).flatMap((validation) => {
+    const columnsOfReferences = heldTogether(each.condition);
+    return perVerb(each, node, columnsOfReferences).flatMap((validation) => {
       const verb = verbOf(validation, node);
       const valueFor = (field: Field): Fragment => {
         const column = columnOf(node, field, verb);
         const value = column ? valueIn(column) : sql`null::${typeName(field)}`;
-        if (!held.includes(field) || (column && !column.mixed)) return value;
-        const kept = unwritten(node, field, verb);
-        return column ? sql`case when ${present(node, column)} then ${value} else ${kept} end` : kept;
+        if (!columnsOfReferences.includes(field) || (column && !column.mixed)) return value;
+        const currentValue = unwritten(node, field, verb);
+        return column ? sql`case when ${present(node, column)} then ${value} else ${currentValue} end` : currentValue;
       };
       const row = new FromClause(alias('i'), scope, node.collection, {
         value: (field) => (isKey(node.collection, field) ? inputKeyColumn(node, field) : valueFor(field)),
@@ -81,8 +81,8 @@ function unwritten({ collection }: WriteNode, field: Field, verb: 'insert' | 'up
 }
 
 /** Where new rows get other values than those that exist, either are looked at by themselves. */
-function perVerb(validation: Validation, node: WriteNode, held: readonly Field[]): Validation[] {
-  const isWhole = held.every((field) => node.columns.some((column) => column.field === field && !column.mixed));
+function perVerb(validation: Validation, node: WriteNode, columns: readonly Field[]): Validation[] {
+  const isWhole = columns.every((field) => node.columns.some((column) => column.field === field && !column.mixed));
   const differ = node.verb === 'upsert' && (!isWhole || node.columns.some((column) => column.only !== null));
   if (validation.on !== null || !differ) return [validation];
   return [
@@ -170,6 +170,6 @@ function onlyVerb({ on }: Validation, node: WriteNode): Fragment[] {
   if (on === null || node.verb !== 'upsert') return [];
   const row = alias('e');
   if (node.conflict) return [on === 'insert' ? sql`not ${alias('i')}.f` : sql`${alias('i')}.f`];
-  const found = sql`exists (select from ${tableName(node.collection)} ${row} where ${areEqual(keyColumns(node.collection, row), inputKeyColumns(node.collection, alias('i')))})`;
-  return [on === 'insert' ? sql`not ${found}` : found];
+  const rowExists = sql`exists (select from ${tableName(node.collection)} ${row} where ${areEqual(keyColumns(node.collection, row), inputKeyColumns(node.collection, alias('i')))})`;
+  return [on === 'insert' ? sql`not ${rowExists}` : rowExists];
 }

@@ -114,13 +114,13 @@ function isPlain({ column }: Field): boolean {
 }
 
 function partText(field: Field, column: Fragment): Fragment {
-  const shown = showField(column, field, 'text');
-  switch (shown.form) {
+  const jsonValue = showField(column, field, 'text');
+  switch (jsonValue.form) {
     case 'quoted':
-      return shown.text;
+      return jsonValue.text;
     case 'value':
-      return isPlain(field) ? sql`${column}::text` : sql`(${shown.value})`;
+      return isPlain(field) ? sql`${column}::text` : sql`(${jsonValue.value})`;
     default:
-      return sql`(${toJsonText(shown)}::json #>> '{}')`;
+      return sql`(${toJsonText(jsonValue)}::json #>> '{}')`;
   }
 }

@@ -20,7 +20,7 @@ import {
   substitute,
 } from '../sql/fragment.js';
 import { compileCondition } from './condition.js';
-import { countRows, estimateRows } from './counts.js';
+import { compileCount, estimateRows } from './counts.js';
 import { Scope } from './from-clause.js';
 import { compileGroups } from './groups.js';
 import { typeName } from './identifiers.js';
@@ -183,7 +183,7 @@ function metaCounts(plan: ReadPlan, scope: Scope): Fragment[] {
     const count =
       name === 'estimated_count'
         ? estimateRows(plan.level, scope)
-        : countRows(plan.level, name === 'filter_count', scope);
+        : compileCount(plan.level, name === 'filter_count', scope);
     return sql`${literal(`"${name}":`)} || ${count}`;
   });
 }

@@ -42,8 +42,8 @@ export function keyOfTarget(toOne: ToOneJoin): readonly Field[] {
 function partOfText(text: Fragment, fields: readonly Field[], position: number): Fragment {
   const part = '((?:[^~\\\\]|\\\\[~\\\\])*)';
   const pattern = literal(`^${fields.map(() => part).join('~')}$`);
-  const found = sql`(regexp_match(${text}, ${pattern}))[${integerLiteral(position + 1)}]`;
-  return sql`regexp_replace(${found}, ${literal('\\\\([~\\\\])')}, ${literal('\\1')}, 'g')`;
+  const escapedPart = sql`(regexp_match(${text}, ${pattern}))[${integerLiteral(position + 1)}]`;
+  return sql`regexp_replace(${escapedPart}, ${literal('\\\\([~\\\\])')}, ${literal('\\1')}, 'g')`;
 }
 
 /**

@@ -132,12 +132,12 @@ function compilePage(
     ? [{ column: ordinal, descending: false }]
     : level.order.map(({ descending }, position) => ({ column: elementAt(sorted, position), descending }));
   const rows = ({ where, nullKeys }: CursorRange, isNeeded: Fragment | null): Fragment => {
-    const found = sql`select ${join([...columns.values()], sql`, `)} from ${source.from(...conditions, where, isNeeded)}`;
+    const matchingRows = sql`select ${join([...columns.values()], sql`, `)} from ${source.from(...conditions, where, isNeeded)}`;
     const page = sql`${limitClause(level.limit)}${offsetClause(level.offset)}${level.locked ? sql` for update of ${source.alias}` : nothing}`;
-    if (!level.fenced) return sql`${found}${orderClause(inner.slice(nullKeys))}${page}`;
+    if (!level.fenced) return sql`${matchingRows}${orderClause(inner.slice(nullKeys))}${page}`;
     // The planner does not look through an offset: what is inside is found by the filter alone.
     const row = alias(`f${number}`);
-    return sql`select * from (${found} offset 0) ${row}${orderClause(orderOf(row).slice(nullKeys))}${page}`;
+    return sql`select * from (${matchingRows} offset 0) ${row}${orderClause(orderOf(row).slice(nullKeys))}${page}`;
   };
   const ranges = level.after ? compileCursor(level.after, level.order, sorted, level.collection) : [EVERY_ROW];
   const query = firstOf(
@@ -308,11 +308,11 @@ function compileShared({ toOne, level }: Extract<Output, { kind: 'one' }>, page:
   const distinct = alias(`d${scope.next()}`);
   const keys = stored.map((_, position) => alias(`h${position}`));
   const columns = stored.map((reference, position) => sql`${reference} as ${elementAt(keys, position)}`);
-  const found = keys.map((key) => sql`${distinct}.${key}`);
-  const { query } = compileRows(level, scope, (related) => isJoined(toOne, related, found, nothing, page));
+  const distinctKeys = keys.map((key) => sql`${distinct}.${key}`);
+  const { query } = compileRows(level, scope, (related) => isJoined(toOne, related, distinctKeys, nothing, page));
   const { column, from } = lateral(query, scope);
   const name = alias(`l${scope.next()}`);
-  const rows = sql`select ${commaList([...found, column])} from (select distinct ${commaList(columns)} from ${page.alias}) ${distinct}${from} offset 0`;
+  const rows = sql`select ${commaList([...distinctKeys, column])} from (select distinct ${commaList(columns)} from ${page.alias}) ${distinct}${from} offset 0`;
   const same = areEqual(
     keys.map((key) => sql`${name}.${key}`),
     stored,

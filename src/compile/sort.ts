@@ -10,8 +10,8 @@ export function compileSort(collection: Collection, field: Field): Statement {
   const sorted = sql`${alias('t')}.${columnName(field)}`;
   const names = inputKeyNames(collection);
   const own = keyColumns(collection, alias('t'));
-  const shown = commaList(own.map((column, position) => sql`${column} as ${elementAt(names, position)}`));
-  const ranked = sql`select ${shown}, ${sorted} as s, row_number() over (order by ${sorted}, ${commaList(own)}) as p from ${table} ${alias('t')}`;
+  const keyColumnsAs = commaList(own.map((column, position) => sql`${column} as ${elementAt(names, position)}`));
+  const ranked = sql`select ${keyColumnsAs}, ${sorted} as s, row_number() over (order by ${sorted}, ${commaList(own)}) as p from ${table} ${alias('t')}`;
   const rank = (slot: number): Fragment =>
     sql`(select p from ${alias('o')} where ${areEqual(names, keyParameters(collection.key, slot, 'value'))})`;
   const moved = sql`select ${commaList(inputKeyColumns(collection, alias('o')))}, case when p = a then b when p > a and p <= b then p - 1 when p >= b and p < a then p + 1 else p end as p, s from ${alias('o')}, ${alias('m')}`;

@@ -32,16 +32,16 @@ export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope:
     const own = keyColumns(collection, alias('t'));
     const conditions = members.map(({ unlink, position }) =>
       action === 'delete'
-        ? join([unlinked(unlink, position), ...kept(plan, collection, referenceColumn(unlink))], sql` and `)
+        ? join([unlinked(unlink, position), ...stillLinked(plan, collection, referenceColumn(unlink))], sql` and `)
         : unlinked(unlink, position),
     );
-    const staying = action === 'nullify' ? [...kept(plan, collection, null), ...deleted(plan, collection)] : [];
+    const staying = action === 'nullify' ? [...stillLinked(plan, collection, null), ...deleted(plan, collection)] : [];
     // Found through the index on the reference first: the conditions alone would have the whole table read.
     const candidates = members.map(({ unlink, position }) =>
       unlink.guard ? sql`select ${key} from ${free(position)}` : childRows(unlink, position, scope),
     );
-    const found = sql`${asRow(own)} in (${join(candidates, sql` union `)})`;
-    const where = join([found, sql`(${join(conditions, sql` or `)})`, ...staying], sql` and `);
+    const isUnlinked = sql`${asRow(own)} in (${join(candidates, sql` union `)})`;
+    const where = join([isUnlinked, sql`(${join(conditions, sql` or `)})`, ...staying], sql` and `);
     const name = unlinkAlias(plan, collection, action);
     const table = sql`${tableName(collection)} ${alias('t')}`;
     if (action === 'delete') {
@@ -74,8 +74,8 @@ function free(position: number): Fragment {
 function childRows(unlink: Unlink, position: number, scope: Scope): Fragment {
   const { collection, columns, guard } = unlink;
   const row = alias('c');
-  const held = columns.map((field) => sql`${row}.${columnName(field)}`);
-  const tied = sql`${asRow(held)} in (select ${commaList(parentNames(unlink))} from ${alias(`x${position}`)})`;
+  const referenceColumns = columns.map((field) => sql`${row}.${columnName(field)}`);
+  const tied = sql`${asRow(referenceColumns)} in (select ${commaList(parentNames(unlink))} from ${alias(`x${position}`)})`;
   return sql`select ${commaList(keyColumns(collection, row))} from ${guardedRows(collection, row, guard, scope, tied)}`;
 }
 
@@ -118,7 +118,7 @@ export function missingUnlinks(plan: WritePlan): Fragment[] {
     const names = inputKeyNames(unlink.collection);
     const children = inputKeyColumns(unlink.collection, alias('y'), 'child');
     const child = asRow(children);
-    const gone = sql`${child} in (select ${key} from ${unlinkAlias(plan, unlink.collection, unlink.action)})`;
+    const isUnlinked = sql`${child} in (select ${key} from ${unlinkAlias(plan, unlink.collection, unlink.action)})`;
     const named = plan.nodes.flatMap((node, list) => {
       if (node.collection !== unlink.collection) return [];
       const rows = sql`${child} in (select ${commaList(names)} from ${input(list)})`;
@@ -128,7 +128,7 @@ export function missingUnlinks(plan: WritePlan): Fragment[] {
         : nothing;
       return [sql`(${rows} and ${child} in (select ${key} from ${free(position)}))${settled}`];
     });
-    const settled = join([gone, ...named], sql` or `);
+    const settled = join([isUnlinked, ...named], sql` or `);
     return [
       sql`case when exists (select from ${alias(`x${position}`)} ${alias('y')} where ${elementAt(children, 0)} is not null and (${settled}) is not true) then service_raise('missing') end`,
     ];
@@ -136,7 +136,7 @@ export function missingUnlinks(plan: WritePlan): Fragment[] {
 }
 
 /** Rows that the payload names and, where a field is given, whose reference it ifReferenceSet. */
-function kept(plan: WritePlan, collection: Collection, field: Field | null): Fragment[] {
+function stillLinked(plan: WritePlan, collection: Collection, field: Field | null): Fragment[] {
   return plan.nodes.flatMap((node, position) => {
     if (node.verb === 'insert' || node.collection !== collection) return [];
     if (field && !setsReference(node, field)) return [];
@@ -160,7 +160,7 @@ function deleted(plan: WritePlan, collection: Collection): Fragment[] {
   return plan.unlinks.flatMap((unlink, position) =>
     unlink.action === 'delete' && unlink.collection === collection
       ? [
-          sql`not (${join([unlinked(unlink, position), ...kept(plan, collection, referenceColumn(unlink))], sql` and `)})`,
+          sql`not (${join([unlinked(unlink, position), ...stillLinked(plan, collection, referenceColumn(unlink))], sql` and `)})`,
         ]
       : [],
   );
@@ -207,8 +207,8 @@ export function unlinkInput(plan: WritePlan, unlink: Unlink, position: number, s
   ];
   const rows = sql`json_to_recordset(${unlinkDocument(plan, position)}) as ${alias('x')} (${commaList(types)})`;
   const children = commaList(inputKeyColumns(collection, alias('x'), 'child'));
-  const given = sql`${alias(`x${position}`)} as materialized (select ${parentOf(unlink)}, ${children} from ${rows})`;
-  return unlink.guard ? [given, sql`${free(position)} as (${childRows(unlink, position, scope)})`] : [given];
+  const linkedKeys = sql`${alias(`x${position}`)} as materialized (select ${parentOf(unlink)}, ${children} from ${rows})`;
+  return unlink.guard ? [linkedKeys, sql`${free(position)} as (${childRows(unlink, position, scope)})`] : [linkedKeys];
 }
 
 /** What the rows that leave hold: the key of their parent, or what it has under the column that they refer to. */

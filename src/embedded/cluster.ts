@@ -137,7 +137,7 @@ async function findHome(directory: string, report: Home['report']): Promise<Home
   if (stats?.isSymbolicLink()) {
     const cluster = await realpath(own).catch(() => undefined);
     if (cluster !== undefined) return { directory, account, cluster, linked: true, report };
-    throw new StartError(`${own} leads to ${await readlink(own)}, which is not there`);
+    throw new StartError(`${own} leads to ${await readlink(own)}, which does not exist`);
   }
   if (account === undefined || (await canReach(account, directory))) {
     return { directory, account, cluster: own, linked: true, report };
@@ -172,7 +172,7 @@ async function startIn(
     const next = await launchOnPort(home, binaries, settings, port, stopping);
     if (next.port === port) return next.postmaster;
     await next.postmaster.stop();
-    throw new Error(`The port ${port} of the embedded PostgreSQL is taken`);
+    throw new Error(`The port ${port} of the embedded PostgreSQL is in use`);
   };
   return {
     url: addressOf(state.password, port),
@@ -188,7 +188,7 @@ async function openState(home: Home): Promise<State> {
   });
   if (text !== undefined) return parseState(path, text);
   if (!(await isMissing(home.cluster))) {
-    if (home.linked) throw new StartError(`${path} is missing: without its password the database there is closed`);
+    if (home.linked) throw new StartError(`${path} is missing: it has the password of the database`);
     await setAside(home);
   }
   const state = { password: randomBytes(24).toString('base64url') };
@@ -203,7 +203,7 @@ function parseState(path: string, text: string): State {
       return { password, ...(Number.isInteger(port) && { port }) };
     }
   } catch {}
-  throw new StartError(`${path} is damaged: it holds no password`);
+  throw new StartError(`${path} is damaged: it has no password`);
 }
 
 /** As root, the file gets the owner of DATA_DIR, who may start the service next. */
@@ -230,23 +230,22 @@ function statePath(home: Home): string {
 async function setAside(home: Home): Promise<void> {
   const aside = `${home.cluster}.${new Date().toISOString().replaceAll(/[^\d]/g, '')}`;
   await rename(home.cluster, aside);
-  home.report(`Keeping the database of a former ${home.directory} in ${aside}`);
+  home.report(`Moved the database of an earlier ${home.directory} in ${aside}`);
 }
 
 async function checkCluster(home: Home, binaries: Binaries): Promise<void> {
   const { cluster, account } = home;
   const version = await readFile(join(cluster, 'PG_VERSION'), 'utf8').catch(() => '');
-  if (!/^\d+(\.\d+)?\s*$/.test(version))
-    throw new StartError(`${cluster} holds something other than a PostgreSQL cluster`);
+  if (!/^\d+(\.\d+)?\s*$/.test(version)) throw new StartError(`${cluster} is neither empty nor a PostgreSQL cluster`);
   if (version.trim() !== binaries.major) {
     throw new StartError(
-      `${cluster} was made by PostgreSQL ${version.trim()} and this is ${binaries.major}: dump it with the old version and load it into a new DATA_DIR`,
+      `${cluster} was created by PostgreSQL ${version.trim()}, but this is ${binaries.major}: dump it with the old version and load it into a new DATA_DIR`,
     );
   }
   const { uid } = await stat(cluster);
   if (account !== undefined && uid !== account.uid) await giveTo(account, cluster);
   if (account === undefined && uid !== (process.getuid?.() ?? uid)) {
-    throw new StartError(`${cluster} belongs to another user (${uid})`);
+    throw new StartError(`${cluster} is owned by another user (${uid})`);
   }
   await chmod(cluster, 0o700);
 }

@@ -23,15 +23,15 @@ export async function takeLock(path: string, directory: string): Promise<Lock> {
   const content = JSON.stringify({ pid: process.pid, started } satisfies Owner);
   for (let attempt = 0; attempt < 10; attempt++) {
     if (await createFile(path, content)) return { release: () => rm(path, { force: true }) };
-    const found = await readLock(path);
-    if (found === undefined) continue;
-    const owner = parseOwner(found);
+    const lockText = await readLock(path);
+    if (lockText === undefined) continue;
+    const owner = parseOwner(lockText);
     if (owner !== undefined && (await isOwnerRunning(owner))) {
       throw new StartError(`DATA_DIR ${directory} is in use by process ${owner.pid}`);
     }
-    await removeStale(path, found);
+    await removeStale(path, lockText);
   }
-  throw new StartError(`DATA_DIR ${directory} is in use: ${path} keeps changing hands`);
+  throw new StartError(`DATA_DIR ${directory} is in use: ${path} keeps being replaced`);
 }
 
 /** Whether a process that runs holds it. */

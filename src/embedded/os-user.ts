@@ -19,7 +19,7 @@ const PREFERRED = ['postgres', '_postgres', 'nobody'];
 const READ = 0o4;
 const ENTER = 0o1;
 
-/** The account to drop to, or nothing when we are not root: the owner of a cluster that is there already goes first. */
+/** The account to drop to, or nothing when we are not root: the owner of a cluster that already exists goes first. */
 export async function chooseOsUser(cluster: string): Promise<OsUser | undefined> {
   if (process.getuid?.() !== 0) return undefined;
   const accounts = (await readAccounts()).filter((account) => account.uid > 0);

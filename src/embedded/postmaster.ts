@@ -116,13 +116,13 @@ export async function stopOrphan(cluster: string, report: (message: string) => v
   if (!(pid > 0)) return rm(path, { force: true });
   if (!(await isRunning(pid))) return disown(path, lines);
   if (!(await isServerOf(cluster, pid))) return disown(path, lines);
-  report(`Stopping the PostgreSQL server of a former run, process ${pid}`);
+  report(`Stopping the PostgreSQL server of an earlier run, process ${pid}`);
   for (const name of ['SIGINT', 'SIGQUIT', 'SIGKILL'] as const) {
     if (name === 'SIGKILL') killFamily(pid);
     else signal(pid, name);
     if (await waitUntil(async () => !(await isRunning(pid)), ORPHAN_TIMEOUT)) return disown(path, lines);
   }
-  throw new StartError(`The PostgreSQL server of a former run, process ${pid}, does not end`);
+  throw new StartError(`The PostgreSQL server of an earlier run, process ${pid}, does not stop`);
 }
 
 async function stopChild(child: ChildProcess, patience = STOP_TIMEOUT): Promise<void> {

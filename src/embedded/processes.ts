@@ -120,7 +120,7 @@ export function runProgram(
 export function findComplaint(output: string): string {
   const lines = output.split('\n').filter((line) => line.trim() !== '');
   const complaint = lines.findLast((line) => /\b(FATAL|PANIC|ERROR|error): /.test(line)) ?? lines.at(-1);
-  return complaint?.replace(/^.*?\b(FATAL|PANIC|ERROR|error): +/, '') ?? 'it ended without a word';
+  return complaint?.replace(/^.*?\b(FATAL|PANIC|ERROR|error): +/, '') ?? 'it exited without any output';
 }
 
 export async function waitUntil(condition: () => Promise<boolean> | boolean, milliseconds: number): Promise<boolean> {

@@ -181,7 +181,7 @@ function describeCalls(
   model: Model,
 ): Pick<CompiledRead, 'calls' | 'volatile' | 'before'> {
   const calls = plansOf(plan).flatMap(({ level }) => callOf(level.collection) ?? []);
-  const kept = calls.find((call) => call.kept);
+  const kept = calls.find((call) => call.fromSetting);
   return {
     calls,
     volatile: calls.some((call) => call.overload.volatile),

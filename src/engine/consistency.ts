@@ -81,7 +81,7 @@ export class SessionConsistency {
 function readPosition(text: string): number {
   const position = /^[0-9a-z]{1,11}$/.test(text) ? Number.parseInt(text, 36) : Number.NaN;
   if (!(position < UNKNOWN_POSITION))
-    throw invalidQuery('"Lateral-Position" must be a position that an answer of this service carried');
+    throw invalidQuery('"Lateral-Position" must be the value of that header in an earlier response');
   return position;
 }
 

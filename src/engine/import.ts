@@ -6,13 +6,13 @@ import { ServiceError, serviceUnavailable } from '../errors.js';
 import { readCells, withoutGenerated } from '../plan/file-cell.js';
 import type { PlannedWrite } from '../plan/write.js';
 import { Conflict } from '../postgres/conflicts.js';
-import type { ImportFormat } from '../request/import.js';
+import type { ImportFormat } from '../request/import-file.js';
 import type { OnConflict } from '../request/on-conflict.js';
 import type { Input } from '../request/parse-context.js';
 import { fromWrite, staleness } from '../sqlstate.js';
 import { advancePastTable } from './sequences.js';
 import type { RequestClient } from './stages.js';
-import { namesOf } from './write-errors.js';
+import { namingOf } from './write-errors.js';
 import type { Writer, WriteSession } from './writer.js';
 import type { Writes } from './writes.js';
 
@@ -167,7 +167,7 @@ async function tryRows(
     await session.query('rollback to savepoint batch');
     if (!(error instanceof Conflict)) return error;
     if (error.isSame(before)) return error.cause;
-    if (before) return serviceUnavailable('database', 'Others write the same items: nothing was imported');
+    if (before) return serviceUnavailable('database', 'Other requests write the same items: nothing was imported');
     await advancePastTable(error.collection, session);
     return tryRows(writing, planned, rows, error);
   }
@@ -177,7 +177,7 @@ async function tryRows(
 function rowError(failure: unknown, { model, access }: WriteSession): ServiceError {
   if (staleness(failure) === 'certain')
     throw serviceUnavailable('database', 'Its schema changed during the import: nothing was imported');
-  const error = fromWrite(failure, namesOf(model, access));
+  const error = fromWrite(failure, namingOf(model, access));
   if (!(error instanceof ServiceError) || error.status >= 500 || error.code === 'REQUESTS_EXCEEDED') throw error;
   return error;
 }

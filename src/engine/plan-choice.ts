@@ -5,7 +5,7 @@
  */
 import { LRUCache } from 'lru-cache';
 import type { PlanWatch, Shape } from '../batching/shape-queue.js';
-import type { TableStatistics } from '../mirror/statistics.js';
+import type { TableStatistics } from '../mirror/column-statistics.js';
 import { type BoundValues, selectivity } from '../plan/selectivity.js';
 import type { UnevenPage } from '../plan/uneven.js';
 import type { Parameter } from '../sql/parameter.js';

@@ -7,7 +7,7 @@ import type { Condition } from '../plan/plan.js';
 import { estimatedColumn } from '../plan/selectivity.js';
 import type { UnevenPage, UnevenRead } from '../plan/uneven.js';
 import type { Database } from '../postgres/database.js';
-import { Statistics } from '../postgres/statistics.js';
+import { Statistics } from '../postgres/statistics-reader.js';
 import type { Statement } from '../sql/fragment.js';
 import { oneStep } from '../time-slices.js';
 import type { BilledCaller, CallerBudgets } from './caller-budget.js';

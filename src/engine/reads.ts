@@ -342,7 +342,10 @@ export class Reads {
     const cost = plan?.[0].Plan['Total Cost'] ?? 0;
     if (cost > limit) {
       const exceeded = { option: 'MAX_QUERY_COST', limit };
-      throw invalidQuery(`The query would cost ${Math.round(cost)}, more than ${limit}`, exceeded);
+      throw invalidQuery(
+        `The estimated cost of the query is ${Math.round(cost)}, above the limit of ${limit}`,
+        exceeded,
+      );
     }
     if (isOneForAll) this.#affordable.add(compiled);
     else this.#affordableValues.set(compiled, cached.set(values, true));

@@ -59,12 +59,12 @@ function inUrl(args: Arguments): string {
 function projectionOf(output: GraphQLOutputType, nodes: readonly FieldNode[], selections: Selections): Projection {
   const type = getNamedType(output);
   if (!isObjectType(type)) return { kind: type.name === 'GraphQLBigInt' ? 'text' : 'value' };
-  const fields = [...selections.collect(type, setsOf(nodes))].map(([output, found]): ProjectedField => {
-    const key = found[0].name.value;
+  const fields = [...selections.collect(type, setsOf(nodes))].map(([output, fieldNodes]): ProjectedField => {
+    const key = fieldNodes[0].name.value;
     if (key === '__typename') return { output, text: type.name };
     const field = type.getFields()[key];
     if (!field) throw new Error(`${type.name} has no field ${key}`);
-    return { output, key, projection: projectionOf(field.type, found, selections) };
+    return { output, key, projection: projectionOf(field.type, fieldNodes, selections) };
   });
   return { kind: 'object', fields };
 }

@@ -14,12 +14,13 @@ export function parseFunctionCall(
   context: DocumentContext,
   path: Path,
 ): ReadRequest {
-  const given: Record<string, unknown> = {};
-  const asked: Record<string, unknown> = {};
+  const callArguments: Record<string, unknown> = {};
+  const queryParameters: Record<string, unknown> = {};
   const args: Arguments = selections.arguments(field, nodes[0], path);
-  for (const [name, value] of Object.entries(args)) (binding.arguments.includes(name) ? given : asked)[name] = value;
-  const call = parseArguments(given, true, context);
-  const query = parseShown(binding, field, nodes, asked, selections, context, path);
+  for (const [name, value] of Object.entries(args))
+    (binding.arguments.includes(name) ? callArguments : queryParameters)[name] = value;
+  const call = parseArguments(callArguments, true, context);
+  const query = parseShown(binding, field, nodes, queryParameters, selections, context, path);
   return { kind: 'read', collection: binding.function, call, target: { kind: 'list' }, query, export: false };
 }
 
@@ -27,7 +28,7 @@ function parseShown(
   { result, groups }: FunctionBinding,
   field: GraphQLField<unknown, unknown>,
   nodes: readonly FieldNode[],
-  asked: Arguments,
+  queryParameters: Arguments,
   selections: Selections,
   context: DocumentContext,
   path: Path,
@@ -36,7 +37,7 @@ function parseShown(
   if (typeof result === 'object')
     return { ...NO_QUERY, fields: [{ kind: 'value', output: 'value', field: 'value', as: result.as }] };
   const type = objectTypeOf(field);
-  const query = result === 'list' ? parseQueryArguments(field, asked, context) : NO_QUERY;
+  const query = result === 'list' ? parseQueryArguments(field, queryParameters, context) : NO_QUERY;
   if (!groups) return { ...query, fields: selections.read(type, nodes, path) };
   const aggregate: Aggregate[] = [];
   const groupFields = selections.parseGroups(type, nodes, aggregate);

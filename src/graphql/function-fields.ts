@@ -19,12 +19,12 @@ import { JSON_SCALAR, VOID_SCALAR } from './scalars.js';
 import type { SchemaAccess } from './schema-access.js';
 import { isName } from './schema-names.js';
 
-/** What is called as a field that is there already gives way to it. */
+/** What is called as a field that already exists gives way to it. */
 export function functionFields(
   operation: 'query' | 'mutation',
   access: SchemaAccess,
   types: ObjectTypes,
-  taken: RootFields,
+  existing: RootFields,
 ): RootFields {
   const fields: RootFields = {};
   for (const served of access.readable.functions.values()) {
@@ -43,10 +43,10 @@ export function functionFields(
       result: result.kind,
       groups: false,
     };
-    if (!(name in taken))
+    if (!(name in existing))
       fields[name] = { type: result.type, description, args: { ...result.args, ...own }, extensions: extend(binding) };
     const { items } = result;
-    if (!items || operation === 'mutation' || `${name}_aggregated` in taken) continue;
+    if (!items || operation === 'mutation' || `${name}_aggregated` in existing) continue;
     fields[`${name}_aggregated`] = {
       type: new GraphQLList(new GraphQLNonNull(types.aggregated(items))),
       description,
@@ -90,9 +90,9 @@ function argumentsOf(forms: readonly Overload[]): GraphQLFieldConfigArgumentMap 
   return Object.fromEntries(
     [...known].map(([name, list]) => {
       const [type, ...others] = new Set(list.map(({ field }) => inputType(field)));
-      const shown = type && others.length === 0 ? type : JSON_SCALAR;
+      const argumentType = type && others.length === 0 ? type : JSON_SCALAR;
       const isNeeded = list.length === forms.length && list.every(({ required }) => required);
-      return [name, { type: isNeeded ? new GraphQLNonNull(shown) : shown }];
+      return [name, { type: isNeeded ? new GraphQLNonNull(argumentType) : argumentType }];
     }),
   );
 }
@@ -118,8 +118,8 @@ function resultOf({ name, returns, volatile }: Overload, access: SchemaAccess, t
     case 'value': {
       const [field] = returns.collection.fields.values();
       if (!field) return null;
-      const shown = valueTypeOf(field);
-      const { type, as } = field.column?.composite ? ({ type: JSON_SCALAR, as: 'default' } as const) : shown;
+      const valueType = valueTypeOf(field);
+      const { type, as } = field.column?.composite ? ({ type: JSON_SCALAR, as: 'default' } as const) : valueType;
       return { kind: { as }, type: returns.set ? new GraphQLList(type) : type, args: {}, items: null };
     }
     case 'record': {

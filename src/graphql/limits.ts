@@ -74,9 +74,7 @@ export function checkSize(document: DocumentNode, limits: DocumentLimits): void 
   }
   check('fields', nodes, limits.nodes, 'GRAPHQL_QUERY_NODE_LIMIT');
   if (repeated > MOST_REPEATED)
-    throw documentFailure(
-      `The document repeats more than ${MOST_REPEATED} fields in the selections that they stand in`,
-    );
+    throw documentFailure(`The document repeats more than ${MOST_REPEATED} fields within the same selection sets`);
   check('aliases', aliases, limits.aliases, 'GRAPHQL_QUERY_ALIAS_LIMIT');
 }
 
@@ -88,8 +86,8 @@ export function tooDeep({ depth }: DocumentLimits): DocumentFailure {
   return tooLarge('levels', depth, 'GRAPHQL_QUERY_DEPTH_LIMIT');
 }
 
-function check(what: string, found: number, most: number, option: string): void {
-  if (found > most) throw tooLarge(what, most, option);
+function check(what: string, count: number, most: number, option: string): void {
+  if (count > most) throw tooLarge(what, most, option);
 }
 
 function tooLarge(what: string, most: number, option: string): DocumentFailure {

@@ -99,18 +99,18 @@ function endOf(token: RegExp, text: string, start: number): number {
 
 function readNumber(text: string, start: number): Literal | null {
   NUMBER.lastIndex = start;
-  const found = NUMBER.exec(text);
-  if (!found) return null;
-  const [value, fraction, exponent] = found;
+  const match = NUMBER.exec(text);
+  if (!match) return null;
+  const [value, fraction, exponent] = match;
   const kind = fraction === undefined && exponent === undefined ? Kind.INT : Kind.FLOAT;
   return { node: { kind, value }, start, end: start + value.length };
 }
 
 function readString(text: string, start: number): Literal | null {
   PLAIN_STRING.lastIndex = start;
-  const found = PLAIN_STRING.exec(text);
-  if (found) {
-    const [all, value = ''] = found;
+  const match = PLAIN_STRING.exec(text);
+  if (match) {
+    const [all, value = ''] = match;
     return { node: { kind: Kind.STRING, value }, start, end: start + all.length };
   }
   const end = endOf(text.startsWith('"""', start) ? BLOCK_STRING : ESCAPED_STRING, text, start);

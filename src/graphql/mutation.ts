@@ -45,7 +45,7 @@ export function parseMutationOperation(
     const context = contextOf(limits);
     const binding = rootBindingOf(field);
     if (binding.kind === 'service' && binding.once && once.has(binding.name)) {
-      throw new FieldFailure(invalidQuery(`"${binding.name}" may stand in an operation once`), position);
+      throw new FieldFailure(invalidQuery(`"${binding.name}" can be used only once in an operation`), position);
     }
     if (binding.kind === 'service') once.add(binding.name);
     return withPosition(
@@ -62,7 +62,7 @@ function checkCalls(steps: readonly MutationStep[]): void {
   const call = steps.find((step) => step.kind === 'call');
   if (!call || steps.every((step) => step.kind === 'call' || step.kind === 'json')) return;
   throw new FieldFailure(
-    invalidQuery(`"${call.name}" cannot stand in one operation with writes of items: these are one transaction`),
+    invalidQuery(`"${call.name}" cannot be combined with writes of items in one operation: these are one transaction`),
     call.position,
   );
 }
@@ -115,8 +115,8 @@ function parseStep(
       const { collection, many, readable } = binding;
       const { on_conflict: columns = null, resolution = null } = args;
       const onConflict = parseOnConflict(columns as string[] | null, resolution as string | null);
-      const shown = written(collection, readable, many);
-      return write({ kind: 'create', items, many, idempotencyKey: null, onConflict, ...shown });
+      const readBack = written(collection, readable, many);
+      return write({ kind: 'create', items, many, idempotencyKey: null, onConflict, ...readBack });
     }
     case 'batch': {
       const items = list();

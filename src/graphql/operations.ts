@@ -90,12 +90,12 @@ export class Operations {
     const key = `${schemaKey(access, scope)}\n${request.operationName ?? ''}\n${request.text}`;
     const cached = this.#prepared.get(key);
     if (cached) return this.#finish(cached, request);
-    const found = findLiterals(request.text);
+    const literals = findLiterals(request.text);
     const keys = [key];
-    if (found) {
-      const common = `${schemaKey(access, scope)}\n${request.operationName ?? ''}\n${found.rest}`;
+    if (literals) {
+      const common = `${schemaKey(access, scope)}\n${request.operationName ?? ''}\n${literals.rest}`;
       const alike = this.#prepared.get(common);
-      const parsed = alike && this.#finishAlike(alike, found, request);
+      const parsed = alike && this.#finishAlike(alike, literals, request);
       if (parsed) return parsed;
       keys.push(common);
     }
@@ -103,12 +103,12 @@ export class Operations {
   }
 
   /** Null if it has to be parsed to say what it is, or what is wrong with it. */
-  #finishAlike(alike: PreparedDocument, found: LiteralsOfText, request: GraphqlRequest): ParsedDocument | null {
+  #finishAlike(alike: PreparedDocument, textLiterals: LiteralsOfText, request: GraphqlRequest): ParsedDocument | null {
     // Introspection is executed by graphql-js, with variables as they were sent.
     if (alike.lifted === undefined)
-      alike.lifted = alike.completeSchema ? null : liftLiterals(alike.document, found.literals.length);
+      alike.lifted = alike.completeSchema ? null : liftLiterals(alike.document, textLiterals.literals.length);
     if (!alike.lifted) return null;
-    const literals = bindLiterals(alike.lifted, found, request.text);
+    const literals = bindLiterals(alike.lifted, textLiterals, request.text);
     if (!literals) return null;
     const document = { ...alike.lifted.document, locate: literals.locate };
     try {

@@ -35,7 +35,7 @@ export class PersistedQueries {
     }
     if (digest !== null && this.#isNew(digest, text)) return this.#publish(digest, text).then(() => text);
     if (this.#allowed && !this.#permitted.has(text)) {
-      if (!this.#allowed.has(digestOf(text))) throw forbidden('The document is not on the list of allowed ones.');
+      if (!this.#allowed.has(digestOf(text))) throw forbidden('The document is not in the list of allowed documents.');
       this.#permitted.set(text, true);
     }
     return text;
@@ -48,7 +48,7 @@ export class PersistedQueries {
   /** With a list of allowed texts there is nothing to learn. */
   #isNew(digest: string, text: string): boolean {
     if (this.#allowed || this.#known.get(digest) === text) return false;
-    if (digestOf(text) !== digest) throw invalidPayload('"sha256Hash" is not the digest of the query');
+    if (digestOf(text) !== digest) throw invalidPayload('"sha256Hash" must be the SHA-256 hash of the query');
     return true;
   }
 }
@@ -65,7 +65,7 @@ export function readAllowList(file: string): ReadonlyMap<string, string> {
   }
   const texts = list !== null && typeof list === 'object' ? Object.values(list) : [];
   if (texts.length === 0 || !texts.every((text) => typeof text === 'string'))
-    throw new StartError(`GRAPHQL_ALLOW_LIST: "${file}" must hold a list of documents`);
+    throw new StartError(`GRAPHQL_ALLOW_LIST: "${file}" must contain a JSON list of documents`);
   return new Map(texts.map((text) => [digestOf(text), text]));
 }
 

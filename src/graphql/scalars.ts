@@ -64,11 +64,11 @@ export const BIG_INT_SCALAR = new GraphQLScalarType({
   parseValue: (value) => {
     if (typeof value === 'string' || (typeof value === 'number' && Number.isInteger(value))) return String(value);
     if (value instanceof Digits) return wholeDigits(value.text) ?? value.text;
-    throw new GraphQLError('A big integer is a string or a whole number');
+    throw new GraphQLError('A big integer must be a string or a whole number');
   },
   parseLiteral: (node) => {
     if (node.kind === Kind.INT || node.kind === Kind.STRING) return node.value;
-    throw new GraphQLError('A big integer is a string or a whole number', { nodes: node });
+    throw new GraphQLError('A big integer must be a string or a whole number', { nodes: node });
   },
 });
 

@@ -68,10 +68,10 @@ export class Selections {
 
   /** What is selected of one type, of several selection sets that belong together. */
   collect(type: GraphQLObjectType, sets: readonly SelectionSetNode[]): Collected {
-    const found: Collected = new Map();
+    const collected: Collected = new Map();
     const seen = new Set<string>();
-    for (const set of sets) this.#collect(type, set, found, seen);
-    return found;
+    for (const set of sets) this.#collect(type, set, collected, seen);
+    return collected;
   }
 
   position(node: FieldNode, path: Path): FieldPosition {
@@ -125,20 +125,20 @@ export class Selections {
     });
   }
 
-  #collect(type: GraphQLObjectType, set: SelectionSetNode, found: Collected, seen: Set<string>): void {
+  #collect(type: GraphQLObjectType, set: SelectionSetNode, collected: Collected, seen: Set<string>): void {
     for (const selection of set.selections) {
       if (!this.#isIncluded(selection)) continue;
       switch (selection.kind) {
         case Kind.FIELD: {
           const key = selection.alias?.value ?? selection.name.value;
-          const before = found.get(key);
+          const before = collected.get(key);
           if (before) before.push(selection);
-          else found.set(key, [selection]);
+          else collected.set(key, [selection]);
           break;
         }
         case Kind.INLINE_FRAGMENT:
           if (this.#applies(selection.typeCondition?.name.value, type))
-            this.#collect(type, selection.selectionSet, found, seen);
+            this.#collect(type, selection.selectionSet, collected, seen);
           break;
         case Kind.FRAGMENT_SPREAD:
           {
@@ -146,7 +146,7 @@ export class Selections {
             const fragment = this.#source.fragments.get(name);
             if (!fragment || seen.has(name) || !this.#applies(fragment.typeCondition.name.value, type)) break;
             seen.add(name);
-            this.#collect(type, fragment.selectionSet, found, seen);
+            this.#collect(type, fragment.selectionSet, collected, seen);
           }
           break;
         default:
@@ -243,17 +243,17 @@ export function setsOf(nodes: readonly FieldNode[]): SelectionSetNode[] {
 
 /** Of a validated document: fragments do not spread themselves. */
 function hasVariables(node: ASTNode, fragments: SelectionSource['fragments']): boolean {
-  let found = false;
+  let hasVariable = false;
   visit(node, {
     Variable: () => {
-      found = true;
+      hasVariable = true;
       return BREAK;
     },
     FragmentSpread: ({ name }) => {
       const fragment = fragments.get(name.value);
-      found ||= fragment !== undefined && hasVariables(fragment, fragments);
-      return found ? BREAK : undefined;
+      hasVariable ||= fragment !== undefined && hasVariables(fragment, fragments);
+      return hasVariable ? BREAK : undefined;
     },
   });
-  return found;
+  return hasVariable;
 }

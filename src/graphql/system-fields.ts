@@ -303,17 +303,17 @@ export const SYSTEM_FIELDS: Readonly<Record<string, SystemField>> = {
 
 /** Types that documents may name. */
 export function systemFieldTypes(): GraphQLNamedType[] {
-  const found = new Set<GraphQLNamedType>();
+  const types = new Set<GraphQLNamedType>();
   const add = (type: GraphQLNamedType): void => {
-    if (found.has(type)) return;
-    found.add(type);
+    if (types.has(type)) return;
+    types.add(type);
     if (isObjectType(type)) for (const field of Object.values(type.getFields())) add(getNamedType(field.type));
   };
   for (const { type, args } of Object.values(SYSTEM_FIELDS)) {
     add(getNamedType(type));
     for (const argument of Object.values(args)) add(getNamedType(argument.type));
   }
-  return [...found];
+  return [...types];
 }
 
 /** A route, whatever its named segments are called. */

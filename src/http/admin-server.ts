@@ -56,11 +56,11 @@ export async function openAdmin(host: string, port: number, answers: AdminAnswer
 async function answer(request: IncomingMessage, response: ServerResponse, answers: AdminAnswers): Promise<void> {
   request.resume();
   const path = (request.url ?? '').replace(/\?.*$/s, '').replace(/(?<=.)\/$/, '');
-  const found = Object.hasOwn(answers, path) ? answers[path] : undefined;
-  if (!found) return send(response, { status: 404, type: TEXT, body: 'not found' });
+  const handler = Object.hasOwn(answers, path) ? answers[path] : undefined;
+  if (!handler) return send(response, { status: 404, type: TEXT, body: 'not found' });
   if (!METHODS.includes(request.method ?? ''))
     return send(response, { status: 405, type: TEXT, body: 'not allowed', headers: { Allow: METHODS.join(', ') } });
-  send(response, await found().catch(errorReply));
+  send(response, await handler().catch(errorReply));
 }
 
 const TEXT = 'text/plain; charset=utf-8';

@@ -45,7 +45,7 @@ export function holdBody(exchange: Exchange): Body {
     wake = null;
   };
   exchange.onAbort(() => {
-    failure = invalidPayload('The client left');
+    failure = invalidPayload('The client disconnected');
     notify();
   });
   response.onData((chunk, last) => {

@@ -20,7 +20,7 @@ export function createClientAddressResolver(config: Config): ClientAddressResolv
   const custom = config.IP_CUSTOM_HEADER;
   if (/^(false|0|no|off|)$/i.test(setting)) {
     if (custom !== null)
-      throw new StartError('IP_CUSTOM_HEADER needs IP_TRUST_PROXY: else anybody could choose an address');
+      throw new StartError('IP_CUSTOM_HEADER requires IP_TRUST_PROXY: otherwise any client could choose its address');
     return { header: '', addressOf: (peer) => normalizeAddress(peer), trusts: () => false };
   }
   const trusted = trustOf(setting);
@@ -65,7 +65,7 @@ function trustOf(setting: string): Trust {
   if (/^\d{1,2}$/.test(setting)) return (_, hops) => hops < Number(setting);
   const list = setting.split(',').map((each) => NAMED_NETWORKS[each.trim().toLowerCase()] ?? each);
   const test = addressTest(list.join(','), (entry) => {
-    throw new StartError(`IP_TRUST_PROXY: "${entry}" is no address, network or range`);
+    throw new StartError(`IP_TRUST_PROXY: "${entry}" is not an address, network or range`);
   });
   return test;
 }

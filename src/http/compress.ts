@@ -33,8 +33,8 @@ export function createCompression(config: Config): Compression | null {
   const known = new Map<string, NegotiatedEncoding | null>();
   return {
     negotiate: (header) => {
-      const found = known.get(header);
-      if (found !== undefined) return found;
+      const cachedEncoding = known.get(header);
+      if (cachedEncoding !== undefined) return cachedEncoding;
       const negotiated = negotiateEncoding(header, offered);
       // Headers are few where clients are honest; where they are not, none is worth keeping.
       if (known.size >= MAX_CACHED_HEADERS) known.clear();

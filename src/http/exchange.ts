@@ -83,7 +83,7 @@ export class Exchange {
   /** How the body of the response is to be compressed; null for not at all. */
   encoding: NegotiatedEncoding | null = null;
   /** More headers of the response, as they are written: the preference that was honoured, and the position behind a write. */
-  told = '';
+  extraHeaders = '';
   /** Called once, when the answer has left or never will. */
   onDone: (() => void) | null = null;
   /** The session cookie is not valid: the response deletes it. */
@@ -171,15 +171,15 @@ export class Exchange {
   wrote(position: string): void {
     const cookie = this.#hooks.positions?.write(this, position) ?? '';
     const header = `\r\nLateral-Position: ${position}${cookie === '' ? '' : `\r\nSet-Cookie: ${cookie}`}`;
-    this.told = this.told.replace(/\r\nLateral-Position:.*$/s, '') + header;
+    this.extraHeaders = this.extraHeaders.replace(/\r\nLateral-Position:.*$/s, '') + header;
   }
 
   applied(preference: string): void {
-    this.told += `\r\nPreference-Applied: ${preference}`;
+    this.extraHeaders += `\r\nPreference-Applied: ${preference}`;
   }
 
   viewedAs(text: string): void {
-    this.told = `\r\nLateral-View-As: ${text}`;
+    this.extraHeaders = `\r\nLateral-View-As: ${text}`;
   }
 
   /** Reads the body, up to the given size and time: to be called before anything is awaited, since data that nobody reads is lost. */
@@ -236,7 +236,7 @@ export class Exchange {
       throw unsupportedMediaType(type, 'Content-Type header');
     }
     const read = (): unknown => {
-      if (this.aborted) throw invalidPayload('The client left');
+      if (this.aborted) throw invalidPayload('The client disconnected');
       return parse(new TextDecoder('utf-8', { fatal: true }).decode(body));
     };
     try {
@@ -258,7 +258,7 @@ export class Exchange {
       }, timeoutMs).unref();
       this.onAbort(() => {
         clearTimeout(timer);
-        reject(invalidPayload('The client left'));
+        reject(invalidPayload('The client disconnected'));
       });
       this.response.onData((chunk, last) => {
         size += chunk.byteLength;
@@ -326,6 +326,6 @@ let requests = 0;
 const prefix = Math.random().toString(36).slice(2, 8);
 
 /** A caller's id is kept when it is harmless as a header and in a log. */
-function requestId(given: string): string {
-  return given !== '' && /^[\w.:-]{1,128}$/.test(given) ? given : `${prefix}-${++requests}`;
+function requestId(headerValue: string): string {
+  return headerValue !== '' && /^[\w.:-]{1,128}$/.test(headerValue) ? headerValue : `${prefix}-${++requests}`;
 }

@@ -100,5 +100,7 @@ async function reserveName(name: string): Promise<(() => Promise<void>) | null> 
 }
 
 function inUse(host: string, port: number): StartError {
-  return new StartError(`cannot listen on ${host}:${port}: the port is in use or the address is not ours`);
+  return new StartError(
+    `cannot listen on ${host}:${port}: the port is in use or the address does not belong to this machine`,
+  );
 }

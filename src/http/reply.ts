@@ -64,7 +64,7 @@ const TOO_SLOW = serviceUnavailable('database', 'It took too long to answer', { 
  */
 export function errorReply(error: unknown): Reply {
   // The stack ends where a request nests deeper than anything sensible.
-  if (error instanceof RangeError) return errorReply(invalidPayload('The request nests too deep'));
+  if (error instanceof RangeError) return errorReply(invalidPayload('The request is nested too deeply'));
   // A statement of a client that runs too long was said to be so: this is one of ours.
   if (propertiesOf(error)['code'] === '57014') return errorReply(TOO_SLOW);
   const mapped = error instanceof ServiceError ? error : fromDatabase(error, 'query');

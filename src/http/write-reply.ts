@@ -164,7 +164,7 @@ export function headOf(exchange: Exchange, reply: Reply, common: HeaderList, clo
   if (reply.tag !== undefined) head += `\r\nETag: ${reply.tag}`;
   const timing = exchange.serverTiming();
   if (timing !== '') head += `\r\nServer-Timing: ${timing}`;
-  if (exchange.told !== '') head += exchange.told;
+  if (exchange.extraHeaders !== '') head += exchange.extraHeaders;
   for (const [name, value] of common) head += `\r\n${name}: ${inAscii(value)}`;
   for (const name in reply.headers) {
     const value = reply.headers[name] ?? [];

@@ -5,7 +5,7 @@ import type { LoggedChange, LoggedRow, LoggedTable } from '../postgres/pgoutput.
 import type { Source } from '../postgres/publication.js';
 import { splitKey } from '../sql/key-text.js';
 import { type Caller, resolveVariable, type Values } from '../sql/parameter.js';
-import { namesOf } from '../sql/verify.js';
+import { namesInStatement } from '../sql/verify.js';
 
 export interface Dependencies {
   /** As schema.name. */
@@ -28,7 +28,7 @@ export function dependenciesOf(
   const found: string[] = [];
   const unseen: string[] = [];
   if (calls.length > 0) unseen.push('a function: what it reads is not known');
-  for (const { schema, name } of namesOf(statement.text).tables) {
+  for (const { schema, name } of namesInStatement(statement.text).tables) {
     if (schema === undefined) continue;
     const served = tableKey({ schema, name });
     for (const source of sources.get(served) ?? [{ schema, name, unseen: 'it is not known what it shows' }]) {

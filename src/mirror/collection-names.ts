@@ -61,7 +61,7 @@ export function nameCollections(
 }
 
 function collisionOf(name: string, [, table, , schema]: TableEntry): string {
-  return `would be called "${name}", which the table "${table}" of schema "${schema}" is: a row of service_collections that names schema and table gives it another name`;
+  return `would be called "${name}", like the table "${table}" of schema "${schema}": add a row with its schema and table to service_collections to give it another name`;
 }
 
 /** Rows that name a table, by its schema and name. The names of the service's own collections are not theirs to give. */
@@ -112,10 +112,10 @@ function otherInstallations(tables: readonly TableEntry[], first: string, home: 
 }
 
 function schemasWith(marks: readonly string[], tables: readonly TableEntry[]): ReadonlySet<string> {
-  const found = new Map<string, number>();
+  const markCounts = new Map<string, number>();
   for (const [, name, kind, schema] of tables)
-    if (kind === 'r' && marks.includes(name)) found.set(schema, (found.get(schema) ?? 0) + 1);
-  return new Set([...found].flatMap(([schema, count]) => (count === marks.length ? [schema] : [])));
+    if (kind === 'r' && marks.includes(name)) markCounts.set(schema, (markCounts.get(schema) ?? 0) + 1);
+  return new Set([...markCounts].flatMap(([schema, count]) => (count === marks.length ? [schema] : [])));
 }
 
 function keyOf([, table, , schema]: TableEntry): string {

@@ -84,9 +84,9 @@ export function assembleTables(
     if (name === undefined) return [];
     const entries = columns.get(table) ?? [];
     const isArray = ([, , , type]: ColumnEntry): boolean => lookups.types.get(type)?.[4] === true;
-    const found = keyOf(entries, lookups.keys.get(table) ?? NONE, declaredKeys.get(name));
+    const candidateKey = keyOf(entries, lookups.keys.get(table) ?? NONE, declaredKeys.get(name));
     // There is no list of such keys: PostgreSQL has no arrays of arrays.
-    const key = entries.some((entry) => found.includes(entry[2]) && isArray(entry)) ? NONE : found;
+    const key = entries.some((entry) => candidateKey.includes(entry[2]) && isArray(entry)) ? NONE : candidateKey;
     return {
       name,
       schema,
@@ -130,8 +130,8 @@ function keyOf(
   if (best) return best.columns.flatMap((number) => byNumber.get(number)?.[2] ?? []);
   const names = new Set(entries.map((entry) => entry[2]));
   if (declared === undefined) return NONE;
-  const wanted = names.has(declared) ? [declared] : [...new Set(listOf(declared))];
-  return wanted.every((name) => names.has(name)) ? wanted : NONE;
+  const declaredKey = names.has(declared) ? [declared] : [...new Set(listOf(declared))];
+  return declaredKey.every((name) => names.has(name)) ? declaredKey : NONE;
 }
 
 function uniqueKeysOf(entries: readonly ColumnEntry[], candidates: readonly KeyCandidate[]) {
@@ -275,9 +275,9 @@ function indexLists(document: CatalogDocument, names: ReadonlyMap<number, string
 /** By the type of a column: below its domains and arrays. A composite type cannot hold itself, so the walk ends. */
 function compositesOf(entries: readonly CompositeEntry[]): ReadonlyMap<number, Composite> {
   const entryOf = new Map(entries.map((entry) => [entry[0], entry]));
-  const found = new Map<number, Composite>();
+  const composites = new Map<number, Composite>();
   const find = (type: number): Composite | null => {
-    const cached = found.get(type);
+    const cached = composites.get(type);
     const entry = entryOf.get(type);
     if (cached || !entry) return cached ?? null;
     const [, display, inside, attributes] = entry;
@@ -288,11 +288,11 @@ function compositesOf(entries: readonly CompositeEntry[]): ReadonlyMap<number, C
             attributes: freezeMap(new Map((attributes ?? []).map(([name, each]) => [name, find(each)]))),
           })
         : find(inside);
-    if (composite) found.set(type, composite);
+    if (composite) composites.set(type, composite);
     return composite;
   };
   for (const [type] of entries) find(type);
-  return found;
+  return composites;
 }
 
 /** The entries of comma separated text. */

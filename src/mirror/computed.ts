@@ -17,16 +17,16 @@ export function computedBy({ computed, row_types }: CatalogDocument, facts: Cata
   const rowTypes = new Set((row_types ?? []).map(([type]) => type));
   return (table, field, meta) => {
     const options = isObject(meta?.['options']) ? meta['options'] : {};
-    const wanted = typeof options['function'] === 'string' ? options['function'] : field;
+    const functionName = typeof options['function'] === 'string' ? options['function'] : field;
     const schema = typeof options['schema'] === 'string' ? options['schema'] : table.schema;
-    const found = (computed ?? []).find(
-      ([oid, name, place]) => name === wanted && place === schema && facts.names.get(oid) === table.name,
+    const entry = (computed ?? []).find(
+      ([oid, name, place]) => name === functionName && place === schema && facts.names.get(oid) === table.name,
     );
-    if (!found || rowTypes.has(found[3])) return null;
-    const typed = facts.typed(field, found[3]);
+    if (!entry || rowTypes.has(entry[3])) return null;
+    const typed = facts.typed(field, entry[3]);
     if (isPseudo(typed)) return null;
     const { column, type } = typed;
     const readOnly = Object.freeze({ ...column, table: table.name, is_generated: true });
-    return { column: readOnly, type, computed: Object.freeze({ schema, function: wanted }) };
+    return { column: readOnly, type, computed: Object.freeze({ schema, function: functionName }) };
   };
 }

@@ -43,8 +43,7 @@ export function buildFunctions(
           overloads: Object.freeze(overloads),
         }),
       );
-    else
-      refusedFunctions.set(name, reasons[0] ?? 'is no function of the database, or one of PostgreSQL or an extension');
+    else refusedFunctions.set(name, reasons[0] ?? 'does not exist, or belongs to PostgreSQL or an extension');
   }
   return { functions: freezeMap(functions), refusedFunctions: freezeMap(refusedFunctions) };
 }
@@ -73,15 +72,20 @@ function buildOverload(entry: FunctionEntry, context: Context): Overload | strin
   const list: Argument[] = [];
   for (const [position, input] of inputs.entries()) {
     const hasDefault = position >= inputs.length - entry[10];
-    if (input.name === '' || isReserved(input.name)) return 'has an argument without a name that it could be called by';
+    if (input.name === '' || isReserved(input.name)) return 'has an argument without a name';
     const facts = context.facts.typed(input.name, input.type);
     if (isPseudo(facts)) return `has the argument "${input.name}" of the type ${facts.column.data_type}`;
     const required = !hasDefault && !input.variadic;
-    const said = callable?.find((each) => namesArgument(each, input.name));
-    const isAllowed = callable === null || said !== undefined;
-    if (said !== undefined && said !== input.name && !isType(said.slice(input.name.length + 1), facts))
-      return `has the argument "${input.name}" of the type ${facts.column.data_type}, and its row says "${said}"`;
-    if (!isAllowed && required) return `needs the argument "${input.name}", which its row leaves out`;
+    const declaredArgument = callable?.find((each) => namesArgument(each, input.name));
+    const isAllowed = callable === null || declaredArgument !== undefined;
+    if (
+      declaredArgument !== undefined &&
+      declaredArgument !== input.name &&
+      !isType(declaredArgument.slice(input.name.length + 1), facts)
+    )
+      return `has the argument "${input.name}" of the type ${facts.column.data_type}, but its row of service_functions says "${declaredArgument}"`;
+    if (!isAllowed && required)
+      return `requires the argument "${input.name}", which its row of service_functions does not list`;
     if (isAllowed)
       list.push(
         Object.freeze({
@@ -138,7 +142,7 @@ function returnsOf(entry: FunctionEntry, context: Context): Returns | string {
   if (outputs.length > 1 || isTable) return recordOf(name, set, outputs, context);
   if (items) return { kind: 'items', set, collection: items.name };
   const [, rows, isPart] = rowTypes.get(result) ?? [];
-  if (table !== 0 && isPart) return `returns rows of ${rows}, which are read as those of another table or not at all`;
+  if (table !== 0 && isPart) return `returns rows of ${rows}, a partition or child table that is not served itself`;
   if (table !== 0) return recordOf(name, set, attributes.get(result) ?? [], context);
   if (rows !== undefined) return holdsRows(rows);
   const value = facts.typed(VALUE, result);

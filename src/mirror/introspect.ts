@@ -103,7 +103,7 @@ function refusalOf(table: TableFacts, declaredKey: string | undefined): string |
   }
   if (table.columns.size === 0) return 'has no columns';
   if (table.kind !== 'view' || table.key.length > 0) return null;
-  if (declaredKey !== undefined) return `is a view whose declared key "${declaredKey}" is none of its columns`;
+  if (declaredKey !== undefined) return `is a view whose declared key "${declaredKey}" is not one of its columns`;
   if (table.extension === null) return null;
   return `is a view of the extension ${table.extension}: service_collections.primary_key, set to its key, has it served`;
 }

@@ -92,10 +92,10 @@ function membersOf({ collections }: Model): Members {
 
 function describeCollection({ collection, type }: TypeProperty, members: Members): string {
   const fields = [...collection.fields.values()].flatMap((field) => {
-    const shown = fieldType(field, collection, members);
-    return shown === null
+    const type = fieldType(field, collection, members);
+    return type === null
       ? []
-      : [`${comment(field.meta?.['note'] ?? field.column?.comment, '  ')}  ${quoteKey(field.name)}: ${shown};`];
+      : [`${comment(field.meta?.['note'] ?? field.column?.comment, '  ')}  ${quoteKey(field.name)}: ${type};`];
   });
   const note = comment(collection.meta?.['note'] ?? collection.comment, '');
   return `${note}export interface ${type} {\n${fields.join('\n')}\n}`;

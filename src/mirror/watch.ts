@@ -32,7 +32,7 @@ export interface Mirror {
 }
 
 /** Calls back with what a model was built from, the first one included. */
-export type Taken = (catalog: CatalogVersion, version: number) => void;
+export type OnCatalog = (catalog: CatalogVersion, version: number) => void;
 
 /** The schema, and a digest of it that changes whenever it does. */
 export interface CatalogVersion {
@@ -52,7 +52,7 @@ export class WatchingMirror implements Mirror {
   loads = 1;
   readonly #source: CatalogSource;
   readonly #observe: Observer;
-  readonly #taken: Taken;
+  readonly onCatalog: OnCatalog;
   readonly #listeners: ((model: Model) => void)[] = [];
   #model: Model;
   #loading: Promise<void> | null = null;
@@ -66,10 +66,10 @@ export class WatchingMirror implements Mirror {
   #closed = false;
   #loadedAt = performance.now();
 
-  private constructor(source: CatalogSource, observe: Observer, taken: Taken, model: Model) {
+  private constructor(source: CatalogSource, observe: Observer, onCatalog: OnCatalog, model: Model) {
     this.#source = source;
     this.#observe = observe;
-    this.#taken = taken;
+    this.onCatalog = onCatalog;
     this.#model = model;
   }
 
@@ -77,7 +77,7 @@ export class WatchingMirror implements Mirror {
     source: CatalogSource,
     observe: Observer,
     pollInterval: number,
-    taken: Taken = () => {},
+    onCatalog: OnCatalog = () => {},
   ): Promise<WatchingMirror> {
     // Listening begins before the first load: a change between the two would go unnoticed.
     let mirror: WatchingMirror | null = null;
@@ -89,8 +89,8 @@ export class WatchingMirror implements Mirror {
     const fingerprint = await source.fingerprint();
     const first = await source.load();
     const model = announce(buildModel(first.document, 1, source.schemas), observe);
-    mirror = new WatchingMirror(source, observe, taken, model);
-    taken(first, model.version);
+    mirror = new WatchingMirror(source, observe, onCatalog, model);
+    onCatalog(first, model.version);
     mirror.#digest = first.digest;
     mirror.#documentVersion = first.document.version;
     mirror.#fingerprint = fingerprint;
@@ -171,7 +171,7 @@ export class WatchingMirror implements Mirror {
     this.#documentVersion = document.version;
     this.#model = announce(model, this.#observe);
     for (const listener of this.#listeners) listener(model);
-    this.#taken(catalog, model.version);
+    this.onCatalog(catalog, model.version);
   }
 
   #gather(): void {

@@ -78,8 +78,8 @@ function planGroupField(
     case 'object':
       return { kind: 'object', name, outputs: planGroupFields(selection.fields, requested, aggregates) };
     case 'aggregate': {
-      const wanted = nameOf(selection.aggregate);
-      const aggregate = aggregates[requested.findIndex((each) => nameOf(each) === wanted)];
+      const wantedName = nameOf(selection.aggregate);
+      const aggregate = aggregates[requested.findIndex((each) => nameOf(each) === wantedName)];
       if (!aggregate) throw new Error('what is shown of a group is one of its aggregates');
       return { kind: 'aggregate', name, aggregate, as: selection.as };
     }
@@ -147,8 +147,8 @@ function planGroupOrder(
   aggregates: readonly AggregatePlan[],
 ): GroupLevel['order'] {
   const order = (sort ?? []).map(({ expression, descending }) => {
-    const shown = expression.call ? outputName(expression) : expression.text;
-    const group = groups.find((each) => each.name === shown);
+    const outputOrText = expression.call ? outputName(expression) : expression.text;
+    const group = groups.find((each) => each.name === outputOrText);
     if (group) return { operand: group.operand, descending };
     const [name, ...rest] = expression.path;
     const field = rest.join('.');
@@ -190,7 +190,7 @@ function planHavingOf(
       const aggregate = planAggregate({ function: name, field }, collection, model, false);
       const operand: OperandPlan = { kind: 'aggregate', aggregate };
       checkOperator(filter.operator, operand);
-      if (filter.value?.kind === 'variable') throw invalidQuery('"having" takes no fields of the caller');
+      if (filter.value?.kind === 'variable') throw invalidQuery('"having" cannot be used with fields of $CURRENT_USER');
       const value = filter.value && { kind: 'slot' as const, slot: filter.value.slot, ...operandType(operand) };
       return { kind: 'compare', operand, operator: filter.operator, value };
     }

@@ -15,9 +15,12 @@ export function checkArguments(calls: readonly CallPlan[], values: Values): void
 }
 
 function checkArgument({ name, field }: Argument, value: Value | undefined): void {
-  const given = plainValue(value, field.column?.is_array || field.column?.composite !== null || field.type === 'json');
+  const argumentValue = plainValue(
+    value,
+    field.column?.is_array || field.column?.composite !== null || field.type === 'json',
+  );
   try {
-    checkValue(field, given, name);
+    checkValue(field, argumentValue, name);
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     throw invalidQuery(`Argument "${name}": ${error.message.replace(/^[^.]*\. |\.$/g, '')}`);

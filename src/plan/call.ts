@@ -32,11 +32,11 @@ export function planCall(name: string, call: CallRequest, model: Model): CallPla
   if (!served) throw forbiddenFunction(name, model);
   const overload = chooseOverload(served, new Set(call.arguments.map((each) => each.name)));
   const slots = new Map(call.arguments.map((each) => [each.name, each.slot]));
-  const given = overload.arguments.flatMap((argument) => {
+  const passedArguments = overload.arguments.flatMap((argument) => {
     const slot = slots.get(argument.name) ?? null;
     return slot !== null || (argument.variadic && !argument.hasDefault) ? [{ argument, slot }] : [];
   });
-  return Object.freeze({ overload, arguments: given });
+  return Object.freeze({ overload, arguments: passedArguments });
 }
 
 /** What may not be called looks like what does not exist. */
@@ -50,20 +50,20 @@ function forbiddenFunction(name: string, model: Model): Error {
 }
 
 /** Of those that take the arguments, the one that leaves the fewest to their defaults. */
-function chooseOverload({ name, overloads }: ServedFunction, given: ReadonlySet<string>): Overload {
-  const mismatches = overloads.map((overload) => mismatchOf(overload, given));
+function chooseOverload({ name, overloads }: ServedFunction, argumentNames: ReadonlySet<string>): Overload {
+  const mismatches = overloads.map((overload) => mismatchOf(overload, argumentNames));
   const fitting = overloads.filter((_, position) => mismatches[position] === null);
   const fewest = Math.min(...fitting.map((each) => each.arguments.length));
   const [best, ...others] = fitting.filter((each) => each.arguments.length === fewest);
   if (others.length > 0)
     throw invalidQuery(
-      `Several forms of the function "${name}" take these arguments and differ in types alone: its row of service_functions must say which is meant, such as ${example(best)}`,
+      `Several overloads of the function "${name}" take these arguments and differ only in their types: "arguments" in its row of service_functions must include the types, such as ${example(best)}`,
     );
   if (best) return best;
   const [only] = mismatches;
   if (overloads.length === 1 && only) throw invalidQuery(`The function "${name}" ${only}`);
   const forms = overloads.map((each) => `(${each.arguments.map(describeArgument).join(', ')})`);
-  throw invalidQuery(`No form of the function "${name}" takes these arguments: it takes ${forms.join(' or ')}`);
+  throw invalidQuery(`No overload of the function "${name}" takes these arguments: it takes ${forms.join(' or ')}`);
 }
 
 /** What `arguments` of the row would say of this form. */
@@ -72,10 +72,10 @@ function example(overload: Overload | undefined): string {
   return JSON.stringify(list);
 }
 
-function mismatchOf({ arguments: declared }: Overload, given: ReadonlySet<string>): string | null {
-  const unknown = [...given].find((name) => !declared.some((argument) => argument.name === name));
+function mismatchOf({ arguments: declared }: Overload, argumentNames: ReadonlySet<string>): string | null {
+  const unknown = [...argumentNames].find((name) => !declared.some((argument) => argument.name === name));
   if (unknown !== undefined) return `has no argument "${unknown}"`;
-  const missing = declared.find((argument) => argument.required && !given.has(argument.name));
+  const missing = declared.find((argument) => argument.required && !argumentNames.has(argument.name));
   return missing ? `needs the argument "${missing.name}"` : null;
 }
 
@@ -94,15 +94,18 @@ export function returnedRows(call: CallPlan, model: Model): Collection | null {
   const isOwn = returns.kind === 'record';
   const collection = isOwn ? returns.collection : model.collections.get(returns.collection);
   if (!collection) return null;
-  return calledCollection(collection, { ...call, kept: volatile && !isOwn });
+  return calledCollection(collection, { ...call, fromSetting: volatile && !isOwn });
 }
 
 /** What would call the function once more than it is asked to be called, or needs a stream. */
-export function checkVolatile({ overload, kept = false }: CallPlan, { query, export: exported }: ReadRequest): void {
+export function checkVolatile(
+  { overload, fromSetting = false }: CallPlan,
+  { query, export: exported }: ReadRequest,
+): void {
   if (!overload.volatile) return;
   const inapplicable = exported
     ? 'export'
-    : kept
+    : fromSetting
       ? null
       : query.meta.length > 0
         ? 'meta'
@@ -115,9 +118,10 @@ export function checkVolatile({ overload, kept = false }: CallPlan, { query, exp
 /** The value that a function returns; nothing of items that the caller may not see. */
 export function planResult(call: CallPlan, { query }: ReadRequest, model: Model): ReadPlan {
   const { returns, volatile, name } = call.overload;
-  if (returns.kind === 'items' && !volatile) throw forbidden(`The items of function "${name}" may not be read.`);
-  const [shown] = query.fields ?? [];
-  const as = shown?.kind === 'value' ? shown.as : 'default';
+  if (returns.kind === 'items' && !volatile)
+    throw forbidden(`You don't have permission to read the items of function "${name}".`);
+  const [selection] = query.fields ?? [];
+  const as = selection?.kind === 'value' ? selection.as : 'default';
   const collection =
     typeof returns.collection === 'string'
       ? collectionOf(unrestrictedModel(model), returns.collection)

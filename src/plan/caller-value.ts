@@ -41,8 +41,8 @@ function checkBackReference(operand: OperandPlan, model: Model, position: string
   if (operand.kind !== 'first' || operand.through.length > 0 || !restrictionOf(operand.toMany.collection))
     return operand;
   const { collection, field, via, origin } = operand.toMany;
-  const shown = model.collections.get(origin.name);
-  if (via && shown?.fields.has(via.name) && !isMasked(shown, via)) return operand;
+  const visible = model.collections.get(origin.name);
+  if (via && visible?.fields.has(via.name) && !isMasked(visible, via)) return operand;
   if (!collection.fields.has(field.name)) throw forbiddenField(via?.name ?? field.name, origin.name, position);
   return { ...operand, toMany: { ...operand.toMany, via: null } };
 }

@@ -72,7 +72,7 @@ function checkComposite(value: object, column: Column, composite: Composite, pat
 
 function checkPairs(value: unknown, field: Field, path: string): string {
   const pairs = isObject(value) ? hstoreOf(textsOf(value)) : hstoreOfText(scalarText(value, field, path));
-  if (pairs === null) throw invalidValue(path, 'an object of texts');
+  if (pairs === null) throw invalidValue(path, 'an object of strings');
   return pairs;
 }
 
@@ -159,7 +159,7 @@ function checkJson(value: unknown, column: Column, path: string): unknown {
     if (hasLongExponent) throw invalidValue(path, 'a JSON value whose numbers have exponents of at most three digits');
     if (!/\\u0000|\\ud[89a-f]/i.test(text) || column.base_type !== 'jsonb') return value;
   } catch (error) {
-    throw error instanceof RangeError ? invalidValue(path, 'a JSON value that is less deep') : error;
+    throw error instanceof RangeError ? invalidValue(path, 'a JSON value with fewer levels of nesting') : error;
   }
   throw invalidValue(path, 'a JSON value without NUL characters and unpaired surrogates');
 }

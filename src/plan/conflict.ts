@@ -55,7 +55,7 @@ export async function planOnConflict(
 export function duplicateEntry(path: string, { fields }: ConflictTarget): Error {
   const names = fields.map(({ name }) => `"${name}"`).join(', ');
   return invalidPayload(
-    `${path === '' ? 'The item' : `Entry ${path}`} has the same ${names} as another of the payload`,
+    `${path === '' ? 'The item' : `Entry ${path}`} has the same ${names} as another item of the payload`,
   );
 }
 
@@ -126,7 +126,7 @@ function addRow({ rows, collection, conflict, guard, model }: Target, payload: P
     const isKnown = payload[field.name] !== undefined || row.columnValues.has(field.name);
     if (isKnown || isMade(field) || (key !== null && isKey(collection, field))) continue;
     const location = path === '' ? field.name : `${path}.${field.name}`;
-    throw invalidPayload(`"${location}" is needed: it is a column of "on_conflict" or of the key`);
+    throw invalidPayload(`"${location}" is required: it is a column of "on_conflict" or of the key`);
   }
   return row;
 }

@@ -126,7 +126,7 @@ function planOne(filter: Filter, toOne: ToOneJoin, field: Field, position: Filte
     case 'some':
     case 'none':
       throw invalidQuery(
-        `${position.name}: "_${filter.kind}" needs a relation to several items, "${field.name}" leads to one`,
+        `${position.name}: "_${filter.kind}" requires a to-many relation, and "${field.name}" is to-one`,
       );
     default:
       return planRow(filter, { ...position, collection: toOne.target, through: [...position.through, toOne] });
@@ -206,18 +206,18 @@ function planKey(filter: Filter, position: FilterPosition): Condition {
       filter: { through, negated: operator === 'neq' || operator === 'nin' },
     };
   throw invalidQuery(
-    `${name}: "${collection.name}" has no key of one column: use _eq, _neq, _in, _nin, _null or _nnull, or name the column that is meant`,
+    `${name}: "${collection.name}" has no single-column key: use _eq, _neq, _in, _nin, _null or _nnull, or filter on one of its columns`,
   );
 }
 
 /** The columns that hold the reference are compared, as the column of any other reference is: the item need not be looked up. */
 function planReference(filter: Filter, toOne: ManyToOneJoin, { through, name }: FilterPosition): Condition {
   const { operator, value } = filter.kind === 'compare' ? filter : { operator: null, value: null };
-  const asked = { kind: 'reference', through, toOne } as const;
+  const referenceCondition = { kind: 'reference', through, toOne } as const;
   switch (operator) {
     case 'null':
     case 'nnull':
-      return { ...asked, negated: operator === 'null', given: null };
+      return { ...referenceCondition, negated: operator === 'null', keyParameter: null };
     case 'submitted':
       return combine('and', toOne.columns, (field) => {
         return { kind: 'compare', operand: { kind: 'field', through, field }, operator, value: null };
@@ -227,12 +227,12 @@ function planReference(filter: Filter, toOne: ManyToOneJoin, { through, name }: 
     case 'in':
     case 'nin': {
       if (value?.kind !== 'slot') break;
-      const given = { slot: value.slot, many: operator === 'in' || operator === 'nin' };
-      return { ...asked, negated: operator === 'neq' || operator === 'nin', given };
+      const keyParameter = { slot: value.slot, many: operator === 'in' || operator === 'nin' };
+      return { ...referenceCondition, negated: operator === 'neq' || operator === 'nin', keyParameter };
     }
   }
   throw invalidQuery(
-    `${name}: "${toOne.field.name}" is held by several columns: use _eq, _neq, _in, _nin, _null or _nnull, or name the column that is meant`,
+    `${name}: "${toOne.field.name}" has several columns: use _eq, _neq, _in, _nin, _null or _nnull, or filter on one of them`,
   );
 }
 
@@ -294,16 +294,16 @@ function planValue(filter: Filter, operand: OperandPlan, position: FilterPositio
       return planJson(filter.filter, operand.field, operand.through, position.model);
     case 'length':
       if (operand.kind !== 'field' || !operand.field.column?.is_array || isSecretField(operand.field))
-        throw invalidQuery(`"_length" does not apply to "${operandType(operand).label}": it is no array`);
+        throw invalidQuery(`"_length" does not apply to "${operandType(operand).label}": it is not an array`);
       return planValue(filter.filter, { ...operand, kind: 'length' }, position);
     case 'some':
     case 'none':
-      throw invalidQuery(`"_${filter.kind}" can only be used with a relation to several items`);
+      throw invalidQuery(`"_${filter.kind}" can only be used with a to-many relation`);
     case 'field': {
       const label = operandType(operand).label;
-      if (filter.name.startsWith('_')) throw invalidQuery(`"${filter.name}" is no filter operator of "${label}"`);
+      if (filter.name.startsWith('_')) throw invalidQuery(`"${filter.name}" is not a filter operator of "${label}"`);
       if (operand.kind === 'field' && operand.field.relation?.kind === 'many-to-any') {
-        throw invalidQuery(`"${label}" leads to several collections: write "${label}:<collection>"`);
+        throw invalidQuery(`"${label}" refers to several collections: write "${label}:<collection>"`);
       }
       throw forbiddenField(`${label}.${filter.name}`, position.collection.name, position.name);
     }
@@ -311,7 +311,7 @@ function planValue(filter: Filter, operand: OperandPlan, position: FilterPositio
       // A relation that may not be followed is none.
       if (operand.kind === 'field' && operand.field.relation)
         throw forbiddenField(operand.field.name, position.collection.name, position.name);
-      throw invalidQuery(`${position.name}: "${operandType(operand).label}" is no relation`);
+      throw invalidQuery(`${position.name}: "${operandType(operand).label}" is not a relation`);
   }
 }
 
@@ -352,7 +352,7 @@ function planOperand(value: Operand, operator: Operator, operand: OperandPlan, m
   const type = comparedTypeOf(operator, operand);
   if (value.kind === 'slot') return { kind: 'slot', slot: value.slot, ...type };
   if (!CALLER_OPERATORS.has(operator))
-    throw invalidQuery(`"_${operator}" of "${type.label}" takes no field of the caller`);
+    throw invalidQuery(`"_${operator}" of "${type.label}" cannot be used with a field of $CURRENT_USER`);
   return planCaller(value.variable, value.path, model);
 }
 

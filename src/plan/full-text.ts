@@ -31,11 +31,11 @@ export function textSourceOf(
 /** The named one, that of the expression which fills the column, or the default of the database. */
 export function configurationOf(field: Field, named: string | undefined, model: Model): TextSearchConfiguration {
   const written = named ?? GENERATED.exec(field.column?.generation_expression ?? '')?.[1]?.replaceAll('"', '');
-  const found =
+  const textSearch =
     written === undefined
       ? (model.textSearch.find(({ isDefault }) => isDefault) ?? find('simple', model))
       : find(written, model);
-  if (found) return found;
+  if (textSearch) return textSearch;
   throw invalidQuery(`"_fts" of "${field.name}": there is no text search configuration "${written ?? 'simple'}"`);
 }
 
@@ -55,10 +55,10 @@ export function planRank(
   location: string,
 ): OperandPlan {
   const operand = resolveExpression({ ...expression, call: null }, collection, { model, location, many: false });
-  const found = operand.kind === 'field' ? findSearch(where, operand.field, operand.through) : null;
-  if (operand.kind !== 'field' || !found)
+  const search = operand.kind === 'field' ? findSearch(where, operand.field, operand.through) : null;
+  if (operand.kind !== 'field' || !search)
     throw invalidQuery(`${location}: "rank" needs a filter "_fts" of the same field`);
-  return { kind: 'rank', through: operand.through, field: operand.field, ...found };
+  return { kind: 'rank', through: operand.through, field: operand.field, ...search };
 }
 
 type Search = Pick<Extract<OperandPlan, { kind: 'rank' }>, 'slot' | 'configuration'>;

@@ -84,7 +84,7 @@ export class Guard {
     const readable = this.#access.view(this.#model).collections.get(collection.name);
     const field = readable?.fields.get(referenced);
     if (readable && field) return { collection: readable, field };
-    throw forbidden(`"${location}" needs the right to read what it refers to in "${collection.name}"`);
+    throw forbidden(`"${location}" requires permission to read what it refers to in "${collection.name}"`);
   }
 
   /** Rows that may leave a relation; null where all may. */

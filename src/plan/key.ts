@@ -13,10 +13,10 @@ type Payload = Readonly<Record<string, unknown>>;
 
 /** The key of one column that a new item comes with. The parts of a key of several are columns like others. */
 function payloadKey(collection: Collection, payload: Payload, path: string): Key | null {
-  const given = payload[singleKey(collection)?.name ?? ''];
-  if (given === undefined || given === null) return null;
-  if (isNestedValue(given)) throw invalidPayload(`The key of "${path || collection.name}" must be a single value`);
-  return checkKey(collection, given);
+  const keyValue = payload[singleKey(collection)?.name ?? ''];
+  if (keyValue === undefined || keyValue === null) return null;
+  if (isNestedValue(keyValue)) throw invalidPayload(`The key of "${path || collection.name}" must be a single value`);
+  return checkKey(collection, keyValue);
 }
 
 /**
@@ -25,11 +25,11 @@ function payloadKey(collection: Collection, payload: Payload, path: string): Key
  */
 export function newKey(collection: Collection, payload: Payload, path: string, model: Model): Key | null {
   const key = singleKey(collection);
-  const given = key && payload[key.name];
-  if (key?.relation?.kind !== 'many-to-one' || !isObject(given)) return payloadKey(collection, payload, path);
+  const keyValue = key && payload[key.name];
+  if (key?.relation?.kind !== 'many-to-one' || !isObject(keyValue)) return payloadKey(collection, payload, path);
   const parent = collectionOf(model, key.relation.oneCollection);
   if (key.relation.referenced !== singleKey(parent)?.name) return payloadKey(collection, payload, path);
-  const named = namedKey(parent, given);
+  const named = namedKey(parent, keyValue);
   return named === null ? null : checkKey(parent, named);
 }
 
@@ -59,21 +59,21 @@ export function checkImplied(
   path: string,
 ): void {
   for (const { field, value } of implied) {
-    const given = isKey(collection, field) ? payloadKeyPart(collection, field, payload) : null;
-    if (given === null || given === undefined) continue;
-    if (String(checkValue(field, given, `${path}.${field.name}`)) !== String(value))
+    const keyPart = isKey(collection, field) ? payloadKeyPart(collection, field, payload) : null;
+    if (keyPart === null || keyPart === undefined) continue;
+    if (String(checkValue(field, keyPart, `${path}.${field.name}`)) !== String(value))
       throw invalidPayload(
-        `"${path}.${field.name}" is a part of the key of "${collection.name}", and does not lead to the item it stands in`,
+        `"${path}.${field.name}" is a part of the key of "${collection.name}" and must refer to the item that contains it`,
       );
   }
 }
 
 /** What the payload says of a column of the key: by its own name, or by that of a reference which several columns hold. */
 function payloadKeyPart(collection: Collection, field: Field, payload: Payload): unknown {
-  const given = payload[field.name];
-  if (given === undefined) return singleKey(collection) ? null : referencedKeyPart(collection, field, payload);
-  if (!isNestedValue(given)) return given;
-  return field.relation?.kind === 'many-to-one' ? propertyOf(given, field.relation.referenced) : null;
+  const keyPart = payload[field.name];
+  if (keyPart === undefined) return singleKey(collection) ? null : referencedKeyPart(collection, field, payload);
+  if (!isNestedValue(keyPart)) return keyPart;
+  return field.relation?.kind === 'many-to-one' ? propertyOf(keyPart, field.relation.referenced) : null;
 }
 
 function referencedKeyPart({ fields }: Collection, { name }: Field, payload: Payload): unknown {
@@ -117,7 +117,7 @@ export function checkKey(collection: Collection, key: unknown): Key {
 export function checkKeyed({ name, key }: Collection): void {
   if (key.length > 0) return;
   throw forbidden(
-    `"${name}" has no key: it can be read as a list, but no item of it can be named or written. A primary key, a unique index over columns without nulls or service_collections.primary_key gives it one.`,
+    `"${name}" has no key: it can be listed, but its items cannot be read by key or written. Add a primary key or a unique index on not-null columns, or declare the key in service_collections.primary_key.`,
   );
 }
 

@@ -34,10 +34,10 @@ export function linkValues(
       if (key === null) return collection.key.length > 1 ? { kind: 'reference', row, part: field } : keyValue(row);
       return { kind: 'value', value: keyPart(collection, key, field) };
     }
-    const given = payload[referenced];
-    if (given === undefined || given === null)
+    const referencedValue = payload[referenced];
+    if (referencedValue === undefined || referencedValue === null)
       throw invalidPayload(`"${location}" needs "${referenced}" of "${collection.name}": "${column}" refers to it`);
-    return { kind: 'value', value: checkValue(field, given, location) };
+    return { kind: 'value', value: checkValue(field, referencedValue, location) };
   });
 }
 
@@ -52,8 +52,9 @@ export function linkValue(
 ): ColumnValue {
   if (refersToKey(relation, row)) return keyValue(row);
   const { referenced } = relation;
-  const given = payload[referenced];
-  if (given !== undefined && given !== null) return { kind: 'value', value: checkValue(field, given, location) };
+  const referencedValue = payload[referenced];
+  if (referencedValue !== undefined && referencedValue !== null)
+    return { kind: 'value', value: checkValue(field, referencedValue, location) };
   if (row.verb === 'insert' || row.key === null)
     throw invalidPayload(
       `"${location}" needs "${referenced}" of "${row.collection.name}": "${field.name}" refers to it`,

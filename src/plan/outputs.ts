@@ -61,7 +61,7 @@ function checkDeep(collection: Collection, { query, location, backlink }: Positi
     const target = query.alias.find((alias) => alias.name === name)?.target.path[0] ?? name;
     const { field, scope } = fieldNamed(collection, target, `${location}, deep`);
     const { relation } = field;
-    if (!relation) throw invalidQuery(`${location}, deep: "${name}" is no relation`);
+    if (!relation) throw invalidQuery(`${location}, deep: "${name}" is not a relation`);
     const nested: Position = { query: inner, location: `${location}.${name}`, from: field, backlink };
     // A copy of the planner: what a level costs is counted where it is planned for the statement.
     const trial = { ...planner };
@@ -79,7 +79,7 @@ function checkDeep(collection: Collection, { query, location, backlink }: Positi
 
 /** By output name, in the order in which they first appear; what is said of one field in several places adds up. */
 function expand(selections: readonly Selection[], collection: Collection, position: Position): Map<string, Wanted> {
-  const wanted = new Map<string, Wanted>();
+  const wantedOutputs = new Map<string, Wanted>();
   const add = (
     name: string,
     field: Field,
@@ -87,12 +87,17 @@ function expand(selections: readonly Selection[], collection: Collection, positi
     fields: readonly Selection[],
     scope: string | null,
   ): void => {
-    const before = wanted.get(name) ?? { field, call, fields: [], scopes: new Map() };
+    const before = wantedOutputs.get(name) ?? { field, call, fields: [], scopes: new Map() };
     const scopes =
       scope === null
         ? before.scopes
         : new Map(before.scopes).set(scope, [...(before.scopes.get(scope) ?? []), ...fields]);
-    wanted.set(name, { field, call, fields: scope === null ? [...before.fields, ...fields] : before.fields, scopes });
+    wantedOutputs.set(name, {
+      field,
+      call,
+      fields: scope === null ? [...before.fields, ...fields] : before.fields,
+      scopes,
+    });
   };
   const aliases = new Map(position.query.alias.map(({ name, target }) => [name, target]));
   const addAlias = (name: string, fields: readonly Selection[]): void => {
@@ -149,7 +154,7 @@ function expand(selections: readonly Selection[], collection: Collection, positi
         assertNever(selection);
     }
   }
-  return wanted;
+  return wantedOutputs;
 }
 
 function describeSelection(selection: Selection | undefined): string {
@@ -328,8 +333,8 @@ function planShapedRelation(
   }
   const scopes = new Map(selection.scopes.map((each) => [each.collection, each.fields]));
   const targets = anyJoins(model, collection, field, nested.location).flatMap((toOne) => {
-    const wanted = scopes.get(toOne.target.name);
-    return wanted ? [{ toOne, level: planSingle(wanted, toOne.target, nested, planner) }] : [];
+    const fields = scopes.get(toOne.target.name);
+    return fields ? [{ toOne, level: planSingle(fields, toOne.target, nested, planner) }] : [];
   });
   return { kind: 'any', name, keys: false, targets };
 }

@@ -118,7 +118,7 @@ export class PayloadWalker {
 
   #writeFields(row: Row, payload: Payload, path: string, isRoot = false): void {
     const { collection } = row;
-    if (++this.#depth > MAX_DEPTH) throw invalidPayload(`The payload nests deeper than ${MAX_DEPTH} levels`);
+    if (++this.#depth > MAX_DEPTH) throw invalidPayload(`The payload is nested deeper than ${MAX_DEPTH} levels`);
     // Neither an iterator nor a helper in between: what a level takes of the stack bounds how deep a payload may nest.
     const names = Object.keys(payload);
     for (let position = 0; position < names.length; position++) {
@@ -265,9 +265,9 @@ export class PayloadWalker {
     const target = typeof name === 'string' ? this.#model.collections.get(name) : undefined;
     const isNested = isObject(value);
     if (isNested ? typeof name !== 'string' : value !== null && name === undefined && row.verb === 'insert')
-      throw invalidPayload(`"${path}" needs "${collectionField}" beside it, the name of its collection`);
+      throw invalidPayload(`"${path}" needs "${collectionField}", the name of its collection`);
     if ((isNested && !target) || (value !== null && name !== undefined && !allowedCollections.includes(String(name))))
-      throw invalidPayload(`"${path}" cannot lead to "${name}": allowed are ${allowedCollections.join(', ')}`);
+      throw invalidPayload(`"${path}" cannot refer to "${name}": allowed are ${allowedCollections.join(', ')}`);
     if (!isNested || !target) {
       if (target && value !== null) checkReference(target, value, path);
       return { kind: 'value', value: writableValue(row, field, value, path) };
@@ -281,7 +281,8 @@ export class PayloadWalker {
 
   /** A key links an item, an object makes or changes it, null lets it go; the one that was there leaves. */
   #writeOneToOne(row: Row, payload: Payload, relation: OneToOne, value: unknown, path: string): void {
-    if (Array.isArray(value)) throw invalidPayload(`"${path}" must be an object, a key or null: it leads to one item`);
+    if (Array.isArray(value))
+      throw invalidPayload(`"${path}" must be an object, a key or null: it is a to-one relation`);
     const { target, foreignKey, columns, link, implied } = this.#childLinks(row, payload, relation, path);
     if (isObject(value)) checkImplied(target, value, implied(), path);
     if (value !== null) link(this.#writeChild(target, foreignKey, columns, value, path, implied), path);
@@ -315,8 +316,8 @@ export class PayloadWalker {
       if (!columns.some((column) => isKey(target, column))) return [];
       const values = references();
       return columns.flatMap((field, position): ImpliedPart[] => {
-        const found = elementAt(values, position);
-        return found.kind === 'value' ? [{ field, value: found.value }] : [];
+        const columnValue = elementAt(values, position);
+        return columnValue.kind === 'value' ? [{ field, value: columnValue.value }] : [];
       });
     };
     return { target, foreignKey, columns, link, implied };

@@ -26,7 +26,7 @@ export interface CallPlan {
   /** Those that are given; a list of any length that is not has no slot, and is empty. */
   readonly arguments: readonly { readonly argument: Argument; readonly slot: Slot | null }[];
   /** Whether the function was called before, and its rows are where that statement has left them. */
-  readonly kept?: boolean;
+  readonly fromSetting?: boolean;
 }
 
 /** Reads that one statement answers together: their results stand side by side, each under its name. */
@@ -231,7 +231,7 @@ export type Condition =
       readonly through: readonly ToOneJoin[];
       readonly toOne: ManyToOneJoin;
       readonly negated: boolean;
-      readonly given: { readonly slot: Slot; readonly many: boolean } | null;
+      readonly keyParameter: { readonly slot: Slot; readonly many: boolean } | null;
     }
   | {
       readonly kind: 'compare';

@@ -155,8 +155,8 @@ function checkCursor(request: ReadRequest, collection: Collection, grouped: bool
   if (query.cursor === null) return;
   if (grouped || request.export) throw invalidQuery('"cursor" does not apply to aggregates and exports');
   if (query.offset !== null || query.page !== null)
-    throw invalidQuery('"cursor" takes the place of "offset" and "page"');
-  if (isLarge(query.limit)) throw invalidQuery('"cursor" needs a lower limit', { option: 'STREAM_ABOVE' });
+    throw invalidQuery('"cursor" cannot be combined with "offset" or "page"');
+  if (isLarge(query.limit)) throw invalidQuery('"cursor" requires a lower limit', { option: 'STREAM_ABOVE' });
   if (collection.key.length === 0) throw invalidQuery(`"cursor" needs a key, and "${collection.name}" has none`);
   const hidden = collection.key.find((field) => !collection.fields.has(field.name) || isMasked(collection, field));
   if (hidden) throw forbiddenField(hidden.name, collection.name, 'cursor');

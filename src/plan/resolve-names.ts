@@ -199,7 +199,7 @@ function resolvePath(
     }
     const toMany = toManyOf(model, collection, named.field);
     if (!toMany) throw forbiddenField(`${name}.${path[position + 1]}`, collection.name, location);
-    if (!options.many) throw invalidQuery(`${location}: "${name}" leads to several items`);
+    if (!options.many) throw invalidQuery(`${location}: "${name}" is a to-many relation`);
     return {
       kind: 'first',
       through,
@@ -241,7 +241,7 @@ export function resolveCall(
     );
   };
   if (isSecretField(field)) return refuse();
-  if (call.kind === 'rank') throw invalidQuery(`${options.location}: "rank" is a function of "sort" alone`);
+  if (call.kind === 'rank') throw invalidQuery(`${options.location}: "rank" can only be used in "sort"`);
   if (call.kind === 'count') {
     const toMany = toManyOf(options.model, collection, field);
     if (toMany) return { kind: 'count', through, toMany };
@@ -264,7 +264,6 @@ export function isJson(field: Field): boolean {
 
 /** A name in the answer may be as long as that of a column. */
 export function checkName(name: string): string {
-  if (Buffer.byteLength(name) > 63)
-    throw invalidQuery(`"${name}" is too long as the name of a field: give it an alias`);
+  if (Buffer.byteLength(name) > 63) throw invalidQuery(`"${name}" is too long for the name of a field: use an alias`);
   return name;
 }

@@ -68,7 +68,8 @@ function checkConstants(condition: Condition): void {
   if (condition.kind === 'and' || condition.kind === 'or') condition.conditions.forEach(checkConstants);
   if (condition.kind === 'exists') checkConstants(condition.where);
   if (condition.kind === 'key') checkKeys(condition.key, condition);
-  if (condition.kind === 'reference' && condition.given) checkKeys(condition.toOne.columns, condition.given);
+  if (condition.kind === 'reference' && condition.keyParameter)
+    checkKeys(condition.toOne.columns, condition.keyParameter);
   if (condition.kind !== 'compare' || condition.value?.kind !== 'slot') return;
   const { operator, value } = condition;
   const origin = typedValue(value);

@@ -1,5 +1,5 @@
 /** How many rows the conditions of a page leave, by the values of a request and what is known of the columns. */
-import type { TableStatistics } from '../mirror/statistics.js';
+import type { TableStatistics } from '../mirror/column-statistics.js';
 import type { Condition, OperandPlan, ValuePlan } from './plan.js';
 
 /** A value of a request as it is bound: by its slot, and of a list its entries. Undefined where there is none. */
@@ -41,7 +41,7 @@ function readsRequestValues(condition: Condition): boolean {
     case 'key':
       return condition.filter !== undefined;
     case 'reference':
-      return condition.given !== null && !isConstantSlot(condition.given.slot);
+      return condition.keyParameter !== null && !isConstantSlot(condition.keyParameter.slot);
     case 'compare':
       return condition.value !== null && !isConstant(condition.value);
     case 'exists':

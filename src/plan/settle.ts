@@ -74,16 +74,16 @@ export function settleParts({ collection, verb, columnValues }: Row): Key | null
 /** Where a value comes from: each source once, none of which takes it from another row that knows it. */
 function sourcesOf(columnValue: ColumnValue): ColumnValue[] {
   if (columnValue.kind === 'several') {
-    const found: ColumnValue[] = [];
+    const distinctSources: ColumnValue[] = [];
     for (const source of columnValue.values.flatMap(sourcesOf))
-      if (!found.some((each) => isSame(each, source))) found.push(source);
-    return found;
+      if (!distinctSources.some((each) => isSame(each, source))) distinctSources.push(source);
+    return distinctSources;
   }
   if (columnValue.kind !== 'reference') return [columnValue];
   const { row, part } = columnValue;
   if (!part && row.key !== null && singleKey(row.collection)) return [{ kind: 'value', value: row.key }];
-  const said = part && row.columnValues.get(part.name);
-  const sources = said ? sourcesOf(said) : [];
+  const keyColumnValue = part && row.columnValues.get(part.name);
+  const sources = keyColumnValue ? sourcesOf(keyColumnValue) : [];
   const known = sources.find(({ kind }) => kind === 'value') ?? sources[0];
   return [known?.kind === 'value' || known?.kind === 'reference' ? known : columnValue];
 }
@@ -101,7 +101,7 @@ export function refuseCircles(lists: readonly List[]): void {
       const maker = makers.get(other.name);
       if (maker && (maker === list || waiting.has(maker)))
         throw invalidPayload(
-          `"${row.path === '' ? field.name : `${row.path}.${field.name}`}" is a part of the key that another new item of "${other.name}" has to say, and new items of both cannot wait for each other: write one of them first`,
+          `"${row.path === '' ? field.name : `${row.path}.${field.name}`}" is a part of the key that comes from another new item of "${other.name}", and the two new items depend on each other: create one of them first`,
         );
       if (maker) visit(maker, new Set([...waiting, list]));
     }
@@ -112,16 +112,20 @@ export function refuseCircles(lists: readonly List[]): void {
 
 /** One row for each collection whose new rows say parts of the list's keys. */
 function waitsOf({ collection, rows }: List): { row: Row; field: Field; other: Collection }[] {
-  const found = new Map<string, { row: Row; field: Field; other: Collection }>();
+  const dependencies = new Map<string, { row: Row; field: Field; other: Collection }>();
   for (const row of rows)
     for (const { name } of collection.key) {
       const columnValue = row.columnValues.get(name);
       if (!columnValue) continue;
       for (const each of columnValue.kind === 'several' ? columnValue.values : [columnValue])
-        if (each.kind === 'reference' && !found.has(each.row.collection.name))
-          found.set(each.row.collection.name, { row, field: fieldOf(collection, name), other: each.row.collection });
+        if (each.kind === 'reference' && !dependencies.has(each.row.collection.name))
+          dependencies.set(each.row.collection.name, {
+            row,
+            field: fieldOf(collection, name),
+            other: each.row.collection,
+          });
     }
-  return [...found.values()];
+  return [...dependencies.values()];
 }
 
 /**

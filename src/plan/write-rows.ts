@@ -112,8 +112,8 @@ export class Rows {
   #existingRow(collection: Collection, verb: Verb, key: Key): Row | undefined {
     if (verb === 'insert') return undefined;
     for (const other of ['update', 'upsert'] as const) {
-      const found = this.#byVerb[other].get(collection)?.byKey.get(String(key));
-      if (found) return found;
+      const row = this.#byVerb[other].get(collection)?.byKey.get(String(key));
+      if (row) return row;
     }
     return undefined;
   }
@@ -153,16 +153,16 @@ export class Rows {
     keys: readonly Key[] | null,
   ): void {
     const name = `${action} ${collection.name} ${field.name}${this.#guard && keys ? ' strict' : ''}`;
-    const found = this.#unlinks.get(name) ?? {
+    const planned = this.#unlinks.get(name) ?? {
       unlink: this.#planUnlink(collection, field, parent.collection, action, keys !== null),
       entries: [],
     };
-    this.#unlinks.set(name, found);
+    this.#unlinks.set(name, planned);
     if (parent.key === null) throw new Error('only rows that exist have others to unlink');
     const from = keyEntries(parent.collection, 'parent', parent.key);
-    if (!keys) found.entries.push({ ...from, child: null });
+    if (!keys) planned.entries.push({ ...from, child: null });
     for (const child of keys ?? []) {
-      found.entries.push({ ...from, ...keyEntries(collection, 'child', child) });
+      planned.entries.push({ ...from, ...keyEntries(collection, 'child', child) });
       if (action === 'delete') this.#deleted.add(`${collection.name}/${child}`);
     }
     this.#countRows(keys?.length ?? 0);
@@ -241,15 +241,15 @@ export class Rows {
     }
     if (verb === 'insert') return { guard: null, needBits: [], validations };
     const isLink = (row: Row): boolean => verb === 'upsert' && row.fields.size === 0;
-    const given: (string[] | null)[] = [];
+    const changedFields: (string[] | null)[] = [];
     const changed = ({ fields: names }: Row): string[] =>
       this.#conflict ? changedNames([...names], collection, this.#conflict) : [...names];
-    await forEachInSlices(rows, (row) => void given.push(isLink(row) ? null : changed(row)));
-    if (given.some((names) => names !== null)) {
+    await forEachInSlices(rows, (row) => void changedFields.push(isLink(row) ? null : changed(row)));
+    if (changedFields.some((names) => names !== null)) {
       const rules = guard.grant('update', collection).validations;
       validations.push(...planValidations(rules, collection, this.#model, 'update'));
     }
-    return { ...(await guard.rows(collection, given)), validations };
+    return { ...(await guard.rows(collection, changedFields)), validations };
   }
 
   /** What policies give to fields that the payload leaves out. */
@@ -307,8 +307,8 @@ export class Rows {
   }
 
   #list(collection: Collection, verb: Verb): List {
-    const found = this.#byVerb[verb].get(collection);
-    if (found) return found;
+    const existing = this.#byVerb[verb].get(collection);
+    if (existing) return existing;
     const list: List = { collection, verb, rows: [], byKey: new Map(), conflict: this.#conflict };
     this.#byVerb[verb].set(collection, list);
     this.#lists.push(list);
@@ -324,7 +324,7 @@ export class Rows {
 /** The statement knows the keys of new items before it makes them. */
 function unsaidKey(path: string, { name }: Field): Error {
   return invalidPayload(
-    `"${path === '' ? name : `${path}.${name}`}" is needed: it is a part of the key that the database generates, say what it will be`,
+    `"${path === '' ? name : `${path}.${name}`}" is required: the database generates this part of the key, so the payload must contain its value`,
   );
 }
 
@@ -338,11 +338,11 @@ function isNullablePart(collection: Collection, field: Field): boolean {
 
 /** What a merge sets: the columns by which an item is found are equal, and its key stays. */
 export function changedNames(names: readonly string[], collection: Collection, { fields }: ConflictTarget): string[] {
-  const kept = new Set([...collection.key, ...fields].map(({ name }) => name));
+  const identifyingNames = new Set([...collection.key, ...fields].map(({ name }) => name));
   return names.filter((name) => {
     const { column, relation } = collection.fields.get(name) ?? { column: null, relation: null };
-    if (column || relation?.kind !== 'many-to-one') return !kept.has(name);
-    return !relation.columns.every((each) => kept.has(each.column));
+    if (column || relation?.kind !== 'many-to-one') return !identifyingNames.has(name);
+    return !relation.columns.every((each) => identifyingNames.has(each.column));
   });
 }
 
@@ -389,8 +389,8 @@ function presetValue(field: Field, value: unknown, variables: WriteVariables, mo
   try {
     const variable = typeof value === 'string' ? parseVariable(value) : null;
     if (variable?.kind === 'path') return { kind: 'caller', plan: planCaller(variable.name, variable.path, model) };
-    const given = variable ? resolveVariable(variable.text, variables) : value;
-    return { kind: 'value', value: checkValue(field, given, field.name) };
+    const resolved = variable ? resolveVariable(variable.text, variables) : value;
+    return { kind: 'value', value: checkValue(field, resolved, field.name) };
   } catch {
     // A preset that is not valid must not be dropped: the write is refused.
     throw forbidden();

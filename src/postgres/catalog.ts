@@ -27,7 +27,7 @@ export function policiesOf(database: Database): PolicySource {
   };
 }
 
-export function sourceOf(database: Database): CatalogSource {
+export function catalogSourceOf(database: Database): CatalogSource {
   /** Where functions are that may be called: their definitions count as much as those of tables. */
   let locations: ReadonlySet<string> = new Set();
   return {

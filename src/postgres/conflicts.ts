@@ -51,9 +51,9 @@ export function isTermination(error: unknown): boolean {
  * payload says is new is no conflict: an item has it already, and will have it when the request is repeated.
  */
 export function asConflict(error: unknown, { plan, input }: PlannedWrite): Conflict | null {
-  const taken = takenKey(error);
-  if (taken === null) return null;
-  const [column, key] = taken;
+  const columnAndKey = takenKey(error);
+  if (columnAndKey === null) return null;
+  const [column, key] = columnAndKey;
   const { table_name: table } = propertiesOf(error);
   const columns = column.split(', ').map((name) => name.replace(/^"|"$/g, ''));
   const met = plan.nodes.find(({ collection, conflict }) => {

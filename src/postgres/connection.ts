@@ -177,10 +177,10 @@ export class Connection implements Receiver, Watched {
     this.#ended = true;
     const socket = this.#socket;
     if (this.#ready && socket) {
-      const gone = new Promise((resolve) => socket.once('close', resolve));
+      const closed = new Promise((resolve) => socket.once('close', resolve));
       if (this.#sent.length === 0) socket.end(TERMINATE);
       const done = new AbortController();
-      await Promise.race([gone, sleep(grace, null, { signal: done.signal }).catch(() => {})]);
+      await Promise.race([closed, sleep(grace, null, { signal: done.signal }).catch(() => {})]);
       done.abort();
     }
     this.destroy();
@@ -265,8 +265,8 @@ export class Connection implements Receiver, Watched {
     else for (const query of this.#waiting.splice(0).flat()) query.end(reason, true);
   }
 
-  #send(given: readonly WireQuery[], repeated: boolean): void {
-    const queries = this.#settings?.apply(given) ?? given;
+  #send(requested: readonly WireQuery[], repeated: boolean): void {
+    const queries = this.#settings?.apply(requested) ?? requested;
     const introduced: string[] = [];
     let message: Buffer;
     try {

@@ -73,7 +73,7 @@ function describeFailure(error: unknown, url: string): string {
   if (code === '28P01' || code === '28000') return `${message} (at ${address})`;
   if (code === '3D000') return message;
   if (/^unsupported startup parameter/.test(message))
-    return `${message} (a pooler at ${address} refuses settings of a session: connect to PostgreSQL itself)`;
+    return `${message} (a pooler at ${address} refuses session settings: connect to PostgreSQL itself)`;
   if (/^(ECONNREFUSED|ENOTFOUND|EHOSTUNREACH|ETIMEDOUT|CONNECT_TIMEOUT|EAI_AGAIN)/.test(code)) {
     return `nothing answers at ${address} (${code})`;
   }

@@ -73,10 +73,10 @@ function checkPools({ database }: Checked): Checks {
 
 /** Where all are taken others wait for one; where some of them wait in vain, the service does not do its work. */
 function checkPool({ most, busy, waiting, isStarved }: PoolState): Check {
-  const found = { componentType: 'datastore', observedValue: most - busy, observedUnit: 'connections' };
-  if (busy < most || !(isStarved || waiting > 0)) return { status: 'ok', ...found };
+  const observation = { componentType: 'datastore', observedValue: most - busy, observedUnit: 'connections' };
+  if (busy < most || !(isStarved || waiting > 0)) return { status: 'ok', ...observation };
   const status = isStarved ? 'error' : 'degraded';
-  return { status, ...found, output: `all ${most} connections are taken, and ${waiting} requests wait` };
+  return { status, ...observation, output: `all ${most} connections are taken, and ${waiting} requests wait` };
 }
 
 /** Where one is away the others serve, and the primary where there is none. */
@@ -89,21 +89,21 @@ function checkReplicas({ replicas }: Checked): Checks {
 }
 
 const REPLICA_STATES: Readonly<Record<ReplicaState, string>> = {
-  unknown: 'it has not been looked at',
+  unknown: 'it has not been checked yet',
   ready: '',
   behind: 'it is too far behind',
-  diverged: 'it follows another primary, or one of before a promotion',
+  diverged: 'it follows another primary, or the one before a promotion',
   lost: 'it does not answer',
-  promoted: 'it is no standby',
+  promoted: 'it is not a standby',
 };
 
 function checkReplica({ state, lagMs }: Replica): Check {
-  const found = { componentType: 'datastore', observedValue: lagMs, observedUnit: 'ms behind' };
-  if (state === 'ready') return { status: 'ok', ...found };
+  const observation = { componentType: 'datastore', observedValue: lagMs, observedUnit: 'ms behind' };
+  if (state === 'ready') return { status: 'ok', ...observation };
   // Where the servers of a cluster are all named, one of them is the primary.
   return {
     status: state === 'promoted' ? 'ok' : 'degraded',
-    ...found,
+    ...observation,
     output: `it gets no reads: ${REPLICA_STATES[state]}`,
   };
 }
@@ -120,14 +120,14 @@ function checkMirror({ mirror }: Checked): Check {
 /** While changes that others make are not heard of, they are in force here only after a while. */
 function checkListener({ database }: Checked): Check {
   const { loss } = database.listener;
-  const found = { componentType: 'component', observedUnit: 's' };
-  if (loss === null) return { status: 'ok', ...found, observedValue: 0 };
+  const observation = { componentType: 'component', observedUnit: 's' };
+  if (loss === null) return { status: 'ok', ...observation, observedValue: 0 };
   const reason = loss.error instanceof Error ? loss.error.message : String(loss.error);
   return {
     status: 'degraded',
-    ...found,
+    ...observation,
     observedValue: (performance.now() - loss.since) / 1_000,
-    output: `changes of schema, policies and users are not heard of: ${reason}`,
+    output: `no notifications of changes of the schema, policies and users: ${reason}`,
   };
 }
 
@@ -135,8 +135,8 @@ function checkListener({ database }: Checked): Check {
 export function joinHealth(threads: ReadonlyMap<string, Checks>): Health {
   const joined: Record<string, Check[]> = {};
   for (const [name, checks] of threads)
-    for (const [subject, found] of Object.entries(checks)) {
-      const named = threads.size === 1 ? found : found.map((check) => ({ ...check, componentId: name }));
+    for (const [subject, results] of Object.entries(checks)) {
+      const named = threads.size === 1 ? results : results.map((check) => ({ ...check, componentId: name }));
       joined[subject] = [...(joined[subject] ?? []), ...named];
     }
   return { status: worst(Object.values(joined).flat()), checks: joined };
@@ -150,17 +150,17 @@ export function unhealthy(subject: string, output: string): Checks {
 }
 
 function worst(checks: readonly Check[]): Status {
-  const found = new Set(checks.map(({ status }) => status));
-  return found.has('error') ? 'error' : found.has('degraded') ? 'degraded' : 'ok';
+  const statuses = new Set(checks.map(({ status }) => status));
+  return statuses.has('error') ? 'error' : statuses.has('degraded') ? 'degraded' : 'ok';
 }
 
 /** Milliseconds that an answer about readiness is good: anybody may ask, and each answer takes a statement. */
 const READINESS_LIFETIME_MS = 1_000;
 
-/** Whether requests should be sent here. Questions at the same time, or soon after one another, are answered once. */
+/** Whether the service is ready for requests. Questions at the same time, or soon after one another, are answered once. */
 export class Readiness {
   readonly #health: () => Promise<Health>;
-  #asked: Promise<boolean> | null = null;
+  pendingCheck: Promise<boolean> | null = null;
   #stopping = false;
 
   constructor(health: () => Promise<Health>) {
@@ -174,8 +174,8 @@ export class Readiness {
 
   async isReady(): Promise<boolean> {
     if (this.#stopping) return false;
-    this.#asked ??= this.#ask();
-    return (await this.#asked) && !this.#stopping;
+    this.pendingCheck ??= this.#ask();
+    return (await this.pendingCheck) && !this.#stopping;
   }
 
   async #ask(): Promise<boolean> {
@@ -185,7 +185,7 @@ export class Readiness {
       return false;
     } finally {
       setTimeout(() => {
-        this.#asked = null;
+        this.pendingCheck = null;
       }, READINESS_LIFETIME_MS).unref();
     }
   }

@@ -80,9 +80,9 @@ export class MessageReader {
     let at = 0;
     let partial = this.#partial as Buffer;
     while (at < size) {
-      const taken = chunk.copy(partial, this.#present, at, Math.min(size, at + partial.length - this.#present));
-      at += taken;
-      this.#present += taken;
+      const copied = chunk.copy(partial, this.#present, at, Math.min(size, at + partial.length - this.#present));
+      at += copied;
+      this.#present += copied;
       if (this.#present < partial.length) return at;
       const length = 1 + partial.readUInt32BE(1);
       if (length === partial.length) {

@@ -29,10 +29,10 @@ export async function migrate(database: Database, { demo, system }: MigrateOptio
   await database.transaction(async (guard) => {
     await guard.query(LOCK, [database.schema]);
     await database.own.use(async (session) => {
-      const found = await findInstallation(session, database.schema, system);
-      const home = found?.applied.has(LAST_OF_FIRST)
-        ? found
-        : await install(session, database.schema, system, found, observe);
+      const existing = await findInstallation(session, database.schema, system);
+      const home = existing?.applied.has(LAST_OF_FIRST)
+        ? existing
+        : await install(session, database.schema, system, existing, observe);
       database.system = home.schema;
       await update(session, home, observe);
       if (demo) await addDemo(session, database.schema, home, observe);
@@ -48,13 +48,13 @@ export async function migrateWithin(session: Session, database: Database, system
   checkName(system);
   await session.query(LOCK, [database.schema]);
   const [{ path = '' } = {}] = await session.query<{ path: string }>("select current_setting('search_path') as path");
-  const found = await findInstallation(session, database.schema, system);
-  const home = found?.applied.has(LAST_OF_FIRST) ? found.schema : (system ?? database.schema);
+  const existing = await findInstallation(session, database.schema, system);
+  const home = existing?.applied.has(LAST_OF_FIRST) ? existing.schema : (system ?? database.schema);
   try {
-    if (home === found?.schema) {
+    if (home === existing?.schema) {
       await enter(session, [home]);
-      for (const file of systemFiles()) if (!found.applied.has(file.name)) await carryOut(session, file);
-    } else await createTables(session, home, database.schema, found);
+      for (const file of systemFiles()) if (!existing.applied.has(file.name)) await carryOut(session, file);
+    } else await createTables(session, home, database.schema, existing);
   } catch (error) {
     if (!isTaken(error)) throw error;
     throw new StartError(
@@ -70,14 +70,14 @@ const LOCK = "select pg_advisory_xact_lock(hashtextextended('lateral migrate ' |
 
 function checkName(system: string | null): void {
   if (system !== null && (Buffer.byteLength(system) > 63 || /\0|^pg_|^information_schema$/.test(system)))
-    throw new StartError('SYSTEM_SCHEMA must be a name of at most 63 bytes that is no schema of PostgreSQL itself');
+    throw new StartError('SYSTEM_SCHEMA must be a name of at most 63 bytes, and not a schema of PostgreSQL itself');
 }
 
 /** Finds an installation without making or changing anything; answers whether there is one. */
 export async function locateSystemTables(database: Database, requested: string | null): Promise<boolean> {
-  const found = await database.own.use((session) => findInstallation(session, database.schema, requested));
-  if (!found?.applied.has(LAST_OF_FIRST)) return false;
-  database.system = found.schema;
+  const existing = await database.own.use((session) => findInstallation(session, database.schema, requested));
+  if (!existing?.applied.has(LAST_OF_FIRST)) return false;
+  database.system = existing.schema;
   return true;
 }
 
@@ -100,23 +100,24 @@ async function findInstallation(
     MIGRATIONS,
     JSON.stringify([schema, ...(requested ? [requested] : [])]),
   ]);
-  const found: Installation[] = [];
+  const installations: Installation[] = [];
   for (const { location, watched } of locations) {
     const rows = await session.query(qualify('select name from service_migrations', location));
     const applied = new Set(rows.map(({ name }) => String(name)));
     const mirrors = watched ? await mirroredBy(session, location) : null;
-    if (applied.has('001_metadata.sql') && (mirrors ?? location) === schema) found.push({ schema: location, applied });
+    if (applied.has('001_metadata.sql') && (mirrors ?? location) === schema)
+      installations.push({ schema: location, applied });
   }
-  const [first = null, ...others] = found;
-  const wanted = found.find((each) => each.schema === requested);
-  if (wanted) return wanted;
+  const [first = null, ...others] = installations;
+  const requestedInstallation = installations.find((each) => each.schema === requested);
+  if (requestedInstallation) return requestedInstallation;
   if (first && requested !== null && first.applied.has(LAST_OF_FIRST))
     throw new StartError(
-      `SYSTEM_SCHEMA: the service's tables for schema "${schema}" are in schema "${first.schema}" already`,
+      `SYSTEM_SCHEMA: the service's tables for schema "${schema}" are already in schema "${first.schema}"`,
     );
   if (others.length > 0)
     throw new StartError(
-      `schemas ${found.map((each) => `"${each.schema}"`).join(' and ')} both hold the service's tables for schema "${schema}": say with SYSTEM_SCHEMA which of them counts`,
+      `schemas ${installations.map((each) => `"${each.schema}"`).join(' and ')} both contain the service's tables for schema "${schema}": choose one with SYSTEM_SCHEMA`,
     );
   return first;
 }
@@ -183,7 +184,7 @@ async function install(
     for (const { name } of files) observe({ kind: 'migrated', file: name });
     return { schema: location, applied: new Set(files.map(({ name }) => name)) };
   }
-  throw new StartError(`cannot make the service's tables in ${refusal}. SYSTEM_SCHEMA names another schema for them`);
+  throw new StartError(`cannot create the service's tables in ${refusal}. Set SYSTEM_SCHEMA to use another schema`);
 }
 
 async function createTables(
@@ -194,8 +195,8 @@ async function createTables(
 ): Promise<void> {
   if (unfinished) await removeLeftovers(session, unfinished);
   await enter(session, [location]);
-  const [found] = await session.query('select from pg_catalog.pg_namespace where nspname = $1', [location]);
-  if (!found) await session.query(`create schema ${quoteIdentifier(location)}`);
+  const [existingSchema] = await session.query('select from pg_catalog.pg_namespace where nspname = $1', [location]);
+  if (!existingSchema) await session.query(`create schema ${quoteIdentifier(location)}`);
   await session.query(
     'create table service_migrations (name text primary key, applied_at timestamptz not null default now())',
   );

@@ -204,5 +204,5 @@ export class Pool<Connection extends Pooled> {
 }
 
 function stopped(): Error {
-  return serviceUnavailable('database', 'The service stops');
+  return serviceUnavailable('database', 'The service is stopping');
 }

@@ -145,9 +145,13 @@ async function keepsPrepared(client: DriverClient): Promise<boolean> {
 async function missingSettings(client: DriverClient, schema: string): Promise<string[]> {
   const connection: Readonly<Record<string, unknown>> = client.options.connection;
   // The driver leaves out what is 0: then the default of the database holds.
-  const wanted = NEEDED.filter((name) => connection[name]);
-  const values = wanted.map((name) => String(connection[name]));
-  const rows = await client.unsafe<{ name: string }[]>(SETTINGS, [arrayLiteral(wanted), arrayLiteral(values), schema]);
+  const settingNames = NEEDED.filter((name) => connection[name]);
+  const values = settingNames.map((name) => String(connection[name]));
+  const rows = await client.unsafe<{ name: string }[]>(SETTINGS, [
+    arrayLiteral(settingNames),
+    arrayLiteral(values),
+    schema,
+  ]);
   return rows.map(({ name }) => name);
 }
 

@@ -72,16 +72,16 @@ export class PrimaryWatch {
 
   /** Fails where none of the servers will do, with the reason of each. */
   async find(): Promise<void> {
-    const found = await this.#askAll(this.#options.urls);
-    const best = this.#best(found);
+    const answers = await this.#askAll(this.#options.urls);
+    const best = this.#best(answers);
     if (best) {
       this.#current = best.url;
       this.#timeline = best.timeline;
       return;
     }
-    const [denied] = found.flatMap(({ error }) => (error && isRefusal(error) ? [error] : []));
+    const [denied] = answers.flatMap(({ error }) => (error && isRefusal(error) ? [error] : []));
     if (denied) throw denied;
-    const reasons = found.map(({ url, role, error }) => `${hostPortsOf(url)}: ${describe(role, error)}`);
+    const reasons = answers.map(({ url, role, error }) => `${hostPortsOf(url)}: ${describe(role, error)}`);
     throw Object.assign(new Error(`no server takes writes (${reasons.join('; ')})`), { code: 'CONNECTION_FAILED' });
   }
 
@@ -144,19 +144,19 @@ export class PrimaryWatch {
   }
 
   async #look(): Promise<void> {
-    const found = await this.#askCurrent();
-    const isFine = found.role !== null && this.#suits(found.role) && (found.role.timeline ?? 0) >= this.#timeline;
+    const answer = await this.#askCurrent();
+    const isFine = answer.role !== null && this.#suits(answer.role) && (answer.role.timeline ?? 0) >= this.#timeline;
     if (isFine && this.#failures === 0 && ++this.#rounds % QUIET_ROUNDS !== 0) return;
     const others = await this.#askAll(this.#options.urls.filter((url) => url !== this.#current));
     if (this.#isClosed) return;
-    const best = this.#best([found, ...others]);
+    const best = this.#best([answer, ...others]);
     if (best && best.url !== this.#current) this.#move(best.url, best.timeline);
     else if (best) this.#return(best.timeline);
-    else this.#fail(found.error ?? new Error(describe(found.role, null)));
+    else this.#fail(answer.error ?? new Error(describe(answer.role, null)));
   }
 
   /** A connection that was ended is no sign: another one is tried. One that does not answer is. */
-  async #askCurrent(): Promise<Found> {
+  async #askCurrent(): Promise<RoleAnswer> {
     const url = this.#current;
     for (let isNew = this.#client === null; ; isNew = true) {
       this.#client ??= this.#options.open(url);
@@ -169,9 +169,9 @@ export class PrimaryWatch {
     }
   }
 
-  #askAll(urls: readonly string[]): Promise<Found[]> {
+  #askAll(urls: readonly string[]): Promise<RoleAnswer[]> {
     return Promise.all(
-      urls.map(async (url): Promise<Found> => {
+      urls.map(async (url): Promise<RoleAnswer> => {
         const client = this.#options.open(url);
         try {
           return { url, role: await within(askRole(client), ANSWER_MS), error: null };
@@ -185,9 +185,9 @@ export class PrimaryWatch {
   }
 
   /** Of several the one that was promoted last; the present one if there is no difference. */
-  #best(found: readonly Found[]): { readonly url: string; readonly timeline: number } | null {
+  #best(answers: readonly RoleAnswer[]): { readonly url: string; readonly timeline: number } | null {
     let best: { url: string; timeline: number } | null = null;
-    for (const { url, role } of found) {
+    for (const { url, role } of answers) {
       if (!role || !this.#suits(role)) continue;
       const timeline = role.timeline ?? 0;
       if (timeline >= this.#timeline && (!best || timeline > best.timeline)) best = { url, timeline };
@@ -233,7 +233,7 @@ export class PrimaryWatch {
   }
 }
 
-interface Found {
+interface RoleAnswer {
   readonly url: string;
   readonly role: Role | null;
   readonly error: Error | null;

@@ -5,7 +5,7 @@
  */
 import { UNKNOWN_POSITION } from './sessions.js';
 
-/** `behind`: by more than allowed. `lost`: it does not answer. `promoted`: it is no standby any more. `diverged`: it follows another. */
+/** `behind`: by more than allowed. `lost`: it does not answer. `promoted`: it is not a standby any more. `diverged`: it follows another. */
 const STATES = ['unknown', 'ready', 'behind', 'lost', 'promoted', 'diverged'] as const;
 export type ReplicaState = (typeof STATES)[number];
 
@@ -115,12 +115,12 @@ export class ReplicaBoard {
   }
 
   #raise(cell: number, value: number): void {
-    const wanted = BigInt(value);
-    let found = Atomics.load(this.#cells, cell);
-    while (found < wanted) {
-      const seen = Atomics.compareExchange(this.#cells, cell, found, wanted);
-      if (seen === found) return;
-      found = seen;
+    const newValue = BigInt(value);
+    let current = Atomics.load(this.#cells, cell);
+    while (current < newValue) {
+      const previous = Atomics.compareExchange(this.#cells, cell, current, newValue);
+      if (previous === current) return;
+      current = previous;
     }
   }
 }

@@ -135,16 +135,16 @@ export class ReplicaWatch {
   }
 
   async #lookAt(replica: Replica, index: number): Promise<void> {
-    const asked = performance.now();
+    const askedAt = performance.now();
     try {
       const report = await within(replica.ask(), LOOK_TIMEOUT_MS);
-      const lagMs = this.#lagOf(report.replayed, asked);
+      const lagMs = this.#lagOf(report.replayed, askedAt);
       const reason = this.#reasonAgainst(report, lagMs);
       this.#note(replica, reason?.text ?? null);
       replica.report(reason?.state ?? 'ready', report.replayed, lagMs);
     } catch (error) {
       // An answer that this process was too busy to read is no silence of the replica.
-      if (this.#isClosed || performance.now() - asked > LOOK_TIMEOUT_MS + STANDSTILL_MS) return;
+      if (this.#isClosed || performance.now() - askedAt > LOOK_TIMEOUT_MS + STANDSTILL_MS) return;
       const isKnown = this.#reasons.has(replica);
       replica.suspect();
       this.#note(replica, error instanceof Error ? error.message : String(error));
@@ -153,7 +153,7 @@ export class ReplicaWatch {
   }
 
   #reasonAgainst({ standby, system, timeline }: ReplicaReport, lagMs: number): Reason | null {
-    if (!standby) return { state: 'promoted', text: 'it is no standby' };
+    if (!standby) return { state: 'promoted', text: 'it is not a standby' };
     if (this.#system !== null && system !== this.#system)
       return { state: 'diverged', text: 'it follows another primary' };
     // Its log may be longer than that of the primary, and lack what was written there.
@@ -178,7 +178,7 @@ export class ReplicaWatch {
   }
 
   /** Milliseconds, at the time at which the replica was asked. */
-  #lagOf(replayed: number, asked: number): number {
+  #lagOf(replayed: number, askedAt: number): number {
     const samples = this.#samples;
     let [low, high] = [0, samples.length];
     while (low < high) {
@@ -187,6 +187,6 @@ export class ReplicaWatch {
       else low = middle + 1;
     }
     const first = samples[low];
-    return first === undefined ? 0 : Math.max(0, asked - first.at);
+    return first === undefined ? 0 : Math.max(0, askedAt - first.at);
   }
 }

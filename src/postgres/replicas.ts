@@ -55,7 +55,7 @@ export class Replica {
   readonly #index: number;
   readonly #board: ReplicaBoard;
   #lost = 0;
-  #asked: Promise<ReplicaReport> | null = null;
+  pendingReport: Promise<ReplicaReport> | null = null;
   readonly #waiting: Waiting[] = [];
   #isFollowed = false;
   readonly #lossListeners: (() => void)[] = [];
@@ -99,13 +99,13 @@ export class Replica {
 
   /** One query at a time: concurrent callers share its result. */
   ask(): Promise<ReplicaReport> {
-    this.#asked ??= this.database.own
+    this.pendingReport ??= this.database.own
       .use((session) => session.cell(STATE, []))
       .then((cell) => parseOwnJson<ReplicaReport>(String(cell)))
       .finally(() => {
-        this.#asked = null;
+        this.pendingReport = null;
       });
-    return this.#asked;
+    return this.pendingReport;
   }
 
   /** Whether it has replayed the position within so many milliseconds. */

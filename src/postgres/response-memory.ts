@@ -24,16 +24,16 @@ export class ResponseMemory {
   /** Answers why there is not enough, or takes it. */
   take(bytes: number): Error | null {
     if (bytes > this.largest) {
-      const reason = `The answer is larger than ${this.largest} bytes: ask for less of it, or for a list that is streamed`;
+      const reason = `The response is larger than ${this.largest} bytes: request fewer items or fields, or a streamed list`;
       return invalidQuery(reason, { option: 'MAX_RESPONSE_SIZE', limit: this.largest });
     }
     if (this.#used + bytes > this.#total)
-      return serviceUnavailable('answers', 'Too many large ones are on their way: try again');
+      return serviceUnavailable('answers', 'Too many large responses are being sent: try again');
     this.#used += bytes;
     return null;
   }
 
-  /** For what is there already; answers how to give it back. */
+  /** For what already exists; answers how to give it back. */
   reserve(bytes: number): () => void {
     this.#used += bytes;
     return () => this.release(bytes);
@@ -48,7 +48,7 @@ export class ResponseMemory {
 export class BatchMemory {
   readonly #memory: ResponseMemory;
   #received = 0;
-  #taken = 0;
+  reserved = 0;
 
   constructor(memory: ResponseMemory) {
     this.#memory = memory;
@@ -58,18 +58,18 @@ export class BatchMemory {
   receive(bytes: number): Error | null {
     this.#received += bytes;
     if (this.#received > this.#memory.largest) return this.#memory.take(this.#received);
-    while (this.#received > this.#taken + STREAM_STEP_BYTES) {
+    while (this.#received > this.reserved + STREAM_STEP_BYTES) {
       const refused = this.#memory.take(Math.min(STREAM_STEP_BYTES, this.#memory.largest));
       if (refused) return refused;
-      this.#taken += Math.min(STREAM_STEP_BYTES, this.#memory.largest);
+      this.reserved += Math.min(STREAM_STEP_BYTES, this.#memory.largest);
     }
     return null;
   }
 
   /** The batch has been handed on. */
   clear(): void {
-    this.#memory.release(this.#taken);
+    this.#memory.release(this.reserved);
     this.#received = 0;
-    this.#taken = 0;
+    this.reserved = 0;
   }
 }

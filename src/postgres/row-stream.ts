@@ -46,7 +46,7 @@ async function readAll(session: StreamSession, memory: BatchMemory, options: Row
   let working = false;
   let cancelled: Promise<void> | null = null;
   let workedMs = 0;
-  let taken = 0;
+  let rowsSent = 0;
   let failed = false;
   const cancel = (): void => {
     cancelled ??= session.cancel();
@@ -89,7 +89,7 @@ async function readAll(session: StreamSession, memory: BatchMemory, options: Row
     let isSuspended = await within(() => session.execute(statement, FIRST_BATCH_ROWS));
     for (;;) {
       const rows = nextBatchRows(batch);
-      taken += batch.rows;
+      rowsSent += batch.rows;
       session.stalledSince = performance.now();
       const cells = batch.take();
       const isWanted = cells.length === 0 || (await session.whileOpen(take(cells)));
@@ -108,7 +108,7 @@ async function readAll(session: StreamSession, memory: BatchMemory, options: Row
     if (!left) throw error;
   } finally {
     session.stalledSince = null;
-    options.done(workedMs, taken, failed);
+    options.done(workedMs, rowsSent, failed);
     await cancelled;
   }
   if (failures.length > 0) throw failures[0];

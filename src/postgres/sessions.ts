@@ -131,15 +131,15 @@ export class Session implements Pooled {
     let isEnded = false;
     const ask = (): Promise<number | null> => this.cell(POSITION, []).then(Number, () => null);
     // A statement that is sent once more ends behind the question: then it was asked too early.
-    const asked = ask().then((position) => (isEnded ? position : null));
+    const positionAfter = ask().then((position) => (isEnded ? position : null));
     try {
       const result = await ended;
       isEnded = true;
-      this.#onCommitted?.((await asked) ?? (await ask()));
+      this.#onCommitted?.((await positionAfter) ?? (await ask()));
       return result;
     } finally {
       // The connection is free when this is answered.
-      await asked;
+      await positionAfter;
     }
   }
 

@@ -72,7 +72,7 @@ export class CsvReader {
           return at + 1;
         }
         if (code !== COMMA && code !== LF && code !== CR)
-          throw this.#invalid('there is a character behind a closing quote');
+          throw this.#invalid('there is a character after a closing quote');
         return this.#separate(text, at, code);
     }
   }
@@ -86,17 +86,17 @@ export class CsvReader {
     }
     if (at > start) this.#cell = this.#cell === '' ? text.slice(start, at) : this.#cell + text.slice(start, at);
     if (at === text.length) return at;
-    if (code === QUOTE) throw this.#invalid('there is a quote inside of a cell that does not begin with one');
+    if (code === QUOTE) throw this.#invalid('there is a quote inside an unquoted cell');
     return this.#separate(text, at, code);
   }
 
   #quoted(text: string, start: number): number {
-    const found = text.indexOf('"', start);
-    const end = found < 0 ? text.length : found;
+    const quoteAt = text.indexOf('"', start);
+    const end = quoteAt < 0 ? text.length : quoteAt;
     const part = text.slice(start, end);
     this.#cell += part;
     for (let line = part.indexOf('\n'); line >= 0; line = part.indexOf('\n', line + 1)) this.#line++;
-    if (found < 0) return end;
+    if (quoteAt < 0) return end;
     this.#state = 'closed';
     return end + 1;
   }
@@ -141,7 +141,7 @@ export class CsvReader {
       return;
     }
     if (cells.length < this.#names.length)
-      throw this.#invalid(`there are ${cells.length} cells in place of the ${this.#names.length} of the header`);
+      throw this.#invalid(`there are ${cells.length} cells instead of the ${this.#names.length} of the header`);
     const row: Record<string, string> = {};
     for (let position = 0; position < cells.length; position++) {
       const cell = elementAt(cells, position);

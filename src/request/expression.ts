@@ -42,9 +42,9 @@ function parseCall(name: string, rest: string, text: string, context: ParseConte
   if (name === 'json') return { kind: 'json', path: context.values.add(parseJsonPath(rest, context)) };
   if (rest !== '') throw invalidQuery(`Invalid function specified: "${text}"`);
   if (name === 'count' || name === 'rank') return { kind: name };
-  const found = DATE_FUNCTIONS.find((each) => each === name);
-  if (!found) throw invalidQuery(`Invalid function specified: "${text}"`);
-  return { kind: found };
+  const kind = DATE_FUNCTIONS.find((each) => each === name);
+  if (!kind) throw invalidQuery(`Invalid function specified: "${text}"`);
+  return { kind: kind };
 }
 
 /** `a`, `a.b`, `a[0].b`, `[0]`: as the list of steps that PostgreSQL's path operators take. */

@@ -86,7 +86,7 @@ function parseEntry(key: string, value: unknown, context: ParseContext, depth: n
 
 /** A pattern may be written as in JavaScript: `/^[a-z]+$/`. */
 function parsePayloadOperator(key: string, value: unknown, context: ParseContext, owner: string | null): Filter {
-  if (!context.payload || owner === null) throw invalidQuery(`"${key}" is for validations alone`);
+  if (!context.payload || owner === null) throw invalidQuery(`"${key}" can only be used in validations`);
   if (key === '_submitted') return compare('submitted', null);
   if (typeof value !== 'string' || value === '') throw invalidQuery(`"_regex" of "${owner}" needs a pattern`);
   const [, bare, flags] = /^\/(.*)\/([a-z]*)$/s.exec(value) ?? [null, value, ''];
@@ -172,7 +172,7 @@ function parseOperator(operator: Operator, input: unknown, context: ParseContext
 function parseFullText({ query, config, ...rest }: Input, context: ParseContext, owner: string): Filter {
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) throw invalidQuery(`"_fts" of "${owner}" takes "query" and "config", not "${unknown}"`);
-  if (typeof query !== 'string') throw invalidQuery(`"_fts" of "${owner}" needs a "query", which is a string`);
+  if (typeof query !== 'string') throw invalidQuery(`"_fts" of "${owner}" needs a string as "query"`);
   if (config === undefined) return compare('fts', parseOperand(query, context, owner));
   if (typeof config !== 'string' || config.length > 130)
     throw invalidQuery(`"config" in "_fts" of "${owner}" must be the name of a text search configuration`);
@@ -232,7 +232,7 @@ function jsonList(text: string): readonly unknown[] | null {
 function dynamic(text: string, owner: string): { variable: string } | null {
   const variable = parseVariable(text);
   if (!variable) return null;
-  if (variable.kind === 'path') throw invalidQuery(`"${text}" cannot stand in a list of "${owner}" with other values`);
+  if (variable.kind === 'path') throw invalidQuery(`"${text}" cannot be in a list of "${owner}" with other values`);
   return { variable: variable.text };
 }
 
@@ -250,8 +250,8 @@ function parseDistance(input: unknown, context: ParseContext, owner: string): Op
   const isNumber = typeof distance === 'number' || distance instanceof Digits || /^[\d.]+$/.test(String(distance));
   const number = isNumber ? Number(distance) : Number.NaN;
   if (!Number.isFinite(number) || number < 0)
-    throw invalidQuery(`"_dwithin" of "${owner}" needs a "distance", which is a number and not negative`);
-  if (geometry === undefined) throw invalidQuery(`"_dwithin" of "${owner}" needs a "geometry", which is GeoJSON`);
+    throw invalidQuery(`"_dwithin" of "${owner}" needs a non-negative number as "distance"`);
+  if (geometry === undefined) throw invalidQuery(`"_dwithin" of "${owner}" needs GeoJSON as "geometry"`);
   const shape = { json: jsonText(readCondition(geometry, owner), owner) };
   return { kind: 'slot', slot: context.values.add([shape, number]) };
 }
@@ -259,7 +259,9 @@ function parseDistance(input: unknown, context: ParseContext, owner: string): Op
 function parseOperand(value: unknown, context: ParseContext, owner: string): Operand {
   const checked = scalar(value, context, owner);
   if (checked === '')
-    throw invalidQuery(`The filter of "${owner}" needs a value: use "_empty" for an empty text, "_null" for none`);
+    throw invalidQuery(
+      `The filter of "${owner}" needs a value: use "_empty" for an empty string, "_null" for no value`,
+    );
   const variable = typeof checked === 'string' ? parseVariable(checked) : null;
   return variable ? variableOperand(variable, context) : { kind: 'slot', slot: context.values.add(checked) };
 }
@@ -278,7 +280,7 @@ function scalar(input: unknown, context: ParseContext, owner: string): Scalar {
   if (typeof value === 'number' && Math.abs(value) <= Number.MAX_SAFE_INTEGER) return value;
   if (typeof value === 'object' && value !== null) return { json: jsonText(value, owner) };
   if (value === null)
-    throw invalidQuery(`The filter of "${owner}" compares with null: use "_null" or "_nnull" in its place`);
+    throw invalidQuery(`The filter of "${owner}" compares with null: use "_null" or "_nnull" instead`);
   throw invalidQuery(`The filter of "${owner}" has no value, or a number that JSON cannot hold exactly`);
 }
 
@@ -332,17 +334,18 @@ function parseJsonFilter(input: Input, context: ParseContext): JsonFilter {
     }
     const path = context.values.add(parseJsonPath(key, context));
     const operators = isObject(value) ? value : { _eq: value };
-    for (const [name, given] of Object.entries(operators)) {
+    for (const [name, operand] of Object.entries(operators)) {
       const operator = name.slice(1);
-      if (!isOperator(operator) || !name.startsWith('_')) throw invalidQuery(`"${name}" is no operator of a JSON path`);
-      const parsed = parseOperator(operator, given, context, key);
+      if (!isOperator(operator) || !name.startsWith('_'))
+        throw invalidQuery(`"${name}" is not an operator for JSON paths`);
+      const parsed = parseOperator(operator, operand, context, key);
       if (parsed.kind !== 'compare') throw new Error('an operator is a comparison');
       filters.push({
         kind: 'path',
         path,
         operator: parsed.operator,
         value: parsed.value,
-        numeric: isNumeric(parsed.operator, given),
+        numeric: isNumeric(parsed.operator, operand),
       });
     }
   }
@@ -350,8 +353,8 @@ function parseJsonFilter(input: Input, context: ParseContext): JsonFilter {
 }
 
 /** URLs carry numbers as texts: an order among digits means numbers. */
-function isNumeric(operator: Operator, given: unknown): boolean {
-  const values = Array.isArray(given) ? given : typeof given === 'string' ? given.split(',') : [given];
+function isNumeric(operator: Operator, operand: unknown): boolean {
+  const values = Array.isArray(operand) ? operand : typeof operand === 'string' ? operand.split(',') : [operand];
   const isCompared = ORDERED.has(operator) || ['eq', 'neq', 'in', 'nin'].includes(operator);
   if (isCompared && values.every((each) => typeof each === 'number' || each instanceof Digits)) return true;
   return ORDERED.has(operator) && values.every((each) => /^-?\d+(\.\d+)?$/.test(String(each)));

@@ -23,9 +23,9 @@ export function parseOnConflict(columns: readonly string[] | null, resolution: s
 /** Of a URL. */
 export function parseConflictParameters(queryString: string): OnConflict | null {
   if (!/on_conflict|resolution/.test(queryString)) return null;
-  const given = new URLSearchParams(queryString);
-  const columns = given.getAll('on_conflict');
-  const resolutions = given.getAll('resolution');
+  const parameters = new URLSearchParams(queryString);
+  const columns = parameters.getAll('on_conflict');
+  const resolutions = parameters.getAll('resolution');
   if (resolutions.length > 1) throw invalidQuery('"resolution" must be given once');
   const names = columns.length === 0 ? null : columns.flatMap((each) => each.split(','));
   return parseOnConflict(names, resolutions[0] ?? null);

@@ -16,7 +16,7 @@ interface Shaped {
 
 interface Tables<Kept extends object> {
   readonly seen: LRUCache<string, true>;
-  readonly kept: LRUCache<string, Kept>;
+  readonly parsedRequests: LRUCache<string, Kept>;
   readonly shapes: LRUCache<string, Shaped>;
 }
 
@@ -34,8 +34,8 @@ export class ParseCache<Kept extends { readonly parsed: Shaped }> {
 
   get(text: string, parse: () => Kept): Kept {
     this.#tables ??= makeTables<Kept>();
-    const { seen, kept, shapes } = this.#tables;
-    const cached = kept.get(text);
+    const { seen, parsedRequests, shapes } = this.#tables;
+    const cached = parsedRequests.get(text);
     if (cached) return cached;
     const parsed = parse();
     if (text.length > LONGEST_TEXT) return parsed;
@@ -44,7 +44,7 @@ export class ParseCache<Kept extends { readonly parsed: Shaped }> {
       return parsed;
     }
     const shared = { ...parsed, parsed: share(parsed.parsed, shapes) };
-    kept.set(text, shared);
+    parsedRequests.set(text, shared);
     return shared;
   }
 }
@@ -59,7 +59,7 @@ function share<Parsed extends Shaped>(parsed: Parsed, shapes: Tables<never>['sha
 function makeTables<Kept extends { readonly parsed: Shaped }>(): Tables<Kept> {
   return {
     seen: new LRUCache({ max: 10_000, maxSize: 8_388_608, sizeCalculation: (_, text) => text.length + 1 }),
-    kept: new LRUCache({
+    parsedRequests: new LRUCache({
       max: 5_000,
       maxSize: 16_777_216,
       sizeCalculation: ({ parsed }, text) => text.length * OBJECTS + sizeOf(parsed.values) + 1,

@@ -23,11 +23,11 @@ export function parseQuery(input: Input, context: ParseContext): Query {
 }
 
 /** `prefix` is '_' inside deep. Names that no parameter has are ignored at the root, and are relations inside deep. */
-function parseLevel(input: Input, prefix: '' | '_', given: ParseContext, depth: number): Query {
-  if (depth > given.limits.relationalDepth) {
-    throw tooManyRelations(given.limits.relationalDepth);
+function parseLevel(input: Input, prefix: '' | '_', parent: ParseContext, depth: number): Query {
+  if (depth > parent.limits.relationalDepth) {
+    throw tooManyRelations(parent.limits.relationalDepth);
   }
-  const context = depth === (given.depth ?? 0) ? given : { ...given, depth };
+  const context = depth === (parent.depth ?? 0) ? parent : { ...parent, depth };
   const get = (name: string): unknown => {
     const value = input[prefix + name];
     return value === null ? undefined : value;
@@ -82,9 +82,9 @@ function parseDeep(input: Input, context: ParseContext, depth: number): Query['d
   const deep: { name: string; query: Query }[] = [];
   for (const [name, value] of Object.entries(input)) {
     if (depth > 0 && DEEP_PARAMETERS.has(name)) continue;
-    if (name.startsWith('_')) throw invalidQuery(`"${name}" is no parameter of "deep"`);
+    if (name.startsWith('_')) throw invalidQuery(`"${name}" is not a parameter of "deep"`);
     const isMisspelt = depth > 0 && DEEP_PARAMETERS.has(`_${name}`) && !isLevel(value);
-    if (isMisspelt) throw invalidQuery(`"${name}" is no relation: in "deep" the parameter is written "_${name}"`);
+    if (isMisspelt) throw invalidQuery(`"${name}" is not a relation: in "deep" write the parameter as "_${name}"`);
     deep.push({ name, query: parseLevel(readObject(value, `deep.${name}`), '_', context, depth + 1) });
   }
   return deep;
@@ -122,11 +122,11 @@ function parseSearchTerm(input: unknown, context: ParseContext): Slot | null {
   if (typeof input !== 'string' && typeof input !== 'number' && !(input instanceof Digits))
     throw invalidQuery('"search" must be a string');
   const term = String(input).trim();
-  if (term.includes('\0')) throw invalidQuery('"search" cannot hold a NUL character');
+  if (term.includes('\0')) throw invalidQuery('"search" cannot contain a NUL character');
   if (term === '') return null;
   if (Buffer.byteLength(term) > LONGEST_TERM) throw invalidQuery(`"search" is longer than ${LONGEST_TERM} bytes`);
   if (context.values.countTerm() > MOST_TERMS)
-    throw invalidQuery(`"search" stands in more than ${MOST_TERMS} places of one request`);
+    throw invalidQuery(`"search" is used in more than ${MOST_TERMS} places of one request`);
   return context.values.add(term);
 }
 
@@ -206,13 +206,13 @@ function parseCursor(input: unknown, context: ParseContext): Query['cursor'] {
 function parseAggregate(input: Input, context: ParseContext): Aggregate[] | null {
   const aggregates: Aggregate[] = [];
   for (const [name, fields] of Object.entries(input)) {
-    const found = AGGREGATES.find((each) => each === name);
-    if (!found) throw invalidQuery(`Unknown aggregate function "${name}"`);
-    for (const text of found === 'countAll' ? ['*'] : parseList(fields, `aggregate.${name}`)) {
+    const aggregateFunction = AGGREGATES.find((each) => each === name);
+    if (!aggregateFunction) throw invalidQuery(`Unknown aggregate function "${name}"`);
+    for (const text of aggregateFunction === 'countAll' ? ['*'] : parseList(fields, `aggregate.${name}`)) {
       const field = text === '*' ? null : parseExpression(text, 'aggregate', context);
-      if (!field && !found.startsWith('count')) throw invalidQuery(`"${name}" needs a field, not "*"`);
+      if (!field && !aggregateFunction.startsWith('count')) throw invalidQuery(`"${name}" needs a field, not "*"`);
       if (field?.call) throw invalidQuery(`"${name}" takes fields, not functions`);
-      aggregates.push({ function: found, field });
+      aggregates.push({ function: aggregateFunction, field });
     }
   }
   return aggregates.length === 0 ? null : aggregates;

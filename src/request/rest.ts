@@ -51,7 +51,7 @@ export function parseSearch(collection: string, body: unknown, queryString: stri
     keys === undefined ? { kind: 'list' } : { kind: 'keys', keys: context.values.add(readKeys(keys)) };
   const url = readQueryString(queryString, limits);
   if (query === undefined) return finish(collection, target, url, context);
-  refuseUnused(url, CONDITIONS, query, 'belongs into the "query" of the body, which takes the place of the URL');
+  refuseUnused(url, CONDITIONS, query, 'must be in the "query" of the body, which replaces the parameters of the URL');
   return finish(collection, target, readObject(query, 'query'), { ...context, typed: true });
 }
 
@@ -89,7 +89,7 @@ export function checkWriteUrl(queryString: string, limits: ParseLimits): void {
 /** What selects items in the URL of a write would be taken for what says which items are written. A limit of -1 selects nothing. */
 function refuseSelecting({ limit, ...url }: Input): void {
   const input = limit === '-1' ? url : { limit, ...url };
-  refuseUnused(input, SELECTING, {}, 'in the URL does not say which items are written: the "query" of the body does');
+  refuseUnused(input, SELECTING, {}, 'in the URL does not select the items to write: use the "query" of the body');
 }
 
 /** What nobody would apply is refused, not dropped. */
@@ -106,9 +106,9 @@ export function withKeys(readBack: Parsed, keys: readonly Key[]): Parsed {
 
 /** The keys of the items that a query selects; it has no limit unless it names one. */
 export function parseSelection(collection: string, query: Input, key: readonly string[], limits: ParseLimits): Parsed {
-  const { filter, search, sort, limit: given, offset, page } = query;
-  const limited = given !== undefined && given !== null && given !== '';
-  const limit = limited ? given : -1;
+  const { filter, search, sort, limit: requestedLimit, offset, page } = query;
+  const limited = requestedLimit !== undefined && requestedLimit !== null && requestedLimit !== '';
+  const limit = limited ? requestedLimit : -1;
   const context = { values: new ValueList(limits.nodes), limits: { ...limits, wholeRows: Number.MAX_SAFE_INTEGER } };
   return finish(
     collection,
@@ -130,48 +130,64 @@ const QUERY_PARAMETERS: ReadonlySet<string> = new Set([...CONDITIONS, 'fields', 
 
 /** A call of a function: its arguments are those of the body or, where there is none, the names of the URL that no query has. */
 export function parseRpc(name: string, body: unknown, queryString: string, limits: ParseLimits): Parsed {
-  const { query, given } = splitCall(readQueryString(queryString, limits));
+  const { query, callArguments } = splitCall(readQueryString(queryString, limits));
   if (body !== undefined && !isObject(body)) throw invalidPayload('The body must be an object of arguments');
   if (body !== undefined)
-    refuseUnused(given, Object.keys(given), {}, 'is in the URL: arguments of a POST are its body');
+    refuseUnused(
+      callArguments,
+      Object.keys(callArguments),
+      {},
+      'is in the URL: the arguments of a POST must be in its body',
+    );
   const context = { values: new ValueList(limits.nodes), limits };
-  const call = parseArguments(body ?? given, body !== undefined, context);
+  const call = parseArguments(body ?? callArguments, body !== undefined, context);
   return finish(name, { kind: 'list' }, query, context, call);
 }
 
 /** The same with a body of a SEARCH: `arguments` and `query` take the place of the same in the URL. It calls only what reads. */
 export function parseRpcSearch(name: string, body: unknown, queryString: string, limits: ParseLimits): Parsed {
-  const { query, arguments: given, ...rest } = readBody(body);
+  const { query, arguments: bodyArguments, ...rest } = readBody(body);
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed: the body takes arguments, query`);
   if (query !== undefined && !isObject(query)) throw invalidPayload('"query" must be an object');
-  if (given !== undefined && !isObject(given)) throw invalidPayload('"arguments" must be an object');
+  if (bodyArguments !== undefined && !isObject(bodyArguments)) throw invalidPayload('"arguments" must be an object');
   const url = splitCall(readQueryString(queryString, limits));
   const context = { values: new ValueList(limits.nodes), limits };
-  if (given) refuseUnused(url.given, Object.keys(url.given), given, 'belongs into the "arguments" of the body');
-  const call = parseArguments(given ?? url.given, given !== undefined, context);
+  if (bodyArguments)
+    refuseUnused(
+      url.callArguments,
+      Object.keys(url.callArguments),
+      bodyArguments,
+      'must be in the "arguments" of the body',
+    );
+  const call = parseArguments(bodyArguments ?? url.callArguments, bodyArguments !== undefined, context);
   if (query === undefined) return finish(name, { kind: 'list' }, url.query, context, call);
-  refuseUnused(url.query, CONDITIONS, query, 'belongs into the "query" of the body, which takes the place of the URL');
+  refuseUnused(
+    url.query,
+    CONDITIONS,
+    query,
+    'must be in the "query" of the body, which replaces the parameters of the URL',
+  );
   return finish(name, { kind: 'list' }, readObject(query, 'query'), { ...context, typed: true }, call);
 }
 
 interface CallInput {
   readonly query: Input;
-  readonly given: Input;
+  readonly callArguments: Input;
 }
 
 function splitCall(input: Input): CallInput {
   const entries = Object.entries(input);
   const pick = (isQuery: boolean): Input =>
     Object.fromEntries(entries.filter(([each]) => QUERY_PARAMETERS.has(each) === isQuery));
-  return { query: pick(true), given: pick(false) };
+  return { query: pick(true), callArguments: pick(false) };
 }
 
 /** In the order of their names: calls that differ in that of writing have one shape. */
-export function parseArguments(given: Input, typed: boolean, { values }: { readonly values: ValueSink }): CallRequest {
-  const names = Object.keys(given).sort();
+export function parseArguments(input: Input, typed: boolean, { values }: { readonly values: ValueSink }): CallRequest {
+  const names = Object.keys(input).sort();
   values.count(names.length);
-  return { arguments: names.map((name) => ({ name, slot: values.add(argumentValue(name, given[name], typed)) })) };
+  return { arguments: names.map((name) => ({ name, slot: values.add(argumentValue(name, input[name], typed)) })) };
 }
 
 function argumentValue(name: string, value: unknown, typed: boolean): Value {

@@ -50,7 +50,7 @@ export interface IdempotencyKey {
 }
 
 export function parseCreate(body: unknown): CreateBody {
-  if (body === undefined) throw invalidPayload('A body is needed');
+  if (body === undefined) throw invalidPayload('A body is required');
   if (!Array.isArray(body)) return { many: false, items: [requireObject(body, 'The body')] };
   return { many: true, items: body.map((item, position) => requireObject(item, `Entry ${position}`)) };
 }
@@ -78,7 +78,7 @@ function readSelection({ keys, query, ...rest }: Input): Selected {
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
   if ((keys === undefined) === (query === undefined))
-    throw invalidPayload('Exactly one of "keys" and "query" is needed');
+    throw invalidPayload('Exactly one of "keys" and "query" is required');
   return keys === undefined ? { kind: 'query', query: readQuery(query) } : { kind: 'keys', keys: readKeys(keys) };
 }
 
@@ -95,9 +95,9 @@ function readQuery(input: unknown): Input {
 
 export function readKeys(keys: unknown): Key[] {
   const read = Array.isArray(keys) ? keys.map(readKey) : [null];
-  const found = read.filter((key) => key !== null);
-  if (found.length < read.length) throw invalidPayload('"keys" must be a list of keys');
-  return found;
+  const validKeys = read.filter((key) => key !== null);
+  if (validKeys.length < read.length) throw invalidPayload('"keys" must be a list of keys');
+  return validKeys;
 }
 
 /** Null for what is no key. */

@@ -91,15 +91,15 @@ interface PresentedToken {
 async function readToken(request: ActionRequest, { cookies }: AuthServices): Promise<PresentedToken> {
   const json = await request.json();
   const body = json === undefined ? {} : readBody(json);
-  const given =
+  const refreshToken =
     body['refresh_token'] === undefined || body['refresh_token'] === null ? '' : readText(body, 'refresh_token');
-  const mode = readChoice(body, 'mode', MODES) ?? (given === '' ? 'cookie' : 'json');
+  const mode = readChoice(body, 'mode', MODES) ?? (refreshToken === '' ? 'cookie' : 'json');
   const names: Readonly<Record<Mode, string>> = {
     json: '',
     cookie: cookies.refreshName,
     session: cookies.sessionName,
   };
-  const token = mode === 'json' ? given : given || request.client.cookie(names[mode]);
+  const token = mode === 'json' ? refreshToken : refreshToken || request.client.cookie(names[mode]);
   if (token === '') throw invalidPayload(mode === 'session' ? 'There is no session' : '"refresh_token" is required');
   return { mode, token };
 }

@@ -7,7 +7,7 @@ import type { Input } from '../request/parse-context.js';
 import { requireObject } from '../request/write.js';
 
 export function readBody(body: unknown): Input {
-  if (body === undefined) throw invalidPayload('A body is needed');
+  if (body === undefined) throw invalidPayload('A body is required');
   return requireObject(body, 'The body');
 }
 
@@ -42,10 +42,10 @@ export function readChoice<Choice extends string>(
 
 /** How to link to a page with a token: the page the request names, if it may, or the usual one. */
 export function linkTo(body: Input, name: string, allowed: string, usual: () => string): (token: string) => string {
-  const given = body[name] === undefined || body[name] === null ? null : readText(body, name);
-  if (given !== null && !isAllowedPage(given, allowed))
-    throw invalidPayload(`"${name}" is not a page that may be linked to`);
-  const page = new URL(given ?? usual());
+  const requestedPage = body[name] === undefined || body[name] === null ? null : readText(body, name);
+  if (requestedPage !== null && !isAllowedPage(requestedPage, allowed))
+    throw invalidPayload(`"${name}" must be one of the pages that are allowed in the configuration`);
+  const page = new URL(requestedPage ?? usual());
   return (token) => {
     page.searchParams.set('token', token);
     return page.href;

@@ -18,7 +18,8 @@ export async function readParameters(exchange: Exchange): Promise<Parameters> {
   if (exchange.method !== 'POST') return readUrl(exchange.queryString);
   const body = await exchange.json(parseJson);
   if (body === undefined) throw invalidPayload('Must provide query string');
-  if (Array.isArray(body)) throw invalidPayload('Batches of operations are not supported: one body, one operation');
+  if (Array.isArray(body))
+    throw invalidPayload('Batches of operations are not supported: send one operation per request');
   if (!isObject(body)) throw invalidPayload('The body must be an object');
   return checkParameters(body);
 }

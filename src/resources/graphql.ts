@@ -302,7 +302,7 @@ function constantBody({ request, values }: ParsedOperation): string {
 /** Errors of the service and of what was asked are part of the answer; what is wrong with the server is not. */
 function failureReply(error: unknown, negotiated: Negotiated): Reply {
   if (error instanceof DocumentFailure) return refusal(error.errors, negotiated);
-  if (error instanceof UnsafeMethod) return notAllowed('A mutation needs POST', 'POST');
+  if (error instanceof UnsafeMethod) return notAllowed('A mutation must be sent with POST', 'POST');
   const [cause, place] = error instanceof FieldFailure ? [error.cause, error.position] : [error, null];
   if (!(cause instanceof ServiceError) || cause.status >= 500 || cause.code === 'METHOD_NOT_ALLOWED') throw cause;
   return failure([responseError(cause, place)], negotiated);

@@ -204,11 +204,11 @@ function exportItems(prepared: PreparedRead<Parsed>, name: ExportFormat, reads: 
 function featureFormat({ query, compiled: { geometryFields, keyField } }: PreparedRead<Parsed>): Format {
   const { geometry } = query;
   if (geometry !== undefined && !geometryFields.includes(geometry))
-    throw invalidQuery(`"geometry": "${geometry}" is no geometry among the fields of the items`);
+    throw invalidQuery(`"geometry": "${geometry}" is not a geometry field of the selected fields`);
   if (geometry === undefined && geometryFields.length !== 1)
     throw invalidQuery(
       geometryFields.length === 0
-        ? 'An export as geojson needs a geometry among the fields of the items'
+        ? 'An export as geojson needs a geometry field among the selected fields'
         : `An export as geojson needs "geometry": one of ${geometryFields.join(', ')}`,
     );
   return geojson(geometry ?? (geometryFields[0] as string), keyField);

@@ -68,7 +68,8 @@ export function createItems(exchange: Exchange, services: ItemsServices, path: I
 export function readIdempotencyKey(exchange: Exchange, caller: Identity, payload: unknown): IdempotencyKey | null {
   const key = exchange.headers.idempotencyKey;
   if (key === '') return null;
-  if (!/^[\x21-\x7e]{1,255}$/.test(key)) throw invalidPayload('An Idempotency-Key has 1 to 255 printable characters');
+  if (!/^[\x21-\x7e]{1,255}$/.test(key))
+    throw invalidPayload('"Idempotency-Key" must have 1 to 255 printable characters');
   const digest = (...parts: string[]): string => createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
   return {
     id: digest(caller.user ?? '', key),

@@ -133,10 +133,15 @@ function requestMetrics(routes: readonly RouteStats[], byRoute: boolean): Metric
     labels: position < MOST_COUNTED ? labels : { method: 'other', route: 'other', status: labels.status },
     value: buckets.reduce((sum, count) => sum + count, 0),
   }));
-  const help = 'The time until the answers to requests were written.';
+  const help = 'Duration of requests.';
   return [
     { name, help, type: 'histogram', aggregator: 'sum', values: durations },
-    labelled('counter', 'lateral_requests_total', 'Requests by route and status; 499: the client had left.', counts),
+    labelled(
+      'counter',
+      'lateral_requests_total',
+      'Requests by route and status; 499: the client disconnected.',
+      counts,
+    ),
   ];
 }
 
@@ -147,18 +152,18 @@ function batchMetrics({ batcher }: Reads): Metric[] {
   const buckets = new Float64Array(SIZES.length + 1);
   let members = 0;
   for (const [size, statements] of batcher.sizes.entries()) {
-    const found = SIZES.findIndex((bound) => size <= bound);
-    const bucket = found < 0 ? SIZES.length : found;
+    const boundIndex = SIZES.findIndex((bound) => size <= bound);
+    const bucket = boundIndex < 0 ? SIZES.length : boundIndex;
     buckets[bucket] = (buckets[bucket] ?? 0) + statements;
     members += size * statements;
   }
-  const help = 'Reads that one statement carried.';
+  const help = 'Reads per statement.';
   return [
     { name, help, type: 'histogram', aggregator: 'sum', values: histogramValues(name, SIZES, buckets, members, {}) },
     counter('lateral_read_batch_splits_total', 'Batches whose reads were sent again individually.', batcher.splits),
     counter(
       'lateral_read_reroutes_total',
-      'Reads that were stopped, and sent again with another plan.',
+      'Reads that were cancelled and sent again with another plan.',
       batcher.rerouted,
     ),
   ];
@@ -180,16 +185,16 @@ function databaseMetrics({ database, reads }: MetricsServices): Metric[] {
   };
   return [
     statementMetric(sent),
-    labelled('gauge', 'lateral_pool_connections_max', 'Connections a pool may have.', of('most')),
+    labelled('gauge', 'lateral_pool_connections_max', 'Maximum number of connections.', of('most')),
     labelled('gauge', 'lateral_pool_connections_busy', 'Connections in use.', of('busy')),
-    labelled('gauge', 'lateral_pool_connections_idle', 'Connections that are open and free.', of('idle')),
-    counter('lateral_connections_lost_total', 'Connections that broke or were given up.', database.watchdog.lost),
+    labelled('gauge', 'lateral_pool_connections_idle', 'Idle connections.', of('idle')),
+    counter('lateral_connections_lost_total', 'Connections that were lost.', database.watchdog.lost),
     counter(
       'lateral_connections_silent_total',
-      'Connections given up because PostgreSQL did not answer in time.',
+      'Connections closed because PostgreSQL did not answer in time.',
       database.watchdog.timedOut,
     ),
-    labelled('gauge', 'lateral_pool_waiting', 'Statements and sessions that wait for a connection.', of('waiting')),
+    labelled('gauge', 'lateral_pool_waiting', 'Requests that wait for a connection.', of('waiting')),
   ];
 }
 
@@ -204,10 +209,10 @@ function replicaMetrics({ replicaReads }: Reads): Metric[] {
   const lag = ofReplicas(({ lagMs }) => lagMs / 1_000);
   const ready = ofReplicas(({ state }) => Number(state === 'ready'));
   return [
-    labelled('counter', 'lateral_server_reads_total', 'Reads by the server that they were sent to.', byServer('reads')),
-    labelled('counter', 'lateral_server_statements_total', 'Statements that carried reads.', byServer('statements')),
+    labelled('counter', 'lateral_server_reads_total', 'Reads by server.', byServer('reads')),
+    labelled('counter', 'lateral_server_statements_total', 'Statements for reads by server.', byServer('statements')),
     // All threads know the same of them.
-    { ...labelled('gauge', 'lateral_replica_lag_seconds', 'How far a replica is behind.', lag), aggregator: 'max' },
+    { ...labelled('gauge', 'lateral_replica_lag_seconds', 'Replication lag.', lag), aggregator: 'max' },
     { ...labelled('gauge', 'lateral_replica_ready', '1 while a replica gets reads.', ready), aggregator: 'max' },
   ];
 }
@@ -231,9 +236,9 @@ function schemaMetrics({ mirror, reads, writes }: MetricsServices): Metric[] {
   const collections = [...mirror.model.collections.values()].filter(({ system }) => !system).length;
   const version = { labels: { version: packageVersion }, value: 1 };
   return [
-    labelled('gauge', 'lateral_shapes_cached', 'Compiled statements that are kept.', shapes),
+    labelled('gauge', 'lateral_shapes_cached', 'Compiled statements in the cache.', shapes),
     { ...gauge('lateral_collections', 'Collections that are served.', collections), aggregator: 'max' },
-    { ...labelled('gauge', 'lateral_info', 'The version that runs.', [version]), aggregator: 'first' },
+    { ...labelled('gauge', 'lateral_info', 'Version of the service.', [version]), aggregator: 'first' },
   ];
 }
 

@@ -62,8 +62,8 @@ function planOf({ text, parameters }: ShapeReport, database: Database): Promise<
 }
 
 function readLimit(queryString: string): number {
-  const given = new URLSearchParams(queryString).get('limit') ?? String(DEFAULT_LIMIT);
-  const limit = /^\d{1,9}$/.test(given) ? Number(given) : 0;
+  const limitText = new URLSearchParams(queryString).get('limit') ?? String(DEFAULT_LIMIT);
+  const limit = /^\d{1,9}$/.test(limitText) ? Number(limitText) : 0;
   if (limit < 1 || limit > MAX_LIMIT) throw invalidQuery(`"limit" must be a whole number from 1 to ${MAX_LIMIT}`);
   return limit;
 }

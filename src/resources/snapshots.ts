@@ -40,9 +40,9 @@ async function snapshot(exchange: Exchange, { identities, schemaChanges }: Schem
   const query = new URLSearchParams(exchange.queryString);
   const format = query.get('export');
   if (format !== null && format !== 'json' && format !== 'yaml') throw invalidQuery('"export" must be json or yaml');
-  const taken = await takeSnapshot(schemaChanges);
+  const current = await takeSnapshot(schemaChanges);
   const data = selectCollections(
-    taken.snapshot,
+    current.snapshot,
     listOf(query, 'includeCollections'),
     listOf(query, 'excludeCollections'),
   );
@@ -58,8 +58,8 @@ async function difference(exchange: Exchange, services: SchemaServices): Promise
   const query = new URLSearchParams(exchange.queryString);
   const mode = query.get('mode') ?? 'mirror';
   if (mode !== 'mirror' && mode !== 'merge') throw invalidQuery('"mode" must be mirror or merge');
-  const wanted = readSnapshot(body, isForced(query));
-  const data = await compareSnapshot(services.schemaChanges, wanted, { merge: mode === 'merge' });
+  const snapshot = readSnapshot(body, isForced(query));
+  const data = await compareSnapshot(services.schemaChanges, snapshot, { merge: mode === 'merge' });
   return data ? jsonText(dataBody({ data })) : noContent;
 }
 
@@ -82,7 +82,7 @@ async function readDocument(exchange: Exchange, { config, identities }: SchemaSe
   const pieces: Buffer[] = [];
   for await (const piece of bytes) pieces.push(piece);
   const content = Buffer.concat(pieces);
-  if (content.length === 0) throw invalidPayload('A body is needed');
+  if (content.length === 0) throw invalidPayload('A body is required');
   try {
     return parseDocumentText(new TextDecoder('utf-8', { fatal: true }).decode(content));
   } catch (error) {
@@ -96,6 +96,6 @@ function isForced(query: URLSearchParams): boolean {
 }
 
 function listOf(query: URLSearchParams, name: string): readonly string[] | null {
-  const given = [...query.getAll(name), ...query.getAll(`${name}[]`)];
-  return given.length === 0 ? null : given.flatMap((text) => text.split(',')).filter((entry) => entry !== '');
+  const values = [...query.getAll(name), ...query.getAll(`${name}[]`)];
+  return values.length === 0 ? null : values.flatMap((text) => text.split(',')).filter((entry) => entry !== '');
 }

@@ -31,14 +31,15 @@ async function apply(request: ActionRequest, schemaChanges: SchemaChanges): Prom
   const { relations, ...rest } = requireObject((await request.json()) ?? {}, 'The body');
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
-  const wanted = relations === undefined ? null : parseNames(relations);
+  const requested = relations === undefined ? null : parseNames(relations);
   const written = await applySuggestions(
     schemaChanges,
-    (each) => wanted?.some(({ collection, field }) => each.collection === collection && each.field === field) ?? true,
-    (found) => {
-      for (const { collection, field } of wanted ?? [])
-        if (!found.some((each) => each.collection === collection && each.field === field))
-          throw invalidPayload(`"${collection}.${field}" is not suggested: GET /schema/suggestions lists what is`);
+    (each) =>
+      requested?.some(({ collection, field }) => each.collection === collection && each.field === field) ?? true,
+    (available) => {
+      for (const { collection, field } of requested ?? [])
+        if (!available.some((each) => each.collection === collection && each.field === field))
+          throw invalidPayload(`"${collection}.${field}" is not suggested: see GET /schema/suggestions`);
     },
   );
   return { relations: written.map(describe) };

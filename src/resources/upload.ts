@@ -21,24 +21,24 @@ export function openUpload(body: AsyncIterable<Buffer>, contentType: string): Pr
     const bytes = new PassThrough();
     // A reader of the bytes gets the failure there; before that the promise is rejected.
     bytes.on('error', () => {});
-    let found = false;
+    let hasFile = false;
     const fail = (error: Error): void => {
       reject(error);
       bytes.destroy(error);
     };
     form.on('file', (_, file, name, __, type) => {
-      if (found) {
+      if (hasFile) {
         file.resume();
         return;
       }
-      found = true;
+      hasFile = true;
       file.on('error', fail);
       file.pipe(bytes);
       resolve({ bytes, type: typeOf(type, name) });
     });
     form.on('error', () => fail(invalidPayload('The form cannot be read')));
     form.on('finish', () => {
-      if (!found) reject(invalidPayload('The form holds no file'));
+      if (!hasFile) reject(invalidPayload('The form contains no file'));
     });
     const source = Readable.from(body);
     source.on('error', fail);

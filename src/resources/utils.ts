@@ -11,7 +11,7 @@ import { openBody } from '../http/body.js';
 import type { Exchange } from '../http/exchange.js';
 import { jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
-import { formatOf, readRows } from '../request/import.js';
+import { formatOf, readRows } from '../request/import-file.js';
 import { parseConflictParameters } from '../request/on-conflict.js';
 import { readKey, requireObject } from '../request/write.js';
 import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
@@ -106,8 +106,8 @@ const LONGEST_RANDOM = 500;
 
 /** Letters, digits, `-` and `_`: 6 bits each, from the system's source. */
 function randomString({ queryString }: ActionRequest): ActionResult {
-  const given = new URLSearchParams(queryString).get('length') ?? '32';
-  const length = /^\d{1,9}$/.test(given) ? Number(given) : 0;
+  const lengthText = new URLSearchParams(queryString).get('length') ?? '32';
+  const length = /^\d{1,9}$/.test(lengthText) ? Number(lengthText) : 0;
   if (length < 1 || length > LONGEST_RANDOM)
     throw invalidQuery(`"length" must be a whole number from 1 to ${LONGEST_RANDOM}`);
   const data = randomBytes(length).toString('base64url').slice(0, length);

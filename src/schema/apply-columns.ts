@@ -39,7 +39,7 @@ export function snapshotColumnDefinition(
   };
 }
 
-export function changedKey(table: string): Error {
+export function keyCannotChange(table: string): Error {
   return invalidPayload(`The primary key of "${table}" cannot be changed: delete the collection and create it again`);
 }
 
@@ -47,7 +47,7 @@ export function changedKey(table: string): Error {
 export function changeSnapshotColumn(before: SnapshotColumn, after: ColumnField, column: Column): Definition[] {
   const { collection: table, field, schema } = after;
   const target = { table, column: field };
-  if (schema.is_primary_key !== before.is_primary_key) throw changedKey(table);
+  if (schema.is_primary_key !== before.is_primary_key) throw keyCannotChange(table);
   if (schema.generation_expression !== null)
     throw invalidPayload(`The field "${table}.${field}" cannot become a generated one: delete it and create it again`);
   const steps: Definition[] = [];
@@ -116,9 +116,7 @@ function exactType(field: string, { data_type }: SnapshotColumn): ExactType {
   const name = readTypeName(data_type);
   if (!name) throw invalidPayload(`"${data_type}" of the field "${field}" is not the name of a type`);
   if (isRegistry(name))
-    throw invalidPayload(
-      `"${data_type}" of the field "${field}" holds OIDs of the catalog, which a snapshot cannot keep`,
-    );
+    throw invalidPayload(`"${data_type}" of the field "${field}" contains catalog OIDs, which a snapshot cannot store`);
   return { type: 'exact', name };
 }
 

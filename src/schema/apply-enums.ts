@@ -15,9 +15,7 @@ export function planEnums(
     if (present) return addValues(type, present, values);
     checkSpelling(type.name, 'type');
     if (type.schema !== null && !schemas.includes(type.schema))
-      throw invalidPayload(
-        `The type "${type.name}" is in schema "${type.schema}", which DATABASE_SCHEMAS does not name`,
-      );
+      throw invalidPayload(`The type "${type.name}" is in schema "${type.schema}", which is not in DATABASE_SCHEMAS`);
     return [{ kind: 'create-enum', schema: type.schema, type: type.name, values }];
   });
 }
@@ -42,8 +40,8 @@ function addValues(
   present: readonly string[],
   wanted: readonly string[],
 ): DdlStatement[] {
-  const kept = wanted.filter((value) => present.includes(value));
-  if (JSON.stringify(kept) !== JSON.stringify(present))
+  const remaining = wanted.filter((value) => present.includes(value));
+  if (JSON.stringify(remaining) !== JSON.stringify(present))
     throw invalidPayload(`The values of the type "${type}" can only be added to: none can be removed or moved`);
   return wanted.flatMap((value, position): DdlStatement[] => {
     if (present.includes(value)) return [];

@@ -9,9 +9,9 @@ export function planFunctions(
   wanted: readonly DeclaredFunction[] = current,
 ): DdlStatement[] {
   const former = new Map(current.map((entry) => [entry.name, canonical(entry)]));
-  const kept = new Set(wanted.map(({ name }) => name));
+  const wantedNames = new Set(wanted.map(({ name }) => name));
   return [
-    ...current.flatMap(({ name }) => (kept.has(name) ? [] : [{ kind: 'drop-function-row', name } as const])),
+    ...current.flatMap(({ name }) => (wantedNames.has(name) ? [] : [{ kind: 'drop-function-row', name } as const])),
     ...wanted.flatMap((entry) => {
       const { name, ...values } = entry;
       return former.get(name) === canonical(entry) ? [] : [{ kind: 'save-function', name, values } as const];

@@ -9,9 +9,9 @@ import { behaviourIn, type ForeignKey, type Model } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';
 import {
   type ColumnField,
-  changedKey,
   changeSnapshotColumn,
   isColumn,
+  keyCannotChange,
   snapshotColumnDefinition,
 } from './apply-columns.js';
 import { planEnums } from './apply-enums.js';
@@ -69,7 +69,9 @@ function checkNew({ collections, fields }: SnapshotPairs, model: Model): void {
     checkSpelling(after.collection, 'collection');
     if (after.collection.startsWith('pg_')) throw invalidPayload(`A collection cannot be called "${after.collection}"`);
     if (model.refused.has(after.collection) || model.collections.has(after.collection))
-      throw invalidPayload(`The database has "${after.collection}" already, as something that no snapshot describes`);
+      throw invalidPayload(
+        `The database already has "${after.collection}", which is not a table that snapshots support`,
+      );
   }
   for (const { before, after } of fields) if (!before && after) checkSpelling(after.field, 'field');
 }
@@ -83,13 +85,16 @@ function checkSystem({ fields, relations }: Snapshot, protectedTables: Protected
 
 /** Generated columns before those that they are made of. Recreated columns keep their metadata. */
 function deleteFields(work: SnapshotPairs): DdlStatement[] {
-  const gone = work.fields.filter((pair) => isGone(pair, work)).flatMap(({ before }) => before ?? []);
+  const droppedFields = work.fields.filter((pair) => isGone(pair, work)).flatMap(({ before }) => before ?? []);
   const isGenerated = ({ schema }: FieldEntry): boolean => schema?.generation_expression != null;
-  const columns = [...gone.filter(isGenerated), ...gone.filter((field) => !isGenerated(field))].filter(isColumn);
-  const forgotten = work.fields.flatMap(({ before, after }) => (after === null && before ? [before] : []));
+  const columns = [
+    ...droppedFields.filter(isGenerated),
+    ...droppedFields.filter((field) => !isGenerated(field)),
+  ].filter(isColumn);
+  const metadataToDelete = work.fields.flatMap(({ before, after }) => (after === null && before ? [before] : []));
   return [
     ...columns.map(({ collection, field }) => ({ kind: 'drop-column', table: collection, column: field }) as const),
-    ...forgotten.map(({ collection, field }) => ({ kind: 'forget-field', collection, field }) as const),
+    ...metadataToDelete.map(({ collection, field }) => ({ kind: 'forget-field', collection, field }) as const),
   ];
 }
 
@@ -116,7 +121,7 @@ function createTables({ collections, wanted, created }: SnapshotPairs, model: Mo
       const isMoved = before?.schema?.schema !== after.schema.schema || before?.schema?.name !== after.schema.name;
       if (isMoved) throw invalidPayload(`The table of "${table}" cannot be moved to another schema or name`);
       if (canonical(before?.schema?.primary_key ?? null) !== canonical(after.schema.primary_key ?? null))
-        throw changedKey(table);
+        throw keyCannotChange(table);
       return commented;
     }
     const qualifiedName = qualifiedNameOf(table, after.schema, model);
@@ -202,7 +207,7 @@ function changeFields(work: SnapshotPairs, model: Model): DdlStatement[] {
   }
   const isGenerated = ({ schema }: ColumnField): boolean => schema.generation_expression !== null;
   for (const field of [...added.filter((each) => !isGenerated(each)), ...added.filter(isGenerated)]) {
-    if (field.schema.is_primary_key) throw changedKey(field.collection);
+    if (field.schema.is_primary_key) throw keyCannotChange(field.collection);
     const column = snapshotColumnDefinition(field, namesOfPlain(columns.get(field.collection) ?? []));
     steps.push(
       { kind: 'add-column', table: field.collection, column },
@@ -246,8 +251,8 @@ function dropReference({ before, after }: Pair<RelationEntry>, model: Model, wor
   if (!before) return [];
   const { collection, field } = before;
   const moves = after !== null && after.related_collection !== before.related_collection;
-  const kept = after !== null && !moves && canonical(before.schema) === canonical(after.schema);
-  const keys = kept && !mustBeRecreated(before, work, model) ? [] : referencesOf(before, model);
+  const isUnchanged = after !== null && !moves && canonical(before.schema) === canonical(after.schema);
+  const keys = isUnchanged && !mustBeRecreated(before, work, model) ? [] : referencesOf(before, model);
   const forgets = before.meta !== null && (after === null || moves || after.meta === null);
   return [
     ...keys.map(({ name }) => ({ kind: 'drop-constraint', table: collection, name }) as const),
@@ -259,10 +264,10 @@ function addReference({ before, after }: Pair<RelationEntry>, model: Model, work
   if (!after) return [];
   const { collection, field, related_collection: target, schema, meta } = after;
   const moves = before !== null && before.related_collection !== target;
-  const kept =
+  const isUnchanged =
     before !== null && !moves && canonical(before.schema) === canonical(schema) && !mustBeRecreated(after, work, model);
   const steps: DdlStatement[] = [];
-  if (schema && target !== null && !kept) {
+  if (schema && target !== null && !isUnchanged) {
     steps.push({
       kind: 'add-foreign-key',
       table: collection,

@@ -11,15 +11,15 @@ export function isBlocked(error: unknown): boolean {
 }
 
 const REFUSALS: Readonly<Record<string, string>> = {
-  '42P07': 'The database has a table, index or constraint of that name already',
-  '42701': 'The table has a column of that name already',
-  '42710': 'The database has a constraint of that name already',
+  '42P07': 'A table, index or constraint of that name already exists',
+  '42701': 'A column of that name already exists in the table',
+  '42710': 'A constraint of that name already exists',
   '42804': 'The types do not match, of a default or of the two sides of a relation',
   '42846': 'The values cannot be converted to the new type',
   '42883': 'The expression or the relation uses a function or operator that does not exist for these types',
   '42P17': 'The expression of a generated field must give the same result at any time',
   '42704': 'The database does not know the type (geometries need PostGIS), or has no index for values of it',
-  '42830': 'The related collection has no key that could be referred to',
+  '42830': 'The related collection has no key that can be referenced',
   '42P16': 'The table would not be valid',
   '42611': 'The column would not be valid',
   '42809': 'This kind of table cannot be changed that way',
@@ -36,11 +36,11 @@ export function asSchemaChangeError(error: unknown): unknown {
   const reason = REFUSALS[code];
   if (reason) return invalidPayload(reason);
   if (code === '2BP01') return unprocessable('Other objects of the database depend on it');
-  if (code === '55006') return unprocessable('The table is in use by this very change');
+  if (code === '55006') return unprocessable('The table is in use by this change itself');
   if (code === '57014')
     return serviceUnavailable('database', 'The change took too long', { option: 'DATABASE_STATEMENT_TIMEOUT' });
   if (/^22/.test(code) && code !== '22001' && code !== '22003')
-    return invalidPayload('The values that are there, or the default, cannot be converted to the type');
+    return invalidPayload('Existing values, or the default, cannot be converted to the type');
   const final = fromWrite(error);
   // Only administrators change the schema.
   if (!(final instanceof Undisclosed)) return final;

@@ -114,7 +114,7 @@ export class SchemaChanges {
 }
 
 function busy(): Error {
-  return serviceUnavailable('database', 'The tables are in use by requests that take long', {
+  return serviceUnavailable('database', 'The tables are locked by long-running requests', {
     option: 'SCHEMA_CHANGE_TIMEOUT',
   });
 }

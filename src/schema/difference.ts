@@ -23,10 +23,10 @@ export interface DifferenceMode {
 /** Null where nothing differs. */
 export function differenceOf(current: Snapshot, wanted: Snapshot, { merge }: DifferenceMode): Difference | null {
   const dropped = new Set<string>();
-  const kept = new Set(wanted.collections.map(({ collection }) => collection));
+  const wantedCollections = new Set(wanted.collections.map(({ collection }) => collection));
   const isPartial = wanted.version === PARTIAL_VERSION;
   if (!merge && !isPartial) {
-    for (const { collection } of current.collections) if (!kept.has(collection)) dropped.add(collection);
+    for (const { collection } of current.collections) if (!wantedCollections.has(collection)) dropped.add(collection);
   }
   const sections = SECTIONS.map((section): [Section, EntryChange[]] => {
     const before = entriesOf(current, section);
@@ -42,7 +42,7 @@ export function differenceOf(current: Snapshot, wanted: Snapshot, { merge }: Dif
       // With a collection go its fields and relations: to say so once is enough.
       const collection = entry.collection ?? '';
       const implied = section !== 'collections' && dropped.has(collection);
-      const concerned = !isPartial || kept.has(collection);
+      const concerned = !isPartial || wantedCollections.has(collection);
       if (!merge && concerned && !after.has(key) && !implied) {
         changes.push({ ...nameOf(section, entry), diff: [{ kind: 'D', lhs: entry }] });
       }
@@ -67,10 +67,12 @@ export function patchSnapshot(current: Snapshot, difference: Difference): Snapsh
     relations: changed(current, 'relations', difference),
     functions: changed(current, 'functions', difference),
   };
-  const gone = new Set(current.collections.map(({ collection }) => collection));
-  for (const { collection } of result.collections.values()) gone.delete(collection ?? '');
+  const droppedCollections = new Set(current.collections.map(({ collection }) => collection));
+  for (const { collection } of result.collections.values()) droppedCollections.delete(collection ?? '');
   const remaining = (section: Section): unknown[] =>
-    [...result[section].values()].filter(({ collection }) => section === 'collections' || !gone.has(collection ?? ''));
+    [...result[section].values()].filter(
+      ({ collection }) => section === 'collections' || !droppedCollections.has(collection ?? ''),
+    );
   return {
     ...current,
     collections: remaining('collections') as Snapshot['collections'][number][],
@@ -155,7 +157,7 @@ function changed(current: Snapshot, section: Section, difference: Difference): R
     for (const step of change.diff) {
       const before = entries.get(key);
       if (step.kind === 'N') {
-        if (before) throw misfit(section, change, 'is there already');
+        if (before) throw misfit(section, change, 'already exists');
         entries.set(key, step.rhs as Entry);
       } else if (!before) throw misfit(section, change, 'does not exist');
       else if (step.kind === 'D') entries.delete(key);
@@ -193,7 +195,7 @@ const FIXED: ReadonlySet<string> = new Set(['collection', 'field', 'name']);
 
 function misfit(section: Section, { name, collection = name, field }: EntryChange, complaint: string): Error {
   const path = field === undefined ? collection : `${collection}.${field}`;
-  return invalidPayload(`The difference does not fit: in "${section}", "${path}" ${complaint}`);
+  return invalidPayload(`The diff cannot be applied: in "${section}", "${path}" ${complaint}`);
 }
 
 function isEqual(left: unknown, right: unknown): boolean {

@@ -95,7 +95,7 @@ export function readMeta(input: unknown, properties: Properties, path: string): 
     if (property) {
       if (value !== undefined) meta[name] = readProperty(value, property, `${path}.${name}`);
     } else if (!IGNORED.has(name)) {
-      throw invalidPayload(`"${path}.${name}" is not allowed: there are ${[...properties.keys()].join(', ')}`);
+      throw invalidPayload(`"${path}.${name}" is not allowed: use one of ${[...properties.keys()].join(', ')}`);
     }
   }
   return meta;
@@ -125,7 +125,7 @@ function readProperty(value: unknown, { kind, nullable }: Property, path: string
     case 'text':
       if (typeof value !== 'string') throw invalidPayload(`"${path}" must be a string`);
       if (kind === 'name' && [...value].length > MAX_NAME_LENGTH)
-        throw invalidPayload(`"${path}" has at most ${MAX_NAME_LENGTH} characters`);
+        throw invalidPayload(`"${path}" must have at most ${MAX_NAME_LENGTH} characters`);
       return requireStorable(value, path);
     case 'list':
       return readList(value, path);
@@ -153,6 +153,6 @@ function readList(value: unknown, path: string): string | null {
 function requireStorable<Value>(value: Value, path: string): Value {
   const text = JSON.stringify(value);
   if (/(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])/i.test(text))
-    throw invalidPayload(`"${path}" holds characters that cannot be stored`);
+    throw invalidPayload(`"${path}" contains characters that cannot be stored`);
   return value;
 }

@@ -203,8 +203,8 @@ export function readField(value: unknown, position = 0, isPart = false): FieldEn
     meta: completeMeta(meta, FIELD_META, `${path}.meta`),
   };
   if ((entry.type === 'alias') !== (schema === null || schema === undefined))
-    throw invalidPayload(`"${path}.schema" is needed for every field but an alias`);
-  if (entry.type === 'alias' && entry.meta === null) throw invalidPayload(`"${path}.meta" is needed for an alias`);
+    throw invalidPayload(`"${path}.schema" is required for every field except an alias`);
+  if (entry.type === 'alias' && entry.meta === null) throw invalidPayload(`"${path}.meta" is required for an alias`);
   return { ...entry, schema: entry.type === 'alias' ? null : readColumn(schema, `${path}.schema`, isPart) };
 }
 
@@ -224,7 +224,9 @@ export function readRelation(value: unknown, position = 0): RelationEntry {
   if (entry.meta === null && entry.schema === null)
     throw invalidPayload(`"${path}" needs "meta", a foreign key in "schema", or both`);
   if (related === null && entry.schema !== null)
-    throw invalidPayload(`"${path}.schema" is a foreign key: "related_collection" must say where it leads`);
+    throw invalidPayload(
+      `"${path}.schema" is a foreign key: "related_collection" must name the collection it references`,
+    );
   return entry;
 }
 
@@ -287,7 +289,7 @@ function readColumn(value: unknown, path: string, isPart: boolean): SnapshotColu
   const input = requireObject(value, `"${path}"`);
   for (const name of Object.keys(input)) {
     if (!COLUMN_PROPERTIES.includes(name))
-      throw invalidPayload(`"${path}.${name}" is not allowed: there are ${COLUMN_PROPERTIES.join(', ')}`);
+      throw invalidPayload(`"${path}.${name}" is not allowed: use one of ${COLUMN_PROPERTIES.join(', ')}`);
   }
   const dataType = readSnapshotText(input['data_type'], `${path}.data_type`);
   if (dataType === null) throw invalidPayload(`"${path}.data_type" is required`);
@@ -314,8 +316,8 @@ function readColumn(value: unknown, path: string, isPart: boolean): SnapshotColu
   ];
   if (sources.filter(Boolean).length > 1)
     throw invalidPayload(`"${path}" can have one source of values: a default, an expression or a sequence`);
-  if (counts && column.is_nullable) throw invalidPayload(`"${path}": a field that increments by itself is not null`);
-  if (isKey && column.is_nullable) throw invalidPayload(`"${path}": a primary key is not null`);
+  if (counts && column.is_nullable) throw invalidPayload(`"${path}": an auto-increment field cannot be nullable`);
+  if (isKey && column.is_nullable) throw invalidPayload(`"${path}": a primary key cannot be nullable`);
   return column;
 }
 

@@ -71,11 +71,11 @@ function readForeignKey(value: unknown, path: string): SnapshotForeignKey {
 
 /** `others`: what the entry takes beside it. */
 export function readBehaviour(
-  given: Readonly<Record<string, unknown>>,
+  entry: Readonly<Record<string, unknown>>,
   path: string,
   others: string,
 ): ForeignKeyBehaviour {
-  const { on_delete, on_update, match, deferrable, ...rest } = given;
+  const { on_delete, on_update, match, deferrable, ...rest } = entry;
   refuseUnknown(rest, `"${path}"`, `${others}, on_delete, on_update, match, deferrable`);
   const actionOf = (action: unknown): ForeignKeyAction => {
     if (!isOneOf(FOREIGN_KEY_ACTIONS, action))

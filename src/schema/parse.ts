@@ -106,7 +106,7 @@ export function parseCollection(body: unknown): CreateCollection {
   const parsedMeta = readMeta(meta, COLLECTION_META, 'meta') ?? null;
   if (schema === undefined || schema === null) {
     if (Array.isArray(fields) && fields.length > 0)
-      throw invalidPayload('A folder has no fields: "schema" makes a table');
+      throw invalidPayload('A folder has no fields: add "schema" to create a table');
     return { kind: 'create-collection', collection: name, meta: parsedMeta ?? {}, table: null };
   }
   const { comment, schema: schemaName, name: table } = requireObject(schema, '"schema"');
@@ -203,7 +203,7 @@ const NAME = /^[A-Za-z_][A-Za-z0-9_]*(-[A-Za-z0-9_]+)*$/;
 
 export function readNewName(name: unknown, what: string): string {
   if (typeof name !== 'string' || name.trim() === '') throw invalidPayload(`"${what}" is required`);
-  if (Buffer.byteLength(name) > 63) throw invalidPayload(`The name of a ${what} has at most 63 bytes`);
+  if (Buffer.byteLength(name) > 63) throw invalidPayload(`The name of a ${what} must have at most 63 bytes`);
   if (!NAME.test(name) || name.startsWith('__'))
     throw invalidPayload(
       `The name of a ${what} must consist of letters (a-z), digits, underscores and single hyphens, and begin with a letter or one underscore`,

@@ -50,9 +50,9 @@ function changeGeneration(column: Column, { schema }: FieldChange): Definition[]
 function newType(field: Field, column: Column, change: FieldChange): ColumnType | null {
   const type = change.type ?? field.type;
   if (type === field.type) return resizedType(column, change.schema);
-  const wanted = newColumnType(type, change.schema, column.name);
-  if (isSameColumn(wanted, column)) return resizedType(column, change.schema);
-  return wanted;
+  const wantedType = newColumnType(type, change.schema, column.name);
+  if (isSameColumn(wantedType, column)) return resizedType(column, change.schema);
+  return wantedType;
 }
 
 function changeType(field: Field, column: Column, type: ColumnType | null, change: FieldChange): Definition[] {
@@ -101,11 +101,11 @@ export function stopIncrement(column: Column, { schema }: Pick<FieldChange, 'sch
 
 function startIncrement(field: Field, column: Column, { schema, type }: FieldChange): Definition[] {
   if (column.has_auto_increment || schema.has_auto_increment !== true) return [];
-  const wanted = type ?? field.type;
-  if (wanted !== 'integer' && wanted !== 'bigInteger')
-    throw invalidPayload(`The field "${column.name}" must be an integer or a bigInteger to increment by itself`);
+  const newType = type ?? field.type;
+  if (newType !== 'integer' && newType !== 'bigInteger')
+    throw invalidPayload(`The field "${column.name}" must be an integer or a bigInteger to auto-increment`);
   if (schema.is_nullable === true)
-    throw invalidPayload(`The field "${column.name}" increments by itself: it cannot be nullable`);
+    throw invalidPayload(`The field "${column.name}" is auto-incremented: it cannot be nullable`);
   const target = { table: column.table, column: column.name };
   return [
     ...(column.default_expression === null ? [] : [{ kind: 'set-default', ...target, initial: null } as const]),

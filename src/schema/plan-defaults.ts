@@ -24,7 +24,7 @@ export function planDefault(field: string, type: ColumnType, value: unknown): Co
     case 'geometry.MultiPoint':
     case 'geometry.MultiLineString':
     case 'geometry.MultiPolygon':
-      throw refusal(field, 'a geometry takes none');
+      throw refusal(field, 'a geometry cannot have one');
     default:
       return typeof value === 'string' && readSqlText(value).kind === 'expression'
         ? planExpression(field, value)
@@ -46,7 +46,7 @@ export function convertDefault(field: string, type: ColumnType, value: unknown):
 function planExpression(field: string, text: string): ColumnDefault {
   const complaint = complaintAbout(text, []);
   if (complaint !== null)
-    throw refusal(field, `it neither is a value of the type nor an expression that may be used (${complaint})`);
+    throw refusal(field, `it is neither a value of the type nor an allowed expression (${complaint})`);
   return { kind: 'expression', text };
 }
 
@@ -62,7 +62,7 @@ function planText(field: string, type: ColumnType, value: unknown): ColumnDefaul
   const reading = readSqlText(value);
   if (reading.kind === 'words') return constant(field, type, reading.text);
   if (reading.kind === 'expression' && complaintAbout(value, []) === null) return { kind: 'expression', text: value };
-  throw refusal(field, "it reads as SQL that may not be used; a string is written as '...', with its quotes doubled");
+  throw refusal(field, "it is parsed as SQL that is not allowed; write a string as '...', with its quotes doubled");
 }
 
 const CODECS: Readonly<Record<string, string>> = {

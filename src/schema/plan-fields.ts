@@ -25,7 +25,7 @@ export function planCreateField(collectionName: string, definition: NewField, mo
     checkTable(collection);
     if (definition.schema.is_primary_key && collection.key.length > 0)
       throw invalidPayload(
-        `The collection "${collection.name}" has a key already: several fields make one key when they come with the collection`,
+        `The collection "${collection.name}" already has a key: a composite key must be defined when the collection is created`,
       );
     const column = defineColumn(
       definition,
@@ -54,7 +54,7 @@ export function defineColumn(definition: NewField, columns: readonly string[]): 
   const autoIncrement = schema.has_auto_increment === true;
   const primaryKey = schema.is_primary_key === true;
   if (autoIncrement && type.type !== 'integer' && type.type !== 'bigInteger')
-    throw invalidPayload(`The field "${name}" must be an integer or a bigInteger to increment by itself`);
+    throw invalidPayload(`The field "${name}" must be an integer or a bigInteger to auto-increment`);
   if (primaryKey && schema.is_nullable === true && !autoIncrement)
     throw invalidPayload(`The primary key "${name}" cannot be nullable`);
   const generated = generationOf(name, schema, columns);
@@ -115,9 +115,10 @@ export function planUpdateField(
 /** What a field of the service is belongs to the service; an index only makes it faster. */
 function changeProtected(collection: Collection, field: Field, change: FieldChange): readonly DdlStatement[] {
   const { is_indexed, ...others } = change.schema;
-  const asked = Object.keys(others).length + (change.type === null ? 0 : 1) + Object.keys(change.meta ?? {}).length;
-  if (asked > 0 || is_indexed === undefined || !field.column)
-    throw invalidPayload(`Of the system field "${field.name}" only "schema.is_indexed" can be changed`);
+  const otherChanges =
+    Object.keys(others).length + (change.type === null ? 0 : 1) + Object.keys(change.meta ?? {}).length;
+  if (otherChanges > 0 || is_indexed === undefined || !field.column)
+    throw invalidPayload(`Only "schema.is_indexed" of the system field "${field.name}" can be changed`);
   return changeColumn(collection, field, field.column, { ...change, schema: { is_indexed } });
 }
 
@@ -152,8 +153,8 @@ export function deleteField(collection: Collection, field: Field): readonly DdlS
 /** The metadata row of a new field; null where there is nothing to say. */
 export function rowOf({ type, meta }: NewField): Meta | null {
   checkFlags(meta);
-  const given = typeof meta?.['special'] === 'string' ? meta['special'] : null;
-  const special = specialForType(type, given ?? '');
+  const requestedSpecial = typeof meta?.['special'] === 'string' ? meta['special'] : null;
+  const special = specialForType(type, requestedSpecial ?? '');
   if (meta === null && special === null && type !== 'alias') return null;
   return { ...meta, special };
 }
@@ -162,7 +163,7 @@ export function rowOf({ type, meta }: NewField): Meta | null {
 function checkFlags(meta: Meta | null): void {
   if (listOf(meta?.['special']).includes('encrypt'))
     throw invalidPayload(
-      '"meta.special" cannot hold "encrypt": values are not encrypted, "hash" and "conceal" are kept',
+      '"meta.special" cannot contain "encrypt", because values are not encrypted: use "hash" or "conceal"',
     );
 }
 

@@ -29,7 +29,7 @@ export function isProtected(collection: Collection, field: string, protectedTabl
 /** Names that the compilers and the metadata need for themselves, in whatever way they came here. */
 export function checkNewName(name: string): void {
   if (name === '' || name.includes('\0') || Buffer.byteLength(name) > 63)
-    throw invalidPayload('A name has 1 to 63 bytes and no NUL character');
+    throw invalidPayload('A name must have 1 to 63 bytes and no NUL character');
   if (name.startsWith('%')) throw invalidPayload('A name cannot begin with %');
 }
 

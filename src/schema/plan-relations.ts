@@ -25,7 +25,7 @@ export function planCreateRelation(
   const meta = relation.meta ?? {};
   const steps: DdlStatement[] = [];
   if (relation.related === null) {
-    if (owner.isAlias) throw invalidPayload('A relation that several columns hold needs a "related_collection"');
+    if (owner.isAlias) throw invalidPayload('A relation with several columns needs a "related_collection"');
     checkAny(meta, many, model);
   } else {
     const one = model.collections.get(relation.related);
@@ -130,18 +130,20 @@ function ownerOf(
   if (!many) throw invalidPayload(`Collection "${collection}" doesn't exist`);
   if (isProtected(many, field, protectedTables)) throw forbidden('A relation of the service cannot be changed.');
   const known = many.fields.get(field);
-  const held = known?.relation?.kind === 'many-to-one' ? known.relation.columns.map(({ column }) => column) : named;
+  const referenceColumns =
+    known?.relation?.kind === 'many-to-one' ? known.relation.columns.map(({ column }) => column) : named;
   if (known?.column) {
     if (named.length > 0)
-      throw invalidPayload(`"${field}" is a column: the field of "schema.columns" stands beside them`);
+      throw invalidPayload(`"${field}" is a column: with "schema.columns" the field must be a new alias field`);
     const keys = known.column.foreign_keys.map(({ column, ...key }) => ({ ...key, referenced: [column] }));
     return { many, field, isAlias: false, columns: [known.column], keys };
   }
-  if (held.length === 0) throw invalidPayload(`Field "${field}" doesn't exist in collection "${collection}"`);
+  if (referenceColumns.length === 0)
+    throw invalidPayload(`Field "${field}" doesn't exist in collection "${collection}"`);
   if (!known) readNewName(field, 'field');
   if (known && known.relation?.kind !== 'many-to-one' && (known.relation || isPresentation(known.special)))
     throw invalidPayload(`Field "${field}" already exists in collection "${collection}"`);
-  const columns = held.map((name) => {
+  const columns = referenceColumns.map((name) => {
     const column = many.fields.get(name)?.computed ? null : many.fields.get(name)?.column;
     if (!column) throw invalidPayload(`"schema.columns": "${collection}" has no column "${name}"`);
     return column;
@@ -184,8 +186,8 @@ function addForeignKey({ many, columns }: RelationOwner, one: Collection, option
   if (key.length !== names.length)
     throw invalidPayload(
       names.length === 1
-        ? `"${one.name}" has no key of one column that "${names.join()}" could refer to`
-        : `"${one.name}" has no key of ${names.length} columns: name those that are referred to in "schema.foreign_key_columns"`,
+        ? `"${one.name}" has no single-column key that "${names.join()}" can reference`
+        : `"${one.name}" has no key of ${names.length} columns: name the referenced columns in "schema.foreign_key_columns"`,
     );
   const unknown = key.find((name) => !one.fields.get(name)?.column);
   if (unknown !== undefined)
@@ -238,7 +240,7 @@ function checkDetails(meta: Meta, many: Collection): void {
   for (const property of ['sort_field', 'one_collection_field']) {
     const name = meta[property];
     if (typeof name === 'string' && !many.fields.get(name)?.column)
-      throw invalidPayload(`"meta.${property}" names no field of "${many.name}"`);
+      throw invalidPayload(`"meta.${property}" is not a field of "${many.name}"`);
   }
 }
 

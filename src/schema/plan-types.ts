@@ -31,11 +31,11 @@ export function resizedType(column: Column, options: ColumnOptions): ColumnType 
     return { ...plain, type: 'string', length, padded: column.base_type === 'bpchar' };
   }
   if (column.base_type !== 'numeric') return null;
-  const wanted = { precision: precision ?? column.numeric_precision, scale: scale ?? column.numeric_scale };
-  if (wanted.precision === column.numeric_precision && wanted.scale === column.numeric_scale) return null;
+  const newSize = { precision: precision ?? column.numeric_precision, scale: scale ?? column.numeric_scale };
+  if (newSize.precision === column.numeric_precision && newSize.scale === column.numeric_scale) return null;
   return newColumnType(
     'decimal',
-    { numeric_precision: wanted.precision ?? DEFAULT_PRECISION, numeric_scale: wanted.scale ?? DEFAULT_SCALE },
+    { numeric_precision: newSize.precision ?? DEFAULT_PRECISION, numeric_scale: newSize.scale ?? DEFAULT_SCALE },
     column.name,
   );
 }

@@ -18,13 +18,13 @@ export function qualifiedNameOf(
   if (qualifiedName.schema === model.schema && qualifiedName.name === collection) return null;
   if (!model.schemas.includes(qualifiedName.schema))
     throw invalidPayload(
-      `The table of "${collection}" is in schema "${qualifiedName.schema}", which DATABASE_SCHEMAS does not name`,
+      `The table of "${collection}" is in schema "${qualifiedName.schema}", which is not in DATABASE_SCHEMAS`,
     );
   checkNewName(qualifiedName.name);
   for (const each of model.collections.values()) {
     if (each.schema === qualifiedName.schema && each.table === qualifiedName.name)
       throw invalidPayload(
-        `The table "${qualifiedName.name}" of schema "${qualifiedName.schema}" is the collection "${each.name}" already`,
+        `The table "${qualifiedName.name}" of schema "${qualifiedName.schema}" is already the collection "${each.name}"`,
       );
   }
   return qualifiedName;

@@ -23,17 +23,21 @@ export function checkNames(
     const lists = [...(schema?.indexes ?? []), ...(schema?.foreign_keys ?? [])].map(({ fields }) => fields);
     const unknown = lists.flat().find((name) => !columns.has(JSON.stringify([collection, name])));
     if (unknown !== undefined)
-      throw invalidPayload(`An index or foreign key of "${collection}" is over "${unknown}", which is no column of it`);
+      throw invalidPayload(
+        `An index or foreign key of "${collection}" is over "${unknown}", which is not one of its columns`,
+      );
     for (const { related_collection: related, related_fields } of schema?.foreign_keys ?? []) {
       const missing = related_fields.find((name) => !columns.has(JSON.stringify([related, name])));
       if (missing !== undefined)
-        throw invalidPayload(`A foreign key of "${collection}" refers to "${related}.${missing}", which is no column`);
+        throw invalidPayload(
+          `A foreign key of "${collection}" refers to "${related}.${missing}", which is not a column`,
+        );
     }
     if (!schema && meta === null)
       throw invalidPayload(`The collection "${collection}" has neither a table nor metadata`);
     const group = meta?.['group'] ?? null;
     if (typeof group === 'string' && !known.get(group)?.meta)
-      throw invalidPayload(`The collection "${collection}" is in a group "${group}" that the snapshot does not have`);
+      throw invalidPayload(`The collection "${collection}" is in the group "${group}", which is not in the snapshot`);
   }
   for (const { collection, field, related_collection, schema } of relations) {
     // A composite reference is represented by an alias field.
@@ -41,7 +45,7 @@ export function checkNames(
     if (!isSystem(collection) && !columns.has(JSON.stringify([collection, field])) && !isAlias)
       throw invalidPayload(`The relation "${collection}.${field}" belongs to no column of the snapshot`);
     if (related_collection !== null && !isSystem(related_collection) && !known.get(related_collection)?.schema)
-      throw invalidPayload(`The relation "${collection}.${field}" leads to no table of the snapshot`);
+      throw invalidPayload(`The relation "${collection}.${field}" refers to no table of the snapshot`);
   }
 }
 
@@ -55,5 +59,5 @@ function checkKey(collection: string, declared: readonly string[] | null, marked
   }
   const isSame = declared.length === marked.length && declared.every((name) => marked.includes(name));
   if (!isSame)
-    throw invalidPayload(`"schema.primary_key" of "${collection}" must name the fields that say "is_primary_key"`);
+    throw invalidPayload(`"schema.primary_key" of "${collection}" must name the fields with "is_primary_key"`);
 }

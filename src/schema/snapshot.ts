@@ -81,13 +81,14 @@ export function omittedFromSnapshot(model: Model, details: Details): string[] {
   const excluded = own.filter((each) => isTable(each) && !isIncluded(each, details));
   return [
     ...excluded.map(
-      ({ name }) => `"${name}": it, or its key, has a name, a type or columns that cannot be made elsewhere`,
+      ({ name }) =>
+        `"${name}": it, or its key, has a name, a type or columns that cannot be created in another database`,
     ),
     ...included.flatMap(({ fields }) =>
       [...fields.values()].flatMap((field) => omittedOf(field, [...fields.values()], details)),
     ),
     ...included.flatMap(({ name, kind }) =>
-      kind === 'partitioned' ? [`"${name}": its partitions; elsewhere it becomes one table`] : [],
+      kind === 'partitioned' ? [`"${name}": its partitions; in another database it becomes one table`] : [],
     ),
     ...details.foreignKeys.flatMap((key) =>
       included.some(({ name }) => name === key.collection) && !isIncludedKey(key, model, details)
@@ -154,7 +155,7 @@ function typeOf(collection: string, column: Column, { types }: Details): string 
 function omittedOf(field: Field, siblings: readonly Field[], details: Details): string[] {
   const { collection, name, column } = field;
   if (!isPortableField(field, details))
-    return [`"${collection}.${name}": has a name or a type that cannot be made elsewhere`];
+    return [`"${collection}.${name}": has a name or a type that cannot be created in another database`];
   if (!column)
     return listOf(field.meta?.['special']).includes('computed')
       ? [`"${collection}.${name}": the function that it is computed by; create it there by SQL`]

@@ -63,7 +63,7 @@ export async function applyDifference(
   await schemaChanges.change(async (draft) => {
     const present = await takePresent(draft);
     if (!force && digestOf(present.snapshot) !== body.hash)
-      throw invalidPayload('The schema has changed since the difference was taken: take it again');
+      throw invalidPayload('The schema has changed since the diff was created: create it again');
     await applyPresent(draft, present, body.diff, () => {});
   });
 }
@@ -85,13 +85,13 @@ export async function applySnapshot(
   });
 }
 
-interface Seen {
+interface SchemaState {
   readonly snapshot: Snapshot;
   readonly model: Model;
   readonly details: Details;
 }
 
-async function takePresent(draft: Draft): Promise<Seen> {
+async function takePresent(draft: Draft): Promise<SchemaState> {
   const model = await draft.model();
   const cell = await draft.cell(DETAILS, [JSON.stringify(model.schemas), model.system, model.schema]);
   if (!cell) throw new Error('the catalog statement gave no row');
@@ -167,7 +167,7 @@ function keyOf({ schema, table }: TableName): string {
   return JSON.stringify([schema, table]);
 }
 
-async function applyPresent(draft: Draft, present: Seen, diff: Difference, progress: Progress): Promise<void> {
+async function applyPresent(draft: Draft, present: SchemaState, diff: Difference, progress: Progress): Promise<void> {
   const steps = planSnapshot(patchSnapshot(present.snapshot, diff), present, systemFields());
   await checkTypes(draft, steps);
   for (const [position, step] of steps.entries()) {

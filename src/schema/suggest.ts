@@ -131,7 +131,7 @@ interface Reference {
   /** Whether the field is an alias that is yet to be made. */
   readonly isNew: boolean;
   readonly one: string;
-  /** The list on the other side is there already. */
+  /** The list on the other side already exists. */
   readonly hasList: boolean;
 }
 

@@ -44,7 +44,7 @@ export function indexStatement({ schema, table, columns, partitioned }: Unindexe
 export async function applySuggestions(
   schemaChanges: SchemaChanges,
   isWanted: (suggestion: Suggestion) => boolean,
-  check: (found: readonly Suggestion[]) => void = () => {},
+  check: (suggestions: readonly Suggestion[]) => void = () => {},
 ): Promise<readonly Suggestion[]> {
   return schemaChanges.change(async (draft) => {
     const model = await draft.model();

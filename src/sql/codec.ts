@@ -51,11 +51,11 @@ export const UUID_PATTERN = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0
 export const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?$/i;
 export const NOT_FINITE = /^(NaN|[+-]?Infinity)$/i;
 
-export function encode(codec: Codec, given: Scalar | null, origin: Origin): string | null {
-  if (given === null) return null;
+export function encode(codec: Codec, input: Scalar | null, origin: Origin): string | null {
+  if (input === null) return null;
   // Most keys are whole numbers.
-  if (typeof given === 'string' && RANGES.has(codec) && fits(codec, given)) return given;
-  const value = typeof given === 'object' && given.text !== undefined ? read(codec, given.json, given.text) : given;
+  if (typeof input === 'string' && RANGES.has(codec) && fits(codec, input)) return input;
+  const value = typeof input === 'object' && input.text !== undefined ? read(codec, input.json, input.text) : input;
   switch (codec) {
     case 'bool':
       return boolOf(typeof value === 'object' ? wholeDigits(value.json) : value, origin);
@@ -81,16 +81,16 @@ export function encode(codec: Codec, given: Scalar | null, origin: Origin): stri
       return `{"v":${JSON.stringify(bytesIn(JSON.parse(jsonOf(value)), origin))}}`;
     case 'hstore': {
       const pairs = typeof value === 'object' ? hstoreOf(JSON.parse(value.json)) : hstoreOfText(String(value));
-      if (pairs === null) throw misfit(origin, 'it needs an object of texts');
+      if (pairs === null) throw misfit(origin, 'it must be an object of strings');
       return pairs;
     }
   }
   const text = textOf(codec, value, origin);
   const isNumber = RANGES.has(codec) || FRACTIONS.has(codec);
-  if (isNumber && typeof value === 'boolean') throw misfit(origin, 'it needs a number');
+  if (isNumber && typeof value === 'boolean') throw misfit(origin, 'it must be a number');
   if (codec === 'bytea') {
     const bytes = hexOf(text);
-    if (bytes === null) throw misfit(origin, 'it needs base64');
+    if (bytes === null) throw misfit(origin, 'it must be base64');
     return bytes;
   }
   if (FRACTIONS.has(codec) && NOT_FINITE.test(text)) return text;
@@ -101,7 +101,7 @@ export function encode(codec: Codec, given: Scalar | null, origin: Origin): stri
 function boolOf(value: string | number | boolean | null, origin: Origin): string {
   if (value === true || value === 'true' || value === 1 || value === '1') return 'true';
   if (value === false || value === 'false' || value === 0 || value === '0') return 'false';
-  throw misfit(origin, 'it needs true or false');
+  throw misfit(origin, 'it must be true or false');
 }
 
 /** A JSON text of a URL, as the type takes it: `{}` is also how PostgreSQL writes an empty array. */
@@ -118,7 +118,7 @@ const ARRAY = /^(?:(?:\[[+-]?\d{1,9}(?::[+-]?\d{1,9})?\])+=)?\{/;
 /** As JSON, or as PostgreSQL writes arrays. */
 function checkList(value: Scalar, origin: Origin): void {
   const isList = typeof value === 'object' ? value.json.startsWith('[') : ARRAY.test(String(value));
-  if (!isList) throw misfit(origin, 'it needs a list');
+  if (!isList) throw misfit(origin, 'it must be a list');
 }
 
 function checkAttributes(value: Scalar, origin: Origin): void {
@@ -133,7 +133,7 @@ function jsonOf(value: Scalar): string {
 
 function geoJsonOf(value: Scalar, origin: Origin): string {
   const text = typeof value === 'object' ? value.json : String(value);
-  if (!isGeoJson(parsed(text))) throw misfit(origin, 'it needs a GeoJSON geometry of WGS 84 (RFC 7946)');
+  if (!isGeoJson(parsed(text))) throw misfit(origin, 'it must be a GeoJSON geometry of WGS 84 (RFC 7946)');
   return text;
 }
 
@@ -141,16 +141,16 @@ function geoJsonOf(value: Scalar, origin: Origin): string {
 function specialText(codec: 'range' | 'multirange' | 'network' | 'ltree', value: Scalar, origin: Origin): string {
   const text = textOf(codec, value, origin).trim();
   if (codec === 'network') {
-    if (!isNetwork(text)) throw misfit(origin, 'it needs an address or a network such as 10.1.0.0/16');
+    if (!isNetwork(text)) throw misfit(origin, 'it must be an address or a network such as 10.1.0.0/16');
     return text;
   }
   if (codec === 'ltree') {
-    if (!isTreePath(text)) throw misfit(origin, 'it needs a path of labels such as Top.Science');
+    if (!isTreePath(text)) throw misfit(origin, 'it must be a path of labels such as Top.Science');
     return text;
   }
   const read = codec === 'range' ? rangeOf(text) : multirangeOf(text);
   if (read === null)
-    throw misfit(origin, `it needs a ${codec} such as ${codec === 'range' ? '[1,5)' : '{[1,5),[8,9]}'}`);
+    throw misfit(origin, `it must be a ${codec} such as ${codec === 'range' ? '[1,5)' : '{[1,5),[8,9]}'}`);
   return read;
 }
 
@@ -166,13 +166,13 @@ function bytesIn(value: unknown, origin: Origin): unknown {
   if (Array.isArray(value)) return value.map((each) => bytesIn(each, origin));
   if (typeof value !== 'string') return value;
   const bytes = elementBytes(value);
-  if (bytes === null) throw misfit(origin, 'it needs base64');
+  if (bytes === null) throw misfit(origin, 'it must be base64');
   return bytes;
 }
 
 function textOf(codec: Codec, value: Scalar, origin: Origin): string {
   if (typeof value !== 'object') return MOMENTS.has(codec) ? readMoment(String(value)) : String(value);
-  if (!/^[-\d]/.test(value.json)) throw misfit(origin, 'it takes neither a list nor an object');
+  if (!/^[-\d]/.test(value.json)) throw misfit(origin, 'it cannot be a list or an object');
   return RANGES.has(codec) ? (wholeDigits(value.json) ?? value.json) : value.json;
 }
 
@@ -199,9 +199,9 @@ function isRepresentable(codec: Codec, text: string): boolean {
 }
 
 function complaint(codec: Codec): string {
-  if (RANGES.has(codec)) return `it needs a whole number in the range of ${codec}`;
-  if (codec === 'uuid') return 'it needs a UUID';
-  return FRACTIONS.has(codec) ? 'it needs a number' : 'a string cannot hold a NUL character';
+  if (RANGES.has(codec)) return `it must be a whole number in the range of ${codec}`;
+  if (codec === 'uuid') return 'it must be a UUID';
+  return FRACTIONS.has(codec) ? 'it must be a number' : 'a string cannot contain a NUL character';
 }
 
 export type Pattern = 'contains' | 'starts' | 'ends';

@@ -17,7 +17,7 @@ export function strayAttribute(value: unknown, composite: Composite, path: strin
     const location = `${path}.${name}`;
     if (!isList && !attributes.has(name)) {
       const known = [...attributes.keys()].map((attribute) => `"${attribute}"`).join(', ');
-      return `"${location}" is no attribute of the type "${type}", which has ${known || 'none'}`;
+      return `"${location}" is not an attribute of the type "${type}", which has ${known || 'none'}`;
     }
     const inner = isList ? composite : attributes.get(name);
     const stray = inner ? strayAttribute(each, inner, location) : null;

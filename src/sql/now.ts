@@ -30,7 +30,7 @@ export function adjustNow(text: string, now: Date): string {
 }
 
 function unreadable(text: string): Error {
-  return invalidQuery(`"${text.slice(0, 100)}" is no time: $NOW is moved by a number and a unit, as in "$NOW(-1 day)"`);
+  return invalidQuery(`"${text.slice(0, 100)}" is not a time: $NOW takes a number and a unit, as in "$NOW(-1 day)"`);
 }
 
 /** Null for a unit that there is not. */

@@ -126,7 +126,7 @@ function partOf(value: Scalar | null, { part, use }: Typed): Scalar | null {
   const parts = typeof value === 'object' ? null : splitKey(String(value), part.count);
   if (!parts && use === 'filter')
     throw invalidQuery(
-      `"${typeof value === 'object' ? 'a list' : value}" is no key of ${part.count} columns, joined by ~`,
+      `"${typeof value === 'object' ? 'a list' : value}" is not a key of ${part.count} columns, joined by ~`,
     );
   if (!parts) throw forbidden();
   return parts[part.position] ?? null;
@@ -134,7 +134,7 @@ function partOf(value: Scalar | null, { part, use }: Typed): Scalar | null {
 
 function single(value: Value | undefined, origin: Origin, caller: Caller): Scalar | null {
   if (value === undefined || value === null || typeof value !== 'object') return value ?? null;
-  if (isList(value)) throw invalidQuery(`Invalid value for field "${origin.field}": a list is not a value`);
+  if (isList(value)) throw invalidQuery(`Invalid value for field "${origin.field}": it cannot be a list`);
   if ('json' in value) return value;
   const resolved = resolveVariable(value.variable, caller);
   if (isList(resolved)) throw invalidQuery(`"${value.variable}" is a list: it needs "_in" or "_nin"`);

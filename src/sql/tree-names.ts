@@ -24,7 +24,7 @@ const KEY = /"(stmt|catalogname|lockedRels|intoClause|relname|schemaname|CommonT
 /** Null where the tree has to be read: it is not one select, it names a database, locks rows or asks for an estimate. */
 export function scanTree(tree: string): Names | null {
   if (!ONE_SELECT.test(tree) || tree.includes('service_estimate')) return null;
-  const found = noNames();
+  const names = noNames();
   let statements = 0;
   let schema: string | undefined;
   for (const { 1: key = '', index } of tree.matchAll(KEY)) {
@@ -46,21 +46,21 @@ export function scanTree(tree: string): Names | null {
       case 'relname': {
         const name = stringAt(tree, value);
         if (name === null) return null;
-        found.tables.push({ schema, name });
+        names.tables.push({ schema, name });
         schema = undefined;
         break;
       }
       case 'CommonTableExpr': {
         const name = tree.startsWith(NAME, value) ? stringAt(tree, value + NAME.length) : null;
         if (name === null) return null;
-        found.local.add(name);
+        names.local.add(name);
         break;
       }
       default:
-        found.kinds.add(key);
+        names.kinds.add(key);
     }
   }
-  return found;
+  return names;
 }
 
 const NAME = '{"ctename":';

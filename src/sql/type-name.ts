@@ -35,8 +35,8 @@ export function isSameType(left: string, right: string): boolean {
 }
 
 export function typeFragment({ names, modifiers, dimensions }: TypeName): Fragment {
-  const given = modifiers.map((each) => (typeof each === 'number' ? integerLiteral(each) : identifier(each)));
-  const size = given.length === 0 ? nothing : sql`(${join(given, sql`, `)})`;
+  const modifierList = modifiers.map((each) => (typeof each === 'number' ? integerLiteral(each) : identifier(each)));
+  const size = modifierList.length === 0 ? nothing : sql`(${join(modifierList, sql`, `)})`;
   return join([identifier(...names), size, ...Array.from({ length: dimensions }, () => sql`[]`)], nothing);
 }
 

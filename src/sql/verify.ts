@@ -19,14 +19,14 @@ const ALLOWED: Readonly<Record<StatementKind, ReadonlySet<string>>> = {
 
 /** `tables` answers whether a schema and a name belong to the model. */
 export function verify(text: string, kind: StatementKind, tables: (schema: string, name: string) => boolean): void {
-  const found = namesOf(text);
-  for (const query of found.queries) verify(query, 'read', tables);
+  const names = namesInStatement(text);
+  for (const query of names.queries) verify(query, 'read', tables);
   // A common table expression of a select may hold a write.
-  for (const other of found.kinds) {
+  for (const other of names.kinds) {
     if (!ALLOWED[kind].has(other)) throw new Error(`a compiled statement is a ${kind} that holds a ${other}`);
   }
-  for (const table of found.tables) {
-    if (table.schema === undefined ? !found.local.has(table.name) : !tables(table.schema, table.name)) {
+  for (const table of names.tables) {
+    if (table.schema === undefined ? !names.local.has(table.name) : !tables(table.schema, table.name)) {
       throw new Error(`a compiled statement touches "${table.schema ?? ''}"."${table.name}"`);
     }
   }
@@ -40,19 +40,19 @@ const known = new LRUCache<string, Names>({
 });
 
 /** What a statement names that is exactly one select. */
-export function namesOf(text: string): Names {
+export function namesInStatement(text: string): Names {
   const shape = text.includes('service_estimate') ? null : tokenShapeOf(text);
   if (!shape) return namesInTree(guarded(() => parseTree(text)));
-  let found = known.get(shape.tokens);
-  if (!found) {
-    found = namesInTree(guarded(() => parseTree(numberedText(shape))));
-    known.set(shape.tokens, found);
+  let names = known.get(shape.tokens);
+  if (!names) {
+    names = namesInTree(guarded(() => parseTree(numberedText(shape))));
+    known.set(shape.tokens, names);
   }
-  const tables = found.tables.map(({ schema, name }) => ({
+  const tables = names.tables.map(({ schema, name }) => ({
     schema: schema === undefined ? undefined : nameIn(shape, schema),
     name: nameIn(shape, name),
   }));
-  return { ...found, tables, local: new Set([...found.local].map((name) => nameIn(shape, name))) };
+  return { ...names, tables, local: new Set([...names.local].map((name) => nameIn(shape, name))) };
 }
 
 function namesInTree(tree: string): Names {
@@ -65,9 +65,9 @@ export function readTree(tree: string): Names {
   const [only, ...others] = stmts;
   if (others.length > 0 || !only?.stmt) throw new Error('a compiled text is not exactly one statement');
   if (!('SelectStmt' in only.stmt)) throw new Error('a compiled statement is no SelectStmt');
-  const found = noNames();
-  collect(only.stmt, found);
-  return found;
+  const names = noNames();
+  collect(only.stmt, names);
+  return names;
 }
 
 const CHANGES: ReadonlySet<string> = new Set([
@@ -89,13 +89,13 @@ export function verifyChange(text: string, schemas: readonly string[]): void {
   const [only, ...others] = guarded(() => parseStatements<{ stmt?: object }>(text));
   const [kind] = Object.keys(only?.stmt ?? {});
   if (others.length > 0 || !kind || !CHANGES.has(kind)) throw new Error(`a compiled change is a ${kind ?? 'nothing'}`);
-  const found = noNames();
-  collect(only, found);
-  for (const other of found.kinds) {
+  const names = noNames();
+  collect(only, names);
+  for (const other of names.kinds) {
     if (other !== kind && !(kind === 'InsertStmt' && other === 'SelectStmt'))
       throw new Error(`a compiled change is a ${kind} that holds a ${other}`);
   }
-  const unknownName = found.tables.find((table) => !schemas.includes(table.schema ?? ''));
+  const unknownName = names.tables.find((table) => !schemas.includes(table.schema ?? ''));
   if (unknownName) throw new Error(`a compiled change touches "${unknownName.schema ?? ''}"."${unknownName.name}"`);
 }
 
@@ -124,29 +124,29 @@ function estimatedQuery({ funcname, args }: Readonly<Record<string, unknown>>): 
 }
 
 function textAt(node: unknown, path: readonly string[]): string | null {
-  const found = path.reduce<unknown>((inner, name) => propertiesOf(inner)[name], node);
-  return typeof found === 'string' ? found : null;
+  const value = path.reduce<unknown>((inner, name) => propertiesOf(inner)[name], node);
+  return typeof value === 'string' ? value : null;
 }
 
-function collect(node: unknown, found: Names): void {
+function collect(node: unknown, names: Names): void {
   if (Array.isArray(node)) {
-    for (const each of node) collect(each, found);
+    for (const each of node) collect(each, names);
     return;
   }
   if (!isRecord(node)) return;
   const { schemaname, relname } = node;
   // Not every table is wrapped as a `RangeVar`: the target of a write is not.
   if (relname !== undefined)
-    found.tables.push({ schema: schemaname === undefined ? undefined : String(schemaname), name: String(relname) });
+    names.tables.push({ schema: schemaname === undefined ? undefined : String(schemaname), name: String(relname) });
   const query = estimatedQuery(node);
-  if (query !== null) found.queries.push(query);
+  if (query !== null) names.queries.push(query);
   for (const key in node) {
     const value = node[key];
     if (typeof value !== 'object') continue;
-    if ((key.endsWith('Stmt') && /^[A-Z]/.test(key)) || key === 'intoClause') found.kinds.add(key);
+    if ((key.endsWith('Stmt') && /^[A-Z]/.test(key)) || key === 'intoClause') names.kinds.add(key);
     // Tables to be locked are named by their aliases.
     if (key === 'lockedRels') continue;
-    if (key === 'CommonTableExpr') found.local.add(String(propertiesOf(value)['ctename']));
-    collect(value, found);
+    if (key === 'CommonTableExpr') names.local.add(String(propertiesOf(value)['ctename']));
+    collect(value, names);
   }
 }

@@ -133,22 +133,22 @@ function judgeKind(kind: string, node: Node, columns: ReadonlySet<string>, compl
       return;
     }
     case 'SQLValueFunction':
-      if (!MOMENTS.test(String(node['op']))) complaints.push('it depends on who asks');
+      if (!MOMENTS.test(String(node['op']))) complaints.push('it depends on the current user');
       return;
     case 'A_Expr':
-      if (namesOf(node['name']).length !== 1) complaints.push('an operator is named with its schema');
+      if (namesOf(node['name']).length !== 1) complaints.push('an operator has a schema');
       return;
     case 'ColumnRef': {
       const name = namesOf(node['fields']);
       if (name.length !== 1 || !columns.has(name[0] ?? ''))
-        complaints.push(`"${name.join('.')}" is no column that it may use`);
+        complaints.push(`"${name.join('.')}" is not a column that it can use`);
       return;
     }
     case 'SubLink':
-      complaints.push('it holds a sub-select');
+      complaints.push('it contains a subquery');
       return;
     default:
-      complaints.push('it holds more than constants, operators and functions');
+      complaints.push('it contains more than constants, operators and functions');
   }
 }
 

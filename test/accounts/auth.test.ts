@@ -521,7 +521,7 @@ t.test('an invitation makes a user who chooses a password', async (t) => {
   t.match(await accept({ token, password: PASSWORD }), { status: 204 });
   t.match(await login(service, email), { status: 200 });
   t.match(await accept({ token, password: 'another' }), failure(400, 'INVALID_PAYLOAD'), 'once');
-  t.match(await invite(body), { status: 204 }, 'who is there already is left alone');
+  t.match(await invite(body), { status: 204 }, 'who already exists is left alone');
   const [after] = await sql`select status from service_users where email = ${email}`;
   t.equal(after?.['status'], 'active');
 });

@@ -72,7 +72,7 @@ t.test('a new user verifies the address by the link in a mail, and logs in', asy
   t.equal((await get(service, '/users/register/verified', { token: null })).status, 200);
   t.ok(granted(await login(email)).access_token);
   t.match(await register({ email }), { status: 204 });
-  t.equal((await mails.links(email)).length, 2, 'who is there already gets no mail');
+  t.equal((await mails.links(email)).length, 2, 'who already exists gets no mail');
 });
 
 t.test('a link verifies the address for the password that was registered with it', async (t) => {
@@ -147,7 +147,7 @@ t.test('a role with every right is not given away', async (t) => {
   for (const id of [role?.id, below?.id]) {
     const refused = await set({ public_registration_role: id });
     t.match(refused, failure(400, 'INVALID_PAYLOAD'));
-    t.match(refused.text, /public_registration_role.* has admin access/);
+    t.match(refused.text, /public_registration_role.* must be a role without admin access/);
   }
   t.match(await sql`select public_registration_role as role from service_settings`, [{ role: later?.id }]);
   t.match(await register({ email: 'early.bird@example.com' }), { status: 204 });

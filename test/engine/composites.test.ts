@@ -31,7 +31,7 @@ const service = await startTestService({ databaseUrl });
 const headers = { 'content-type': 'application/json', authorization: `Bearer ${ADMIN_TOKEN}` };
 
 const stray = { one: 1, two: 'a', three: 3 };
-const PAIR = 'is no attribute of the type "pair", which has "one", "two"';
+const PAIR = 'is not an attribute of the type "pair", which has "one", "two"';
 const STRAY: readonly (readonly [field: string, value: unknown, message: string])[] = [
   ['part', stray, `"part.three" ${PAIR}`],
   ['part', { ONE: 1 }, `"part.ONE" ${PAIR}`],
@@ -46,10 +46,10 @@ const STRAY: readonly (readonly [field: string, value: unknown, message: string]
   [
     'nest',
     { outside: 1 },
-    '"nest.outside" is no attribute of the type "nest", which has "inside", "list", "deeper", "document"',
+    '"nest.outside" is not an attribute of the type "nest", which has "inside", "list", "deeper", "document"',
   ],
   ['nests', [{ inside: stray }], `"nests.0.inside.three" ${PAIR}`],
-  ['nothing', { any: 1 }, '"nothing.any" is no attribute of the type "empty_type", which has none'],
+  ['nothing', { any: 1 }, '"nothing.any" is not an attribute of the type "empty_type", which has none'],
 ];
 
 function send(method: string, path: string, body: unknown): Promise<Answer> {

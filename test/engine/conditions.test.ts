@@ -141,7 +141,7 @@ t.test('parameters in deep have an underscore, and who forgets it is told', asyn
   for (const [name, value] of Object.entries(levels)) {
     const answer = await search({ fields: ['comments.id'], deep: { comments: { [name]: value } } });
     t.match(answer, { status: 400, json: { errors: [{ extensions: { code: 'INVALID_QUERY' } }] } }, name);
-    t.match(answer.text, `the parameter is written \\"_${name}\\"`);
+    t.match(answer.text, `write the parameter as \\"_${name}\\"`);
   }
   const url = await get(service, '/items/articles?fields=comments.id&deep[comments][limit]=1');
   t.match(url.text, '_limit');

@@ -59,10 +59,10 @@ t.test('empty lines and empty cells', async (t) => {
 
 t.test('what is not CSV is refused by its line', async (t) => {
   const broken: readonly (readonly [string, RegExp])[] = [
-    ['a,b\n1\n', /1 cells in place of the 2 of the header in line 2/],
+    ['a,b\n1\n', /1 cells instead of the 2 of the header in line 2/],
     ['a,b\n"x\ny",2\n1,2,3\n', /more cells than the 2 of the header in line 4/],
-    ['a\nx"y\n', /a quote inside of a cell .* in line 2/],
-    ['a\n"x"y\n', /behind a closing quote in line 2/],
+    ['a\nx"y\n', /a quote inside an unquoted cell in line 2/],
+    ['a\n"x"y\n', /after a closing quote in line 2/],
     ['a\n\n"x', /a quote is not closed in line 3/],
     ['a,b,a\n', /names the column "a" twice/],
     ['__proto__\nx\n', /"__proto__"/],

@@ -127,8 +127,8 @@ t.test('rank', async (t) => {
     [{ sort: ['-rank(words)'] }, /rank.* needs a filter .*_fts.* of the same field/],
     [{ filter, sort: ['-rank(body)'] }, /rank.* needs a filter .*_fts/],
     [{ filter: { words: { _nnull: true } }, sort: ['-rank(words)'] }, /rank.* needs a filter/],
-    [{ fields: ['rank(words)'], filter }, /rank.* is a function of .*sort.* alone/],
-    [{ filter: { 'rank(words)': { _gt: 0 } } }, /rank.* is a function of .*sort.* alone/],
+    [{ fields: ['rank(words)'], filter }, /rank.* can only be used in .*sort/],
+    [{ filter: { 'rank(words)': { _gt: 0 } } }, /rank.* can only be used in .*sort/],
   ]);
 });
 
@@ -169,7 +169,7 @@ t.test('trees', async (t) => {
   await expectRefusals(t, [
     [
       { filter: { tree: { _descendant_of: 'top..sql' } } },
-      /_descendant_of.* of field .*tree.*: it needs a path of labels/,
+      /_descendant_of.* of field .*tree.*: it must be a path of labels/,
     ],
     [{ filter: { tree: { _ancestor_of: ['top'] } } }, /_ancestor_of.* of field .*tree/],
     [{ filter: { title: { _descendant_of: 'top' } } }, /does not contain the .*_descendant_of/],

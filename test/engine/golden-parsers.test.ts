@@ -10,7 +10,7 @@ import t from 'tap';
 import { loadGrammar, parseTree } from '../../src/sql/grammar.js';
 import { numberedText, tokenShapeOf } from '../../src/sql/token-shape.js';
 import { scanTree } from '../../src/sql/tree-names.js';
-import { namesOf, readTree } from '../../src/sql/verify.js';
+import { namesInStatement, readTree } from '../../src/sql/verify.js';
 import { GOLDEN_FOLDERS, goldenNames, readGolden } from '../support/golden.js';
 
 await loadGrammar();
@@ -52,17 +52,21 @@ t.test('a statement of known tokens names what its own tree names', async (t) =>
     if (!shape) continue;
     shaped++;
     const expected = sorted(readTree(parseTree(text)));
-    t.strictSame(sorted(namesOf(text)), expected, text.slice(0, 200));
-    t.strictSame(sorted(namesOf(text)), expected, 'again');
+    t.strictSame(sorted(namesInStatement(text)), expected, text.slice(0, 200));
+    t.strictSame(sorted(namesInStatement(text)), expected, 'again');
     const trees = [text, numberedText(shape)].map((each) => skeletonOf(parseTree(each)));
     t.equal(trees[0], trees[1], 'the same tree but for identifiers and constants');
   }
   t.ok(shaped > TEXTS.length * 0.8, `${shaped} of ${TEXTS.length}`);
-  const from = (schema: string, table: string): unknown => sorted(namesOf(`select 1 from "${schema}"."${table}"`));
+  const from = (schema: string, table: string): unknown =>
+    sorted(namesInStatement(`select 1 from "${schema}"."${table}"`));
   t.match(from('public', 'articles'), { tables: ['["public","articles"]'] });
   t.match(from('public', 'secrets'), { tables: ['["public","secrets"]'] }, 'of the same tokens, by its own names');
   t.match(from('a""b', '%0'), { tables: ['["a\\"b","%0"]'] });
-  t.match(sorted(namesOf('with "%1" as (select 2) select 1 from "%0"')), { local: ['%1'], tables: ['[null,"%0"]'] });
+  t.match(sorted(namesInStatement('with "%1" as (select 2) select 1 from "%0"')), {
+    local: ['%1'],
+    tables: ['[null,"%0"]'],
+  });
 });
 
 t.test('texts whose quotes may mean something else have no tokens here', async (t) => {

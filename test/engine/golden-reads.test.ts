@@ -13,7 +13,7 @@ import { holdsTable } from '../../src/mirror/model.js';
 import { planOperation } from '../../src/plan/operation.js';
 import { planRead } from '../../src/plan/read.js';
 import { fencedRead, unevenRead } from '../../src/plan/uneven.js';
-import { sourceOf } from '../../src/postgres/catalog.js';
+import { catalogSourceOf } from '../../src/postgres/catalog.js';
 import { Database } from '../../src/postgres/database.js';
 import type { Parsed } from '../../src/request/ast.js';
 import type { ParseLimits } from '../../src/request/parse-context.js';
@@ -149,7 +149,7 @@ const database = await Database.open({
 });
 t.teardown(() => database.close());
 await loadGrammar();
-const model = buildModel((await sourceOf(database).load()).document, 1, database);
+const model = buildModel((await catalogSourceOf(database).load()).document, 1, database);
 
 const access = new Permissions('golden', readRules(RULES));
 const view = access.view(model);

@@ -203,7 +203,7 @@ t.test('PostGIS', { skip }, async (t) => {
       [{ geometry: near, distance: -1 }, /distance/],
       [{ geometry: near, distance: 'far' }, /distance/],
       [{ geometry: near, distance: null }, /distance/],
-      [{ distance: 5 }, /_dwithin.* of .*world.* needs a .*geometry/],
+      [{ distance: 5 }, /_dwithin.* of .*world.* needs GeoJSON as .*geometry/],
       [{ geometry: { type: 'Point' }, distance: 5 }, /_dwithin.* of field .*world.*GeoJSON/],
       [{ geometry: near, distance: 5, unit: 'km' }, /not .*unit/],
       [5, /_dwithin of world/],
@@ -298,9 +298,9 @@ t.test('PostGIS', { skip }, async (t) => {
     t.match((await send('POST', '/utils/export/places', body)).json, { features: [{ geometry: POINT }] });
     for (const [query, text] of [
       ['fields=id,world,globe', /needs .*geometry.*: one of world, globe/],
-      ['fields=id,name', /needs a geometry among the fields/],
-      ['fields=id,world&geometry=name', /name.* is no geometry/],
-      ['fields=id,world&geometry=globe', /globe.* is no geometry/],
+      ['fields=id,name', /needs a geometry field among the selected fields/],
+      ['fields=id,world&geometry=name', /name.* is not a geometry/],
+      ['fields=id,world&geometry=globe', /globe.* is not a geometry/],
       ['fields=id,world&geometry[a]=globe', /must be the name of a field/],
     ] as const)
       t.match(await get(service, `/items/places?export=geojson&${query}`), { status: 400, text }, query);

@@ -227,7 +227,7 @@ t.test('SEARCH', async (t) => {
   for (const name of ['limit=1', 'filter[id]=1', 'search=x', 'sort=id', 'page=2', 'deep[comments][_limit]=1'])
     t.match(
       await request(service, 'SEARCH', `/items/articles?${name}`, { headers, body: '{"query":{"fields":["id"]}}' }),
-      { status: 400, json: { errors: [{ message: /belongs into the "query" of the body/ }] } },
+      { status: 400, json: { errors: [{ message: /must be in the "query" of the body/ }] } },
       `${name} is not dropped`,
     );
   t.match(await request(service, 'SEARCH', url, { headers, body: '{"keys":[2]}' }), { json: { data: [{ id: 2 }] } });

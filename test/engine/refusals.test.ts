@@ -83,7 +83,7 @@ t.test('a materialized view that was never filled', async (t) => {
   };
   const answer = await get(service, '/items/totals');
   t.match(answer, unfilled);
-  t.match(answer.text, /has not been filled yet.*materialized view .{0,2}totals.{0,2} has not been populated/);
+  t.match(answer.text, /has no data yet.*materialized view .{0,2}totals.{0,2} has not been populated/);
   const other = await get(service, '/items/totals', { token });
   t.match(other, unfilled);
   t.notMatch(other.text, /populated/);

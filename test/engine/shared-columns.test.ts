@@ -250,7 +250,7 @@ t.test('a reference that is cleared leaves what it shares to the others', async 
 
 t.test('new keys that wait for each other are refused by name', async (t) => {
   const body = { lefts: { rights: {} }, rights: { lefts: {} } };
-  const named = /is a part of the key that another new item of .* wait for each other/;
+  const named = /is a part of the key that comes from another new item of .* depend on each other/;
   t.match(await send('POST', '/items/pairs', body), { status: 400, text: named });
   t.match(await send('POST', '/items/lefts', { rights: { lefts: {} } }), { status: 400, text: named });
   t.equal((await sql`select from lefts`).length + (await sql`select from rights`).length, 0);

@@ -190,7 +190,7 @@ t.test(
       const json = { errors: [{ message, extensions: { code: 'FAILED_VALIDATION' } }] };
       t.match(await send(how), { status: 400, json }, how);
     }
-    const json = { errors: [{ message: /A function or trigger of it failed/ }] };
+    const json = { errors: [{ message: /A function or trigger failed/ }] };
     for (const how of ['syntax', 'table', 'function', 'internal', 'undefined', 'connection', 'shutdown']) {
       const answer = await send(how);
       t.match(answer, { status: 503, json }, `${how}: ${answer.text}`);

@@ -67,10 +67,10 @@ t.test('what is shown of a field finds its item', async (t) => {
 });
 
 t.test('what is no value of the type is 400 with the reason', async (t) => {
-  t.match((await find('exact', '[_eq]', '[123456789012345678901234567890,NaN]')).text, /exact.*needs a list/);
-  t.match((await find('ints', '[_eq]', '{"a":1}')).text, /needs a list|Invalid/);
+  t.match((await find('exact', '[_eq]', '[123456789012345678901234567890,NaN]')).text, /exact.*must be a list/);
+  t.match((await find('ints', '[_eq]', '{"a":1}')).text, /must be a list|Invalid/);
   t.match(await find('ints', '[_eq]', '["x"]'), { status: 400 });
-  t.match((await find('place', '[_eq]', '{"road":"s"}')).text, /road.* is no attribute/);
+  t.match((await find('place', '[_eq]', '{"road":"s"}')).text, /road.* is not an attribute/);
   t.match(await find('place', '[_eq]', '[1]'), { status: 400 });
   t.match((await get(service, '/items/things?limit=-5')).text, /limit.* zero or above, or -1 for all/);
   t.match((await get(service, '/items/things?offset=-1')).text, /offset.* zero or above\\?"/);
@@ -78,7 +78,10 @@ t.test('what is no value of the type is 400 with the reason', async (t) => {
 
 t.test('an empty text is asked for with _empty', async (t) => {
   for (const field of ['bits', 'vector', 'body', 'id'])
-    t.match((await find(field, '[_eq]', '')).text, /needs a value: .*_empty.* for an empty text, .*_null.* for none/);
+    t.match(
+      (await find(field, '[_eq]', '')).text,
+      /needs a value: .*_empty.* for an empty string, .*_null.* for no value/,
+    );
   const empties: readonly (readonly [string, string, number[]])[] = [
     ['bits', '[_empty]', [1, 3]],
     ['bits', '[_nempty]', [2]],

@@ -183,7 +183,7 @@ t.test('conditions in the URL of a write are refused, not dropped', async (t) =>
     ] as const)
       t.match(
         await send(method, `${path}?${condition}`, body),
-        { status: 400, json: { errors: [{ message: /in the URL does not say which items are written/ }] } },
+        { status: 400, json: { errors: [{ message: /in the URL does not select the items to write/ }] } },
         `${method} ${path}?${condition}`,
       );
   t.match(await send('PATCH', '/items/nodes?limit=-1&fields=label', { ...keys, data: { parent: null } }), {

@@ -147,8 +147,11 @@ t.test('of forms that differ in types alone a row chooses one', async (t) => {
   await until(async () => (await call('find_number', { id: 7 })).text === '{"data":"number 7"}');
   t.strictSame((await call('find_text', { id: '7' })).json, { data: 'text 7' });
   t.match(await call('find_number', { id: 'x' }), refusal(400, /Argument "id"/));
-  t.match(await call('find', { id: 7 }), refusal(400, /differ in types alone.*such as \["id (integer|text)"\]/));
-  t.match(await call('find_date', { id: 7 }), refusal(403, /of the type (integer|text), and its row says "id date"/));
+  t.match(await call('find', { id: 7 }), refusal(400, /differ only in their types.*such as \["id (integer|text)"\]/));
+  t.match(
+    await call('find_date', { id: 7 }),
+    refusal(403, /of the type (integer|text), but its row of service_functions says "id date"/),
+  );
 });
 
 t.test('arguments have the values that columns take, and results look as columns do', async (t) => {
@@ -191,8 +194,8 @@ t.test('an argument that does not fit is named', async (t) => {
     ['grow', { given: { name: 'x', sise: 1 } }, /sise/],
     ['total', { numbers: 'x' }, /"numbers"/],
     ['total', { numbers: [1, 'x'] }, /numbers/],
-    ['area', { side: 1, width: 2 }, /No form of the function "area"/],
-    ['twin', { value: 1 }, /Several forms/],
+    ['area', { side: 1, width: 2 }, /No overload of the function "area"/],
+    ['twin', { value: 1 }, /Several overloads/],
     ['add', [1], /object of arguments/],
     ['add', 'a', /object of arguments/],
   ];
@@ -218,11 +221,14 @@ t.test('what does not apply is refused, not dropped', async (t) => {
   t.match(await get(service, '/rpc/article_titled?title=Zebra&fields=comments.id&deep[comments][_limit]=1'), {
     json: { data: { comments: [{ id: 6 }] } },
   });
-  t.match(await call('add?a=5', { a: 1 }), refusal(400, /"a" is in the URL: arguments of a POST are its body/));
+  t.match(
+    await call('add?a=5', { a: 1 }),
+    refusal(400, /"a" is in the URL: the arguments of a POST must be in its body/),
+  );
   t.match(await call('publish?fields=id&article=5', { article: 1 }), refusal(400, /"article" is in the URL/));
-  t.match(await search('add', { arguments: { a: 1 } }, '?b=5'), refusal(400, /"b" belongs into the "arguments"/));
+  t.match(await search('add', { arguments: { a: 1 } }, '?b=5'), refusal(400, /"b" must be in the "arguments"/));
   t.strictSame((await search('add', { arguments: { a: 1 } }, '?a=5')).json, { data: 11 }, 'the body replaces');
-  const elsewhere = refusal(400, /"filter" belongs into the "query" of the body/);
+  const elsewhere = refusal(400, /"filter" must be in the "query" of the body/);
   t.match(await search('places', { query: { fields: ['name'] } }, '?filter[size]=1'), elsewhere);
 });
 
@@ -254,7 +260,7 @@ t.test('what no row exposes, and what cannot be called, is refused with 403', as
 t.test('rows of tables are returned as items or not at all', async (t) => {
   t.strictSame((await get(service, '/rpc/shelves')).json, { data: [{ id: 1, label: 'left' }] });
   const inside = /cannot be called: it returns (rows of [\w.]+ inside another type|the type record)/;
-  const part = /cannot be called: it returns rows of [\w.]+, which are read as those of another table/;
+  const part = /cannot be called: it returns rows of [\w.]+, a partition or child table/;
   const names = ['table', 'alone', 'array', 'out', 'inout', 'composite', 'range', 'domain', 'users', 'user_list'];
   for (const name of [...names, 'elsewhere', 'records'])
     t.match(await call(`held_${name}`, {}), refusal(403, inside), name);

@@ -10,7 +10,7 @@ import { findLiterals } from '../../src/graphql/literals.js';
 import { Operations, type RunInBudget } from '../../src/graphql/operations.js';
 import { Schemas } from '../../src/graphql/schema.js';
 import { buildModel } from '../../src/mirror/introspect.js';
-import { sourceOf } from '../../src/postgres/catalog.js';
+import { catalogSourceOf } from '../../src/postgres/catalog.js';
 import { Database } from '../../src/postgres/database.js';
 import type { ParseLimits } from '../../src/request/parse-context.js';
 import { runSteps } from '../../src/time-slices.js';
@@ -30,7 +30,7 @@ const database = await Database.open({
   statementTimeout: 10_000,
   connectTimeout: 10_000,
 });
-const access = schemaAccessOf(null, buildModel((await sourceOf(database).load()).document, 1, database));
+const access = schemaAccessOf(null, buildModel((await catalogSourceOf(database).load()).document, 1, database));
 await database.close();
 
 const DOCUMENT_LIMITS = { tokens: 1_000, depth: 10, nodes: 100, aliases: 10, introspection: true };

@@ -47,5 +47,5 @@ export const KEYED_SQL = `
     ('sales_payments', 'author', 'authors', 'payments', 'delete'),
     ('visits', 'author', 'authors', 'visits', 'nullify');`;
 
-/** What the service is started with. */
+/** Information about the service started with. */
 export const KEYED_SCHEMAS = 'public,sales';

@@ -91,7 +91,7 @@ t.test(
     const degraded = await get(service, '/server/health');
     t.match(degraded, { status: 200, json: { status: 'degraded' } });
     const { checks } = degraded.json as { checks: Record<string, unknown> };
-    t.match(checks['listener:lost'], [{ status: 'degraded', output: /changes of schema, policies and users/ }]);
+    t.match(checks['listener:lost'], [{ status: 'degraded', output: /changes of the schema, policies and users/ }]);
     t.match(await get(service, '/server/health', { token: USER_TOKEN }), { status: 200, json: { status: 'degraded' } });
     t.equal(await statusFor(service), 200);
     await setStatus('suspended');

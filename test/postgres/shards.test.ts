@@ -184,7 +184,7 @@ async function testOutage(t: Test, service: Service): Promise<void> {
     json: {
       errors: [
         {
-          message: /Another server that it reads from or writes to cannot be reached/,
+          message: /A foreign server that it uses cannot be reached/,
           extensions: { code: 'SERVICE_UNAVAILABLE', detail: /shard2/ },
         },
       ],

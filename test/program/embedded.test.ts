@@ -101,7 +101,7 @@ t.test('an owner killed without warning leaves a server behind, which the next s
   t.equal(isAlive(pid), true);
   const messages: string[] = [];
   const server = await startEmbedded({ directory: data, settings, report: (message) => messages.push(message) });
-  t.match(messages, [new RegExp(`former run, process ${pid}$`)]);
+  t.match(messages, [new RegExp(`earlier run, process ${pid}$`)]);
   t.not(await readServerPid(data), pid);
   t.equal(await countKept(server.url), 1000);
   await server.stop();
@@ -155,9 +155,9 @@ t.test('what cannot start says why in one line', async (t) => {
   await refuse(join(data, 'lateral.json'), /DATA_DIR .* cannot be written/);
   const version = join(data, 'postgres', 'PG_VERSION');
   await writeFile(version, '17\n');
-  await refuse(data, /was made by PostgreSQL 17 and this is 18/);
+  await refuse(data, /was created by PostgreSQL 17, but this is 18/);
   await rm(version);
-  await refuse(data, /something other than a PostgreSQL cluster/);
+  await refuse(data, /neither empty nor a PostgreSQL cluster/);
   await writeFile(version, '18\n');
   await startAndStop(data);
 });

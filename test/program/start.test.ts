@@ -143,7 +143,7 @@ t.test('commands make no database, and use the embedded one that is there', asyn
   for (const words of [explained, ['types'], ['schema', 'snapshot']]) {
     const run = launch({ words, environment });
     t.equal(await run.ended, 1, words.join(' '));
-    t.match(complaintLines(run), [/^lateral: there is no database: name one with --database-url or DATABASE_URL/]);
+    t.match(complaintLines(run), [/^lateral: there is no database: set --database-url or DATABASE_URL/]);
     await t.rejects(lstat(directory), { code: 'ENOENT' }, 'nothing was made');
   }
   const service = launch({ environment });

@@ -365,7 +365,7 @@ t.test('what keeps a thread from starting keeps the service from starting', asyn
   const EMAIL_TRANSPORT = await transport('export const sent = 1;');
   await t.rejects(startTestService({ ...TWO, EMAIL_TRANSPORT }), {
     name: 'StartError',
-    message: /^EMAIL_TRANSPORT: "[^\n]+" exports no function "send"$/,
+    message: /^EMAIL_TRANSPORT: "[^\n]+" must export a function "send"$/,
   });
 });
 

@@ -103,7 +103,7 @@ t.test('a missing index, a missing right and a name that is taken are found, wit
         fix: 'create index concurrently "orders_article_index" on "sales"."orders" ("article");',
       },
     ]);
-    t.strictSame(details('Rights'), [
+    t.strictSame(details('Privileges'), [
       {
         name: 'public.authors',
         message: 'missing: select, delete',
@@ -132,11 +132,14 @@ t.test('a missing index, a missing right and a name that is taken are found, wit
       [{ message: /^2 lists and objects of related items can be added; lateral relations suggest shows them/ }],
     );
     t.match(
-      report.findings.filter(({ status, message }) => status === 'note' && /not served, with tables/.test(message)),
+      report.findings.filter(
+        ({ status, message }) => status === 'note' && /schemas with tables that are not served/.test(message),
+      ),
       [
         {
           section: 'Schemas',
-          message: 'not served, with tables: stock (1); DATABASE_SCHEMAS=public,sales,stock serves them',
+          message:
+            'schemas with tables that are not served: stock (1); DATABASE_SCHEMAS=public,sales,stock serves them',
         },
       ],
     );
@@ -145,7 +148,7 @@ t.test('a missing index, a missing right and a name that is taken are found, wit
     if (installed) await sql.unsafe(names?.fix ?? '');
   }
   for (const { fix } of (await findings(login, schemas)).findings.flatMap(({ section, details }) =>
-    section === 'Rights' || section === 'Relations' ? details : [],
+    section === 'Privileges' || section === 'Relations' ? details : [],
   ))
     for (const statement of (fix ?? '').split(/(?<=;) /)) await sql.unsafe(statement);
   const healed = await findings(login, schemas);
@@ -173,7 +176,7 @@ t.test('a role that may only read is a note, too few connections are a problem',
   const report = await findings(databaseUrl(server, 'readonly', { user: 'reader', password: 'reader' }));
   t.equal(report.code, 1);
   const texts = report.findings.map(({ status, message }) => `${status}: ${message}`);
-  t.ok(texts.includes('note: the role may write to no table: the API reads only'));
+  t.ok(texts.includes('note: the role cannot write to any table: the API is read-only'));
   t.ok(texts.some((text) => /^problem: the service opens up to \d+ of 5 connections/.test(text)));
   t.ok(
     texts.some((text) =>
@@ -207,7 +210,7 @@ t.test('functions that cannot be called as they are declared are found', async (
   const login = databaseUrl(server, 'functions', { user: 'caller', password: 'caller' });
   t.match(await functionsOf(login), [
     { status: 'ok', message: '5 callable: counted (POST), find, find_number, ready, touch (POST)' },
-    { status: 'problem', message: '1 row of service_functions can be called by nobody', details: [{ name: 'lost' }] },
+    { status: 'problem', message: '1 row of service_functions cannot be called', details: [{ name: 'lost' }] },
     {
       status: 'problem',
       message: 'caller may not execute 1 function',
@@ -215,7 +218,7 @@ t.test('functions that cannot be called as they are declared are found', async (
     },
     {
       status: 'problem',
-      message: /^1 function has forms that differ in types alone/,
+      message: /^1 function has overloads that differ only in the types of their arguments/,
       details: [
         {
           name: 'find',

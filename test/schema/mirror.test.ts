@@ -43,7 +43,7 @@ t.test('serves what has one key and says why not', async (t) => {
       ('gone', 'id', true, 'id', 'all')`;
   const model = await load();
   t.strictSame(Object.fromEntries(model.refused), {
-    misdeclared_view: 'is a view whose declared key "no such column" is none of its columns',
+    misdeclared_view: 'is a view whose declared key "no such column" is not one of its columns',
     no_columns: 'has no columns',
     reserved_column: 'has a column whose name starts with %',
   });

@@ -311,7 +311,7 @@ t.test('many fields change together or not at all', async (t) => {
   t.strictSame(await catalog('made'), before);
 });
 
-t.test('options of a column are changed one by one, and what is there already asks for nothing', async (t) => {
+t.test('options of a column are changed one by one, and what already exists asks for nothing', async (t) => {
   const change = async (schema: Record<string, unknown>): Promise<FieldObject> =>
     ask<FieldObject>('PATCH', '/fields/made/f_string', { schema });
   t.match(await change({ is_unique: true, is_indexed: true }), { schema: { is_unique: true, is_indexed: true } });

@@ -130,7 +130,7 @@ t.test('what is left out is said', async (t) => {
   for (const line of [
     '"Odd: name"',
     '"odd_key"',
-    '"payment": its partitions; elsewhere it becomes one table',
+    '"payment": its partitions; in another database it becomes one table',
     '"films": is a view',
     '"film.a/b"',
     '"film.kin"',

@@ -192,7 +192,7 @@ t.test('a database with a table of our name is served, with our tables in a sche
     t.match(await send(next, 'PATCH', '/items/public_service_users/1', { login: 'Ada' }), { status: 200 });
     await t.rejects(startTestService({ databaseUrl: url, SYSTEM_SCHEMA: 'elsewhere' }), {
       name: 'StartError',
-      message: /for schema "public" are in schema "lateral" already/,
+      message: /for schema "public" are already in schema "lateral"/,
     });
   });
 

@@ -1,7 +1,7 @@
 /** Random models live in several schemas: their tables are moved, and their collections keep their names. */
 import type { Sql } from './service.js';
 
-/** What the service is started with. */
+/** Information about the service started with. */
 export const DATABASE_SCHEMAS = 'public,Sales & Co,hr';
 
 const OTHERS = ['Sales & Co', 'hr'] as const;

@@ -6,8 +6,8 @@ import { packageVersion } from '../../files.js';
 import type { Route } from '../../http/router.js';
 import type { Collection, Model } from '../../mirror/model.js';
 import { COMPONENTS } from './components.js';
-import { describeFunctions } from './functions.js';
-import { type Described, describeOperation, itemSchema, type Names, nameSchemas } from './items.js';
+import { describeFunctions } from './function-operations.js';
+import { type ComponentNames, type Described, describeOperation, itemSchema, nameSchemas } from './item-operations.js';
 import { json, ref, responses, type Schema } from './json-schema.js';
 import { PARAMETERS, pathParameter } from './parameters.js';
 import { SERVICES, type SystemOperation } from './system-operations.js';
@@ -36,7 +36,7 @@ export function describeApi(routes: readonly Route[], model: Model, url: string)
       title: 'Lateral',
       version: packageVersion,
       description:
-        'Every list may be read with the method SEARCH too, with the parameters as an object "query" in the body: for queries too long for a URL.',
+        'Lists can also be read with the method SEARCH, with the parameters as an object "query" in the body, if a query is too long for a URL.',
     },
     servers: [{ url }],
     security: [{ token: [] }, {}],
@@ -61,7 +61,12 @@ function isShown({ name, system }: Collection): boolean {
   return !system || RESOURCE.test(name.replace(/^service_/, '/'));
 }
 
-function describeRoute(route: Route, collections: readonly Collection[], names: Names, model: Model): Described[] {
+function describeRoute(
+  route: Route,
+  collections: readonly Collection[],
+  names: ComponentNames,
+  model: Model,
+): Described[] {
   if (route.path.startsWith('/rpc/')) return describeFunctions(route, model, names);
   if (route.path.startsWith('/items/:collection')) {
     return collections
@@ -100,10 +105,10 @@ function tagOf(path: string): string {
 }
 
 /** Names that differ in other characters alone get numbers. */
-function operationId(method: string, path: string, taken: Set<string>): string {
+function operationId(method: string, path: string, usedIds: Set<string>): string {
   const base = `${method.toLowerCase()}${path.replace(/[^A-Za-z0-9]+/g, '_').replace(/_$/, '')}`;
   let unique = base;
-  for (let count = 2; taken.has(unique); count++) unique = `${base}_${count}`;
-  taken.add(unique);
+  for (let count = 2; usedIds.has(unique); count++) unique = `${base}_${count}`;
+  usedIds.add(unique);
   return unique;
 }

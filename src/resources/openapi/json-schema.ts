@@ -58,7 +58,7 @@ export interface Answer {
 }
 
 export const ok = (schema: Schema): Answer => ({ status: 200, description: 'The result.', content: json(schema) });
-export const done: Answer = { status: 204, description: 'Done; there is nothing to show.' };
+export const done: Answer = { status: 204, description: 'Done; no content.' };
 export const empty: Answer = { status: 200, description: 'Done; the body is empty.' };
 
 /** Media types with what they hold: text where nothing else is said. */

@@ -8,23 +8,23 @@ export function queryParameter(name: string, schema: Schema, description: string
 }
 
 const QUERY: Readonly<Record<string, readonly [schema: Schema, description: string]>> = {
-  fields: [STRING, 'Fields to show, separated by commas; dots lead along relations.'],
+  fields: [STRING, 'Fields to return, separated by commas; dots follow relations.'],
   alias: [STRING, 'Other names for fields, as JSON ({"newest": "comments"}) or in brackets.'],
   filter: [STRING, 'Conditions, as JSON or in brackets.'],
-  search: [STRING, 'A text to find.'],
-  sort: [STRING, 'Fields to sort by; a minus sign turns the order round.'],
-  limit: [{ ...INTEGER, minimum: -1 }, 'Items to show; -1 for all.'],
-  offset: [{ ...INTEGER, minimum: 0 }, 'Items to leave out first.'],
-  page: [{ ...INTEGER, minimum: 0 }, 'Pages of `limit` items, counted from 1.'],
-  cursor: [STRING, 'Where the page before ended (`meta.next_cursor`); empty for the first page.'],
-  deep: [STRING, 'Parameters of the relations below, as JSON or in brackets.'],
-  aggregate: [STRING, 'Functions over groups, as JSON or in brackets.'],
+  search: [STRING, 'Search term.'],
+  sort: [STRING, 'Fields to sort by; a leading minus sign sorts descending.'],
+  limit: [{ ...INTEGER, minimum: -1 }, 'Maximum number of items; -1 for all.'],
+  offset: [{ ...INTEGER, minimum: 0 }, 'Number of items to skip.'],
+  page: [{ ...INTEGER, minimum: 0 }, 'Page number, from 1; a page has `limit` items.'],
+  cursor: [STRING, '`meta.next_cursor` of the previous page; empty for the first page.'],
+  deep: [STRING, 'Parameters of nested relations, as JSON or in brackets.'],
+  aggregate: [STRING, 'Aggregate functions, as JSON or in brackets.'],
   groupBy: [STRING, 'Fields to group by, separated by commas.'],
   having: [STRING, 'Conditions on the results of `aggregate`, as JSON or in brackets.'],
-  meta: [STRING, 'Counts next to the data: total_count, filter_count, * for both, or estimated_count.'],
-  backlink: [BOOLEAN, 'Whether wildcards lead back along the relation they came by.'],
-  export: [oneOf(...EXPORT_FORMATS), 'The items as a file of this format, without an envelope.'],
-  geometry: [STRING, 'Of an export as geojson: the field that is the geometry of a feature.'],
+  meta: [STRING, 'Counts to return: total_count, filter_count, * for both, or estimated_count.'],
+  backlink: [BOOLEAN, 'Whether wildcards expand the relation back to the parent.'],
+  export: [oneOf(...EXPORT_FORMATS), 'Return a file of this format, without an envelope.'],
+  geometry: [STRING, 'For an export as geojson: the geometry field.'],
 };
 
 /** Of what is shown of one item. */
@@ -38,17 +38,17 @@ export const PARAMETERS: Schema = {
   on_conflict: queryParameter(
     'on_conflict',
     STRING,
-    'Columns of a unique index, separated by commas, by which items that exist are found; the key where only `resolution` is given.',
+    'Columns of a unique index, separated by commas, that identify existing items; the key if only `resolution` is set.',
   ),
   resolution: queryParameter(
     'resolution',
     oneOf(...RESOLUTIONS),
-    'What becomes of items that exist: `merge` changes them, `ignore` leaves them alone and out of the answer.',
+    'How existing items are handled: `merge` updates them, `ignore` keeps them and leaves them out of the response.',
   ),
   idempotencyKey: {
     name: 'Idempotency-Key',
     in: 'header',
-    description: 'Makes a repetition safe: the same request with the same key is carried out once.',
+    description: 'Makes retries safe: requests with the same key are executed once.',
     schema: { type: 'string', minLength: 1, maxLength: 255 },
   },
 };

@@ -42,7 +42,7 @@ const RENEWAL = object({ refresh_token: STRING, mode: MODE });
 const PASSWORD = object({ token: STRING, password: STRING }, ['token', 'password']);
 const TEXT = file(['text/plain']);
 const USER_QUERY = parameterRefs(ITEM_PARAMETERS);
-const FORCE = queryParameter('force', BOOLEAN, 'Whether a snapshot of another version is taken all the same.');
+const FORCE = queryParameter('force', BOOLEAN, 'Whether a snapshot of another version is accepted.');
 const SINGLE_USE = 'The token of a link works once.';
 
 const ALLOWED = object({ access: oneOf('none', 'partial', 'full'), fields: list(STRING), presets: RECORD }, ['access']);
@@ -93,14 +93,14 @@ const SHAPE = {
 const GRAPHQL = object({ query: STRING, variables: RECORD, operationName: STRING, extensions: RECORD });
 const GRAPHQL_ANSWER = ok(object({ data: orNull(RECORD), errors: list(RECORD), extensions: RECORD }));
 const GRAPHQL_GET: SystemOperation = {
-  summary: 'Run a query of GraphQL',
+  summary: 'Run a GraphQL query',
   parameters: ['query', 'operationName', 'variables', 'extensions'].map((name) =>
-    queryParameter(name, STRING, name === 'variables' || name === 'extensions' ? 'As JSON.' : 'As GraphQL has it.'),
+    queryParameter(name, STRING, name === 'variables' || name === 'extensions' ? 'As JSON.' : 'A GraphQL response.'),
   ),
   answers: [GRAPHQL_ANSWER],
 };
 const GRAPHQL_POST: SystemOperation = {
-  summary: 'Run an operation of GraphQL',
+  summary: 'Run a GraphQL operation',
   body: json(GRAPHQL),
   answers: [GRAPHQL_ANSWER],
 };
@@ -117,17 +117,17 @@ const Field = ref('Field');
 const Relation = ref('Relation');
 
 export const SERVICES: Readonly<Record<string, SystemOperation>> = {
-  'GET /server/ping': { summary: 'Whether the service is there', answers: [TEXT] },
-  'GET /server/ready': { summary: 'Whether requests should be sent here', answers: [TEXT] },
+  'GET /server/ping': { summary: 'Whether the service is running', answers: [TEXT] },
+  'GET /server/ready': { summary: 'Whether the service is ready for requests', answers: [TEXT] },
   'GET /server/health': {
-    summary: 'Whether the service is well',
+    summary: 'Health of the service',
     answers: [file(['application/health+json'], HEALTH)],
   },
-  'GET /server/info': { summary: 'What the service is', answers: [ok(data(INFO))] },
+  'GET /server/info': { summary: 'Information about the service', answers: [ok(data(INFO))] },
   'GET /server/metrics': { summary: 'Metrics for Prometheus', answers: [TEXT] },
   'GET /server/shapes': {
-    summary: 'The statements that took the most time in the last minutes',
-    parameters: [queryParameter('limit', INTEGER, 'How many, at most 1,000; 20 where it is not given.')],
+    summary: 'The statements with the largest total time in the last five minutes',
+    parameters: [queryParameter('limit', INTEGER, 'Maximum number, at most 1,000; 20 by default.')],
     answers: [ok(data(list(object(SHAPE))))],
   },
   'GET /server/shapes/:id': {
@@ -139,7 +139,7 @@ export const SERVICES: Readonly<Record<string, SystemOperation>> = {
   'GET /server/specs/graphql/:scope': { summary: 'A GraphQL schema: items or system', answers: [TEXT] },
 
   'GET /auth': {
-    summary: 'Ways to log in other than the password',
+    summary: 'Login methods other than the password',
     answers: [ok(object({ data: list(RECORD), disableDefault: BOOLEAN }))],
   },
   'POST /auth/login': { summary: 'Log in', body: json(CREDENTIALS), answers: [ok(data(ref('Tokens')))] },
@@ -152,7 +152,7 @@ export const SERVICES: Readonly<Record<string, SystemOperation>> = {
   },
   'POST /auth/logout': { summary: 'Log out', body: json(RENEWAL), optional: true, answers: [done] },
   'POST /auth/password/request': {
-    summary: 'Ask for a mail with a link to a new password',
+    summary: 'Request an email with a link to set a new password',
     body: json(object({ email: EMAIL, reset_url: STRING }, ['email'])),
     answers: [done],
   },
@@ -166,23 +166,23 @@ export const SERVICES: Readonly<Record<string, SystemOperation>> = {
     answers: [ok(data(RECORD)), done],
   },
   'POST /users/me/tfa/generate': {
-    summary: 'Make the secret of a second factor',
+    summary: 'Generate the secret of a second factor',
     body: json(object({ password: STRING }, ['password'])),
     answers: [ok(data(object({ secret: STRING, otpauth_url: STRING })))],
   },
   'POST /users/me/tfa/enable': {
-    summary: 'Use a second factor from now on',
+    summary: 'Enable the second factor',
     body: json(object({ secret: STRING, otp: STRING }, ['secret', 'otp'])),
     answers: [done],
   },
   'POST /users/me/tfa/disable': {
-    summary: 'Use no second factor any more',
+    summary: 'Disable the second factor',
     body: json(object({ otp: STRING }, ['otp'])),
     answers: [done],
   },
-  'POST /users/:key/tfa/disable': { summary: 'Take the second factor of a user away', answers: [done] },
+  'POST /users/:key/tfa/disable': { summary: 'Disable the second factor of a user', answers: [done] },
   'POST /users/invite': {
-    summary: 'Invite users by mail',
+    summary: 'Invite users by email',
     body: json(object({ email: either(EMAIL, list(EMAIL)), role: UUID, invite_url: STRING }, ['email', 'role'])),
     answers: [done],
   },
@@ -192,7 +192,7 @@ export const SERVICES: Readonly<Record<string, SystemOperation>> = {
     answers: [done],
   },
   'POST /users/register': {
-    summary: 'Make an account of one’s own',
+    summary: 'Register an account',
     body: json(
       object({ email: EMAIL, password: STRING, first_name: STRING, last_name: STRING, verification_url: STRING }, [
         'email',
@@ -202,27 +202,27 @@ export const SERVICES: Readonly<Record<string, SystemOperation>> = {
     answers: [done],
   },
   'GET /users/register/verify-email': {
-    summary: 'Verify the address of a new account',
-    parameters: [{ ...queryParameter('token', STRING, 'From the link in the mail.'), required: true }],
-    answers: [{ status: 302, description: 'Leads on to the page of the project.' }],
+    summary: 'Verify the email address of a new account',
+    parameters: [{ ...queryParameter('token', STRING, 'From the link in the email.'), required: true }],
+    answers: [{ status: 302, description: 'Redirects to the page of the project.' }],
   },
-  'GET /users/register/verified': { summary: 'Where a verified user lands without a page', answers: [TEXT] },
+  'GET /users/register/verified': { summary: 'Confirmation page after verification', answers: [TEXT] },
 
   'GET /roles/me': { summary: 'Read one’s own roles', parameters: USER_QUERY, answers: [ok(data(list(RECORD)))] },
   'GET /policies/me/globals': {
-    summary: 'What one’s policies say of everything',
+    summary: 'Access flags of the caller’s policies',
     answers: [ok(data(object({ app_access: BOOLEAN, admin_access: BOOLEAN, enforce_tfa: BOOLEAN })))],
   },
   'GET /permissions/me': {
-    summary: 'What one may do, by collection and action',
+    summary: 'Permissions of the caller, by collection and action',
     answers: [ok(data({ type: 'object', additionalProperties: { type: 'object', additionalProperties: ALLOWED } }))],
   },
   'GET /permissions/me/:collection': {
-    summary: 'What one may do with the items of a collection',
+    summary: 'Permissions of the caller for a collection',
     answers: [ok(data(object({ update: OPEN, delete: OPEN, share: OPEN })))],
   },
   'GET /permissions/me/:collection/:key': {
-    summary: 'What one may do with an item',
+    summary: 'Permissions of the caller for an item',
     answers: [ok(data(object({ update: OPEN, delete: OPEN, share: OPEN })))],
   },
 
@@ -270,11 +270,11 @@ export const SERVICES: Readonly<Record<string, SystemOperation>> = {
   'DELETE /relations/:collection/:field': { summary: 'Delete a relation; the field stays', answers: [done] },
 
   'GET /schema/snapshot': {
-    summary: 'The schema as a document',
+    summary: 'Snapshot of the schema',
     parameters: [
       queryParameter('export', oneOf('json', 'yaml'), 'As a file, without an envelope.'),
-      queryParameter('includeCollections', STRING, 'Collections to take, separated by commas.'),
-      queryParameter('excludeCollections', STRING, 'Collections to leave out, separated by commas.'),
+      queryParameter('includeCollections', STRING, 'Collections to include, separated by commas.'),
+      queryParameter('excludeCollections', STRING, 'Collections to exclude, separated by commas.'),
     ],
     answers: [
       {
@@ -284,23 +284,23 @@ export const SERVICES: Readonly<Record<string, SystemOperation>> = {
     ],
   },
   'POST /schema/diff': {
-    summary: 'What differs from a snapshot',
+    summary: 'Compare the schema with a snapshot',
     parameters: [queryParameter('mode', oneOf('mirror', 'merge'), 'merge: nothing is deleted.'), FORCE],
     body: documents(ref('Snapshot')),
     answers: [ok(data(ref('Difference'))), done],
   },
   'POST /schema/apply': {
-    summary: 'Make the schema what a snapshot says',
+    summary: 'Apply a snapshot or diff to the schema',
     parameters: [FORCE],
     body: documents(ref('Difference')),
     answers: [done],
   },
   'GET /schema/suggestions': {
-    summary: 'Relations that foreign keys imply and that are not there yet, and foreign keys without an index',
+    summary: 'Relations that foreign keys imply and that do not exist yet, and foreign keys without an index',
     answers: [ok(data(object({ relations: list(ref('Suggestion')), indexes: list(UNINDEXED) })))],
   },
   'POST /schema/suggestions': {
-    summary: 'Add suggested relations, all of them where none are named',
+    summary: 'Add suggested relations; all if none are named',
     body: json(object({ relations: list(object({ collection: STRING, field: STRING }, ['collection', 'field'])) })),
     optional: true,
     answers: [ok(data(object({ relations: list(ref('Suggestion')) })))],
@@ -312,7 +312,7 @@ export const SERVICES: Readonly<Record<string, SystemOperation>> = {
     answers: [empty],
   },
   'POST /utils/import/:collection': {
-    summary: 'Write the rows of a file',
+    summary: 'Import a file',
     body: {
       ...json(list(RECORD)),
       'application/x-ndjson': { schema: STRING },
@@ -322,7 +322,7 @@ export const SERVICES: Readonly<Record<string, SystemOperation>> = {
     answers: [ok(data(object({ imported: INTEGER })))],
   },
   'POST /utils/export/:collection': {
-    summary: 'Items as a file',
+    summary: 'Export items to a file',
     body: json(object({ format: oneOf(...EXPORT_FORMATS), query: ref('Query'), file: RECORD }, ['format'])),
     answers: [
       {

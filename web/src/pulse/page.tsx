@@ -105,7 +105,7 @@ export function PulsePage(): JSX.Element {
         )}
       </div>
       <section class="pulse-routes">
-        <h2>Slowest statements of the last minutes</h2>
+        <h2>Slowest statements of the last five minutes</h2>
         <Shapes />
       </section>
       <section class="pulse-routes">

@@ -1,4 +1,4 @@
-/** The statements that took the most time in the last minutes; each opens with its SQL and its plan. */
+/** The statements with the largest total time in the last five minutes; each opens with its SQL and its plan. */
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { pretty } from '../../../src/sql/pretty';

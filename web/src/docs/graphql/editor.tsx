@@ -70,7 +70,7 @@ export function Editor({ value, types, onInput, onRun }: EditorProps): JSX.Eleme
     if (!element) return;
     const end = element.selectionStart;
     const rest = element.value.slice(end);
-    // What is there already is not written twice.
+    // What already exists is not written twice.
     const tail = /^\s*[{(:]/.test(rest) ? '|' : indented(after, element.value.slice(0, end));
     const start = end - prefix.length;
     put(name + tail.replace('|', ''), start, end, start + name.length + tail.indexOf('|'));

@@ -46,12 +46,12 @@ const COMMANDS = new Map([
   ['apply', { switches: ['merge', 'force', 'dry-run', 'yes'], run: apply }],
 ]);
 
-async function snapshot(given: CommandLine): Promise<void> {
-  const [file = '-'] = given.operands;
-  const taken = await open(given, ({ schemaChanges }) => takeSnapshot(schemaChanges));
-  const json = given.switches.has('json') || /\.json$/i.test(file);
-  const text = json ? `${JSON.stringify(taken.snapshot, null, 2)}\n` : writeYaml(taken.snapshot);
-  for (const line of taken.omitted) console.error(`left out: ${line}`);
+async function snapshot(commandLine: CommandLine): Promise<void> {
+  const [file = '-'] = commandLine.operands;
+  const current = await open(commandLine, ({ schemaChanges }) => takeSnapshot(schemaChanges));
+  const json = commandLine.switches.has('json') || /\.json$/i.test(file);
+  const text = json ? `${JSON.stringify(current.snapshot, null, 2)}\n` : writeYaml(current.snapshot);
+  for (const line of current.omitted) console.error(`left out: ${line}`);
   if (file === '-') {
     process.stdout.write(text);
     return;
@@ -59,7 +59,7 @@ async function snapshot(given: CommandLine): Promise<void> {
   await writeFile(file, text).catch(() => {
     throw new StartError(`"${file}" cannot be written`);
   });
-  const { collections, fields, relations } = taken.snapshot;
+  const { collections, fields, relations } = current.snapshot;
   console.error(
     `${collections.length} collections, ${fields.length} fields, ${relations.length} relations written to ${file}`,
   );
@@ -68,27 +68,32 @@ async function snapshot(given: CommandLine): Promise<void> {
 /** Not the exit code of an error: a script must distinguish a difference from an unreadable file. */
 const DIFFERS = 2;
 
-async function diff(given: CommandLine): Promise<void> {
-  const wanted = await readFileOf(given);
-  const found = await open(given, ({ schemaChanges }) => compareSnapshot(schemaChanges, wanted, modeOf(given)));
-  console.log(found ? describeDifference(found.diff) : 'No differences.');
-  if (found) process.exitCode = DIFFERS;
+async function diff(commandLine: CommandLine): Promise<void> {
+  const snapshot = await readFileOf(commandLine);
+  const comparison = await open(commandLine, ({ schemaChanges }) =>
+    compareSnapshot(schemaChanges, snapshot, modeOf(commandLine)),
+  );
+  console.log(comparison ? describeDifference(comparison.diff) : 'No differences.');
+  if (comparison) process.exitCode = DIFFERS;
 }
 
-async function apply(given: CommandLine): Promise<void> {
-  const wanted = await readFileOf(given);
-  await open(given, async ({ schemaChanges }) => {
-    const found = await compareSnapshot(schemaChanges, wanted, modeOf(given));
-    if (!found) return console.log('No differences.');
-    console.log(describeDifference(found.diff));
-    if (given.switches.has('dry-run')) return;
-    if (deletes(found.diff) && !given.switches.has('yes')) await ask();
-    const shown = JSON.stringify(found.diff);
+async function apply(commandLine: CommandLine): Promise<void> {
+  const snapshot = await readFileOf(commandLine);
+  await open(commandLine, async ({ schemaChanges }) => {
+    const comparison = await compareSnapshot(schemaChanges, snapshot, modeOf(commandLine));
+    if (!comparison) return console.log('No differences.');
+    console.log(describeDifference(comparison.diff));
+    if (commandLine.switches.has('dry-run')) return;
+    if (deletes(comparison.diff) && !commandLine.switches.has('yes')) await ask();
+    const confirmedDiff = JSON.stringify(comparison.diff);
     const confirm = (diff: Difference): void => {
-      if (JSON.stringify(diff) !== shown)
+      if (JSON.stringify(diff) !== confirmedDiff)
         throw new StartError('the schema changed in the meantime: nothing was applied');
     };
-    const applied = await applySnapshot(schemaChanges, wanted, modeOf(given), { confirm, progress: showProgress });
+    const applied = await applySnapshot(schemaChanges, snapshot, modeOf(commandLine), {
+      confirm,
+      progress: showProgress,
+    });
     if (process.stderr.isTTY) process.stderr.write('\r\x1b[K');
     console.log(applied ? '\nApplied.' : '\nNo differences any more.');
   });

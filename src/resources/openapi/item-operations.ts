@@ -26,9 +26,9 @@ import {
 import { ITEM_PARAMETERS, LIST_PARAMETERS, parameterRefs, pathParameter } from './parameters.js';
 
 /** Names of components by collection: letters, digits and underscores, which every generator of clients can write. */
-export type Names = ReadonlyMap<string, string>;
+export type ComponentNames = ReadonlyMap<string, string>;
 
-export function nameSchemas(collections: Iterable<Collection>): Names {
+export function nameSchemas(collections: Iterable<Collection>): ComponentNames {
   const names = new Map<string, string>();
   const usedNames = new Set<string>();
   for (const { name, system } of collections) {
@@ -52,7 +52,7 @@ export interface Resource {
   /** Of the list. */
   readonly path: string;
   readonly tag: string;
-  readonly names: Names;
+  readonly names: ComponentNames;
 }
 
 const VERBS: Readonly<Record<string, string>> = { GET: 'Read', POST: 'Create', PATCH: 'Update', DELETE: 'Delete' };
@@ -128,7 +128,7 @@ function newItem({ fields }: Collection, item: Schema): Schema {
   return required.length > 0 ? { allOf: [item, { required }] } : item;
 }
 
-export function itemSchema(collection: Collection, model: Model, names: Names): Schema {
+export function itemSchema(collection: Collection, model: Model, names: ComponentNames): Schema {
   const properties = [...collection.fields.values()].flatMap((field) => {
     const schema = fieldSchema(field, model, names);
     return schema ? [[field.name, described(schema, field.meta?.['note'] ?? field.column?.comment)] as const] : [];
@@ -142,7 +142,7 @@ export function fieldsSchema({ fields }: Collection): Schema {
   return object(Object.fromEntries([...fields.values()].map((field) => [field.name, valueSchema(field)])));
 }
 
-function fieldSchema(field: Field, model: Model, names: Names): Schema | null {
+function fieldSchema(field: Field, model: Model, names: ComponentNames): Schema | null {
   const { relation } = field;
   const related = (name: string): Schema[] => {
     const cached = model.collections.has(name) ? names.get(name) : undefined;
@@ -152,8 +152,8 @@ function fieldSchema(field: Field, model: Model, names: Names): Schema | null {
     case 'one-to-one':
     case 'one-to-many': {
       const many = model.collections.get(relation.manyCollection);
-      const shown = [many ? keySchema(many) : KEY, ...related(relation.manyCollection)];
-      return relation.kind === 'one-to-one' ? either(...shown, { type: 'null' }) : list(either(...shown));
+      const schemas = [many ? keySchema(many) : KEY, ...related(relation.manyCollection)];
+      return relation.kind === 'one-to-one' ? either(...schemas, { type: 'null' }) : list(either(...schemas));
     }
     case 'many-to-one':
       return either(valueSchema(field), ...related(relation.oneCollection));
@@ -167,7 +167,7 @@ function fieldSchema(field: Field, model: Model, names: Names): Schema | null {
 
 const JOINED_KEY: Schema = {
   type: 'string',
-  description: 'The parts of the key, joined by `~`; `\\\\` stands before each `~` and `\\\\` of a part',
+  description: 'The parts of the key, joined by `~`; `~` and `\\\\` inside a part are escaped with `\\\\`',
 };
 
 function keySchema(collection: Collection): Schema {

@@ -1,11 +1,11 @@
 /** Functions in the document: what they take and what they answer, as far as the caller may call them. */
 import type { Route } from '../../http/router.js';
 import type { Argument, Model, Overload, Returns, ServedFunction } from '../../mirror/model.js';
-import { type Described, fieldsSchema, type Names, valueSchema } from './items.js';
+import { type ComponentNames, type Described, fieldsSchema, valueSchema } from './item-operations.js';
 import { data, described, either, json, list, object, ok, orNull, ref, responses, type Schema } from './json-schema.js';
 import { LIST_PARAMETERS, parameterRefs, queryParameter } from './parameters.js';
 
-export function describeFunctions(route: Route, model: Model, names: Names): Described[] {
+export function describeFunctions(route: Route, model: Model, names: ComponentNames): Described[] {
   return [...model.functions.values()].flatMap((served) => describeFunction(route, served, names) ?? []);
 }
 
@@ -13,7 +13,7 @@ export function describeFunctions(route: Route, model: Model, names: Names): Des
 function describeFunction(
   { method }: Route,
   { name, note, overloads }: ServedFunction,
-  names: Names,
+  names: ComponentNames,
 ): Described | null {
   const callable = method === 'GET' ? overloads.filter(({ volatile }) => !volatile) : overloads;
   if (callable.length === 0) return null;
@@ -55,14 +55,14 @@ function argumentsSchema(overload: Overload): Schema {
   return described({ ...object(properties, required), additionalProperties: false }, overload.comment);
 }
 
-function resultSchema(returns: Returns, names: Names): Schema {
+function resultSchema(returns: Returns, names: ComponentNames): Schema {
   if (returns.kind === 'nothing') return { type: 'null' };
   const one = rowSchema(returns, names);
   if (returns.set) return list(one);
   return returns.kind === 'value' ? one : orNull(one);
 }
 
-function rowSchema(returns: Exclude<Returns, { kind: 'nothing' }>, names: Names): Schema {
+function rowSchema(returns: Exclude<Returns, { kind: 'nothing' }>, names: ComponentNames): Schema {
   switch (returns.kind) {
     case 'items': {
       const name = names.get(returns.collection);

@@ -60,7 +60,7 @@ class FunctionRead extends ItemsRead {
       return super.execute(prepared);
     }
     if (this.client.method !== 'POST') {
-      const refusal = methodNotAllowed(`The function "${this.#name}" may write: it is called by POST`);
+      const refusal = methodNotAllowed(`The function "${this.#name}" may write: call it with POST`);
       return { ...errorReply(refusal), headers: { Allow: 'POST' } };
     }
     if (explainPreference(this.client.headers.prefer)) throw invalidQuery('"Prefer: explain" applies to reads');

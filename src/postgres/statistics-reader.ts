@@ -4,8 +4,8 @@
  */
 import { readFileSync } from 'node:fs';
 import { packagePath } from '../files.js';
+import { TableStatistics, type TableStatisticsEntry } from '../mirror/column-statistics.js';
 import type { Collection } from '../mirror/model.js';
-import { TableStatistics, type TableStatisticsEntry } from '../mirror/statistics.js';
 import type { Database } from './database.js';
 
 const STATISTICS = readFileSync(packagePath('sql', 'statistics.sql'), 'utf8');
