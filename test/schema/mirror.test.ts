@@ -84,6 +84,7 @@ t.test('serves what has one key and says why not', async (t) => {
     [
       'service_access',
       'service_activity',
+      'service_adopted',
       'service_collections',
       'service_fields',
       'service_functions',
