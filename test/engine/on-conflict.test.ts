@@ -137,7 +137,7 @@ t.test('what cannot be is refused and changes nothing', async (t) => {
     ['on_conflict=sku,sku', {}, /each once/],
     ['on_conflict=sku&resolution=replace', {}, /one of merge, ignore/],
     ['on_conflict=sku&resolution=merge&resolution=ignore', {}, /once/],
-    ['on_conflict=sku', { name: 'x' }, /is needed/],
+    ['on_conflict=sku', { name: 'x' }, /is required/],
     ['on_conflict=sku', [{ sku: 'z' }, { sku: 'z' }], /Entry 0 has the same/],
     ['on_conflict=sku', [{ sku: 'a', note: 'z' }, { sku: 'a' }], /Entry 0 has the same/],
     ['on_conflict=sku&resolution=ignore', [{ sku: 'z' }, { sku: 'z' }], /Entry 0 has the same/],

@@ -120,7 +120,7 @@ t.test('wrong arguments are named', async (t) => {
   t.match(await ask('{ mood_of(given: "sad") }'), { errors: [{ message: /given/, path: ['mood_of'] }] });
   t.match(await ask('{ echo(day: "2023-02-30") { day } }'), { errors: [{ message: /day/ }] });
   t.match(await ask('{ add }'), { errors: [{ message: /"a"/ }] });
-  t.match(await ask('{ area(side: 1, width: 2) }'), { errors: [{ message: /No form/ }] });
+  t.match(await ask('{ area(side: 1, width: 2) }'), { errors: [{ message: /No overload/ }] });
   t.match(await ask('{ refuse(reason: "Not now.") }'), { errors: [{ message: /Not now/ }] });
 });
 
