@@ -1,7 +1,7 @@
 /** Random policies: rules about rows with relations and variables of the caller, lists of fields, presets and validations. */
 import type { Draw } from '../../engine/property/draw.js';
 import { drawFilter } from '../../engine/property/filters.js';
-import { isBoxed, writeValue } from '../../engine/property/kinds.js';
+import { isBoxed, type KindName, type Value, writeValue } from '../../engine/property/kinds.js';
 import { type Column, type Model, ORDER, type Table } from '../../engine/property/model.js';
 import { matches } from '../../engine/property/oracle-filter.js';
 
@@ -123,10 +123,21 @@ function drawPresets(table: Table, draw: Draw): Record<string, unknown> {
     draw.some(plain, 0, 2).flatMap(({ name, kind }): [string, unknown][] => {
       if (kind === 'uuid' && draw.chance(70)) return [[name, '$CURRENT_USER']];
       if (kind === 'text' && draw.chance(70)) return [[name, draw.pick(['$CURRENT_USER.first_name', 'preset'])]];
-      const found = table.rows.flatMap((row) => writeValue(kind, row[name] ?? null) ?? []);
-      return isBoxed(kind) || found.length === 0 ? [] : [[name, draw.pick(found)]];
+      const values = table.rows.map((row) => row[name] ?? null).filter((value) => value !== null);
+      if (isBoxed(kind) || values.length === 0) return [];
+      const value = draw.pick(values);
+      const text = writeValue(kind, value);
+      presetValues.set(`${kind} ${text}`, value);
+      return [[name, text]];
     }),
   );
+}
+
+const presetValues = new Map<string, Value>();
+
+/** What the text of a preset stands for: the row that it was drawn from may be gone. */
+export function presetValue(kind: KindName, text: unknown): Value | undefined {
+  return presetValues.get(`${kind} ${text}`);
 }
 
 /** Whether the column holds a reference, or a part of one. */

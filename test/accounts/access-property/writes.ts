@@ -16,7 +16,7 @@ import {
 } from '../../engine/property/model.js';
 import { matches } from '../../engine/property/oracle-filter.js';
 import { readExpression } from '../../engine/property/oracle-values.js';
-import { type Drawn, grants, holds, type Rule, refers, resolve, rulesOf } from './policies.js';
+import { type Drawn, grants, holds, presetValue, type Rule, refers, resolve, rulesOf } from './policies.js';
 
 /** By column; what a reference of several columns leads to, by its alias. */
 type Data = Readonly<Record<string, Value | readonly Value[]>>;
@@ -284,8 +284,7 @@ function presetsOf(rules: readonly Rule[], drawn: Drawn, table: Table): Row {
   return Object.fromEntries(
     Object.entries(presets).map(([name, value]) => {
       const kind = table.columns.find((column) => column.name === name)?.kind ?? 'text';
-      const stored = table.rows.map((row) => row[name] ?? null).find((each) => writeValue(kind, each) === value);
-      return [name, stored ?? (value as Value)];
+      return [name, presetValue(kind, value) ?? (value as Value)];
     }),
   );
 }
