@@ -279,10 +279,12 @@ class Oracle {
     return nothing;
   }
 
-  /** A part of the key of a row that exists cannot become another. */
+  /** A part of the key of a row cannot become another; of one that is not there, the key says what it would be. */
   #checkPart(table: Table, key: Value, name: string, value: Value): void {
     const row = this.#rows(table).get(String(key));
-    if (row && String(row[name]) !== String(value)) this.#errors.add(400);
+    const stated = keyFits(table, key) ? readParts(table, key)[table.parts.indexOf(name)] : undefined;
+    const part = row ? row[name] : stated;
+    if (part !== undefined && String(part) !== String(value)) this.#errors.add(400);
   }
 
   /** The item has to be there. */
