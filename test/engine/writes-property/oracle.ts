@@ -71,6 +71,9 @@ class Oracle {
   /** New items, and those that lists delete by their keys: none may be both. */
   readonly #newItems = new Set<string>();
   readonly #removed = new Set<string>();
+  /** Tables whose sequence fills a part of a new key, and those whose part the payload says: the one may come upon the other. */
+  readonly #countedParts = new Set<string>();
+  readonly #statedParts = new Set<string>();
   #eitherWay = false;
   #made = 0;
 
@@ -83,6 +86,7 @@ class Oracle {
   run(write: WriteCase): Outcome {
     const shown = this.#apply(write, tableNamed(this.#model, write.table));
     if ([...this.#newItems].some((item) => this.#removed.has(item))) this.#errors.add(400);
+    if ([...this.#countedParts].some((name) => this.#statedParts.has(name))) this.#eitherWay = true;
     for (const release of this.#releases) this.#release(release);
     this.#followDeletions();
     this.#checkRows();
@@ -234,7 +238,10 @@ class Oracle {
     for (const name of table.parts) {
       const given = payload[name];
       if (values[name] === undefined && given !== undefined) values[name] = this.#partValue(table, name, given);
-      if (values[name] === undefined && columnOf(table, name)?.counts) values[name] = `made:${this.#made++}`;
+      if (columnOf(table, name)?.counts) {
+        (values[name] === undefined ? this.#countedParts : this.#statedParts).add(table.name);
+        values[name] ??= `made:${this.#made++}`;
+      }
       if ((values[name] ?? null) === null) {
         this.#errors.add(400);
         values[name] = `made:${this.#made++}`;
