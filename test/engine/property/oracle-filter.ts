@@ -63,7 +63,7 @@ function matchesEntry(world: World, key: string, value: unknown, table: Table, r
     world.seen.add(`filter ${describe(relation)}`);
     const target = tableNamed(world.model, relation.target);
     const holds = matchesMany(world, value, target, childrenOf(world, table, row, relation));
-    return isListed(table, row, relation.name) && holds;
+    return restrictsNothing(value) || (isListed(table, row, relation.name) && holds);
   }
   if (found?.relation.kind === 'one' || (found?.relation.kind === 'any' && found.scope !== null)) {
     world.seen.add(`filter ${describe(found.relation)}`);
@@ -71,6 +71,15 @@ function matchesEntry(world: World, key: string, value: unknown, table: Table, r
     return matchesOne(world, value, table, row, key);
   }
   return matchesValue(world, value, columnNamed(table, key).kind, row?.[key] ?? null, columnNamed(table, key).kind);
+}
+
+/** Also of a list that is hidden in the row: there is no condition. */
+function restrictsNothing(filter: unknown): boolean {
+  if (filter === null || typeof filter !== 'object') return false;
+  return Object.entries(filter).every(([key, value]) => {
+    if (!Array.isArray(value)) return false;
+    return key === '_and' ? value.every(restrictsNothing) : key === '_or' && value.length === 0;
+  });
 }
 
 function describe(relation: Relation): string {
