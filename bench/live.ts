@@ -36,9 +36,9 @@ const ITEM = '/items/bench_live';
 const admin = (): string => ADMINISTRATOR.token;
 
 function casesOf(subscribers: number): readonly LiveCase[] {
-  const any = (draw: number): number => 1 + Math.floor(draw * subscribers);
+  const anyRow = (draw: number): number => 1 + Math.floor(draw * subscribers);
   return [
-    { name: 'a: an item each', path: (one) => `${ITEM}/${one}?fields=stamp`, token: admin, row: any, seenBy: 'one' },
+    { name: 'a: an item each', path: (one) => `${ITEM}/${one}?fields=stamp`, token: admin, row: anyRow, seenBy: 'one' },
     {
       name: 'b: one list',
       path: () => `${ITEM}?fields=stamp&sort=id&limit=${LISTED}`,
@@ -46,7 +46,7 @@ function casesOf(subscribers: number): readonly LiveCase[] {
       row: (draw) => 1 + Math.floor(draw * LISTED),
       seenBy: 'all',
     },
-    { name: 'c: a list by user', path: () => `${ITEM}?fields=stamp`, token: tokenOf, row: any, seenBy: 'one' },
+    { name: 'c: a list by user', path: () => `${ITEM}?fields=stamp`, token: tokenOf, row: anyRow, seenBy: 'one' },
   ];
 }
 

@@ -18,6 +18,7 @@ import type { Config } from './config.js';
 import { SessionConsistency } from './engine/consistency.js';
 import { Reads } from './engine/reads.js';
 import { NO_CLIENT } from './engine/stages.js';
+import { createUser, updateUser } from './engine/user-writes.js';
 import { Writes } from './engine/writes.js';
 import { Operations } from './graphql/operations.js';
 import { PersistedQueries, readAllowList } from './graphql/persisted.js';
@@ -327,15 +328,9 @@ export async function createWorkerApp(
 /** Users who are written by the service itself: with every right, and in nobody's name. */
 function userStore(writes: Writes): UserStore {
   const writer = { caller: CLI_IDENTITY, author: NO_AUTHOR };
-  const collection = 'service_users';
   return {
-    create: async (user) => {
-      const request = { kind: 'create', collection, items: [user], many: false } as const;
-      await writes.run({ ...request, idempotencyKey: null, onConflict: null, readBack: null }, writer, NO_CLIENT);
-    },
-    update: async (key, data) => {
-      await writes.run({ kind: 'update-item', collection, key, data, readBack: null }, writer, NO_CLIENT);
-    },
+    create: (user) => createUser(writes, user, writer, NO_CLIENT),
+    update: (key, change) => updateUser(writes, key, change, writer, NO_CLIENT),
   };
 }
 

@@ -17,3 +17,20 @@ export function claimText(value: unknown): string | null {
   const isText = typeof value === 'string' && value !== '' && value.length <= MAX_CHARACTERS && !value.includes('\0');
   return isText ? value : null;
 }
+
+/** Null where the claims have no subject. An address counts where the issuer has verified it, or is trusted with it. */
+export function userOfClaims(
+  claims: Readonly<Record<string, unknown>>,
+  trustEmail: boolean,
+  role: string | null,
+): ExternalUser | null {
+  const subject = claimText(claims['sub']);
+  if (subject === null) return null;
+  return {
+    subject,
+    email: trustEmail || claims['email_verified'] === true ? claimText(claims['email']) : null,
+    firstName: claimText(claims['given_name']),
+    lastName: claimText(claims['family_name']),
+    role,
+  };
+}

@@ -2,11 +2,11 @@
  * Tokens of foreign issuers. Their signature is checked with the keys that the issuer publishes, which are fetched again when a
  * token names a key that is not known, so that an issuer may change its keys at any time.
  */
-import { createRemoteJWKSet, decodeJwt, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
+import { createRemoteJWKSet, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
 import { invalidToken, ServiceError, serviceUnavailable, tokenExpired } from '../errors.js';
 import type { JwtIssuer } from '../issuer-options.js';
-import { claimText, type ExternalUser } from './external-user.js';
-import type { AccessClaims, AccessVerifier } from './tokens.js';
+import { claimText, type ExternalUser, userOfClaims } from './external-user.js';
+import { type AccessClaims, type AccessVerifier, issuerOf } from './tokens.js';
 
 /** Finds the user, or creates one; rejects where there is none. */
 type ResolveIssued = (issuer: JwtIssuer, user: ExternalUser) => Promise<string>;
@@ -60,15 +60,6 @@ export class ForeignTokens implements AccessVerifier {
   }
 }
 
-function issuerOf(token: string): string | undefined {
-  if (token.split('.', 4).length !== 3) return undefined;
-  try {
-    return decodeJwt(token).iss;
-  } catch {
-    return undefined;
-  }
-}
-
 async function verify(token: string, { options, keys }: KnownIssuer): Promise<JWTPayload> {
   const { issuer, audience } = options;
   try {
@@ -95,17 +86,10 @@ function isUnreachable(error: errors.JOSEError): boolean {
 }
 
 function externalUser(claims: JWTPayload, { trustEmail, roleClaim }: JwtIssuer): ExternalUser {
-  const email = claimText(claims['email']);
-  const subject = claimText(claims.sub);
-  if (subject === null) throw invalidToken();
   const role = roleClaim === null ? undefined : claims[roleClaim];
   if (role !== undefined && role !== null && claimText(role) === null)
     throw new ServiceError('INVALID_TOKEN', `The claim "${roleClaim}" must be the id or the name of a role`);
-  return {
-    subject,
-    email: trustEmail || claims['email_verified'] === true ? email : null,
-    firstName: claimText(claims['given_name']),
-    lastName: claimText(claims['family_name']),
-    role: claimText(role),
-  };
+  const user = userOfClaims(claims, trustEmail, claimText(role));
+  if (user === null) throw invalidToken();
+  return user;
 }

@@ -5,7 +5,7 @@
 import type { Configuration } from 'openid-client';
 import { invalidCredentials, serviceUnavailable } from '../errors.js';
 import type { AuthProvider } from '../provider-options.js';
-import { claimText, type ExternalUser } from './external-user.js';
+import { claimText, type ExternalUser, userOfClaims } from './external-user.js';
 
 /** What a sign-in that has begun must meet when it comes back. */
 export interface PendingSignIn {
@@ -16,6 +16,9 @@ export interface PendingSignIn {
   /** The page that it leads back to; null for an answer in JSON. */
   readonly redirect: string | null;
 }
+
+/** For the time that somebody takes on the page of a provider. */
+export const SIGN_IN_LIFETIME_MS = 600_000;
 
 const TIMEOUT_SECONDS = 10;
 
@@ -73,18 +76,12 @@ export class OpenIdProvider {
 
   #externalUser(claims: Readonly<Record<string, unknown>>): ExternalUser {
     const { trustEmail, groupClaim, roleOfGroup } = this.options;
-    const subject = claimText(claims['sub']);
-    if (subject === null) throw invalidCredentials();
     const named = claims[groupClaim];
     const groups = new Set<unknown>(Array.isArray(named) ? named : [named]);
     const [, role = null] = [...roleOfGroup].find(([group]) => groups.has(group)) ?? [];
-    return {
-      subject,
-      email: trustEmail || claims['email_verified'] === true ? claimText(claims['email']) : null,
-      firstName: claimText(claims['given_name']),
-      lastName: claimText(claims['family_name']),
-      role,
-    };
+    const user = userOfClaims(claims, trustEmail, role);
+    if (user === null) throw invalidCredentials();
+    return user;
   }
 
   /** Asked for when the first user signs in, and again after a failure. */

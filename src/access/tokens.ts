@@ -6,7 +6,7 @@ import { createHash, createSecretKey, randomBytes } from 'node:crypto';
 import { decodeJwt, errors, type JWTPayload, jwtVerify, SignJWT } from 'jose';
 import { invalidToken, tokenExpired } from '../errors.js';
 import { UUID_PATTERN } from '../sql/codec.js';
-import type { PendingSignIn } from './openid.js';
+import { type PendingSignIn, SIGN_IN_LIFETIME_MS } from './openid.js';
 
 const ISSUER = 'service';
 const ALGORITHM = 'HS256';
@@ -34,9 +34,6 @@ export interface Description {
   readonly enforce_tfa?: true;
 }
 
-/** For the time that somebody takes on the page of a provider. */
-const PENDING_LIFETIME_MS = 600_000;
-
 export type MailPurpose = 'password-reset' | 'invite' | 'registration';
 
 export interface MailClaims {
@@ -53,12 +50,7 @@ export class Tokens implements AccessVerifier {
   }
 
   accepts(token: string): boolean {
-    if (token.split('.', 4).length !== 3) return false;
-    try {
-      return decodeJwt(token).iss === ISSUER;
-    } catch {
-      return false;
-    }
+    return issuerOf(token) === ISSUER;
   }
 
   signAccess(user: string, session: string | null, description: Description, lifetime: number): Promise<string> {
@@ -95,7 +87,7 @@ export class Tokens implements AccessVerifier {
 
   /** What a sign-in with a provider must meet when the browser comes back. */
   signPending(pending: PendingSignIn): Promise<string> {
-    return this.#sign({ ...pending, scope: 'sign-in' }, PENDING_LIFETIME_MS);
+    return this.#sign({ ...pending, scope: 'sign-in' }, SIGN_IN_LIFETIME_MS);
   }
 
   async verifyPending(token: string): Promise<PendingSignIn> {
@@ -129,6 +121,16 @@ export class Tokens implements AccessVerifier {
       // The signature is checked before the claims: only a token of ours can be expired.
       throw error instanceof errors.JWTExpired ? tokenExpired() : invalidToken();
     }
+  }
+}
+
+/** Who claims to have signed it, unchecked; null for what is no JWT. */
+export function issuerOf(token: string): string | null {
+  if (token.split('.', 4).length !== 3) return null;
+  try {
+    return decodeJwt(token).iss ?? null;
+  } catch {
+    return null;
   }
 }
 

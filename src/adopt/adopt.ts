@@ -6,6 +6,7 @@
 import { StartError } from '../errors.js';
 import type { Database } from '../postgres/database.js';
 import { migrateWithin } from '../postgres/migrate.js';
+import { ANNOUNCE_SCHEMA, LIMIT_LOCK_WAIT, LOCK_SCHEMA } from '../postgres/schema-lock.js';
 import type { Session } from '../postgres/sessions.js';
 import { type Copied, type Copy, copyRows } from './copy.js';
 import { copyHistory } from './history.js';
@@ -79,12 +80,12 @@ function asStartError(error: unknown): unknown {
 
 const LOCK_NOT_AVAILABLE = '55P03';
 
-/** As every change of the schema takes it, with a limit on the wait for tables that are in use. */
-const LOCK = `select pg_advisory_xact_lock(hashtextextended('lateral structure ' || $1::text, 0)), set_config('lock_timeout', '10s', true)`;
+const LOCK_TIMEOUT = '10s';
 
 async function carryOver(session: Session, database: Database, options: AdoptOptions): Promise<Adoption> {
   const { progress } = options;
-  await session.query(LOCK, [database.schema]);
+  await session.query(LOCK_SCHEMA, [database.schema]);
+  await session.query(LIMIT_LOCK_WAIT, [LOCK_TIMEOUT]);
   await migrateWithin(session, database, options.system);
   const found = await findInstallations(session, database);
   const own = await findOwnFields(session, found);
@@ -124,7 +125,7 @@ async function carryOver(session: Session, database: Database, options: AdoptOpt
   // A dry run must not stop the tables of others, not even for a moment.
   if (!options.dryRun) for (const { statement } of carried) await session.query(statement);
   const renamed = options.keepReferences ? 0 : await renameCollections(session, places);
-  if (columns.length + carried.length > 0) await session.query(database.qualified(ANNOUNCE), [database.schema]);
+  if (columns.length + carried.length > 0) await session.query(database.qualified(ANNOUNCE_SCHEMA), [database.schema]);
   progress('notes');
   return {
     schema: places.schema,
@@ -139,10 +140,6 @@ async function carryOver(session: Session, database: Database, options: AdoptOpt
     unfit: await unfitRules(session, database, places),
   };
 }
-
-const ANNOUNCE = `
-  with bumped as (update service_schema set version = version + 1)
-  select pg_notify('service_model', $1)`;
 
 async function carryHistory(
   session: Session,

@@ -1,5 +1,5 @@
 /** Who asks both servers: the public, an administrator, and for each role somebody with a static token. */
-import { createHash } from 'node:crypto';
+import { digestToken } from '../access/tokens.js';
 import { StartError } from '../errors.js';
 import type { Session } from '../postgres/sessions.js';
 import { sql } from '../sql/fragment.js';
@@ -20,10 +20,9 @@ export async function findAskers(
   token: string,
   shown: ReadonlySet<number>,
 ): Promise<Askers> {
-  const digest = createHash('sha256').update(token).digest('hex');
   const [known] = await run<{ count: number }>(
     session,
-    sql`select count(*)::int as count from ${ours(places, 'users')} where token = ${constant(digest)}`,
+    sql`select count(*)::int as count from ${ours(places, 'users')} where token = ${constant(digestToken(token))}`,
   );
   if (!known?.count)
     throw new StartError('--token must be a static token of a user that was adopted: run lateral adopt first');

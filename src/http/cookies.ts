@@ -1,6 +1,7 @@
 /**
  * Cookies of the service: out of reach for scripts, not sent along by other sites, and over TLS alone where there is TLS.
  */
+import { SIGN_IN_LIFETIME_MS } from '../access/openid.js';
 import type { Config } from '../config.js';
 import type { Exchange, PositionCookies } from './exchange.js';
 
@@ -16,8 +17,6 @@ export interface Cookies {
   clear(exchange: Exchange, kind: CookieKind): string;
 }
 
-/** For the time that somebody takes on the page of a provider. */
-const SIGN_IN_MS = 600_000;
 /** Milliseconds beyond the time that a replica may be behind. */
 const POSITION_MARGIN_MS = 60_000;
 
@@ -41,7 +40,7 @@ export function createCookies(config: Config): Cookies {
     signIn: {
       ...session,
       name: `${config.SESSION_COOKIE_NAME}_sign_in`,
-      lifetime: SIGN_IN_MS,
+      lifetime: SIGN_IN_LIFETIME_MS,
       sameSite: 'lax' as const,
     },
     refresh: {

@@ -54,7 +54,7 @@ function requestOf(exchange: Exchange): ActionRequest {
 const dataBody = build({ type: 'object', properties: { data: {} } });
 
 /** The data in the usual envelope. */
-function dataReply({ data, headers, secret = false }: ActionResult): Reply {
+export function dataReply({ data, headers, secret = false }: ActionResult): Reply {
   const reply = data === undefined ? noContent : jsonText(dataBody({ data }));
   return { ...reply, ...(headers && { headers }), secret };
 }

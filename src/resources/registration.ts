@@ -7,6 +7,7 @@ import {
   register,
   verifyRegistration,
 } from '../accounts/registration.js';
+import { createUser, updateUser } from '../engine/user-writes.js';
 import type { Writes } from '../engine/writes.js';
 import { invalidPayload } from '../errors.js';
 import type { Exchange } from '../http/exchange.js';
@@ -64,19 +65,11 @@ async function postRegistration(request: ActionRequest, services: RouteServices)
 
 function accountWriter(exchange: Exchange, { policies, writes }: RouteServices): AccountWriter {
   const writer = writerOf(exchange, PUBLIC);
-  const collection = 'service_users';
   return {
-    create: async (account, permission) => {
-      const access = policies.permit([permission]);
-      const request = { kind: 'create', collection, items: [account], many: false } as const;
-      const once = { ...request, idempotencyKey: null, onConflict: null, readBack: null };
-      await writes.run(once, { ...writer, access }, exchange);
-    },
-    update: async (user, change, permission) => {
-      const access = policies.permit([permission]);
-      const request = { kind: 'update-item', collection, key: user, data: change, readBack: null } as const;
-      await writes.run(request, { ...writer, access }, exchange);
-    },
+    create: (account, permission) =>
+      createUser(writes, account, { ...writer, access: policies.permit([permission]) }, exchange),
+    update: (user, change, permission) =>
+      updateUser(writes, user, change, { ...writer, access: policies.permit([permission]) }, exchange),
   };
 }
 

@@ -7,7 +7,7 @@ import type { Exchange } from '../http/exchange.js';
 import type { Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import type { AuthProvider } from '../provider-options.js';
-import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
+import { type ActionRequest, type ActionResult, actionRoute, dataReply } from './action.js';
 import { type AuthServices, tokenResult } from './auth.js';
 import { clientOf, isAllowedPage } from './credentials.js';
 
@@ -90,7 +90,8 @@ function callbackOf({ name }: AuthProvider, { publicUrl }: SignInServices): stri
   return `${publicUrl()}/auth/login/${name}/callback`;
 }
 
-function redirectReply({ data, headers = {}, secret = true }: ActionResult): Reply {
-  if (headers['Location'] !== undefined) return { status: 302, type: '', body: '', headers, secret };
-  return { status: 200, type: 'application/json; charset=utf-8', body: JSON.stringify({ data }), headers, secret };
+function redirectReply(result: ActionResult): Reply {
+  const { headers = {} } = result;
+  if (headers['Location'] === undefined) return dataReply(result);
+  return { status: 302, type: '', body: '', headers, secret: true };
 }

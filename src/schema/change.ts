@@ -11,6 +11,7 @@ import type { CatalogVersion as LoadedSchema, Mirror } from '../mirror/watch.js'
 import { loadSchema } from '../postgres/catalog.js';
 import { pause } from '../postgres/conflicts.js';
 import type { Database } from '../postgres/database.js';
+import { ANNOUNCE_SCHEMA, LIMIT_LOCK_WAIT, LOCK_SCHEMA } from '../postgres/schema-lock.js';
 import type { Session } from '../postgres/sessions.js';
 import type { Protected } from '../postgres/system-tables.js';
 import { systemFields } from '../postgres/system-tables.js';
@@ -105,8 +106,8 @@ export class SchemaChanges {
   async #run<Result>(session: Session, work: (draft: Draft) => Promise<Result>): Promise<Changed<Result>> {
     const { schema } = this.#database;
     // Before the limit on waiting: another instance that changes the schema is waited for.
-    await session.query(LOCK, [schema], { prepare: true });
-    await session.query(LIMIT, [String(this.#limits.lockTimeout)], { prepare: true });
+    await session.query(LOCK_SCHEMA, [schema], { prepare: true });
+    await session.query(LIMIT_LOCK_WAIT, [String(this.#limits.lockTimeout)], { prepare: true });
     const draft = new Draft(session, this.#database, this.#protectedTables);
     const result = await work(draft);
     return { result, schema: draft.changed ? await draft.schema() : null };
@@ -124,13 +125,6 @@ interface Changed<Result> {
   /** Null when nothing was changed. */
   readonly schema: LoadedSchema | null;
 }
-
-const LOCK = "select pg_advisory_xact_lock(hashtextextended('lateral structure ' || $1::text, 0))";
-const LIMIT = "select set_config('lock_timeout', $1, true)";
-/** Triggers notify of changed metadata and, where they are allowed, of DDL: this notifies of both in any case. */
-const ANNOUNCE = `
-  with bumped as (update service_schema set version = version + 1)
-  select pg_notify('service_model', $1)`;
 
 const NO_CALLER: Caller = { user: null, role: null, roles: [], policies: [] };
 
@@ -196,7 +190,7 @@ export class Draft {
     for (const { text, parameters } of statements) await this.#session.query(text, bind(parameters, [], NO_CALLER));
     // One notification per transaction; PostgreSQL sends it with the commit.
     if (!this.#changed)
-      await this.#session.query(this.#database.qualified(ANNOUNCE), [locations.schema], { prepare: true });
+      await this.#session.query(this.#database.qualified(ANNOUNCE_SCHEMA), [locations.schema], { prepare: true });
     this.#changed = true;
   }
 

@@ -1,0 +1,22 @@
+/** Users that the service itself creates and changes, as any other items are written. */
+import type { Input } from '../request/parse-context.js';
+import type { RequestClient } from './stages.js';
+import type { Writer } from './writer.js';
+import type { Writes } from './writes.js';
+
+const COLLECTION = 'service_users';
+
+export async function createUser(writes: Writes, user: Input, writer: Writer, client: RequestClient): Promise<void> {
+  const request = { kind: 'create', collection: COLLECTION, items: [user], many: false } as const;
+  await writes.run({ ...request, idempotencyKey: null, onConflict: null, readBack: null }, writer, client);
+}
+
+export async function updateUser(
+  writes: Writes,
+  key: string,
+  data: Input,
+  writer: Writer,
+  client: RequestClient,
+): Promise<void> {
+  await writes.run({ kind: 'update-item', collection: COLLECTION, key, data, readBack: null }, writer, client);
+}

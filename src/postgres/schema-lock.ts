@@ -1,0 +1,11 @@
+/** What every change of the schema sends around its own statements: one change at a time, and all instances hear of it. */
+
+export const LOCK_SCHEMA = "select pg_advisory_xact_lock(hashtextextended('lateral structure ' || $1::text, 0))";
+
+/** How long the transaction waits for a table that is in use. */
+export const LIMIT_LOCK_WAIT = "select set_config('lock_timeout', $1, true)";
+
+/** Triggers notify of changed metadata and, where they are allowed, of DDL: this notifies of both in any case. */
+export const ANNOUNCE_SCHEMA = `
+  with bumped as (update service_schema set version = version + 1)
+  select pg_notify('service_model', $1)`;
