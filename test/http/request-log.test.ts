@@ -32,24 +32,29 @@ for (const workers of ['1', '2']) {
   t.test(`with ${workers} threads each request is logged once, with its route and never its path`, async (t) => {
     const { service, lines } = await startLogged({ REQUEST_LOG: 'true', WORKERS: workers });
     const headers = { 'content-type': 'application/json', 'x-request-id': 'my-own-id' };
-    await get(service, '/items/articles/1?fields=id&access_token=');
-    await request(service, 'PATCH', '/items/articles/1', { headers, body: '{"title":"Logged"}' });
-    await get(service, '/items/articles/nonsense');
-    await get(service, '/no/such/secret');
-    await request(service, 'HEAD', '/server/ping');
-    await waitFor(async () => lines().length >= 5, 5_000);
+    const answers = [
+      await get(service, '/items/articles/1?fields=id&access_token='),
+      await request(service, 'PATCH', '/items/articles/1', { headers, body: '{"title":"Logged"}' }),
+      await get(service, '/items/articles/nonsense'),
+      await get(service, '/no/such/secret'),
+      await request(service, 'HEAD', '/server/ping'),
+    ];
+    const ids = answers.map((answer) => String(answer.headers['x-request-id']));
+    t.equal(ids[1], 'my-own-id');
+    t.equal(new Set(ids).size, 5);
+    await waitFor(async () => lines().length >= 5, 20_000);
+    // The lines of two threads are written as they arrive from each, behind the answers.
+    const ordered = lines().sort((one, other) => ids.indexOf(one.id) - ids.indexOf(other.id));
     t.strictSame(
-      lines().map(({ method, route, status }) => [method, route, status]),
+      ordered.map(({ id, method, route, status }) => [id, method, route, status]),
       [
-        ['GET', '/items/:collection/:key', 200],
-        ['PATCH', '/items/:collection/:key', 200],
-        ['GET', '/items/:collection/:key', 403],
-        ['GET', null, 404],
-        ['HEAD', '/server/ping', 200],
+        [ids[0], 'GET', '/items/:collection/:key', 200],
+        [ids[1], 'PATCH', '/items/:collection/:key', 200],
+        [ids[2], 'GET', '/items/:collection/:key', 403],
+        [ids[3], 'GET', null, 404],
+        [ids[4], 'HEAD', '/server/ping', 200],
       ],
     );
-    t.equal(lines()[1]?.id, 'my-own-id');
-    t.equal(new Set(lines().map(({ id }) => id)).size, 5);
     for (const { ms } of lines()) t.ok(ms > 0 && ms < 60_000, `${ms} ms`);
   });
 }
