@@ -28,6 +28,14 @@ function open(path: string, options?: EventStreamOptions): EventStream {
   return stream;
 }
 
+/** Rights that are written with SQL are in force a moment later: until then the answer is an error. */
+async function openWith(token: string, path: string): Promise<EventStream> {
+  await waitFor(async () => (await get(service, path, { token })).status === 200, 5_000);
+  const stream = open(path, { token });
+  await stream.count(1);
+  return stream;
+}
+
 const slots = async (): Promise<number> => {
   const [row] = await sql`select count(*)::int as slots from pg_replication_slots`;
   return Number(row?.['slots']);
@@ -235,8 +243,7 @@ t.test('rules of rows and fields hold for every answer, and those of the moment'
     { permissions: [{ ...read, permissions: { status: { _eq: 'published' } }, fields: ['id', 'title', 'status'] }] },
   ]);
   const path = '/items/articles?sort=id&limit=-1';
-  const stream = open(path, { token: caller.token });
-  await stream.count(1);
+  const stream = await openWith(caller.token, path);
   const isRight = async (): Promise<boolean> =>
     stream.events.at(-1)?.data === (await get(service, path, { token: caller.token })).text;
   t.ok(await isRight());
@@ -256,8 +263,7 @@ t.test('rules of rows and fields hold for every answer, and those of the moment'
 t.test('a token that is withdrawn ends its streams; a deleted item too', async (t) => {
   const read = { collection: 'authors', action: 'read' } as const;
   const caller = await makeCaller(sql, 'leaving', [{ permissions: [read] }]);
-  const stream = open('/items/authors', { token: caller.token });
-  await stream.count(1);
+  const stream = await openWith(caller.token, '/items/authors');
   await sql`update service_users set token = null where id = ${caller.user}`;
   await stream.ended(1_500);
   t.match(stream.events.at(-1), { name: 'failed', data: /INVALID_CREDENTIALS/ });
