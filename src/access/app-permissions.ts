@@ -1,6 +1,6 @@
 /**
- * What every user of an application may do in addition to their policies: see and change their own account, and know the names
- * of their roles and the settings that a screen needs. It comes with `app_access`.
+ * What every user of an application may do in addition to their policies: see and change their own account, know the names of their roles
+ * and the settings and texts that a screen needs, keep views of their own, and read what was sent to them. It comes with `app_access`.
  */
 import type { PermissionRow } from './permissions.js';
 
@@ -35,6 +35,18 @@ const SETTINGS = [
   'auth_password_policy',
 ];
 
+const IS_OWN_PRESET = { user: { _eq: '$CURRENT_USER' } };
+const IS_OWN_COMMENT = { user_created: { _eq: '$CURRENT_USER' } };
+const IS_RECIPIENT = { recipient: { _eq: '$CURRENT_USER' } };
+/** Of one's own, of one's role and of everybody. */
+const IS_SHOWN_PRESET = {
+  _or: [
+    IS_OWN_PRESET,
+    { user: { _null: true }, role: { _eq: '$CURRENT_ROLE' } },
+    { user: { _null: true }, role: { _null: true } },
+  ],
+};
+
 export const APP_PERMISSIONS: readonly PermissionRow[] = [
   allow('service_users', 'read', { id: { _eq: '$CURRENT_USER' } }, [
     ...OWN_FIELDS,
@@ -49,6 +61,15 @@ export const APP_PERMISSIONS: readonly PermissionRow[] = [
   allow('service_roles', 'read', { id: { _in: '$CURRENT_ROLES' } }, ['id', 'name', 'icon', 'description', 'parent']),
   allow('service_settings', 'read', null, SETTINGS),
   allow('service_activity', 'read', { user: { _eq: '$CURRENT_USER' } }, ['*']),
+  allow('service_translations', 'read', null, ['*']),
+  allow('service_presets', 'read', IS_SHOWN_PRESET, ['*']),
+  // Without a user it would be the view of everybody.
+  { ...allow('service_presets', 'create', null, ['*']), validation: IS_OWN_PRESET, presets: { user: '$CURRENT_USER' } },
+  { ...allow('service_presets', 'update', IS_OWN_PRESET, ['*']), validation: IS_OWN_PRESET },
+  allow('service_presets', 'delete', IS_OWN_PRESET, ['*']),
+  allow('service_comments', 'read', IS_OWN_COMMENT, ['*']),
+  allow('service_notifications', 'read', IS_RECIPIENT, ['*']),
+  allow('service_notifications', 'update', IS_RECIPIENT, ['status']),
 ];
 
 function allow(

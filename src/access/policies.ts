@@ -68,7 +68,7 @@ export class Policies {
     const cached = this.#loaded.access.get(name);
     if (cached) return cached;
     const rows = policies.flatMap((policy) => policy.permissions);
-    const all = policies.some((policy) => policy.app_access) ? [...rows, ...APP_PERMISSIONS] : rows;
+    const all = policies.some((policy) => policy.app_access) ? [...APP_PERMISSIONS, ...rows] : rows;
     const access = this.permit(all);
     this.#loaded.access.set(name, access);
     return access;

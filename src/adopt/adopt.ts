@@ -9,11 +9,13 @@ import { migrateWithin } from '../postgres/migrate.js';
 import { ANNOUNCE_SCHEMA, LIMIT_LOCK_WAIT, LOCK_SCHEMA } from '../postgres/schema-lock.js';
 import type { Session } from '../postgres/sessions.js';
 import { type Copied, type Copy, copyRows } from './copy.js';
+import { dataCopies, numberedData } from './data.js';
 import { copyHistory } from './history.js';
 import { collectionRows, fieldRows, findOwnFields, relationRows } from './metadata.js';
 import { notesOf } from './notes.js';
+import { copyNumbered } from './numbered.js';
 import { addOwnColumns, findReferences, renameCollections } from './references.js';
-import { accessRows, copyPermissions, policyRows, rememberAccess, removeGoneAccess, roleRows } from './rights.js';
+import { accessRows, permissionRows, policyRows, rememberAccess, removeGoneAccess, roleRows } from './rights.js';
 import { unfitRules } from './rules.js';
 import { findInstallations, type Installations } from './source.js';
 import { checkUsers, copySettings, rememberUsers, suspendGoneUsers, userRows } from './users.js';
@@ -114,8 +116,13 @@ async function carryOver(session: Session, database: Database, options: AdoptOpt
   await copy('access', accessRows(places));
   kinds.push({ name: 'access taken away', created: 0, changed: 0, removed });
   progress('permissions');
-  kinds.push({ name: 'permissions', ...(await copyPermissions(session, places)) });
+  kinds.push({ name: 'permissions', ...(await copyNumbered(session, places, permissionRows(places))) });
   kinds.push({ name: 'settings', ...(await copySettings(session, places)) });
+  for (const { name, copies } of dataCopies(places)) await copy(name, ...copies);
+  for (const rows of numberedData(places)) {
+    progress(rows.to);
+    kinds.push({ name: rows.to, ...(await copyNumbered(session, places, rows)) });
+  }
   await rememberUsers(session, places);
   await rememberAccess(session, places);
   kinds.push(...(await carryHistory(session, places, options)));

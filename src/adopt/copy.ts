@@ -95,7 +95,8 @@ export async function copyRows(session: Session, places: Installations, copy: Co
   return counts;
 }
 
-function selectOf(
+/** The rows of theirs as our table wants them. */
+export function selectOf(
   { key, values, from, first }: Copy,
   columns: ReadonlyMap<string, SourceColumn> | undefined,
 ): Fragment {

@@ -1,8 +1,9 @@
 /** Roles, policies, who has them, and permissions. Version 10 had no policies: a role becomes a policy of the same key. */
 import type { Session } from '../postgres/sessions.js';
 import { type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
-import { type Copied, type Copy, valuesOf } from './copy.js';
+import { type Copy, valuesOf } from './copy.js';
 import { isShared, isSystemName, renamed, renamedRule } from './names.js';
+import { removeAdopted } from './numbered.js';
 import { hasColumn, type Installations, ours, run, theirs } from './source.js';
 
 /** The key of the public policy in every installation. */
@@ -102,24 +103,6 @@ export async function removeGoneAccess(session: Session, places: Installations):
   return removeAdopted(session, places, 'access', gone);
 }
 
-async function removeAdopted(session: Session, places: Installations, table: string, gone: Fragment): Promise<number> {
-  const keys = await run<{ source_key: string; target_key: string }>(
-    session,
-    sql`select source_key, target_key ${gone}`,
-  );
-  if (keys.length === 0) return 0;
-  const removed = await run(
-    session,
-    sql`delete from ${ours(places, table)} mine using (select target_key ${gone}) gone where mine.id::text = gone.target_key returning 1`,
-  );
-  await run(
-    session,
-    sql`delete from ${ours(places, 'adopted')} mine using (select source, source_key ${gone}) gone
-    where mine.source = gone.source and mine.source_key = gone.source_key`,
-  );
-  return removed.length;
-}
-
 /** Remembers which rows came from there. */
 export async function rememberAccess(session: Session, places: Installations): Promise<void> {
   await run(
@@ -136,60 +119,16 @@ export function foreignPermissions(places: Installations): Fragment {
   return sql`(old.action not in ${ACTIONS} or ${isSystemName(sql`old.collection`)} and not ${isShared(places, sql`old.collection`)})`;
 }
 
-function permissions(places: Installations): Fragment {
-  const policy = places.major === 10 ? sql`coalesce(old.role, ${PUBLIC_POLICY}::uuid)` : sql`old.policy`;
-  return sql`select old.id, ${policy} as policy, ${renamed(places, sql`old.collection`)} as collection, old.action,
-      ${renamedRule(places, sql`old.permissions`)} as permissions, ${renamedRule(places, sql`old.validation`)} as validation,
-      old.presets::json as presets, old.fields
-    from ${theirs(places, 'permissions')} old where not ${foreignPermissions(places)}`;
-}
-
-/** Their keys are numbers, which may be taken here: `service_adopted` knows which row is which. */
-export async function copyPermissions(
-  session: Session,
-  places: Installations,
-): Promise<Copied & { readonly removed: number }> {
-  const [given, target, adopted] = [permissions(places), ours(places, 'permissions'), ours(places, 'adopted')];
-  const pairs = sql`(${given}) given
-    join ${adopted} adopted on adopted.source = 'permissions' and adopted.source_key = given.id::text
-    join ${target} mine on mine.id::text = adopted.target_key`;
-  const gone = sql`from ${adopted} adopted where adopted.source = 'permissions'
-    and not exists (select from (${given}) given where given.id::text = adopted.source_key)`;
-  const removed = await removeAdopted(session, places, 'permissions', gone);
-  const columns = ['policy', 'collection', 'action', 'permissions', 'validation', 'presets', 'fields'];
-  const differs = join(
-    columns.map((name) => sql`mine.${identifier(name)}::text is distinct from given.${identifier(name)}::text`),
-    sql` or `,
-  );
-  const changes = join(
-    columns.map((name) => sql`${identifier(name)} = given.${identifier(name)}`),
-    sql`, `,
-  );
-  const different = await run<{ id: number }>(session, sql`select mine.id from ${pairs} where ${differs}`);
-  if (different.length > 0)
-    await run(
-      session,
-      sql`update ${target} mine set ${changes} from (${given}) given
-        join ${adopted} adopted on adopted.source = 'permissions' and adopted.source_key = given.id::text
-        where mine.id::text = adopted.target_key and (${differs})`,
-    );
-  const missing = sql`(${given}) given where not exists (
-    select from ${adopted} adopted join ${target} mine on mine.id::text = adopted.target_key
-    where adopted.source = 'permissions' and adopted.source_key = given.id::text)`;
-  const [found] = await run<{ count: number }>(session, sql`select count(*)::int as count from ${missing}`);
-  const created = found?.count ?? 0;
-  if (created > 0)
-    await run(
-      session,
-      sql`with fresh as materialized (
-          select nextval(pg_get_serial_sequence(${literal(`"${places.system.replaceAll('"', '""')}".service_permissions`)}, 'id')) as target, ordered.*
-          from (select given.* from ${missing} order by given.id) ordered
-        ), made as (
-          insert into ${target} (id, policy, collection, action, permissions, validation, presets, fields)
-          select target, policy, collection, action, permissions, validation, presets, fields from fresh
-        )
-        insert into ${adopted} (source, source_key, target_key) select 'permissions', id::text, target::text from fresh
-        on conflict (source, source_key) do update set target_key = excluded.target_key`,
-    );
-  return { created, changed: different.length, removed };
+export function permissionRows(places: Installations): Copy {
+  return {
+    to: 'permissions',
+    key: ['id'],
+    values: valuesOf(places, 'permissions', 'permissions', {
+      policy: places.major === 10 ? sql`coalesce(old.role, ${PUBLIC_POLICY}::uuid)` : sql`old.policy`,
+      collection: renamed(places, sql`old.collection`),
+      permissions: renamedRule(places, sql`old.permissions`),
+      validation: renamedRule(places, sql`old.validation`),
+    }),
+    from: sql`from ${theirs(places, 'permissions')} old where not ${foreignPermissions(places)}`,
+  };
 }

@@ -11,6 +11,7 @@ import {
 } from 'graphql';
 import { showsKey } from '../mirror/item-key.js';
 import type { Collection } from '../mirror/model.js';
+import { SYSTEM_RESOURCES } from '../mirror/system-resources.js';
 import { RESOLUTIONS } from '../request/on-conflict.js';
 import { DELETE_MANY, DELETE_ONE } from './common.js';
 import { extend, type RootBinding } from './field-binding.js';
@@ -23,13 +24,11 @@ import { SYSTEM_FIELDS } from './system-fields.js';
 
 export type RootFields = Record<string, GraphQLFieldConfig<unknown, unknown>>;
 
-/** Tables of the service that are items to their readers; the schema and logins have fields of their own. */
-const SYSTEM: ReadonlySet<string> = new Set(
-  ['users', 'roles', 'policies', 'access', 'permissions', 'functions', 'settings', 'activity', 'revisions'].map(
-    (name) => `service_${name}`,
-  ),
+/** The schema and logins have fields of their own. */
+const SYSTEM: ReadonlySet<string> = new Set(SYSTEM_RESOURCES.map(({ name }) => `service_${name}`));
+const READ_ONLY: ReadonlySet<string> = new Set(
+  SYSTEM_RESOURCES.filter(({ kind }) => kind === 'read').map(({ name }) => `service_${name}`),
 );
-const READ_ONLY: ReadonlySet<string> = new Set(['service_activity', 'service_revisions']);
 
 export function rootCollections(access: SchemaAccess, scope: RootScope): { read: Collection[]; write: Collection[] } {
   const isRoot = (collection: Collection): boolean =>

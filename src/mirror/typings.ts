@@ -5,9 +5,7 @@
  */
 import { singleKey } from './item-key.js';
 import type { Collection, Field, Model, Overload } from './model.js';
-
-/** Our own collections that have a REST resource. The SDK knows them by names of its own. */
-const RESOURCES = ['access', 'activity', 'permissions', 'policies', 'revisions', 'roles', 'settings', 'users'];
+import { SYSTEM_RESOURCES } from './system-resources.js';
 
 /** What the SDK replaces by the type of a value: an enum with such a label would be taken for it. */
 const LITERALS: ReadonlySet<string> = new Set(['json', 'csv', 'datetime', 'date', 'time']);
@@ -73,7 +71,11 @@ function plainType(field: Field): string {
 
 /** By collection: those of the user, then our own, unless the user has a table of the name that the SDK gives one. */
 function membersOf({ collections }: Model): Members {
-  const system = RESOURCES.map((name) => ({ key: `directus_${name}`, collection: collections.get(`service_${name}`) }));
+  // The SDK knows them by names of its own.
+  const system = SYSTEM_RESOURCES.filter(({ sdk }) => sdk).map(({ name }) => ({
+    key: `directus_${name}`,
+    collection: collections.get(`service_${name}`),
+  }));
   const own = [...collections.values()].filter((collection) => !collection.system);
   const listed = [
     ...own.map((collection) => ({ key: collection.name, collection })),

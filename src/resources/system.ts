@@ -1,6 +1,7 @@
 /** Users, roles, policies and the like: tables of the service itself, read and written like any other collection. */
 import type { Exchange } from '../http/exchange.js';
 import type { Handler, Route } from '../http/router.js';
+import { SYSTEM_RESOURCES } from '../mirror/system-resources.js';
 import type { Mirror } from '../mirror/watch.js';
 import { UrlCache } from '../request/url-cache.js';
 import { type ItemPath, type ItemsServices, readItems } from './item-reads.js';
@@ -11,15 +12,13 @@ interface SystemServices extends ItemsServices {
   readonly mirror: Mirror;
 }
 
-const WRITABLE = ['users', 'roles', 'policies', 'access', 'permissions'];
-const READABLE = ['activity', 'revisions'];
-
 export function systemRoutes(services: SystemServices): Route[] {
   return [
-    ...WRITABLE.flatMap((name) => resourceRoutes(`/${name}`, services, placeIn(name))),
-    ...READABLE.flatMap((name) => readRoutes(`/${name}`, services, placeIn(name))),
-    ...settingsRoutes(services),
-    ...functionRowRoutes(services),
+    ...SYSTEM_RESOURCES.flatMap(({ name, kind }) => {
+      if (kind === 'single') return singletonRoutes(name, services);
+      if (kind === 'read') return readRoutes(`/${name}`, services, placeIn(name));
+      return name === 'functions' ? functionRowRoutes(services) : resourceRoutes(`/${name}`, services, placeIn(name));
+    }),
   ];
 }
 
@@ -44,11 +43,11 @@ function placeIn(name: string): (exchange: Exchange) => ItemPath {
 }
 
 /** One item, without a key. */
-function settingsRoutes(services: ItemsServices): Route[] {
+function singletonRoutes(name: string, services: ItemsServices): Route[] {
   const urls = new UrlCache();
-  const location: ItemPath = { collection: 'service_settings', key: null };
+  const location: ItemPath = { collection: `service_${name}`, key: null };
   return [
-    { method: 'GET', path: '/settings', handle: (exchange) => readItems(exchange, services, urls, location) },
-    { method: 'PATCH', path: '/settings', handle: (exchange) => updateItems(exchange, services, location) },
+    { method: 'GET', path: `/${name}`, handle: (exchange) => readItems(exchange, services, urls, location) },
+    { method: 'PATCH', path: `/${name}`, handle: (exchange) => updateItems(exchange, services, location) },
   ];
 }

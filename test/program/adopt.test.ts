@@ -23,11 +23,12 @@ const PASSWORD = 'pass-editor@example.org';
 const ADMIN = 'old-admin-static-token';
 const EDITOR = 'old-editor-static-token';
 const BOSS = '00000000-0000-4000-8000-0000000000a1';
+const EDITOR_KEY = '00000000-0000-4000-8000-0000000000a2';
 
 const server = await startDatabase();
 
 t.test('an installation is adopted', async (t) => {
-  const url = await createDatabase(server, 'old', ['directus.sql']);
+  const url = await createDatabase(server, 'old', ['directus.sql', 'directus-data.sql']);
   const adopt = (...words: string[]) => run(['--database-url', url, ...words]);
 
   await t.test('a dry run shows what would be done and changes nothing', async (t) => {
@@ -40,6 +41,8 @@ t.test('an installation is adopted', async (t) => {
     t.match(output, /flows are not offered.*"Mails", event, active/);
     t.match(output, /1 row of directus_fields: their columns are gone/);
     t.match(output, /policy "Editing", read "tags": its rule does not fit/);
+    t.match(output, /comments +2 new/);
+    t.notMatch(output, /directus_(folders|presets|comments|notifications|translations|dashboards|panels):/);
     t.match(output, /Nothing was changed/);
     t.strictSame(await describe(url), before);
   });
@@ -164,6 +167,49 @@ t.test('an installation is adopted', async (t) => {
     });
   });
 
+  await t.test('views, comments, notifications, texts, folders and dashboards are there', async (t) => {
+    const presets = '/presets?fields=bookmark,collection,filter,layout_query&sort=bookmark';
+    t.strictSame((await get(service, presets, { token: EDITOR })).json, {
+      data: [
+        {
+          bookmark: 'Mine',
+          collection: 'articles',
+          filter: { status: { _eq: 'draft' } },
+          layout_query: { tabular: { sort: ['title'] } },
+        },
+        { bookmark: 'People', collection: 'service_users', filter: null, layout_query: null },
+      ],
+    });
+    t.strictSame(
+      (await get(service, '/comments?fields=comment,item,date_created,user_created', { token: EDITOR })).json,
+      {
+        data: [{ comment: 'Well said', item: '1', date_created: '2024-05-06T07:08:09.000Z', user_created: EDITOR_KEY }],
+      },
+    );
+    t.strictSame((await get(service, '/notifications?fields=subject,sender', { token: EDITOR })).json, {
+      data: [{ subject: 'Read this', sender: BOSS }],
+    });
+    t.strictSame((await get(service, '/translations?fields=value&sort=value', { token: EDITOR })).json, {
+      data: [{ value: 'Save' }, { value: 'Sichern' }],
+    });
+    t.strictSame((await get(service, '/dashboards?fields=name,panels.options', { token: ADMIN })).json, {
+      data: [{ name: 'Figures', panels: [{ options: { field: 'views' } }] }],
+    });
+    t.strictSame((await get(service, '/folders?fields=name,parent.name&sort=name', { token: ADMIN })).json, {
+      data: [
+        { name: 'Above', parent: null },
+        { name: 'Below', parent: { name: 'Above' } },
+        { name: 'In itself', parent: null },
+      ],
+    });
+    t.strictSame((await get(service, '/folders?fields=name&sort=name', { token: EDITOR })).json, {
+      data: [{ name: 'Above' }, { name: 'In itself' }],
+    });
+    t.strictSame((await get(service, '/items/albums?fields=folder.name', { token: ADMIN })).json, {
+      data: [{ folder: { name: 'Above' } }],
+    });
+  });
+
   await t.test('foreign keys lead to our users, and new ones may be referred to', async (t) => {
     const body = JSON.stringify({ email: 'new@example.org', password: 'a long enough one' });
     const made = await request(service, 'POST', '/users', { token: ADMIN, headers: JSON_BODY, body });
@@ -181,6 +227,8 @@ t.test('an installation is adopted', async (t) => {
     const { output, code, complaints } = await adopt('--activity');
     t.equal(code, 0, complaints);
     t.match(output, /permissions +1 new, 1 changed, 1 removed/);
+    t.match(output, /presets +1 new, 1 changed, 1 removed/);
+    t.match(output, /comments +0 new, 1 changed/);
     t.match(output, /access taken away +0 new, 0 changed, 2 removed/);
     t.match(output, /1 users were deleted there and are suspended here/);
     t.match(output, /activity +1 new.*\n +revisions +1 new/);
@@ -264,6 +312,7 @@ t.test('version 10 has no policies: roles become policies of the same key', asyn
   t.equal(code, 0, complaints);
   t.match(output, /^Directus 10/);
   t.match(output, /policies +4 new/);
+  t.match(output, /comments +1 new/);
   await withSql(url, async (sql) => {
     t.strictSame(await namesOf(sql, 'select name from mine.service_policies order by name'), [
       'Administrator',
@@ -277,6 +326,11 @@ t.test('version 10 has no policies: roles become policies of the same key', asyn
         "select policy.name from mine.service_permissions rule join mine.service_policies policy on policy.id = rule.policy where collection = 'countries'",
       ),
       ['Public'],
+    );
+    t.strictSame(
+      await namesOf(sql, 'select user_created || item || comment as name from mine.service_comments'),
+      [`${EDITOR_KEY}1Said in version 10`],
+      'comments were rows of the activity',
     );
     const target =
       "select confrelid::regclass::text as name from pg_constraint where conname = 'articles_user_created_foreign'";
@@ -335,7 +389,11 @@ const SINCE = `
   insert into directus_access values ('00000000-0000-4000-8000-0000000000c5', '00000000-0000-4000-8000-000000000003', null, '00000000-0000-4000-8000-00000000000c', 1);
   delete from directus_users where email = 'careful@example.org';
   insert into directus_activity (id, action, collection, item) values (7, 'update', 'articles', '2');
-  insert into directus_revisions (activity, collection, item, delta) values (7, 'articles', '2', '{"title":"later"}')`;
+  insert into directus_revisions (activity, collection, item, delta) values (7, 'articles', '2', '{"title":"later"}');
+  delete from directus_presets where bookmark = 'Mine';
+  update directus_presets set search = 'x' where bookmark = 'People';
+  insert into directus_presets (id, bookmark) values (10, 'Everybody');
+  update directus_comments set comment = 'Very well said' where item = '1'`;
 
 const AS_VERSION_10 = `
   alter table directus_roles add ip_access text, add enforce_tfa boolean not null default false, add admin_access boolean not null default false, add app_access boolean not null default true;
@@ -347,7 +405,10 @@ const AS_VERSION_10 = `
   alter table directus_roles drop parent;
   drop table directus_access, directus_policies;
   alter table directus_collections drop status, drop autosave_revision_interval;
-  alter table directus_fields drop searchable`;
+  alter table directus_fields drop searchable;
+  alter table directus_activity add comment text;
+  insert into directus_activity (action, collection, item, comment, "user") values
+    ('comment', 'articles', '1', 'Said in version 10', '00000000-0000-4000-8000-0000000000a2'), ('comment', 'articles', '2', null, null)`;
 
 /** A server in front of another one that may change what it answers; answers its address. */
 async function startProxy(target: string, change: (path: string, text: string) => string): Promise<string> {

@@ -5,6 +5,7 @@
 import { packageVersion } from '../../files.js';
 import type { Route } from '../../http/router.js';
 import type { Collection, Model } from '../../mirror/model.js';
+import { SYSTEM_RESOURCES } from '../../mirror/system-resources.js';
 import { COMPONENTS } from './components.js';
 import { describeFunctions } from './function-operations.js';
 import { type ComponentNames, type Described, describeOperation, itemSchema, nameSchemas } from './item-operations.js';
@@ -16,7 +17,7 @@ import { SERVICES, type SystemOperation } from './system-operations.js';
 const METHODS: ReadonlySet<string> = new Set(['GET', 'POST', 'PATCH', 'DELETE']);
 
 /** Our own collections that have a resource, by its path. */
-const RESOURCE = /^\/(users|roles|policies|access|permissions|functions|activity|revisions|settings)(\/:key)?$/;
+const RESOURCE = new RegExp(`^/(${SYSTEM_RESOURCES.map(({ name }) => name).join('|')})(/:key)?$`);
 
 export function describeApi(routes: readonly Route[], model: Model, url: string): Schema {
   const collections = [...model.collections.values()].filter(isShown);
