@@ -16,6 +16,8 @@ export type Consistency = (typeof CONSISTENCIES)[number];
 /** What a replica must have to serve a read. */
 export interface ReadNeed {
   readonly position: number;
+  /** Of the log that the position is in: each promotion begins another one. */
+  readonly timeline: number;
   /** A hash of the caller: pages of one list are read from the same replica by it. */
   readonly callerHash: number;
 }
@@ -42,13 +44,31 @@ export class SessionConsistency {
     this.#primaries = replicas.board.primaries;
   }
 
-  /** Null where only the primary will do. */
-  needOf(client: RequestClient, caller: Identity, consistency: Consistency): ReadNeed | null {
-    const requested = client.position === '' ? 0 : readPosition(client.position);
-    if (consistency === 'strong') return null;
+  /** Null where only the primary will do. A promise where another server may have become the primary unnoticed: it is looked for. */
+  needOf(
+    client: RequestClient,
+    caller: Identity,
+    consistency: Consistency,
+  ): ReadNeed | null | Promise<ReadNeed | null> {
+    const { board } = this.#replicas;
+    const requested = client.position === '' ? NO_POSITION : readPosition(client.position);
+    const timeline = Math.max(requested.timeline, board.writtenTimeline);
+    const need =
+      consistency === 'strong' ? null : this.#needOf(requested.position, timeline, client, caller, consistency);
+    const { primary } = this.#database;
+    return primary && timeline > primary.timeline ? primary.reach(timeline).then(() => need) : need;
+  }
+
+  #needOf(
+    requested: number,
+    timeline: number,
+    client: RequestClient,
+    caller: Identity,
+    consistency: Consistency,
+  ): ReadNeed {
     const callerHash = hashOf(callerName(caller, client));
     const written = consistency === 'session' ? this.#replicas.board.written(callerHash) : 0;
-    return { position: Math.max(requested, written), callerHash };
+    return { position: Math.max(requested, written), timeline, callerHash };
   }
 
   /** A write of the caller was committed: to be called before it is answered. */
@@ -73,16 +93,29 @@ export class SessionConsistency {
   }
 
   #note(position: number, client: RequestClient, caller: Identity): void {
-    this.#replicas.board.raiseWritten(hashOf(callerName(caller, client)), position);
-    if (position !== UNKNOWN_POSITION) client.wrote(position.toString(36));
+    const { board } = this.#replicas;
+    const timeline = this.#database.primary?.timeline ?? 0;
+    board.raiseWrittenTimeline(timeline);
+    board.raiseWritten(hashOf(callerName(caller, client)), position);
+    if (position !== UNKNOWN_POSITION) client.wrote(positionText({ position, timeline }));
   }
 }
 
-function readPosition(text: string): number {
-  const position = /^[0-9a-z]{1,11}$/.test(text) ? Number.parseInt(text, 36) : Number.NaN;
+type LogPosition = Pick<ReadNeed, 'position' | 'timeline'>;
+
+const NO_POSITION: LogPosition = { position: 0, timeline: 0 };
+
+/** Without the timeline where that is not followed. */
+function positionText({ position, timeline }: LogPosition): string {
+  return timeline === 0 ? position.toString(36) : `${position.toString(36)}-${timeline.toString(36)}`;
+}
+
+function readPosition(text: string): LogPosition {
+  const [, digits = '', timeline = '0'] = /^([0-9a-z]{1,11})(?:-([0-9a-z]{1,6}))?$/.exec(text) ?? [];
+  const position = Number.parseInt(digits, 36);
   if (!(position < UNKNOWN_POSITION))
     throw invalidQuery('"Lateral-Position" must be the value of that header in an earlier response');
-  return position;
+  return { position, timeline: Number.parseInt(timeline, 36) };
 }
 
 /** FNV-1a. */

@@ -5,7 +5,7 @@
 import { callerName, type Identity } from '../access/identity.js';
 import type { ReadListener } from '../batching/shape-queue.js';
 import type { ReadQuery } from './compiled-read.js';
-import { consistencyOf } from './consistency.js';
+import { consistencyOf, type ReadNeed } from './consistency.js';
 import type { PreparedRead, Reads } from './reads.js';
 import type { RequestClient } from './stages.js';
 import type { Writer } from './writer.js';
@@ -50,6 +50,17 @@ function readQuery<Query extends ReadQuery, Answer>(
 ): MaybePromise<Answer> {
   stages.client.staged('parse');
   const need = reads.needOf(stages.client, caller);
+  if (need instanceof Promise) return need.then((known) => readWith(known, query, caller, stages, reads));
+  return readWith(need, query, caller, stages, reads);
+}
+
+function readWith<Query extends ReadQuery, Answer>(
+  need: ReadNeed | null,
+  query: Query,
+  caller: Identity,
+  stages: ReadStages<Query, Answer>,
+  reads: Reads,
+): MaybePromise<Answer> {
   const compiled = reads.prepare(query, caller, stages.client);
   if (compiled instanceof Promise)
     return compiled.then((done) => executed(stages.execute({ query, compiled: done, caller, need }), stages.client));

@@ -114,7 +114,7 @@ export class Reads {
   }
 
   /** What a replica must have to serve a request; null where only the primary will do. */
-  needOf(client: RequestClient, caller: Identity): ReadNeed | null {
+  needOf(client: RequestClient, caller: Identity): ReadNeed | null | Promise<ReadNeed | null> {
     const preferred = client.prefer === '' ? null : consistencyOf(client.prefer);
     if (preferred) client.applied(`consistency=${preferred}`);
     return this.#consistency === null ? null : this.#consistency.needOf(client, caller, preferred ?? 'session');

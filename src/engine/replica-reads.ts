@@ -49,7 +49,7 @@ export class ReplicaReads {
   }
 
   send(read: BoundRead, need: ReadNeed | null, isPaged: boolean, listener: ReadListener): void {
-    const chosen = need && this.replicas.choose(need.position, isPaged ? need.callerHash : null);
+    const chosen = need && this.replicas.choose(need.position, need.timeline, isPaged ? need.callerHash : null);
     if (!(chosen instanceof Promise)) this.#sendTo(chosen, read, listener);
     else
       chosen
@@ -75,7 +75,7 @@ export class ReplicaReads {
 
   /** For a read of several batches, which stays where it has begun. */
   async stream<Result>(need: ReadNeed | null, run: (replica: Replica | null) => Promise<Result>): Promise<Result> {
-    const replica = need && (await this.replicas.choose(need.position, null));
+    const replica = need && (await this.replicas.choose(need.position, need.timeline, null));
     if (!replica) {
       this.#primaryReads++;
       return run(null);

@@ -79,7 +79,7 @@ export function positionCookies(cookies: Cookies): PositionCookies {
   return {
     read: (exchange) => {
       const position = exchange.cookie(cookies.positionName);
-      return /^[0-9a-z]{1,10}$/.test(position) ? position : '';
+      return /^[0-9a-z]{1,10}(-[0-9a-z]{1,6})?$/.test(position) ? position : '';
     },
     write: (exchange, position) =>
       exchange.cookie(cookies.sessionName) === '' ? '' : cookies.set(exchange, 'position', position),

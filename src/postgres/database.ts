@@ -114,8 +114,8 @@ export class Database implements Pools {
   /** How a connection is opened that reads the log; null where there is a pooler and no way past it. */
   replication: ConnectionOptions | null = null;
   readonly #qualified = new Map<string, string>();
-  /** Null where there is but one server; the other one is that of the connection past a pooler. */
-  #primary: PrimaryWatch | null = null;
+  /** Null where any server will do; the other one is that of the connection past a pooler. */
+  primary: PrimaryWatch | null = null;
   #direct: PrimaryWatch | null = null;
 
   private constructor(
@@ -153,7 +153,7 @@ export class Database implements Pools {
 
   /** After a read's connection was lost on its way: whether there is a server again, where there are several. */
   async recovers(error: unknown): Promise<boolean> {
-    return this.#primary !== null && isLostOnTheWay(error) && this.#primary.recovers();
+    return this.primary !== null && isLostOnTheWay(error) && this.primary.recovers();
   }
 
   /** Connects once, so that a wrong address, password or schema ends the start with one line. */
@@ -266,7 +266,7 @@ export class Database implements Pools {
     if (options.checksSessions && pooler !== 'none')
       observe({ kind: 'pooler-found', pooler, hears: listener.canHear, poll: options.poll ?? 0 });
     const database = new Database(options, readConnections, pools, watchdog, listener, responseMemory);
-    database.#primary = primary;
+    database.primary = primary;
     database.#direct = directPrimary;
     database.pooler = pooler;
     if (directUrl !== null || pooler === 'none') database.replication = connectionOptions(READS_LOG, past(READS_LOG));
@@ -323,7 +323,7 @@ export class Database implements Pools {
   /** Ends within about a second, whatever the server does. */
   async close(): Promise<void> {
     const { own, sessions, streams, imports, catalog } = this;
-    this.#primary?.close();
+    this.primary?.close();
     this.#direct?.close();
     await Promise.all([
       this.listener.close(),

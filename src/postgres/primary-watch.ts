@@ -57,6 +57,9 @@ export class PrimaryWatch {
   #failures = 0;
   #isLost = false;
   #round: Promise<void> | null = null;
+  #search: Promise<void> | null = null;
+  /** By the clock of `performance`: before, nobody is asked again for a timeline that was not found. */
+  #nextSearch = 0;
   #timer: NodeJS.Timeout | null = null;
   #isClosed = false;
 
@@ -68,6 +71,11 @@ export class PrimaryWatch {
   /** Where connections are to be opened. */
   get url(): string {
     return this.#current;
+  }
+
+  /** Of the primary, as far as it is known here. */
+  get timeline(): number {
+    return this.#timeline;
   }
 
   /** Fails where none of the servers will do, with the reason of each. */
@@ -99,7 +107,10 @@ export class PrimaryWatch {
   /** Ends a connection whose server is not the one that is wanted. */
   async accept(client: DriverClient): Promise<void> {
     const role = await askRole(client);
-    if (this.#suits(role)) return;
+    if (this.#suits(role)) {
+      this.#timeline = Math.max(this.#timeline, role.timeline ?? 0);
+      return;
+    }
     this.suspect();
     throw Object.assign(new Error(describe(role, null)), { code: 'CONNECTION_STANDBY' });
   }
@@ -114,6 +125,25 @@ export class PrimaryWatch {
   suspect(): void {
     if (this.#round || this.#isClosed || this.#options.urls.length === 1) return;
     this.#schedule(0);
+  }
+
+  /** Somebody knows of a later promotion than this one: resolves when all servers were asked for it, found or not. */
+  reach(timeline: number): Promise<void> {
+    if (this.#timeline >= timeline || this.#options.urls.length === 1 || this.#isClosed) return Promise.resolve();
+    if (this.#search === null && performance.now() < this.#nextSearch) return Promise.resolve();
+    this.#search ??= this.#searchAll().finally(() => {
+      this.#search = null;
+      this.#nextSearch = performance.now() + ROUND_MS;
+    });
+    return this.#search;
+  }
+
+  async #searchAll(): Promise<void> {
+    await this.#round;
+    if (this.#isClosed) return;
+    if (this.#timer) clearTimeout(this.#timer);
+    this.#rounds = QUIET_ROUNDS - 1;
+    await this.#begin();
   }
 
   /** After a connection was lost: whether there is a primary, the same or another, within a while. */
@@ -132,15 +162,18 @@ export class PrimaryWatch {
 
   #schedule(milliseconds: number): void {
     if (this.#timer) clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => {
-      this.#timer = null;
-      this.#round = this.#look()
-        .catch((error: unknown) => this.#fail(error))
-        .finally(() => {
-          this.#round = null;
-          if (!this.#isClosed) this.#schedule(this.#failures > 0 ? LOST_ROUND_MS : ROUND_MS);
-        });
-    }, milliseconds).unref();
+    this.#timer = setTimeout(() => void this.#begin(), milliseconds).unref();
+  }
+
+  #begin(): Promise<void> {
+    this.#timer = null;
+    this.#round = this.#look()
+      .catch((error: unknown) => this.#fail(error))
+      .finally(() => {
+        this.#round = null;
+        if (!this.#isClosed) this.#schedule(this.#failures > 0 ? LOST_ROUND_MS : ROUND_MS);
+      });
+    return this.#round;
   }
 
   async #look(): Promise<void> {

@@ -10,8 +10,11 @@ const STATES = ['unknown', 'ready', 'behind', 'lost', 'promoted', 'diverged'] as
 export type ReplicaState = (typeof STATES)[number];
 
 const CALLERS = 16_384;
-/** Where the primary was when the model was read, how often it was replaced, and how many positions could not be asked for. */
-const HEAD = 3;
+/**
+ * Where the primary was when the model was read, how often it was replaced, how many positions could not be asked for, the timeline
+ * that replicas were last compared with, and the latest that any thread has written on.
+ */
+const HEAD = 5;
 /** Of a replica: how far it has replayed, its state, and milliseconds that it is behind. */
 const FIELDS = 3;
 
@@ -46,6 +49,24 @@ export class ReplicaBoard {
   /** Changes when a position could not be asked for. */
   get unknown(): number {
     return this.#get(2);
+  }
+
+  /** Of the primary, by which replicas are ready. */
+  get timeline(): number {
+    return this.#get(3);
+  }
+
+  set timeline(timeline: number) {
+    this.#set(3, timeline);
+  }
+
+  /** The latest that was written on: reads must not be served from an earlier one. */
+  get writtenTimeline(): number {
+    return this.#get(4);
+  }
+
+  raiseWrittenTimeline(timeline: number): void {
+    this.#raise(4, timeline);
   }
 
   replayed(replica: number): number {

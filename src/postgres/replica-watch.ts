@@ -123,8 +123,12 @@ export class ReplicaWatch {
     if (flushed < last || isPromoted) {
       this.#samples.length = 0;
       this.#followModel();
+      // Each is ready again when its own timeline was compared with the new one.
+      for (const replica of this.#replicas.all) replica.report('unknown', 0, 0);
       board.replacePrimary(last, end);
     } else if (models === this.#models && board.model === UNKNOWN_POSITION) board.model = end;
+    board.timeline = timeline;
+    if (board.writtenTimeline > timeline) void this.#database.primary?.reach(board.writtenTimeline);
     // One that has come up meanwhile may be behind the answer.
     if (unknown > this.#settled && unknown === board.unknown) {
       this.#settled = unknown;

@@ -164,12 +164,13 @@ export class Replicas {
   }
 
   /**
-   * For a read that must see this position; null for that the primary has to serve it. With `hash`, the same replica each time, as
-   * long as it can.
+   * For a read that must see this position of this timeline; null for that the primary has to serve it. With `hash`, the same replica
+   * each time, as long as it can.
    */
-  choose(position: number, hash: number | null): Replica | null | Promise<Replica | null> {
+  choose(position: number, timeline: number, hash: number | null): Replica | null | Promise<Replica | null> {
     const needed = Math.max(position, this.board.model);
-    if (needed === UNKNOWN_POSITION) return null;
+    // Replicas that were not compared with it may follow the former primary, and have a longer log without this position.
+    if (needed === UNKNOWN_POSITION || timeline > this.board.timeline) return null;
     let best: Replica | null = null;
     let ahead: Replica | null = null;
     const start = hash ?? this.#turn++;

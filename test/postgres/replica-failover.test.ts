@@ -1,13 +1,16 @@
 /**
  * Replicas and a failover together: a synchronous standby is promoted while one replica still follows the former primary, which
  * comes back and goes on writing. Its log is longer than that of the new primary and lacks what is written there: nobody may be
- * answered from it.
+ * answered from it, nor from the former primary by an instance that could not see the promotion.
  */
 import t from 'tap';
+import { readConfig } from '../../src/config.js';
 import { childrenOf } from '../../src/embedded/processes.js';
-import type { Service } from '../../src/service.js';
+import { type Service, startService } from '../../src/service.js';
 import { pidOf, promote, startPrimary, startStandby } from '../support/cluster.js';
+import { Network } from '../support/network-proxy.js';
 import {
+  ADMIN_TOKEN,
   createLibrary,
   databaseUrl,
   get,
@@ -41,6 +44,22 @@ const options = {
 };
 const services = await Promise.all([startTestService(options), startTestService(options)]);
 const [one, two] = services as [Service, Service];
+
+/** The standby cannot be reached from the third instance. Without a pooler, which would not try it again at once when it can. */
+const network = await new Network(databaseUrl(standby, NAME)).open();
+network.weather = 'hangs up';
+const unaware = await startService(
+  readConfig({
+    ...options,
+    DATABASE_URL: url.replace(hostOf(primary), `${hostOf(primary)},${new URL(network.url).host}`),
+    PORT: '0',
+    LOG_LEVEL: 'silent',
+    ADMIN_TOKEN,
+  }),
+  () => {},
+  () => {},
+);
+t.teardown(() => unaware.stop());
 
 interface Written {
   readonly value: number;
@@ -115,6 +134,9 @@ t.test('a standby is promoted, and a replica stays with the former primary', asy
   t.equal(await staleOf(50), 0, 'nobody is answered from its longer log');
   for (const service of services)
     await waitFor(async () => /before a promotion/.test(await outputOf(service, follower)), 5_000);
+  network.weather = 'fair';
+  const seen = await write();
+  t.equal(await viewsOf(unaware, { 'lateral-position': seen.position }), seen.value, 'a position tells of a promotion');
   const ahead = (await lengthOf(follower, 'pg_last_wal_replay_lsn()')).toString(36);
   const { value } = await write();
   t.equal(await viewsOf(two, { 'lateral-position': ahead }), value, 'a position of the longer log serves too');
