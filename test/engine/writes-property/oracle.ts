@@ -31,6 +31,8 @@ export interface Outcome {
   readonly errors: ReadonlySet<number>;
   /** The order in which PostgreSQL checks and acts decides whether it refuses this or does it. */
   readonly eitherWay: boolean;
+  /** A new item has the key of one that a list deletes: 400, unless PostgreSQL deletes the old one first. */
+  readonly replaces: boolean;
   readonly after: State;
   /** Keys of the items the answer shows, in its order; null where nothing is shown or the order is open. */
   readonly shown: readonly Value[] | null;
@@ -75,6 +77,9 @@ class Oracle {
   readonly #countedParts = new Set<string>();
   readonly #statedParts = new Set<string>();
   #eitherWay = false;
+  #replaces = false;
+  /** Keys of new items that other items have. */
+  readonly #taken = new Set<string>();
   #made = 0;
 
   constructor(model: Model, before: State) {
@@ -90,7 +95,7 @@ class Oracle {
     for (const release of this.#releases) this.#release(release);
     this.#followDeletions();
     this.#checkRows();
-    return { errors: this.#errors, eitherWay: this.#eitherWay, after: this.#after, shown };
+    return { errors: this.#errors, eitherWay: this.#eitherWay, replaces: this.#replaces, after: this.#after, shown };
   }
 
   #apply(write: WriteCase, table: Table): Value[] | null {
@@ -215,13 +220,18 @@ class Oracle {
     const given = payload[table.key.name] ?? null;
     if (given !== null && !keyFits(table, given))
       return this.#refuse(isObject(given) || Array.isArray(given) || typeof given === 'boolean' ? 400 : 403);
-    if (given !== null && this.#rows(table).has(String(given))) this.#errors.add(400);
+    if (given !== null && this.#rows(table).has(String(given))) this.#refuseTaken(table, String(given));
     if (given === null && table.key.kind === 'text') this.#errors.add(400);
     const key = given === null ? `made:${this.#made++}` : readKey(table, given);
     this.#newItems.add(`${table.name}/${key}`);
     this.#insert(table, key);
     this.#walk(table, key, payload);
     return key;
+  }
+
+  #refuseTaken(table: Table, key: string): void {
+    this.#errors.add(400);
+    this.#taken.add(`${table.name}/${key}`);
   }
 
   /** The parts are columns like others: what they refer to comes first. */
@@ -250,7 +260,7 @@ class Oracle {
     }
     const key = joinKey(table.parts.map((name) => values[name] ?? null));
     // One that the payload has named before, as an item that exists, cannot be new.
-    if (this.#rows(table).has(key) || this.#missing.has(key)) this.#errors.add(400);
+    if (this.#rows(table).has(key) || this.#missing.has(key)) this.#refuseTaken(table, key);
     else this.#rows(table).set(key, { ...blankRow(table), ...values });
     this.#created.add(`${table.name}/${key}`);
     this.#newItems.add(`${table.name}/${key}`);
@@ -489,6 +499,7 @@ class Oracle {
       // As it was: the payload may have given a column that it shares with another reference to that one.
       const was = this.#before.get(table.name)?.get(text) ?? row;
       const isHeld = Object.entries(held).every(([column, value]) => was[column] === value);
+      if (isHeld && relation.deselect === 'delete' && this.#taken.has(`${table.name}/${text}`)) this.#replaces = true;
       if (isSettled || !isHeld || (keys && !keys.has(text))) continue;
       if (relation.deselect === 'delete') this.#delete(table, text);
       else for (const { column } of own) row[column] = null;
