@@ -9,6 +9,7 @@ import { connect } from 'node:net';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
+import { packagePath } from '../src/files.js';
 import { ResponseReader } from './response-reader.js';
 
 /**
@@ -164,7 +165,7 @@ const WORKER = 'bench load worker';
 function measureInWorker(options: LoadOptions): Promise<LoadResult> {
   const { signal, ...rest } = options;
   return new Promise((resolve, reject) => {
-    const worker = new Worker(new URL(import.meta.url), { workerData: { kind: WORKER, options: rest } });
+    const worker = new Worker(packagePath('dist', 'bench', 'load.js'), { workerData: { kind: WORKER, options: rest } });
     const stop = (): void => void worker.terminate();
     signal?.addEventListener('abort', stop);
     worker.once('message', resolve);

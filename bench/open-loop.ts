@@ -6,6 +6,7 @@
 import { connect, type Socket } from 'node:net';
 import { setImmediate as nextTurn, setTimeout as wait } from 'node:timers/promises';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
+import { packagePath } from '../src/files.js';
 import { writeRequest } from './load.js';
 import { ResponseReader } from './response-reader.js';
 import { type Percentiles, percentilesOf } from './statistics.js';
@@ -39,7 +40,7 @@ const WORKER = 'bench open loop worker';
 
 export function runOpenLoop(options: OpenLoopOptions, signal: AbortSignal): Promise<OpenLoopResult> {
   return new Promise((resolve, reject) => {
-    const worker = new Worker(new URL(import.meta.url), { workerData: { kind: WORKER, options } });
+    const worker = new Worker(packagePath('dist', 'bench', 'open-loop.js'), { workerData: { kind: WORKER, options } });
     const stop = (): void => void worker.terminate();
     signal.addEventListener('abort', stop);
     worker.once('message', resolve);

@@ -2,6 +2,7 @@
 import { Worker } from 'node:worker_threads';
 import { assertNever } from '../assert-never.js';
 import type { ShapeReport } from '../batching/shape-stats.js';
+import { packagePath } from '../files.js';
 import type { Event } from '../observe.js';
 import { type Checks, HEALTH_TIMEOUT_MS, unhealthy } from '../postgres/health.js';
 import { within } from '../postgres/time-limit.js';
@@ -17,7 +18,7 @@ import {
 } from './messages.js';
 import type { MainBroadcast } from './threads.js';
 
-const PROGRAM = new URL('./worker.js', import.meta.url);
+const PROGRAM = packagePath('dist', 'src', 'workers', 'worker.js');
 
 /** Handles the messages of a worker. */
 export interface WorkerOwner {

@@ -16,8 +16,7 @@ const MAX_BYTES = 2_000_000;
 const folder = await mkdtemp(join(tmpdir(), 'lateral-package-'));
 t.teardown(() => rm(folder, { recursive: true, force: true, maxRetries: 3 }));
 
-await run('npm', ['run', '--silent', 'build:types'], { cwd: packagePath() });
-await run('npm', ['pack', '--ignore-scripts', '--pack-destination', folder], { cwd: packagePath() });
+await run('npm', ['pack', '--pack-destination', folder], { cwd: packagePath() });
 const [name = ''] = (await readdir(folder)).filter((each) => each.endsWith('.tgz'));
 const tarball = join(folder, name);
 

