@@ -73,6 +73,18 @@ t.test('query: one question in four languages, and its answer', { skip }, async 
   t.match(await graphql.inputValue(), 'tags(sort: ["-name"], limit: 3) {');
   await rest.fill('GET /items/nothing');
   await page.getByText('There is no collection "nothing"').waitFor();
+  await rest.fill('GET /items/tags?fields=name&page=2');
+  await page.getByText('The parameter "page" cannot be shown in the tree').waitFor();
+  await graphql.click();
+  t.match(await rest.inputValue(), 'page=2', 'what cannot be read stays for those who look elsewhere');
+  await graphql.fill('{ tags { name } articles { id } }');
+  await page.getByText('The query must have one root field').waitFor();
+  await graphql.fill('{ tags(offset: 3) { name } }');
+  await page.getByText('The argument "offset" cannot be shown in the tree').waitFor();
+  await rest.fill('GET /items/articles?aggregate[count]=*,id&aggregate[max]=views&groupBy=status');
+  await page.waitForURL(/query\/articles/);
+  await page.getByRole('region', { name: 'GraphQL' }).getByRole('textbox').blur();
+  t.match(await graphql.inputValue(), /group\n\s*countAll\n\s*count \{ id \}\n\s*max \{ views \}/);
   t.strictSame(complaints, []);
 });
 
@@ -154,7 +166,7 @@ t.test('access: the public may read published articles, and why not a draft', { 
   const [draft] = await sql`select id from articles where status = 'draft' limit 1`;
   await page.getByRole('tab', { name: 'Why?' }).click();
   const ask = async (key: unknown): Promise<string> => {
-    await page.getByLabel('with the item').fill(String(key));
+    await page.getByLabel('with the item of id').fill(String(key));
     await page.getByRole('button', { name: 'Ask' }).click();
     const answer = page.getByRole('region', { name: 'Answer' });
     await answer.waitFor();
@@ -162,7 +174,7 @@ t.test('access: the public may read published articles, and why not a draft', { 
   };
   await page.getByRole('combobox', { name: /^in/ }).selectOption('articles');
   t.match(await ask(draft?.['id']), /No\n.*status is published\s+does not hold/s);
-  await page.getByLabel('with the item').fill('');
+  await page.getByLabel('with the item of id').fill('');
   t.match(await ask(1), /Yes\n.*status is published\s+holds/s);
   t.strictSame(complaints, []);
 });
@@ -171,6 +183,7 @@ t.test('pulse: what the service does now', { skip }, async (t) => {
   const { page, complaints } = await openPage(service, { viewport: { width: 360, height: 720 } });
   await logIn(service, page, '#/pulse');
   await page.getByRole('figure', { name: /^Requests: all/ }).waitFor();
+  await page.getByRole('figure', { name: /^Latency: p50 –, p99 –/ }).waitFor();
   for (let count = 0; count < 20; count++) await request(service, 'GET', '/items/tags/1');
   const row = page.getByRole('row', { name: /GET \/items\/:collection\/:key/ });
   await row.waitFor();
