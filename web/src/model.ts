@@ -39,7 +39,8 @@ interface RelationObject {
 }
 
 export type Relation =
-  | { readonly kind: 'one'; readonly to: string }
+  /** One item of `to`; `by` is its field that refers back where the reference is held there (one-to-one). */
+  | { readonly kind: 'one'; readonly to: string; readonly by: string | null }
   /** The items of `to` whose field `by` is the key. For a many-to-many relation they are rows of the junction, and `far` leads on. */
   | { readonly kind: 'many'; readonly to: string; readonly by: string; readonly far: string | null }
   | { readonly kind: 'any'; readonly among: readonly string[] };
@@ -51,6 +52,8 @@ export interface Field {
   /** Null where no column stands behind it. */
   readonly column: Column | null;
   readonly relation: Relation | null;
+  /** Of a reference that several columns hold: these. */
+  readonly columns: readonly string[];
   readonly isKey: boolean;
   readonly note: string | null;
   readonly hidden: boolean;
@@ -88,9 +91,10 @@ function makeModel(
   const leads = relationsByField(relations);
   const byCollection = new Map<string, Map<string, Field>>();
   for (const field of fields) {
+    const lead = leads.get(id(field.collection, field.field)) ?? null;
     const known = byCollection.get(field.collection) ?? new Map<string, Field>();
     byCollection.set(field.collection, known);
-    known.set(field.field, describeField(field, leads.get(id(field.collection, field.field)) ?? null));
+    known.set(field.field, describeField(field, lead));
   }
   const model = new Map<string, Collection>();
   for (const { collection, meta, schema } of collections) {
@@ -118,7 +122,9 @@ function describeField({ collection, field, type, schema, meta }: FieldObject, r
     name: field,
     type,
     column: schema,
-    relation,
+    relation:
+      isOneToOne(meta) && relation?.kind === 'many' ? { kind: 'one', to: relation.to, by: relation.by } : relation,
+    columns: columnsOf(meta),
     isKey: schema?.is_primary_key ?? false,
     note: text(meta?.['note']) ?? schema?.comment ?? null,
     hidden: meta?.['hidden'] === true,
@@ -126,11 +132,20 @@ function describeField({ collection, field, type, schema, meta }: FieldObject, r
   };
 }
 
+function isOneToOne(meta: FieldObject['meta']): boolean {
+  return [meta?.['special']].flat().includes('o2o');
+}
+
+function columnsOf(meta: FieldObject['meta']): string[] {
+  const { columns } = (meta?.['options'] ?? {}) as { readonly columns?: unknown };
+  return Array.isArray(columns) ? columns.map(String) : [];
+}
+
 function relationsByField(relations: readonly RelationObject[]): ReadonlyMap<string, Relation> {
   const found = new Map<string, Relation>();
   for (const { collection, field, related_collection: to, meta } of relations) {
     const among = meta['one_allowed_collections'];
-    if (to !== null) found.set(id(collection, field), { kind: 'one', to });
+    if (to !== null) found.set(id(collection, field), { kind: 'one', to, by: null });
     else if (Array.isArray(among)) found.set(id(collection, field), { kind: 'any', among: among.map(String) });
     const one = text(meta['one_field']);
     if (to !== null && one !== null)

@@ -37,6 +37,8 @@ function exampleOf(model: Model): string {
   return `{\n  ${collection.name}(limit: 5) {\n    ${fields.join('\n    ') || '__typename'}\n  }\n}\n`;
 }
 
+const MOST_SHOWN = 200;
+
 function Reference(): JSX.Element {
   const [operations, setOperations] = useState<readonly Operation[] | null>(null);
   const [error, setError] = useState<string | null>(null);
@@ -63,11 +65,12 @@ function Reference(): JSX.Element {
           />
         </div>
         <nav class="docs-groups" aria-label="Resources">
-          {shown.slice(0, 300).map((group) => (
+          {shown.slice(0, MOST_SHOWN).map((group) => (
             <a key={group} href={href('docs', [group])} aria-current={group === chosen ? 'page' : undefined}>
               {group}
             </a>
           ))}
+          {shown.length > MOST_SHOWN && <p class="quiet">{shown.length - MOST_SHOWN} more: search for them.</p>}
         </nav>
         <div class="docs-links">
           <a href={`${base}/server/specs/oas`} target="_blank" rel="noreferrer">
