@@ -209,6 +209,9 @@ t.test('docs: the API of the caller, and others see of all pages what they may',
   const operation = page.getByRole('article', { name: 'GET /items/tags', exact: true });
   await operation.waitFor();
   t.strictSame(await findings(page), [], 'no serious finding');
+  t.equal(await page.getByText('could not be read').count(), 0, 'nothing was asked for that they may not read');
+  await operation.getByText(/^Answer: \d+ fields/).click();
+  await operation.getByText('name', { exact: true }).waitFor();
   await operation.getByRole('button', { name: 'Try it' }).click();
   await page.getByLabel(/^Query string/).fill('fields=name&sort=id&limit=1');
   await page.getByRole('button', { name: 'Send' }).click();

@@ -7,7 +7,7 @@ import { go, href, model, route } from '../state';
 import { Button, ErrorBox, FormDialog } from '../ui';
 import './docs.css';
 import { GraphqlIde } from './graphql/ide';
-import { loadOperations, type Operation } from './openapi';
+import { loadOperations, type Member, type Operation } from './openapi';
 
 export function DocsPage(): JSX.Element {
   const isGraphql = route.value.parameters.get('view') === 'graphql';
@@ -96,7 +96,7 @@ function Reference(): JSX.Element {
 }
 
 function OperationView({ operation }: { readonly operation: Operation }): JSX.Element {
-  const { method, path, summary, parameters, takesBody } = operation;
+  const { method, path, summary, parameters, takesBody, body, answer } = operation;
   const [open, setOpen] = useState(false);
   return (
     <article class="operation" aria-label={`${method} ${path}`}>
@@ -122,9 +122,32 @@ function OperationView({ operation }: { readonly operation: Operation }): JSX.El
           </dl>
         </details>
       )}
-      {takesBody && <p class="quiet">Takes a body of JSON.</p>}
+      <Members title="Body" members={body} />
+      {takesBody && body.length === 0 && <p class="quiet">Takes a body of JSON.</p>}
+      <Members title="Answer" members={answer} />
       {open && <TryIt operation={operation} onClose={() => setOpen(false)} />}
     </article>
+  );
+}
+
+function Members(props: { readonly title: string; readonly members: readonly Member[] }): JSX.Element | null {
+  if (props.members.length === 0) return null;
+  return (
+    <details>
+      <summary>
+        {props.title}: {props.members.length} fields
+      </summary>
+      <dl>
+        {props.members.map(({ name, type, description, required }) => (
+          <div key={name}>
+            <dt>
+              <code>{name}</code> <small>{required ? `${type}, required` : type}</small>
+            </dt>
+            {description !== '' && <dd>{description}</dd>}
+          </div>
+        ))}
+      </dl>
+    </details>
   );
 }
 
