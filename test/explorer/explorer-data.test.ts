@@ -189,3 +189,12 @@ t.test('another order keeps widths, the place of the keys and what is open', { s
   t.equal(await page.evaluate('document.body.dataset.flashed'), undefined, 'never said to be empty');
   t.strictSame(complaints, []);
 });
+
+t.test('system collections are found under the names of the family', { skip }, async (t) => {
+  const other = await startTestService({ databaseUrl, FAMILY_COMPATIBILITY: 'true', WORKERS: '1' });
+  const { page, complaints } = await openPage(other);
+  await logIn(other, page, '#/data/directus_users');
+  await page.getByRole('grid', { name: 'directus_users' }).getByText('admin@example.com').waitFor();
+  t.equal(await page.getByText('Collections of the service').count(), 1, 'apart from others');
+  t.strictSame(complaints, []);
+});

@@ -147,6 +147,21 @@ t.test('access: the public may read published articles, and why not a draft', { 
   await page.getByRole('button', { name: 'read tags: all' }).waitFor();
   const tags = await request(service, 'GET', '/items/tags?fields=name&limit=1', { token: null });
   t.equal(tags.status, 200, 'the first permission made the policy of the public');
+  await page.getByRole('button', { name: 'create tags: no' }).click();
+  await page.getByRole('button', { name: 'Add rule' }).click();
+  await page.getByLabel('Field', { exact: true }).selectOption('name');
+  await page.getByLabel('Operator').selectOption('_istarts_with');
+  await page.getByLabel('Value').fill('public ');
+  await page.getByRole('button', { name: 'Allow' }).click();
+  await page.getByRole('button', { name: 'create tags: by rule' }).waitFor();
+  const send = (name: string) =>
+    request(service, 'POST', '/items/tags', {
+      token: null,
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ name }),
+    });
+  t.equal((await send('private tag')).status, 400, 'what is written is checked');
+  t.equal((await send('public tag')).status, 200);
   await page.getByRole('button', { name: 'New policy' }).click();
   await page.keyboard.type('Visitors');
   await page.keyboard.press('Enter');

@@ -189,9 +189,18 @@ function stagesOf(header: string): Stage[] {
   }));
 }
 
+let systemPrefix = 'service_';
+
+/** What the names of the service's own collections begin with: FAMILY_COMPATIBILITY gives them others. */
+export function setSystemPrefix(collections: readonly string[]): string {
+  const isFamily = collections.includes('directus_users') && !collections.includes('service_users');
+  systemPrefix = isFamily ? 'directus_' : 'service_';
+  return systemPrefix;
+}
+
 export function itemsPath(collection: string, key?: string): string {
-  const path = collection.startsWith('service_')
-    ? `/${collection.slice('service_'.length)}`
+  const path = collection.startsWith(systemPrefix)
+    ? `/${collection.slice(systemPrefix.length)}`
     : `/items/${encodeURIComponent(collection)}`;
   return key === undefined ? path : `${path}/${encodeURIComponent(key)}`;
 }

@@ -1,5 +1,5 @@
 /** The schema as the caller may see it: collections, fields, and where relations lead. */
-import { call } from './api';
+import { call, setSystemPrefix } from './api';
 
 export interface Column {
   readonly data_type: string;
@@ -97,7 +97,9 @@ function makeModel(
     known.set(field.field, describeField(field, lead));
   }
   const model = new Map<string, Collection>();
-  for (const { collection, meta, schema } of collections) {
+  const prefix = setSystemPrefix(collections.map(({ collection }) => collection));
+  const ordered = [...collections].sort((one, other) => NAMES_ORDER.compare(one.collection, other.collection));
+  for (const { collection, meta, schema } of ordered) {
     const own = byCollection.get(collection);
     if (!schema || !own) continue;
     const declared = typeof meta?.['primary_key'] === 'string' ? meta['primary_key'] : null;
@@ -110,11 +112,14 @@ function makeModel(
       keys,
       singleton: meta?.['singleton'] === true,
       note: text(meta?.['note']) ?? schema.comment,
-      system: collection.startsWith('service_'),
+      system: collection.startsWith(prefix),
     });
   }
   return model;
 }
+
+/** `table_9` before `table_10`. */
+const NAMES_ORDER = new Intl.Collator('en', { numeric: true });
 
 function describeField({ collection, field, type, schema, meta }: FieldObject, relation: Relation | null): Field {
   return {

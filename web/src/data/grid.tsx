@@ -187,7 +187,7 @@ export function Grid(props: GridProps): JSX.Element {
     const next = was === undefined ? [field.name] : was.startsWith('-') ? [] : [`-${field.name}`];
     onSort(add ? [...view.sort.filter((each) => each !== was), ...next] : next);
   };
-  const widthOf = (field: Field): number => widths[field.name] ?? initialWidth(field, field.name === title);
+  const widthOf = (field: Field): number => widths[field.name] ?? initialWidth(field, field.name === title, rows);
   const columns = [...(onSelect ? [SELECT] : []), ...fields.map(widthOf)];
   const style = {
     '--columns': columns.map((width) => `${width}px`).join(' '),
@@ -337,7 +337,7 @@ function cellId(depth: number, collection: string, { row, column }: Place): stri
   return `cell-${depth}-${collection}-${row}-${column}`;
 }
 
-function initialWidth(field: Field, isTitle: boolean): number {
+function initialWidth(field: Field, isTitle: boolean, rows: readonly Row[]): number {
   const name = 34 + 7.5 * field.name.length;
   if (field.isKey && !field.relation)
     return field.type === 'uuid'
@@ -348,7 +348,11 @@ function initialWidth(field: Field, isTitle: boolean): number {
   if (field.relation?.kind === 'many') return Math.max(84, name);
   if (field.relation?.kind === 'one') return Math.max(160, name);
   if (field.type === 'boolean') return Math.max(80, name);
-  if (field.type === 'timestamp' || field.type === 'dateTime') return 205;
+  if (field.type === 'timestamp' || field.type === 'dateTime') {
+    // With or without fractions of seconds.
+    const longest = Math.max(...rows.slice(0, 20).map((row) => showValue(row[field.name], field).length), 20);
+    return Math.max(name, 24 + 7.4 * longest);
+  }
   if (field.type === 'date' || field.type === 'time') return Math.max(104, name);
   if (['integer', 'bigInteger', 'float', 'decimal'].includes(field.type)) return Math.max(88, name);
   if (field.type === 'text' || field.type === 'unknown') return 220;

@@ -191,13 +191,15 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
           />
         )}
         {!collection.singleton && !collection.system && !viewAs.value && (
-          <Button
-            label="Live"
-            icon="pulse"
-            pressed={live}
-            hint="Keep the rows up to date with the database"
-            onClick={() => setLive(!live)}
-          />
+          <span class="live">
+            <Button
+              label="Live"
+              icon="pulse"
+              pressed={live}
+              hint="Keep the rows up to date with the database"
+              onClick={() => setLive(!live)}
+            />
+          </span>
         )}
         <Menu
           label="More"

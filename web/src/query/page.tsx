@@ -125,7 +125,7 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
         <header class="toolbar query-bar">
           <h1>{query.collection}</h1>
           {root && (
-            <span class="quiet" title="The planner's estimate, before it is run">
+            <span class="quiet cost" title="The planner's estimate, before it is run">
               cost {root.cost.toLocaleString('en')}
             </span>
           )}
