@@ -58,6 +58,7 @@ import { specsRoutes } from './resources/specs.js';
 import { suggestionsRoutes } from './resources/suggestions.js';
 import { systemRoutes } from './resources/system.js';
 import { utilsRoutes } from './resources/utils.js';
+import { versionsRoutes } from './resources/versions.js';
 import { SchemaChanges } from './schema/change.js';
 
 /** Everything behind HTTP. */
@@ -266,6 +267,7 @@ export async function createWorkerApp(
     ...schemaRoutes({ config, identities, schemaChanges }),
     ...suggestionsRoutes({ identities, policies, schemaChanges }),
     ...meRoutes(items),
+    ...versionsRoutes({ ...items, database, limits: { parse: items.limits } }),
     ...systemRoutes(items),
     ...itemsRoutes(items),
     ...functionRoutes(items),

@@ -32,6 +32,7 @@ export function dataCopies(places: Installations): readonly DataCopies[] {
     { name: 'dashboards', copies: rowsOf(places, 'dashboards') },
     { name: 'panels', copies: rowsOf(places, 'panels') },
     { name: 'comments', copies: [...comments, ...commentsInActivity(places)] },
+    { name: 'versions', copies: versionRows(places) },
   ].filter(({ copies }) => copies.length > 0);
 }
 
@@ -55,4 +56,33 @@ function commentsInActivity(places: Installations): Copy[] {
   ]);
   const from = sql`from ${theirs(places, 'activity')} old where old.action = 'comment' and old.comment is not null`;
   return [{ to: 'comments', key: ['id'], values, from }];
+}
+
+/**
+ * Those of an item that does not exist yet stay behind: here a version has an item. What was stored with a change, who made it and when,
+ * is in the history. Digests are made in another way: such a version counts as outdated.
+ */
+function versionRows(places: Installations): Copy[] {
+  const delta = hasColumn(places, 'directus_versions', 'delta') ? sql`old.delta::jsonb` : savedChanges(places);
+  const special = { collection: renamed(places, sql`old.collection`), delta: withoutStamps(delta), hash: null };
+  return rowsOf(places, 'versions', special).map((copy) => ({
+    ...copy,
+    from: sql`${copy.from} where old.item is not null and exists (select from ${ours(places, 'collections')} parent where parent.collection = ${renamed(places, sql`old.collection`)})`,
+  }));
+}
+
+/** Until version 11.2 changes were in the history alone; what was saved later counts. */
+function savedChanges(places: Installations): Fragment {
+  if (!hasColumn(places, 'directus_revisions', 'version')) return sql`null::jsonb`;
+  return sql`(select jsonb_object_agg(entry.key, entry.value order by saved.id) from ${theirs(places, 'revisions')} saved cross join jsonb_each(saved.delta::jsonb) entry where saved.version = old.id)`;
+}
+
+/** At every level. Inside of a text such a name would have its quotes escaped. */
+function withoutStamps(delta: Fragment): Fragment {
+  const stamp = '"_(user|date)": (null|"[^"]*")';
+  const removed = [`${stamp}, `, `, ${stamp}`, stamp].reduce(
+    (text, pattern) => sql`regexp_replace(${text}, ${literal(pattern)}, '', 'g')`,
+    sql`${delta}::text`,
+  );
+  return sql`${removed}::jsonb`;
 }

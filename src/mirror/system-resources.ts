@@ -25,6 +25,7 @@ export const SYSTEM_RESOURCES: readonly SystemResource[] = [
   { name: 'folders', kind: 'write', sdk: true },
   { name: 'dashboards', kind: 'write', sdk: true },
   { name: 'panels', kind: 'write', sdk: true },
+  { name: 'versions', kind: 'write', sdk: true },
   { name: 'activity', kind: 'read', sdk: true },
   { name: 'revisions', kind: 'read', sdk: true },
   { name: 'settings', kind: 'single', sdk: true },
