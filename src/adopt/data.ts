@@ -67,6 +67,9 @@ function versionRows(places: Installations): Copy[] {
   const special = { collection: renamed(places, sql`old.collection`), delta: withoutStamps(delta), hash: null };
   return rowsOf(places, 'versions', special).map((copy) => ({
     ...copy,
+    key: ['collection', 'item', 'key'],
+    first: sql`old.id`,
+    once: new Set(['id', 'delta', 'date_updated', 'user_updated']),
     from: sql`${copy.from} where old.item is not null and exists (select from ${ours(places, 'collections')} parent where parent.collection = ${renamed(places, sql`old.collection`)})`,
   }));
 }

@@ -96,7 +96,7 @@ const OPERATIONS: Readonly<Record<string, (item: Schema, made: Schema) => Parts>
   'many GET': (item) => {
     const content = object({ data: list(item), meta: ref('Meta') }, ['data']);
     const answer = { ...file(FILES), content: { ...json(content), ...file(FILES).content } };
-    return { parameters: LIST_PARAMETERS, body: null, answers: [answer] };
+    return { parameters: [...LIST_PARAMETERS, 'version'], body: null, answers: [answer] };
   },
   'many POST': (item, made) => ({
     parameters: [...ITEM_PARAMETERS, ...CONFLICTS, 'idempotencyKey'],
@@ -117,7 +117,7 @@ const OPERATIONS: Readonly<Record<string, (item: Schema, made: Schema) => Parts>
     body: either(ref('Keys'), object({ keys: ref('Keys') }, ['keys']), object({ query: ref('Query') }, ['query'])),
     answers: [done],
   }),
-  'one GET': (item) => ({ parameters: ITEM_PARAMETERS, body: null, answers: [ok(data(item))] }),
+  'one GET': (item) => ({ parameters: [...ITEM_PARAMETERS, 'version'], body: null, answers: [ok(data(item))] }),
   'one PATCH': (item) => ({ parameters: ITEM_PARAMETERS, body: item, answers: [ok(data(item)), done] }),
   'one DELETE': () => ({ parameters: [], body: null, answers: [done] }),
 };

@@ -306,6 +306,21 @@ export const SERVICES: Readonly<Record<string, SystemOperation>> = {
     answers: [ok(data(object({ relations: list(ref('Suggestion')) })))],
   },
 
+  'GET /versions/:key/compare': {
+    summary: 'Compare a content version with its item',
+    answers: [ok(data(object({ outdated: BOOLEAN, mainHash: STRING, current: RECORD, main: RECORD })))],
+  },
+  'POST /versions/:key/save': {
+    summary: 'Save changes of an item to a content version',
+    body: json(RECORD),
+    answers: [ok(data(RECORD))],
+  },
+  'POST /versions/:key/promote': {
+    summary: 'Update the item with the changes of a content version',
+    body: json(object({ mainHash: STRING, fields: list(STRING) }, ['mainHash'])),
+    answers: [ok(data(STRING))],
+  },
+
   'POST /utils/sort/:collection': {
     summary: 'Move an item to the place of another',
     body: json(object({ item: KEY, to: KEY }, ['item', 'to'])),
