@@ -5,11 +5,8 @@ import type { Collection, Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Access } from '../plan/access.js';
 import type { Author, PlannedWrite } from '../plan/write.js';
-import type { Database } from '../postgres/database.js';
 import type { Session } from '../postgres/sessions.js';
 import type { Input } from '../request/parse-context.js';
-import type { SessionConsistency } from './consistency.js';
-import type { Reads } from './reads.js';
 import type { RequestClient } from './stages.js';
 
 export interface Writer {
@@ -23,15 +20,6 @@ export interface Writer {
 export interface WrittenBy {
   readonly writer: Writer;
   readonly client: RequestClient;
-}
-
-/** What writes need. */
-export interface WriteServices {
-  readonly database: Database;
-  readonly mirror: Mirror;
-  readonly policies: Policies;
-  readonly reads: Reads;
-  readonly consistency: SessionConsistency | null;
 }
 
 /** A connection inside a transaction, and how rows are written through it. */

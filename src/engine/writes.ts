@@ -27,7 +27,13 @@ import type { Input } from '../request/parse-context.js';
 import { withKeys } from '../request/rest.js';
 import type { IdempotencyKey, Key, Selected, WriteRequest } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
-import { type WriteCall, WriteCompiler, type WriteLimits, type WriteOption } from './compiled-write.js';
+import {
+  type WriteCall,
+  WriteCompiler,
+  type WriteLimits,
+  type WriteOption,
+  type WriteServices,
+} from './compiled-write.js';
 import { isDistributed, planForShard, withKeysLeft } from './distributed.js';
 import { callFunction, type WritingCall } from './function-call.js';
 import { isRepeated, keepWrittenKeys, writtenKeys } from './idempotency.js';
@@ -38,7 +44,7 @@ import { retry } from './retry.js';
 import { advancePast, advancePastTable, suppliesKeys } from './sequences.js';
 import { NO_CLIENT, type RequestClient } from './stages.js';
 import { asWriteError, asWriteFailure, changesByKey, lock, rowsOf } from './write-errors.js';
-import { isKnownSingleton, type Writer, type WriteServices, type WriteSession, type WrittenBy } from './writer.js';
+import { isKnownSingleton, type Writer, type WriteSession, type WrittenBy } from './writer.js';
 
 type UpdateInTransaction = Extract<WriteRequest, { readonly kind: 'update-selected' | 'update-singleton' }>;
 
