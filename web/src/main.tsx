@@ -8,6 +8,7 @@ import { Palette, paletteOpen } from './palette';
 import {
   addressOfPage,
   findOut,
+  forgetAll,
   isDark,
   logOut,
   me,
@@ -15,9 +16,7 @@ import {
   modelError,
   reloadModel,
   route,
-  sessionExpired,
   setTheme,
-  startError,
   theme,
   viewAs,
 } from './state';
@@ -25,17 +24,11 @@ import './style.css';
 import { Button, Empty, ErrorBox, Menu, Toasts } from './ui';
 import { ViewAsBanner, ViewAsSelect } from './view-as';
 
-whenLoggedOut(sessionExpired);
+whenLoggedOut(forgetAll);
 void findOut();
 
 function App(): JSX.Element {
   const known = me.value;
-  if (known === undefined && startError.value)
-    return (
-      <main class="page-pad">
-        <ErrorBox text={startError.value} onRetry={() => void findOut()} />
-      </main>
-    );
   if (known === undefined) return <p class="boot">Loading…</p>;
   if (known === null)
     return (
@@ -122,20 +115,14 @@ function Content(): JSX.Element {
     document.title = `${page?.title ?? 'Not found'} · Lateral`;
     setFailure(null);
     if (!page || loaded.has(name)) return;
-    let left = false;
     page.load().then(
       (component) => {
         loaded.set(name, component);
-        if (!left) setShown(name);
+        setShown(name);
       },
-      (error: unknown) => {
-        if (!left) setFailure(messageOf(error));
-      },
+      (error: unknown) => setFailure(messageOf(error)),
     );
-    return () => {
-      left = true;
-    };
-  }, [page]);
+  }, [name]);
   if (!page)
     return (
       <Empty title="There is no such page">

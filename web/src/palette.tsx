@@ -16,8 +16,7 @@ interface Command {
 
 function commands(): Command[] {
   const shown = shownPages();
-  const all = [...(model.value?.values() ?? [])];
-  const collections = [...all.filter(({ system }) => !system), ...all.filter(({ system }) => system)];
+  const collections = [...(model.value?.values() ?? [])];
   return [
     ...shown.map((page) => ({ label: page.title, group: 'Page', run: () => go(href(page.name)) })),
     ...collections.map(({ name }) => ({ label: name, group: 'Collection', run: () => go(href('data', [name])) })),

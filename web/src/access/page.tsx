@@ -93,8 +93,6 @@ export function AccessPage(): JSX.Element {
   );
 }
 
-const MOST_SHOWN = 200;
-
 const EXTENTS: Readonly<Record<Extent, string>> = { none: 'no', some: 'by rule', all: 'all' };
 
 interface GridProps {
@@ -117,7 +115,7 @@ function PolicyGrid({ policy, access, model, onChanged }: GridProps): JSX.Elemen
     policy.permissions.filter((each) => each.collection === collection && each.action === action);
   const shown = [...model.values()].filter(
     ({ name, system }) =>
-      name.toLowerCase().includes(typed.trim().toLowerCase()) &&
+      name.includes(typed.trim().toLowerCase()) &&
       (!system || ACTIONS.some((action) => granted(name, action).length > 0)),
   );
   return (
@@ -145,7 +143,7 @@ function PolicyGrid({ policy, access, model, onChanged }: GridProps): JSX.Elemen
           </tr>
         </thead>
         <tbody>
-          {shown.slice(0, MOST_SHOWN).map(({ name }) => (
+          {shown.slice(0, 300).map(({ name }) => (
             <tr key={name}>
               <th scope="row">{name}</th>
               {ACTIONS.map((action) => {
@@ -167,7 +165,6 @@ function PolicyGrid({ policy, access, model, onChanged }: GridProps): JSX.Elemen
           ))}
         </tbody>
       </table>
-      {shown.length > MOST_SHOWN && <p class="quiet">{shown.length - MOST_SHOWN} more: search for them.</p>}
       {open && (
         <RuleForm
           policy={policy}

@@ -26,8 +26,6 @@ export function Chart({ title, unit, times, lines }: ChartProps): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const dark = isDark.value;
-  /** Replicas come and go. */
-  const labels = lines.map(({ label }) => label).join();
   useEffect(() => {
     const element = box.current;
     if (!element) return;
@@ -74,10 +72,10 @@ export function Chart({ title, unit, times, lines }: ChartProps): JSX.Element {
       made.destroy();
       plot.current = null;
     };
-  }, [dark, labels]);
+  }, [dark]);
   useEffect(() => {
     plot.current?.setData([[...times], ...lines.map(({ values }) => [...values])]);
-  }, [times, dark, labels]);
+  }, [times, dark]);
   const latest = lines.map(({ label, values }) => `${label} ${show(values.at(-1))}`).join(', ');
   return (
     <figure class="chart" aria-label={`${title}: ${latest} ${unit}`}>

@@ -45,11 +45,10 @@ export function Shapes(): JSX.Element {
     const read = async (): Promise<void> => {
       try {
         const { data } = await call<Shape[]>('GET', '/server/shapes?limit=100');
-        if (ended) return;
-        setShapes(data);
+        if (!ended) setShapes(data);
         setError(null);
       } catch (failure) {
-        if (!ended) setError(messageOf(failure));
+        setError(messageOf(failure));
       }
       if (!ended) timer = window.setTimeout(read, EVERY_MS);
     };

@@ -235,11 +235,6 @@ function Groups({ model, query, onChange }: BuilderProps): JSX.Element {
   const collection = model.get(query.collection) as Collection;
   const columns = [...collection.fields.values()].filter((field) => field.column).map((field) => field.name);
   const [first = ''] = columns;
-  /** Items are counted; everything else is computed of a column. */
-  const suited = (name: string, field: string): string => {
-    if (name === 'count' || field !== '*') return field;
-    return [...collection.fields.values()].find((each) => each.column && !each.isKey && isNumber(each))?.name ?? first;
-  };
   return (
     <div class="level-options">
       {query.groupBy.map((field, at) => (
@@ -265,11 +260,12 @@ function Groups({ model, query, onChange }: BuilderProps): JSX.Element {
           <select
             aria-label="Aggregate"
             value={aggregate.name}
-            onChange={(event) => {
-              const name = event.currentTarget.value;
-              const field = suited(name, aggregate.field);
-              onChange({ ...query, aggregates: query.aggregates.with(at, { name, field }) });
-            }}
+            onChange={(event) =>
+              onChange({
+                ...query,
+                aggregates: query.aggregates.with(at, { ...aggregate, name: event.currentTarget.value }),
+              })
+            }
           >
             {AGGREGATES.map((name) => (
               <option key={name}>{name}</option>
@@ -285,7 +281,7 @@ function Groups({ model, query, onChange }: BuilderProps): JSX.Element {
               })
             }
           >
-            {(aggregate.name === 'count' ? ['*', ...columns] : columns).map((name) => (
+            {['*', ...columns].map((name) => (
               <option key={name}>{name}</option>
             ))}
           </select>
