@@ -53,7 +53,7 @@ Options:
 Peers, none of which is needed:
   --postgraphile DIR       folder where npm installed postgraphile 5 (and node@22, which it asks for) [this project's]
   --postgrest PATH         the program; or --postgrest-url URL of one that runs on this database
-  --directus-url URL       of one that runs on this database, with --directus-token TOKEN
+  --directus-url URL       of one on this database, with --directus-token TOKEN; it has two minutes to begin to answer
 `;
 
 export interface Options {

@@ -37,7 +37,6 @@ import { ReplicaBoard } from './postgres/replica-board.js';
 import { Replica, Replicas } from './postgres/replicas.js';
 import type { ParseLimits } from './request/parse-context.js';
 import { accountRoutes } from './resources/account.js';
-import { assetsRoutes } from './resources/assets.js';
 import { authRoutes } from './resources/auth.js';
 import { collectionsRoutes } from './resources/collections.js';
 import { explorerRoutes } from './resources/explorer.js';
@@ -59,9 +58,8 @@ import { specsRoutes } from './resources/specs.js';
 import { suggestionsRoutes } from './resources/suggestions.js';
 import { systemRoutes } from './resources/system.js';
 import { utilsRoutes } from './resources/utils.js';
+import { versionsRoutes } from './resources/versions.js';
 import { SchemaChanges } from './schema/change.js';
-import { Images } from './storage/images.js';
-import { Storages } from './storage/storage.js';
 
 /** Everything behind HTTP. */
 export interface Core {
@@ -242,7 +240,6 @@ export async function createWorkerApp(
   const live = openLive(config, core, observe);
   const metrics = { config, events: shared.events, ...core, identities, live, router: () => router };
   const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config), live };
-  const files = { ...items, config, storages: new Storages(config.STORAGE_LOCATIONS), images: new Images(config) };
   const readAnew = async (): Promise<void> => {
     await mirror.refresh(true);
     await shared.accessChanged();
@@ -270,8 +267,8 @@ export async function createWorkerApp(
     ...schemaRoutes({ config, identities, schemaChanges }),
     ...suggestionsRoutes({ identities, policies, schemaChanges }),
     ...meRoutes(items),
-    ...assetsRoutes(files),
-    ...systemRoutes(files),
+    ...versionsRoutes({ ...items, database, limits: { parse: items.limits } }),
+    ...systemRoutes(items),
     ...itemsRoutes(items),
     ...functionRoutes(items),
     ...(config.EXPLORER ? explorerRoutes() : []),

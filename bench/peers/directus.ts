@@ -1,4 +1,8 @@
-/** Directus speaks our REST and our GraphQL: it gets the very requests of the service. It has to run already. */
+/**
+ * Directus speaks our REST and our GraphQL: it gets the very requests of the service. Somebody else starts it; its database is up
+ * only while the bench runs, so it may begin to answer after the bench has begun to ask.
+ */
+import { setTimeout as wait } from 'node:timers/promises';
 import type { Case } from '../cases.js';
 import type { StartPeer } from './peer.js';
 
@@ -23,15 +27,39 @@ export const connectDirectus: StartPeer = async ({ directusUrl, directusToken, s
   const url = new URL(directusUrl).href.replace(/\/$/, '');
   const headers: Record<string, string> =
     directusToken === undefined ? {} : { Authorization: `Bearer ${directusToken}` };
-  const response = await fetch(`${url}/server/info`, { headers, signal });
-  if (!response.ok) throw new Error(`Directus at ${url} answers with status ${response.status}`);
-  const { data } = (await response.json()) as { data?: { version?: string } };
+  const version = await readVersion(url, headers, signal);
   return {
     id: 'directus',
-    version: data?.version ?? '',
+    version,
     url,
     headers,
     questionOf: (each: Case) => (ASKED.has(each.id) ? each : null),
     stop: () => Promise.resolve(),
   };
 };
+
+const START_TIME = 120_000;
+const ANSWER_TIME = 10_000;
+const PAUSE = 500;
+
+/** No answer and a status from 500 mean that it is starting; any other status will be the same the next time. */
+async function readVersion(url: string, headers: Record<string, string>, signal: AbortSignal): Promise<string> {
+  const end = Date.now() + START_TIME;
+  for (;;) {
+    const limit = AbortSignal.any([signal, AbortSignal.timeout(ANSWER_TIME)]);
+    const response = await fetch(`${url}/server/info`, { headers, signal: limit }).catch(() => null);
+    signal.throwIfAborted();
+    if (response?.ok) {
+      const { data } = (await response.json()) as { data?: { version?: string } };
+      return data?.version ?? '';
+    }
+    await response?.body?.cancel();
+    const isStarting = response === null || response.status >= 500;
+    if (!isStarting || Date.now() > end) {
+      throw new Error(
+        `Directus at ${url} ${response === null ? 'does not answer' : `answers with status ${response.status}`}`,
+      );
+    }
+    await wait(PAUSE, undefined, { signal });
+  }
+}

@@ -106,6 +106,7 @@ function restrictCollection(collection: Collection, rules: readonly PlannedRule[
   const masks = new Map<string, Condition>();
   const known = new Map<string, Condition>();
   for (const field of collection.fields.values()) {
+    if (WITHHELD.has(`${collection.name}.${field.name}`)) continue;
     const granting = rules.filter((rule) => rule.fields?.has(field.name) ?? true);
     if (granting.length === 0) continue;
     fields.set(field.name, field);
@@ -124,6 +125,9 @@ function restrictCollection(collection: Collection, rules: readonly PlannedRule[
     restriction: Object.freeze({ unrestricted: collection, rows: anyOf(rules.map(({ where }) => where)), masks }),
   });
 }
+
+/** Shown piece by piece: the changes of a version are those of its item, and seen as far as the item is. */
+const WITHHELD: ReadonlySet<string> = new Set(['service_versions.delta']);
 
 function anyOf(conditions: readonly Condition[]): Condition {
   if (conditions.some(isAlways)) return ALWAYS;

@@ -28,29 +28,12 @@ export function dataCopies(places: Installations): readonly DataCopies[] {
   const comments = rowsOf(places, 'comments', { collection: renamed(places, sql`old.collection`) });
   return [
     { name: 'folders', copies: rowsOf(places, 'folders', { parent: sql`nullif(old.parent, old.id)` }) },
-    { name: 'files', copies: fileRows(places) },
     { name: 'translations', copies: translations },
     { name: 'dashboards', copies: rowsOf(places, 'dashboards') },
     { name: 'panels', copies: rowsOf(places, 'panels') },
     { name: 'comments', copies: [...comments, ...commentsInActivity(places)] },
+    { name: 'versions', copies: versionRows(places) },
   ].filter(({ copies }) => copies.length > 0);
-}
-
-/** What the name of the bytes has to look like here: see sql/system/018_files.sql. */
-export const HAS_FITTING_NAME: Fragment = sql`starts_with(old.filename_disk, old.id::text)
-  and substr(old.filename_disk, 37) ~ ${literal('^(-[0-9a-f]{1,32})?(\\.[A-Za-z0-9]{1,20})?$')}`;
-
-/** The rows alone: the bytes stay where they are. What was replaced here keeps its new content. */
-function fileRows(places: Installations): Copy[] {
-  const ending = sql`coalesce(substring(old.filename_disk from ${literal('\\.[A-Za-z0-9]{1,20}$')}), '')`;
-  const copies = rowsOf(places, 'files', {
-    filename_disk: sql`case when ${HAS_FITTING_NAME} then old.filename_disk
-      when old.filename_disk is not null then old.id::text || ${ending} end`,
-    tags: sql`case when old.tags::text ~ ${literal('^\\s*\\[')} then old.tags::json end`,
-    ...(hasColumn(places, 'directus_files', 'created_on') ? {} : { created_on: sql`old.uploaded_on` }),
-  });
-  const once = new Set(['storage', 'filename_disk', 'type', 'filesize', 'width', 'height', 'uploaded_on']);
-  return copies.map((copy) => ({ ...copy, once }));
 }
 
 /** Of tables whose keys are numbers. */
@@ -73,4 +56,36 @@ function commentsInActivity(places: Installations): Copy[] {
   ]);
   const from = sql`from ${theirs(places, 'activity')} old where old.action = 'comment' and old.comment is not null`;
   return [{ to: 'comments', key: ['id'], values, from }];
+}
+
+/**
+ * Those of an item that does not exist yet stay behind: here a version has an item. What was stored with a change, who made it and when,
+ * is in the history. Digests are made in another way: such a version counts as outdated.
+ */
+function versionRows(places: Installations): Copy[] {
+  const delta = hasColumn(places, 'directus_versions', 'delta') ? sql`old.delta::jsonb` : savedChanges(places);
+  const special = { collection: renamed(places, sql`old.collection`), delta: withoutStamps(delta), hash: null };
+  return rowsOf(places, 'versions', special).map((copy) => ({
+    ...copy,
+    key: ['collection', 'item', 'key'],
+    first: sql`old.id`,
+    once: new Set(['id', 'delta', 'date_updated', 'user_updated']),
+    from: sql`${copy.from} where old.item is not null and exists (select from ${ours(places, 'collections')} parent where parent.collection = ${renamed(places, sql`old.collection`)})`,
+  }));
+}
+
+/** Until version 11.2 changes were in the history alone; what was saved later counts. */
+function savedChanges(places: Installations): Fragment {
+  if (!hasColumn(places, 'directus_revisions', 'version')) return sql`null::jsonb`;
+  return sql`(select jsonb_object_agg(entry.key, entry.value order by saved.id) from ${theirs(places, 'revisions')} saved cross join jsonb_each(saved.delta::jsonb) entry where saved.version = old.id)`;
+}
+
+/** At every level. Inside of a text such a name would have its quotes escaped. */
+function withoutStamps(delta: Fragment): Fragment {
+  const stamp = '"_(user|date)": (null|"[^"]*")';
+  const removed = [`${stamp}, `, `, ${stamp}`, stamp].reduce(
+    (text, pattern) => sql`regexp_replace(${text}, ${literal(pattern)}, '', 'g')`,
+    sql`${delta}::text`,
+  );
+  return sql`${removed}::jsonb`;
 }

@@ -39,6 +39,8 @@ export interface Derived {
   readonly value?: (field: Field) => Fragment;
   /** The rows that these come from: what is known of them holds of these. */
   readonly rows?: FromClause;
+  /** What stands in the place of the table, under the alias. */
+  readonly table?: (row: Fragment) => Fragment;
 }
 
 /** How rows were joined to those of another source: columns that have the same values, pair by pair. */
@@ -213,6 +215,7 @@ export class FromClause {
 
   /** The table or, in its place, what a function returns. */
   #rows(): Fragment {
+    if (this.#derived.table) return this.#derived.table(this.alias);
     const call = callOf(this.collection);
     if (!call) return sql`${tableName(this.collection)} ${this.alias}`;
     if (!this.#counted) return calledRows(call, this.collection, this.alias);

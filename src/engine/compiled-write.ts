@@ -1,4 +1,5 @@
 /** A planned write becomes its statements: the write itself, its read-back, and the selection of the items it changes. */
+import type { Policies } from '../access/policies.js';
 import { activityLogOf } from '../compile/activity.js';
 import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
@@ -13,6 +14,7 @@ import type { WriteAction } from '../plan/access.js';
 import type { WritePlanContext } from '../plan/payload-row.js';
 import type { Condition } from '../plan/plan.js';
 import type { PlannedWrite } from '../plan/write.js';
+import type { Database } from '../postgres/database.js';
 import type { Session, TransactionStatement } from '../postgres/sessions.js';
 import type { Parsed } from '../request/ast.js';
 import type { ParseLimits } from '../request/parse-context.js';
@@ -24,12 +26,22 @@ import { bind } from '../sql/parameter.js';
 import { qualify } from '../sql/qualify.js';
 import { oneStep, runSteps, type Steps } from '../time-slices.js';
 import { billWriter } from './caller-budget.js';
+import type { SessionConsistency } from './consistency.js';
 import { isDistributed, shardValue } from './distributed.js';
 import { hashedNodes } from './password-hashing.js';
 import type { Reads } from './reads.js';
 import type { RequestClient } from './stages.js';
 import { type CompiledStatement, checked, StatementCache, type StatementCacheLimits } from './statement-cache.js';
 import type { Writer } from './writer.js';
+
+/** What writes need. */
+export interface WriteServices {
+  readonly database: Database;
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+  readonly reads: Reads;
+  readonly consistency: SessionConsistency | null;
+}
 
 export interface WriteLimits extends StatementCacheLimits {
   readonly maxRows: number | null;

@@ -1,6 +1,5 @@
 /** Runs writes: a statement, then its read-back, in one transaction. After a deadlock nothing of it is left: it is run again. */
 import { CLI_IDENTITY, type Identity } from '../access/identity.js';
-import type { Policies } from '../access/policies.js';
 import {
   checkAccess,
   checkRegistration,
@@ -11,7 +10,6 @@ import {
 import { assertNever } from '../assert-never.js';
 import { invalidPayload } from '../errors.js';
 import type { Collection, Model } from '../mirror/model.js';
-import type { Mirror } from '../mirror/watch.js';
 import { parseOwnJson } from '../narrow.js';
 import type { Observer } from '../observe.js';
 import { planImported, planOnConflict } from '../plan/conflict.js';
@@ -29,11 +27,17 @@ import type { Input } from '../request/parse-context.js';
 import { withKeys } from '../request/rest.js';
 import type { IdempotencyKey, Key, Selected, WriteRequest } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
-import { type WriteCall, WriteCompiler, type WriteLimits, type WriteOption } from './compiled-write.js';
-import type { SessionConsistency } from './consistency.js';
+import {
+  type WriteCall,
+  WriteCompiler,
+  type WriteLimits,
+  type WriteOption,
+  type WriteServices,
+} from './compiled-write.js';
 import { isDistributed, planForShard, withKeysLeft } from './distributed.js';
 import { callFunction, type WritingCall } from './function-call.js';
 import { isRepeated, keepWrittenKeys, writtenKeys } from './idempotency.js';
+import { isChecked, writeRecords } from './item-records.js';
 import { hashNewSecrets, preparePayloads } from './password-hashing.js';
 import type { Reads } from './reads.js';
 import { retry } from './retry.js';
@@ -41,14 +45,6 @@ import { advancePast, advancePastTable, suppliesKeys } from './sequences.js';
 import { NO_CLIENT, type RequestClient } from './stages.js';
 import { asWriteError, asWriteFailure, changesByKey, lock, rowsOf } from './write-errors.js';
 import { isKnownSingleton, type Writer, type WriteSession, type WrittenBy } from './writer.js';
-
-export interface WriteServices {
-  readonly database: Database;
-  readonly mirror: Mirror;
-  readonly policies: Policies;
-  readonly reads: Reads;
-  readonly consistency: SessionConsistency | null;
-}
 
 type UpdateInTransaction = Extract<WriteRequest, { readonly kind: 'update-selected' | 'update-singleton' }>;
 
@@ -143,12 +139,15 @@ export class Writes {
   }
 
   /** Several writes in one transaction: those that `work` makes with what it is given. */
-  inOneTransaction<Result>(by: WrittenBy, work: (writes: Writes) => Promise<Result>): Promise<Result> {
+  inOneTransaction<Result>(
+    by: WrittenBy,
+    work: (writes: Writes, session: Session) => Promise<Result>,
+  ): Promise<Result> {
     return this.#retry(by, () =>
       this.#database.transaction((session) => {
         const joined = new Writes(this.#services, this.#limits, this.#observe, this);
         joined.#session = session;
-        return work(joined);
+        return work(joined, session);
       }),
     );
   }
@@ -261,7 +260,7 @@ export class Writes {
     if (this.#session) return this.#send(planned, call, this.#session, idempotencyKey);
     call.client.staged('plan');
     await hashNewSecrets(planned, !call.writer.caller.administrator, (text) => this.#database.rows(text));
-    const isApart = idempotencyKey || suppliesKeys(planned) || concernsAccess(planned) || isDistributed(planned);
+    const isApart = idempotencyKey || suppliesKeys(planned) || isChecked(planned) || isDistributed(planned);
     const written = isApart ? null : this.#compiler.compileWrite(planned, call, null);
     if (!written) return this.#database.transaction((session) => this.#send(planned, call, session, idempotencyKey));
     const read = this.#compiler.bindReadBack(planned, call);
@@ -290,7 +289,9 @@ export class Writes {
   async #write(planned: PlannedWrite, call: WriteCall, session: Session, option: WriteOption): Promise<number> {
     const { writer, client } = call;
     client.staged('plan');
-    const write = (): Promise<number> => this.#sendWrite(planned, call, session, option);
+    const services = { ...this.#services, limits: this.#limits };
+    const send = (): Promise<number> => this.#sendWrite(planned, call, session, option);
+    const write = (): Promise<number> => writeRecords(planned, writer, services, session, send);
     const isLimited = option !== 'count' && !writer.caller.administrator;
     await hashNewSecrets(planned, isLimited, (text) => session.query(this.#database.qualified(text)));
     if (!concernsAccess(planned)) return write();

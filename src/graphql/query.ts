@@ -12,6 +12,7 @@ import { forbidden } from '../errors.js';
 import { elementAt } from '../narrow.js';
 import { NO_QUERY, type OperationPart, type Query, type ReadRequest, type ReadTarget } from '../request/ast.js';
 import type { ParseLimits } from '../request/parse-context.js';
+import { readVersion } from '../request/rest.js';
 import { ValueList } from '../request/values.js';
 import { type Codec, fits } from '../sql/codec.js';
 import { splitKey } from '../sql/key-text.js';
@@ -107,18 +108,24 @@ function parseRootField(
     return { kind: 'read', name, request, missing: null };
   }
   const type = objectTypeOf(field);
+  const args = selections.arguments(field, node, path);
   const read = (collection: string, target: ReadTarget, query: Query, missing: number | null = null): OperationPart => {
-    const request: ReadRequest = { kind: 'read', collection, target, query, export: false };
+    const key = readVersion(args);
+    const version = key === null ? {} : { version: context.values.add(key) };
+    const request: ReadRequest = { kind: 'read', collection, target, query, export: false, ...version };
     return { kind: 'read', name, request, missing };
   };
-  const args = selections.arguments(field, node, path);
   switch (binding.kind) {
     case 'list': {
       const query = parseQueryArguments(field, args, context);
       return read(binding.collection, { kind: 'list' }, { ...query, fields: selections.read(type, nodes, path) });
     }
-    case 'singleton':
-      return read(binding.collection, { kind: 'list' }, { ...NO_QUERY, fields: selections.read(type, nodes, path) });
+    case 'singleton': {
+      const query = { ...NO_QUERY, fields: selections.read(type, nodes, path) };
+      if (readVersion(args) === null) return read(binding.collection, { kind: 'list' }, query);
+      const missing = context.values.add(JSON.stringify(responseError(forbidden(), selections.position(node, path))));
+      return read(binding.collection, { kind: 'list' }, query, missing);
+    }
     case 'item': {
       const missing = context.values.add(JSON.stringify(responseError(forbidden(), selections.position(node, path))));
       // A key that its column cannot hold names no item; to PostgreSQL it would be an error of the whole statement.

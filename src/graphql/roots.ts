@@ -9,7 +9,7 @@ import {
   type GraphQLOutputType,
   GraphQLString,
 } from 'graphql';
-import { showsKey } from '../mirror/item-key.js';
+import { hasVersions, showsKey } from '../mirror/item-key.js';
 import type { Collection } from '../mirror/model.js';
 import { SYSTEM_RESOURCES } from '../mirror/system-resources.js';
 import { RESOLUTIONS } from '../request/on-conflict.js';
@@ -72,13 +72,20 @@ export const NO_FIELDS: RootFields = { _empty: { type: VOID_SCALAR, extensions: 
 function listField(collection: Collection, type: GraphQLObjectType, types: ObjectTypes): RootFields[string] {
   const { name } = collection;
   return collection.singleton
-    ? { type, extensions: rootBinding({ kind: 'singleton', collection: name }) }
+    ? {
+        type,
+        args: hasVersions(collection) ? VERSION : {},
+        extensions: rootBinding({ kind: 'singleton', collection: name }),
+      }
     : {
         type: listOf(type),
         args: types.listArguments(collection),
         extensions: rootBinding({ kind: 'list', collection: name }),
       };
 }
+
+/** The key of the content version that an item is shown as. */
+const VERSION = { version: { type: GraphQLString } };
 
 function addDerived(fields: RootFields, collection: Collection, type: GraphQLObjectType, types: ObjectTypes): void {
   const { name } = collection;
@@ -87,15 +94,13 @@ function addDerived(fields: RootFields, collection: Collection, type: GraphQLObj
     if (!(key in fields)) fields[key] = field();
   };
   if (showsKey(collection)) {
-    add(`${root}_by_id`, () => ({
-      type,
-      args: { id: { type: new GraphQLNonNull(ID_SCALAR) } },
-      extensions: rootBinding({
-        kind: 'item',
-        collection: name,
-        codecs: collection.key.map(({ column }) => column?.base_type ?? 'text'),
-      }),
-    }));
+    const id = { type: new GraphQLNonNull(ID_SCALAR) };
+    const codecs = collection.key.map(({ column }) => column?.base_type ?? 'text');
+    const extensions = rootBinding({ kind: 'item', collection: name, codecs });
+    const isVersioned = hasVersions(collection);
+    add(`${root}_by_id`, () => ({ type, args: { id, ...(isVersioned && VERSION) }, extensions }));
+    const version = { type: new GraphQLNonNull(GraphQLString) };
+    if (isVersioned) add(`${root}_by_version`, () => ({ type, args: { id, version }, extensions }));
   }
   add(`${root}_aggregated`, () => ({
     type: listOf(types.aggregated(collection)),

@@ -36,3 +36,8 @@ export function showsKey({ key, fields }: Collection): boolean {
 export function areUnique({ uniqueKeys }: Pick<Collection, 'uniqueKeys'>, names: readonly string[]): boolean {
   return uniqueKeys.some((key) => key.length > 0 && key.every((name) => names.includes(name)));
 }
+
+/** Whether items of the collection may have content versions, which name them by their keys. */
+export function hasVersions({ meta, key }: Pick<Collection, 'meta' | 'key'>): boolean {
+  return meta?.['versioning'] === true && key.length > 0;
+}

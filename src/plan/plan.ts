@@ -64,6 +64,18 @@ export interface RowLevel {
   readonly bare?: boolean;
   /** Whether its rows are all found before they are put in order: for values so rare that no index on the order pays. */
   readonly fenced?: boolean;
+  /** The content version that its rows are shown as. */
+  readonly version?: VersionPlan;
+}
+
+/** Where the changes of a content version are found. */
+export interface VersionPlan {
+  /** From an item to its versions. */
+  readonly toMany: ToManyJoin;
+  /** Which of them is meant. */
+  readonly where: Condition;
+  /** The field that holds the changes. */
+  readonly delta: Field;
 }
 
 /** Aggregates over a collection, by groups. */

@@ -20,8 +20,9 @@ import { isEmpty, restrictsRows } from './filter-effect.js';
 import { checkKeyed } from './key.js';
 import { defaultOrder } from './order.js';
 import { EVERYTHING, type Planner, type Position, planOutputs, planRows } from './outputs.js';
-import { ALWAYS, both, type Condition, type ReadPlan, type RowLevel } from './plan.js';
+import { ALWAYS, both, type Condition, type ReadPlan, type RowLevel, type VersionPlan } from './plan.js';
 import { planSearch } from './search.js';
+import { ofVersion, planVersion, shownAs } from './version.js';
 
 export interface PlanLimits {
   readonly defaultLimit: number;
@@ -53,13 +54,13 @@ export function planRead(
   if (call && isSingle(call)) return planReturned(collection, planOutputs(fields, collection, position, planner));
   const rowsCall = callOf(collection);
   if (rowsCall) checkVolatile(rowsCall, request);
+  const version = planVersion(request, collection, model);
   const single = target.kind === 'item' || (collection.singleton && target.kind === 'list' && !query.aggregate);
   if (single && !request.export) {
-    return planItem(request, collection, planOutputs(fields, collection, position, planner));
+    return planItem(request, collection, planOutputs(fields, collection, position, planner), version);
   }
-  const narrowed = writableRows
-    ? both(targetCondition(target, collection), { kind: 'rule', rule: writableRows })
-    : targetCondition(target, collection);
+  const wanted = both(targetCondition(target, collection), ...ofVersion(version));
+  const narrowed = writableRows ? both(wanted, { kind: 'rule', rule: writableRows }) : wanted;
   if (target.kind === 'written') {
     const rows = planRows(fields, collection, position, planner, null, narrowed);
     const level: RowLevel = {
@@ -74,7 +75,11 @@ export function planRead(
   checkCursor(request, collection, grouped);
   const level = grouped
     ? planGroups(query, collection, model, filtered(request, collection, planner, narrowed), limits.defaultLimit)
-    : { ...planRows(fields, collection, position, planner, null, narrowed), locked: target.kind === 'selected' };
+    : {
+        ...planRows(fields, collection, position, planner, null, narrowed),
+        ...shownAs(version),
+        locked: target.kind === 'selected',
+      };
   const isStreamable = target.kind !== 'selected' && !call?.overload.volatile;
   return {
     kind: 'read',
@@ -133,8 +138,13 @@ function checkSelects({ filter, search }: Query): void {
 }
 
 /** One item by its key, or the only one of a singleton; the rest of the query shapes what is shown of it. */
-function planItem({ target }: ReadRequest, collection: Collection, outputs: RowLevel['outputs']): ReadPlan {
-  const key = targetCondition(target, collection);
+function planItem(
+  { target }: ReadRequest,
+  collection: Collection,
+  outputs: RowLevel['outputs'],
+  version: VersionPlan | null,
+): ReadPlan {
+  const key = both(targetCondition(target, collection), ...ofVersion(version));
   const level: RowLevel = {
     kind: 'rows',
     collection,
@@ -144,8 +154,10 @@ function planItem({ target }: ReadRequest, collection: Collection, outputs: RowL
     order: target.kind === 'item' ? [] : defaultOrder(collection, null),
     limit: { kind: 'constant', value: 1 },
     offset: null,
+    ...shownAs(version),
   };
-  const result = target.kind === 'item' ? 'item' : 'singleton';
+  // A version of an item that does not exist yet is none.
+  const result = target.kind === 'item' || version ? 'item' : 'singleton';
   return { kind: 'read', result, stream: false, level, meta: [], cursor: false };
 }
 

@@ -14,6 +14,8 @@ export interface ReadRequest {
   /** The rows are those that a function returns. */
   readonly call?: CallRequest;
   readonly target: ReadTarget;
+  /** The key of the content version that the items are shown as. */
+  readonly version?: Slot;
   readonly query: Query;
   /** Whether the items are wanted one by one, for a file. */
   readonly export: boolean;

@@ -51,7 +51,12 @@ export function parseSearch(collection: string, body: unknown, queryString: stri
     keys === undefined ? { kind: 'list' } : { kind: 'keys', keys: context.values.add(readKeys(keys)) };
   const url = readQueryString(queryString, limits);
   if (query === undefined) return finish(collection, target, url, context);
-  refuseUnused(url, CONDITIONS, query, 'must be in the "query" of the body, which replaces the parameters of the URL');
+  refuseUnused(
+    url,
+    [...CONDITIONS, 'version'],
+    query,
+    'must be in the "query" of the body, which replaces the parameters of the URL',
+  );
   return finish(collection, target, readObject(query, 'query'), { ...context, typed: true });
 }
 
@@ -89,6 +94,7 @@ export function checkWriteUrl(queryString: string, limits: ParseLimits): void {
 /** What selects items in the URL of a write would be taken for what says which items are written. A limit of -1 selects nothing. */
 function refuseSelecting({ limit, ...url }: Input): void {
   const input = limit === '-1' ? url : { limit, ...url };
+  if (readVersion(url) !== null) throw invalidQuery('"version" does not apply to writes: POST /versions/:id/save');
   refuseUnused(input, SELECTING, {}, 'in the URL does not select the items to write: use the "query" of the body');
 }
 
@@ -214,6 +220,7 @@ function finish(
 ): Parsed {
   const format = parseFormat(input['export']);
   const query = parseQuery(input, context);
+  const version = readVersion(input);
   const request: ReadRequest = {
     kind: 'read',
     collection,
@@ -221,11 +228,23 @@ function finish(
     query,
     export: format !== null,
     ...(call && { call }),
+    ...(version !== null && { version: context.values.add(version) }),
   };
   const parsed = { request, values: context.values.done(), shape: requestShape(request), format };
   if (format !== 'geojson' || input['geometry'] === undefined) return parsed;
   if (typeof input['geometry'] !== 'string') throw invalidQuery('"geometry" must be the name of a field');
   return { ...parsed, geometry: input['geometry'] };
+}
+
+/** The items as they are have these names too. */
+export const LIVE_VERSIONS: readonly unknown[] = ['main', 'published'];
+
+/** Null for the items as they are. */
+export function readVersion({ version }: Input): string | null {
+  if (version === undefined || version === null || version === '' || LIVE_VERSIONS.includes(version)) return null;
+  if (typeof version !== 'string' || version.includes('\0'))
+    throw invalidQuery('"version" must be the key of a version');
+  return version;
 }
 
 const PARTS = [
@@ -245,7 +264,7 @@ const PARTS = [
 ] as const;
 
 /** The AST as text: what is left out was not asked for. */
-export function requestShape({ collection, call, target, query, export: exported }: ReadRequest): string {
+export function requestShape({ collection, call, target, version, query, export: exported }: ReadRequest): string {
   const { fields } = query;
   const parts: unknown[] = [collection, target, exported, query.backlink, (fields && textOf(fields)) ?? fields];
   for (const name of PARTS) {
@@ -253,6 +272,7 @@ export function requestShape({ collection, call, target, query, export: exported
     if (part !== null && !(Array.isArray(part) && part.length === 0)) parts.push(name, part);
   }
   if (call) parts.push('call', call.arguments);
+  if (version !== undefined) parts.push('version', version);
   return JSON.stringify(parts);
 }
 

@@ -73,6 +73,18 @@ t.test('query: one question in four languages, and its answer', { skip }, async 
   t.match(await graphql.inputValue(), 'tags(sort: ["-name"], limit: 3) {');
   await rest.fill('GET /items/nothing');
   await page.getByText('There is no collection "nothing"').waitFor();
+  await rest.fill('GET /items/tags?fields=name&page=2');
+  await page.getByText('The parameter "page" cannot be shown in the tree').waitFor();
+  await graphql.click();
+  t.match(await rest.inputValue(), 'page=2', 'what cannot be read stays for those who look elsewhere');
+  await graphql.fill('{ tags { name } articles { id } }');
+  await page.getByText('The query must have one root field').waitFor();
+  await graphql.fill('{ tags(offset: 3) { name } }');
+  await page.getByText('The argument "offset" cannot be shown in the tree').waitFor();
+  await rest.fill('GET /items/articles?aggregate[count]=*,id&aggregate[max]=views&groupBy=status');
+  await page.waitForURL(/query\/articles/);
+  await page.getByRole('region', { name: 'GraphQL' }).getByRole('textbox').blur();
+  t.match(await graphql.inputValue(), /group\n\s*countAll\n\s*count \{ id \}\n\s*max \{ views \}/);
   t.strictSame(complaints, []);
 });
 
@@ -135,6 +147,21 @@ t.test('access: the public may read published articles, and why not a draft', { 
   await page.getByRole('button', { name: 'read tags: all' }).waitFor();
   const tags = await request(service, 'GET', '/items/tags?fields=name&limit=1', { token: null });
   t.equal(tags.status, 200, 'the first permission made the policy of the public');
+  await page.getByRole('button', { name: 'create tags: no' }).click();
+  await page.getByRole('button', { name: 'Add rule' }).click();
+  await page.getByLabel('Field', { exact: true }).selectOption('name');
+  await page.getByLabel('Operator').selectOption('_istarts_with');
+  await page.getByLabel('Value').fill('public ');
+  await page.getByRole('button', { name: 'Allow' }).click();
+  await page.getByRole('button', { name: 'create tags: by rule' }).waitFor();
+  const send = (name: string) =>
+    request(service, 'POST', '/items/tags', {
+      token: null,
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ name }),
+    });
+  t.equal((await send('private tag')).status, 400, 'what is written is checked');
+  t.equal((await send('public tag')).status, 200);
   await page.getByRole('button', { name: 'New policy' }).click();
   await page.keyboard.type('Visitors');
   await page.keyboard.press('Enter');
@@ -154,7 +181,7 @@ t.test('access: the public may read published articles, and why not a draft', { 
   const [draft] = await sql`select id from articles where status = 'draft' limit 1`;
   await page.getByRole('tab', { name: 'Why?' }).click();
   const ask = async (key: unknown): Promise<string> => {
-    await page.getByLabel('with the item').fill(String(key));
+    await page.getByLabel('with the item of id').fill(String(key));
     await page.getByRole('button', { name: 'Ask' }).click();
     const answer = page.getByRole('region', { name: 'Answer' });
     await answer.waitFor();
@@ -162,7 +189,7 @@ t.test('access: the public may read published articles, and why not a draft', { 
   };
   await page.getByRole('combobox', { name: /^in/ }).selectOption('articles');
   t.match(await ask(draft?.['id']), /No\n.*status is published\s+does not hold/s);
-  await page.getByLabel('with the item').fill('');
+  await page.getByLabel('with the item of id').fill('');
   t.match(await ask(1), /Yes\n.*status is published\s+holds/s);
   t.strictSame(complaints, []);
 });
@@ -171,6 +198,7 @@ t.test('pulse: what the service does now', { skip }, async (t) => {
   const { page, complaints } = await openPage(service, { viewport: { width: 360, height: 720 } });
   await logIn(service, page, '#/pulse');
   await page.getByRole('figure', { name: /^Requests: all/ }).waitFor();
+  await page.getByRole('figure', { name: /^Latency: p50 –, p99 –/ }).waitFor();
   for (let count = 0; count < 20; count++) await request(service, 'GET', '/items/tags/1');
   const row = page.getByRole('row', { name: /GET \/items\/:collection\/:key/ });
   await row.waitFor();
@@ -196,6 +224,9 @@ t.test('docs: the API of the caller, and others see of all pages what they may',
   const operation = page.getByRole('article', { name: 'GET /items/tags', exact: true });
   await operation.waitFor();
   t.strictSame(await findings(page), [], 'no serious finding');
+  t.equal(await page.getByText('could not be read').count(), 0, 'nothing was asked for that they may not read');
+  await operation.getByText(/^Answer: \d+ fields/).click();
+  await operation.getByText('name', { exact: true }).waitFor();
   await operation.getByRole('button', { name: 'Try it' }).click();
   await page.getByLabel(/^Query string/).fill('fields=name&sort=id&limit=1');
   await page.getByRole('button', { name: 'Send' }).click();

@@ -1,10 +1,13 @@
 /** What the bench decides and writes, without any load: verdicts, scales, the report, the questions to the peers. */
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import { CASES, findCase, requestsOf } from '../../bench/cases.js';
 import type { CaseResult } from '../../bench/measure.js';
 import type { OpenCurve } from '../../bench/open.js';
 import { readOptions } from '../../bench/options.js';
 import { isSameData } from '../../bench/peers/answers.js';
+import { connectDirectus } from '../../bench/peers/directus.js';
 import { questionOf as askPostGraphile, cursorBefore } from '../../bench/peers/postgraphile.js';
 import { questionOf as askPostgrest } from '../../bench/peers/postgrest.js';
 import { drawFigure } from '../../bench/report/figure.js';
@@ -118,6 +121,38 @@ t.test('each peer is asked the same in its own language', async (t) => {
     key && requestsOf(askPostgrest(key) ?? key)[0]?.path,
     '/articles?select=id,title,status,views,published_at,author&id=eq.1',
   );
+});
+
+t.test('Directus may still be starting when the bench asks for it', async (t) => {
+  const statuses = [503, 200];
+  const server = createServer((request, response) => {
+    const isKnown = request.headers.authorization === 'Bearer known';
+    response.statusCode = isKnown ? (statuses.shift() ?? 200) : 401;
+    response.end(JSON.stringify({ data: { version: '12.4.1' } }));
+  });
+  t.teardown(() => server.close());
+  const port = await listen(0);
+  await new Promise((resolve) => server.close(resolve));
+  const options = {
+    databaseUrl: '',
+    poolSize: 1,
+    postgraphile: undefined,
+    postgrest: undefined,
+    postgrestUrl: undefined,
+    directusUrl: `http://127.0.0.1:${port}/`,
+    signal: AbortSignal.timeout(8_000),
+  };
+  const connected = connectDirectus({ ...options, directusToken: 'known' });
+  await listen(port);
+  t.match(await connected, { id: 'directus', version: '12.4.1' });
+  t.strictSame(statuses, [], 'it was asked again after it said that it is not ready');
+  await t.rejects(connectDirectus({ ...options, directusToken: 'other' }), { message: /answers with status 401/ });
+
+  function listen(at: number): Promise<number> {
+    return new Promise((resolve) => {
+      server.listen(at, '127.0.0.1', () => resolve((server.address() as AddressInfo).port));
+    });
+  }
 });
 
 t.test('options', async (t) => {

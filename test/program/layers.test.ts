@@ -13,14 +13,13 @@ const ORDER: readonly (readonly string[])[] = [
   ['main', 'index'],
   ['commands'],
   ['service'],
-  ['maintenance'],
   ['workers'],
   ['worker-app'],
   ['resources'],
   ['live'],
   ['http'],
   ['engine'],
-  ['schema', 'accounts', 'batching', 'adopt', 'storage'],
+  ['schema', 'accounts', 'batching', 'adopt'],
   ['postgres'],
   ['compile'],
   ['access'],
@@ -41,7 +40,6 @@ const LEAVES: readonly string[] = [
   'option-table',
   'issuer-options',
   'provider-options',
-  'storage-options',
   'files',
   'narrow',
   'readable-log',
@@ -57,8 +55,6 @@ const KNOWN_ONLY_TO: Readonly<Record<string, string>> = {
   graphql: 'graphql',
   'libpg-query': 'sql',
   'prom-client': 'resources',
-  aws4fetch: 'storage',
-  sharp: 'storage',
 };
 const MOST_LINES = 400;
 const MOST_CASTS = 99;

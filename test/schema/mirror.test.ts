@@ -89,8 +89,6 @@ t.test('serves what has one key and says why not', async (t) => {
       'service_comments',
       'service_dashboards',
       'service_fields',
-      'service_files',
-      'service_files_removed',
       'service_folders',
       'service_functions',
       'service_logins',

@@ -28,6 +28,12 @@ create table directus_panels (
   user_created uuid references directus_users on delete set null
 );
 
+create table directus_versions (
+  id uuid primary key, key varchar(64) not null, name varchar(255), collection varchar(64) not null, item varchar(255),
+  hash varchar(255), date_created timestamptz default now(), date_updated timestamptz, user_created uuid references directus_users on delete set null,
+  user_updated uuid references directus_users, delta json
+);
+
 insert into directus_folders (id, name, parent) values
   ('00000000-0000-4000-8000-0000000000e2', 'Below', '00000000-0000-4000-8000-0000000000e1'),
   ('00000000-0000-4000-8000-0000000000e1', 'Above', null),
@@ -50,6 +56,10 @@ insert into directus_dashboards (id, name, user_created) values
   ('00000000-0000-4000-8000-000000000021', 'Figures', '00000000-0000-4000-8000-0000000000a1');
 insert into directus_panels (id, dashboard, type, position_x, position_y, width, height, options) values
   ('00000000-0000-4000-8000-000000000022', '00000000-0000-4000-8000-000000000021', 'metric', 1, 1, 12, 6, '{"field":"views"}');
+insert into directus_versions (id, key, collection, item, hash, user_created, delta) values
+  ('00000000-0000-4000-8000-000000000031', 'draft', 'articles', '1', 'abc', '00000000-0000-4000-8000-0000000000a2',
+   '{"_user":"00000000-0000-4000-8000-0000000000a2","_date":"2025-01-01T00:00:00Z","title":"says \"_user\": \"x\"","meta":{"_user":null,"a":1}}'),
+  ('00000000-0000-4000-8000-000000000032', 'draft', 'articles', null, null, null, '{"title":"not there yet"}');
 
 -- A table of the project may refer to folders.
 create table albums (id serial primary key, folder uuid constraint albums_folder_foreign references directus_folders on delete set null);

@@ -50,6 +50,7 @@ export interface CallOptions {
 
 let token: string | null = null;
 let onLoggedOut: () => void = () => {};
+let isExpected = false;
 let viewing: string | null = null;
 
 /** `public`, `role:<id>` or `user:<id>`: with whose permissions administrators are answered; null for their own. */
@@ -60,6 +61,11 @@ export function setView(as: string | null): void {
 /** Null: the session cookie counts. The token is kept nowhere else. */
 export function takeToken(given: string | null): void {
   token = given;
+}
+
+/** Whether somebody is logged in: a refusal may then mean that the cookie of the session has gone. */
+export function expectSession(expected: boolean): void {
+  isExpected = expected;
 }
 
 export function whenLoggedOut(listener: () => void): void {
@@ -101,6 +107,7 @@ export async function call<Data>(
   const failures = Array.isArray(parsed['errors']) ? (parsed['errors'] as Failure[]) : [];
   if (!response.ok || (failures.length > 0 && parsed['data'] === undefined)) {
     if (response.status === 401 && !path.startsWith('/auth/')) onLoggedOut();
+    else if (response.status === 403 && isExpected) void checkSession();
     throw new ApiError(response.status, failures);
   }
   // A proxy that drops the header would have an administrator's answer pass for another's.
@@ -131,6 +138,21 @@ async function reach(send: () => Promise<Response>): Promise<Response> {
     const message = 'The service cannot be reached. Is it running?';
     throw new ApiError(0, [{ message, extensions: { code: 'UNREACHABLE' } }]);
   }
+}
+
+let isChecking = false;
+
+/** Browsers drop a cookie when its time is over: requests are then those of nobody, and refused as such. */
+async function checkSession(): Promise<void> {
+  if (isChecking) return;
+  isChecking = true;
+  try {
+    const { status } = await fetch(`${base}/users/me?fields=id`, { headers: authorization(true) });
+    if (isExpected && (status === 401 || status === 403)) onLoggedOut();
+  } catch {
+    // The service cannot be reached: the next request will tell.
+  }
+  isChecking = false;
 }
 
 let renewing: Promise<boolean> | null = null;
@@ -167,9 +189,18 @@ function stagesOf(header: string): Stage[] {
   }));
 }
 
+let systemPrefix = 'service_';
+
+/** What the names of the service's own collections begin with: FAMILY_COMPATIBILITY gives them others. */
+export function setSystemPrefix(collections: readonly string[]): string {
+  const isFamily = collections.includes('directus_users') && !collections.includes('service_users');
+  systemPrefix = isFamily ? 'directus_' : 'service_';
+  return systemPrefix;
+}
+
 export function itemsPath(collection: string, key?: string): string {
-  const path = collection.startsWith('service_')
-    ? `/${collection.slice('service_'.length)}`
+  const path = collection.startsWith(systemPrefix)
+    ? `/${collection.slice(systemPrefix.length)}`
     : `/items/${encodeURIComponent(collection)}`;
   return key === undefined ? path : `${path}/${encodeURIComponent(key)}`;
 }
@@ -180,7 +211,15 @@ export function messageOf(error: unknown): string {
 }
 
 /** Sends a file with news of its progress, which fetch cannot give. */
-export function upload(path: string, file: Blob, type: string, onProgress: (part: number) => void): Promise<unknown> {
+export async function upload(
+  path: string,
+  file: Blob,
+  type: string,
+  onProgress: (part: number) => void,
+  signal: AbortSignal,
+): Promise<unknown> {
+  // A file is sent once: a session that has expired is renewed before.
+  await call('GET', '/users/me?fields=id', { own: true, signal });
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     request.open('POST', base + path);
@@ -193,6 +232,10 @@ export function upload(path: string, file: Blob, type: string, onProgress: (part
           { message: 'The connection was lost during the upload.', extensions: { code: 'UNREACHABLE' } },
         ]),
       );
+    const cancel = (): void => request.abort();
+    request.onabort = () => reject(new DOMException('The upload was cancelled.', 'AbortError'));
+    request.onloadend = () => signal.removeEventListener('abort', cancel);
+    signal.addEventListener('abort', cancel);
     request.onload = () => {
       const parsed = parse(request.responseText);
       if (request.status < 300) resolve(parsed['data']);
@@ -202,13 +245,43 @@ export function upload(path: string, file: Blob, type: string, onProgress: (part
   });
 }
 
+/** A read that is answered anew whenever it changes (`live.ts`); throws the refusal of the service. */
+export async function stream(
+  path: string,
+  body: unknown,
+  position: string,
+  signal: AbortSignal,
+): Promise<ReadableStream<Uint8Array>> {
+  const send = (): Promise<Response> =>
+    fetch(base + path, {
+      method: 'SEARCH',
+      headers: {
+        ...authorization(),
+        'Content-Type': 'application/json',
+        Accept: 'text/event-stream',
+        ...(position === '' ? {} : { 'Last-Event-ID': position }),
+      },
+      body: JSON.stringify(body),
+      signal,
+    });
+  let response = await reach(send);
+  if (response.status === 401 && token === null && (await renewed())) response = await reach(send);
+  if (response.status === 401) onLoggedOut();
+  if (!response.ok || !response.body)
+    throw new ApiError(response.status, (parse(await response.text())['errors'] ?? []) as Failure[]);
+  return response.body;
+}
+
 /** Hands a file to the browser's downloads. */
 export async function download(method: string, path: string, body: unknown, name: string): Promise<void> {
-  const response = await fetch(base + path, {
-    method,
-    headers: { ...authorization(), 'Content-Type': 'application/json' },
-    body: JSON.stringify(body),
-  });
+  const send = (): Promise<Response> =>
+    fetch(base + path, {
+      method,
+      headers: { ...authorization(), 'Content-Type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+  let response = await reach(send);
+  if (response.status === 401 && token === null && (await renewed())) response = await reach(send);
   if (!response.ok) throw new ApiError(response.status, (parse(await response.text())['errors'] ?? []) as Failure[]);
   const url = URL.createObjectURL(await response.blob());
   const link = document.createElement('a');

@@ -8,7 +8,6 @@ import { Palette, paletteOpen } from './palette';
 import {
   addressOfPage,
   findOut,
-  forgetAll,
   isDark,
   logOut,
   me,
@@ -16,7 +15,9 @@ import {
   modelError,
   reloadModel,
   route,
+  sessionExpired,
   setTheme,
+  startError,
   theme,
   viewAs,
 } from './state';
@@ -24,11 +25,17 @@ import './style.css';
 import { Button, Empty, ErrorBox, Menu, Toasts } from './ui';
 import { ViewAsBanner, ViewAsSelect } from './view-as';
 
-whenLoggedOut(forgetAll);
+whenLoggedOut(sessionExpired);
 void findOut();
 
 function App(): JSX.Element {
   const known = me.value;
+  if (known === undefined && startError.value)
+    return (
+      <main class="page-pad">
+        <ErrorBox text={startError.value} onRetry={() => void findOut()} />
+      </main>
+    );
   if (known === undefined) return <p class="boot">Loading…</p>;
   if (known === null)
     return (
@@ -115,14 +122,20 @@ function Content(): JSX.Element {
     document.title = `${page?.title ?? 'Not found'} · Lateral`;
     setFailure(null);
     if (!page || loaded.has(name)) return;
+    let left = false;
     page.load().then(
       (component) => {
         loaded.set(name, component);
-        setShown(name);
+        if (!left) setShown(name);
       },
-      (error: unknown) => setFailure(messageOf(error)),
+      (error: unknown) => {
+        if (!left) setFailure(messageOf(error));
+      },
     );
-  }, [name]);
+    return () => {
+      left = true;
+    };
+  }, [page]);
   if (!page)
     return (
       <Empty title="There is no such page">

@@ -1,5 +1,5 @@
 /** The schema as the caller may see it: collections, fields, and where relations lead. */
-import { call } from './api';
+import { call, setSystemPrefix } from './api';
 
 export interface Column {
   readonly data_type: string;
@@ -39,7 +39,8 @@ interface RelationObject {
 }
 
 export type Relation =
-  | { readonly kind: 'one'; readonly to: string }
+  /** One item of `to`; `by` is its field that refers back where the reference is held there (one-to-one). */
+  | { readonly kind: 'one'; readonly to: string; readonly by: string | null }
   /** The items of `to` whose field `by` is the key. For a many-to-many relation they are rows of the junction, and `far` leads on. */
   | { readonly kind: 'many'; readonly to: string; readonly by: string; readonly far: string | null }
   | { readonly kind: 'any'; readonly among: readonly string[] };
@@ -51,6 +52,8 @@ export interface Field {
   /** Null where no column stands behind it. */
   readonly column: Column | null;
   readonly relation: Relation | null;
+  /** Of a reference that several columns hold: these. */
+  readonly columns: readonly string[];
   readonly isKey: boolean;
   readonly note: string | null;
   readonly hidden: boolean;
@@ -88,12 +91,15 @@ function makeModel(
   const leads = relationsByField(relations);
   const byCollection = new Map<string, Map<string, Field>>();
   for (const field of fields) {
+    const lead = leads.get(id(field.collection, field.field)) ?? null;
     const known = byCollection.get(field.collection) ?? new Map<string, Field>();
     byCollection.set(field.collection, known);
-    known.set(field.field, describeField(field, leads.get(id(field.collection, field.field)) ?? null));
+    known.set(field.field, describeField(field, lead));
   }
   const model = new Map<string, Collection>();
-  for (const { collection, meta, schema } of collections) {
+  const prefix = setSystemPrefix(collections.map(({ collection }) => collection));
+  const ordered = [...collections].sort((one, other) => NAMES_ORDER.compare(one.collection, other.collection));
+  for (const { collection, meta, schema } of ordered) {
     const own = byCollection.get(collection);
     if (!schema || !own) continue;
     const declared = typeof meta?.['primary_key'] === 'string' ? meta['primary_key'] : null;
@@ -106,11 +112,14 @@ function makeModel(
       keys,
       singleton: meta?.['singleton'] === true,
       note: text(meta?.['note']) ?? schema.comment,
-      system: collection.startsWith('service_'),
+      system: collection.startsWith(prefix),
     });
   }
   return model;
 }
+
+/** `table_9` before `table_10`. */
+const NAMES_ORDER = new Intl.Collator('en', { numeric: true });
 
 function describeField({ collection, field, type, schema, meta }: FieldObject, relation: Relation | null): Field {
   return {
@@ -118,7 +127,9 @@ function describeField({ collection, field, type, schema, meta }: FieldObject, r
     name: field,
     type,
     column: schema,
-    relation,
+    relation:
+      isOneToOne(meta) && relation?.kind === 'many' ? { kind: 'one', to: relation.to, by: relation.by } : relation,
+    columns: columnsOf(meta),
     isKey: schema?.is_primary_key ?? false,
     note: text(meta?.['note']) ?? schema?.comment ?? null,
     hidden: meta?.['hidden'] === true,
@@ -126,11 +137,20 @@ function describeField({ collection, field, type, schema, meta }: FieldObject, r
   };
 }
 
+function isOneToOne(meta: FieldObject['meta']): boolean {
+  return [meta?.['special']].flat().includes('o2o');
+}
+
+function columnsOf(meta: FieldObject['meta']): string[] {
+  const { columns } = (meta?.['options'] ?? {}) as { readonly columns?: unknown };
+  return Array.isArray(columns) ? columns.map(String) : [];
+}
+
 function relationsByField(relations: readonly RelationObject[]): ReadonlyMap<string, Relation> {
   const found = new Map<string, Relation>();
   for (const { collection, field, related_collection: to, meta } of relations) {
     const among = meta['one_allowed_collections'];
-    if (to !== null) found.set(id(collection, field), { kind: 'one', to });
+    if (to !== null) found.set(id(collection, field), { kind: 'one', to, by: null });
     else if (Array.isArray(among)) found.set(id(collection, field), { kind: 'any', among: among.map(String) });
     const one = text(meta['one_field']);
     if (to !== null && one !== null)

@@ -16,7 +16,8 @@ interface Command {
 
 function commands(): Command[] {
   const shown = shownPages();
-  const collections = [...(model.value?.values() ?? [])];
+  const all = [...(model.value?.values() ?? [])];
+  const collections = [...all.filter(({ system }) => !system), ...all.filter(({ system }) => system)];
   return [
     ...shown.map((page) => ({ label: page.title, group: 'Page', run: () => go(href(page.name)) })),
     ...collections.map(({ name }) => ({ label: name, group: 'Collection', run: () => go(href('data', [name])) })),

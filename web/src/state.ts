@@ -1,6 +1,6 @@
 /** What all pages share: who is logged in, the schema, the address, the look, and short messages. */
 import { computed, effect, signal } from '@preact/signals';
-import { call, messageOf, setView, takeToken } from './api';
+import { ApiError, call, expectSession, messageOf, setView, takeToken } from './api';
 import { loadModel, type Model } from './model';
 
 export interface Me {
@@ -11,6 +11,8 @@ export interface Me {
 
 /** Undefined until it is known, null for nobody. */
 export const me = signal<Me | null | undefined>(undefined);
+/** Why it could not be found out. */
+export const startError = signal<string | null>(null);
 export const model = signal<Model | null>(null);
 
 export interface View {
@@ -47,15 +49,31 @@ export async function findOut(): Promise<void> {
       call<{ id: string; email?: string }>('GET', '/users/me?fields=id,email', { own: true }),
       call<{ admin_access?: boolean }>('GET', '/policies/me/globals', { own: true }),
     ]);
+    startError.value = null;
+    if (lastUser !== null && lastUser !== user.data.id) forgetAll();
+    lastUser = user.data.id;
+    expectSession(true);
     me.value = {
       id: user.data.id,
       email: user.data.email ?? user.data.id,
       administrator: globals.data.admin_access === true,
     };
     await takeModel(loading);
-  } catch {
-    me.value = null;
+  } catch (error) {
+    const isRefused = error instanceof ApiError && (error.status === 401 || error.status === 403);
+    if (isRefused) me.value = null;
+    else startError.value = messageOf(error);
   }
+}
+
+/** Who logs in again after the session has expired goes on where they were; somebody else does not. */
+let lastUser: string | null = null;
+
+export function sessionExpired(): void {
+  expectSession(false);
+  me.value = null;
+  model.value = null;
+  modelError.value = null;
 }
 
 export function reloadModel(): Promise<void> {
@@ -75,15 +93,22 @@ export async function logOut(): Promise<void> {
   await call('POST', '/auth/logout', { body: { mode: 'session' } }).catch(() => {});
   takeToken(null);
   forgetAll();
+  sessionExpired();
 }
 
-export function forgetAll(): void {
+const forgetting: (() => void)[] = [];
+
+/** What a page keeps in memory belongs to who was logged in. */
+export function whenForgotten(forget: () => void): void {
+  forgetting.push(forget);
+}
+
+function forgetAll(): void {
+  for (const forget of forgetting) forget();
   leftAt.clear();
+  toasts.value = [];
   viewAs.value = null;
   setView(null);
-  me.value = null;
-  model.value = null;
-  modelError.value = null;
 }
 
 /** The address: `#/data/articles?sort=-views`. */
@@ -95,6 +120,8 @@ export interface Route {
 
 const hash = signal(location.hash);
 addEventListener('hashchange', () => {
+  clearTimeout(writing);
+  writing = undefined;
   hash.value = location.hash;
 });
 
@@ -126,12 +153,28 @@ export function addressOfPage(name: string): string {
 }
 
 export function go(address: string, replace = false): void {
-  if (address === location.hash) return;
-  if (replace) {
-    history.replaceState(null, '', address);
-    hash.value = address;
-  } else location.hash = address;
+  if (address === hash.value) return;
+  if (!replace) {
+    writeAddress();
+    location.hash = address;
+    return;
+  }
+  hash.value = address;
+  // With each key that is typed: browsers refuse hundreds of changes in a few seconds.
+  writing ??= setTimeout(writeAddress, 300);
 }
+
+let writing: ReturnType<typeof setTimeout> | undefined;
+
+/** Brings the address of the browser up to date. */
+export function writeAddress(): void {
+  if (writing === undefined) return;
+  clearTimeout(writing);
+  writing = undefined;
+  history.replaceState(null, '', hash.value);
+}
+addEventListener('pagehide', writeAddress);
+addEventListener('pointerdown', writeAddress, true);
 
 function splitOnce(text: string, mark: string): [string, string] {
   const at = text.indexOf(mark);

@@ -25,6 +25,7 @@ const ICONS = {
   moon: 'M13 9.5A5.5 5.5 0 0 1 6.5 3 5.5 5.5 0 1 0 13 9.5Z',
   user: 'M8 8a2.8 2.8 0 1 0 0-5.6A2.8 2.8 0 0 0 8 8ZM2.8 14c.4-2.8 2.5-4.2 5.2-4.2s4.8 1.4 5.2 4.2',
   menu: 'M2 4h12M2 8h12M2 12h12',
+  pulse: 'M1.5 8.5h3L6 4l3.5 9 2-4.5h3',
   refresh: 'M13 8a5 5 0 1 1-1.5-3.5L13 6M13 2.5V6H9.5',
   link: 'M6.5 9.5l3-3M5 7 3.2 8.8a2.8 2.8 0 0 0 4 4L9 11M11 9l1.8-1.8a2.8 2.8 0 0 0-4-4L7 5',
   warn: 'M8 2 1.5 13.5h13zM8 6.5v3.2M8 11.7h.01',
@@ -168,10 +169,10 @@ export function Menu(
       {open && (
         <Popover anchor={anchor} label={props.label} onClose={() => setOpen(false)} width={220}>
           <div class="menu" onKeyDown={move}>
-            {entries.map((entry) => (
+            {entries.map((entry, at) => (
               <button
                 type="button"
-                key={entry.label}
+                key={at}
                 class={entry.danger ? 'danger' : ''}
                 disabled={entry.disabled}
                 onClick={() => {

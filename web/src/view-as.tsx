@@ -1,7 +1,7 @@
 /** "View as": an administrator sees every page with the permissions of the public, a role or a user, and can change nothing. */
 import { signal } from '@preact/signals';
 import type { JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect } from 'preact/hooks';
 import { call, messageOf } from './api';
 import { me, stopViewing, toast, viewAs, viewWith } from './state';
 import { Button } from './ui';
@@ -34,14 +34,14 @@ async function loadChoices(): Promise<void> {
 
 /** In the header, for administrators. */
 export function ViewAsSelect(): JSX.Element | null {
-  const [asked, setAsked] = useState(false);
+  const isAdministrator = me.value?.administrator === true;
   const load = (): void => {
-    if (asked) return;
-    setAsked(true);
     loadChoices().catch((error: unknown) => toast(`Roles and users could not be read: ${messageOf(error)}`, 'bad'));
   };
-  useEffect(load, []);
-  if (!me.value?.administrator) return null;
+  useEffect(() => {
+    if (isAdministrator) load();
+  }, [isAdministrator]);
+  if (!isAdministrator) return null;
   const { roles, users } = choices.value;
   const choose = (value: string): void => {
     const label = value === 'public' ? 'the public' : [...roles, ...users].find((each) => each.value === value)?.label;
@@ -53,6 +53,8 @@ export function ViewAsSelect(): JSX.Element | null {
       class="view-as"
       aria-label="View as"
       value={viewAs.value?.value ?? ''}
+      // Those that were made in the meantime are among them.
+      onFocus={load}
       onChange={(event) => choose(event.currentTarget.value)}
     >
       <option value="">View as yourself</option>

@@ -9,7 +9,6 @@ import {
   described,
   done,
   either,
-  FORM,
   file,
   INTEGER,
   json,
@@ -75,18 +74,10 @@ export function describeOperation({ method, path: pattern }: Route, resource: Re
       ...(single ? [pathParameter('key', keySchema(collection))] : []),
       ...parameterRefs(collection.system ? parameters.filter((name) => !CONFLICTS.includes(name)) : parameters),
     ],
-    ...(body && {
-      requestBody: { required: true, content: { ...json(body), ...contentOf(collection, kind, method) } },
-    }),
+    ...(body && { requestBody: { required: true, content: json(body) } }),
     responses: responses(answers),
   };
   return { path: `${resource.path}${single ? '/{key}' : ''}`, operation };
-}
-
-/** Files come with their content as a form. */
-function contentOf({ name, system }: Collection, kind: 'one' | 'many', method: string): Schema {
-  const isUpload = system && name === 'service_files' && method === (kind === 'many' ? 'POST' : 'PATCH');
-  return isUpload ? { 'multipart/form-data': FORM } : {};
 }
 
 /** Not taken by our own collections. */
@@ -105,7 +96,7 @@ const OPERATIONS: Readonly<Record<string, (item: Schema, made: Schema) => Parts>
   'many GET': (item) => {
     const content = object({ data: list(item), meta: ref('Meta') }, ['data']);
     const answer = { ...file(FILES), content: { ...json(content), ...file(FILES).content } };
-    return { parameters: LIST_PARAMETERS, body: null, answers: [answer] };
+    return { parameters: [...LIST_PARAMETERS, 'version'], body: null, answers: [answer] };
   },
   'many POST': (item, made) => ({
     parameters: [...ITEM_PARAMETERS, ...CONFLICTS, 'idempotencyKey'],
@@ -126,7 +117,7 @@ const OPERATIONS: Readonly<Record<string, (item: Schema, made: Schema) => Parts>
     body: either(ref('Keys'), object({ keys: ref('Keys') }, ['keys']), object({ query: ref('Query') }, ['query'])),
     answers: [done],
   }),
-  'one GET': (item) => ({ parameters: ITEM_PARAMETERS, body: null, answers: [ok(data(item))] }),
+  'one GET': (item) => ({ parameters: [...ITEM_PARAMETERS, 'version'], body: null, answers: [ok(data(item))] }),
   'one PATCH': (item) => ({ parameters: ITEM_PARAMETERS, body: item, answers: [ok(data(item)), done] }),
   'one DELETE': () => ({ parameters: [], body: null, answers: [done] }),
 };

@@ -45,6 +45,11 @@ export const PARAMETERS: Schema = {
     oneOf(...RESOLUTIONS),
     'How existing items are handled: `merge` updates them, `ignore` keeps them and leaves them out of the response.',
   ),
+  version: queryParameter(
+    'version',
+    STRING,
+    'Key of a content version: items that have it are shown with its changes. `main` and `published` are the items as they are.',
+  ),
   idempotencyKey: {
     name: 'Idempotency-Key',
     in: 'header',

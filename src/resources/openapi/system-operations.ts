@@ -8,7 +8,6 @@ import {
   EMAIL,
   either,
   empty,
-  FORM,
   file,
   INTEGER,
   json,
@@ -106,6 +105,7 @@ const GRAPHQL_POST: SystemOperation = {
   answers: [GRAPHQL_ANSWER],
 };
 
+const FORM = { schema: object({ file: { type: 'string', format: 'binary' } }, ['file']) };
 const documents = (schema: Schema): Schema => ({
   ...json(schema),
   'application/yaml': { schema },
@@ -115,27 +115,6 @@ const documents = (schema: Schema): Schema => ({
 const Collection = ref('Collection');
 const Field = ref('Field');
 const Relation = ref('Relation');
-
-const ASSET: SystemOperation = {
-  summary: 'Read the content of a file',
-  parameters: [
-    queryParameter('download', BOOLEAN, 'Whether the content is to be saved.'),
-    queryParameter('key', STRING, 'A preset of the settings, or `system-small-cover` and the like.'),
-    queryParameter('width', INTEGER, 'The width of the image in pixels.'),
-    queryParameter('height', INTEGER, 'The height of the image in pixels.'),
-    queryParameter('fit', oneOf('cover', 'contain', 'inside', 'outside', 'fill'), 'How the image fits both.'),
-    queryParameter('format', oneOf('auto', 'jpg', 'jpeg', 'png', 'webp', 'tiff', 'avif'), 'The format of the image.'),
-    queryParameter('quality', INTEGER, 'From 1 to 100.'),
-    queryParameter('withoutEnlargement', BOOLEAN, 'Whether a smaller image stays as it is.'),
-    queryParameter('focal_point_x', INTEGER, 'The centre of a crop.'),
-    queryParameter('focal_point_y', INTEGER, 'The centre of a crop.'),
-    queryParameter('transforms', STRING, 'A JSON list of `[method, ...arguments]` of sharp.'),
-  ],
-  answers: [
-    file(['application/octet-stream']),
-    { status: 206, description: 'A part of it, as the header `Range` says.' },
-  ],
-};
 
 export const SERVICES: Readonly<Record<string, SystemOperation>> = {
   'GET /server/ping': { summary: 'Whether the service is running', answers: [TEXT] },
@@ -327,18 +306,26 @@ export const SERVICES: Readonly<Record<string, SystemOperation>> = {
     answers: [ok(data(object({ relations: list(ref('Suggestion')) })))],
   },
 
+  'GET /versions/:key/compare': {
+    summary: 'Compare a content version with its item',
+    answers: [ok(data(object({ outdated: BOOLEAN, mainHash: STRING, current: RECORD, main: RECORD })))],
+  },
+  'POST /versions/:key/save': {
+    summary: 'Save changes of an item to a content version',
+    body: json(RECORD),
+    answers: [ok(data(RECORD))],
+  },
+  'POST /versions/:key/promote': {
+    summary: 'Update the item with the changes of a content version',
+    body: json(object({ mainHash: STRING, fields: list(STRING) }, ['mainHash'])),
+    answers: [ok(data(STRING))],
+  },
+
   'POST /utils/sort/:collection': {
     summary: 'Move an item to the place of another',
     body: json(object({ item: KEY, to: KEY }, ['item', 'to'])),
     answers: [empty],
   },
-  'POST /files/import': {
-    summary: 'Import a file from a URL',
-    body: json(object({ url: STRING, data: RECORD }, ['url'])),
-    answers: [ok(data(RECORD)), done],
-  },
-  'GET /assets/:id': ASSET,
-  'GET /assets/:id/:filename': ASSET,
   'POST /utils/import/:collection': {
     summary: 'Import a file',
     body: {

@@ -93,6 +93,8 @@ export function AccessPage(): JSX.Element {
   );
 }
 
+const MOST_SHOWN = 200;
+
 const EXTENTS: Readonly<Record<Extent, string>> = { none: 'no', some: 'by rule', all: 'all' };
 
 interface GridProps {
@@ -115,7 +117,7 @@ function PolicyGrid({ policy, access, model, onChanged }: GridProps): JSX.Elemen
     policy.permissions.filter((each) => each.collection === collection && each.action === action);
   const shown = [...model.values()].filter(
     ({ name, system }) =>
-      name.includes(typed.trim().toLowerCase()) &&
+      name.toLowerCase().includes(typed.trim().toLowerCase()) &&
       (!system || ACTIONS.some((action) => granted(name, action).length > 0)),
   );
   return (
@@ -143,7 +145,7 @@ function PolicyGrid({ policy, access, model, onChanged }: GridProps): JSX.Elemen
           </tr>
         </thead>
         <tbody>
-          {shown.slice(0, 300).map(({ name }) => (
+          {shown.slice(0, MOST_SHOWN).map(({ name }) => (
             <tr key={name}>
               <th scope="row">{name}</th>
               {ACTIONS.map((action) => {
@@ -165,6 +167,7 @@ function PolicyGrid({ policy, access, model, onChanged }: GridProps): JSX.Elemen
           ))}
         </tbody>
       </table>
+      {shown.length > MOST_SHOWN && <p class="quiet">{shown.length - MOST_SHOWN} more: search for them.</p>}
       {open && (
         <RuleForm
           policy={policy}

@@ -56,6 +56,17 @@ export async function loadAccess(): Promise<Access> {
   return { policies: policies.data, roles: roles.data, users: users.data };
 }
 
+/** By the email, or the id of one who has none; also of those that were not listed. */
+export async function findUser(name: string, { users }: Access): Promise<User> {
+  const listedUser = users.find(({ id, email }) => email === name || id === name);
+  if (listedUser) return listedUser;
+  const query = { fields: ['id', 'email', 'role'], filter: { email: { _eq: name } }, limit: 1 };
+  const { data } = await call<User[]>('SEARCH', '/users', { body: { query } });
+  const [found] = data;
+  if (!found) throw new Error(`There is no user ${name}.`);
+  return found;
+}
+
 /** Stands for the policy of the public until there is one: the first permission makes it. */
 export const NO_PUBLIC: Policy = {
   id: '',

@@ -33,8 +33,10 @@ export function RuleForm({
   onSaved,
 }: RuleProps): JSX.Element {
   const [rule, setRule] = useState(fromJson(permission?.permissions ?? null));
+  const [validation, setValidation] = useState(fromJson(permission?.validation ?? null));
   const [fields, setFields] = useState<readonly string[]>(permission?.fields ?? ['*']);
   const [error, setError] = useState<string | null>(null);
+  const isWritten = action === 'create' || action === 'update';
   const all = [...(model.get(collection)?.fields.keys() ?? [])];
   const act = async (work: () => Promise<unknown>, done: string): Promise<void> => {
     try {
@@ -46,7 +48,8 @@ export function RuleForm({
     }
   };
   const save = (): Promise<void> => {
-    const made = { collection, action, permissions: toJson(rule), fields: [...fields] };
+    const checked = isWritten ? { validation: toJson(validation) } : {};
+    const made = { collection, action, permissions: toJson(rule), fields: [...fields], ...checked };
     const work = (): Promise<unknown> => {
       if (permission) return call('PATCH', `/permissions/${permission.id}`, { body: made });
       if (policy === NO_PUBLIC)
@@ -81,7 +84,7 @@ export function RuleForm({
           <h3>Rows</h3>
           <p class="quiet">
             {action === 'create'
-              ? 'Rules do not apply to new rows.'
+              ? 'Rules of rows do not apply to new ones: check their values below.'
               : toJson(rule) === null
                 ? 'All rows. Add a rule to allow only some of them.'
                 : 'Those for which the rules hold.'}
@@ -90,6 +93,17 @@ export function RuleForm({
             <FilterDraft model={model} collection={collection} group={rule} onChange={setRule} atOnce />
           )}
         </section>
+        {isWritten && (
+          <section>
+            <h3>Values</h3>
+            <p class="quiet">
+              {toJson(validation) === null
+                ? 'All values. Add a rule to check what is written.'
+                : 'What is written must satisfy the rules.'}
+            </p>
+            <FilterDraft model={model} collection={collection} group={validation} onChange={setValidation} atOnce />
+          </section>
+        )}
         {action !== 'delete' && (
           <section>
             <h3>Fields</h3>
@@ -120,9 +134,7 @@ export function RuleForm({
             The policy has {others} more {others === 1 ? 'rule' : 'rules'} for this: what one of them allows is allowed.
           </p>
         )}
-        {(permission?.validation || permission?.presets) && (
-          <p class="quiet">Its validation and presets stay as they are: change them over the API.</p>
-        )}
+        {permission?.presets && <p class="quiet">Its presets stay as they are: change them over the API.</p>}
       </div>
     </Dialog>
   );

@@ -1,32 +1,36 @@
 /** Asks why somebody may do something with an item, and shows the answer rule by rule. */
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { messageOf } from '../api';
 import type { Model } from '../model';
 import { ErrorBox, Icon } from '../ui';
-import { ACTIONS, type Access, type Action } from './policies';
+import { ACTIONS, type Access, type Action, findUser } from './policies';
 import { explainAccess, type Verdict } from './why';
 
 const ASKED: readonly Action[] = ACTIONS.filter((action) => action !== 'create');
 
 export function Why({ access, model }: { readonly access: Access; readonly model: Model }): JSX.Element {
-  const collections = [...model.values()].filter((each) => !each.system && each.key !== null);
+  const collections = [...model.values()].filter((each) => !each.system && each.keys.length > 0);
   const [user, setUser] = useState('');
   const [action, setAction] = useState<Action>('read');
   const [collection, setCollection] = useState(collections[0]?.name ?? '');
-  const [key, setKey] = useState('');
+  const [key, setKey] = useState<Readonly<Record<string, string>>>({});
+  const keys = model.get(collection)?.keys ?? [];
+  const turn = useRef(0);
   const [verdict, setVerdict] = useState<Verdict | null>(null);
   const [error, setError] = useState<string | null>(null);
   const ask = async (event: Event): Promise<void> => {
     event.preventDefault();
     setVerdict(null);
     setError(null);
-    const keyField = model.get(collection)?.key ?? 'id';
-    const who = access.users.find((each) => each.id === user) ?? null;
+    const asked = ++turn.current;
+    const values = Object.fromEntries(keys.map((name) => [name, (key[name] ?? '').trim()]));
     try {
-      setVerdict(await explainAccess({ user: who, action, collection, keyField, key: key.trim() }, access));
+      const who = user.trim() === '' ? null : await findUser(user.trim(), access);
+      const answer = await explainAccess({ user: who, action, collection, key: values }, access);
+      if (asked === turn.current) setVerdict(answer);
     } catch (failure) {
-      setError(messageOf(failure));
+      if (asked === turn.current) setError(messageOf(failure));
     }
   };
   return (
@@ -34,14 +38,17 @@ export function Why({ access, model }: { readonly access: Access; readonly model
       <form onSubmit={ask}>
         <label>
           May
-          <select value={user} onChange={(event) => setUser(event.currentTarget.value)}>
-            <option value="">the public</option>
+          <input
+            list="why-users"
+            placeholder="the public"
+            value={user}
+            onInput={(event) => setUser(event.currentTarget.value)}
+          />
+          <datalist id="why-users">
             {access.users.map(({ id, email }) => (
-              <option key={id} value={id}>
-                {email ?? id}
-              </option>
+              <option key={id} value={email ?? id} />
             ))}
-          </select>
+          </datalist>
         </label>
         <label>
           do this
@@ -53,16 +60,28 @@ export function Why({ access, model }: { readonly access: Access; readonly model
         </label>
         <label>
           in
-          <select value={collection} onChange={(event) => setCollection(event.currentTarget.value)}>
+          <select
+            value={collection}
+            onChange={(event) => {
+              setCollection(event.currentTarget.value);
+              setKey({});
+            }}
+          >
             {collections.map(({ name }) => (
               <option key={name}>{name}</option>
             ))}
           </select>
         </label>
-        <label>
-          with the item
-          <input required placeholder="key" value={key} onInput={(event) => setKey(event.currentTarget.value)} />
-        </label>
+        {keys.map((name, at) => (
+          <label key={name}>
+            {at === 0 ? `with the item of ${name}` : `and ${name}`}
+            <input
+              required
+              value={key[name] ?? ''}
+              onInput={(event) => setKey({ ...key, [name]: event.currentTarget.value })}
+            />
+          </label>
+        ))}
         <button type="submit" class="button primary">
           Ask
         </button>

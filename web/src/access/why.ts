@@ -3,6 +3,8 @@
  * the variables replaced by that user's values: an administrator may read every item, so the answers are those of the rules alone.
  */
 import { call, itemsPath, messageOf } from '../api';
+import type { Row } from '../data/edits';
+import { filterByKey } from '../data/item';
 import { describeRule, type FilterJson, fromJson } from '../filter/filter';
 import { type Access, type Action, type Permission, policiesOf, rolesOf, type User } from './policies';
 
@@ -31,8 +33,8 @@ export interface Question {
   readonly user: User | null;
   readonly action: Action;
   readonly collection: string;
-  readonly keyField: string;
-  readonly key: string;
+  /** The columns of its key. */
+  readonly key: Row;
 }
 
 export async function explainAccess(question: Question, access: Access): Promise<Verdict> {
@@ -42,7 +44,11 @@ export async function explainAccess(question: Question, access: Access): Promise
   if (administrator)
     return { allowed: true, summary: `The policy “${administrator.name}” allows everything.`, rules: [] };
   if (!(await matches(question, null)))
-    return { allowed: false, summary: `There is no item with the key ${question.key}.`, rules: [] };
+    return {
+      allowed: false,
+      summary: `There is no item with the key ${Object.values(question.key).join(' ~ ')}.`,
+      rules: [],
+    };
   const rules: RuleVerdict[] = [];
   for (const policy of policies) {
     for (const permission of policy.permissions) {
@@ -96,9 +102,9 @@ function describe(part: FilterJson): string {
     .join(join === '_or' ? ' or ' : ' and ');
 }
 
-async function matches({ collection, keyField, key }: Question, filter: FilterJson | null): Promise<boolean> {
-  const own = { [keyField]: { _eq: key } };
-  const query = { fields: [keyField], limit: 1, filter: filter ? { _and: [own, filter] } : own };
+async function matches({ collection, key }: Question, filter: FilterJson | null): Promise<boolean> {
+  const own = filterByKey(key);
+  const query = { fields: Object.keys(key), limit: 1, filter: filter ? { _and: [own, filter] } : own };
   const { data } = await call<unknown[]>('SEARCH', itemsPath(collection), { body: { query } });
   return data.length > 0;
 }

@@ -1,9 +1,10 @@
 /** What stands in a cell, and what it is edited with. */
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { type Collection, type Field, isMoment, isNumber, type Model, titleField } from '../model';
+import { type Field, isMoment, isNumber, type Model } from '../model';
 import { Icon } from '../ui';
-import type { Key, Row } from './edits';
+import type { Row } from './edits';
+import { titleOf } from './item';
 import { ItemPicker } from './picker';
 import { editText, isLong, readEntered, showValue } from './values';
 
@@ -36,7 +37,7 @@ export function CellContent({ value, field, model, isOpen, onOpen }: CellProps):
   if (value === null || value === undefined) return <span class="null">null</span>;
   if (relation?.kind === 'one') {
     const text = titleOf(value, model, relation.to);
-    if (!model.get(relation.to)?.key) return <>{text}</>;
+    if (!model.get(relation.to)?.keys.length) return <>{text}</>;
     return (
       <OpenButton isOpen={isOpen} onOpen={onOpen} label={`${field.name}: ${text}`}>
         {text}
@@ -72,33 +73,6 @@ function OpenButton(props: {
       <span>{props.children}</span>
     </button>
   );
-}
-
-/** Of a related item as it was read: what tells people which one it is. */
-export function titleOf(value: unknown, model: Model, collection: string): string {
-  if (typeof value !== 'object' || value === null) return String(value);
-  const target = model.get(collection);
-  const item = value as Row;
-  const title = titleField(target);
-  const key = target?.key ? item[target.key] : undefined;
-  const named = title === null ? undefined : item[title];
-  return String(named ?? key ?? JSON.stringify(value));
-}
-
-/** Of a related item: its key. */
-export function keyOf(value: unknown, model: Model, collection: string): unknown {
-  const key = model.get(collection)?.key;
-  return typeof value === 'object' && value !== null && key ? (value as Row)[key] : value;
-}
-
-/** What tells a row from the others, as one value: its key, and of several columns all of them as JSON. Null without a key. */
-export function keyOfRow(row: Row, { keys, fields }: Collection, model: Model): Key | null {
-  const values = keys.map((name) => {
-    const relation = fields.get(name)?.relation;
-    return relation?.kind === 'one' ? keyOf(row[name], model, relation.to) : row[name];
-  });
-  if (values.length === 1) return values[0] as Key;
-  return values.length === 0 ? null : JSON.stringify(Object.fromEntries(keys.map((name, at) => [name, values[at]])));
 }
 
 interface EditorProps {

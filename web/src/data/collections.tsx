@@ -5,6 +5,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, itemsPath } from '../api';
 import type { Collection, Model } from '../model';
 import { href } from '../state';
+import { pendingOf } from './edits';
 import { shortCount } from './values';
 
 /** Null where it could not be counted. */
@@ -110,6 +111,7 @@ export function CollectionList({ model, current }: { readonly model: Model; read
               style={{ top: `${(first + offset) * ROW}px` }}
             >
               <span>{name}</span>
+              {pendingOf(name) > 0 && <span class="unsaved" title="Has changes that are not saved" />}
               <small>{singleton ? 'one' : countText(name)}</small>
             </a>
           ))}

@@ -2,7 +2,8 @@
  * Changes that are not saved yet. They form a tree, as the payload does: an item of the root has values, and below its relations
  * items of other collections. Saving sends the whole tree as one payload, which the service carries out as one statement.
  */
-import { signal } from '@preact/signals';
+import { computed, signal } from '@preact/signals';
+import { whenForgotten } from '../state';
 
 export type Key = string | number;
 export type Row = Readonly<Record<string, unknown>>;
@@ -47,20 +48,22 @@ export class Edits {
   /** In the order in which they were made; the last of a cell counts. */
   readonly all = signal<readonly Edit[]>([]);
   readonly errors = signal<ReadonlyMap<string, string>>(new Map());
+  readonly #byCell = computed(() => new Map(this.all.value.map((edit) => [cellId(edit.path, edit.field), edit])));
 
   constructor(keyFields: readonly string[]) {
     this.keyFields = keyFields;
   }
 
   set(path: ItemPath, field: string, value: unknown, shown: unknown = value): void {
-    this.all.value = [...this.all.value, { path, field, value, shown }];
+    // What was changed in the item that it referred to would be changed in another one now.
+    const kept = this.all.value.filter((edit) => !isBelow(edit.path, path, field));
+    this.all.value = [...kept, { path, field, value, shown }];
     this.#forgetError(cellId(path, field));
   }
 
   /** Undefined where the cell was not changed. */
   find(path: ItemPath, field: string): { readonly shown: unknown } | undefined {
-    const id = cellId(path, field);
-    return this.all.value.findLast((edit) => cellId(edit.path, edit.field) === id);
+    return this.#byCell.value.get(cellId(path, field));
   }
 
   errorAt(path: ItemPath, field: string): string | undefined {
@@ -69,7 +72,7 @@ export class Edits {
 
   /** How many cells differ. */
   get cells(): number {
-    return new Set(this.all.value.map((edit) => cellId(edit.path, edit.field))).size;
+    return this.#byCell.value.size;
   }
 
   undo(): void {
@@ -146,6 +149,33 @@ function payloadOf({ values, below }: Node): Row {
     payload[field] = kind === 'one' ? made[0] : { create: [], update: made, delete: [] };
   }
   return payload;
+}
+
+function isBelow(path: ItemPath, above: ItemPath, field: string): boolean {
+  const step = path[above.length];
+  if (typeof step !== 'object' || step.field !== field) return false;
+  return JSON.stringify(path.slice(0, above.length)) === JSON.stringify(above);
+}
+
+/** By collection, so that those who look elsewhere find their changes again. */
+const pending = new Map<string, Edits>();
+whenForgotten(() => pending.clear());
+
+export function editsOf(collection: string, keyFields: readonly string[]): Edits {
+  const known = pending.get(collection);
+  if (known && known.keyFields.join() === keyFields.join()) return known;
+  const made = new Edits(keyFields);
+  pending.set(collection, made);
+  return made;
+}
+
+addEventListener('beforeunload', (event) => {
+  if ([...pending.values()].some((edits) => edits.cells > 0)) event.preventDefault();
+});
+
+/** How many changes of a collection are not saved. */
+export function pendingOf(collection: string): number {
+  return pending.get(collection)?.cells ?? 0;
 }
 
 function cellId(path: ItemPath, field: string): string {

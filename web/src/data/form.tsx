@@ -2,10 +2,10 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { ApiError, call, itemsPath, messageOf } from '../api';
-import { type Collection, type Field, type Model, titleField, typeLabel } from '../model';
+import { type Collection, type Field, type Model, typeLabel } from '../model';
 import { ErrorBox, FormDialog } from '../ui';
-import { titleOf } from './cell';
 import type { Row } from './edits';
+import { keyOf, titleOf } from './item';
 import { ItemPicker } from './picker';
 import { isLong, readEntered } from './values';
 
@@ -16,52 +16,63 @@ interface FormProps {
   readonly onMade: () => void;
 }
 
-/** Fields that the database fills by itself are not asked for. */
-function asksFor(field: Field): boolean {
+type Texts = Readonly<Record<string, string>>;
+
+/** Fields that the database fills by itself are not asked for, nor columns that a reference stands for. */
+function asksFor(field: Field, held: ReadonlySet<string>): boolean {
+  if (field.columns.length > 0) return true;
   if (!field.column || field.readonly || field.column.has_auto_increment) return false;
+  if (held.has(field.name) && !field.isKey) return false;
   return !(field.isKey && field.column.default_value !== null);
 }
 
-function isRequired({ column }: Field): boolean {
+/** Unless a trigger fills it: the service knows. */
+function isRequired({ column, columns }: Field, { fields }: Collection): boolean {
+  if (columns.length > 0) return columns.every((name) => fields.get(name)?.column?.is_nullable === false);
   return column !== null && !column.is_nullable && column.default_value === null;
 }
 
 export function CreateForm({ collection, model, onClose, onMade }: FormProps): JSX.Element {
-  const fields = [...collection.fields.values()].filter(asksFor);
-  const [texts, setTexts] = useState<Readonly<Record<string, string>>>({});
+  const held = new Set([...collection.fields.values()].flatMap(({ columns }) => columns));
+  const fields = [...collection.fields.values()].filter((field) => asksFor(field, held));
+  const [texts, setTexts] = useState<Texts>({});
   const [items, setItems] = useState<Readonly<Record<string, Row>>>({});
-  const [errors, setErrors] = useState<Readonly<Record<string, string>>>({});
+  const [errors, setErrors] = useState<Texts>({});
   const [failure, setFailure] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
 
-  const payload = (): Record<string, unknown> | null => {
-    const made: Record<string, unknown> = {};
+  const read = (): { readonly body: Row; readonly wrong: Texts; readonly missing: Texts } => {
+    const body: Record<string, unknown> = {};
     const wrong: Record<string, string> = {};
+    const missing: Record<string, string> = {};
     for (const field of fields) {
       const { relation } = field;
       const item = items[field.name];
       const text = texts[field.name];
-      if (relation?.kind === 'one' && item) made[field.name] = item[model.get(relation.to)?.key ?? 'id'];
+      if (relation?.kind === 'one' && item) body[field.name] = keyOf(item, model, relation.to);
       else if (text !== undefined && text !== '') {
         const entered = readEntered(text, field);
         if ('error' in entered) wrong[field.name] = entered.error;
-        else made[field.name] = entered.value;
-      } else if (isRequired(field)) wrong[field.name] = 'is required';
+        else body[field.name] = entered.value;
+      } else if (isRequired(field, collection)) missing[field.name] = 'is required';
     }
-    setErrors(wrong);
-    return Object.keys(wrong).length === 0 ? made : null;
+    return { body, wrong, missing };
   };
   const save = async (): Promise<void> => {
     setFailure(null);
-    const body = payload();
-    if (!body) return;
+    const { body, wrong, missing } = read();
+    setErrors(wrong);
+    if (Object.keys(wrong).length > 0) return;
     setBusy(true);
     try {
       await call('POST', itemsPath(collection.name), { body });
       onMade();
     } catch (error) {
       const field = error instanceof ApiError ? error.failures[0]?.extensions['field'] : undefined;
-      if (typeof field === 'string' && collection.fields.has(field)) setErrors({ [field]: messageOf(error) });
+      const isPlaced = typeof field === 'string' && fields.some(({ name }) => name === field);
+      // The service names one that is missing: the others would be refused next.
+      const isMissing = isPlaced && missing[field] !== undefined;
+      if (isPlaced) setErrors(isMissing ? missing : { [field]: messageOf(error) });
       else setFailure(messageOf(error));
       setBusy(false);
     }
@@ -80,7 +91,7 @@ export function CreateForm({ collection, model, onClose, onMade }: FormProps): J
         <div class="field" key={field.name}>
           <label for={`new-${field.name}`}>
             {field.name}
-            {isRequired(field) && <b title="required"> *</b>}
+            {isRequired(field, collection) && <b title="required"> *</b>}
             <small>{typeLabel(field)}</small>
           </label>
           <FieldInput
@@ -130,7 +141,7 @@ function FieldInput({ field, model, text, item, wrong, onText, onItem }: InputPr
     placeholder: initial === null || initial === undefined ? '' : `default: ${String(initial)}`,
   };
   const target = relation?.kind === 'one' ? model.get(relation.to) : undefined;
-  if (relation?.kind === 'one' && target && titleField(target))
+  if (relation?.kind === 'one' && target && target.keys.length > 0)
     return picking ? (
       <ItemPicker
         collection={relation.to}

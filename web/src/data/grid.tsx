@@ -6,8 +6,9 @@ import type { CSSProperties, JSX } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { type Collection, type Field, type Model, titleField } from '../model';
 import { copyText, Icon } from '../ui';
-import { alignment, CellContent, CellEditor, cellValue, keyOf, keyOfRow } from './cell';
+import { alignment, CellContent, CellEditor, cellValue } from './cell';
 import type { Edits, ItemPath, Key, Row } from './edits';
+import { keyOf, keyOfRow } from './item';
 import { NestedGrid } from './nested';
 import type { RowSource } from './source';
 import { showValue } from './values';
@@ -43,12 +44,21 @@ export function Grid(props: GridProps): JSX.Element {
   const title = titleField(collection);
   const box = useRef<HTMLDivElement>(null);
   const [scroll, setScroll] = useState({ top: 0, height: 600 });
-  const [active, setActive] = useState<Place>({ row: 0, column: 0 });
+  const [place, setPlace] = useState<Place>({ row: 0, column: 0 });
   const [editing, setEditing] = useState<(Place & { readonly typed: string | null }) | null>(null);
-  const [opened, setOpened] = useState<ReadonlyMap<number, string>>(new Map());
+  /** By the key of the row: another order or other rows leave it open below the same item. */
+  const [opened, setOpened] = useState<ReadonlyMap<Key, string>>(new Map());
   const [widths, setWidths] = useState<Readonly<Record<string, number>>>({});
   const rows = source.rows.value;
-  const panels = useMemo(() => [...opened].sort(([one], [other]) => one - other), [opened]);
+  const active = { row: Math.min(place.row, rows.length - 1), column: Math.min(place.column, fields.length - 1) };
+  const rowKey = (row: Row): Key | null => keyOfRow(row, collection, model);
+  const panels = useMemo((): (readonly [row: number, field: string])[] => {
+    if (opened.size === 0) return [];
+    return rows.flatMap((row, at) => {
+      const field = opened.get(rowKey(row) ?? at);
+      return field === undefined ? [] : [[at, field] as const];
+    });
+  }, [opened, rows]);
   const panelHeight = (field: string): number =>
     collection.fields.get(field)?.relation?.kind === 'one' ? PANEL_ONE : PANEL;
   const topOf = (row: number): number =>
@@ -62,7 +72,6 @@ export function Grid(props: GridProps): JSX.Element {
     observer.observe(element);
     return () => observer.disconnect();
   }, []);
-  useEffect(() => setOpened(new Map()), [view.collection, JSON.stringify(view.sort), JSON.stringify(view.filter)]);
   useEffect(() => {
     if (scroll.top + scroll.height > total - 20 * ROW) void source.more();
   }, [scroll, total, source.loading.value]);
@@ -86,8 +95,7 @@ export function Grid(props: GridProps): JSX.Element {
     !field.isKey &&
     field.relation?.kind !== 'many' &&
     field.relation?.kind !== 'any' &&
-    // An item with a key of several columns cannot be picked.
-    (!field.relation || model.get(field.relation.to)?.key !== null);
+    (!field.relation || (model.get(field.relation.to)?.keys.length ?? 0) > 0);
   const startEdit = (place: Place, typed: string | null): void => {
     const [row, field] = [rows[place.row], fields[place.column]];
     if (row && field && mayEdit(field) && pathOf(row)) setEditing({ ...place, typed });
@@ -111,27 +119,27 @@ export function Grid(props: GridProps): JSX.Element {
     });
   };
   const move = (to: Place): void => {
-    const place = {
+    const next = {
       row: Math.max(0, Math.min(rows.length - 1, to.row)),
       column: Math.max(0, Math.min(fields.length - 1, to.column)),
     };
-    setActive(place);
+    setPlace(next);
     const element = box.current;
     if (!element) return;
-    const top = topOf(place.row);
+    const top = topOf(next.row);
     if (top < element.scrollTop) element.scrollTop = top;
     else if (top + 2 * ROW > element.scrollTop + element.clientHeight)
       element.scrollTop = top + 2 * ROW - element.clientHeight;
-    const cell = element.querySelector<HTMLElement>(`[data-column="${place.column}"][data-row="${place.row}"]`);
+    const cell = element.querySelector<HTMLElement>(`[data-column="${next.column}"][data-row="${next.row}"]`);
     cell?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
   };
-  const toggleOpen = (row: number, field: string): void => {
+  const toggleOpen = (row: Row, at: number, field: string): void => {
+    const key = rowKey(row) ?? at;
     const next = new Map(opened);
-    if (next.get(row) === field) next.delete(row);
-    else next.set(row, field);
+    if (next.get(key) === field) next.delete(key);
+    else next.set(key, field);
     setOpened(next);
   };
-  const rowKey = (row: Row): Key | null => keyOfRow(row, collection, model);
   const toggleSelect = (row: Row): void => {
     const key = rowKey(row);
     if (key === null || !onSelect) return;
@@ -159,7 +167,7 @@ export function Grid(props: GridProps): JSX.Element {
     if (!item || !field) return;
     if (to) move(to);
     else if (event.key === 'Enter' && (event.ctrlKey || field.relation?.kind === 'many')) {
-      if (field.relation) toggleOpen(row, field.name);
+      if (field.relation) toggleOpen(item, row, field.name);
     } else if (event.key === 'Enter' || event.key === 'F2') startEdit(active, null);
     else if (event.key === ' ') toggleSelect(item);
     else if (event.key === 'Delete') {
@@ -179,7 +187,7 @@ export function Grid(props: GridProps): JSX.Element {
     const next = was === undefined ? [field.name] : was.startsWith('-') ? [] : [`-${field.name}`];
     onSort(add ? [...view.sort.filter((each) => each !== was), ...next] : next);
   };
-  const widthOf = (field: Field): number => widths[field.name] ?? initialWidth(field, field.name === title);
+  const widthOf = (field: Field): number => widths[field.name] ?? initialWidth(field, field.name === title, rows);
   const columns = [...(onSelect ? [SELECT] : []), ...fields.map(widthOf)];
   const style = {
     '--columns': columns.map((width) => `${width}px`).join(' '),
@@ -232,7 +240,7 @@ export function Grid(props: GridProps): JSX.Element {
           const at = first + offset;
           const key = rowKey(row);
           const path = pathOf(row);
-          const open = opened.get(at);
+          const open = opened.get(key ?? at);
           return (
             <div key={key ?? at} class="grid-place" role="presentation" style={{ top: `${topOf(at)}px` }}>
               <div
@@ -269,7 +277,7 @@ export function Grid(props: GridProps): JSX.Element {
                       aria-invalid={error !== undefined}
                       class={`cell${alignment(field)}${isActive ? ' active' : ''}${isEdited ? ' edited' : ''}${error ? ' wrong' : ''}${isEditing ? ' editing' : ''}${field.isKey ? ' key' : ''}`}
                       title={error}
-                      onPointerDown={() => setActive({ row: at, column })}
+                      onPointerDown={() => setPlace({ row: at, column })}
                       onDblClick={() => startEdit({ row: at, column }, null)}
                     >
                       {isEditing ? (
@@ -290,7 +298,7 @@ export function Grid(props: GridProps): JSX.Element {
                           field={field}
                           model={model}
                           isOpen={open === field.name}
-                          onOpen={() => toggleOpen(at, field.name)}
+                          onOpen={() => toggleOpen(row, at, field.name)}
                         />
                       )}
                       {error && !isEditing && <span class="cell-error">{error}</span>}
@@ -305,10 +313,11 @@ export function Grid(props: GridProps): JSX.Element {
                     collection={collection}
                     field={collection.fields.get(open) as Field}
                     row={row}
+                    value={current(row, collection.fields.get(open) as Field)}
                     parent={path}
                     edits={edits}
                     depth={depth + 1}
-                    onClose={() => toggleOpen(at, open)}
+                    onClose={() => toggleOpen(row, at, open)}
                   />
                 </div>
               )}
@@ -328,16 +337,25 @@ function cellId(depth: number, collection: string, { row, column }: Place): stri
   return `cell-${depth}-${collection}-${row}-${column}`;
 }
 
-function initialWidth(field: Field, isTitle: boolean): number {
+function initialWidth(field: Field, isTitle: boolean, rows: readonly Row[]): number {
   const name = 34 + 7.5 * field.name.length;
   if (field.isKey && !field.relation)
-    return field.type === 'uuid' ? 130 : Math.max(66, field.type === 'integer' ? 46 + 6 * field.name.length : name);
+    return field.type === 'uuid'
+      ? 130
+      : field.type === 'date'
+        ? 112
+        : Math.max(66, field.type === 'integer' ? 46 + 6 * field.name.length : name);
   if (field.relation?.kind === 'many') return Math.max(84, name);
   if (field.relation?.kind === 'one') return Math.max(160, name);
   if (field.type === 'boolean') return Math.max(80, name);
-  if (field.type === 'timestamp' || field.type === 'dateTime') return 170;
-  if (['integer', 'bigInteger', 'float', 'decimal', 'date', 'time'].includes(field.type)) return Math.max(88, name);
-  if (field.type === 'text') return 220;
+  if (field.type === 'timestamp' || field.type === 'dateTime') {
+    // With or without fractions of seconds.
+    const longest = Math.max(...rows.slice(0, 20).map((row) => showValue(row[field.name], field).length), 20);
+    return Math.max(name, 24 + 7.4 * longest);
+  }
+  if (field.type === 'date' || field.type === 'time') return Math.max(104, name);
+  if (['integer', 'bigInteger', 'float', 'decimal'].includes(field.type)) return Math.max(88, name);
+  if (field.type === 'text' || field.type === 'unknown') return 220;
   return isTitle ? 240 : Math.max(130, name);
 }
 

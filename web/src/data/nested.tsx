@@ -4,9 +4,9 @@ import { useEffect, useMemo, useState } from 'preact/hooks';
 import type { Collection, Field, Model } from '../model';
 import { go, href } from '../state';
 import { Button, ErrorBox } from '../ui';
-import { keyOf, keyOfRow, titleOf } from './cell';
 import { type Edits, type ItemPath, type Key, keyColumns, type Row } from './edits';
 import { Grid } from './grid';
+import { filterByKey, keyOf, keyOfRow, titleOf } from './item';
 import { initialColumns, RowSource } from './source';
 
 interface NestedProps {
@@ -14,6 +14,8 @@ interface NestedProps {
   readonly collection: Collection;
   readonly field: Field;
   readonly row: Row;
+  /** What the relation holds now, also where that is not saved yet. */
+  readonly value: unknown;
   /** Null where the row cannot be changed. */
   readonly parent: ItemPath | null;
   readonly edits: Edits | null;
@@ -22,21 +24,19 @@ interface NestedProps {
 }
 
 export function NestedGrid(props: NestedProps): JSX.Element | null {
-  const { model, collection, field, row, parent, edits, depth, onClose } = props;
+  const { model, collection, field, row, value, parent, edits, depth, onClose } = props;
   const { relation } = field;
   const target = relation && relation.kind !== 'any' ? model.get(relation.to) : undefined;
   const [sort, setSort] = useState<readonly string[]>([]);
   const source = useMemo(() => {
     if (!target || !relation || relation.kind === 'any') return null;
-    const key = keyOfRow(row, collection, model);
-    const own = key === null ? {} : keyColumns(key, collection.keys);
-    const filter =
-      relation.kind === 'many'
-        ? { [relation.by]: Object.fromEntries(Object.entries(own).map(([name, value]) => [name, { _eq: value }])) }
-        : { [target.key ?? 'id']: { _eq: keyOf(row[field.name], model, relation.to) } };
+    const of = relation.kind === 'many' ? { item: row, among: collection } : { item: value as Row, among: target };
+    const key = keyOfRow(of.item, of.among, model);
+    const own = key === null ? {} : filterByKey(keyColumns(key, of.among.keys));
+    const filter = relation.kind === 'many' ? { [relation.by]: own } : own;
     const columns = initialColumns(target).filter((name) => relation.kind === 'one' || name !== relation.by);
     return new RowSource({ collection: target.name, columns, sort, filter, search: '' }, model);
-  }, [row, field, sort]);
+  }, [row, field, sort, keyOf(value, model, target?.name ?? '')]);
   useEffect(() => {
     void source?.load();
     return () => source?.stop();

@@ -3,33 +3,23 @@ import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError, call, download, itemsPath, messageOf } from '../api';
 import { FilterDraft } from '../filter/editor';
-import { countRules, type FilterJson, fromJson, toJson } from '../filter/filter';
+import { countRules, fromJson, toJson } from '../filter/filter';
 import type { Collection, Model } from '../model';
 import { FIRST_LIMIT } from '../query/query';
-import {
-  go,
-  href,
-  mayAdminister,
-  me,
-  model as modelSignal,
-  remember,
-  remembered,
-  route,
-  toast,
-  viewAs,
-} from '../state';
+import { go, href, mayAdminister, me, model as modelSignal, route, toast, viewAs } from '../state';
 import { Button, Empty, ErrorBox, Menu, Popover } from '../ui';
 import { CollectionList, forgetCounts } from './collections';
 import { ColumnChooser } from './columns';
 import './data.css';
-import { keyOfRow } from './cell';
 import { DeleteDialog } from './delete';
-import { deletionOf, Edits, type Key } from './edits';
+import { deletionOf, type Edits, editsOf, type Key } from './edits';
 import { CreateForm } from './form';
 import { Grid } from './grid';
+import { keyOfRow } from './item';
 import { initialColumns, queryOf, questionOf, RowSource, type View } from './source';
 import { EXPORT_FORMATS, ImportDialog } from './transfer';
 import { describeCount } from './values';
+import { addressOfView, rememberColumns, viewOf } from './view';
 
 export function DataPage(): JSX.Element {
   const model = modelSignal.value as Model;
@@ -61,29 +51,6 @@ export function DataPage(): JSX.Element {
   );
 }
 
-/** What the address says of a collection; columns as they were chosen last where it says nothing. */
-function viewOf(collection: Collection): View {
-  const { parameters } = route.value;
-  const chosen = parameters.get('columns') ?? remembered(`columns.${collection.name}`) ?? '';
-  const columns = chosen.split(',').filter((name) => collection.fields.has(name));
-  return {
-    collection: collection.name,
-    columns: columns.length > 0 ? columns : initialColumns(collection),
-    sort: (parameters.get('sort') ?? '').split(',').filter((each) => each !== ''),
-    filter: readFilter(parameters.get('filter')),
-    search: parameters.get('search') ?? '',
-  };
-}
-
-function readFilter(text: string | null): FilterJson | null {
-  try {
-    const parsed: unknown = text === null ? null : JSON.parse(text);
-    return typeof parsed === 'object' && parsed !== null ? (parsed as FilterJson) : null;
-  } catch {
-    return null;
-  }
-}
-
 interface ViewProps {
   readonly collection: Collection;
   readonly model: Model;
@@ -94,7 +61,7 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
   const view = viewOf(collection);
   const source = useMemo(() => new RowSource(view, model), [JSON.stringify(view), model]);
   const edits = useMemo(
-    () => (collection.keys.length === 0 || viewAs.value ? null : new Edits(collection.keys)),
+    () => (collection.keys.length === 0 || viewAs.value ? null : editsOf(collection.name, collection.keys)),
     [collection],
   );
   const [selected, setSelected] = useState<ReadonlySet<Key>>(new Set());
@@ -102,22 +69,28 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
   const [saving, setSaving] = useState(false);
   const filterButton = useRef<HTMLButtonElement>(null);
   const columnsButton = useRef<HTMLButtonElement>(null);
+  const [live, setLive] = useState(false);
   useEffect(() => {
     void source.load();
     return () => source.stop();
   }, [source]);
+  const isLoaded = !source.loading.value;
+  useEffect(() => {
+    if (!live || !isLoaded) return;
+    source.follow((message) => {
+      setLive(false);
+      toast(`Not live any more: ${message}`, 'bad');
+    });
+  }, [source, live, isLoaded, source.outgrown]);
+  useEffect(() => {
+    if (!live) source.unfollow();
+  }, [source, live]);
 
   const show = (changed: Partial<View>): void => {
-    const next = { ...view, ...changed };
-    const isUsual = next.columns.join() === initialColumns(collection).join();
-    const address = href('data', [collection.name], {
-      sort: next.sort.join(','),
-      search: next.search,
-      filter: next.filter ? JSON.stringify(next.filter) : '',
-      columns: isUsual ? '' : next.columns.join(','),
-    });
-    if (changed.columns) remember(`columns.${collection.name}`, isUsual ? '' : next.columns.join(','));
-    go(address, true);
+    // That of now: a search or a filter is typed first, and acts a moment later.
+    const next = { ...viewOf(collection), ...changed };
+    if (changed.columns) rememberColumns(collection, next.columns);
+    go(addressOfView(collection, next), true);
   };
   const refresh = (): void => {
     void source.load(source.rows.value.length);
@@ -157,13 +130,6 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
     addEventListener('keydown', onKey);
     return () => removeEventListener('keydown', onKey);
   });
-  useEffect(() => {
-    const warn = (event: Event): void => {
-      if (edits && edits.cells > 0) event.preventDefault();
-    };
-    addEventListener('beforeunload', warn);
-    return () => removeEventListener('beforeunload', warn);
-  }, [edits]);
   const remove = async (): Promise<void> => {
     setOpen(null);
     try {
@@ -223,6 +189,17 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
               go(href('query', [collection.name], { q: JSON.stringify(query) }));
             }}
           />
+        )}
+        {!collection.singleton && !collection.system && !viewAs.value && (
+          <span class="live">
+            <Button
+              label="Live"
+              icon="pulse"
+              pressed={live}
+              hint="Keep the rows up to date with the database"
+              onClick={() => setLive(!live)}
+            />
+          </span>
         )}
         <Menu
           label="More"

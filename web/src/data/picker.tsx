@@ -2,8 +2,9 @@
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, itemsPath, messageOf } from '../api';
-import { type Model, titleField } from '../model';
+import type { Model } from '../model';
 import type { Row } from './edits';
+import { identifyingFields, keyOf, titleOf } from './item';
 
 interface PickerProps {
   readonly collection: string;
@@ -16,8 +17,7 @@ interface PickerProps {
 
 export function ItemPicker({ collection, model, nullable, onPick, onCancel }: PickerProps): JSX.Element {
   const target = model.get(collection);
-  const key = target?.key ?? 'id';
-  const title = titleField(target) ?? key;
+  const fields = target ? identifyingFields(target) : ['*'];
   const [typed, setTyped] = useState('');
   const [found, setFound] = useState<readonly Row[]>([]);
   const [error, setError] = useState<string | null>(null);
@@ -29,7 +29,7 @@ export function ItemPicker({ collection, model, nullable, onPick, onCancel }: Pi
     const request = new AbortController();
     const wait = setTimeout(
       () => {
-        const query = { fields: [key, title], limit: 20, ...(typed === '' ? {} : { search: typed }) };
+        const query = { fields, limit: 20, ...(typed === '' ? {} : { search: typed }) };
         call<Row[]>('SEARCH', itemsPath(collection), { body: { query }, signal: request.signal }).then(
           ({ data }) => {
             setFound(data);
@@ -81,7 +81,7 @@ export function ItemPicker({ collection, model, nullable, onPick, onCancel }: Pi
       <ul id="picker-list" role="listbox" aria-label={collection}>
         {choices.map((item, index) => (
           <li
-            key={item === null ? 'null' : String(item[key])}
+            key={item === null ? 'null' : String(keyOf(item, model, collection))}
             role="option"
             aria-selected={index === at}
             onPointerDown={(event) => {
@@ -89,8 +89,10 @@ export function ItemPicker({ collection, model, nullable, onPick, onCancel }: Pi
               onPick(item);
             }}
           >
-            <span>{item === null ? 'No item (null)' : String(item[title] ?? item[key])}</span>
-            {item !== null && title !== key && <small>{String(item[key])}</small>}
+            <span>{item === null ? 'No item (null)' : titleOf(item, model, collection)}</span>
+            {item !== null && fields.length > (target?.keys.length ?? 0) && (
+              <small>{String(keyOf(item, model, collection))}</small>
+            )}
           </li>
         ))}
         {error && <li class="bad">{error}</li>}

@@ -1,9 +1,11 @@
 /** The rows of a grid: pages by keyset, loaded as they are scrolled to, and how many there are. */
 import { signal } from '@preact/signals';
-import { call, itemsPath, messageOf } from '../api';
+import { type Answer, call, itemsPath, messageOf } from '../api';
 import type { FilterJson } from '../filter/filter';
+import { subscribe } from '../live';
 import { type Collection, type Field, type Model, titleField } from '../model';
 import type { Row } from './edits';
+import { identifyingFields } from './item';
 
 export interface View {
   readonly collection: string;
@@ -14,6 +16,7 @@ export interface View {
 }
 
 const PAGE = 100;
+const MOST_FOLLOWED = 1_000;
 
 /** What is asked for, so that a column can be shown. */
 function requestedFields(view: View, model: Model): string[] {
@@ -27,21 +30,23 @@ function fieldsOf(name: string, collection: Collection, model: Model): string[] 
   const { relation } = collection.fields.get(name) ?? {};
   if (relation?.kind === 'many') return [`count(${name})`];
   const target = relation?.kind === 'one' ? model.get(relation.to) : undefined;
-  if (!target?.key) return [name];
-  const title = titleField(target);
-  return [`${name}.${target.key}`, ...(title && title !== target.key ? [`${name}.${title}`] : [])];
+  if (!target || target.keys.length === 0) return [name];
+  return identifyingFields(target).map((each) => `${name}.${each}`);
 }
 
 export class RowSource {
   readonly rows = signal<readonly Row[]>([]);
   readonly count = signal<number | null>(null);
-  readonly loading = signal(false);
+  /** From the beginning: what was not asked for yet is not empty. */
+  readonly loading = signal(true);
   readonly error = signal<string | null>(null);
   readonly view: View;
   readonly #model: Model;
   /** Null at the end. */
   #cursor: string | null = '';
   #request: AbortController | null = null;
+  #unsubscribe: (() => void) | null = null;
+  #followed = 0;
 
   constructor(view: View, model: Model) {
     this.view = view;
@@ -65,6 +70,55 @@ export class RowSource {
 
   stop(): void {
     this.#request?.abort();
+    this.unfollow();
+  }
+
+  unfollow(): void {
+    this.#unsubscribe?.();
+    this.#unsubscribe = null;
+    this.#followed = 0;
+  }
+
+  /** The rows that are loaded, as many as they are then, stay those of the database until `stop`. */
+  follow(onFailed: (message: string) => void): void {
+    this.#unsubscribe?.();
+    this.#followed = Math.min(Math.max(this.rows.value.length, PAGE), MOST_FOLLOWED);
+    this.#unsubscribe = subscribe(
+      itemsPath(this.view.collection),
+      { query: this.#query(this.#followed, []) },
+      {
+        onAnswer: (text) => {
+          const { data, meta = {} } = JSON.parse(text) as { data: Row[]; meta?: Answer<unknown>['meta'] };
+          this.#take(data, meta, this.#followed, []);
+        },
+        onFailed,
+      },
+    );
+  }
+
+  /** Whether more rows were loaded than are kept up to date. */
+  get outgrown(): boolean {
+    return this.rows.value.length > this.#followed && this.#followed < MOST_FOLLOWED;
+  }
+
+  #query(limit: number, before: readonly Row[]): Row {
+    // A table without a key has no place to go on from but a number of rows.
+    const start = this.#isKeyless ? { offset: before.length } : { cursor: before.length === 0 ? '' : this.#cursor };
+    const counted = before.length === 0 ? { meta: ['estimated_count'] } : {};
+    return { ...queryOf(this.view, this.#model), limit, ...start, ...counted };
+  }
+
+  get #isKeyless(): boolean {
+    return this.#model.get(this.view.collection)?.keys.length === 0;
+  }
+
+  #take(rows: readonly Row[], meta: Answer<unknown>['meta'], limit: number, before: readonly Row[]): void {
+    const next = this.#isKeyless ? '' : meta['next_cursor'];
+    this.#cursor = typeof next === 'string' && rows.length === limit ? next : null;
+    this.rows.value = [...before, ...rows];
+    const count = meta['estimated_count'];
+    if (typeof count === 'number') this.count.value = count;
+    if (this.#cursor === null) this.count.value = this.rows.value.length;
   }
 
   async #fetch(limit: number, before: readonly Row[]): Promise<void> {
@@ -75,25 +129,13 @@ export class RowSource {
     this.error.value = null;
     try {
       const { collection } = this.view;
-      const { singleton: isSingleton, keys = [] } = this.#model.get(collection) ?? {};
-      const isKeyless = keys.length === 0;
-      // A table without a key has no place to go on from but a number of rows.
-      const start = isKeyless ? { offset: before.length } : { cursor: this.#cursor };
-      const query = { ...queryOf(this.view, this.#model), limit, ...start };
-      const counted = before.length === 0 ? { meta: ['estimated_count'] } : {};
-      const { data, meta } = isSingleton
+      const { data, meta } = this.#model.get(collection)?.singleton
         ? await call<Row[] | Row>('GET', itemsPath(collection), { signal: request.signal })
         : await call<Row[] | Row>('SEARCH', itemsPath(collection), {
-            body: { query: { ...query, ...counted } },
+            body: { query: this.#query(limit, before) },
             signal: request.signal,
           });
-      const rows = Array.isArray(data) ? data : [data];
-      const next = isKeyless ? '' : meta['next_cursor'];
-      this.#cursor = typeof next === 'string' && rows.length === limit ? next : null;
-      this.rows.value = [...before, ...rows];
-      const count = meta['estimated_count'];
-      if (typeof count === 'number') this.count.value = count;
-      if (this.#cursor === null) this.count.value = this.rows.value.length;
+      this.#take(Array.isArray(data) ? data : [data], meta, limit, before);
     } catch (error) {
       if (request.signal.aborted) return;
       this.error.value = messageOf(error);

@@ -1,6 +1,6 @@
 /** Items as files: import with its progress and the rows that were refused, and export of what is shown. */
 import type { JSX } from 'preact';
-import { useRef, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, type Failure, messageOf, upload } from '../api';
 import { Button, Dialog, ErrorBox } from '../ui';
 
@@ -30,15 +30,21 @@ export function ImportDialog({ collection, onClose, onDone }: ImportProps): JSX.
   const [progress, setProgress] = useState<Progress | null>(null);
   const extension = file?.name.split('.').at(-1)?.toLowerCase() ?? '';
   const type = IMPORT_TYPES[extension];
+  const sending = useRef<AbortController | null>(null);
+  /** Who closes it does not want the rows: none of them is stored. */
+  useEffect(() => () => sending.current?.abort(), []);
   const send = async (): Promise<void> => {
     if (!file || !type) return;
+    const request = new AbortController();
+    sending.current = request;
     setProgress({ kind: 'sending', part: 0 });
     try {
       const path = `/utils/import/${encodeURIComponent(collection)}`;
-      const data = await upload(path, file, type, (part) => setProgress({ kind: 'sending', part }));
+      const data = await upload(path, file, type, (part) => setProgress({ kind: 'sending', part }), request.signal);
       setProgress({ kind: 'done', rows: Number((data as { imported?: number } | undefined)?.imported ?? 0) });
       onDone();
     } catch (error) {
+      if (request.signal.aborted) return;
       const failures = error instanceof ApiError ? error.failures : [];
       setProgress({ kind: 'failed', failures, message: messageOf(error) });
     }

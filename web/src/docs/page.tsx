@@ -7,7 +7,7 @@ import { go, href, model, route } from '../state';
 import { Button, ErrorBox, FormDialog } from '../ui';
 import './docs.css';
 import { GraphqlIde } from './graphql/ide';
-import { loadOperations, type Operation } from './openapi';
+import { loadOperations, type Member, type Operation } from './openapi';
 
 export function DocsPage(): JSX.Element {
   const isGraphql = route.value.parameters.get('view') === 'graphql';
@@ -37,6 +37,8 @@ function exampleOf(model: Model): string {
   return `{\n  ${collection.name}(limit: 5) {\n    ${fields.join('\n    ') || '__typename'}\n  }\n}\n`;
 }
 
+const MOST_SHOWN = 200;
+
 function Reference(): JSX.Element {
   const [operations, setOperations] = useState<readonly Operation[] | null>(null);
   const [error, setError] = useState<string | null>(null);
@@ -63,11 +65,12 @@ function Reference(): JSX.Element {
           />
         </div>
         <nav class="docs-groups" aria-label="Resources">
-          {shown.slice(0, 300).map((group) => (
+          {shown.slice(0, MOST_SHOWN).map((group) => (
             <a key={group} href={href('docs', [group])} aria-current={group === chosen ? 'page' : undefined}>
               {group}
             </a>
           ))}
+          {shown.length > MOST_SHOWN && <p class="quiet">{shown.length - MOST_SHOWN} more: search for them.</p>}
         </nav>
         <div class="docs-links">
           <a href={`${base}/server/specs/oas`} target="_blank" rel="noreferrer">
@@ -93,7 +96,7 @@ function Reference(): JSX.Element {
 }
 
 function OperationView({ operation }: { readonly operation: Operation }): JSX.Element {
-  const { method, path, summary, parameters, takesBody } = operation;
+  const { method, path, summary, parameters, takesBody, body, answer } = operation;
   const [open, setOpen] = useState(false);
   return (
     <article class="operation" aria-label={`${method} ${path}`}>
@@ -119,9 +122,32 @@ function OperationView({ operation }: { readonly operation: Operation }): JSX.El
           </dl>
         </details>
       )}
-      {takesBody && <p class="quiet">Takes a body of JSON.</p>}
+      <Members title="Body" members={body} />
+      {takesBody && body.length === 0 && <p class="quiet">Takes a body of JSON.</p>}
+      <Members title="Answer" members={answer} />
       {open && <TryIt operation={operation} onClose={() => setOpen(false)} />}
     </article>
+  );
+}
+
+function Members(props: { readonly title: string; readonly members: readonly Member[] }): JSX.Element | null {
+  if (props.members.length === 0) return null;
+  return (
+    <details>
+      <summary>
+        {props.title}: {props.members.length} fields
+      </summary>
+      <dl>
+        {props.members.map(({ name, type, description, required }) => (
+          <div key={name}>
+            <dt>
+              <code>{name}</code> <small>{required ? `${type}, required` : type}</small>
+            </dt>
+            {description !== '' && <dd>{description}</dd>}
+          </div>
+        ))}
+      </dl>
+    </details>
   );
 }
 

@@ -21,6 +21,9 @@ export function FilterDraft({
   const [draft, setDraft] = useState(props.group);
   const given = JSON.stringify(toJson(props.group));
   const sent = useRef(given);
+  // That of the last time: what else was changed in the meantime stays.
+  const onChange = useRef(props.onChange);
+  onChange.current = props.onChange;
   useEffect(() => {
     // Changed by something else.
     if (given !== sent.current) setDraft(props.group);
@@ -31,7 +34,7 @@ export function FilterDraft({
     if (made === given || atOnce) return;
     const wait = setTimeout(() => {
       sent.current = made;
-      props.onChange(draft);
+      onChange.current(draft);
     }, 200);
     return () => clearTimeout(wait);
   }, [draft]);

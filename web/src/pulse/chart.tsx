@@ -26,6 +26,8 @@ export function Chart({ title, unit, times, lines }: ChartProps): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const dark = isDark.value;
+  /** Replicas come and go. */
+  const labels = lines.map(({ label }) => label).join();
   useEffect(() => {
     const element = box.current;
     if (!element) return;
@@ -72,10 +74,10 @@ export function Chart({ title, unit, times, lines }: ChartProps): JSX.Element {
       made.destroy();
       plot.current = null;
     };
-  }, [dark]);
+  }, [dark, labels]);
   useEffect(() => {
     plot.current?.setData([[...times], ...lines.map(({ values }) => [...values])]);
-  }, [times, dark]);
+  }, [times, dark, labels]);
   const latest = lines.map(({ label, values }) => `${label} ${show(values.at(-1))}`).join(', ');
   return (
     <figure class="chart" aria-label={`${title}: ${latest} ${unit}`}>

@@ -37,21 +37,28 @@ export interface Figures {
 
 const OWN = /^\/(?:server\/(?:metrics|shapes)|explorer)/;
 
-export function figuresOf(now: Reading, before: Reading): Figures {
+function figuresOf(now: Reading, before: Reading): Figures {
   const seconds = Math.max(0.001, (now.at - before.at) / 1_000);
   const grown = (name: string, want: (labels: Sample['labels']) => boolean = () => true): number =>
     Math.max(0, sum(now, name, want) - sum(before, name, want));
   const requests = grown('lateral_requests_total', ({ route = '' }) => !OWN.test(route));
-  const all = grown('lateral_requests_total');
   const statements = grown('lateral_statements_total', ({ kind }) => kind !== 'own' && kind !== 'catalog');
+  const others = now.samples.filter(
+    ({ name, labels }) => name === 'lateral_requests_total' && !OWN.test(labels['route'] ?? ''),
+  );
+  // Durations are told by method alone: those of a method that only this page used are left out.
+  const methods = [...new Set(others.map(({ labels }) => labels['method'] ?? ''))].filter(
+    (method) =>
+      grown('lateral_requests_total', ({ method: each, route = '' }) => each === method && !OWN.test(route)) > 0,
+  );
   const batches = grown('lateral_read_batch_size_count');
   return {
     perSecond: requests / seconds,
     errorsPerSecond: grown('lateral_requests_total', ({ status = '' }) => status.startsWith('5')) / seconds,
-    p50: quantile(now, before, 0.5),
-    p99: quantile(now, before, 0.99),
+    p50: quantile(now, before, methods, 0.5),
+    p99: quantile(now, before, methods, 0.99),
     batch: batches > 0 ? grown('lateral_read_batch_size_sum') / batches : null,
-    statements: all > 0 ? statements / all : null,
+    statements: requests > 0 ? statements / requests : null,
     busy: sum(now, 'lateral_pool_connections_busy'),
     waiting: sum(now, 'lateral_pool_waiting'),
     megabytes: sum(now, 'process_resident_memory_bytes') / 1_048_576,
@@ -59,7 +66,7 @@ export function figuresOf(now: Reading, before: Reading): Figures {
 }
 
 /** Milliseconds by which each replica is behind. */
-export function lagsOf({ samples }: Reading): ReadonlyMap<string, number> {
+function lagsOf({ samples }: Reading): ReadonlyMap<string, number> {
   const lags = samples.filter(({ name }) => name === 'lateral_replica_lag_seconds');
   return new Map(lags.map(({ labels, value }) => [labels['server'] ?? '', value * 1_000]));
 }
@@ -69,12 +76,14 @@ function sum({ samples }: Reading, name: string, want: (labels: Sample['labels']
 }
 
 /** Within a bucket of the histogram requests are taken to be spread evenly. */
-function quantile(now: Reading, before: Reading, share: number): number | null {
+function quantile(now: Reading, before: Reading, methods: readonly string[], share: number): number | null {
   const name = 'lateral_request_duration_seconds_bucket';
+  const upTo = (reading: Reading, le: string): number =>
+    sum(reading, name, (labels) => labels['le'] === le && methods.includes(labels['method'] ?? ''));
   const bounds = [...new Set(now.samples.flatMap((each) => (each.name === name ? [each.labels['le'] ?? ''] : [])))];
   const counts = bounds.map((le) => ({
     bound: le === '+Inf' ? Number.POSITIVE_INFINITY : Number(le),
-    count: sum(now, name, (labels) => labels['le'] === le) - sum(before, name, (labels) => labels['le'] === le),
+    count: upTo(now, le) - upTo(before, le),
   }));
   counts.sort((one, other) => one.bound - other.bound);
   const total = counts.at(-1)?.count ?? 0;
@@ -99,23 +108,42 @@ export interface RouteFigures {
   readonly errors: number;
 }
 
-/** The busiest routes between two readings. */
-export function routesOf(now: Reading, before: Reading): RouteFigures[] {
+type RouteCounts = ReadonlyMap<string, Omit<RouteFigures, 'route'>>;
+
+function countRoutes({ samples }: Reading): RouteCounts {
   const found = new Map<string, { requests: number; errors: number }>();
-  const count = ({ samples }: Reading, sign: 1 | -1): void => {
-    for (const { name, labels, value } of samples) {
-      if (name !== 'lateral_requests_total' || OWN.test(labels['route'] ?? '')) continue;
-      const route = `${labels['method']} ${labels['route']}`;
-      const known = found.get(route) ?? { requests: 0, errors: 0 };
-      known.requests += sign * value;
-      if (Number(labels['status']) >= 400) known.errors += sign * value;
-      found.set(route, known);
-    }
-  };
-  count(now, 1);
-  count(before, -1);
-  return [...found]
-    .map(([route, figures]) => ({ route, ...figures }))
+  for (const { name, labels, value } of samples) {
+    if (name !== 'lateral_requests_total' || OWN.test(labels['route'] ?? '')) continue;
+    const route = `${labels['method']} ${labels['route']}`;
+    const known = found.get(route) ?? { requests: 0, errors: 0 };
+    known.requests += value;
+    if (Number(labels['status']) >= 400) known.errors += value;
+    found.set(route, known);
+  }
+  return found;
+}
+
+/** What is kept of a reading: all of its samples, hundreds of times, would fill the memory of a page that stays open. */
+export interface Point {
+  /** Milliseconds. */
+  readonly at: number;
+  /** Null for the first one, which has nothing to be compared with. */
+  readonly figures: Figures | null;
+  readonly lags: ReadonlyMap<string, number>;
+  readonly routes: RouteCounts;
+}
+
+export function pointOf(now: Reading, before: Reading | null): Point {
+  return { at: now.at, figures: before && figuresOf(now, before), lags: lagsOf(now), routes: countRoutes(now) };
+}
+
+/** The busiest routes between two points. */
+export function busiestRoutes(now: Point, before: Point): RouteFigures[] {
+  return [...now.routes]
+    .map(([route, { requests, errors }]) => {
+      const earlier = before.routes.get(route) ?? { requests: 0, errors: 0 };
+      return { route, requests: requests - earlier.requests, errors: errors - earlier.errors };
+    })
     .filter(({ requests }) => requests > 0)
     .sort((one, other) => other.requests - one.requests)
     .slice(0, 12);

@@ -1,10 +1,10 @@
 /** Pulse: what the service does now. */
 import type { JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, call, messageOf } from '../api';
 import { Empty, ErrorBox } from '../ui';
 import { Chart, type Line } from './chart';
-import { type Figures, figuresOf, lagsOf, type Reading, readMetrics, routesOf } from './metrics';
+import { busiestRoutes, type Figures, type Point, pointOf, type Reading, readMetrics } from './metrics';
 import './pulse.css';
 import { Shapes } from './shapes';
 
@@ -14,7 +14,8 @@ const COLOURS = ['accent', 'warm', 'bad'];
 const MOST = 150;
 
 export function PulsePage(): JSX.Element {
-  const [readings, setReadings] = useState<readonly Reading[]>([]);
+  const [points, setPoints] = useState<readonly Point[]>([]);
+  const latest = useRef<Reading | null>(null);
   const [error, setError] = useState<string | null>(null);
   const [isOff, setOff] = useState(false);
   useEffect(() => {
@@ -25,7 +26,9 @@ export function PulsePage(): JSX.Element {
         const { text } = await call('GET', '/server/metrics');
         if (ended) return;
         const reading = { at: Date.now(), samples: readMetrics(text) };
-        setReadings((before) => [...before.slice(-MOST), reading]);
+        const point = pointOf(reading, latest.current);
+        latest.current = reading;
+        setPoints((before) => [...before.slice(-MOST), point]);
         setError(null);
       } catch (failure) {
         if (failure instanceof ApiError && failure.status === 404) return setOff(true);
@@ -40,17 +43,17 @@ export function PulsePage(): JSX.Element {
     };
   }, []);
   if (isOff) return <Empty title="Metrics are switched off">Start the service without METRICS=off to see them.</Empty>;
-  const [first] = readings;
-  const last = readings.at(-1);
-  if (!first || !last || readings.length < 2)
+  const [first] = points;
+  const last = points.at(-1);
+  if (!first || !last || points.length < 2)
     return error ? <ErrorBox text={error} /> : <p class="boot">Reading the first figures…</p>;
-  const figures = readings.slice(1).map((reading, at) => figuresOf(reading, readings[at] ?? first));
-  const times = readings.slice(1).map(({ at }) => at / 1_000);
-  const replicas = [...lagsOf(last).keys()];
+  const compared = points.slice(1);
+  const times = compared.map(({ at }) => at / 1_000);
+  const replicas = [...last.lags.keys()];
   const line = (label: string, colour: string, pick: (figures: Figures) => number | null): Line => ({
     label,
     colour,
-    values: figures.map(pick),
+    values: compared.map((point) => point.figures && pick(point.figures)),
   });
   return (
     <div class="pulse">
@@ -99,7 +102,7 @@ export function PulsePage(): JSX.Element {
             lines={replicas.map((server, at) => ({
               label: server,
               colour: COLOURS[at % COLOURS.length] ?? 'accent',
-              values: readings.slice(1).map((reading) => lagsOf(reading).get(server) ?? null),
+              values: compared.map(({ lags }) => lags.get(server) ?? null),
             }))}
           />
         )}
@@ -116,8 +119,8 @@ export function PulsePage(): JSX.Element {
   );
 }
 
-function Routes({ now, before }: { readonly now: Reading; readonly before: Reading }): JSX.Element {
-  const routes = routesOf(now, before);
+function Routes({ now, before }: { readonly now: Point; readonly before: Point }): JSX.Element {
+  const routes = busiestRoutes(now, before);
   if (routes.length === 0) return <p class="quiet">No requests yet.</p>;
   return (
     <table>

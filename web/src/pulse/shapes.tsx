@@ -45,10 +45,11 @@ export function Shapes(): JSX.Element {
     const read = async (): Promise<void> => {
       try {
         const { data } = await call<Shape[]>('GET', '/server/shapes?limit=100');
-        if (!ended) setShapes(data);
+        if (ended) return;
+        setShapes(data);
         setError(null);
       } catch (failure) {
-        setError(messageOf(failure));
+        if (!ended) setError(messageOf(failure));
       }
       if (!ended) timer = window.setTimeout(read, EVERY_MS);
     };

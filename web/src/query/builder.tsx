@@ -235,6 +235,11 @@ function Groups({ model, query, onChange }: BuilderProps): JSX.Element {
   const collection = model.get(query.collection) as Collection;
   const columns = [...collection.fields.values()].filter((field) => field.column).map((field) => field.name);
   const [first = ''] = columns;
+  /** Items are counted; everything else is computed of a column. */
+  const suited = (name: string, field: string): string => {
+    if (name === 'count' || field !== '*') return field;
+    return [...collection.fields.values()].find((each) => each.column && !each.isKey && isNumber(each))?.name ?? first;
+  };
   return (
     <div class="level-options">
       {query.groupBy.map((field, at) => (
@@ -260,12 +265,11 @@ function Groups({ model, query, onChange }: BuilderProps): JSX.Element {
           <select
             aria-label="Aggregate"
             value={aggregate.name}
-            onChange={(event) =>
-              onChange({
-                ...query,
-                aggregates: query.aggregates.with(at, { ...aggregate, name: event.currentTarget.value }),
-              })
-            }
+            onChange={(event) => {
+              const name = event.currentTarget.value;
+              const field = suited(name, aggregate.field);
+              onChange({ ...query, aggregates: query.aggregates.with(at, { name, field }) });
+            }}
           >
             {AGGREGATES.map((name) => (
               <option key={name}>{name}</option>
@@ -281,7 +285,7 @@ function Groups({ model, query, onChange }: BuilderProps): JSX.Element {
               })
             }
           >
-            {['*', ...columns].map((name) => (
+            {(aggregate.name === 'count' ? ['*', ...columns] : columns).map((name) => (
               <option key={name}>{name}</option>
             ))}
           </select>

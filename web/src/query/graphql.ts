@@ -9,11 +9,13 @@ export function toGraphql({ collection, level, aggregates, groupBy }: Query): st
     return `query {\n  ${collection}${argumentsOf(level)} {\n${selection(level, 2)}\n  }\n}`;
   const byName = new Map<string, string[]>();
   for (const { name, field } of aggregates) byName.set(name, [...(byName.get(name) ?? []), field]);
-  const fields = [...byName].map(([name, of]) =>
-    name === 'count' && of.includes('*')
-      ? '    countAll'
-      : `    ${name} { ${of.filter((each) => each !== '*').join(' ')} }`,
-  );
+  const fields = [...byName].flatMap(([name, of]) => {
+    const named = of.filter((each) => each !== '*');
+    return [
+      ...(named.length < of.length ? ['    countAll'] : []),
+      ...(named.length > 0 ? [`    ${name} { ${named.join(' ')} }`] : []),
+    ];
+  });
   const grouped = groupBy.length > 0 ? [`groupBy: ${literal(groupBy)}`] : [];
   const inner = [...(groupBy.length > 0 ? ['    group'] : []), ...fields].join('\n');
   return `query {\n  ${collection}_aggregated${argumentsOf(level, grouped)} {\n${inner}\n  }\n}`;
@@ -56,9 +58,12 @@ function literal(value: unknown): string {
 /** Throws a text that says what cannot be read. */
 export function fromGraphql(text: string, model: Model): Query {
   const document = parse(text);
-  const operation = document.definitions.find((each) => each.kind === Kind.OPERATION_DEFINITION);
-  const root = operation?.selectionSet.selections.find((each) => each.kind === Kind.FIELD);
-  if (!root || operation?.operation !== 'query') throw new Error('The document must be a query with one root field');
+  const [operation, ...others] = document.definitions;
+  if (operation?.kind !== Kind.OPERATION_DEFINITION || operation.operation !== 'query' || others.length > 0)
+    throw new Error('The document must be one query');
+  const [root, ...more] = operation.selectionSet.selections;
+  if (root?.kind !== Kind.FIELD || more.length > 0) throw new Error('The query must have one root field');
+  refuseUnknown(root, [...ARGUMENTS, 'groupBy']);
   const name = root.name.value;
   if (model.has(name)) return { collection: name, level: levelOf(root, name, model), aggregates: [], groupBy: [] };
   const grouped = name.replace(/_aggregated$/, '');
@@ -77,6 +82,7 @@ function levelOf(node: FieldNode, collection: string, model: Model): Level {
   const { filter, sort, limit, search } = argumentsFrom(node);
   const fields = fieldsOf(node).flatMap((field): Node[] => {
     const name = field.name.value;
+    refuseUnknown(field, ARGUMENTS);
     if (name === '__typename') return [];
     const relation = model.get(collection)?.fields.get(name)?.relation;
     if (relation && relation.kind !== 'any') return [{ name, level: levelOf(field, relation.to, model) }];
@@ -93,6 +99,16 @@ function levelOf(node: FieldNode, collection: string, model: Model): Level {
     limit: typeof limit === 'number' ? limit : null,
     search: typeof search === 'string' ? search : '',
   };
+}
+
+const ARGUMENTS: readonly string[] = ['filter', 'sort', 'limit', 'search'];
+
+/** What the tree has no place for would be lost with the next change in it. */
+function refuseUnknown({ alias, directives = [], arguments: given = [] }: FieldNode, known: readonly string[]): void {
+  const argument = given.find(({ name }) => !known.includes(name.value));
+  if (argument) throw new Error(`The argument "${argument.name.value}" cannot be shown in the tree`);
+  if (alias) throw new Error('Aliases cannot be shown in the tree');
+  if (directives.length > 0) throw new Error('Directives cannot be shown in the tree');
 }
 
 function fieldsOf(node: FieldNode): FieldNode[] {

@@ -1,20 +1,21 @@
 /** Query: one question in four languages, REST, GraphQL, SQL and plan, and its answer. */
 import type { JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { pretty } from '../../../src/sql/pretty';
 import { type Answer, call, itemsPath, messageOf } from '../api';
 import type { Row } from '../data/edits';
+import { subscribe } from '../live';
 import type { Model } from '../model';
 import { type Explanation, readPlan, slowest } from '../plan/plan';
 import { PlanTree } from '../plan/tree';
-import { go, me, model as modelSignal } from '../state';
+import { go, me, model as modelSignal, viewAs, writeAddress } from '../state';
 import { Button, copyText, Empty, ErrorBox, Menu } from '../ui';
 import { Builder } from './builder';
 import { fromGraphql, toGraphql } from './graphql';
 import './query.css';
 import { firstQuery, type Query, toQueryJson } from './query';
 import { fromSearch, fromUrl, toCurl, toSdk, toSearch, toUrl } from './rest';
-import { ResultView } from './result';
+import { ResultView, type Updates } from './result';
 import { addPast, addressOf, currentQuery, explain, past } from './session';
 import { SqlText } from './sql-text';
 
@@ -34,6 +35,8 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
   const [answer, setAnswer] = useState<Answer<unknown> | null>(null);
   const [error, setError] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
+  const [live, setLive] = useState(false);
+  const [updates, setUpdates] = useState<Updates | null>(null);
   const isAdministrator = me.value?.administrator === true;
   const show = (next: Query): void => go(addressOf(next), true);
 
@@ -62,6 +65,7 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
         headers: { Prefer: 'timing' },
       });
       setAnswer(got);
+      setUpdates(null);
       addPast({ query, milliseconds: got.milliseconds, rows: Array.isArray(got.data) ? got.data.length : 1 });
     } catch (failure) {
       setError(messageOf(failure));
@@ -69,6 +73,25 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
     }
     setBusy(false);
   };
+  useEffect(() => {
+    if (!live) return;
+    let count = 0;
+    return subscribe(
+      itemsPath(query.collection),
+      { query: toQueryJson(query) },
+      {
+        onAnswer: (text) => {
+          setError(null);
+          setAnswer(liveAnswer(text));
+          setUpdates({ count: count++, at: new Date() });
+        },
+        onFailed: (message) => {
+          setLive(false);
+          setError(message);
+        },
+      },
+    );
+  }, [address, live]);
   useEffect(() => {
     const onKey = (event: KeyboardEvent): void => {
       if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey)) return;
@@ -102,7 +125,7 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
         <header class="toolbar query-bar">
           <h1>{query.collection}</h1>
           {root && (
-            <span class="quiet" title="The planner's estimate, before it is run">
+            <span class="quiet cost" title="The planner's estimate, before it is run">
               cost {root.cost.toLocaleString('en')}
             </span>
           )}
@@ -115,7 +138,23 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
               onClick: () => go(addressOf(each.query)),
             }))}
           />
-          <Button label="Copy link" icon="link" onClick={() => void copyText(location.href, 'Link copied')} />
+          <Button
+            label="Copy link"
+            icon="link"
+            onClick={() => {
+              writeAddress();
+              void copyText(location.href, 'Link copied');
+            }}
+          />
+          {!viewAs.value && (
+            <Button
+              label="Live"
+              icon="pulse"
+              pressed={live}
+              hint="Show the answer anew whenever it changes"
+              onClick={() => setLive(!live)}
+            />
+          )}
           <Button
             label={busy ? 'Running…' : 'Run'}
             icon="play"
@@ -158,7 +197,7 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
           </Panel>
         </div>
         {error && <ErrorBox text={error} />}
-        {answer && <ResultView answer={answer} rows={rows} />}
+        {answer && <ResultView answer={answer} rows={rows} updates={updates} />}
         {!answer && !error && (
           <Empty title="Not run yet">
             <span>
@@ -171,8 +210,16 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
   );
 }
 
+function liveAnswer(text: string): Answer<unknown> {
+  const { data } = JSON.parse(text) as { readonly data: unknown };
+  return { data, meta: {}, status: 200, text, milliseconds: 0, timing: [], batch: 1 };
+}
+
 function sqlText({ sql, parameters }: Explanation): string {
-  const values = parameters.map((value, at) => `-- $${at + 1} = ${value === null ? 'null' : `'${value}'`}`);
+  // One line each: what follows a line break would be read as a statement.
+  const values = parameters.map(
+    (value, at) => `-- $${at + 1} = ${value === null ? 'null' : `'${value.replaceAll('\n', '\\n')}'`}`,
+  );
   return `${pretty(sql)}${values.length > 0 ? `\n${values.join('\n')}\n` : ''}`;
 }
 
@@ -218,6 +265,13 @@ interface EditProps {
 function EditPanel({ title, text, onEdit, more }: EditProps): JSX.Element {
   const [typed, setTyped] = useState<string | null>(null);
   const [error, setError] = useState<string | null>(null);
+  const area = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => {
+    // The question was changed elsewhere.
+    if (document.activeElement === area.current) return;
+    setTyped(null);
+    setError(null);
+  }, [text]);
   const edit = (next: string): void => {
     setTyped(next);
     try {
@@ -231,6 +285,7 @@ function EditPanel({ title, text, onEdit, more }: EditProps): JSX.Element {
     <Panel title={title} text={typed ?? text} more={more ?? false}>
       <>
         <textarea
+          ref={area}
           class="code"
           aria-label={title}
           aria-invalid={error !== null}
@@ -239,8 +294,8 @@ function EditPanel({ title, text, onEdit, more }: EditProps): JSX.Element {
           value={typed ?? text}
           onInput={(event) => edit(event.currentTarget.value)}
           onBlur={() => {
-            setTyped(null);
-            setError(null);
+            // What cannot be read yet is not thrown away.
+            if (error === null) setTyped(null);
           }}
         />
         {error && <p class="bad panel-error">{error}</p>}

@@ -1,7 +1,7 @@
 /** A question as REST: a URL, the body of a SEARCH, a curl line, a call of the SDK; and back from the first two. */
 import { base, itemsPath } from '../api';
 import type { Model } from '../model';
-import { fromQueryJson, type Query, type QueryJson, toQueryJson } from './query';
+import { fromQueryJson, objectOf, type Query, type QueryJson, toQueryJson } from './query';
 
 export function toUrl(query: Query): string {
   const parts = Object.entries(toQueryJson(query)).flatMap(([name, value]) => parameter(name, value));
@@ -64,7 +64,24 @@ export function fromUrl(text: string, model: Model): Query {
       rest === '' ? parsed(value) : value,
     );
   }
+  refuseUnknown(json);
   return fromQueryJson(collection, json, model);
+}
+
+const PARAMETERS = new Set(['fields', 'filter', 'search', 'sort', 'limit', 'deep', 'aggregate', 'groupBy']);
+const DEEP_PARAMETERS = new Set(['_filter', '_search', '_sort', '_limit']);
+
+/** What the tree has no place for would be lost with the next change in it. */
+function refuseUnknown(json: QueryJson): void {
+  const unknown = Object.keys(json).find((name) => !PARAMETERS.has(name)) ?? unknownDeep(objectOf(json['deep']));
+  if (unknown !== undefined) throw new Error(`The parameter "${unknown}" cannot be shown in the tree`);
+}
+
+function unknownDeep(deep: QueryJson): string | undefined {
+  const names = Object.keys(deep);
+  const own = names.find((name) => name.startsWith('_') && !DEEP_PARAMETERS.has(name));
+  if (own !== undefined) return own;
+  return names.flatMap((name) => (name.startsWith('_') ? [] : (unknownDeep(objectOf(deep[name])) ?? [])))[0];
 }
 
 function parsed(value: string): unknown {
@@ -92,6 +109,7 @@ export function fromSearch(text: string, model: Model): Query {
   const collection = collectionOf(path, model);
   const json: unknown = body.trim() === '' ? {} : JSON.parse(body);
   const { query = {} } = json as { query?: QueryJson };
+  refuseUnknown(query);
   return fromQueryJson(collection, query, model);
 }
 

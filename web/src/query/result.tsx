@@ -7,13 +7,20 @@ import type { Row } from '../data/edits';
 const MOST_ROWS = 200;
 const MOST_TEXT = 200_000;
 
-export function ResultView({
-  answer,
-  rows,
-}: {
+/** Of a live answer: how often it has changed, and when it came. */
+export interface Updates {
+  readonly count: number;
+  readonly at: Date;
+}
+
+interface ResultProps {
   readonly answer: Answer<unknown>;
   readonly rows: readonly Row[];
-}): JSX.Element {
+  /** Null for an answer that was asked for once. */
+  readonly updates: Updates | null;
+}
+
+export function ResultView({ answer, rows, updates }: ResultProps): JSX.Element {
   const [way, setWay] = useState<'rows' | 'json'>('rows');
   const server = answer.timing.reduce((sum, stage) => sum + stage.milliseconds, 0);
   return (
@@ -28,10 +35,11 @@ export function ResultView({
         </div>
         <dl class="facts">
           <Fact name="rows" value={String(rows.length)} />
-          <Fact name="statements" value="1" />
-          <Fact name="sent" value={answer.batch > 1 ? `in a batch of ${answer.batch}` : 'alone'} />
+          {updates && <Fact name="live" value={`changed ${updates.count} times, read at ${clock(updates.at)}`} />}
+          {!updates && <Fact name="statements" value="1" />}
+          {!updates && <Fact name="sent" value={answer.batch > 1 ? `in a batch of ${answer.batch}` : 'alone'} />}
           <Fact name="bytes" value={new TextEncoder().encode(answer.text).length.toLocaleString('en')} />
-          <Fact name="in all" value={`${answer.milliseconds.toFixed(1)} ms`} />
+          {!updates && <Fact name="in all" value={`${answer.milliseconds.toFixed(1)} ms`} />}
           {answer.timing.length > 0 && <Fact name="in the service" value={`${server.toFixed(1)} ms`} />}
         </dl>
       </header>
@@ -58,6 +66,10 @@ export function ResultView({
       {way === 'rows' ? <Rows rows={rows} /> : <Json text={answer.text} />}
     </section>
   );
+}
+
+function clock(at: Date): string {
+  return at.toLocaleTimeString('en-GB');
 }
 
 function Fact({ name, value }: { readonly name: string; readonly value: string }): JSX.Element {

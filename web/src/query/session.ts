@@ -3,7 +3,7 @@ import { signal } from '@preact/signals';
 import { call, itemsPath } from '../api';
 import type { Model } from '../model';
 import type { Explanation } from '../plan/plan';
-import { href, route } from '../state';
+import { href, route, whenForgotten } from '../state';
 import { firstQuery, fromQueryJson, objectOf, type Query, toQueryJson } from './query';
 
 export interface Past {
@@ -15,6 +15,10 @@ export interface Past {
 /** In the memory of the page: questions hold values. */
 export const past = signal<readonly Past[]>([]);
 const last = signal<Query | null>(null);
+whenForgotten(() => {
+  past.value = [];
+  last.value = null;
+});
 
 export function addPast(entry: Past): void {
   const address = addressOf(entry.query);

@@ -17,7 +17,7 @@ interface View {
 }
 
 const CLOSEST = 2;
-const LONGEST = 25;
+const LONGEST = 23;
 const FARTHEST = 0.05;
 /** Further away the names in boxes cannot be read. */
 const READABLE = 0.45;
@@ -174,16 +174,19 @@ function BoxContent({ box: { collection, fields, width, height } }: { readonly b
       <text x={10} y={20} class="box-name">
         {clip(collection.name, LONGEST)}
       </text>
-      {fields.map((field, at) => (
-        <g key={field.name}>
-          <text x={10} y={44 + at * 19} class={field.isKey ? 'box-key' : 'box-field'}>
-            {clip(field.name, 18)}
-          </text>
-          <text x={width - 10} y={44 + at * 19} class="box-type">
-            {clip(field.relation?.kind === 'one' ? `→ ${field.relation.to}` : field.type, 13)}
-          </text>
-        </g>
-      ))}
+      {fields.map((field, at) => {
+        const type = clip(field.relation?.kind === 'one' ? `→ ${field.relation.to}` : field.type, 13);
+        return (
+          <g key={field.name}>
+            <text x={10} y={44 + at * 19} class={field.isKey ? 'box-key' : 'box-field'}>
+              {clip(field.name, 27 - type.length)}
+            </text>
+            <text x={width - 10} y={44 + at * 19} class="box-type">
+              {type}
+            </text>
+          </g>
+        );
+      })}
       {fields.length > 0 && fields.length < collection.fields.size && (
         <text x={10} y={44 + fields.length * 19} class="box-type start">
           {collection.fields.size - fields.length} more

@@ -116,7 +116,7 @@ export function FieldList({ collection, model }: ListProps): JSX.Element {
 }
 
 function flagsOf({ isKey, column, relation }: Field): string[] {
-  if (!column) return relation ? ['list'] : ['computed'];
+  if (!column) return relation ? [relation.kind === 'one' ? 'reference' : 'list'] : ['computed'];
   return [
     ...(isKey ? ['key'] : []),
     ...(column.is_generated ? ['generated'] : []),

@@ -57,7 +57,8 @@ function targetsOf(collection: Collection): string[] {
 }
 
 function leadsTo({ relation }: Field): readonly string[] {
-  return relation?.kind === 'one' ? [relation.to] : relation?.kind === 'any' ? relation.among : [];
+  if (relation?.kind === 'one') return relation.by === null ? [relation.to] : [];
+  return relation?.kind === 'any' ? relation.among : [];
 }
 
 export function makeDiagram(collections: readonly Collection[]): Diagram {
@@ -137,6 +138,11 @@ function inLayers(collections: readonly Collection[], links: readonly FieldLink[
     boxes.push({ collection, x: x - WIDTH / 2, y: y - height / 2, width: WIDTH, height, fields });
     right = Math.max(right, x + WIDTH / 2);
     bottom = Math.max(bottom, y + height / 2);
+  }
+  // Lines turn outside of the boxes as well: what stands below must not be crossed.
+  for (const edge of linked.size > 0 ? graph.edges() : []) {
+    const { points = [] } = graph.edge(edge) as { points?: { x: number; y: number }[] };
+    for (const { x, y } of points) [right, bottom] = [Math.max(right, x), Math.max(bottom, y)];
   }
   const alone = collections.filter(({ name }) => !linked.has(name));
   const perRow = Math.max(4, Math.floor(Math.max(right, 1_100) / (WIDTH + 24)));

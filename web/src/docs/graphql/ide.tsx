@@ -3,7 +3,7 @@ import { signal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { ApiError, call, messageOf } from '../../api';
-import { go, href, route } from '../../state';
+import { go, href, route, whenForgotten } from '../../state';
 import { Button, ErrorBox } from '../../ui';
 import { Editor } from './editor';
 import './graphql.css';
@@ -17,6 +17,11 @@ const emptied = signal(false);
 /** Kept while other pages are looked at. */
 const variables = signal('');
 const answer = signal<{ readonly text: string; readonly isError: boolean; readonly milliseconds: number } | null>(null);
+whenForgotten(() => {
+  emptied.value = false;
+  variables.value = '';
+  answer.value = null;
+});
 
 export function GraphqlIde({ first }: { readonly first: string }): JSX.Element {
   const given = route.value.parameters;

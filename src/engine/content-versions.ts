@@ -1,0 +1,208 @@
+/** Content versions: changes are saved beside an item, compared with it, and promoted by an update that its caller must be allowed to make. */
+import { readFileSync } from 'node:fs';
+import { CLI_IDENTITY } from '../access/identity.js';
+import type { Policies } from '../access/policies.js';
+import { parseJson, writeJson } from '../digits.js';
+import { forbidden, forbiddenField, invalidPayload, ServiceError, unprocessable } from '../errors.js';
+import { packagePath } from '../files.js';
+import { hasVersions, keyNames } from '../mirror/item-key.js';
+import type { Collection, Model } from '../mirror/model.js';
+import type { Mirror } from '../mirror/watch.js';
+import { planUpdate } from '../plan/payload.js';
+import { servedCollection } from '../plan/read.js';
+import { VERSIONS } from '../plan/version.js';
+import { visibleChanges } from '../plan/visible-changes.js';
+import type { Session } from '../postgres/sessions.js';
+import type { Input } from '../request/parse-context.js';
+import { parseRead, parseSelection } from '../request/rest.js';
+import { requireObject } from '../request/write.js';
+import { splitKey } from '../sql/key-text.js';
+import { billWriter } from './caller-budget.js';
+import { hashOf, type RecordServices, readItem } from './item-records.js';
+import type { RequestClient } from './stages.js';
+import type { Writer, WrittenBy } from './writer.js';
+import type { Writes } from './writes.js';
+
+const SAVE = readFileSync(packagePath('sql', 'versions', 'save.sql'), 'utf8');
+
+export interface VersionServices extends RecordServices {
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+  readonly writes: Writes;
+}
+
+/** A row of service_versions that the caller may see, with what it changes. */
+interface Version {
+  readonly id: string;
+  readonly collection: Collection;
+  readonly item: string;
+  readonly hash: string | null;
+  readonly delta: Input;
+}
+
+export interface Comparison {
+  readonly outdated: boolean;
+  readonly mainHash: string;
+  readonly current: unknown;
+  readonly main: unknown;
+}
+
+/** Answers the item with all that the version changes. */
+export function saveVersion(id: string, data: Input, by: WrittenBy, services: VersionServices): Promise<Input> {
+  return services.writes.inOneTransaction(by, async (_, session) => {
+    const { writer, client } = by;
+    await mustBeWritable(id, writer, client, services, session);
+    const { collection, item } = await readVersion(id, writer, services, session);
+    await checkChanges(collection, item, data, writer, services);
+    const main = await readMain(collection, item, writer, services, session);
+    const { user, ip, user_agent, origin } = writer.author;
+    const text = writeJson(data);
+    if (/\\u0000/.test(text)) throw invalidPayload('A version cannot hold NUL characters');
+    const delta = await session.cell(services.database.qualified(SAVE), [id, text, user, ip, user_agent, origin]);
+    const changes = shownTo(writer, collection, parseJson(String(delta)), main.item, services);
+    return { ...main.item, ...changes, _user: user, _date: new Date().toISOString() };
+  });
+}
+
+export function compareVersion(id: string, by: WrittenBy, services: VersionServices): Promise<Comparison> {
+  return services.writes.inOneTransaction(by, async (_, session) => {
+    const { collection, item, hash, delta } = await readVersion(id, by.writer, services, session);
+    const main = await readMain(collection, item, by.writer, services, session);
+    const current = shownTo(by.writer, collection, delta, main.item, services);
+    return { outdated: hash !== main.hash, mainHash: main.hash, current, main: main.item };
+  });
+}
+
+/** Answers the key of the item. `fields` are those that are promoted; null for all. */
+export function promoteVersion(
+  id: string,
+  mainHash: string,
+  fields: readonly string[] | null,
+  by: WrittenBy,
+  services: VersionServices,
+): Promise<string> {
+  return services.writes.inOneTransaction(by, async (writes, session) => {
+    const { collection, item, delta } = await readVersion(id, by.writer, services, session);
+    await lockItem(collection, item, by.writer, services, session);
+    const main = await readMain(collection, item, by.writer, services, session);
+    if (main.hash !== mainHash) throw changedSince(main.hash);
+    const chosen = Object.entries(delta).filter(([name]) => fields === null || fields.includes(name));
+    if (chosen.length === 0) throw unprocessable('No changes to promote');
+    const data = Object.fromEntries(chosen);
+    const update = { kind: 'update-item', collection: collection.name, key: item, data, readBack: null } as const;
+    await writes.run(await writes.prepare(update, by.writer), by.writer, by.client);
+    return item;
+  });
+}
+
+function changedSince(mainHash: string): ServiceError {
+  const { code, message, extensions } = unprocessable('The item has changed since "mainHash" was made: compare again');
+  return new ServiceError(code, message, { ...extensions, mainHash });
+}
+
+/** What the caller sees of a version; its changes are read by the service, and shown as far as those of the item are. */
+async function readVersion(
+  id: string,
+  writer: Writer,
+  { database, reads, mirror, limits }: VersionServices,
+  session: Session,
+): Promise<Version> {
+  const visible = await readItem(
+    parseRead(VERSIONS, id, 'fields=collection,item', limits.parse),
+    writer,
+    reads,
+    session,
+  );
+  const { data } = parseJson(String(visible)) as { data: Input };
+  const [row] = await session.query<{ id: string; hash: string | null; delta: string | null }>(
+    database.qualified('select id::text, hash, delta::text from service_versions where id = $1::uuid'),
+    [id],
+  );
+  const collection = servedCollection(mirror.model, String(data['collection']));
+  if (!row) throw forbidden();
+  if (!hasVersions(collection))
+    throw unprocessable(`Content Versioning is not enabled for collection "${collection.name}"`);
+  const delta = requireObject(parseJson(row.delta ?? '{}'), 'A version');
+  return { id: row.id, collection, item: String(data['item']), hash: row.hash, delta };
+}
+
+/** As any other update of the row would find out. */
+async function mustBeWritable(
+  id: string,
+  writer: Writer,
+  client: RequestClient,
+  { reads, limits }: VersionServices,
+  session: Session,
+): Promise<void> {
+  const query = parseSelection(VERSIONS, { filter: { id: { _eq: id } }, limit: 1 }, ['id'], limits.parse);
+  const { caller } = writer;
+  const compiled = reads.compile(query, caller, 'update', billWriter(writer), client);
+  const { text, parameters, prepare } = reads.bind({ query, compiled, caller });
+  const body = String(await session.cell(text, parameters, prepare));
+  if (!body.includes('"id"')) throw forbidden();
+}
+
+interface MainItem {
+  readonly item: Input;
+  readonly hash: string;
+}
+
+async function readMain(
+  { name }: Collection,
+  key: string,
+  writer: Writer,
+  { reads, limits }: VersionServices,
+  session: Session,
+): Promise<MainItem> {
+  const body = await readItem(parseRead(name, key, '', limits.parse), writer, reads, session);
+  const { data } = parseJson(String(body)) as { data: Input };
+  return { item: data, hash: hashOf(body) };
+}
+
+/** Nobody changes it between the look at it and the update. */
+async function lockItem(
+  collection: Collection,
+  key: string,
+  writer: Writer,
+  { reads, limits }: VersionServices,
+  session: Session,
+): Promise<void> {
+  const names = keyNames(collection);
+  const parts = names.length === 1 ? [key] : splitKey(key, names.length);
+  if (!parts) throw forbidden();
+  const filter = { _and: names.map((name, position) => ({ [name]: { _eq: parts[position] } })) };
+  const query = parseSelection(collection.name, { filter, limit: 1 }, names, limits.parse);
+  const compiled = reads.compile(query, CLI_IDENTITY, 'update', billWriter(writer));
+  const { text, parameters, prepare } = reads.bind({ query, compiled, caller: CLI_IDENTITY });
+  await session.cell(text, parameters, prepare);
+}
+
+/** Names and types are those of an update, whoever may make it; a field that the caller may neither see nor write is none. */
+async function checkChanges(
+  collection: Collection,
+  key: string,
+  data: Input,
+  { caller, author }: Writer,
+  { mirror: { model }, policies }: VersionServices,
+): Promise<void> {
+  const access = policies.accessOf(caller);
+  const visible = access?.view(model).collections.get(collection.name);
+  const granted = access?.grant('update', collection, model);
+  const isKnown = (name: string): boolean =>
+    access === null || visible?.fields.has(name) === true || (granted ? (granted.fields?.has(name) ?? true) : false);
+  const hidden = Object.keys(data).find((name) => !isKnown(name));
+  if (hidden !== undefined) throw forbiddenField(hidden, collection.name, 'root');
+  const variables = { ...caller, now: new Date().toISOString() };
+  await planUpdate(collection, [{ key, data }], { model, author, maxRows: null, variables, access: null });
+}
+
+function shownTo(
+  { caller }: Writer,
+  { name }: Collection,
+  changes: unknown,
+  item: Input,
+  { mirror, policies }: VersionServices,
+): Input {
+  const model: Model = policies.accessOf(caller)?.view(mirror.model) ?? mirror.model;
+  return visibleChanges(changes, model.collections.get(name), model, item);
+}

@@ -1,0 +1,127 @@
+/**
+ * Rows of the service that speak of an item, such as its content versions: who makes one must be able to read the item, and what their
+ * columns cannot express is checked. By every way in which they are written: REST, GraphQL and nested in other items.
+ */
+import { createHash } from 'node:crypto';
+import { concernsAccess } from '../accounts/administrators.js';
+import { forbidden, invalidPayload, unprocessable } from '../errors.js';
+import { hasVersions } from '../mirror/item-key.js';
+import { isStamped } from '../mirror/model.js';
+import { VERSIONS } from '../plan/version.js';
+import type { PlannedWrite, WriteNode } from '../plan/write.js';
+import type { Database } from '../postgres/database.js';
+import type { Session } from '../postgres/sessions.js';
+import type { Parsed } from '../request/ast.js';
+import type { ParseLimits } from '../request/parse-context.js';
+import { LIVE_VERSIONS, parseRead } from '../request/rest.js';
+import { billWriter } from './caller-budget.js';
+import type { Reads } from './reads.js';
+import type { Writer } from './writer.js';
+
+export interface RecordServices {
+  readonly database: Database;
+  readonly reads: Reads;
+  readonly limits: { readonly parse: ParseLimits };
+}
+
+/** Whether something is to be found out inside of the transaction, before the write or after it. */
+export function isChecked(planned: PlannedWrite): boolean {
+  return concernsAccess(planned) || planned.plan.nodes.some(({ collection }) => collection.name === VERSIONS);
+}
+
+/** `write` carries the write out. */
+export async function writeRecords<Result>(
+  planned: PlannedWrite,
+  writer: Writer,
+  services: RecordServices,
+  session: Session,
+  write: () => Promise<Result>,
+): Promise<Result> {
+  const made: MadeVersion[] = [];
+  for (const [position, node] of planned.plan.nodes.entries()) {
+    if (node.collection.name !== VERSIONS) continue;
+    for (const row of planned.input.nodes[position] ?? [])
+      made.push(...(await checkVersion(planned, node, cellsOf(node, row), writer, services, session)));
+  }
+  const result = await write();
+  const keep = services.database.qualified(
+    'update service_versions set hash = $4 where collection = $1 and item = $2 and key = $3',
+  );
+  for (const { collection, item, key, hash } of made) await session.query(keep, [collection, item, key, hash]);
+  return result;
+}
+
+function cellsOf({ columns }: WriteNode, row: Readonly<Record<string, unknown>>): ReadonlyMap<string, unknown> {
+  const entries = columns.flatMap(({ field }, index) => {
+    const value = row[`c${index}`];
+    return value === undefined || isStamped(field) ? [] : [[field.name, value] as const];
+  });
+  return new Map(entries);
+}
+
+interface MadeVersion {
+  readonly collection: string;
+  readonly item: string;
+  readonly key: string;
+  readonly hash: string;
+}
+
+const NEW_FIELDS: ReadonlySet<string> = new Set(['id', 'key', 'name', 'collection', 'item']);
+const CHANGED_FIELDS: ReadonlySet<string> = new Set(['id', 'key', 'name']);
+
+async function checkVersion(
+  { model }: PlannedWrite,
+  { verb }: WriteNode,
+  cells: ReadonlyMap<string, unknown>,
+  { caller, ...writer }: Writer,
+  services: RecordServices,
+  session: Session,
+): Promise<MadeVersion[]> {
+  const allowed = verb === 'update' ? CHANGED_FIELDS : NEW_FIELDS;
+  const stray = [...cells.keys()].find((name) => !allowed.has(name));
+  if (stray !== undefined) throw invalidPayload(`"${stray}" is not allowed`);
+  const key = cells.get('key');
+  if (key !== undefined && LIVE_VERSIONS.includes(key)) throw invalidPayload(`"${key}" is a reserved version key`);
+  if (key === '') throw invalidPayload('"key" is not allowed to be empty');
+  if (verb === 'update') return [];
+  const missing = ['key', 'collection', 'item'].find((name) => typeof cells.get(name) !== 'string');
+  if (missing !== undefined) throw invalidPayload(`"${missing}" is required`);
+  const [name, item] = [String(cells.get('collection')), String(cells.get('item'))];
+  const hash = await itemHash(name, item, { caller, ...writer }, services, session);
+  const collection = model.collections.get(name);
+  if (!collection || !hasVersions(collection))
+    throw unprocessable(`Content Versioning is not enabled for collection "${name}"`);
+  const found = await session.query(
+    services.database.qualified('select from service_versions where collection = $1 and item = $2 and key = $3'),
+    [name, item, String(key)],
+  );
+  if (found.length > 0)
+    throw unprocessable(`Version "${key}" already exists for item "${item}" in collection "${name}"`);
+  return [{ collection: name, item, key: String(key), hash }];
+}
+
+/** What the item looks like to the caller, as a digest: who has seen it knows whether it is still the same. */
+async function itemHash(
+  collection: string,
+  item: string,
+  writer: Writer,
+  services: RecordServices,
+  session: Session,
+): Promise<string> {
+  const query = parseRead(collection, item, '', services.limits.parse);
+  return hashOf(await readItem(query, writer, services.reads, session));
+}
+
+/** Inside of the transaction; refused where the caller may not read it. */
+export async function readItem(query: Parsed, writer: Writer, reads: Reads, session: Session): Promise<Buffer> {
+  const { caller } = writer;
+  const compiled = reads.compile(query, caller, null, billWriter(writer));
+  const { text, parameters, prepare } = reads.bind({ query, compiled, caller });
+  const body = await session.cell(text, parameters, prepare);
+  if (body === null) throw forbidden();
+  return body;
+}
+
+export function hashOf(body: Buffer): string {
+  return createHash('sha256').update(body).digest('hex');
+}

@@ -1,0 +1,50 @@
+/** What tells an item from the others: its key, for the API and for this page, and its title, for people. */
+import { type Collection, type Model, titleField } from '../model';
+import type { Key, Row } from './edits';
+
+/** The fields that both are made of. */
+export function identifyingFields(collection: Collection): string[] {
+  const title = titleField(collection);
+  return [...new Set([...collection.keys, ...(title === null ? [] : [title])])];
+}
+
+/** Of a related item as it was read: what tells people which one it is. */
+export function titleOf(value: unknown, model: Model, collection: string): string {
+  if (typeof value !== 'object' || value === null) return String(value);
+  const target = model.get(collection);
+  const title = titleField(target);
+  // One column of a key of several tells nothing.
+  const named =
+    title === null || (target?.keys.length !== 1 && target?.keys.includes(title)) ? null : (value as Row)[title];
+  if (named !== null && named !== undefined && typeof named !== 'object') return String(named);
+  return String(keyOf(value, model, collection) ?? JSON.stringify(value));
+}
+
+/** Of a related item its key, as the API takes it: one of several columns is one text. */
+export function keyOf(value: unknown, model: Model, collection: string): unknown {
+  const target = model.get(collection);
+  if (typeof value !== 'object' || value === null || !target || target.keys.length === 0) return value;
+  const values = keyValues(value as Row, target, model);
+  if (values.includes(undefined)) return undefined;
+  return values.length === 1 ? values[0] : values.map((each) => String(each).replace(/[~\\]/g, '\\$&')).join('~');
+}
+
+/** What tells a row from the others, as one value: its key, and of several columns all of them as JSON. Null without a key. */
+export function keyOfRow(row: Row, collection: Collection, model: Model): Key | null {
+  const { keys } = collection;
+  const values = keyValues(row, collection, model);
+  if (values.length === 1) return values[0] as Key;
+  return values.length === 0 ? null : JSON.stringify(Object.fromEntries(keys.map((name, at) => [name, values[at]])));
+}
+
+function keyValues(row: Row, { keys, fields }: Collection, model: Model): unknown[] {
+  return keys.map((name) => {
+    const relation = fields.get(name)?.relation;
+    return relation?.kind === 'one' ? keyOf(row[name], model, relation.to) : row[name];
+  });
+}
+
+/** A filter that holds for the item with these values of its key alone. */
+export function filterByKey(values: Row): Row {
+  return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, { _eq: value }]));
+}

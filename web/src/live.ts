@@ -1,0 +1,85 @@
+/** Answers that stay up to date: a read as server-sent events, by `fetch`, because `EventSource` can send neither a token nor a body. */
+import { ApiError, messageOf, stream } from './api';
+
+export interface Subscriber {
+  /** The body of the answer, first as it is, then whenever it has changed. */
+  readonly onAnswer: (text: string) => void;
+  /** What ended it for good. */
+  readonly onFailed: (message: string) => void;
+}
+
+const RETRY_MS = 1_000;
+/** The service sends something every 10 s. */
+const SILENCE_MS = 30_000;
+
+/** Answers how to end it. */
+export function subscribe(path: string, body: unknown, { onAnswer, onFailed }: Subscriber): () => void {
+  const ended = new AbortController();
+  let position = '';
+  const read = async (): Promise<void> => {
+    const attempt = new AbortController();
+    const end = (): void => attempt.abort();
+    ended.signal.addEventListener('abort', end);
+    let silence = setTimeout(end, SILENCE_MS);
+    try {
+      const chunks = await stream(path, body, position, attempt.signal);
+      for await (const { event, id, data } of eventsOf(chunks)) {
+        clearTimeout(silence);
+        silence = setTimeout(end, SILENCE_MS);
+        if (ended.signal.aborted) return;
+        if (id !== '') position = id;
+        if (event === 'failed') throw new ApiError(403, [failureIn(data)]);
+        if (data !== '') onAnswer(data);
+      }
+    } finally {
+      clearTimeout(silence);
+      ended.signal.removeEventListener('abort', end);
+    }
+  };
+  const keep = async (): Promise<void> => {
+    while (!ended.signal.aborted) {
+      try {
+        await read();
+      } catch (error) {
+        // A refusal stays one. Whatever else ended it, a lost connection or a service that starts again, is over in a while.
+        if (error instanceof ApiError && error.status >= 400 && !ended.signal.aborted)
+          return onFailed(messageOf(error));
+      }
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    }
+  };
+  void keep();
+  return () => ended.abort();
+}
+
+interface ServerEvent {
+  readonly event: string;
+  readonly id: string;
+  readonly data: string;
+}
+
+/** Also those that are comments, as empty ones: they tell that the other side is there. */
+async function* eventsOf(body: ReadableStream<Uint8Array>): AsyncGenerator<ServerEvent> {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  let rest = '';
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const blocks = (rest + decoder.decode(value, { stream: true })).split('\n\n');
+    rest = blocks.pop() ?? '';
+    for (const block of blocks) {
+      const values = (name: string): string =>
+        block
+          .split('\n')
+          .flatMap((line) => (line.startsWith(`${name}:`) ? [line.slice(name.length + 1).replace(/^ /, '')] : []))
+          .join('\n');
+      yield { event: values('event'), id: values('id'), data: values('data') };
+    }
+  }
+}
+
+function failureIn(data: string): ApiError['failures'][number] {
+  const { errors = [] } = JSON.parse(data) as { readonly errors?: ApiError['failures'] };
+  return errors[0] ?? { message: 'The answer is not sent any more.', extensions: { code: '' } };
+}
