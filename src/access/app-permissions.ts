@@ -1,6 +1,7 @@
 /**
  * What every user of an application may do in addition to their policies: see and change their own account, know the names of their roles
- * and the settings and texts that a screen needs, keep views of their own, and read what was sent to them. It comes with `app_access`.
+ * and the settings and texts that a screen needs, keep views of their own, comment on what they may read, and read what was sent to
+ * them. It comes with `app_access`.
  */
 import type { PermissionRow } from './permissions.js';
 
@@ -68,6 +69,10 @@ export const APP_PERMISSIONS: readonly PermissionRow[] = [
   { ...allow('service_presets', 'update', IS_OWN_PRESET, ['*']), validation: IS_OWN_PRESET },
   allow('service_presets', 'delete', IS_OWN_PRESET, ['*']),
   allow('service_comments', 'read', IS_OWN_COMMENT, ['*']),
+  // On items that they may read (engine/named-items.ts).
+  allow('service_comments', 'create', null, ['id', 'collection', 'item', 'comment']),
+  allow('service_comments', 'update', IS_OWN_COMMENT, ['comment']),
+  allow('service_comments', 'delete', IS_OWN_COMMENT, ['*']),
   allow('service_notifications', 'read', IS_RECIPIENT, ['*']),
   allow('service_notifications', 'update', IS_RECIPIENT, ['status']),
 ];

@@ -15,6 +15,7 @@ import type { Parsed } from '../request/ast.js';
 import type { ParseLimits } from '../request/parse-context.js';
 import { LIVE_VERSIONS, parseRead } from '../request/rest.js';
 import { billWriter } from './caller-budget.js';
+import { checkNamedItems, NAMING_ITEMS } from './named-items.js';
 import type { Reads } from './reads.js';
 import type { Writer } from './writer.js';
 
@@ -26,7 +27,8 @@ export interface RecordServices {
 
 /** Whether something is to be found out inside of the transaction, before the write or after it. */
 export function isChecked(planned: PlannedWrite): boolean {
-  return concernsAccess(planned) || planned.plan.nodes.some(({ collection }) => collection.name === VERSIONS);
+  const isRecord = (name: string): boolean => name === VERSIONS || NAMING_ITEMS.has(name);
+  return concernsAccess(planned) || planned.plan.nodes.some(({ collection }) => isRecord(collection.name));
 }
 
 /** `write` carries the write out. */
@@ -37,6 +39,7 @@ export async function writeRecords<Result>(
   session: Session,
   write: () => Promise<Result>,
 ): Promise<Result> {
+  await checkNamedItems(planned, writer, services, session);
   const made: MadeVersion[] = [];
   for (const [position, node] of planned.plan.nodes.entries()) {
     if (node.collection.name !== VERSIONS) continue;

@@ -32,6 +32,16 @@ where collection = $1::text;
 
 -- $1 = 'books'
 delete
+from "public"."service_presets"
+where collection = $1::text;
+
+-- $1 = 'books'
+delete
+from "public"."service_comments"
+where collection = $1::text;
+
+-- $1 = 'books'
+delete
 from "public"."service_collections"
 where collection = $1::text;
 
