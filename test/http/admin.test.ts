@@ -18,6 +18,7 @@ import {
   startDatabase,
   startTestService,
   waitFor,
+  withSql,
 } from '../support/service.js';
 
 const server = await startDatabase();
@@ -136,10 +137,14 @@ t.test('an instance that stops answers what it has begun and takes no more', asy
       body: '{"name":"late"}',
       headers: { 'content-type': 'application/json' },
     });
-    await waitFor(async () => {
-      const waiting = await held`select from pg_stat_activity where wait_event_type = 'Lock' and datname = 'balanced'`;
-      return waiting.length > 0;
-    }, 10_000);
+    // On another connection: a transaction goes on to see the backends that were there when it first looked.
+    await withSql(databaseUrl, (observer) =>
+      waitFor(async () => {
+        const waiting =
+          await observer`select from pg_stat_activity where wait_event_type = 'Lock' and datname = 'balanced'`;
+        return waiting.length > 0;
+      }, 10_000),
+    );
     stopped = stopping.stop();
     t.match(await get(watched, '/ready'), { status: 503, text: 'not ready' });
     t.match(await get(watched, '/ping'), { status: 200 });
