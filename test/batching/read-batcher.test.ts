@@ -6,6 +6,7 @@ import {
   type Answer,
   createLibrary,
   get,
+  KNOWS_CALLERS,
   request,
   startDatabase,
   startTestService,
@@ -23,7 +24,7 @@ await withSql(databaseUrl, async (sql) => {
 const AUTHORS = ['Ada Lovelace', 'Alan Turing', 'grace hopper', 'Ünïcode Näme', 'No Articles'];
 const counter = await StatementCounter.of(server, 'batches');
 /** One thread with one connection: whoever waits, waits with all the others. */
-const narrow = { databaseUrl, DATABASE_POOL_SIZE: '1', WORKERS: '1' };
+const narrow = { databaseUrl, DATABASE_POOL_SIZE: '1', WORKERS: '1', ...KNOWS_CALLERS };
 const service = await startTestService({ ...narrow, READ_BATCHING: 'true' });
 const unbatched = await startTestService({ ...narrow, READ_BATCHING: 'false' });
 

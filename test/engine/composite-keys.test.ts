@@ -11,6 +11,7 @@ import {
   connectSql,
   createDatabase,
   get,
+  KNOWS_CALLERS,
   request,
   startDatabase,
   startTestService,
@@ -23,7 +24,7 @@ const databaseUrl = await createDatabase(server, 'keys', ['keys.sql']);
 const sql = connectSql(databaseUrl);
 t.teardown(() => sql.end());
 const recorder = await StatementRecorder.open(databaseUrl);
-const service = await startTestService({ databaseUrl: recorder.url, WORKERS: '1' });
+const service = await startTestService({ databaseUrl: recorder.url, WORKERS: '1', ...KNOWS_CALLERS });
 await sql`insert into service_collections (collection, primary_key) values ('points', 'x, y')`;
 await sql`
   insert into service_relations (many_collection, many_field, one_collection, one_field, junction_field, one_deselect_action) values

@@ -9,6 +9,7 @@ import {
   connectSql,
   createDatabase,
   get,
+  KNOWS_CALLERS,
   request,
   runProgram,
   startDatabase,
@@ -62,7 +63,7 @@ const suggested = await runProgram(['relations', 'suggest', '--apply'], { DATABA
 // What cannot be cleared, because it is a part of the key, can only stay.
 await sql`update service_relations set one_deselect_action = 'nullify' where many_collection = 'cables'`;
 const recorder = await StatementRecorder.open(databaseUrl);
-const service = await startTestService({ databaseUrl: recorder.url, WORKERS: '1' });
+const service = await startTestService({ databaseUrl: recorder.url, WORKERS: '1', ...KNOWS_CALLERS });
 const headers = { 'content-type': 'application/json' };
 
 function send(method: string, path: string, content: unknown, token?: string): Promise<Answer> {

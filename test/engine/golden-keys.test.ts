@@ -2,7 +2,15 @@
 import t from 'tap';
 import { makeCaller } from '../support/callers.js';
 import { compareGolden, type GoldenRequest, goldenNames, recordRequest } from '../support/golden.js';
-import { createDatabase, get, startDatabase, startTestService, waitFor, withSql } from '../support/service.js';
+import {
+  createDatabase,
+  get,
+  KNOWS_CALLERS,
+  startDatabase,
+  startTestService,
+  waitFor,
+  withSql,
+} from '../support/service.js';
 import { StatementRecorder } from '../support/statement-recorder.js';
 
 const REQUESTS: Readonly<Record<string, GoldenRequest>> = {
@@ -32,7 +40,7 @@ const REQUESTS: Readonly<Record<string, GoldenRequest>> = {
 const server = await startDatabase();
 const databaseUrl = await createDatabase(server, 'golden_keys', ['keys.sql']);
 const recorder = await StatementRecorder.open(databaseUrl);
-const service = await startTestService({ databaseUrl: recorder.url, WORKERS: '1' });
+const service = await startTestService({ databaseUrl: recorder.url, WORKERS: '1', ...KNOWS_CALLERS });
 const { token } = await withSql(databaseUrl, async (sql) => {
   await sql`
     insert into service_relations (many_collection, many_field, one_collection, one_field, junction_field, one_deselect_action)

@@ -5,7 +5,7 @@
 import t from 'tap';
 import { differenceOf, type Entry, post, snapshotOf } from '../schema/snapshot/support.js';
 import { compareGolden, type GoldenRequest, goldenNames, recordRequest } from '../support/golden.js';
-import { createLibrary, get, startDatabase, startTestService } from '../support/service.js';
+import { createLibrary, get, KNOWS_CALLERS, startDatabase, startTestService } from '../support/service.js';
 import { StatementRecorder } from '../support/statement-recorder.js';
 
 /** In this order: each meets what those before it have left. */
@@ -70,7 +70,12 @@ const CHANGES: Readonly<Record<string, GoldenRequest>> = {
 const server = await startDatabase();
 const recorder = await StatementRecorder.open(await createLibrary(server, 'golden_schema'));
 /** A change that waited for a table would be tried again, and be recorded twice. */
-const service = await startTestService({ databaseUrl: recorder.url, WORKERS: '1', SCHEMA_LOCK_TIMEOUT: '20000' });
+const service = await startTestService({
+  databaseUrl: recorder.url,
+  WORKERS: '1',
+  ...KNOWS_CALLERS,
+  SCHEMA_LOCK_TIMEOUT: '20000',
+});
 // The first request of a caller asks PostgreSQL who that is.
 await get(service, '/items/articles');
 

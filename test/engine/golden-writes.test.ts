@@ -5,7 +5,7 @@
 import t from 'tap';
 import { makeCaller } from '../support/callers.js';
 import { compareGolden, type GoldenRequest, goldenNames, recordRequest } from '../support/golden.js';
-import { createLibrary, request, startDatabase, startTestService, withSql } from '../support/service.js';
+import { createLibrary, KNOWS_CALLERS, request, startDatabase, startTestService, withSql } from '../support/service.js';
 import { StatementRecorder } from '../support/statement-recorder.js';
 
 interface Write extends GoldenRequest {
@@ -175,7 +175,7 @@ const { administrator, editor } = await withSql(databaseUrl, async (sql) => {
   };
 });
 const recorder = await StatementRecorder.open(databaseUrl);
-const service = await startTestService({ databaseUrl: recorder.url, WORKERS: '1' });
+const service = await startTestService({ databaseUrl: recorder.url, WORKERS: '1', ...KNOWS_CALLERS });
 // The first request of a caller asks PostgreSQL who that is.
 for (const { token } of [administrator, editor]) await request(service, 'GET', '/items/articles', { token });
 

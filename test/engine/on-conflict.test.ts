@@ -9,6 +9,7 @@ import {
   connectSql,
   createDatabase,
   get,
+  KNOWS_CALLERS,
   request,
   startDatabase,
   startTestService,
@@ -31,7 +32,7 @@ await sql.unsafe(`
   create unique index on words (meaning) where lang = 'de';
   insert into shops (name) values ('one'), ('two');
   insert into products (sku, name, price, shop) values ('a', 'A', 1, 1), ('b', 'B', 2, 1)`);
-const service = await startTestService({ databaseUrl: url });
+const service = await startTestService({ databaseUrl: url, ...KNOWS_CALLERS });
 await sql`insert into service_fields (collection, field, special) values ('words', 'id', 'uuid'), ('products', 'changed', 'date-updated')`;
 
 await waitFor(async () => (await get(service, '/fields/products/changed')).text.includes('date-updated'), 10_000);

@@ -7,6 +7,7 @@ import {
   type Answer,
   connectSql,
   createDatabase,
+  KNOWS_CALLERS,
   request,
   runProgram,
   startDatabase,
@@ -63,7 +64,7 @@ await sql.unsafe(`
 const suggested = await runProgram(['relations', 'suggest', '--apply'], { DATABASE_URL: databaseUrl });
 await sql`update service_relations set one_deselect_action = 'nullify' where many_collection = 'notes'`;
 const recorder = await StatementRecorder.open(databaseUrl);
-const service = await startTestService({ databaseUrl: recorder.url, WORKERS: '1' });
+const service = await startTestService({ databaseUrl: recorder.url, WORKERS: '1', ...KNOWS_CALLERS });
 
 function send(method: string, path: string, content: unknown): Promise<Answer> {
   const body = JSON.stringify(content);

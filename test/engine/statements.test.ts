@@ -5,6 +5,7 @@ import {
   type Answer,
   createLibrary,
   get,
+  KNOWS_CALLERS,
   request,
   startDatabase,
   startTestService,
@@ -27,7 +28,7 @@ await withSql(databaseUrl, async (sql) => {
 const counter = await StatementCounter.of(server, 'counted');
 
 /** One thread: each has to learn once who asks, and that is counted here. */
-const service = await startTestService({ databaseUrl, WORKERS: '1' });
+const service = await startTestService({ databaseUrl, WORKERS: '1', ...KNOWS_CALLERS });
 const NESTED =
   '/items/articles?fields=id,title,author.name,comments.id,comments.body,comments.author.id,comments.author.name&sort=id&limit=25&offset=10';
 

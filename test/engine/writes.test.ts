@@ -7,6 +7,7 @@ import {
   type Answer,
   connectSql,
   createLibrary,
+  KNOWS_CALLERS,
   request,
   startDatabase,
   startTestService,
@@ -27,7 +28,7 @@ const sql = connectSql(databaseUrl);
 t.teardown(() => sql.end());
 const counter = await StatementCounter.of(server, 'written');
 await createTables(sql);
-const service = await startTestService({ databaseUrl });
+const service = await startTestService({ databaseUrl, ...KNOWS_CALLERS });
 const limited = await startTestService({ databaseUrl, MAX_BATCH_MUTATION: '5' });
 
 t.test('every type comes back as it was written', async (t) => {

@@ -6,6 +6,7 @@ import {
   type Answer,
   createLibrary,
   get,
+  KNOWS_CALLERS,
   loadSchemas,
   request,
   runProgram,
@@ -33,7 +34,7 @@ await withSql(databaseUrl, (sql) =>
     .simple(),
 );
 const counter = await StatementCounter.of(server, 'computed');
-const service = await startTestService({ databaseUrl, WORKERS: '1' });
+const service = await startTestService({ databaseUrl, WORKERS: '1', ...KNOWS_CALLERS });
 
 function send(method: string, path: string, body: unknown, token?: string): Promise<Answer> {
   const headers = { 'content-type': 'application/json' };

@@ -5,6 +5,7 @@ import {
   type Answer,
   createLibrary,
   get,
+  KNOWS_CALLERS,
   loadSchemas,
   type RequestOptions,
   request,
@@ -19,7 +20,7 @@ const server = await startDatabase({ settings: COUNTING });
 const databaseUrl = await createLibrary(server, 'returned');
 await loadSchemas(databaseUrl, ['functions.sql']);
 const counter = await StatementCounter.of(server, 'returned');
-const service = await startTestService({ databaseUrl, WORKERS: '1' });
+const service = await startTestService({ databaseUrl, WORKERS: '1', ...KNOWS_CALLERS });
 
 function call(path: string, body: unknown, options: RequestOptions = {}): Promise<Answer> {
   const headers = { 'content-type': 'application/json', ...options.headers };

@@ -2,7 +2,15 @@
 import t from 'tap';
 import { makeCaller } from '../support/callers.js';
 import { compareGolden, type GoldenRequest, goldenNames, recordRequest } from '../support/golden.js';
-import { createLibrary, loadSchemas, request, startDatabase, startTestService, withSql } from '../support/service.js';
+import {
+  createLibrary,
+  KNOWS_CALLERS,
+  loadSchemas,
+  request,
+  startDatabase,
+  startTestService,
+  withSql,
+} from '../support/service.js';
 import { StatementRecorder } from '../support/statement-recorder.js';
 
 const CALLS: Readonly<Record<string, GoldenRequest>> = {
@@ -71,7 +79,12 @@ const { administrator, reader } = await withSql(databaseUrl, async (sql) => ({
   ]),
 }));
 const recorder = await StatementRecorder.open(databaseUrl);
-const service = await startTestService({ databaseUrl: recorder.url, WORKERS: '1', READ_BATCHING: 'false' });
+const service = await startTestService({
+  databaseUrl: recorder.url,
+  WORKERS: '1',
+  ...KNOWS_CALLERS,
+  READ_BATCHING: 'false',
+});
 
 // The first request of a caller asks PostgreSQL who that is.
 for (const { token } of [administrator, reader]) await request(service, 'GET', '/items/articles', { token });

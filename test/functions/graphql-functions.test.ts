@@ -5,6 +5,7 @@ import { makeCaller } from '../support/callers.js';
 import {
   createLibrary,
   get,
+  KNOWS_CALLERS,
   loadSchemas,
   request,
   startDatabase,
@@ -21,7 +22,7 @@ await withSql(
   (sql) => sql`insert into service_functions (name, function) values ('tags', 'add'), ('not a name', 'add')`,
 );
 const counter = await StatementCounter.of(server, 'graphql_functions');
-const service = await startTestService({ databaseUrl, WORKERS: '1' });
+const service = await startTestService({ databaseUrl, WORKERS: '1', ...KNOWS_CALLERS });
 
 async function ask(query: string, variables: object = {}, token?: string): Promise<unknown> {
   const headers = { 'content-type': 'application/json' };

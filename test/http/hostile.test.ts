@@ -10,6 +10,7 @@ import {
   ADMIN_TOKEN,
   createLibrary,
   get,
+  KNOWS_CALLERS,
   request,
   startDatabase,
   startTestService,
@@ -47,7 +48,7 @@ await withSql(databaseUrl, (sql) =>
 );
 const counter = await StatementCounter.of(server, 'hostile');
 /** One thread: each has to learn once who asks, which would count as a statement. */
-const service = await startTestService({ databaseUrl, WORKERS: '1' });
+const service = await startTestService({ databaseUrl, WORKERS: '1', ...KNOWS_CALLERS });
 const agent = new Agent({ keepAlive: true, maxSockets: TOGETHER });
 t.teardown(() => agent.destroy());
 

@@ -100,13 +100,17 @@ for (const role of roles) {
     await t.test('a table made later by plain SQL appears, changes and goes', async (t) => {
       const answers = async (path: string, status: number): Promise<boolean> =>
         (await get(service, path)).status === status;
+      // What a question takes on a machine that is busy with other things is not what this is about.
+      const asked = performance.now();
+      for (let turn = 0; turn < 3; turn++) await answers('/items/latecomer', 403);
+      const limit = role.appearsWithin + 3 * (performance.now() - asked);
       await withSql(url, (sql) => sql`create table latecomer (id integer primary key, note text)`);
-      const milliseconds = await waitFor(() => answers('/items/latecomer', 200), role.appearsWithin);
-      t.ok(milliseconds <= role.appearsWithin, `after ${Math.round(milliseconds)} ms`);
+      const milliseconds = await waitFor(() => answers('/items/latecomer', 200), limit);
+      t.ok(milliseconds <= limit, `after ${Math.round(milliseconds)} ms`);
       await withSql(url, (sql) => sql`alter table latecomer add column more text default 'm'`);
-      await waitFor(() => answers('/items/latecomer?fields=more', 200), role.appearsWithin);
+      await waitFor(() => answers('/items/latecomer?fields=more', 200), limit);
       await withSql(url, (sql) => sql`drop table latecomer`);
-      await waitFor(() => answers('/items/latecomer', 403), role.appearsWithin);
+      await waitFor(() => answers('/items/latecomer', 403), limit);
     });
     await t.test('a view has items once its key is declared', async (t) => {
       await withSql(

@@ -12,6 +12,7 @@ import {
   connectSql,
   createDatabase,
   get,
+  KNOWS_CALLERS,
   request,
   runProgram,
   startDatabase,
@@ -65,7 +66,12 @@ async function send(service: Service, method: string, path: string, body: unknow
 
 t.test('collections of several schemas', async (t) => {
   const url = await makeShop('shop');
-  const service = await startTestService({ databaseUrl: url, DATABASE_SCHEMAS: SCHEMAS, WORKERS: '1' });
+  const service = await startTestService({
+    databaseUrl: url,
+    DATABASE_SCHEMAS: SCHEMAS,
+    WORKERS: '1',
+    ...KNOWS_CALLERS,
+  });
   await withSql(url, (sql) => sql.unsafe(RELATIONS));
   await waitFor(async () => (await get(service, '/items/hr_people?fields=orders')).status === 200, 5_000);
   const counter = await StatementCounter.of(server, 'shop');

@@ -131,6 +131,9 @@ export function ways(): Record<string, string> {
   return { WORKERS, READ_BATCHING };
 }
 
+/** Of a service whose statements are counted: who a caller is would be asked again in the midst of a file that takes half a minute. */
+export const KNOWS_CALLERS = { MAX_STALENESS: '1h' } as const;
+
 /** The service in this process, on a free port, in silence; every option as an environment would give it. */
 export async function startTestService({ databaseUrl, ...options }: TestOptions): Promise<Service> {
   const given = { PORT: '0', LOG_LEVEL: 'silent', ADMIN_TOKEN, ...ways(), ...options };
