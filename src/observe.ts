@@ -49,6 +49,7 @@ export type Event =
   | { readonly kind: 'pooler-found'; readonly pooler: string; readonly hears: boolean; readonly poll: number }
   | { readonly kind: 'limit-store-lost'; readonly store: string; readonly error: unknown }
   | { readonly kind: 'limit-store-back'; readonly store: string; readonly milliseconds: number }
+  | { readonly kind: 'traces-failed'; readonly error: unknown }
   | { readonly kind: 'replica-left'; readonly server: string; readonly reason: string }
   | { readonly kind: 'replica-ready'; readonly server: string }
   | { readonly kind: 'shape-compiled'; readonly shape: string; readonly text: string; readonly milliseconds: number }
@@ -219,6 +220,9 @@ function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
       break;
     case 'limit-store-back':
       logger.info(`RATE_LIMITER_STORE=${event.store} answers again after ${Math.round(event.milliseconds)} ms`);
+      break;
+    case 'traces-failed':
+      repeated.write(`could not send traces to OTEL_EXPORTER_OTLP_ENDPOINT: ${messageOf(event.error)}`);
       break;
     case 'shape-compiled':
       logger.debug({ shape: event.shape, text: event.text, milliseconds: event.milliseconds }, 'compiled a statement');

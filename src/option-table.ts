@@ -13,9 +13,11 @@ import {
   duration,
   encodings,
   headerName,
+  headers,
   integer,
   names,
   optional,
+  ratio,
   redis,
   size,
   text,
@@ -185,6 +187,16 @@ export const OPTIONS = {
   METRICS_BY_ROUTE: boolean(
     'false',
     'Record durations of requests by route and status instead of by method only; adds about 2 kB to a scrape for each',
+  ),
+  OTEL_EXPORTER_OTLP_ENDPOINT: optional(
+    url(),
+    'OpenTelemetry collector that gets traces by OTLP over HTTP (http://host:4318); if not set, no traces',
+  ),
+  OTEL_EXPORTER_OTLP_HEADERS: headers('Headers for the collector (name=value), comma separated, percent-encoded'),
+  OTEL_SERVICE_NAME: text('lateral', 'Name of the service in traces'),
+  OTEL_TRACES_SAMPLER_ARG: ratio(
+    '1',
+    'Share of requests (0 to 1) that are traced if they bring no traceparent, which decides otherwise',
   ),
   QUERY_LIMIT_DEFAULT: integer('100', 1, 2_147_483_647, 'Items per list if a request sets no limit'),
   QUERY_LIMIT_MAX: optional(

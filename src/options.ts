@@ -108,6 +108,25 @@ export function connections(about: string): Option<readonly string[]> {
   };
 }
 
+/** `name=value,name=value` with percent-encoded values, as OpenTelemetry writes them. */
+export function headers(about: string): Option<Readonly<Record<string, string>>> {
+  const parse = (value: string): Record<string, string> => {
+    const pairs = value === '' ? [] : value.split(',').map((pair) => /^\s*([\w-]+)=([^%]|%[0-9a-f]{2})*$/i.exec(pair));
+    if (pairs.includes(null)) throw new Error('must look like name=value,name=value, with percent-encoded values');
+    return Object.fromEntries(new URLSearchParams(value.replaceAll('+', '%2B').replaceAll(/\s*,\s*/g, '&')));
+  };
+  return { initial: '', about, parse };
+}
+
+export function ratio(initial: string, about: string): Option<number> {
+  const parse = (value: string): number => {
+    const share = /^\d+(\.\d+)?$/.test(value) ? Number(value) : Number.NaN;
+    if (!(share <= 1)) throw new Error(`must be a number from 0 to 1, not "${value}"`);
+    return share;
+  };
+  return { initial, about, parse };
+}
+
 export function integer(initial: string | null, least: number, most: number, about = ''): Option<number> {
   return {
     initial,

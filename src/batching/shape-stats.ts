@@ -2,6 +2,7 @@
  * What the statements of each shape took in the last minutes: how many, how long, for how many rows. Statements are counted in plain
  * numbers; what is kept is bounded, and of too many shapes those stay that took the most time.
  */
+import { createHash } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import { countRows } from './answer-rows.js';
 
@@ -19,6 +20,11 @@ const ANSWERS_PER_SAMPLE = 64;
 const BUCKETS_PER_DOUBLING = 4;
 const FIRST_BUCKET = 26;
 const BUCKETS = 96;
+
+/** Names a statement where its text would be too long, as in traces. */
+export function digestOf(text: string): string {
+  return createHash('sha256').update(text).digest('base64url').slice(0, 16);
+}
 
 /** What one thread has counted of a shape: plain data, to be put together with what others have counted. */
 export interface ShapeReport {

@@ -78,7 +78,7 @@ export class WriteCompiler {
   }
 
   /** Null when there is nothing to write. */
-  compileWrite(planned: PlannedWrite, { writer }: WriteCall, option: WriteOption): TransactionStatement | null {
+  compileWrite(planned: PlannedWrite, { writer, client }: WriteCall, option: WriteOption): TransactionStatement | null {
     const { plan, input, model } = planned;
     if (plan.nodes.length === 0) return null;
     const counted = option === 'count';
@@ -92,6 +92,7 @@ export class WriteCompiler {
     const values = inputValues({ ...input, nodes: hashedNodes(planned) }, receipt, shard);
     const { text, parameters } = compiled.statement;
     const prepare = this.#statements.isReused(compiled);
+    client.statement(text);
     return { text, parameters: bind(parameters, values, writer.caller), prepare, columns: null };
   }
 

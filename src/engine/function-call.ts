@@ -35,6 +35,7 @@ export async function callFunction(call: WritingCall, services: CallServices): P
   const { query, writer, client, idempotencyKey } = call;
   const { caller } = writer;
   const compiled = reads.compile(query, caller, null, billWriter(writer), client);
+  client.statement(compiled.statement.text);
   checkArguments(compiled.calls, query.values);
   const read = { query, compiled, caller };
   const statements = [...(compiled.before ? [reads.bind(read, compiled.before)] : []), reads.bind(read)];

@@ -63,8 +63,16 @@ function readWith<Query extends ReadQuery, Answer>(
 ): MaybePromise<Answer> {
   const compiled = reads.prepare(query, caller, stages.client);
   if (compiled instanceof Promise)
-    return compiled.then((done) => executed(stages.execute({ query, compiled: done, caller, need }), stages.client));
-  return executed(stages.execute({ query, compiled, caller, need }), stages.client);
+    return compiled.then((done) => executeRead({ query, compiled: done, caller, need }, stages));
+  return executeRead({ query, compiled, caller, need }, stages);
+}
+
+function executeRead<Query extends ReadQuery, Answer>(
+  prepared: PreparedRead<Query>,
+  stages: ReadStages<Query, Answer>,
+): MaybePromise<Answer> {
+  stages.client.statement(prepared.compiled.statement.text);
+  return executed(stages.execute(prepared), stages.client);
 }
 
 /** A promise ends when the statement has run; what is answered at once is timed by `ReplyListener`. */

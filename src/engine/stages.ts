@@ -12,6 +12,8 @@ export interface RequestClient {
   readonly aborted: boolean;
   /** Ends a stage: what has passed since the end of the stage before is its duration. */
   staged(stage: Stage): void;
+  /** The text of the statement that answers it, without values: what names its shape in traces. */
+  statement(text: string): void;
   /** Its statement carried so many reads. */
   batched(reads: number): void;
   /** The Prefer header; '' for none. */
@@ -31,6 +33,7 @@ export const NO_CLIENT: RequestClient = Object.freeze({
   prefer: '',
   position: '',
   staged: () => {},
+  statement: () => {},
   batched: () => {},
   wrote: () => {},
   applied: () => {},

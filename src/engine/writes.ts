@@ -226,6 +226,7 @@ export class Writes {
     checkKeyed(collection);
     client.staged('plan');
     const { text, parameters } = this.#compiler.compileDelete(collection, rule, context, writer);
+    client.statement(text);
     client.staged('compile');
     await this.#transaction(async (session) => {
       const keys = await this.#compiler.selectKeys(collection, selected, call, session, 'delete');

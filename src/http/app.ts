@@ -1,4 +1,5 @@
 /** The HTTP server: every request passes here, from the socket to its route and back. */
+import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { viewWrites } from '../access/view-as.js';
@@ -20,6 +21,8 @@ import { type ListenAddress, loadSockets, openPort } from './listen.js';
 import { DEFERRED, errorReply, noContent, type Outcome, type Reply } from './reply.js';
 import { CLIENT_LEFT_STATUS } from './route-stats.js';
 import type { Handler, Route, Router } from './router.js';
+import { openTraced } from './traced-exchange.js';
+import { openTraces } from './traces.js';
 import { headOf, ResponseQueue, stream, writeBody } from './write-reply.js';
 
 export interface HttpServer {
@@ -45,6 +48,7 @@ export interface HttpOptions {
 export async function startHttpServer(router: Router, options: HttpOptions): Promise<HttpServer> {
   const { config, address, limit, responseMemory, observe } = options;
   const uws = await loadSockets(config.MAX_URL_SIZE);
+  const traces = await openTraces(config, observe);
   const app = uws.App();
   const cors = createCors(config);
   const cookies = createCookies(config);
@@ -64,6 +68,7 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
   const isLogging = config.REQUEST_LOG || config.LOG_LEVEL === 'debug' || config.LOG_LEVEL === 'trace';
   const done = (exchange: Exchange): void => {
     exchange.onDone?.();
+    exchange.ended(statusOf(exchange));
     if (isCounting) count(exchange, router);
     if (isLogging) observe(completed(exchange));
     if (--running.count === 0) running.idle?.();
@@ -122,14 +127,19 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
   };
   const hooks = {
     clientAddress: createClientAddressResolver(config),
-    timing: config.SERVER_TIMING,
+    timing: config.SERVER_TIMING || traces !== null,
     answersOrigins: config.CORS_ENABLED,
     positions: config.DATABASE_REPLICA_URLS.length > 0 ? positionCookies(cookies) : null,
     respond,
     respondError,
   };
+  // Chosen once: without traces no request asks whether there are any.
+  const open =
+    traces === null
+      ? (request: HttpRequest, response: HttpResponse) => new Exchange(request, response, hooks)
+      : openTraced(traces, { ...hooks, sendsTiming: config.SERVER_TIMING });
   app.any('/*', (response, request) => {
-    const exchange = new Exchange(request, response, hooks);
+    const exchange = open(request, response);
     if (compression) exchange.encoding = compression.negotiate(request.getHeader('accept-encoding'));
     // Its files are compressed already, whatever is done with answers.
     else if (exchange.path.startsWith('/explorer'))
@@ -159,6 +169,7 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
       if (config.DRAIN_DELAY > 0 || config.REUSE_PORT) await sleep(Math.min(LAST_REQUESTS_MS, graceMs));
       if (running.count > 0) await becomeIdle(running, graceMs);
       app.close();
+      await traces?.close(Math.min(LAST_SPANS_MS, graceMs));
     },
     abandon: () => void app.close(),
   };
@@ -166,6 +177,9 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
 
 /** Milliseconds for requests on connections that were accepted last. */
 const LAST_REQUESTS_MS = 100;
+
+/** Milliseconds for the spans of the last requests to be sent. */
+const LAST_SPANS_MS = 1_000;
 
 interface Running {
   count: number;

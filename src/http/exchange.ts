@@ -179,7 +179,7 @@ export class Exchange {
   }
 
   viewedAs(text: string): void {
-    this.extraHeaders = `\r\nLateral-View-As: ${text}`;
+    this.extraHeaders += `\r\nLateral-View-As: ${text}`;
   }
 
   /** Reads the body, up to the given size and time: to be called before anything is awaited, since data that nobody reads is lost. */
@@ -212,8 +212,17 @@ export class Exchange {
     const now = performance.now();
     this.#stageTimes ??= noStageTimes();
     addStageTime(this.#stageTimes, stage, now - this.#stageBegun);
+    this.stageEnded(stage, this.#stageBegun, now);
     this.#stageBegun = now;
   }
+
+  /** For traces, as `statement` and `ended` are: a server without them has no exchange that does something here. */
+  protected stageEnded(_stage: Stage, _begun: number, _now: number): void {}
+
+  statement(_text: string): void {}
+
+  /** The answer has left, or never will. */
+  ended(_status: number): void {}
 
   /** Told to who asks for it: every response would be longer. */
   batched(reads: number): void {

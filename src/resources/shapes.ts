@@ -1,7 +1,6 @@
 /** GET /server/shapes: the statements that took the most time in the last minutes, and the plan of one of them. */
-import { createHash } from 'node:crypto';
 import { type Identities, onlyAdministrator } from '../access/identity.js';
-import { addReports, p99, type ShapeReport } from '../batching/shape-stats.js';
+import { addReports, digestOf, p99, type ShapeReport } from '../batching/shape-stats.js';
 import { explainGeneric, type PlanNode } from '../engine/generic-plan.js';
 import { forbidden, invalidQuery } from '../errors.js';
 import type { Route } from '../http/router.js';
@@ -18,6 +17,8 @@ export interface ShapesServices {
 /** Times are milliseconds. */
 interface ShapeSummary {
   readonly id: string;
+  /** Of the text: the attribute lateral.shape of traces. */
+  readonly digest: string;
   readonly text: string;
   readonly plan: ShapeReport['plan'];
   readonly calls: number;
@@ -80,13 +81,14 @@ async function merged({ shapes }: ShapesServices): Promise<ShapeReport[]> {
 }
 
 function idOf({ plan, text }: ShapeReport): string {
-  return createHash('sha256').update(`${plan} ${text}`).digest('base64url').slice(0, 16);
+  return digestOf(`${plan} ${text}`);
 }
 
 function describe(report: ShapeReport): ShapeSummary {
   const { text, plan, calls, statements, failed, totalMs, maxMs, samples, sampledRows } = report;
   return {
     id: idOf(report),
+    digest: digestOf(text),
     text,
     plan,
     calls,

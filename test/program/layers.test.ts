@@ -55,6 +55,7 @@ const KNOWN_ONLY_TO: Readonly<Record<string, string>> = {
   graphql: 'graphql',
   'libpg-query': 'sql',
   'prom-client': 'resources',
+  '@opentelemetry/sdk-trace': 'http',
 };
 const MOST_LINES = 400;
 const MOST_CASTS = 99;

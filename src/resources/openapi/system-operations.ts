@@ -78,6 +78,7 @@ const HEALTH = object(
 
 const SHAPE = {
   id: STRING,
+  digest: STRING,
   text: STRING,
   plan: oneOf('generic', 'custom', 'fenced'),
   calls: INTEGER,
