@@ -1,8 +1,8 @@
-/** Passwords are kept as argon2id hashes, with the library's defaults (19 MiB, two passes). */
+/** Passwords are kept as argon2id hashes. */
 import { randomBytes } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
-import { hash, verify } from '@node-rs/argon2';
 import { ServiceError, serviceUnavailable, unprocessable } from '../errors.js';
+import { hash, verify } from './argon2.js';
 
 export function hashPassword(password: string): Promise<string> {
   return hash(password);

@@ -4,7 +4,7 @@
  */
 import { readdir, readFile } from 'node:fs/promises';
 import { join, relative, sep } from 'node:path';
-import { routeNotFound } from '../errors.js';
+import { routeNotFound, ServiceError } from '../errors.js';
 import type { RootScope } from '../graphql/schema-access.js';
 import { isNotModified } from '../http/compress.js';
 import { tagOf } from '../http/etag.js';
@@ -37,10 +37,15 @@ export async function idePage(scope: RootScope): Promise<Reply> {
   return { status: 200, type: 'text/html; charset=utf-8', body, headers: HEADERS };
 }
 
-/** Loaded when the first browser comes: most services never meet one. */
+/** Loaded when the first browser comes: most services never meet one, and may do without it. */
 async function load(): Promise<typeof import('altair-static')> {
-  const { default: altair } = await import('altair-static');
-  return altair;
+  try {
+    const { default: altair } = await import('altair-static');
+    return altair;
+  } catch {
+    const reason = 'The GraphQL IDE is not installed: npm install altair-static';
+    throw new ServiceError('ROUTE_NOT_FOUND', reason, { path: BASE });
+  }
 }
 
 export function ideRoutes(): Route[] {

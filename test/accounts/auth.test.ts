@@ -2,6 +2,7 @@
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
+import { hash, loadPortable, verify } from '../../src/access/argon2.js';
 import { openSecret } from '../../src/access/secret.js';
 import {
   ADMIN_TOKEN,
@@ -599,3 +600,16 @@ t.test('behind TLS cookies are for TLS alone', async (t) => {
     /^mine=\S+; Max-Age=86400; Path=\/; Domain=example.com; HttpOnly; Secure; SameSite=Strict$/,
   );
 });
+
+t.test(
+  'where the binary of argon2 is left out, hashes are made and read in WebAssembly: they are the same',
+  async (t) => {
+    const portable = await loadPortable();
+    const [made, native] = await Promise.all([portable.hash(PASSWORD), hash(PASSWORD)]);
+    t.ok(await verify(made, PASSWORD));
+    t.ok(await portable.verify(native, PASSWORD));
+    t.notOk(await portable.verify(native, `${PASSWORD}!`));
+    t.equal(made.slice(0, 31), native.slice(0, 31), 'of the same cost');
+    await t.rejects(portable.verify('$argon2id$nonsense', PASSWORD));
+  },
+);

