@@ -23,9 +23,15 @@ const TOOLS = [
   'src/observe',
   'src/embedded/cluster',
   ...['cost', 'growth', 'hit', 'load', 'main', 'mirror', 'open-loop'].map((name) => `bench/${name}`),
-  ...['run', 'screenshots', 'faults/main', 'package/main', 'cluster/main', 'cluster/rolling-restart'].map(
-    (name) => `test/${name}`,
-  ),
+  ...[
+    'run',
+    'screenshots',
+    'faults/main',
+    'package/main',
+    'package/image',
+    'cluster/main',
+    'cluster/rolling-restart',
+  ].map((name) => `test/${name}`),
   ...['database-template', 'steady-reader'].map((name) => `test/support/${name}`),
 ];
 /** Libraries with files beside their code (binaries, WebAssembly, threads), and those that a server may do without. */
