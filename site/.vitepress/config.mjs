@@ -39,6 +39,7 @@ export default defineConfig({
           page('REST', 'rest'),
           page('Filters', 'filters'),
           page('Writes', 'writes'),
+          page('Content versions', 'versions'),
           page('GraphQL', 'graphql'),
           page('Functions', 'functions'),
           page('Streams and exports', 'streaming'),

@@ -77,7 +77,7 @@ t.test('without optional dependencies it serves a database, and says what is mis
   const server = await startDatabase();
   const DATABASE_URL = await createLibrary(server, 'lean');
   t.match(
-    await failure({ DATABASE_URL, OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' }),
+    await failure({ DATABASE_URL, ADMIN_PASSWORD: 'a-password', OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' }),
     /OTEL_EXPORTER_OTLP_ENDPOINT is set, but OpenTelemetry is not installed/,
   );
   const child = start({ DATABASE_URL, ADMIN_PASSWORD: 'a-password' });
