@@ -36,7 +36,8 @@ t.test('the image of deploy/Dockerfile', { skip: missing }, async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'lateral-image-'));
   await chmod(folder, 0o755);
   t.teardown(() => rm(folder, { recursive: true, force: true, maxRetries: 3 }));
-  const dockerfile = await readFile(packagePath('deploy', 'Dockerfile'), 'utf8');
+  // A step goes on behind a comment.
+  const dockerfile = (await readFile(packagePath('deploy', 'Dockerfile'), 'utf8')).replaceAll(/^ *#.*\n/gm, '');
   const root = join(folder, 'root');
   const build = join(folder, 'build');
 
@@ -50,11 +51,7 @@ t.test('the image of deploy/Dockerfile', { skip: missing }, async (t) => {
       await cp(packagePath(name), join(build, name), { recursive: true });
     await run('npm', ['ci', '--omit=dev', '--ignore-scripts'], { cwd: build });
     const [, steps = ''] = /npm prune --omit=dev((?:.*\\\n)*.*)/.exec(dockerfile) ?? [];
-    const shrink = steps
-      .replaceAll(/^ *#.*\n/gm, '')
-      .replaceAll(/\\\n/g, ' ')
-      .trim()
-      .replace(/^&& /, '');
+    const shrink = steps.replaceAll(/\\\n/g, ' ').trim().replace(/^&& /, '');
     t.match(shrink, /uws_/, 'the steps that make it smaller were found');
     await run('sh', ['-ec', shrink], {
       cwd: build,
