@@ -19,6 +19,8 @@ await sql.unsafe(`
   create table songs (id serial primary key, title text not null, words tsvector not null);
   create function fill_words() returns trigger language plpgsql as
     'begin new.words = to_tsvector(''simple'', new.title); return new; end';
+  create table readings (id serial primary key, note text);
+  insert into readings (note) select 'reading ' || n from generate_series(1, 1150) n;
   create trigger words before insert on songs for each row execute function fill_words();
 `);
 const service = await startTestService({ databaseUrl });
@@ -143,6 +145,12 @@ t.test('live: rows and answers follow the database, whoever writes', { skip }, a
   const grid = page.getByRole('grid', { name: 'shifts' });
   await grid.getByText('Cid').waitFor();
   const live = page.getByRole('button', { name: 'Live' });
+  for (const width of [1120, 800, 360]) {
+    await page.setViewportSize({ width, height: 800 });
+    const cut = `[...document.querySelectorAll('.toolbar, .toolbar h1')].some((each) => each.scrollWidth > each.clientWidth)`;
+    t.equal(await page.evaluate(cut), false, `nothing is cut off at ${width} pixels`);
+  }
+  await page.setViewportSize({ width: 1280, height: 800 });
   await live.click();
   await sql`update shifts set boss = 'Dora' where boss = 'Cid'`;
   await grid.getByText('Dora').waitFor();
@@ -158,6 +166,29 @@ t.test('live: rows and answers follow the database, whoever writes', { skip }, a
   await sql`update shifts set boss = 'Fritz' where boss = 'Emil'`;
   await result.getByText('Fritz').waitFor();
   await result.getByText(/^changed 1 times/).waitFor();
+
+  await page.goto(`${service.url}/explorer#/data/readings`);
+  const readings = page.getByRole('grid', { name: 'readings' });
+  await readings.getByText('reading 1', { exact: true }).waitFor();
+  await live.click();
+  await readings.focus();
+  const last = readings.getByText('reading 1150', { exact: true });
+  for (let count = 0; count < 60 && (await last.count()) === 0; count++) {
+    await page.keyboard.press('Control+End');
+    await page.waitForTimeout(300);
+  }
+  t.equal(await last.count(), 1, 'also beyond those that are followed');
+  await page.waitForTimeout(1_500);
+  let asked = 0;
+  page.on('request', (request) => {
+    if (request.url().endsWith('/items/readings')) asked++;
+  });
+  await sql`update readings set note = 'changed' where id = 1`;
+  await page.waitForTimeout(2_000);
+  t.equal(asked, 0, 'a change is sent, not asked for');
+  t.equal(await last.count(), 1, 'the place is kept');
+  await page.keyboard.press('Control+Home');
+  await readings.getByText('changed', { exact: true }).waitFor();
   t.strictSame(complaints, []);
 });
 

@@ -56,6 +56,11 @@ t.test(
     await page.keyboard.press('ArrowRight');
     await page.keyboard.press('Enter');
     await page.getByLabel('New value of title').waitFor();
+    await page.keyboard.press('Shift+Tab');
+    t.equal(await activeCell(page), '0,0', 'Shift-Tab goes back');
+    await page.keyboard.press('ArrowRight');
+    await page.keyboard.press('Enter');
+    await page.getByLabel('New value of title').waitFor();
     await page.keyboard.press('Escape');
     await page.keyboard.press('ArrowDown');
     t.equal(await activeCell(page), '1,1', 'Escape leaves the cell, and the keys go on from it');

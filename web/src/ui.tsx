@@ -198,10 +198,12 @@ interface DialogProps {
   readonly children: ComponentChildren;
   readonly footer?: ComponentChildren;
   readonly kind?: 'center' | 'side' | 'top';
+  /** Whether a click beside it leaves it open: what was typed would be lost. */
+  readonly isForm?: boolean;
 }
 
 /** A modal: the browser keeps the focus inside and closes it with Escape. */
-export function Dialog({ title, onClose, children, footer, kind = 'center' }: DialogProps): JSX.Element {
+export function Dialog({ title, onClose, children, footer, kind = 'center', isForm }: DialogProps): JSX.Element {
   const ref = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     const before = document.activeElement as HTMLElement | null;
@@ -219,7 +221,7 @@ export function Dialog({ title, onClose, children, footer, kind = 'center' }: Di
         event.preventDefault();
         onClose();
       }}
-      onPointerDown={(event) => event.target === ref.current && onClose()}
+      onPointerDown={(event) => !isForm && event.target === ref.current && onClose()}
     >
       <div class="dialog-box">
         {kind !== 'top' && (
@@ -266,6 +268,7 @@ export function FormDialog(props: FormDialogProps): JSX.Element {
     <Dialog
       title={title}
       kind={kind}
+      isForm
       onClose={onClose}
       footer={
         <>

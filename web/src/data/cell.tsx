@@ -75,13 +75,16 @@ function OpenButton(props: {
   );
 }
 
+/** Where the keys go on from after an edit. */
+export type Direction = 'stay' | 'down' | 'right' | 'left';
+
 interface EditorProps {
   readonly field: Field;
   readonly model: Model;
   readonly value: unknown;
   /** What was typed to begin with; null to begin with the value. */
   readonly typed: string | null;
-  readonly onDone: (value: unknown, then: 'stay' | 'down' | 'right') => void;
+  readonly onDone: (value: unknown, then: Direction) => void;
   readonly onCancel: () => void;
 }
 
@@ -104,7 +107,7 @@ export function CellEditor(props: EditorProps): JSX.Element {
         onCancel={onCancel}
       />
     );
-  const commit = (then: 'stay' | 'down' | 'right'): void => {
+  const commit = (then: Direction): void => {
     if (!input.current) return;
     const entered = readEntered(input.current.value, field);
     if ('error' in entered) setError(entered.error);
@@ -118,7 +121,7 @@ export function CellEditor(props: EditorProps): JSX.Element {
       commit('down');
     } else if (event.key === 'Tab') {
       event.preventDefault();
-      commit('right');
+      commit(event.shiftKey ? 'left' : 'right');
     }
   };
   const common = { ref: input, onKeyDown, 'aria-label': `New value of ${field.name}`, 'aria-invalid': error !== null };

@@ -6,7 +6,7 @@ import type { CSSProperties, JSX } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { type Collection, type Field, type Model, titleField } from '../model';
 import { copyText, Icon } from '../ui';
-import { alignment, CellContent, CellEditor, cellValue } from './cell';
+import { alignment, CellContent, CellEditor, cellValue, type Direction } from './cell';
 import type { Edits, ItemPath, Key, Row } from './edits';
 import { keyOf, keyOfRow } from './item';
 import { NestedGrid } from './nested';
@@ -100,7 +100,7 @@ export function Grid(props: GridProps): JSX.Element {
     const [row, field] = [rows[place.row], fields[place.column]];
     if (row && field && mayEdit(field) && pathOf(row)) setEditing({ ...place, typed });
   };
-  const finish = (value: unknown, then: 'stay' | 'down' | 'right'): void => {
+  const finish = (value: unknown, then: Direction): void => {
     if (!editing) return;
     const [row, field] = [rows[editing.row], fields[editing.column]];
     const path = row && pathOf(row);
@@ -115,7 +115,7 @@ export function Grid(props: GridProps): JSX.Element {
     box.current?.focus();
     move({
       row: editing.row + (then === 'down' ? 1 : 0),
-      column: editing.column + (then === 'right' ? 1 : 0),
+      column: editing.column + (then === 'right' ? 1 : then === 'left' ? -1 : 0),
     });
   };
   const move = (to: Place): void => {

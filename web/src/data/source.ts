@@ -89,7 +89,10 @@ export class RowSource {
       {
         onAnswer: (text) => {
           const { data, meta = {} } = JSON.parse(text) as { data: Row[]; meta?: Answer<unknown>['meta'] };
-          this.#take(data, meta, this.#followed, []);
+          const beyond = this.rows.value.slice(this.#followed);
+          // More were loaded than are followed: they stay, unless the list has become shorter than that.
+          if (beyond.length === 0 || data.length < this.#followed) this.#take(data, meta, this.#followed, []);
+          else this.rows.value = [...data, ...beyond];
         },
         onFailed,
       },
