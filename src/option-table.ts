@@ -293,6 +293,31 @@ export const OPTIONS = {
     1_000_000,
     'Live queries of one user, or of one address without a user, at the same time, per thread',
   ),
+  LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION: integer(
+    '1000',
+    1,
+    1_000_000,
+    'Subscriptions of one WebSocket at the same time',
+  ),
+  WEBSOCKETS_ENABLED: boolean('true', 'Accept WebSockets'),
+  WEBSOCKETS_REST_AUTH: choice(
+    'handshake',
+    ['public', 'handshake', 'strict'],
+    'How a client of /websocket signs in: public need not, handshake sends a token with its first message, strict connects with a token',
+  ),
+  WEBSOCKETS_REST_AUTH_TIMEOUT: duration(
+    '10s',
+    'How long a client of /websocket may take to sign in, also when its token has expired',
+  ),
+  WEBSOCKETS_REST_CONN_LIMIT: optional(
+    integer(null, 1, 1_000_000),
+    'Connections to /websocket at the same time, per thread; no limit if not set',
+  ),
+  WEBSOCKETS_HEARTBEAT_PERIOD: duration(
+    '30s',
+    'Time between two pings to each client of /websocket; one that sends nothing until the next is disconnected; 0 turns it off',
+  ),
+  WEBSOCKETS_MAX_FRAME_SIZE: size('1mb', 'Largest message that a WebSocket accepts; a larger one ends the connection'),
   COMPRESSION: encodings(
     'off',
     'Compress responses for clients that accept it: off, gzip, brotli, or both, the preferred one first (brotli,gzip)',

@@ -27,6 +27,7 @@ import { availableSystemFields } from './graphql/system-fields.js';
 import { createCookies } from './http/cookies.js';
 import type { Limits } from './http/limiter.js';
 import { type Route, Router } from './http/router.js';
+import type { SocketProtocol } from './http/websocket.js';
 import { LiveQueries } from './live/live-queries.js';
 import type { Mirror } from './mirror/watch.js';
 import type { Event, Observer } from './observe.js';
@@ -59,6 +60,7 @@ import { suggestionsRoutes } from './resources/suggestions.js';
 import { systemRoutes } from './resources/system.js';
 import { utilsRoutes } from './resources/utils.js';
 import { versionsRoutes } from './resources/versions.js';
+import { websocketProtocol } from './resources/websocket.js';
 import { SchemaChanges } from './schema/change.js';
 
 /** Everything behind HTTP. */
@@ -106,6 +108,8 @@ export interface Shared {
 
 export interface WorkerApp {
   readonly router: Router;
+  /** What is spoken over WebSockets. */
+  readonly sockets: readonly SocketProtocol[];
   apply(message: Broadcast): void;
   /** The metrics of this thread. */
   collect(): Promise<readonly Metric[]>;
@@ -289,6 +293,8 @@ export async function createWorkerApp(
   };
   const allRoutes: readonly Route[] = [...routes, ...graphqlRoutes({ ...graphql, actions: actionsOf(routes) })];
   const router = new Router(allRoutes);
+  const limit = shared.limits.requests;
+  const sockets = [websocketProtocol({ ...items, config, authentication: access, limit, observe })];
   const apply = (message: Broadcast): void => {
     switch (message.kind) {
       case 'policies':
@@ -314,6 +320,7 @@ export async function createWorkerApp(
   };
   return {
     router,
+    sockets: config.WEBSOCKETS_ENABLED ? sockets : [],
     apply,
     collect: () => collect(metrics),
     check: async () => ({
@@ -343,7 +350,7 @@ export function openLive(config: Config, { reads, database, mirror, policies }: 
     subscriptions: config.LIVE_MAX_SUBSCRIPTIONS,
     perCaller: config.LIVE_MAX_SUBSCRIPTIONS_PER_USER,
   };
-  const live = new LiveQueries(reads, database, mirror, limits, observe);
+  const live = new LiveQueries(reads, database, mirror, policies, limits, observe);
   policies.onChange(() => live.rightsChanged());
   return live;
 }

@@ -23,6 +23,7 @@ import { CLIENT_LEFT_STATUS } from './route-stats.js';
 import type { Handler, Route, Router } from './router.js';
 import { openTraced } from './traced-exchange.js';
 import { openTraces } from './traces.js';
+import { type SocketProtocol, serveSockets } from './websocket.js';
 import { headOf, ResponseQueue, stream, writeBody } from './write-reply.js';
 
 export interface HttpServer {
@@ -43,10 +44,12 @@ export interface HttpOptions {
   /** Memory for large responses: each has its part until it has left. */
   readonly responseMemory: ResponseMemory;
   readonly observe: Observer;
+  /** What is spoken over WebSockets. */
+  readonly sockets: readonly SocketProtocol[];
 }
 
 export async function startHttpServer(router: Router, options: HttpOptions): Promise<HttpServer> {
-  const { config, address, limit, responseMemory, observe } = options;
+  const { config, address, limit, responseMemory, observe, sockets } = options;
   const uws = await loadSockets(config.MAX_URL_SIZE);
   const traces = await openTraces(config, observe);
   const app = uws.App();
@@ -138,6 +141,11 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
     traces === null
       ? (request: HttpRequest, response: HttpResponse) => new Exchange(request, response, hooks)
       : openTraced(traces, { ...hooks, sendsTiming: config.SERVER_TIMING });
+  const refuse = (exchange: Exchange, error: unknown): void => {
+    running.count++;
+    respondError(exchange, error);
+  };
+  for (const protocol of sockets) serveSockets(app, protocol, { config, hooks, refuse });
   app.any('/*', (response, request) => {
     const exchange = open(request, response);
     if (compression) exchange.encoding = compression.negotiate(request.getHeader('accept-encoding'));
@@ -159,6 +167,7 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
     port: uws.us_socket_local_port(socket),
     drain: () => {
       running.closing = true;
+      for (const protocol of sockets) protocol.stop();
     },
     close: async (graceMs) => {
       running.closing = true;

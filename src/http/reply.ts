@@ -62,16 +62,19 @@ const TOO_SLOW = serviceUnavailable('database', 'It took too long to answer', { 
  * What is not an error of the catalogue is a broken invariant of ours: the client learns nothing of it. Only a database out
  * of reach is neither, wherever it was missed.
  */
-export function errorReply(error: unknown): Reply {
+export function publicError(error: unknown): ServiceError {
   // The stack ends where a request nests deeper than anything sensible.
-  if (error instanceof RangeError) return errorReply(invalidPayload('The request is nested too deeply'));
+  if (error instanceof RangeError) return invalidPayload('The request is nested too deeply');
   // A statement of a client that runs too long was said to be so: this is one of ours.
-  if (propertiesOf(error)['code'] === '57014') return errorReply(TOO_SLOW);
+  if (propertiesOf(error)['code'] === '57014') return TOO_SLOW;
   const mapped = error instanceof ServiceError ? error : fromDatabase(error, 'query');
-  const known =
-    mapped instanceof ServiceError && (mapped === error || mapped.code === 'SERVICE_UNAVAILABLE')
-      ? mapped
-      : new ServiceError('INTERNAL_SERVER_ERROR', 'An unexpected error occurred.');
+  return mapped instanceof ServiceError && (mapped === error || mapped.code === 'SERVICE_UNAVAILABLE')
+    ? mapped
+    : new ServiceError('INTERNAL_SERVER_ERROR', 'An unexpected error occurred.');
+}
+
+export function errorReply(error: unknown): Reply {
+  const known = publicError(error);
   const entry = { message: known.message, extensions: { ...known.extensions, code: known.code } };
   const reply = jsonText(errorBody({ errors: [entry] }), known.status);
   if (known.code === 'SERVICE_UNAVAILABLE') return { ...reply, headers: { 'Retry-After': '1' } };

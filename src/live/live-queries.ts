@@ -3,10 +3,12 @@
  * touch; they are read again, together, at most once per interval. Rights are those of the moment: after every change of users, policies
  * or the schema each subscription begins anew, and what was read under former rights is not sent.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { callerName } from '../access/identity.js';
+import type { Policies } from '../access/policies.js';
 import type { PreparedRead, Reads } from '../engine/reads.js';
 import { NO_CLIENT } from '../engine/stages.js';
-import { forbidden, invalidQuery, requestsExceeded, ServiceError, serviceUnavailable } from '../errors.js';
+import { forbidden, invalidQuery, ServiceError, serviceUnavailable } from '../errors.js';
 import { tagOf } from '../http/etag.js';
 import type { Mirror } from '../mirror/watch.js';
 import { asError } from '../narrow.js';
@@ -17,19 +19,19 @@ import { type LoggedTable, positionText } from '../postgres/pgoutput.js';
 import { logObstacle, type Source, type TableName } from '../postgres/publication.js';
 import { within } from '../postgres/time-limit.js';
 import { type ChangeListener, ChangeStream, type Transaction } from './change-stream.js';
+import { type EventHost, LiveEvents } from './live-events.js';
 import { LiveStats } from './live-stats.js';
 import type { LiveListener, LiveSource } from './subscriber.js';
+import { SubscriptionCounts, type SubscriptionLimits } from './subscription-counts.js';
 import { Subscriber, type Topic } from './topic.js';
 import { type TopicListener, TopicReader } from './topic-reader.js';
 import { Topics } from './topics.js';
 import { CommitVisibility } from './visibility.js';
 
-export interface LiveLimits {
+export interface LiveLimits extends SubscriptionLimits {
   readonly mode: 'auto' | 'logical' | 'off';
   /** Milliseconds. */
   readonly interval: number;
-  readonly subscriptions: number;
-  readonly perCaller: number;
 }
 
 /** Milliseconds between two rounds of reading everything again while changes are not told. */
@@ -43,10 +45,13 @@ const BEAT_SWEEPS = 20;
 /** Milliseconds in which changes of rights are gathered. */
 const GATHER_MS = 50;
 const MAX_RETRY_MS = 5_000;
+/** Milliseconds that events wait for the stream to open, and between two looks at it. */
+const OPENING_MS = 2_000;
+const OPENING_PAUSE_MS = 10;
 /** Subscriptions that begin anew at the same time. */
 const MAX_RESOLVING = 50;
 
-export class LiveQueries implements ChangeListener, TopicListener {
+export class LiveQueries implements ChangeListener, TopicListener, EventHost {
   readonly #reads: Reads;
   readonly #database: Database;
   readonly #limits: LiveLimits;
@@ -54,7 +59,8 @@ export class LiveQueries implements ChangeListener, TopicListener {
   readonly stats = new LiveStats();
   readonly #visibility: CommitVisibility;
   readonly #subscribers = new Set<Subscriber>();
-  readonly #owners = new Map<string, number>();
+  readonly counts: SubscriptionCounts;
+  readonly events: LiveEvents;
   readonly topics = new Topics();
   readonly #reader: TopicReader;
   #anew: NodeJS.Timeout | null = null;
@@ -65,11 +71,20 @@ export class LiveQueries implements ChangeListener, TopicListener {
   generation = 0;
   #isStopped = false;
 
-  constructor(reads: Reads, database: Database, mirror: Mirror, limits: LiveLimits, observe: Observer) {
+  constructor(
+    reads: Reads,
+    database: Database,
+    mirror: Mirror,
+    policies: Policies,
+    limits: LiveLimits,
+    observe: Observer,
+  ) {
     this.#reads = reads;
     this.#database = database;
     this.#limits = limits;
-    this.#visibility = new CommitVisibility(database);
+    this.counts = new SubscriptionCounts(limits);
+    this.#visibility = new CommitVisibility(database, () => this.#late());
+    this.events = new LiveEvents({ reads, mirror, policies, visibility: this.#visibility }, this);
     this.#reader = new TopicReader(reads, this.#visibility, this.stats, limits.interval, this);
     const tables = (): TableName[] =>
       [...mirror.model.collections.values()].map(({ schema, table }) => ({ schema, name: table }));
@@ -86,7 +101,11 @@ export class LiveQueries implements ChangeListener, TopicListener {
   }
 
   get subscriptions(): number {
-    return this.#subscribers.size;
+    return this.counts.total;
+  }
+
+  get interval(): number {
+    return this.#limits.interval;
   }
 
   /** Why there are no live queries; null where there are. */
@@ -99,7 +118,7 @@ export class LiveQueries implements ChangeListener, TopicListener {
   /** For /server/health: which way changes come, and why. */
   async check(): Promise<Check> {
     const { state, failure } = this.stream;
-    const found = { componentType: 'component', observedValue: this.#subscribers.size, observedUnit: 'subscriptions' };
+    const found = { componentType: 'component', observedValue: this.subscriptions, observedUnit: 'subscriptions' };
     if (this.#limits.mode === 'off') return { status: 'ok', ...found, output: 'off: LIVE is off' };
     if (state === 'open') return { status: 'ok', ...found, output: 'logical: changes are read from the log' };
     if (state !== 'closed') {
@@ -116,9 +135,7 @@ export class LiveQueries implements ChangeListener, TopicListener {
   /** Resolves with how to end it; the first answer comes to the listener. */
   async subscribe(source: LiveSource, listener: LiveListener): Promise<() => void> {
     if (this.#isStopped) throw serviceUnavailable('live', 'The service stops');
-    const { subscriptions: limit } = this.#limits;
-    if (this.#subscribers.size >= limit)
-      throw serviceUnavailable('live', 'There are too many subscriptions', { option: 'LIVE_MAX_SUBSCRIPTIONS', limit });
+    this.counts.enter();
     const subscriber = new Subscriber(source, listener);
     const close = (): void => this.#close(subscriber);
     this.#subscribers.add(subscriber);
@@ -134,14 +151,16 @@ export class LiveQueries implements ChangeListener, TopicListener {
 
   /** Users, roles, policies, tokens or the schema have changed. */
   rightsChanged(): void {
-    if (this.#subscribers.size === 0) return;
+    if (this.subscriptions === 0) return;
     this.generation++;
     this.#anew ??= setTimeout(() => {
       this.#anew = null;
       const all = this.#subscribers.values();
+      const ofEvents = this.events.all.values();
       // Each may need a look-up: all at once would stand before those of requests.
       const next = async (): Promise<void> => {
         for (const subscriber of all) await this.#resolveAgain(subscriber);
+        await this.events.resolveAll(ofEvents);
       };
       for (let lane = 0; lane < MAX_RESOLVING; lane++) void next();
     }, GATHER_MS);
@@ -150,6 +169,7 @@ export class LiveQueries implements ChangeListener, TopicListener {
   /** Sessions may have ended: whoever is not who they were gets nothing more. */
   lookAgain(): void {
     for (const subscriber of this.#subscribers) this.#look(subscriber);
+    this.events.look();
   }
 
   /** Every subscription ends: clients subscribe again, elsewhere. */
@@ -159,8 +179,17 @@ export class LiveQueries implements ChangeListener, TopicListener {
       this.#close(subscriber);
       subscriber.listener.end(null);
     }
+    this.events.stop();
     this.#rest();
     await this.stream.close();
+  }
+
+  /** For who is told each change: waits a moment for the stream; where it takes longer, they begin anew when it is open. */
+  async begin(): Promise<void> {
+    if (this.#isStopped) throw serviceUnavailable('live', 'The service stops');
+    await this.#begin();
+    const until = performance.now() + OPENING_MS;
+    while (this.stream.state === 'opening' && performance.now() < until) await sleep(OPENING_PAUSE_MS);
   }
 
   async #begin(): Promise<void> {
@@ -183,6 +212,7 @@ export class LiveQueries implements ChangeListener, TopicListener {
   #rest(): void {
     for (const timer of this.#timers.splice(0)) clearInterval(timer);
     this.#reader.stop();
+    this.#visibility.stop();
     for (const timer of [this.#anew, this.#idle]) if (timer) clearTimeout(timer);
     this.#anew = this.#idle = null;
   }
@@ -192,13 +222,12 @@ export class LiveQueries implements ChangeListener, TopicListener {
     subscriber.isClosed = true;
     this.#subscribers.delete(subscriber);
     this.topics.leave(subscriber);
-    const { owner } = subscriber;
-    if (owner !== null) {
-      const owned = (this.#owners.get(owner) ?? 0) - 1;
-      if (owned > 0) this.#owners.set(owner, owned);
-      else this.#owners.delete(owner);
-    }
-    if (this.#subscribers.size > 0 || this.#isStopped) return;
+    this.counts.leave(subscriber.owner);
+    this.left();
+  }
+
+  left(): void {
+    if (this.subscriptions > 0 || this.#isStopped) return;
     this.#idle ??= setTimeout(() => {
       this.#rest();
       void this.stream.close();
@@ -216,7 +245,7 @@ export class LiveQueries implements ChangeListener, TopicListener {
     if (subscriber.isClosed || subscriber.turn !== turn) return;
     // What was found out before a change of rights must not be read after it.
     if (generation !== this.generation) return this.#resolve(subscriber);
-    if (subscriber.owner === null) this.#own(subscriber, callerName(caller, source));
+    subscriber.owner ??= this.counts.own(callerName(caller, source));
     subscriber.caller = caller;
     this.#join(subscriber, { query, compiled, caller, need: null });
   }
@@ -229,14 +258,6 @@ export class LiveQueries implements ChangeListener, TopicListener {
       if (isPassing(error)) setTimeout(() => void this.#resolveAgain(subscriber), POLL_MS).unref();
       else this.#end(subscriber, error);
     }
-  }
-
-  #own(subscriber: Subscriber, owner: string): void {
-    const { perCaller: limit } = this.#limits;
-    const owned = this.#owners.get(owner) ?? 0;
-    if (owned >= limit) throw requestsExceeded({ option: 'LIVE_MAX_SUBSCRIPTIONS_PER_USER', limit }, POLL_MS);
-    subscriber.owner = owner;
-    this.#owners.set(owner, owned + 1);
   }
 
   #end(subscriber: Subscriber, error: unknown): void {
@@ -256,7 +277,10 @@ export class LiveQueries implements ChangeListener, TopicListener {
   }
 
   wanted(table: LoggedTable): readonly boolean[] | null {
-    return this.topics.wanted(table);
+    const ofQueries = this.topics.wanted(table);
+    const ofEvents = this.events.wanted(table);
+    if (ofQueries === null || ofEvents === null) return ofQueries ?? ofEvents;
+    return ofQueries.map((isWanted, position) => isWanted || ofEvents[position] === true);
   }
 
   committed({ xid, time, changes }: Transaction): void {
@@ -265,16 +289,25 @@ export class LiveQueries implements ChangeListener, TopicListener {
     this.stats.transactions++;
     this.stats.changedAt = Math.min(this.stats.changedAt, time);
     for (const change of changes) for (const topic of this.topics.touchedBy(change)) this.#reader.touch(topic);
+    this.events.committed(changes, xid);
   }
 
   /** Of which tables each view shows rows may have changed too: everything begins anew. */
   resynced(sources: ReadonlyMap<string, readonly Source[]>): void {
     this.topics.reset(sources);
+    this.events.resynced(sources);
     this.stats.resyncs++;
     this.rightsChanged();
   }
 
   lost(): void {
+    this.#touchAll();
+  }
+
+  /** What was read meanwhile lacks changes that are told already. */
+  #late(): void {
+    this.stats.resyncs++;
+    this.events.miss();
     this.#touchAll();
   }
 
@@ -323,6 +356,7 @@ export class LiveQueries implements ChangeListener, TopicListener {
       if (beats) subscriber.listener.beat();
       this.#look(subscriber);
     }
+    this.events.look();
   }
 
   #look(subscriber: Subscriber): void {

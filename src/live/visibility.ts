@@ -12,12 +12,38 @@ const MAX_PAUSE_MS = 50;
 /** What came before so many others is visible. */
 const MAX_COMMITS = 10_000;
 
+/** Milliseconds that reads wait for commits: a standby that does not answer may hold them back for as long as it likes. */
+const MAX_WAIT_MS = 10_000;
+/** Milliseconds between two looks at those that were not waited for. */
+const LATE_PAUSE_MS = 1_000;
+
+/** Whether whoever reads from now on sees what the transaction has done. */
+export type IsVisible = (xid: number) => boolean;
+
 export class CommitVisibility {
   readonly #database: Database;
+  readonly #onLate: () => void;
   #commits = new Set<number>();
+  /** Reads have gone on without them. */
+  readonly #late = new Set<number>();
+  #timer: NodeJS.Timeout | null = null;
 
-  constructor(database: Database) {
+  /** Calls back when commits have become visible that were not waited for: what was read before is not the last state. */
+  constructor(database: Database, onLate: () => void) {
     this.#database = database;
+    this.#onLate = onLate;
+  }
+
+  /** Null where nobody can say so. */
+  async isVisibleNow(): Promise<IsVisible | null> {
+    const snapshot = await this.#snapshot();
+    return snapshot && ((xid) => isVisible(xid, snapshot));
+  }
+
+  stop(): void {
+    if (this.#timer) clearTimeout(this.#timer);
+    this.#timer = null;
+    this.#late.clear();
   }
 
   add(xid: number): void {
@@ -25,9 +51,10 @@ export class CommitVisibility {
     this.#commits.add(xid);
   }
 
-  /** Resolves when all that was added before is visible to whoever reads then; also when nobody can say so. */
+  /** Resolves when all that was added before is visible to whoever reads then; also when nobody can say so, or it takes too long. */
   async wait(): Promise<void> {
     const commits = [...this.#commits];
+    const until = performance.now() + MAX_WAIT_MS;
     for (let pause = FIRST_PAUSE_MS; commits.length > 0; pause = Math.min(pause * 2, MAX_PAUSE_MS)) {
       const snapshot = await this.#snapshot();
       // The reads that follow will fail as well, and are tried again.
@@ -35,8 +62,26 @@ export class CommitVisibility {
       for (const xid of commits.splice(0))
         if (isVisible(xid, snapshot)) this.#commits.delete(xid);
         else commits.push(xid);
+      if (performance.now() > until) this.#leave(commits.splice(0));
       if (commits.length > 0) await sleep(pause);
     }
+  }
+
+  #leave(commits: readonly number[]): void {
+    for (const xid of commits) {
+      this.#commits.delete(xid);
+      this.#late.add(xid);
+    }
+    this.#timer ??= setTimeout(() => void this.#lookAgain(), LATE_PAUSE_MS).unref();
+  }
+
+  async #lookAgain(): Promise<void> {
+    this.#timer = null;
+    const isVisibleNow = await this.isVisibleNow();
+    const { size } = this.#late;
+    if (isVisibleNow) for (const xid of this.#late) if (isVisibleNow(xid)) this.#late.delete(xid);
+    if (this.#late.size < size) this.#onLate();
+    if (this.#late.size > 0) this.#leave([]);
   }
 
   async #snapshot(): Promise<Snapshot | null> {

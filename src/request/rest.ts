@@ -77,13 +77,40 @@ export function parseExport(collection: string, body: unknown, limits: ParseLimi
  * (`withKeys`).
  */
 export function parseReadBack(collection: string, one: boolean, queryString: string, limits: ParseLimits): Parsed {
-  const context = { values: new ValueList(limits.nodes), limits };
-  const keys = context.values.add(null);
-  const target: ReadTarget = one ? { kind: 'item', key: keys, known: true } : { kind: 'written', keys };
   const url = readQueryString(queryString, limits);
   refuseSelecting(url);
-  const { fields, deep, alias, backlink } = url;
+  return readBackOf(collection, one, url, { values: new ValueList(limits.nodes), limits });
+}
+
+/** The same for a message, where a query is JSON and may select the items that are written. */
+export function parseMessageReadBack(collection: string, one: boolean, query: Input, limits: ParseLimits): Parsed {
+  return readBackOf(collection, one, query, { values: new ValueList(limits.nodes), limits, typed: true });
+}
+
+function readBackOf(collection: string, one: boolean, query: Input, context: RequestContext): Parsed {
+  const keys = context.values.add(null);
+  const target: ReadTarget = one ? { kind: 'item', key: keys, known: true } : { kind: 'written', keys };
+  const { fields, deep, alias, backlink } = query;
   return finish(collection, target, { fields, deep, alias, backlink }, context);
+}
+
+/** One item, with a query that is JSON. */
+export function parseItem(collection: string, key: Key, query: Input, limits: ParseLimits): Parsed {
+  const context = { values: new ValueList(limits.nodes), limits, typed: true };
+  return finish(collection, { kind: 'item', key: context.values.add(key) }, query, context);
+}
+
+/** Those of the items with these keys that the query selects, whichever page of them it asks for; their keys are the first value. */
+export function parseChanged(collection: string, query: Input, limits: ParseLimits): Parsed {
+  const context = { values: new ValueList(limits.nodes), limits, typed: true };
+  const keys = context.values.add([]);
+  const { fields, filter, search, deep, alias, backlink } = query;
+  return finish(
+    collection,
+    { kind: 'keys', keys, known: true },
+    { fields, filter, search, deep, alias, backlink },
+    context,
+  );
 }
 
 /** The URL of a write that answers nothing. */

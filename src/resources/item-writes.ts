@@ -8,6 +8,7 @@ import type { Writer } from '../engine/writer.js';
 import { invalidPayload, invalidQuery, routeNotFound } from '../errors.js';
 import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../http/reply.js';
+import type { SocketClient } from '../http/websocket.js';
 import { parseConflictParameters } from '../request/on-conflict.js';
 import { checkWriteUrl, parseReadBack } from '../request/rest.js';
 import {
@@ -128,13 +129,20 @@ function withoutReadBack(request: WriteRequest, { exchange, services }: ParseWri
   return request;
 }
 
-export function writerOf(exchange: Exchange, caller: Identity): Writer {
+export function writerOf({ address, headers: { userAgent, origin } }: Exchange, caller: Identity): Writer {
   // A mutation is known as a write only now.
   if (caller.isView) throw viewWrites();
-  const { userAgent, origin } = exchange.headers;
+  return writerFrom({ address, userAgent, origin }, caller);
+}
+
+/** Where a write comes from is noted with it. */
+export function writerFrom(
+  { address, userAgent, origin }: Pick<SocketClient, 'address' | 'userAgent' | 'origin'>,
+  caller: Identity,
+): Writer {
   const author = {
     user: caller.user,
-    ip: exchange.address || null,
+    ip: address || null,
     user_agent: userAgent.slice(0, 1_000) || null,
     origin: origin.slice(0, 255) || null,
   };

@@ -126,9 +126,16 @@ async function info({ client }: ActionRequest, services: ServerServices): Promis
             points: config.RATE_LIMITER_GLOBAL_POINTS,
             duration: config.RATE_LIMITER_GLOBAL_DURATION,
           },
+          websocket: config.WEBSOCKETS_ENABLED && websocketInfo(config),
           queryLimit: { default: config.QUERY_LIMIT_DEFAULT, max: config.QUERY_LIMIT_MAX ?? -1 },
         };
   return { data };
+}
+
+/** As clients of the family expect it; seconds. */
+function websocketInfo(config: Config): unknown {
+  const { WEBSOCKETS_REST_AUTH: authentication, WEBSOCKETS_HEARTBEAT_PERIOD: period } = config;
+  return { rest: { authentication, path: '/websocket' }, graphql: false, heartbeat: period > 0 && period / 1_000 };
 }
 
 async function identify(exchange: Exchange, { identities }: ServerServices): Promise<Identity> {

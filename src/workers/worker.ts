@@ -42,11 +42,11 @@ async function work(assignment: Assignment): Promise<void> {
     shapes: channel.shapes.bind(channel),
     health: channel.health.bind(channel),
   };
-  const { router, apply, collect, check, stopping } = await createWorkerApp(config, core, shared, observe);
+  const { router, sockets, apply, collect, check, stopping } = await createWorkerApp(config, core, shared, observe);
   const begin = async (port: number): Promise<void> => {
     const address = { host: config.HOST, port, shared: true };
     const { responseMemory } = database;
-    http = await startHttpServer(router, { config, address, limit: limits.requests, responseMemory, observe });
+    http = await startHttpServer(router, { config, address, limit: limits.requests, responseMemory, observe, sockets });
   };
   const drain = (): void => {
     stopping();

@@ -1,0 +1,171 @@
+/**
+ * WebSockets: who may open one, and what all protocols over them share. A socket that is upgraded was a request before: its
+ * address, token and cookies are read as those of any other.
+ */
+import type { HttpRequest, HttpResponse, TemplatedApp, us_socket_context_t, WebSocket } from 'uWebSockets.js';
+import type { Config } from '../config.js';
+import { forbidden } from '../errors.js';
+import { originTest } from './cors.js';
+import { Exchange, type ServerHooks } from './exchange.js';
+
+/** What is known of the client from its request. */
+export interface SocketClient {
+  readonly address: string;
+  readonly userAgent: string;
+  readonly origin: string;
+  /** Of the URL, a header or the session cookie, as an Authorization header carries it; '' for none. */
+  readonly authorization: string;
+  /** The subprotocols it offers. */
+  readonly protocols: readonly string[];
+}
+
+export interface SocketProtocol {
+  readonly path: string;
+  /** Most connections at a time, in this thread; null for no limit. */
+  readonly connections: number | null;
+  readonly cookieName: string;
+  /** Throws for who may not connect; answers the subprotocol that is spoken, '' for none. */
+  accept(client: SocketClient): Promise<string>;
+  open(socket: Socket, client: SocketClient): SocketHandler;
+  /** No more connections: all that there are end. */
+  stop(): void;
+}
+
+export interface SocketHandler {
+  message(text: string): void;
+  /** What was waiting has left. */
+  drained(): void;
+  closed(code: number, reason: string): void;
+}
+
+/** Seconds without anything received, also no answer to a ping, until a connection ends. */
+const IDLE_S = 120;
+/** Bytes that may wait for a client which does not read: beyond, the connection ends. */
+const MAX_WAITING_BYTES = 16_777_216;
+/** Bytes that may wait before a client counts as slow. */
+const SLOW_BYTES = 65_536;
+/** What the protocol allows. */
+const MAX_REASON_BYTES = 123;
+
+export class Socket {
+  readonly #socket: WebSocket<SocketData>;
+  isOpen = true;
+
+  constructor(socket: WebSocket<SocketData>) {
+    this.#socket = socket;
+  }
+
+  /** What has to wait is sent later; see `isSlow`. */
+  send(text: string | Buffer): void {
+    if (this.isOpen) this.#socket.cork(() => void this.#socket.send(text, false));
+  }
+
+  /** Whether the client reads more slowly than it is sent to: `drained` is called when it has caught up. */
+  get isSlow(): boolean {
+    return this.isOpen && this.#socket.getBufferedAmount() > SLOW_BYTES;
+  }
+
+  /** Without a code it ends as the client sees fit. */
+  end(code?: number, reason = ''): void {
+    if (!this.isOpen) return;
+    const text = Buffer.from(reason).subarray(0, MAX_REASON_BYTES);
+    if (code === undefined) this.#socket.end();
+    else this.#socket.end(code, text);
+  }
+}
+
+interface SocketData {
+  readonly client: SocketClient;
+  socket: Socket | null;
+  handler: SocketHandler | null;
+}
+
+export interface SocketOptions {
+  readonly config: Config;
+  readonly hooks: ServerHooks;
+  /** Answers the request with an error instead. */
+  refuse(exchange: Exchange, error: unknown): void;
+}
+
+/** To be called before the routes of requests: what is no upgrade goes on to them. */
+export function serveSockets(app: TemplatedApp, protocol: SocketProtocol, options: SocketOptions): void {
+  const { config } = options;
+  const isAllowed = createOriginTest(config);
+  let connections = 0;
+  const upgrade = async (response: HttpResponse, request: HttpRequest, context: us_socket_context_t): Promise<void> => {
+    const exchange = new Exchange(request, response, options.hooks);
+    // The request is gone with the first wait.
+    const [origin = '', host = '', userAgent = '', key = '', offered = '', extensions = ''] = UPGRADE_HEADERS.map(
+      (name) => request.getHeader(name),
+    );
+    const cookie = exchange.cookie(protocol.cookieName);
+    const token = exchange.accessToken || cookie;
+    const client: SocketClient = {
+      address: exchange.address,
+      userAgent,
+      origin,
+      authorization: token === '' ? exchange.headers.authorization : `Bearer ${token}`,
+      protocols: offered.split(',').flatMap((each) => each.trim() || []),
+    };
+    connections++;
+    try {
+      if (protocol.connections !== null && connections > protocol.connections)
+        throw forbidden('There are too many connections');
+      if (!isAllowed(origin, host)) throw forbidden('Connections are not accepted from another origin');
+      const spoken = await protocol.accept(client);
+      if (exchange.aborted) connections--;
+      else {
+        const data: SocketData = { client, socket: null, handler: null };
+        response.cork(() => response.upgrade(data, key, spoken, extensions, context));
+      }
+    } catch (error) {
+      connections--;
+      options.refuse(exchange, error);
+    }
+  };
+  app.ws<SocketData>(protocol.path, {
+    maxPayloadLength: config.WEBSOCKETS_MAX_FRAME_SIZE,
+    maxBackpressure: MAX_WAITING_BYTES,
+    closeOnBackpressureLimit: 1,
+    idleTimeout: IDLE_S,
+    sendPingsAutomatically: true,
+    upgrade: (response, request, context) => void upgrade(response, request, context),
+    open: (ws) => {
+      const data = ws.getUserData();
+      data.socket = new Socket(ws);
+      data.handler = protocol.open(data.socket, data.client);
+    },
+    message: (ws, message, isBinary) => {
+      const { handler } = ws.getUserData();
+      handler?.message(isBinary ? '' : Buffer.from(message).toString());
+    },
+    drain: (ws) => ws.getUserData().handler?.drained(),
+    close: (ws, code, reason) => {
+      connections--;
+      const { socket, handler } = ws.getUserData();
+      if (socket) socket.isOpen = false;
+      handler?.closed(code, Buffer.from(reason).toString());
+    },
+  });
+}
+
+const UPGRADE_HEADERS = [
+  'origin',
+  'host',
+  'user-agent',
+  'sec-websocket-key',
+  'sec-websocket-protocol',
+  'sec-websocket-extensions',
+];
+
+/** Browsers let any page open a socket, and send cookies along. */
+function createOriginTest(config: Config): (origin: string, host: string) => boolean {
+  // With any origin allowed, any page could act with the cookies of its visitors.
+  const isNamed = config.CORS_ENABLED && !/^true$/i.test(config.CORS_ORIGIN);
+  const allowed = isNamed ? originTest(config.CORS_ORIGIN) : () => false;
+  const own = config.PUBLIC_URL === null ? null : new URL(config.PUBLIC_URL).origin;
+  return (origin, host) => {
+    if (origin === '' || origin === own || allowed(origin)) return true;
+    return URL.canParse(origin) && new URL(origin).host === host.toLowerCase();
+  };
+}

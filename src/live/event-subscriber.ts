@@ -1,0 +1,90 @@
+/** Who wants to be told of each change of a collection: what they read of changed items, and where that goes. */
+import type { Identity } from '../access/identity.js';
+import type { MaybePromise } from '../engine/pipeline.js';
+import type { PreparedRead } from '../engine/reads.js';
+import type { Parsed } from '../request/ast.js';
+import type { Change } from './table-log.js';
+import type { IsVisible } from './visibility.js';
+
+export interface EventSource {
+  /** Of the client; for limits. */
+  readonly address: string;
+  readonly collection: string;
+  /** The only item that counts; null for all. */
+  readonly item: string | null;
+  /** The only kind of change that counts; null for all. */
+  readonly change: Change | null;
+  identify(): MaybePromise<Identity>;
+  /** What is read of the items that were changed; their keys are the first value. */
+  parseChanged(caller: Identity): MaybePromise<Parsed>;
+  /** What is told at the beginning; null for nothing. */
+  parseInitial(caller: Identity): MaybePromise<Parsed | null>;
+  /** The keys of all items that the caller may see. */
+  parseKeys(caller: Identity, key: readonly string[]): Parsed;
+}
+
+export interface ChangedItems {
+  readonly change: Change;
+  readonly keys: readonly string[];
+  /** The answers of their reads, in the order of the keys; none of deleted ones. */
+  readonly items: readonly Buffer[];
+}
+
+export interface EventListener {
+  /** Whether it takes more now; where not, `wake` is called later. */
+  isReady(): boolean;
+  /** The state to begin with, null where none was asked for; `isResync` where changes may have been missed. */
+  initial(body: Buffer | null, isResync: boolean): void;
+  changed(items: ChangedItems): void;
+}
+
+/** Keys that are remembered as visible; of others deletions are not told. */
+export const MAX_VISIBLE_KEYS = 10_000;
+
+export class EventSubscriber {
+  /** No other has it. */
+  readonly number: number;
+  readonly source: EventSource;
+  readonly listener: EventListener;
+  owner: string | null = null;
+  caller: Identity | null = null;
+  prepared: PreparedRead<Parsed> | null = null;
+  /** Equal for those who are told the same. */
+  group = '';
+  /** Of the table, as schema.name. */
+  table = '';
+  /** Up to where in the log of the table everything was told. */
+  position = 0;
+  /** What was visible when it began: the log may tell it later. Null some time later. */
+  known: IsVisible | null = null;
+  knownUntil = 0;
+  /** Of the rights under which `prepared` is right. */
+  generation = -1;
+  turn = 0;
+  isBusy = false;
+  isClosed = false;
+  /** Whether it has to begin anew: changes may have been missed. */
+  isStale = false;
+  /** Where the caller sees some of the rows only: the keys of those; null where all are seen. */
+  visible: Set<string> | null = null;
+  /** Whether the caller may see keys at all. */
+  showsKeys = false;
+
+  constructor(source: EventSource, listener: EventListener, number: number) {
+    this.number = number;
+    this.source = source;
+    this.listener = listener;
+  }
+
+  /** Whether the caller could see the item that is gone. */
+  forgetDeleted(key: string): boolean {
+    if (!this.showsKeys) return false;
+    return this.visible === null || this.visible.delete(key);
+  }
+
+  remember(key: string, isVisible: boolean): void {
+    if (this.visible === null) return;
+    if (!isVisible) this.visible.delete(key);
+    else if (this.visible.size < MAX_VISIBLE_KEYS) this.visible.add(key);
+  }
+}

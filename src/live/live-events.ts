@@ -1,0 +1,396 @@
+/**
+ * Events: each change of an item, with what the subscriber may see of it at that moment. Changed items are read again by their
+ * keys, with the query and the rights of the subscriber; those who read the same are served by one read. Of a deleted item the key is
+ * told to whom it was visible. Who cannot be told every change is told that, and begins anew.
+ */
+import { callerName } from '../access/identity.js';
+import type { Policies } from '../access/policies.js';
+import type { PreparedRead, Reads } from '../engine/reads.js';
+import { NO_CLIENT } from '../engine/stages.js';
+import { forbiddenCollection, ServiceError, unprocessable } from '../errors.js';
+import type { Collection } from '../mirror/model.js';
+import type { Mirror } from '../mirror/watch.js';
+import type { LoggedTable } from '../postgres/pgoutput.js';
+import type { Source } from '../postgres/publication.js';
+import type { Parsed } from '../request/ast.js';
+import { withKeys } from '../request/rest.js';
+import { bind } from '../sql/parameter.js';
+import type { TableChanges } from './change-stream.js';
+import { tableKey } from './dependencies.js';
+import { type EventListener, type EventSource, EventSubscriber, MAX_VISIBLE_KEYS } from './event-subscriber.js';
+import type { LiveStats } from './live-stats.js';
+import type { SubscriptionCounts } from './subscription-counts.js';
+import { CHANGES, type Change, TableLog } from './table-log.js';
+import type { CommitVisibility } from './visibility.js';
+import { itemIn, keysIn, showsAllRows, showsKeys } from './visible-items.js';
+
+/** Milliseconds until something that failed for the moment is tried again. */
+const RETRY_MS = 1_000;
+
+/** A generation in which nobody may read anything. */
+const NOBODY = -1;
+
+/** Milliseconds after the first state in which the log may still tell what is in it. */
+const KNOWN_MS = 10_000;
+const NOTHING_KNOWN = (): boolean => false;
+
+/** What events need of live queries, which share their stream with them. */
+export interface EventHost {
+  readonly generation: number;
+  readonly stats: LiveStats;
+  readonly counts: SubscriptionCounts;
+  /** Milliseconds between two rounds. */
+  readonly interval: number;
+  /** Resolves when changes are told, or after some time. */
+  begin(): Promise<void>;
+  /** One subscription less. */
+  left(): void;
+}
+
+export interface EventServices {
+  readonly reads: Reads;
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+  readonly visibility: CommitVisibility;
+}
+
+/** Those who have been told the same, and are told the same next. */
+interface EventGroup {
+  readonly first: EventSubscriber;
+  readonly subscribers: EventSubscriber[];
+  /** Null where they have to begin anew. */
+  readonly changes: ReadonlyMap<string, Change> | null;
+  readonly end: number;
+}
+
+export interface EventHandle {
+  close(): void;
+  /** The listener takes more again. */
+  wake(): void;
+  /** The client has signed in anew, or is nobody any more. */
+  renew(): void;
+}
+
+export class LiveEvents {
+  readonly #services: EventServices;
+  readonly #host: EventHost;
+  readonly #subscribers = new Set<EventSubscriber>();
+  readonly #logs = new Map<string, TableLog>();
+  /** Null until it is known what is below each view. */
+  #sources: ReadonlyMap<string, readonly Source[]> | null = null;
+  #timer: NodeJS.Timeout | null = null;
+  /** A number for each statement. */
+  readonly #statements = new WeakMap<object, number>();
+  #count = 0;
+
+  constructor(services: EventServices, host: EventHost) {
+    this.#services = services;
+    this.#host = host;
+  }
+
+  /** Resolves when the listener has the state to begin with. */
+  async subscribe(source: EventSource, listener: EventListener): Promise<EventHandle> {
+    this.#host.counts.enter();
+    const subscriber = new EventSubscriber(source, listener, ++this.#count);
+    this.#subscribers.add(subscriber);
+    subscriber.isBusy = true;
+    try {
+      await this.#host.begin();
+      await this.#resolve(subscriber);
+      await this.#begin(subscriber, false);
+    } catch (error) {
+      this.#close(subscriber);
+      throw error;
+    }
+    subscriber.isBusy = false;
+    this.#schedule();
+    return { close: () => this.#close(subscriber), wake: () => this.#schedule(), renew: () => this.#renew(subscriber) };
+  }
+
+  /** Which columns of the table are needed; null where nobody wants to know of it. */
+  wanted(table: LoggedTable): readonly boolean[] | null {
+    return this.#logs.get(tableKey(table))?.wanted(table) ?? null;
+  }
+
+  committed(changes: readonly TableChanges[], xid: number): void {
+    for (const change of changes) {
+      const log = this.#logs.get(tableKey(change.table));
+      if (!log) continue;
+      log.add(change, xid);
+      this.#schedule();
+    }
+  }
+
+  /** Changes may have been missed. */
+  miss(): void {
+    for (const log of this.#logs.values()) log.miss();
+    this.#schedule();
+  }
+
+  /** From now on every change is told; what there was before may have been missed. */
+  resynced(sources: ReadonlyMap<string, readonly Source[]>): void {
+    this.#sources = sources;
+    this.miss();
+  }
+
+  /** Rights may be others: each is looked at again. */
+  async resolveAll(subscribers: Iterator<EventSubscriber>): Promise<void> {
+    for (let next = subscribers.next(); !next.done; next = subscribers.next()) await this.#resolveAgain(next.value);
+  }
+
+  get all(): ReadonlySet<EventSubscriber> {
+    return this.#subscribers;
+  }
+
+  /** Tokens expire without anybody saying so. */
+  look(): void {
+    for (const subscriber of this.#subscribers) {
+      if (!this.#isCurrent(subscriber) || subscriber.isBusy) continue;
+      try {
+        const caller = subscriber.source.identify();
+        if (caller === subscriber.caller) continue;
+        if (caller instanceof Promise) caller.catch(() => {});
+      } catch {
+        // What is wrong is found out below.
+      }
+      // Until it is known who asks nothing is told.
+      this.#renew(subscriber);
+    }
+  }
+
+  stop(): void {
+    if (this.#timer) clearTimeout(this.#timer);
+    this.#timer = null;
+    for (const subscriber of [...this.#subscribers]) this.#close(subscriber);
+  }
+
+  #close(subscriber: EventSubscriber): void {
+    if (subscriber.isClosed) return;
+    subscriber.isClosed = true;
+    this.#subscribers.delete(subscriber);
+    this.#host.counts.leave(subscriber.owner);
+    const { table } = subscriber;
+    if (![...this.#subscribers].some((other) => other.table === table)) this.#logs.delete(table);
+    this.#host.left();
+  }
+
+  /** Finds out who asks and what they may see. */
+  async #resolve(subscriber: EventSubscriber): Promise<void> {
+    const turn = ++subscriber.turn;
+    const { generation } = this.#host;
+    const { source } = subscriber;
+    const { reads, mirror, policies } = this.#services;
+    const caller = await source.identify();
+    const model = policies.accessOf(caller)?.view(mirror.model) ?? mirror.model;
+    const collection = model.collections.get(source.collection);
+    if (!collection || collection.system) throw forbiddenCollection(source.collection);
+    this.#checkTable(collection);
+    const query = await source.parseChanged(caller);
+    const compiled = await reads.prepare(query, caller, { ...NO_CLIENT, address: source.address });
+    if (subscriber.isClosed || subscriber.turn !== turn) return;
+    if (generation !== this.#host.generation) return this.#resolve(subscriber);
+    subscriber.owner ??= this.#host.counts.own(callerName(caller, source));
+    subscriber.caller = caller;
+    subscriber.prepared = { query, compiled, caller, need: null };
+    subscriber.generation = generation;
+    subscriber.showsKeys = showsKeys(collection);
+    this.#join(subscriber, collection);
+    await this.#findVisible(subscriber, collection);
+  }
+
+  #join(subscriber: EventSubscriber, collection: Collection): void {
+    const table = tableKey({ schema: collection.schema, name: collection.table });
+    const log = this.#logs.get(table) ?? new TableLog(collection);
+    this.#logs.set(table, log);
+    if (subscriber.table !== table) subscriber.position = log.end;
+    subscriber.table = table;
+  }
+
+  /** Of a view nobody says which of its rows have changed. */
+  #checkTable(collection: Collection): void {
+    const { schema, table, name, key } = collection;
+    if (key.length === 0) throw unprocessable(`There are no events of "${name}": its items have no key`);
+    const own = tableKey({ schema, name: table });
+    const source = this.#sources?.get(own)?.find((each) => tableKey(each) === own);
+    if (this.#sources !== null && source === undefined)
+      throw unprocessable(`There are no events of "${name}": it is not a table`);
+    if (source && source.unseen !== null) throw unprocessable(`There are no events of "${name}": ${source.unseen}`);
+  }
+
+  /** Where some rows are hidden, a deletion is told of those that were not. */
+  async #findVisible(subscriber: EventSubscriber, collection: Collection): Promise<void> {
+    const { prepared, source, visible } = subscriber;
+    if (prepared === null) return;
+    const group = this.#groupOf(prepared, source.item);
+    const isKnown = group === subscriber.group && visible !== null;
+    subscriber.group = group;
+    if (!subscriber.showsKeys || showsAllRows(collection)) subscriber.visible = null;
+    else if (!isKnown) {
+      const names = collection.key.map(({ name }) => name);
+      const query = source.parseKeys(prepared.caller, names);
+      const body = await this.#read(query, prepared.caller, source.address);
+      subscriber.visible = new Set(keysIn(body, names).slice(0, MAX_VISIBLE_KEYS));
+    }
+  }
+
+  #groupOf({ compiled, query, caller }: PreparedRead<Parsed>, item: string | null): string {
+    const number = this.#statements.get(compiled) ?? ++this.#count;
+    this.#statements.set(compiled, number);
+    const values = bind(compiled.statement.parameters, withKeys(query, []).values, caller);
+    return JSON.stringify([number, values, item]);
+  }
+
+  async #read(query: Parsed, caller: PreparedRead['caller'], address: string): Promise<Buffer | null> {
+    const { reads } = this.#services;
+    const compiled = await reads.prepare(query, caller, { ...NO_CLIENT, address });
+    return reads.run({ query, compiled, caller, need: null }, NO_CLIENT);
+  }
+
+  /** Tells the state to begin with: every change that is told later is committed behind it, or is in it as well. */
+  async #begin(subscriber: EventSubscriber, isResync: boolean): Promise<void> {
+    const { source, caller, listener } = subscriber;
+    if (caller === null) return;
+    const { generation, turn } = subscriber;
+    const position = this.#logs.get(subscriber.table)?.end ?? 0;
+    const query = await source.parseInitial(caller);
+    await this.#services.visibility.wait();
+    const known = await this.#services.visibility.isVisibleNow();
+    const body = query && (await this.#read(query, caller, source.address));
+    if (query && body === null) throw forbiddenCollection(source.collection);
+    if (subscriber.isClosed) return;
+    const isCurrent = subscriber.turn === turn && generation === this.#host.generation;
+    subscriber.isStale = !isCurrent;
+    if (!isCurrent) return;
+    subscriber.position = position;
+    subscriber.known = known;
+    subscriber.knownUntil = performance.now() + KNOWN_MS;
+    listener.initial(body, isResync);
+  }
+
+  #renew(subscriber: EventSubscriber): void {
+    subscriber.generation = NOBODY;
+    void this.#resolveAgain(subscriber);
+  }
+
+  /** Who may not see it any more is told nothing until that changes. */
+  async #resolveAgain(subscriber: EventSubscriber): Promise<void> {
+    if (subscriber.isClosed) return;
+    try {
+      await this.#resolve(subscriber);
+    } catch (error) {
+      subscriber.isStale = true;
+      subscriber.generation = NOBODY;
+      subscriber.caller = null;
+      if (isPassing(error)) setTimeout(() => void this.#resolveAgain(subscriber), RETRY_MS).unref();
+    }
+    this.#schedule();
+  }
+
+  #schedule(): void {
+    if (this.#subscribers.size === 0) return;
+    this.#timer ??= setTimeout(() => {
+      this.#timer = null;
+      void this.#round();
+    }, this.#host.interval).unref();
+  }
+
+  async #round(): Promise<void> {
+    const groups = new Map<string, EventGroup>();
+    for (const subscriber of this.#subscribers) {
+      const log = this.#logs.get(subscriber.table);
+      const hasNews = subscriber.isStale || (log !== undefined && log.end > subscriber.position);
+      if (!hasNews || subscriber.isBusy || !this.#isCurrent(subscriber) || !subscriber.listener.isReady()) continue;
+      if (performance.now() > subscriber.knownUntil) subscriber.known = null;
+      const { position, isStale, known } = subscriber;
+      // What is in the first state of one is news for another.
+      const whose = known === null ? '' : subscriber.number;
+      const name = `${position} ${isStale} ${whose} ${subscriber.group} ${subscriber.table}`;
+      // What is told later must not be counted as told: the log goes on while the reads wait.
+      const changes = isStale ? null : (log?.since(position, known ?? NOTHING_KNOWN) ?? null);
+      const group = groups.get(name) ?? { first: subscriber, subscribers: [], changes, end: log?.end ?? 0 };
+      groups.set(name, group);
+      group.subscribers.push(subscriber);
+      subscriber.isBusy = true;
+    }
+    if (groups.size === 0) return;
+    await this.#services.visibility.wait();
+    await Promise.all([...groups.values()].map((group) => this.#serve(group)));
+  }
+
+  async #serve({ first, subscribers, changes, end }: EventGroup): Promise<void> {
+    try {
+      if (changes) await this.#tell(subscribers, changes, end, first);
+      else await Promise.all(subscribers.map((subscriber) => this.#begin(subscriber, true)));
+    } catch (error) {
+      // What is forbidden now is looked at again when rights change.
+      if (isPassing(error)) setTimeout(() => this.#schedule(), RETRY_MS).unref();
+      else for (const subscriber of subscribers) subscriber.generation = NOBODY;
+      for (const subscriber of subscribers) subscriber.isStale = true;
+      return;
+    } finally {
+      for (const subscriber of subscribers) subscriber.isBusy = false;
+    }
+    if (this.#hasNews()) this.#schedule();
+  }
+
+  #hasNews(): boolean {
+    for (const { table, position } of this.#subscribers) if ((this.#logs.get(table)?.end ?? 0) > position) return true;
+    return false;
+  }
+
+  async #tell(
+    group: readonly EventSubscriber[],
+    changes: ReadonlyMap<string, Change>,
+    end: number,
+    { prepared, source, generation }: EventSubscriber,
+  ): Promise<void> {
+    const items = new Map<string, Buffer>();
+    const counted = [...changes].filter(([key]) => source.item === null || key === source.item);
+    const isWanted = group.some(({ source: { change }, visible }) => change !== 'delete' || visible !== null);
+    if (prepared !== null && isWanted)
+      await Promise.all(
+        counted.map(async ([key, change]) => {
+          if (change === 'delete') return;
+          const item = itemIn(await this.#readChanged(prepared, key));
+          if (item !== null) items.set(key, item);
+        }),
+      );
+    // What was read under former rights is not told; it is read again.
+    if (generation !== this.#host.generation) return;
+    for (const subscriber of group) {
+      if (subscriber.isClosed || subscriber.generation !== generation) continue;
+      subscriber.position = end;
+      for (const change of CHANGES) this.#tellOne(subscriber, change, counted, items);
+    }
+  }
+
+  #readChanged(prepared: PreparedRead<Parsed>, key: string): Promise<Buffer | null> {
+    this.#host.stats.reads++;
+    return this.#services.reads.run({ ...prepared, query: withKeys(prepared.query, [key]) }, NO_CLIENT);
+  }
+
+  #tellOne(
+    subscriber: EventSubscriber,
+    change: Change,
+    counted: readonly (readonly [string, Change])[],
+    items: ReadonlyMap<string, Buffer>,
+  ): void {
+    const keys: string[] = [];
+    for (const [key, each] of counted) {
+      if (each !== change) continue;
+      if (change !== 'delete') subscriber.remember(key, items.has(key));
+      if (change === 'delete' ? subscriber.forgetDeleted(key) : items.has(key)) keys.push(key);
+    }
+    if (keys.length === 0 || (subscriber.source.change !== null && subscriber.source.change !== change)) return;
+    this.#host.stats.sent++;
+    subscriber.listener.changed({ change, keys, items: keys.flatMap((key) => items.get(key) ?? []) });
+  }
+
+  #isCurrent({ generation, caller }: EventSubscriber): boolean {
+    return caller !== null && generation === this.#host.generation;
+  }
+}
+
+function isPassing(error: unknown): boolean {
+  return !(error instanceof ServiceError) || error.status >= 500;
+}

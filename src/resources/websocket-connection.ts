@@ -1,0 +1,289 @@
+/** One connection to /websocket: who speaks, what they have subscribed to, and the answers to their messages. */
+import type { Identity } from '../access/identity.js';
+import { login, refresh } from '../accounts/authentication.js';
+import { isObject, parseJson, writeJson } from '../digits.js';
+import type { MaybePromise } from '../engine/pipeline.js';
+import { invalidPayload, requestsExceeded, ServiceError } from '../errors.js';
+import { publicError } from '../http/reply.js';
+import type { Socket, SocketClient, SocketHandler } from '../http/websocket.js';
+import type { EventHandle } from '../live/live-events.js';
+import type { Input } from '../request/parse-context.js';
+import { isUnavailable } from '../sqlstate.js';
+import { readEmail, readText } from './credentials.js';
+import { SocketOutbox } from './socket-outbox.js';
+import { runItems } from './websocket-items.js';
+import { credentialsOf, nameOf, type Speaker, type WebsocketServices } from './websocket-speaker.js';
+import { subscribeTo } from './websocket-subscriptions.js';
+
+/** Messages of a connection that are worked on at the same time. */
+const MAX_RUNNING = 100;
+
+const PING = '{"type":"ping"}';
+
+/** As clients know them. */
+const AUTH_ERRORS = {
+  AUTH_FAILED: 'Authentication handshake failed.',
+  AUTH_TIMEOUT: 'Authentication handshake timed out.',
+  TOKEN_EXPIRED: 'Token expired.',
+} as const;
+
+export class SocketConnection implements SocketHandler, Speaker {
+  readonly client: SocketClient;
+  readonly socket: Socket;
+  readonly #services: WebsocketServices;
+  readonly #onClosed: () => void;
+  readonly outbox: SocketOutbox;
+  readonly #subscriptions = new Map<string, EventHandle>();
+  #authorization: string;
+  /** Until it is over, other messages wait: they may need it. */
+  #signingIn: Promise<void> = Promise.resolve();
+  #isSignedIn: boolean;
+  #deadline: NodeJS.Timeout | null = null;
+  #running = 0;
+  #hasSpoken = true;
+  #unnamed = 0;
+
+  constructor(socket: Socket, client: SocketClient, services: WebsocketServices, onClosed: () => void) {
+    this.socket = socket;
+    this.client = client;
+    this.#services = services;
+    this.#onClosed = onClosed;
+    this.#authorization = client.authorization;
+    this.outbox = new SocketOutbox(socket, () => this.drained());
+    const mode = services.config.WEBSOCKETS_REST_AUTH;
+    this.#isSignedIn = mode !== 'handshake';
+    if (!this.#isSignedIn) this.#await();
+  }
+
+  identify(): MaybePromise<Identity> {
+    const { address } = this.client;
+    return this.#services.identities.identify(credentialsOf({ authorization: this.#authorization, address }));
+  }
+
+  message(text: string): void {
+    this.#hasSpoken = true;
+    if (this.#running >= MAX_RUNNING) {
+      const exceeded = { option: 'messages at the same time', limit: MAX_RUNNING };
+      this.#fail('server', requestsExceeded(exceeded, 1_000), undefined);
+      return;
+    }
+    this.#running++;
+    void this.#handle(text).finally(() => this.#running--);
+  }
+
+  drained(): void {
+    if (!this.outbox.isReady) return;
+    const [any] = this.#subscriptions.values();
+    any?.wake();
+  }
+
+  closed(): void {
+    if (this.#deadline) clearTimeout(this.#deadline);
+    this.outbox.close();
+    for (const subscription of this.#subscriptions.values()) subscription.close();
+    this.#subscriptions.clear();
+    this.#onClosed();
+  }
+
+  /** The service stops: clients come back, elsewhere. */
+  end(): void {
+    this.socket.end(1001, 'The service stops');
+  }
+
+  /** A client that has sent nothing since the last ping is gone. */
+  beat(): void {
+    if (!this.#isSignedIn) return;
+    if (!this.#hasSpoken) this.socket.end();
+    this.#hasSpoken = false;
+    this.outbox.reply(PING);
+  }
+
+  /** Tokens expire, and are withdrawn, without anybody saying so. */
+  look(): void {
+    if (this.#authorization === '') return;
+    const authorization = this.#authorization;
+    const expire = (error: unknown): void => {
+      const isFinal = error instanceof ServiceError && error.status < 500;
+      if (isFinal && authorization === this.#authorization) this.#expire();
+    };
+    try {
+      const caller = this.identify();
+      if (caller instanceof Promise) caller.catch(expire);
+    } catch (error) {
+      expire(error);
+    }
+  }
+
+  #expire(): void {
+    this.#become('');
+    this.#tellAuth('TOKEN_EXPIRED', undefined);
+    if (this.#services.config.WEBSOCKETS_REST_AUTH !== 'public') this.#await();
+  }
+
+  #become(authorization: string): void {
+    this.#authorization = authorization;
+    for (const subscription of this.#subscriptions.values()) subscription.renew();
+  }
+
+  /** Ends the connection of who does not sign in in time. */
+  #await(): void {
+    if (this.#deadline) clearTimeout(this.#deadline);
+    this.#deadline = setTimeout(() => {
+      this.#tellAuth(this.#isSignedIn ? 'AUTH_TIMEOUT' : 'AUTH_FAILED', undefined);
+      this.socket.end();
+    }, this.#services.config.WEBSOCKETS_REST_AUTH_TIMEOUT).unref();
+  }
+
+  async #handle(text: string): Promise<void> {
+    const { limit, observe } = this.#services;
+    let type = 'server';
+    let uid: unknown;
+    try {
+      const message = readMessage(text);
+      ({ uid } = message);
+      const isAuth = message['type'] === 'auth';
+      if (!isAuth) await this.#signingIn;
+      if (!this.socket.isOpen) return;
+      if (!this.#isSignedIn && !isAuth) return this.#refuse(uid);
+      await limit?.(this.client.address);
+      if (isAuth) {
+        this.#signingIn = this.#signingIn.then(() => this.#signIn(message));
+        return await this.#signingIn;
+      }
+      if (message['type'] === 'subscribe' || message['type'] === 'items') type = message['type'];
+      await this.#answer(message);
+    } catch (error) {
+      const known = publicError(error);
+      if (known.status >= 500)
+        observe({
+          kind: 'request-failed',
+          id: '',
+          method: 'WEBSOCKET',
+          path: '/websocket',
+          error,
+          unavailable: isUnavailable(error),
+        });
+      this.#fail(known.code === 'REQUESTS_EXCEEDED' && type !== 'subscribe' ? 'server' : type, known, uid);
+    }
+  }
+
+  async #answer(message: Input): Promise<void> {
+    const { uid } = message;
+    switch (message['type']) {
+      case 'ping':
+        return this.outbox.reply(`{"type":"pong"${uidText(uid)}}`);
+      case 'subscribe':
+        return this.#subscribe(message);
+      case 'unsubscribe':
+        return this.#unsubscribe(uid);
+      case 'items':
+        return this.outbox.reply(`{"type":"items",${await runItems(message, this, this.#services)}${uidText(uid)}}`);
+      default:
+        // As the family does: newer clients may send what is not known here.
+        return;
+    }
+  }
+
+  async #subscribe(message: Input): Promise<void> {
+    const name = nameOf(message['uid']) ?? ` ${++this.#unnamed}`;
+    const { LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION: limit } = this.#services.config;
+    if (this.#subscriptions.size >= limit && !this.#subscriptions.has(name))
+      throw requestsExceeded({ option: 'LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION', limit }, 1_000);
+    // One with the same name takes its place, also while it begins.
+    const pending: EventHandle = { close: () => {}, wake: () => {}, renew: () => {} };
+    this.#replace(name, pending);
+    try {
+      const handle = await subscribeTo(message, this, this.#services, () => this.#subscriptions.has(name));
+      if (this.#subscriptions.get(name) === pending && this.socket.isOpen) this.#subscriptions.set(name, handle);
+      else handle.close();
+    } catch (error) {
+      if (this.#subscriptions.get(name) === pending) this.#subscriptions.delete(name);
+      throw error;
+    }
+  }
+
+  #replace(name: string, handle: EventHandle): void {
+    this.#subscriptions.get(name)?.close();
+    this.#subscriptions.set(name, handle);
+  }
+
+  #unsubscribe(uid: unknown): void {
+    const name = nameOf(uid);
+    for (const [each, subscription] of this.#subscriptions)
+      if (name === null || each === name) {
+        this.#subscriptions.delete(each);
+        subscription.close();
+      }
+    const text = name === null ? '' : `,"uid":${JSON.stringify(name)}`;
+    this.outbox.reply(`{"type":"subscription","event":"unsubscribe"${text}}`);
+  }
+
+  async #signIn(message: Input): Promise<void> {
+    const { uid } = message;
+    try {
+      const { accessToken, refreshToken } = await this.#tokensOf(message);
+      const authorization = `Bearer ${accessToken}`;
+      await this.#services.identities.identify(credentialsOf({ authorization, address: this.client.address }));
+      if (!this.socket.isOpen) return;
+      if (this.#deadline) clearTimeout(this.#deadline);
+      this.#deadline = null;
+      this.#isSignedIn = true;
+      this.#become(authorization);
+      const more = refreshToken === null ? '' : `,"refresh_token":${JSON.stringify(refreshToken)}`;
+      this.outbox.reply(`{"type":"auth","status":"ok"${uidText(uid)}${more}}`);
+    } catch (error) {
+      if (publicError(error).status >= 500) throw error;
+      this.#become('');
+      this.#refuse(uid);
+    }
+  }
+
+  async #tokensOf(message: Input): Promise<{ readonly accessToken: string; readonly refreshToken: string | null }> {
+    const { authentication } = this.#services;
+    const { address: ip, userAgent, origin } = this.client;
+    const client = { ip, userAgent, origin, hasLeft: () => !this.socket.isOpen };
+    if (message['email'] !== undefined) {
+      const otp = message['otp'] === undefined ? null : readText(message, 'otp');
+      const credentials = { email: readEmail(message), password: readText(message, 'password'), otp };
+      return login(credentials, 'refresh', client, authentication);
+    }
+    if (message['refresh_token'] !== undefined)
+      return refresh('refresh', readText(message, 'refresh_token'), client, authentication);
+    const accessToken = readText(message, 'access_token');
+    if (/\s/.test(accessToken)) throw invalidPayload('"access_token" must be a token');
+    return { accessToken, refreshToken: null };
+  }
+
+  #refuse(uid: unknown): void {
+    this.#tellAuth('AUTH_FAILED', uid);
+    if (this.#services.config.WEBSOCKETS_REST_AUTH !== 'public') this.socket.end();
+  }
+
+  /** At once: the connection may end right behind it. */
+  #tellAuth(code: keyof typeof AUTH_ERRORS, uid: unknown): void {
+    const error = JSON.stringify({ code, message: AUTH_ERRORS[code] });
+    this.socket.send(`{"type":"auth","status":"error","error":${error}${uidText(uid)}}`);
+  }
+
+  #fail(type: string, { code, message }: ServiceError, uid: unknown): void {
+    const error = JSON.stringify({ code, message });
+    this.outbox.reply(`{"type":"${type}","status":"error","error":${error}${uidText(uid)}}`);
+  }
+}
+
+function readMessage(text: string): Input {
+  let message: unknown;
+  try {
+    message = parseJson(text);
+  } catch {
+    throw invalidPayload('The message is not valid JSON');
+  }
+  if (!isObject(message)) throw invalidPayload('The message must be an object');
+  if (typeof message['type'] !== 'string') throw invalidPayload('"type" must be a string');
+  return message;
+}
+
+/** As it was sent. */
+function uidText(uid: unknown): string {
+  return uid === undefined ? '' : `,"uid":${writeJson(uid)}`;
+}

@@ -1,0 +1,109 @@
+/** `subscribe`: the items that a query selects, and then each change of the collection. */
+import { isObject } from '../digits.js';
+import { invalidPayload, invalidQuery } from '../errors.js';
+import { type ChangedItems, type EventListener, MAX_VISIBLE_KEYS } from '../live/event-subscriber.js';
+import type { EventHandle } from '../live/live-events.js';
+import { CHANGES, type Change } from '../live/table-log.js';
+import type { Parsed } from '../request/ast.js';
+import { type Input, type ParseLimits, readObject } from '../request/parse-context.js';
+import { parseChanged, parseItem, parseSearch } from '../request/rest.js';
+import { readKey } from '../request/write.js';
+import { refuseSystem } from './items.js';
+import { nameOf, type Speaker, type WebsocketServices } from './websocket-speaker.js';
+
+/** Of the items there are no aggregates: a live query over HTTP has these. */
+const WITHOUT_ITEMS = ['aggregate', 'groupBy', 'having', 'export'];
+
+export async function subscribeTo(
+  message: Input,
+  connection: Speaker,
+  { live, limits: given }: WebsocketServices,
+  isWanted: () => boolean,
+): Promise<EventHandle> {
+  const { collection, query, change, item } = readSubscription(message);
+  const limits = wholeAnswers(given);
+  const initial = (): Parsed | null => {
+    if (change !== null) return null;
+    return item === null ? parseSearch(collection, { query }, '', limits) : parseItem(collection, item, query, limits);
+  };
+  const source = {
+    address: connection.client.address,
+    collection,
+    item,
+    change,
+    identify: () => connection.identify(),
+    parseChanged: () => parseChanged(collection, query, limits),
+    parseInitial: initial,
+    parseKeys: (_: unknown, key: readonly string[]) => {
+      const { filter, search } = query;
+      const keys = { fields: [...key], filter, search, limit: MAX_VISIBLE_KEYS, alias: query['alias'] };
+      return parseSearch(collection, { query: keys }, '', wholeAnswers({ ...given, pageSize: null }));
+    },
+  };
+  return live.events.subscribe(source, new SocketListener(connection, nameOf(message['uid']), item !== null, isWanted));
+}
+
+/** An answer comes as a whole. */
+export function wholeAnswers(limits: ParseLimits): ParseLimits {
+  const unlimited = Number.MAX_SAFE_INTEGER;
+  return { ...limits, pageSize: limits.pageSize ?? unlimited, wholeRows: unlimited };
+}
+
+interface Subscription {
+  readonly collection: string;
+  readonly query: Input;
+  readonly change: Change | null;
+  readonly item: string | null;
+}
+
+function readSubscription({ collection, event, item, query }: Input): Subscription {
+  if (typeof collection !== 'string') throw invalidPayload('"collection" must be a string');
+  refuseSystem(collection);
+  const change = event === undefined || event === null ? null : CHANGES.find((each) => each === event);
+  if (change === undefined) throw invalidPayload(`"event" must be one of ${CHANGES.join(', ')}`);
+  const key = item === undefined || item === null ? null : readKey(item);
+  if (item !== undefined && item !== null && key === null) throw invalidPayload('"item" must be a key');
+  if (query !== undefined && query !== null && !isObject(query)) throw invalidPayload('"query" must be an object');
+  const read = readObject(query, 'query');
+  const unfit = WITHOUT_ITEMS.find((name) => read[name] !== undefined && read[name] !== null);
+  if (unfit !== undefined) throw invalidQuery(`"${unfit}" cannot be subscribed to: items have events, sums have none`);
+  return { collection, query: read, change, item: key === null ? null : String(key) };
+}
+
+class SocketListener implements EventListener {
+  readonly #connection: Speaker;
+  readonly #tail: string;
+  readonly #isItem: boolean;
+  readonly #isWanted: () => boolean;
+
+  constructor(connection: Speaker, uid: string | null, isItem: boolean, isWanted: () => boolean) {
+    this.#connection = connection;
+    this.#tail = uid === null ? '}' : `,"uid":${JSON.stringify(uid)}}`;
+    this.#isItem = isItem;
+    this.#isWanted = isWanted;
+  }
+
+  isReady(): boolean {
+    return this.#connection.outbox.isReady;
+  }
+
+  initial(body: Buffer | null, isResync: boolean): void {
+    if (!this.#isWanted()) return;
+    const data = body === null ? '' : `,${String(body).slice(1, -1)}`;
+    const resync = isResync ? ',"resync":true' : '';
+    this.#connection.outbox.event(`{"type":"subscription","event":"init"${data}${resync}${this.#tail}`);
+  }
+
+  changed({ change, keys, items }: ChangedItems): void {
+    const data = change === 'delete' ? this.#keys(keys) : this.#items(items);
+    this.#connection.outbox.event(`{"type":"subscription","event":"${change}","data":${data}${this.#tail}`);
+  }
+
+  #keys(keys: readonly string[]): string {
+    return this.#isItem ? JSON.stringify(keys[0]) : JSON.stringify(keys);
+  }
+
+  #items(items: readonly Buffer[]): string {
+    return this.#isItem ? String(items[0]) : `[${items.join()}]`;
+  }
+}

@@ -1,0 +1,164 @@
+/**
+ * WebSockets under pressure: the ways to sign in, clients that say nothing, frames that mean nothing, and clients that do not read.
+ * HOSTILE_FRAMES says how many frames are sent.
+ */
+import { createConnection, type Socket } from 'node:net';
+import t from 'tap';
+import { MessageSocket, type MessageSocketOptions } from '../support/message-socket.js';
+import {
+  ADMIN_TOKEN,
+  connectSql,
+  createLibrary,
+  get,
+  startDatabase,
+  startTestService,
+  waitFor,
+} from '../support/service.js';
+
+const FRAMES = Number(process.env['HOSTILE_FRAMES'] ?? 2_000);
+
+const server = await startDatabase();
+const url = await createLibrary(server, 'limits');
+const sql = connectSql(url);
+t.teardown(() => sql.end());
+await sql`create table large (id int primary key, text text)`;
+const service = await startTestService({
+  databaseUrl: url,
+  WORKERS: '1',
+  WEBSOCKETS_REST_AUTH: 'strict',
+  WEBSOCKETS_HEARTBEAT_PERIOD: '1s',
+  WEBSOCKETS_MAX_FRAME_SIZE: '64kb',
+  WEBSOCKETS_REST_CONN_LIMIT: '60',
+});
+const path = `/websocket?access_token=${ADMIN_TOKEN}`;
+
+async function open(options: MessageSocketOptions = { path }): Promise<MessageSocket> {
+  const socket = new MessageSocket(service, options);
+  t.teardown(() => socket.close());
+  return socket.opened();
+}
+
+t.test('strict: without a token there is no connection', async (t) => {
+  t.equal((await open({})).status, 401);
+  const socket = await open();
+  t.match(await socket.ask({ type: 'ping', uid: 1 }), { type: 'pong', uid: 1 });
+  socket.close();
+});
+
+t.test('public: nobody has to sign in, and a wrong token does no harm', async (t) => {
+  const other = await startTestService({ databaseUrl: url, WORKERS: '1', WEBSOCKETS_REST_AUTH: 'public' });
+  const socket = new MessageSocket(other);
+  t.teardown(() => socket.close());
+  await socket.opened();
+  const read = { type: 'items', collection: 'tags', action: 'read', uid: 'r' };
+  t.match(await socket.ask(read), { error: { code: 'FORBIDDEN' } });
+  t.match(await socket.signIn('wrong'), { error: { code: 'AUTH_FAILED' } });
+  t.match(await socket.signIn(ADMIN_TOKEN), { status: 'ok' });
+  t.match(await socket.ask(read), { data: [] });
+  await other.stop();
+  await socket.ended();
+  t.equal(socket.closed?.code, 1001, 'the service stops');
+});
+
+t.test('a client that answers no ping is disconnected, one that does is not', async (t) => {
+  const silent = await open();
+  const lively = await open();
+  const answering = setInterval(() => {
+    if (lively.messages.splice(0).some(({ type }) => type === 'ping')) lively.send({ type: 'pong' });
+  }, 50);
+  await silent.ended(10_000);
+  t.match(silent.messages[0], { type: 'ping' });
+  t.equal(lively.closed, null);
+  clearInterval(answering);
+  lively.close();
+});
+
+t.test('frames that mean nothing harm nobody else', async (t) => {
+  const port = Number(new URL(service.url).port);
+  const junk = (number: number): Buffer => {
+    const size = (number * 7_919) % 300;
+    return Buffer.from(Array.from({ length: size + 1 }, (_, index) => (number * 31 + index * 17) % 256));
+  };
+  const texts = [
+    '',
+    '{',
+    '[]',
+    '{"type":"subscribe"}',
+    '{"type":"items","collection":"tags","action":"read","id":{}}',
+    '"'.repeat(60_000),
+  ];
+  let broken = 0;
+  let sent = 0;
+  while (sent < FRAMES) {
+    // What is no frame at all, behind a proper handshake.
+    const raw = await handshake(port, path);
+    raw.on('close', () => broken++);
+    for (let each = 0; each < 20; each++, sent++) raw.write(junk(sent));
+    const proper = await open();
+    for (let each = 0; each < 20 && proper.closed === null; each++, sent++) {
+      if (each % 3 === 0) proper.socket.send(junk(sent));
+      else proper.send(texts[sent % texts.length] ?? '');
+    }
+    raw.destroy();
+    proper.close();
+  }
+  const large = await open();
+  large.send('x'.repeat(100_000));
+  await large.ended();
+  await waitFor(async () => broken > 0, 5_000);
+  t.equal((await get(service, '/items/tags')).status, 200);
+  const after = await open();
+  t.match(await after.ask({ type: 'ping', uid: 'still here' }), { type: 'pong' });
+  after.close();
+});
+
+t.test('too many connections, and too many messages at a time', async (t) => {
+  const many = await Promise.all(Array.from({ length: 70 }, () => open()));
+  const refused = many.filter(({ status }) => status === 403);
+  t.ok(refused.length >= 10, `${refused.length} were refused`);
+  for (const socket of many) socket.close();
+  await waitFor(async () => {
+    const socket = await open();
+    socket.close();
+    return socket.status === 101;
+  }, 5_000);
+  const socket = await open();
+  const read = JSON.stringify({ type: 'items', collection: 'articles', action: 'read' });
+  for (let each = 0; each < 1_000; each++) socket.send(read);
+  t.match(await socket.next(({ type }) => type === 'server', 10_000), { error: { code: 'REQUESTS_EXCEEDED' } });
+  socket.close();
+});
+
+t.test('a client that does not read gets the newest state when it does, and costs little until then', async (t) => {
+  await sql`insert into large values (1, 'first')`;
+  const reader = await open();
+  const slow = await open();
+  for (const socket of [reader, slow]) {
+    await socket.ask({ type: 'subscribe', collection: 'large', query: { fields: ['text'] }, uid: 's' });
+    // Heartbeats are not what is tested.
+    setInterval(() => socket.closed === null && socket.send({ type: 'pong' }), 300).unref();
+  }
+  slow.socket.pause();
+  const before = process.memoryUsage().rss;
+  for (let turn = 0; turn < 60; turn++) {
+    await sql`update large set text = ${`${turn} ${'x'.repeat(400_000)}`}`;
+    await reader.next(({ event }) => event === 'update', 10_000);
+  }
+  await sql`update large set text = 'last'`;
+  await reader.next(({ event, data }) => event === 'update' && JSON.stringify(data).includes('last'), 10_000);
+  t.ok(process.memoryUsage().rss - before < 250_000_000, 'memory stays bounded');
+  slow.socket.resume();
+  await slow.next(({ data }) => JSON.stringify(data)?.includes('last') === true, 10_000);
+  const updates = slow.messages.filter(({ event }) => event === 'update').length;
+  t.ok(updates < 50, `it was spared some: ${updates} of 61`);
+});
+
+async function handshake(port: number, target: string): Promise<Socket> {
+  const socket = createConnection(port, '127.0.0.1');
+  socket.on('error', () => {});
+  socket.write(
+    `GET ${target} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n`,
+  );
+  await new Promise((resolve) => socket.once('data', resolve));
+  return socket;
+}

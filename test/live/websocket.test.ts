@@ -1,0 +1,320 @@
+/** The family's protocol over WebSockets: signing in, items, and events with what each subscriber may see. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import t from 'tap';
+import { addPermission, makeCaller } from '../support/callers.js';
+import { MessageSocket, type MessageSocketOptions } from '../support/message-socket.js';
+import {
+  ADMIN_TOKEN,
+  connectSql,
+  createLibrary,
+  get,
+  request,
+  startDatabase,
+  startTestService,
+  waitFor,
+} from '../support/service.js';
+
+const server = await startDatabase();
+const url = await createLibrary(server, 'websocket');
+const sql = connectSql(url);
+t.teardown(() => sql.end());
+await sql`create table lines (shelf int, place int, book text, primary key (shelf, place))`;
+await sql`create view drafts as select id, title from articles where status = 'draft'`;
+await sql`insert into service_collections (collection, primary_key) values ('drafts', 'id')`;
+const service = await startTestService({ databaseUrl: url, WORKERS: '1', LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION: '20' });
+
+async function open(options?: MessageSocketOptions): Promise<MessageSocket> {
+  const socket = new MessageSocket(service, options);
+  t.teardown(() => socket.close());
+  return socket.opened();
+}
+
+async function signedIn(token = ADMIN_TOKEN): Promise<MessageSocket> {
+  const socket = await open();
+  t.match(await socket.signIn(token), { type: 'auth', status: 'ok' });
+  return socket;
+}
+
+const events = (socket: MessageSocket): unknown[] =>
+  socket.messages.filter(({ type }) => type === 'subscription').map(({ event, data }) => [event, data]);
+
+t.test('who does not sign in first is refused', async (t) => {
+  for (const first of [
+    { type: 'ping' },
+    { type: 'auth', access_token: 'no-such-token' },
+    { type: 'auth' },
+    { type: 'subscribe', collection: 'articles' },
+  ]) {
+    const socket = await open();
+    socket.send(first);
+    await socket.ended();
+    const error = { code: 'AUTH_FAILED', message: 'Authentication handshake failed.' };
+    t.strictSame(socket.messages, [{ type: 'auth', status: 'error', error }], JSON.stringify(first));
+    t.equal(socket.closed?.code, 1005);
+  }
+});
+
+t.test('tokens of the URL and of cookies are checked before the upgrade, and origins too', async (t) => {
+  for (const [options, status] of [
+    [{ path: '/websocket?access_token=wrong' }, 401],
+    [{ path: `/websocket?access_token=${ADMIN_TOKEN}` }, 101],
+    [{ headers: { cookie: 'service_session_token=wrong' } }, 401],
+    [{ headers: { origin: 'https://elsewhere.example' } }, 403],
+    [{ headers: { origin: service.url } }, 101],
+    [{ path: '/nothing' }, 404],
+  ] as const)
+    t.equal((await open(options)).status, status, JSON.stringify(options));
+  t.equal((await get(service, '/websocket')).status, 404, 'a request that is no upgrade');
+});
+
+t.test('with a password, and with the refresh token that comes back', async (t) => {
+  const body = JSON.stringify({ email: 'anna@example.com', password: 'a long password' });
+  const headers = { 'content-type': 'application/json' };
+  t.equal((await request(service, 'POST', '/users', { body, headers })).status, 200);
+  const socket = await open();
+  t.match(await socket.ask({ type: 'auth', email: 'anna@example.com', password: 'a long password', uid: 7 }), {
+    type: 'auth',
+    status: 'ok',
+    refresh_token: /./,
+    uid: 7,
+  });
+  socket.send({ type: 'auth', email: 'anna@example.com', password: 'a long password' });
+  const { refresh_token } = await socket.next(({ type }) => type === 'auth');
+  const other = await open();
+  t.match(await other.ask({ type: 'auth', refresh_token }), { status: 'ok', refresh_token: /./ });
+  socket.send({ type: 'auth', email: 'anna@example.com', password: 'wrong' });
+  await socket.ended();
+});
+
+t.test('items: create, read, update, delete', async (t) => {
+  const socket = await signedIn();
+  const ask = (message: object): Promise<unknown> => socket.ask({ type: 'items', collection: 'tags', ...message });
+  const query = { fields: ['id', 'name'] };
+  t.match(await ask({ action: 'create', data: { id: 501, name: 'a' }, query }), {
+    type: 'items',
+    data: { id: 501, name: 'a' },
+  });
+  t.match(
+    await ask({
+      action: 'create',
+      data: [
+        { id: 502, name: 'b' },
+        { id: 503, name: 'c' },
+      ],
+      query,
+    }),
+    {
+      data: [{ name: 'b' }, { name: 'c' }],
+    },
+  );
+  t.match(await ask({ action: 'read', id: 501, query }), { data: { id: 501, name: 'a' } });
+  t.match(await ask({ action: 'read', ids: [501, 503], query }), { data: [{ id: 501 }, { id: 503 }] });
+  const asText = { fields: 'name', filter: '{"id":{"_gt":500}}', sort: '-id', limit: '2', meta: '*' };
+  t.match(await ask({ action: 'read', query: asText }), {
+    data: [{ name: 'c' }, { name: 'b' }],
+    meta: { filter_count: 3 },
+  });
+  t.match(await ask({ action: 'update', id: 501, data: { name: 'x' }, query }), { data: { name: 'x' } });
+  t.match(await ask({ action: 'update', ids: [502, 503], data: { name: 'y' }, query }), {
+    data: [{ name: 'y' }, { name: 'y' }],
+  });
+  t.match(await ask({ action: 'update', data: [{ id: 502, name: 'z' }], query }), { data: [{ name: 'z' }] });
+  const some = { filter: { id: { _eq: 503 } } };
+  t.match(await ask({ action: 'update', data: { name: 'q' }, query: some }), { data: [{ id: 503, name: 'q' }] });
+  t.match(await ask({ action: 'delete', query: some }), { type: 'items', data: [503] });
+  t.match(await ask({ action: 'delete', ids: [502] }), { data: [502] });
+  t.match(await ask({ action: 'delete', id: 501 }), { data: 501 });
+  t.match(await ask({ action: 'read', query: { filter: { id: { _gt: 500 } } } }), { data: [] });
+});
+
+t.test('what is wrong is said, and changes nothing', async (t) => {
+  const socket = await signedIn();
+  for (const [message, code] of [
+    [{ type: 'items', collection: 'tags', action: 'delete' }, 'INVALID_PAYLOAD'],
+    [{ type: 'items', collection: 'tags', action: 'update', data: { name: 'all' } }, 'INVALID_PAYLOAD'],
+    [{ type: 'items', collection: 'tags', action: 'nothing' }, 'INVALID_PAYLOAD'],
+    [{ type: 'items', collection: 5, action: 'read' }, 'INVALID_PAYLOAD'],
+    [{ type: 'items', collection: 'tags', action: 'read', id: {} }, 'INVALID_PAYLOAD'],
+    [{ type: 'items', collection: 'tags', action: 'read', query: 5 }, 'INVALID_PAYLOAD'],
+    [{ type: 'items', collection: 'tags', action: 'read', query: { limit: 'x' } }, 'INVALID_QUERY'],
+    [{ type: 'items', collection: 'nothing', action: 'read' }, 'FORBIDDEN'],
+    [{ type: 'items', collection: 'service_users', action: 'read' }, 'FORBIDDEN'],
+    [{ type: 'subscribe', collection: 'nothing' }, 'FORBIDDEN'],
+    [{ type: 'subscribe', collection: 'service_users' }, 'FORBIDDEN'],
+    [{ type: 'subscribe', collection: 'tags', event: 'nothing' }, 'INVALID_PAYLOAD'],
+    [{ type: 'subscribe', collection: 'tags', query: { fields: ['nothing'] } }, 'FORBIDDEN'],
+    [{ type: 'subscribe', collection: 'tags', query: { aggregate: { count: '*' } } }, 'INVALID_QUERY'],
+    [{ type: 'subscribe', collection: 'tags', item: 99_999 }, 'FORBIDDEN'],
+    [{ type: 'subscribe', collection: 'drafts' }, 'UNPROCESSABLE_CONTENT'],
+  ] as const)
+    t.match(
+      await socket.ask(message),
+      { type: message.type, status: 'error', error: { code } },
+      JSON.stringify(message),
+    );
+  for (const text of ['', '{', '[]', '5', 'null', '{"type":5}', '{}']) {
+    socket.send(text);
+    t.match(await socket.next(({ type }) => type === 'server'), { error: { code: 'INVALID_PAYLOAD' } }, text);
+  }
+  socket.send({ type: 'unheard-of' });
+  t.match(await socket.ask({ type: 'ping', uid: 'p' }), { type: 'pong', uid: 'p' });
+  const [row] = await sql`select count(*)::int as wrong from tags where name = 'all'`;
+  t.equal(row?.['wrong'], 0);
+});
+
+t.test('a subscription: what there is, then each change, whoever makes it', async (t) => {
+  const socket = await signedIn();
+  const query = { fields: ['id', 'name'], filter: { id: { _gt: 600 } } };
+  t.strictSame(await socket.ask({ type: 'subscribe', collection: 'tags', query, uid: 5 }).catch(() => null), null);
+  t.strictSame(await socket.next(({ uid }) => uid === '5'), {
+    type: 'subscription',
+    event: 'init',
+    data: [],
+    uid: '5',
+  });
+  await sql`insert into tags (id, name) values (601, 'one'), (602, 'two'), (5, 'not selected')
+    on conflict (id) do update set name = excluded.name`;
+  t.match(await socket.next(({ event }) => event === 'create'), {
+    data: [
+      { id: 601, name: 'one' },
+      { id: 602, name: 'two' },
+    ],
+    uid: '5',
+  });
+  const body = JSON.stringify({ name: 'uno' });
+  await request(service, 'PATCH', '/items/tags/601', { body, headers: { 'content-type': 'application/json' } });
+  t.match(await socket.next(({ event }) => event === 'update'), { data: [{ id: 601, name: 'uno' }] });
+  await sql`update tags set id = 603 where id = 602`;
+  t.match(await socket.next(({ event }) => event === 'create'), { data: [{ id: 603 }] });
+  t.match(await socket.next(({ event }) => event === 'delete'), { data: ['602'] });
+  await sql`begin; insert into tags (id, name) values (604, 'short'); delete from tags where id = 604; commit`.simple();
+  await sql`begin; delete from tags where id > 600; rollback`.simple();
+  await sql`delete from tags where id > 600`;
+  t.match(await socket.next(({ event }) => event === 'delete'), { data: ['601', '603'] });
+  t.strictSame(events(socket), []);
+  t.match(await socket.ask({ type: 'unsubscribe', uid: '5' }), {
+    type: 'subscription',
+    event: 'unsubscribe',
+    uid: '5',
+  });
+  await sql`insert into tags (id, name) values (605, 'unheard')`;
+  await sleep(200);
+  t.strictSame(events(socket), []);
+});
+
+t.test('of one kind, and of one item; a second one with the same name takes the place of the first', async (t) => {
+  const socket = await signedIn();
+  t.strictSame(await socket.ask({ type: 'subscribe', collection: 'authors', event: 'delete', uid: 'd' }), {
+    type: 'subscription',
+    event: 'init',
+    uid: 'd',
+  });
+  await sql`insert into authors (id, name) values (700, 'a'), (701, 'b')`;
+  const item = { type: 'subscribe', collection: 'authors', item: 700, query: { fields: ['name'] }, uid: 'i' };
+  t.match(await socket.ask({ ...item, item: 701 }), { event: 'init', data: { name: 'b' } });
+  t.match(await socket.ask(item), { event: 'init', data: { name: 'a' } });
+  await sql`update authors set name = 'c' where id in (700, 701)`;
+  t.strictSame(await socket.next(({ event }) => event === 'update'), {
+    type: 'subscription',
+    event: 'update',
+    data: { name: 'c' },
+    uid: 'i',
+  });
+  await sql`delete from authors where id = 701`;
+  t.match(await socket.next(({ event }) => event === 'delete'), { data: ['701'], uid: 'd' });
+  await sql`delete from authors where id = 700`;
+  t.match(await socket.next(({ event, uid }) => event === 'delete' && uid === 'i'), { data: '700' });
+  t.match(await socket.next(({ event, uid }) => event === 'delete' && uid === 'd'), { data: ['700'] });
+  t.strictSame(events(socket), []);
+});
+
+t.test('keys of several columns', async (t) => {
+  const socket = await signedIn();
+  t.match(await socket.ask({ type: 'subscribe', collection: 'lines', uid: 'l' }), { event: 'init', data: [] });
+  await sql`insert into lines values (1, 2, 'x')`;
+  t.match(await socket.next(({ event }) => event === 'create'), { data: [{ shelf: 1, place: 2, book: 'x' }] });
+  await sql`delete from lines`;
+  t.match(await socket.next(({ event }) => event === 'delete'), { data: ['1~2'] });
+});
+
+t.test('what may not be seen is not sent: rows, fields and keys, by the rights of the moment', async (t) => {
+  const read = { collection: 'articles', action: 'read' } as const;
+  const rule = { ...read, permissions: { status: { _eq: 'published' } }, fields: ['id', 'title', 'status'] };
+  const caller = await makeCaller(sql, 'listener', [{ permissions: [rule] }]);
+  await waitFor(async () => (await get(service, '/items/articles', { token: caller.token })).status === 200, 5_000);
+  const socket = await signedIn(caller.token);
+  t.match(await socket.ask({ type: 'subscribe', collection: 'authors', uid: 'n' }), { error: { code: 'FORBIDDEN' } });
+  await socket.ask({ type: 'subscribe', collection: 'articles', query: { limit: 1 }, uid: 'a' });
+  t.match(await socket.ask({ type: 'subscribe', collection: 'articles', event: 'delete', uid: 'd' }), {
+    event: 'init',
+  });
+  await sql`insert into articles (id, title, status) values (800, 'hidden', 'draft'), (801, 'shown', 'published')`;
+  t.match(await socket.next(({ event }) => event === 'create'), { data: [{ id: 801, title: 'shown' }], uid: 'a' });
+  await sql`update articles set status = 'published' where id = 800`;
+  t.match(await socket.next(({ event }) => event === 'update'), { data: [{ id: 800 }] });
+  await sql`update articles set status = 'draft' where id = 801`;
+  await sql`insert into articles (id, title, status) values (802, 'never seen', 'draft'), (804, 'seen', 'published')`;
+  // When this has come, it is known that the other is hidden.
+  t.match(await socket.next(({ event }) => event === 'create'), { data: [{ id: 804 }] });
+  await sql`delete from articles where id in (800, 801, 802)`;
+  t.strictSame((await socket.next(({ event, uid }) => event === 'delete' && uid === 'a'))['data'], ['800']);
+  t.strictSame((await socket.next(({ event, uid }) => event === 'delete' && uid === 'd'))['data'], ['800']);
+  t.strictSame(events(socket), []);
+  await sql`update service_permissions set fields = 'id' where policy = ${caller.policies[0] ?? ''}`;
+  await sleep(600);
+  await sql`insert into articles (id, title, status) values (803, 'no more', 'published')`;
+  t.strictSame((await socket.next(({ event }) => event === 'create'))['data'], [{ id: 803 }]);
+  await sql`delete from service_permissions where policy = ${caller.policies[0] ?? ''}`;
+  await sleep(600);
+  await sql`update articles set title = 'secret' where id = 803`;
+  await sleep(300);
+  t.strictSame(events(socket), []);
+  await addPermission(sql, caller.policies[0] ?? '', { ...read, fields: ['id'] });
+  t.match(await socket.next(({ uid }) => uid === 'a'), { event: 'init', resync: true, data: [{ id: /./ }] });
+  await sql`delete from articles where id = 803`;
+  t.match(await socket.next(({ event, uid }) => event === 'delete' && uid === 'a'), { data: ['803'] });
+});
+
+t.test('a token that is withdrawn: nothing is sent until there is another', async (t) => {
+  const read = { collection: 'tags', action: 'read' } as const;
+  const caller = await makeCaller(sql, 'expiring', [{ permissions: [read] }]);
+  await waitFor(async () => (await get(service, '/items/tags', { token: caller.token })).status === 200, 5_000);
+  const socket = await signedIn(caller.token);
+  await socket.ask({ type: 'subscribe', collection: 'tags', query: { limit: 1 }, uid: 's' });
+  await sql`update service_users set token = null where id = ${caller.user}`;
+  const expired = { type: 'auth', status: 'error', error: { code: 'TOKEN_EXPIRED', message: 'Token expired.' } };
+  t.strictSame(await socket.next(({ type }) => type === 'auth'), expired);
+  await sql`insert into tags (id, name) values (900, 'unseen')`;
+  await sleep(300);
+  t.strictSame(events(socket), []);
+  t.match(await socket.signIn(ADMIN_TOKEN), { status: 'ok' });
+  t.match(await socket.next(({ uid }) => uid === 's'), { event: 'init', resync: true });
+  await sql`delete from tags where id = 900`;
+  t.match(await socket.next(({ event }) => event === 'delete'), { data: ['900'] });
+});
+
+t.test('a stream that was lost says so', async (t) => {
+  const socket = await signedIn();
+  await socket.ask({ type: 'subscribe', collection: 'tags', query: { fields: ['id'], limit: 1 }, uid: 'r' });
+  await socket.ask({ type: 'subscribe', collection: 'tags', event: 'create', uid: 'e' });
+  await sql`select pg_terminate_backend(active_pid) from pg_replication_slots`;
+  t.match(await socket.next(({ uid }) => uid === 'r'), { event: 'init', resync: true, data: [{ id: /./ }] });
+  t.match(await socket.next(({ uid }) => uid === 'e'), { event: 'init', resync: true });
+  await sql`insert into tags (id, name) values (910, 'after')`;
+  t.match(await socket.next(({ event, uid }) => event === 'create' && uid === 'r'), { data: [{ id: 910 }] });
+  await sql`truncate tags cascade`;
+  t.strictSame((await socket.next(({ uid }) => uid === 'r'))['data'], []);
+});
+
+t.test('more subscriptions than a connection may have are refused', async (t) => {
+  const socket = await signedIn();
+  for (let uid = 0; uid < 20; uid++)
+    t.match(await socket.ask({ type: 'subscribe', collection: 'tags', event: 'create', uid: `u${uid}` }), {
+      event: 'init',
+    });
+  t.match(await socket.ask({ type: 'subscribe', collection: 'tags', uid: 'more' }), {
+    type: 'subscribe',
+    error: { code: 'REQUESTS_EXCEEDED' },
+  });
+  t.match(await socket.ask({ type: 'subscribe', collection: 'tags', event: 'create', uid: 'u3' }), { event: 'init' });
+});
