@@ -169,8 +169,8 @@ export class LiveEvents {
     subscriber.isClosed = true;
     this.#subscribers.delete(subscriber);
     this.#host.counts.leave(subscriber.owner);
-    const { table } = subscriber;
-    if (![...this.#subscribers].some((other) => other.table === table)) this.#logs.delete(table);
+    const log = this.#logs.get(subscriber.table);
+    if (log && --log.readers === 0) this.#logs.delete(subscriber.table);
     this.#host.left();
   }
 
@@ -200,9 +200,13 @@ export class LiveEvents {
 
   #join(subscriber: EventSubscriber, collection: Collection): void {
     const table = tableKey({ schema: collection.schema, name: collection.table });
+    if (subscriber.table === table) return;
+    const former = this.#logs.get(subscriber.table);
+    if (former && --former.readers === 0) this.#logs.delete(subscriber.table);
     const log = this.#logs.get(table) ?? new TableLog(collection);
     this.#logs.set(table, log);
-    if (subscriber.table !== table) subscriber.position = log.end;
+    log.readers++;
+    subscriber.position = log.end;
     subscriber.table = table;
   }
 
@@ -256,7 +260,8 @@ export class LiveEvents {
     await this.#services.visibility.wait();
     const known = await this.#services.visibility.isVisibleNow();
     const body = query && (await this.#read(query, caller, source.address));
-    if (query && body === null) throw forbiddenCollection(source.collection);
+    const isGone = query !== null && body === null;
+    if (isGone && !isResync) throw forbiddenCollection(source.collection);
     if (subscriber.isClosed) return;
     const isCurrent = subscriber.turn === turn && generation === this.#host.generation;
     subscriber.isStale = !isCurrent;
@@ -264,7 +269,9 @@ export class LiveEvents {
     subscriber.position = position;
     subscriber.known = known;
     subscriber.knownUntil = performance.now() + KNOWN_MS;
-    listener.initial(body, isResync);
+    if (!isGone) listener.initial(body, isResync);
+    // An item that was there before: it was deleted meanwhile, or is hidden now.
+    else listener.changed({ change: 'delete', keys: [source.item ?? ''], items: [] });
   }
 
   #renew(subscriber: EventSubscriber): void {
@@ -297,9 +304,8 @@ export class LiveEvents {
   async #round(): Promise<void> {
     const groups = new Map<string, EventGroup>();
     for (const subscriber of this.#subscribers) {
+      if (!this.#isDue(subscriber)) continue;
       const log = this.#logs.get(subscriber.table);
-      const hasNews = subscriber.isStale || (log !== undefined && log.end > subscriber.position);
-      if (!hasNews || subscriber.isBusy || !this.#isCurrent(subscriber) || !subscriber.listener.isReady()) continue;
       if (performance.now() > subscriber.knownUntil) subscriber.known = null;
       const { position, isStale, known } = subscriber;
       // What is in the first state of one is news for another.
@@ -330,12 +336,14 @@ export class LiveEvents {
     } finally {
       for (const subscriber of subscribers) subscriber.isBusy = false;
     }
-    if (this.#hasNews()) this.#schedule();
+    for (const subscriber of subscribers) if (this.#isDue(subscriber)) this.#schedule();
   }
 
-  #hasNews(): boolean {
-    for (const { table, position } of this.#subscribers) if ((this.#logs.get(table)?.end ?? 0) > position) return true;
-    return false;
+  /** Whether there is something to tell, and it may be told now. */
+  #isDue(subscriber: EventSubscriber): boolean {
+    const end = this.#logs.get(subscriber.table)?.end ?? 0;
+    if (subscriber.isBusy || (!subscriber.isStale && end <= subscriber.position)) return false;
+    return this.#isCurrent(subscriber) && subscriber.listener.isReady();
   }
 
   async #tell(

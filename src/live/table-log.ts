@@ -23,6 +23,8 @@ const MAX_ENTRIES = 10_000;
 
 export class TableLog {
   readonly #key: readonly string[];
+  /** How many want to be told. */
+  readers = 0;
   #entries: Entry[] = [];
   /** The position of the first entry. */
   #first = 0;

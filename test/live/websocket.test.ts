@@ -297,12 +297,18 @@ t.test('a stream that was lost says so', async (t) => {
   const socket = await signedIn();
   await socket.ask({ type: 'subscribe', collection: 'tags', query: { fields: ['id'], limit: 1 }, uid: 'r' });
   await socket.ask({ type: 'subscribe', collection: 'tags', event: 'create', uid: 'e' });
+  await sql`insert into tags (id, name) values (909, 'the only item')`;
+  await socket.next(({ uid, event }) => uid === 'e' && event === 'create');
+  t.match(await socket.ask({ type: 'subscribe', collection: 'tags', item: 909, uid: 'i' }), { event: 'init' });
+  socket.messages.length = 0;
   await sql`select pg_terminate_backend(active_pid) from pg_replication_slots`;
   t.match(await socket.next(({ uid }) => uid === 'r'), { event: 'init', resync: true, data: [{ id: /./ }] });
   t.match(await socket.next(({ uid }) => uid === 'e'), { event: 'init', resync: true });
   await sql`insert into tags (id, name) values (910, 'after')`;
   t.match(await socket.next(({ event, uid }) => event === 'create' && uid === 'r'), { data: [{ id: 910 }] });
+  t.match(await socket.next(({ uid }) => uid === 'i'), { event: 'init', resync: true, data: { id: 909 } });
   await sql`truncate tags cascade`;
+  t.match(await socket.next(({ uid }) => uid === 'i'), { event: 'delete', data: '909' });
   t.strictSame((await socket.next(({ uid }) => uid === 'r'))['data'], []);
 });
 
