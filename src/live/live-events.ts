@@ -7,7 +7,7 @@ import { callerName } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import type { PreparedRead, Reads } from '../engine/reads.js';
 import { NO_CLIENT } from '../engine/stages.js';
-import { forbiddenCollection, ServiceError, unprocessable } from '../errors.js';
+import { forbiddenCollection, ServiceError } from '../errors.js';
 import type { Collection } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { LoggedTable } from '../postgres/pgoutput.js';
@@ -22,7 +22,7 @@ import type { LiveStats } from './live-stats.js';
 import type { SubscriptionCounts } from './subscription-counts.js';
 import { CHANGES, type Change, TableLog } from './table-log.js';
 import type { CommitVisibility } from './visibility.js';
-import { itemIn, keysIn, showsAllRows, showsKeys } from './visible-items.js';
+import { checkTable, itemIn, keysIn, showsAllRows, showsKeys } from './visible-items.js';
 
 /** Milliseconds until something that failed for the moment is tried again. */
 const RETRY_MS = 1_000;
@@ -184,7 +184,7 @@ export class LiveEvents {
     const model = policies.accessOf(caller)?.view(mirror.model) ?? mirror.model;
     const collection = model.collections.get(source.collection);
     if (!collection || collection.system) throw forbiddenCollection(source.collection);
-    this.#checkTable(collection);
+    checkTable(collection, this.#sources);
     const query = await source.parseChanged(caller);
     const compiled = await reads.prepare(query, caller, { ...NO_CLIENT, address: source.address });
     if (subscriber.isClosed || subscriber.turn !== turn) return;
@@ -208,17 +208,6 @@ export class LiveEvents {
     log.readers++;
     subscriber.position = log.end;
     subscriber.table = table;
-  }
-
-  /** Of a view nobody says which of its rows have changed. */
-  #checkTable(collection: Collection): void {
-    const { schema, table, name, key } = collection;
-    if (key.length === 0) throw unprocessable(`There are no events of "${name}": its items have no key`);
-    const own = tableKey({ schema, name: table });
-    const source = this.#sources?.get(own)?.find((each) => tableKey(each) === own);
-    if (this.#sources !== null && source === undefined)
-      throw unprocessable(`There are no events of "${name}": it is not a table`);
-    if (source && source.unseen !== null) throw unprocessable(`There are no events of "${name}": ${source.unseen}`);
   }
 
   /** Where some rows are hidden, a deletion is told of those that were not. */

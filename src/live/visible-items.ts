@@ -1,9 +1,12 @@
 /** What a caller sees of a collection, and the items and keys in answers. */
+import { unprocessable } from '../errors.js';
 import { showsKey } from '../mirror/item-key.js';
 import type { Collection } from '../mirror/model.js';
 import type { RestrictedCollection } from '../plan/access.js';
 import { isAlways } from '../plan/plan.js';
+import type { Source } from '../postgres/publication.js';
 import { joinKey } from '../sql/key-text.js';
+import { tableKey } from './dependencies.js';
 
 /** Whether the caller whose collection this is sees all of its rows. */
 export function showsAllRows(collection: Collection): boolean {
@@ -34,4 +37,15 @@ export function keysIn(body: Buffer | null, names: readonly string[]): string[] 
   return data.map((item) =>
     names.length === 1 && only ? String(item[only]) : joinKey(names.map((name) => item[name])),
   );
+}
+
+/** Of a view nobody says which of its rows have changed. `sources`: what is below each; null until that is known. */
+export function checkTable(collection: Collection, sources: ReadonlyMap<string, readonly Source[]> | null): void {
+  const { schema, table, name, key } = collection;
+  if (key.length === 0) throw unprocessable(`There are no events of "${name}": its items have no key`);
+  const own = tableKey({ schema, name: table });
+  const source = sources?.get(own)?.find((each) => tableKey(each) === own);
+  if (sources !== null && source === undefined)
+    throw unprocessable(`There are no events of "${name}": it is not a table`);
+  if (source && source.unseen !== null) throw unprocessable(`There are no events of "${name}": ${source.unseen}`);
 }
