@@ -5,7 +5,7 @@
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { Identities } from '../src/access/identity.js';
 import { Tokens } from '../src/access/tokens.js';
-import { findAccount } from '../src/accounts/accounts.js';
+import { lookUpAccount } from '../src/accounts/shares.js';
 import { readConfig } from '../src/config.js';
 import { createClientAddressResolver } from '../src/http/client-address.js';
 import { Exchange, type ServerHooks } from '../src/http/exchange.js';
@@ -29,7 +29,7 @@ export async function measureHits(databaseUrl: string): Promise<void> {
     async (core) => {
       const { database, reads, writes } = core;
       const identities = new Identities(
-        (holder) => findAccount(database, holder),
+        (holder) => lookUpAccount(database, holder),
         [new Tokens('bench')],
         'session',
         60_000,

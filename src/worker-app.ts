@@ -9,9 +9,9 @@ import { CLI_IDENTITY, Identities, type Lookup } from './access/identity.js';
 import { openMailer } from './access/mailer.js';
 import type { Policies } from './access/policies.js';
 import { Tokens } from './access/tokens.js';
-import { findAccount } from './accounts/accounts.js';
 import { type ResolveUser, resolveExternalUser, type UserStore } from './accounts/external-users.js';
 import { Logins } from './accounts/logins.js';
+import { lookUpAccount } from './accounts/shares.js';
 import { assertNever } from './assert-never.js';
 import type { ShapeReport } from './batching/shape-stats.js';
 import type { Config } from './config.js';
@@ -53,6 +53,7 @@ import { relationsRoutes } from './resources/relations.js';
 import { functionRoutes } from './resources/rpc.js';
 import { serverRoutes } from './resources/server.js';
 import { shapesRoutes } from './resources/shapes.js';
+import { sharesRoutes } from './resources/shares.js';
 import { signInRoutes } from './resources/sign-in.js';
 import { schemaRoutes } from './resources/snapshots.js';
 import { specsRoutes } from './resources/specs.js';
@@ -216,7 +217,7 @@ export async function createWorkerApp(
 ): Promise<WorkerApp> {
   const { database, mirror, policies, reads, writes, schemaChanges } = core;
   const tokens = new Tokens(shared.secret);
-  const lookup: Lookup = (key) => findAccount(database, key);
+  const lookup: Lookup = (key) => lookUpAccount(database, key);
   const users = userStore(writes);
   const resolveUser: ResolveUser = (mapping, user) => resolveExternalUser(mapping, user, database, users);
   const identities = new Identities(
@@ -272,6 +273,7 @@ export async function createWorkerApp(
     ...suggestionsRoutes({ identities, policies, schemaChanges }),
     ...meRoutes(items),
     ...versionsRoutes({ ...items, database, limits: { parse: items.limits } }),
+    ...sharesRoutes({ ...access, database, reads, limits: items.limits }),
     ...systemRoutes(items),
     ...itemsRoutes(items),
     ...functionRoutes(items),

@@ -40,6 +40,7 @@ export default defineConfig({
           page('Filters', 'filters'),
           page('Writes', 'writes'),
           page('Content versions', 'versions'),
+          page('Shares', 'shares'),
           page('GraphQL', 'graphql'),
           page('Functions', 'functions'),
           page('Streams and exports', 'streaming'),

@@ -68,6 +68,7 @@ export const APP_PERMISSIONS: readonly PermissionRow[] = [
   { ...allow('service_presets', 'create', null, ['*']), validation: IS_OWN_PRESET, presets: { user: '$CURRENT_USER' } },
   { ...allow('service_presets', 'update', IS_OWN_PRESET, ['*']), validation: IS_OWN_PRESET },
   allow('service_presets', 'delete', IS_OWN_PRESET, ['*']),
+  allow('service_shares', 'read', { user_created: { _eq: '$CURRENT_USER' } }, ['*']),
   allow('service_comments', 'read', IS_OWN_COMMENT, ['*']),
   // On items that they may read (engine/named-items.ts).
   allow('service_comments', 'create', null, ['id', 'collection', 'item', 'comment']),

@@ -23,9 +23,9 @@ export function describePermissions(model: Model, access: Permissions | null): R
   return described;
 }
 
-export function describeAction(action: Action | 'share', collection: Collection, access: Permissions | null): Allowed {
+export function describeAction(action: Action, collection: Collection, access: Permissions | null): Allowed {
   if (!access) return { access: 'full', fields: ['*'] };
-  const rules = action === 'share' ? [] : access.rules(action, collection.name);
+  const rules = access.rules(action, collection.name);
   if (rules.length === 0) return { access: 'none' };
   const names = rules.some(({ fields }) => fields === null)
     ? ['*']

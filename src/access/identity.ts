@@ -7,6 +7,7 @@ import { LRUCache } from 'lru-cache';
 import { forbidden, invalidCredentials, invalidIp, invalidPayload, ServiceError } from '../errors.js';
 import type { Caller } from '../sql/parameter.js';
 import { type AddressTest, addressTest, networkOf } from './addresses.js';
+import type { SharedScope } from './shared-scope.js';
 import { type AccessClaims, type AccessVerifier, digestToken } from './tokens.js';
 import { parseViewAs, unknownView, VIEW_AS_HEADER, type ViewKey } from './view-as.js';
 
@@ -21,6 +22,8 @@ export interface Identity extends Caller {
   readonly session: string | null;
   /** Whether an administrator reads with these permissions: nothing may be written then. */
   readonly isView: boolean;
+  /** What they came in by, where that is no account: they see nothing but what is shared. */
+  readonly share?: SharedScope;
 }
 
 export const PUBLIC: Identity = Object.freeze({
@@ -57,7 +60,8 @@ export interface RequestCredentials {
 export type LookupKey =
   | ViewKey
   | { readonly kind: 'token'; readonly digest: string }
-  | { readonly kind: 'user'; readonly user: string; readonly session: string | null };
+  | { readonly kind: 'user'; readonly user: string; readonly session: string | null }
+  | { readonly kind: 'share'; readonly share: string; readonly session: string | null };
 
 interface AssignedPolicy {
   readonly id: string;
@@ -75,6 +79,13 @@ export interface Account {
   readonly policies: readonly AssignedPolicy[];
   /** When the session ends, in milliseconds since 1970; null without one. */
   readonly expires: number | null;
+  /** Of who comes in by a share, with the account of its creator. */
+  readonly share?: {
+    readonly id: string;
+    readonly collection: string;
+    readonly item: string;
+    readonly creator: Account;
+  };
 }
 
 export type Lookup = (key: LookupKey) => Promise<Account | null>;
@@ -286,7 +297,8 @@ export class Identities {
 
 function lookupKeyOf(token: string, claims: AccessClaims | null): LookupKey {
   if (token === '') return { kind: 'public' };
-  if (claims) return { kind: 'user', user: claims.user, session: claims.session };
+  if (claims?.share !== undefined) return { kind: 'share', share: claims.share, session: claims.session };
+  if (claims) return { kind: 'user', user: claims.user ?? '', session: claims.session };
   return { kind: 'token', digest: digestToken(token) };
 }
 
@@ -337,15 +349,48 @@ function identityOf(
   session: string | null,
   isView: boolean,
 ): Identity {
+  const { share } = account;
+  const unlimited = policies.some((policy) => policy.admin_access);
+  if (share) return sharedIdentity(account, share, policies, unlimited, session);
   return Object.freeze({
     user: account.user,
     role: account.role,
     roles: Object.freeze([...account.roles]),
     policies: Object.freeze(policies.map((policy) => policy.id)),
-    administrator: policies.some((policy) => policy.admin_access),
+    administrator: unlimited,
     application: policies.some((policy) => policy.app_access || policy.admin_access),
     enforceTfa: policies.some((policy) => policy.enforce_tfa),
     session,
     isView,
+  });
+}
+
+/** Policies of the creator that depend on an address are left out: it is not the creator's. */
+function sharedIdentity(
+  { role, roles }: Account,
+  { creator, ...item }: NonNullable<Account['share']>,
+  policies: readonly AssignedPolicy[],
+  unlimited: boolean,
+  session: string | null,
+): Identity {
+  const granted = creator.policies.filter((policy) => testOf(policy) === null);
+  const { user, role: creatorRole, roles: creatorRoles } = creator;
+  return Object.freeze({
+    ...PUBLIC,
+    role,
+    roles: Object.freeze([...roles]),
+    policies: Object.freeze(policies.map(({ id }) => id)),
+    session,
+    share: Object.freeze({
+      ...item,
+      unlimited,
+      creator: {
+        user,
+        role: creatorRole,
+        roles: creatorRoles,
+        policies: granted.map(({ id }) => id),
+        administrator: granted.some((policy) => policy.admin_access),
+      },
+    }),
   });
 }

@@ -8,6 +8,8 @@ import { parseOwnJson } from '../narrow.js';
 import { APP_PERMISSIONS } from './app-permissions.js';
 import type { Identity } from './identity.js';
 import { type PermissionRow, Permissions, readRules } from './permissions.js';
+import { boundTo, SharedPermissions } from './share-permissions.js';
+import type { SharedScope } from './shared-scope.js';
 
 /** A row of service_policies with those of service_permissions that belong to it. */
 export interface PolicyRow {
@@ -53,7 +55,7 @@ export class Policies {
     const { byIdentity } = this.#loaded;
     const cached = byIdentity.get(identity);
     if (cached) return cached;
-    const access = this.#add(this.policiesOf(identity));
+    const access = identity.share ? this.#share(identity, identity.share) : this.#add(this.policiesOf(identity));
     byIdentity.set(identity, access);
     return access;
   }
@@ -61,6 +63,19 @@ export class Policies {
   /** In order: what comes later wins where they set the same field. */
   policiesOf(identity: Identity): PolicyRow[] {
     return identity.policies.flatMap((id) => this.#loaded.policies.get(id) ?? []);
+  }
+
+  #share(identity: Identity, { collection, item, unlimited, creator }: SharedScope): Permissions {
+    const reads = (policies: readonly string[]): PermissionRow[] =>
+      policies
+        .flatMap((id) => this.#loaded.policies.get(id)?.permissions ?? [])
+        .filter(({ action }) => action === 'read');
+    const role = unlimited ? null : reads(identity.policies);
+    const limit = creator.administrator ? null : boundTo(creator, reads(creator.policies));
+    const key = digestOf([collection, item, role, limit]);
+    const access = this.#byKey.get(key) ?? new SharedPermissions(key, { collection, item }, role, limit);
+    this.#byKey.set(key, access);
+    return access;
   }
 
   #add(policies: readonly PolicyRow[]): Permissions {
@@ -76,11 +91,15 @@ export class Policies {
 
   /** What these rows add up to. */
   permit(rows: readonly PermissionRow[]): Permissions {
-    const key = createHash('sha256').update(JSON.stringify(rows)).digest('base64url').slice(0, 22);
+    const key = digestOf(rows);
     const access = this.#byKey.get(key) ?? new Permissions(key, readRules(rows));
     this.#byKey.set(key, access);
     return access;
   }
+}
+
+function digestOf(rules: unknown): string {
+  return createHash('sha256').update(JSON.stringify(rules)).digest('base64url').slice(0, 22);
 }
 
 function index(policies: readonly PolicyRow[]): Loaded {

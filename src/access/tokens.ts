@@ -12,7 +12,9 @@ const ISSUER = 'service';
 const ALGORITHM = 'HS256';
 
 export interface AccessClaims {
-  readonly user: string;
+  /** Null for who came in by a share. */
+  readonly user: string | null;
+  readonly share?: string;
   /** The session that has to exist for the token to count; null for tokens that only expire. */
   readonly session: string | null;
   /** Milliseconds since 1970. */
@@ -66,11 +68,19 @@ export class Tokens implements AccessVerifier {
     );
   }
 
+  /** For who comes in by a share: there is no user. */
+  signShare(share: string, role: string | null, session: string | null, lifetime: number): Promise<string> {
+    const claims = { share, role, app_access: false, admin_access: false };
+    return this.#sign({ ...claims, ...(session === null ? {} : { session }) }, lifetime);
+  }
+
   async verifyAccess(token: string): Promise<AccessClaims> {
-    const { id, session, scope, exp } = await this.#verify(token);
-    if (typeof id !== 'string' || !UUID_PATTERN.test(id) || scope !== undefined) throw invalidToken();
+    const { id, share, session, scope, exp } = await this.#verify(token);
+    const holder = share ?? id;
+    if (typeof holder !== 'string' || !UUID_PATTERN.test(holder) || scope !== undefined) throw invalidToken();
     if (session !== undefined && !isDigest(session)) throw invalidToken();
-    return { user: id, session: session ?? null, expires: Number(exp) * 1_000 };
+    const rest = { session: session ?? null, expires: Number(exp) * 1_000 };
+    return share === undefined ? { user: holder, ...rest } : { user: null, share: holder, ...rest };
   }
 
   signMail(purpose: MailPurpose, { email, mark }: MailClaims, lifetime: number): Promise<string> {

@@ -12,7 +12,10 @@ import type { Database } from '../postgres/database.js';
 const IDENTITY = readFileSync(packagePath('sql', 'identity.sql'), 'utf8');
 const ADMINISTRATOR = readFileSync(packagePath('sql', 'administrator.sql'), 'utf8');
 
-export async function findAccount(database: Database, key: LookupKey): Promise<Account | null> {
+/** Of an account; by a share see shares.ts. */
+export type AccountKey = Exclude<LookupKey, { readonly kind: 'share' }>;
+
+export async function findAccount(database: Database, key: AccountKey): Promise<Account | null> {
   const find = (): Promise<Account[]> => database.rows<Account>(IDENTITY, parametersOf(key));
   // As with other reads: a connection that an administrator or a failover has ended is no reason to refuse somebody.
   const [row] = await find().catch(async (error: unknown) => {
@@ -22,7 +25,7 @@ export async function findAccount(database: Database, key: LookupKey): Promise<A
   return row ?? null;
 }
 
-function parametersOf(key: LookupKey): (string | null)[] {
+function parametersOf(key: AccountKey): (string | null)[] {
   switch (key.kind) {
     case 'public':
       return [null, null, null, null];

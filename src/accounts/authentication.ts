@@ -9,7 +9,7 @@ import { digestToken, familyOf, makeRefreshToken, type Tokens } from '../access/
 import type { Config } from '../config.js';
 import { forbidden, invalidCredentials, invalidOtp, ServiceError } from '../errors.js';
 import type { AttemptOutcome, LoginLimit } from './login-backoff.js';
-import type { LoginAccount, LoginClient, Logins, SessionKind } from './logins.js';
+import type { LoginAccount, LoginClient, Logins, SessionHolder, SessionKind } from './logins.js';
 
 export interface AuthenticationServices {
   readonly config: Config;
@@ -45,8 +45,29 @@ export async function login(
   client: LoginClient,
   services: AuthenticationServices,
 ): Promise<IssuedTokens> {
+  return attempted(
+    credentials.email,
+    client,
+    services,
+    (error) => isGuess(error, credentials.otp),
+    async () => {
+      const account = await verify(credentials, services);
+      const otpStep = await verifySecondFactor(account, credentials.otp, services);
+      return beginSession(account, kind, otpStep, client, services);
+    },
+  );
+}
+
+/** Attempts to come in are limited, and take the same time however they fail. `account` is what they come in as. */
+export async function attempted(
+  account: string,
+  client: LoginClient,
+  services: AuthenticationServices,
+  isGuessed: (error: unknown) => boolean,
+  work: () => Promise<IssuedTokens>,
+): Promise<IssuedTokens> {
   const { loginLimit } = services;
-  const attempt = { address: client.ip, account: credentials.email };
+  const attempt = { address: client.ip, account };
   await loginLimit.attempt(attempt.address);
   await loginLimit.enter(attempt);
   // A client that did not wait gets no result, and causes no more work.
@@ -57,13 +78,11 @@ export async function login(
   };
   const begun = performance.now();
   try {
-    const account = await verify(credentials, services);
-    const otpStep = await verifySecondFactor(account, credentials.otp, services);
-    const issued = await beginSession(account, kind, otpStep, client, services);
+    const issued = await work();
     await takeBack('good');
     return issued;
   } catch (error) {
-    if (!isGuess(error, credentials.otp)) await takeBack('void');
+    if (!isGuessed(error)) await takeBack('void');
     await stall(begun, services.config.LOGIN_STALL_TIME);
     throw error;
   }
@@ -122,25 +141,21 @@ async function beginSession(
   const { config, logins } = services;
   // Users who may not sign in from this address get no session.
   await services.identities.resolve(account.id, client.ip);
-  const secret = makeRefreshToken();
-  const digest = digestToken(secret);
-  const family = kind === 'session' ? randomBytes(16) : (familyOf(secret) as Buffer);
-  const lifetime = kind === 'session' ? config.SESSION_COOKIE_TTL : config.REFRESH_TOKEN_TTL;
-  const begun = await logins.begin({
-    user: account.id,
-    kind,
-    digest,
-    family: family.toString('hex'),
-    lifetime,
-    otpStep,
-    client,
-  });
+  const { token, ...session } = newSession(kind, config);
+  const begun = await logins.begin({ user: account.id, kind, ...session, otpStep, client });
   if (!begun) throw otpStep === null ? invalidCredentials() : invalidOtp();
-  const token = kind === 'session' ? digest : secret;
   return issue(account.id, kind, token, account.tfa_secret === null, client, services);
 }
 
 /** `token` is the refresh token, or the name of the session. */
+export function newSession(kind: SessionKind, config: Config) {
+  const secret = makeRefreshToken();
+  const digest = digestToken(secret);
+  const family = kind === 'session' ? randomBytes(16) : (familyOf(secret) as Buffer);
+  const lifetime = kind === 'session' ? config.SESSION_COOKIE_TTL : config.REFRESH_TOKEN_TTL;
+  return { digest, family: family.toString('hex'), lifetime, token: kind === 'session' ? digest : secret };
+}
+
 async function issue(
   user: string,
   kind: SessionKind,
@@ -177,9 +192,9 @@ async function exchangeToken(
   const next = makeRefreshToken(family);
   const old = { digest: digestToken(token), family: family.toString('hex') };
   const { config, logins } = services;
-  const user = await logins.refresh(old, digestToken(next), config.REFRESH_TOKEN_TTL, client);
-  if (user === null) throw invalidCredentials();
-  return issue(user, 'refresh', next, await lacksSecondFactor(user, services), client, services);
+  const holder = await logins.refresh(old, digestToken(next), config.REFRESH_TOKEN_TTL, client);
+  if (holder === null) throw invalidCredentials();
+  return issueTo(holder, 'refresh', next, client, services);
 }
 
 async function renewSession(
@@ -193,8 +208,32 @@ async function renewSession(
   const times = { lifetime: config.SESSION_COOKIE_TTL, grace: config.SESSION_REFRESH_GRACE_PERIOD };
   const renewed = await logins.renew(session, digestToken(makeRefreshToken()), times, client);
   if (!renewed) throw invalidCredentials();
-  const withoutTfa = await lacksSecondFactor(renewed.user, services);
-  return issue(renewed.user, 'session', renewed.token, withoutTfa, client, services);
+  return issueTo(renewed, 'session', renewed.token, client, services);
+}
+
+async function issueTo(
+  { user, share, role }: SessionHolder,
+  kind: SessionKind,
+  token: string,
+  client: LoginClient,
+  services: AuthenticationServices,
+): Promise<IssuedTokens> {
+  if (share !== null) return issueShare(share, role, kind, token, services);
+  if (user === null) throw invalidCredentials();
+  return issue(user, kind, token, await lacksSecondFactor(user, services), client, services);
+}
+
+/** For who comes in by a share. */
+export async function issueShare(
+  share: string,
+  role: string | null,
+  kind: SessionKind,
+  token: string,
+  { config, tokens }: Pick<AuthenticationServices, 'config' | 'tokens'>,
+): Promise<IssuedTokens> {
+  const expiresMs = kind === 'session' ? config.SESSION_COOKIE_TTL : config.ACCESS_TOKEN_TTL;
+  const accessToken = await tokens.signShare(share, role, kind === 'session' ? token : null, expiresMs);
+  return { accessToken, refreshToken: kind === 'session' ? null : token, expiresMs };
 }
 
 async function lacksSecondFactor(user: string, { logins }: AuthenticationServices): Promise<boolean> {

@@ -36,6 +36,14 @@ export interface RegistrationSettings {
 
 export type SessionKind = 'refresh' | 'session';
 
+/** A user, or who came in by a share. */
+export interface SessionHolder {
+  readonly user: string | null;
+  readonly share: string | null;
+  /** Of the share. */
+  readonly role: string | null;
+}
+
 /** Who signs in, or uses a session. */
 export interface LoginClient {
   readonly ip: string;
@@ -128,16 +136,16 @@ export class Logins {
     return (await this.#database.rows(BEGIN, parameters)).length > 0;
   }
 
-  /** The user of the refresh token that was exchanged; null where it was no good. */
+  /** Who holds the refresh token that was exchanged; null where it was no good. */
   async refresh(
     old: { readonly digest: string; readonly family: string },
     digest: string,
     lifetime: number,
     client: LoginClient,
-  ): Promise<string | null> {
+  ): Promise<SessionHolder | null> {
     const parameters = [old.digest, old.family, digest, String(lifetime), ...clientColumns(client)];
-    const [row] = await this.#database.rows<{ user: string }>(REFRESH, parameters);
-    return row?.user ?? null;
+    const [row] = await this.#database.rows<SessionHolder>(REFRESH, parameters);
+    return row ?? null;
   }
 
   /** The session that follows the given one, which is not always the offered one: see renew.sql. */
@@ -146,9 +154,9 @@ export class Logins {
     offered: string,
     times: { readonly lifetime: number; readonly grace: number },
     client: LoginClient,
-  ): Promise<{ readonly user: string; readonly token: string } | null> {
+  ): Promise<(SessionHolder & { readonly token: string }) | null> {
     const parameters = [old, offered, String(times.lifetime), String(times.grace), ...clientColumns(client)];
-    const [row] = await this.#database.rows<{ user: string; token: string }>(RENEW, parameters);
+    const [row] = await this.#database.rows<SessionHolder & { token: string }>(RENEW, parameters);
     // It ends earlier now.
     if (row) await this.#listener.sessionsEnded([old]);
     return row ?? null;
@@ -280,7 +288,7 @@ export async function forgetSessions(database: Database, keptMs: number): Promis
 }
 
 /** What a client says of itself may be anything, of any length. */
-function clientColumns({ ip, userAgent, origin }: LoginClient): (string | null)[] {
+export function clientColumns({ ip, userAgent, origin }: LoginClient): (string | null)[] {
   return [ip || null, userAgent.slice(0, 1_000) || null, origin.slice(0, 255) || null];
 }
 

@@ -33,6 +33,7 @@ export function dataCopies(places: Installations): readonly DataCopies[] {
     { name: 'panels', copies: rowsOf(places, 'panels') },
     { name: 'comments', copies: [...comments, ...commentsInActivity(places)] },
     { name: 'versions', copies: versionRows(places) },
+    { name: 'shares', copies: shareRows(places) },
   ].filter(({ copies }) => copies.length > 0);
 }
 
@@ -71,6 +72,16 @@ function versionRows(places: Installations): Copy[] {
     first: sql`old.id`,
     once: new Set(['id', 'delta', 'date_updated', 'user_updated']),
     from: sql`${copy.from} where old.item is not null and exists (select from ${ours(places, 'collections')} parent where parent.collection = ${renamed(places, sql`old.collection`)})`,
+  }));
+}
+
+/** How often they were used goes on from there. */
+function shareRows(places: Installations): Copy[] {
+  const collection = renamed(places, sql`old.collection`);
+  return rowsOf(places, 'shares', { collection }).map((copy) => ({
+    ...copy,
+    once: new Set(['times_used']),
+    from: sql`${copy.from} where exists (select from ${ours(places, 'collections')} parent where parent.collection = ${collection})`,
   }));
 }
 

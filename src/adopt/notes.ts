@@ -16,7 +16,6 @@ const LEFT: readonly (readonly [table: string, reason: string])[] = [
     'files',
     'there are no files here: the rows and the stored bytes stay where they are, fields that refer to them show the key',
   ],
-  ['shares', 'shares are not offered'],
   ['sessions', 'everybody signs in again; static tokens go on working'],
 ];
 

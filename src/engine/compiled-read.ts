@@ -29,9 +29,11 @@ const ACTIONS: Readonly<Record<SelectionPurpose, WriteAction>> = {
   create: 'create',
   update: 'update',
   delete: 'delete',
+  share: 'share',
   'any create': 'create',
   'any update': 'update',
   'any delete': 'delete',
+  'any share': 'share',
 };
 
 export interface CompiledRead {

@@ -6,7 +6,7 @@ import { parseJson, writeJson } from '../digits.js';
 import { forbidden, forbiddenField, invalidPayload, ServiceError, unprocessable } from '../errors.js';
 import { packagePath } from '../files.js';
 import { hasVersions, keyNames } from '../mirror/item-key.js';
-import type { Collection, Model } from '../mirror/model.js';
+import { type Collection, isSecretField, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import { planUpdate } from '../plan/payload.js';
 import { servedCollection } from '../plan/read.js';
@@ -193,7 +193,16 @@ async function checkChanges(
   const hidden = Object.keys(data).find((name) => !isKnown(name));
   if (hidden !== undefined) throw forbiddenField(hidden, collection.name, 'root');
   const variables = { ...caller, now: new Date().toISOString() };
-  await planUpdate(collection, [{ key, data }], { model, author, maxRows: null, variables, access: null });
+  const { plan } = await planUpdate(collection, [{ key, data }], {
+    model,
+    author,
+    maxRows: null,
+    variables,
+    access: null,
+  });
+  // They would be kept as they were sent.
+  const secret = plan.nodes.flatMap(({ columns }) => columns).find((column) => isSecretField(column.field));
+  if (secret) throw invalidPayload(`"${secret.field.name}" cannot be kept in a version`);
 }
 
 function shownTo(

@@ -13,7 +13,7 @@ import type { Database } from '../postgres/database.js';
 import type { Session } from '../postgres/sessions.js';
 import type { Parsed } from '../request/ast.js';
 import type { ParseLimits } from '../request/parse-context.js';
-import { LIVE_VERSIONS, parseRead } from '../request/rest.js';
+import { LIVE_VERSIONS, parseRead, parseSearch } from '../request/rest.js';
 import { billWriter } from './caller-budget.js';
 import { checkNamedItems, NAMING_ITEMS } from './named-items.js';
 import type { Reads } from './reads.js';
@@ -25,10 +25,12 @@ export interface RecordServices {
   readonly limits: { readonly parse: ParseLimits };
 }
 
+const SHARES = 'service_shares';
+const RECORDS: ReadonlySet<string> = new Set([VERSIONS, SHARES, ...NAMING_ITEMS]);
+
 /** Whether something is to be found out inside of the transaction, before the write or after it. */
 export function isChecked(planned: PlannedWrite): boolean {
-  const isRecord = (name: string): boolean => name === VERSIONS || NAMING_ITEMS.has(name);
-  return concernsAccess(planned) || planned.plan.nodes.some(({ collection }) => isRecord(collection.name));
+  return concernsAccess(planned) || planned.plan.nodes.some(({ collection }) => RECORDS.has(collection.name));
 }
 
 /** `write` carries the write out. */
@@ -42,6 +44,8 @@ export async function writeRecords<Result>(
   await checkNamedItems(planned, writer, services, session);
   const made: MadeVersion[] = [];
   for (const [position, node] of planned.plan.nodes.entries()) {
+    for (const row of node.collection.name === SHARES ? (planned.input.nodes[position] ?? []) : [])
+      await checkShare(node, row, writer, services, session);
     if (node.collection.name !== VERSIONS) continue;
     for (const row of planned.input.nodes[position] ?? [])
       made.push(...(await checkVersion(planned, node, cellsOf(node, row), writer, services, session)));
@@ -101,6 +105,39 @@ async function checkVersion(
   if (found.length > 0)
     throw unprocessable(`Version "${key}" already exists for item "${item}" in collection "${name}"`);
   return [{ collection: name, item, key: String(key), hash }];
+}
+
+const SHARE_FIELDS: ReadonlySet<string> = new Set([
+  ...['id', 'name', 'role', 'password', 'date_start', 'date_end', 'max_uses'],
+]);
+
+/** Who makes one must be allowed to share the item, and becomes the one whose rights limit it. */
+async function checkShare(
+  node: WriteNode,
+  row: Readonly<Record<string, unknown>>,
+  writer: Writer,
+  { reads, limits }: RecordServices,
+  session: Session,
+): Promise<void> {
+  const cells = cellsOf(node, row);
+  const isNew = node.verb !== 'update';
+  const stray = [...cells.keys()].find((name) => !SHARE_FIELDS.has(name) && !(isNew && isItem(name)));
+  if (stray !== undefined) throw invalidPayload(`"${stray}" is not allowed`);
+  const creator = row[`c${node.columns.findIndex(({ field }) => field.name === 'user_created')}`];
+  if (creator !== undefined && (!isNew || creator !== writer.caller.user))
+    throw invalidPayload('"user_created" is not allowed');
+  if (!isNew) return;
+  const [name, item] = [String(cells.get('collection')), String(cells.get('item'))];
+  await readItem(parseRead(name, item, '', limits.parse), writer, reads, session);
+  const query = parseSearch(name, { keys: [item], query: { aggregate: { count: '*' } } }, '', limits.parse);
+  const { caller } = writer;
+  const compiled = reads.compile(query, caller, 'any share', billWriter(writer));
+  const { text, parameters, prepare } = reads.bind({ query, compiled, caller });
+  if (!String(await session.cell(text, parameters, prepare)).includes('"count":1')) throw forbidden();
+}
+
+function isItem(name: string): boolean {
+  return name === 'collection' || name === 'item';
 }
 
 /** What the item looks like to the caller, as a digest: who has seen it knows whether it is still the same. */

@@ -26,6 +26,7 @@ export const SYSTEM_RESOURCES: readonly SystemResource[] = [
   { name: 'dashboards', kind: 'write', sdk: true },
   { name: 'panels', kind: 'write', sdk: true },
   { name: 'versions', kind: 'write', sdk: true },
+  { name: 'shares', kind: 'write', sdk: true },
   { name: 'activity', kind: 'read', sdk: true },
   { name: 'revisions', kind: 'read', sdk: true },
   { name: 'settings', kind: 'single', sdk: true },

@@ -7,7 +7,7 @@ import type { Collection, Field, Model } from '../mirror/model.js';
 import type { Filter } from '../request/ast.js';
 import { ALWAYS, type Condition, type OperandPlan } from './plan.js';
 
-export type Action = 'create' | 'read' | 'update' | 'delete' | 'execute';
+export type Action = 'create' | 'read' | 'update' | 'delete' | 'share' | 'execute';
 
 /** Null stands for everything: administrators, and the service itself. */
 export interface Access {

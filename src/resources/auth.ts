@@ -25,7 +25,7 @@ export interface AuthServices extends AuthenticationServices {
 }
 
 /** How a client gets its tokens: in the body, the refresh token as a cookie, or a session as a cookie. */
-const MODES = ['json', 'cookie', 'session'] as const;
+export const MODES = ['json', 'cookie', 'session'] as const;
 type Mode = (typeof MODES)[number];
 
 export function authRoutes(services: AuthServices): Route[] {
@@ -47,7 +47,7 @@ function listProviders({ AUTH_PROVIDERS, AUTH_DISABLE_DEFAULT }: Config): string
   return JSON.stringify({ data, disableDefault: AUTH_DISABLE_DEFAULT });
 }
 
-function sessionKindOf(mode: Mode): SessionKind {
+export function sessionKindOf(mode: Mode): SessionKind {
   return mode === 'session' ? 'session' : 'refresh';
 }
 

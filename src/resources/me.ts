@@ -11,6 +11,7 @@ import { JSON_TYPE, jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import type { Collection } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
+import type { WriteAction } from '../plan/access.js';
 import type { Parsed } from '../request/ast.js';
 import { parseOwn, parseReadBack, parseSearch } from '../request/rest.js';
 import { requireObject } from '../request/write.js';
@@ -39,7 +40,9 @@ const anyBody = build({ type: 'object', properties: { data: {} } });
 
 /** Callers who may not see their own account get its id only. */
 async function readMe(exchange: Exchange, services: MeServices): Promise<Reply> {
-  const identity = onlyUser(await services.identities.identify(exchange));
+  const caller = await services.identities.identify(exchange);
+  if (caller.share) return jsonText(anyBody({ data: { share: caller.share.id } }));
+  const identity = onlyUser(caller);
   const parsed = parseOwn('service_users', identity.user, exchange.queryString, services.limits);
   const body = await readVisible(parsed, identity, exchange, services);
   return body ? { status: 200, type: JSON_TYPE, body } : jsonText(anyBody({ data: { id: identity.user } }));
@@ -119,14 +122,14 @@ async function readAllowed(exchange: Exchange, services: MeServices): Promise<Re
   const access = services.policies.accessOf(identity);
   const collection = services.mirror.model.collections.get(name);
   if (!collection && !access) throw forbiddenCollection(name);
-  const allowed = async (action: 'update' | 'delete'): Promise<unknown> => {
+  const allowed = async (action: WriteAction): Promise<unknown> => {
     const { access: extent, ...rest } = collection ? describeAction(action, collection, access) : NOTHING;
     if (!collection || extent === 'none') return { access: false };
     const open = key === null || (await isOpen(collection, key, action, identity, exchange, services));
     return { access: open, ...(collection.singleton && rest) };
   };
-  const data = { update: await allowed('update'), delete: await allowed('delete') };
-  return jsonText(anyBody({ data: { ...data, share: { access: identity.administrator } } }));
+  const [update, remove, share] = [await allowed('update'), await allowed('delete'), await allowed('share')];
+  return jsonText(anyBody({ data: { update, delete: remove, share } }));
 }
 
 const NOTHING: Allowed = { access: 'none' };
@@ -135,7 +138,7 @@ const NOTHING: Allowed = { access: 'none' };
 async function isOpen(
   collection: Collection,
   key: string,
-  action: 'update' | 'delete',
+  action: WriteAction,
   identity: Identity,
   exchange: Exchange,
   { reads, limits }: MeServices,

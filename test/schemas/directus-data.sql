@@ -34,6 +34,12 @@ create table directus_versions (
   user_updated uuid references directus_users, delta json
 );
 
+create table directus_shares (
+  id uuid primary key, name varchar(255), collection varchar(64) not null, item varchar(255) not null, role uuid references directus_roles on delete cascade,
+  password varchar(255), user_created uuid references directus_users on delete set null, date_created timestamptz default now(),
+  date_start timestamptz, date_end timestamptz, times_used integer default 0, max_uses integer
+);
+
 insert into directus_folders (id, name, parent) values
   ('00000000-0000-4000-8000-0000000000e2', 'Below', '00000000-0000-4000-8000-0000000000e1'),
   ('00000000-0000-4000-8000-0000000000e1', 'Above', null),
@@ -60,6 +66,8 @@ insert into directus_versions (id, key, collection, item, hash, user_created, de
   ('00000000-0000-4000-8000-000000000031', 'draft', 'articles', '1', 'abc', '00000000-0000-4000-8000-0000000000a2',
    '{"_user":"00000000-0000-4000-8000-0000000000a2","_date":"2025-01-01T00:00:00Z","title":"says \"_user\": \"x\"","meta":{"_user":null,"a":1}}'),
   ('00000000-0000-4000-8000-000000000032', 'draft', 'articles', null, null, null, '{"title":"not there yet"}');
+insert into directus_shares (id, name, collection, item, role, user_created, times_used, max_uses) values
+  ('00000000-0000-4000-8000-000000000041', 'For reviewers', 'articles', '1', '00000000-0000-4000-8000-000000000003', '00000000-0000-4000-8000-0000000000a1', 1, 3);
 
 -- A table of the project may refer to folders.
 create table albums (id serial primary key, folder uuid constraint albums_folder_foreign references directus_folders on delete set null);

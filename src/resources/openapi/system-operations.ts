@@ -307,6 +307,20 @@ export const SERVICES: Readonly<Record<string, SystemOperation>> = {
     answers: [ok(data(object({ relations: list(ref('Suggestion')) })))],
   },
 
+  'GET /shares/info/:key': {
+    summary: 'What anybody may know of a share',
+    answers: [ok(data(object({ id: UUID, collection: STRING, item: STRING, password: orNull(STRING) })))],
+  },
+  'POST /shares/auth': {
+    summary: 'Log in by a share',
+    body: json(object({ share: UUID, password: STRING, mode: MODE }, ['share'])),
+    answers: [ok(data(object({ access_token: STRING, refresh_token: STRING, expires: INTEGER }, ['expires'])))],
+  },
+  'POST /shares/invite': {
+    summary: 'Mail the link of a share',
+    body: json(object({ share: UUID, emails: list(EMAIL) }, ['share', 'emails'])),
+    answers: [done],
+  },
   'GET /versions/:key/compare': {
     summary: 'Compare a content version with its item',
     answers: [ok(data(object({ outdated: BOOLEAN, mainHash: STRING, current: RECORD, main: RECORD })))],
