@@ -18,6 +18,7 @@ const STATUSES = {
   SERVICE_UNAVAILABLE: 503,
   UNPROCESSABLE_CONTENT: 422,
   METHOD_NOT_ALLOWED: 405,
+  RANGE_NOT_SATISFIABLE: 416,
   INTERNAL_SERVER_ERROR: 500,
 } as const;
 
@@ -133,6 +134,14 @@ export function unsupportedMediaType(mediaType: string, where: string): ServiceE
 
 export function methodNotAllowed(reason: string): ServiceError {
   return new ServiceError('METHOD_NOT_ALLOWED', `Method not allowed. ${reason}.`, { reason });
+}
+
+/** As HTTP wants it: the size of the file lets a client ask again. */
+export function rangeNotSatisfiable(range: string, size: number): ServiceError {
+  return new ServiceError('RANGE_NOT_SATISFIABLE', `Range "${range}" is invalid or the file's size doesn't match it.`, {
+    range,
+    size,
+  });
 }
 
 export function unprocessable(reason: string): ServiceError {

@@ -20,7 +20,7 @@ import type { Limit } from './limiter.js';
 import { type ListenAddress, loadSockets, openPort } from './listen.js';
 import { DEFERRED, errorReply, noContent, type Outcome, type Reply } from './reply.js';
 import { CLIENT_LEFT_STATUS } from './route-stats.js';
-import type { Handler, Route, Router } from './router.js';
+import { type Handler, type Route, type Router, streamsBody } from './router.js';
 import { openTraced } from './traced-exchange.js';
 import { openTraces } from './traces.js';
 import { type SocketProtocol, serveSockets } from './websocket.js';
@@ -207,13 +207,13 @@ function createHandler(router: Router, cors: Cors, config: Config, limit: Limit 
     }
     const route = router.find(exchange);
     if (exchange.headers.viewAs !== '' && !isRead(exchange) && !route.mayRead) throw viewWrites();
-    if (!route.streamsBody) exchange.collect(config.MAX_PAYLOAD_SIZE, config.BODY_TIMEOUT);
+    if (!streamsBody(route, exchange)) exchange.collect(config.MAX_PAYLOAD_SIZE, config.BODY_TIMEOUT);
     checkOrigin(exchange);
     return route;
   };
   const limited = async (exchange: Exchange, limit: Limit): Promise<Reply | typeof DEFERRED> => {
     const route = attempt(() => open(exchange));
-    if ('result' in route && route.result.streamsBody) holdBody(exchange);
+    if ('result' in route && streamsBody(route.result, exchange)) holdBody(exchange);
     await limit(exchange.address);
     if ('error' in route) throw route.error;
     return route.result.handle(exchange);

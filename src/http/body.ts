@@ -7,6 +7,8 @@ const HIGH_WATER_BYTES = 1_048_576;
 
 export interface BodyLimits {
   readonly bytes: number;
+  /** Which option says so. */
+  readonly option: string;
   /** For the next piece to arrive. */
   readonly pauseMs: number;
 }
@@ -66,12 +68,9 @@ export function holdBody(exchange: Exchange): Body {
   });
   const next = async (): Promise<Buffer | null> => {
     for (;;) {
-      const { bytes: maxBytes, pauseMs } = body.limits;
+      const { bytes: maxBytes, option, pauseMs } = body.limits;
       if (total > maxBytes)
-        throw invalidPayload(`The file is larger than ${maxBytes} bytes`, {
-          option: 'IMPORT_MAX_FILE_SIZE',
-          limit: maxBytes,
-        });
+        throw invalidPayload(`The file is larger than ${maxBytes} bytes`, { option, limit: maxBytes });
       if (failure) throw failure;
       const piece = waiting.shift();
       if (piece) {
@@ -95,7 +94,7 @@ export function holdBody(exchange: Exchange): Body {
       });
     }
   };
-  const body: Body = { limits: { bytes: Number.POSITIVE_INFINITY, pauseMs: 0 }, next };
+  const body: Body = { limits: { bytes: Number.POSITIVE_INFINITY, option: '', pauseMs: 0 }, next };
   bodies.set(exchange, body);
   return body;
 }

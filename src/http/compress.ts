@@ -75,8 +75,8 @@ const COMPRESSIBLE = /^(?:application\/(?:[\w.-]+\+)?json|application\/x-ndjson|
  * Text of the API, and of the files of the IDE those that are JSON. Nothing secret, whose length could tell of it when a part
  * of the same body can be chosen by somebody else.
  */
-function isCompressible({ status, type, secret, tag, headers }: Reply): boolean {
-  if (secret || status === 204 || headers?.['Content-Encoding'] !== undefined) return false;
+function isCompressible({ status, type, secret, tag, length, headers }: Reply): boolean {
+  if (secret || status === 204 || length !== undefined || headers?.['Content-Encoding'] !== undefined) return false;
   return status === 304 ? tag !== undefined : COMPRESSIBLE.test(type);
 }
 

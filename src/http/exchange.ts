@@ -26,6 +26,10 @@ export interface Headers {
   /** '' where there are no replicas. */
   readonly position: string;
   readonly ifNoneMatch: string;
+  /** Of requests for a file; '' for all others. */
+  readonly range: string;
+  readonly ifRange: string;
+  readonly ifModifiedSince: string;
   /** '' where no events are asked for. */
   readonly lastEventId: string;
   readonly idempotencyKey: string;
@@ -108,6 +112,7 @@ export class Exchange {
     this.accessToken = accessToken;
     // Every header costs its reading: these are read where they may matter.
     const reads = this.method === 'GET' || this.method === 'HEAD';
+    const readsFile = reads && this.path.startsWith('/assets/');
     const authorization = request.getHeader('authorization');
     const accept = request.getHeader('accept');
     this.headers = {
@@ -120,6 +125,9 @@ export class Exchange {
       prefer: request.getHeader('prefer'),
       position: hooks.positions === null ? '' : request.getHeader('lateral-position'),
       ifNoneMatch: request.getHeader('if-none-match'),
+      range: readsFile ? request.getHeader('range') : '',
+      ifRange: readsFile ? request.getHeader('if-range') : '',
+      ifModifiedSince: readsFile ? request.getHeader('if-modified-since') : '',
       lastEventId: accept.startsWith('text/event-stream') ? request.getHeader('last-event-id') : '',
       idempotencyKey: reads ? '' : request.getHeader('idempotency-key'),
       cookie: reads && hasBearerScheme(authorization) ? '' : request.getHeader('cookie'),

@@ -13,6 +13,10 @@ export interface Reply {
   readonly headers?: Readonly<Record<string, string | readonly string[]>>;
   /** No cache may store it. */
   readonly secret?: boolean;
+  /** Of a streamed body whose size is known beforehand: it is then sent with a Content-Length, and never compressed. */
+  readonly length?: number;
+  /** The Cache-Control header, in place of `no-cache`. */
+  readonly cache?: string;
 }
 
 /** The handler responds by itself, when the result is there: without a promise it is faster. */
@@ -77,6 +81,8 @@ export function errorReply(error: unknown): Reply {
   const known = publicError(error);
   const entry = { message: known.message, extensions: { ...known.extensions, code: known.code } };
   const reply = jsonText(errorBody({ errors: [entry] }), known.status);
+  if (known.code === 'RANGE_NOT_SATISFIABLE')
+    return { ...reply, headers: { 'Content-Range': `bytes */${known.extensions['size']}` } };
   if (known.code === 'SERVICE_UNAVAILABLE') return { ...reply, headers: { 'Retry-After': '1' } };
   if (known.code !== 'REQUESTS_EXCEEDED') return reply;
   const seconds = Math.ceil((Date.parse(String(known.extensions['reset'])) - Date.now()) / 1_000);

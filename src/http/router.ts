@@ -11,10 +11,18 @@ export interface Route {
   /** E.g. `/items/:collection/:key`. Fixed segments match in any case, a trailing slash is ignored. */
   readonly path: string;
   readonly handle: Handler;
-  /** The route reads its body piece by piece, through `openBody`. */
-  readonly streamsBody?: boolean;
+  /** The route reads its body piece by piece, through `openBody`: always, or if it is a form. */
+  readonly streamsBody?: boolean | 'form';
   /** A POST that may be a read: then the route itself refuses what writes with `Lateral-View-As`. */
   readonly mayRead?: boolean;
+}
+
+export function streamsBody({ streamsBody = false }: Route, { headers }: Exchange): boolean {
+  return streamsBody === 'form' ? isForm(headers.contentType) : streamsBody;
+}
+
+export function isForm(contentType: string): boolean {
+  return /^multipart\/form-data/i.test(contentType);
 }
 
 interface Entry {

@@ -6,6 +6,7 @@ import type { Produce, Reply, Sink } from './reply.js';
 const STATUS_LINES: Readonly<Record<number, string>> = {
   200: '200 OK',
   204: '204 No Content',
+  206: '206 Partial Content',
   302: '302 Found',
   304: '304 Not Modified',
   400: '400 Bad Request',
@@ -14,6 +15,7 @@ const STATUS_LINES: Readonly<Record<number, string>> = {
   404: '404 Not Found',
   405: '405 Method Not Allowed',
   415: '415 Unsupported Media Type',
+  416: '416 Range Not Satisfiable',
   422: '422 Unprocessable Content',
   429: '429 Too Many Requests',
   500: '500 Internal Server Error',
@@ -46,8 +48,11 @@ export function writeBody({ exchange, reply, head, close }: PendingResponse): Pr
   let sent: Promise<void> | undefined;
   response.cork(() => {
     writeHead(exchange, reply, head);
-    if (reply.status === 204 || reply.status === 304 || typeof body === 'function') endEmpty(exchange, close);
-    else if (exchange.method === 'HEAD') endWithLength(exchange, Buffer.byteLength(body), close);
+    if (reply.status === 204 || reply.status === 304) endEmpty(exchange, close);
+    else if (typeof body === 'function') {
+      if (reply.length === undefined) endEmpty(exchange, close);
+      else endWithLength(exchange, reply.length, close);
+    } else if (exchange.method === 'HEAD') endWithLength(exchange, Buffer.byteLength(body), close);
     else if (body.length < LARGE_BODY_BYTES) response.end(body, close);
     else {
       // `end` would not say when all of it has left, and what has not is lost when the service stops.
@@ -84,8 +89,11 @@ export async function stream(
   options: ReplyStreamOptions,
 ): Promise<void> {
   const { response } = exchange;
+  const { length } = reply;
   let begun = false;
+  let left = length ?? 0;
   let resume: ((open: boolean) => void) | null = null;
+  let sendRest: ((offset: number) => boolean) | null = null;
   const settle = (open: boolean): void => {
     const waiting = resume;
     resume = null;
@@ -97,18 +105,31 @@ export async function stream(
     onAbort: (listener) => exchange.onAbort(listener),
     write: (piece) => {
       if (exchange.aborted) return Promise.resolve(false);
+      if (length !== undefined) {
+        if (piece.length === 0) return Promise.resolve(true);
+        left -= piece.length;
+        if (left < 0) throw new Error('the body is longer than was said');
+      }
       let accepted = true;
       response.cork(() => {
         if (!begun) {
           writeHead(exchange, reply, headOf(exchange, reply, options.headers, options.close));
-          response.onWritable(() => {
+          if (options.close && length !== undefined) response.writeHeader('Connection', 'close');
+          response.onWritable((offset) => {
+            if (sendRest && !sendRest(offset)) return false;
             settle(true);
             return true;
           });
         }
         begun = true;
         // A refusal means "buffered, stop": the piece is on its way and must not be sent again.
-        accepted = response.write(piece);
+        if (length === undefined) accepted = response.write(piece);
+        else {
+          // Here it means that nobody holds what the socket did not take.
+          const start = response.getWriteOffset();
+          accepted = tryEnd(exchange, piece, length);
+          sendRest = accepted ? null : (offset) => tryEnd(exchange, piece.subarray(offset - start), length);
+        }
       });
       if (accepted) return Promise.resolve(true);
       return new Promise((resolve) => {
@@ -122,16 +143,32 @@ export async function stream(
     if (!begun) throw error;
     options.reportFailure(exchange, error);
     exchange.replied = true;
-    exchange.status = 500;
-    if (!exchange.aborted) response.close();
+    if (exchange.aborted) exchange.status = 500;
+    else breakOff(exchange);
     return;
   }
   if (exchange.aborted) return;
   exchange.replied = true;
+  if (begun && length !== undefined) {
+    // With all its bytes it has ended; with fewer the client is told by the connection.
+    if (left > 0) breakOff(exchange);
+    return;
+  }
   response.cork(() => {
     if (!begun) writeHead(exchange, reply, headOf(exchange, reply, options.headers, options.close));
     response.end('', options.close);
   });
+}
+
+function breakOff(exchange: Exchange): void {
+  exchange.status = 500;
+  exchange.response.close();
+}
+
+/** A piece of a body of known length. False where the socket did not take all of it. */
+function tryEnd({ response }: Exchange, piece: Buffer, length: number): boolean {
+  const [accepted, ended] = response.tryEnd(piece, length);
+  return accepted || ended;
 }
 
 function writeHead(exchange: Exchange, { status }: Reply, head: string | Uint8Array): void {
@@ -158,7 +195,16 @@ const CLOSED_SECRET = `${ALWAYS}\r\nCache-Control: no-store`;
 
 /** The headers of a response behind the name of the first: in ASCII, so that a character is a byte. */
 export function headOf(exchange: Exchange, reply: Reply, common: HeaderList, close: boolean): string {
-  const fixed = close ? (reply.secret ? CLOSED_SECRET : CLOSED) : reply.secret ? KEPT_SECRET : KEPT;
+  const fixed =
+    reply.cache !== undefined
+      ? `${ALWAYS}${close ? '' : KEEP_ALIVE}\r\nCache-Control: ${reply.cache}`
+      : close
+        ? reply.secret
+          ? CLOSED_SECRET
+          : CLOSED
+        : reply.secret
+          ? KEPT_SECRET
+          : KEPT;
   let head = `${exchange.id}${fixed}`;
   if (reply.type !== '') head += `\r\nContent-Type: ${reply.type}`;
   if (reply.tag !== undefined) head += `\r\nETag: ${reply.tag}`;

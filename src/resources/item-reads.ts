@@ -10,6 +10,7 @@ import type { RequestClient } from '../engine/stages.js';
 import type { Writes } from '../engine/writes.js';
 import { forbidden, invalidQuery } from '../errors.js';
 import { isNotModified } from '../http/compress.js';
+import { contentDisposition } from '../http/disposition.js';
 import { tagOf } from '../http/etag.js';
 import type { Exchange } from '../http/exchange.js';
 import { DEFERRED, JSON_TYPE, jsonText, type Outcome, type Produce, type Reply } from '../http/reply.js';
@@ -194,9 +195,7 @@ function exportItems(prepared: PreparedRead<Parsed>, name: ExportFormat, reads: 
       items > 0 ? closing : format.empty === undefined ? Buffer.concat([opening, closing]) : Buffer.from(format.empty);
     if (rest.length > 0) await sink.write(rest);
   };
-  const file = `${request.collection}.${format.extension}`;
-  const plain = file.replace(/[^\w.-]/g, '_');
-  const disposition = `attachment; filename="${plain}"; filename*=UTF-8''${encodeHeader(file)}`;
+  const disposition = contentDisposition('attachment', `${request.collection}.${format.extension}`);
   return { status: 200, type: format.type, body: produce, headers: { 'Content-Disposition': disposition } };
 }
 
@@ -223,11 +222,6 @@ function writeItems(format: Format, ...batch: Parameters<Format['items']>): Buff
       throw invalidQuery(`A value is nested too deeply for an export as ${format.extension}`);
     throw error;
   }
-}
-
-/** As RFC 5987 wants it: stricter than a URL. */
-function encodeHeader(text: string): string {
-  return encodeURIComponent(text).replace(/['()*]/g, (each) => `%${each.charCodeAt(0).toString(16).toUpperCase()}`);
 }
 
 const explanationBody = build({

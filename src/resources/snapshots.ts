@@ -6,13 +6,13 @@ import { invalidPayload, invalidQuery, unsupportedMediaType } from '../errors.js
 import { openBody } from '../http/body.js';
 import type { Exchange } from '../http/exchange.js';
 import { jsonText, noContent, type Reply } from '../http/reply.js';
-import type { Route } from '../http/router.js';
+import { isForm, type Route } from '../http/router.js';
 import type { SchemaChanges } from '../schema/change.js';
 import { readDifference } from '../schema/parse-difference.js';
 import { parseDocumentText, readSnapshot, selectCollections } from '../schema/parse-snapshot.js';
 import { applyDifference, compareSnapshot, takeSnapshot } from '../schema/snapshots.js';
 import { writeYaml } from '../yaml.js';
-import { openUpload } from './upload.js';
+import { importLimits, openUpload } from './upload.js';
 
 export interface SchemaServices {
   readonly config: Config;
@@ -72,13 +72,13 @@ async function apply(exchange: Exchange, services: SchemaServices): Promise<Repl
 /** JSON or YAML, as the body or as a form's file. A snapshot may be larger than a body of items. */
 async function readDocument(exchange: Exchange, { config, identities }: SchemaServices): Promise<unknown> {
   // Before anything is awaited: data that nobody takes is lost.
-  const body = openBody(exchange, { bytes: config.IMPORT_MAX_FILE_SIZE, pauseMs: config.BODY_TIMEOUT });
+  const body = openBody(exchange, importLimits(config));
   onlyAdministrator(await identities.identify(exchange));
   const { contentType } = exchange.headers;
-  const isForm = /^multipart\/form-data/i.test(contentType);
-  if (!isForm && !/^(application\/([a-z0-9.+-]+\+)?json|(application|text)\/(x-)?yaml)\s*(;|$)/i.test(contentType))
+  const isUpload = isForm(contentType);
+  if (!isUpload && !/^(application\/([a-z0-9.+-]+\+)?json|(application|text)\/(x-)?yaml)\s*(;|$)/i.test(contentType))
     throw unsupportedMediaType(contentType.split(';', 1)[0] ?? '', 'Content-Type header');
-  const { bytes } = isForm ? await openUpload(body, contentType) : { bytes: body };
+  const { bytes } = isUpload ? await openUpload(body, contentType) : { bytes: body };
   const pieces: Buffer[] = [];
   for await (const piece of bytes) pieces.push(piece);
   const content = Buffer.concat(pieces);

@@ -1,11 +1,17 @@
 /** The file of a multipart form, as it arrives. */
 import { PassThrough, Readable } from 'node:stream';
 import { Busboy, type BusboyInstance } from '@fastify/busboy';
+import type { Config } from '../config.js';
 import { invalidPayload } from '../errors.js';
+import type { BodyLimits } from '../http/body.js';
 
 export interface Upload {
   readonly bytes: AsyncIterable<Buffer>;
   readonly type: string;
+}
+
+export function importLimits({ IMPORT_MAX_FILE_SIZE, BODY_TIMEOUT }: Config): BodyLimits {
+  return { bytes: IMPORT_MAX_FILE_SIZE, option: 'IMPORT_MAX_FILE_SIZE', pauseMs: BODY_TIMEOUT };
 }
 
 /** Resolves at the first file; its bytes follow as they are read. */

@@ -10,7 +10,7 @@ import { invalidPayload, invalidQuery } from '../errors.js';
 import { openBody } from '../http/body.js';
 import type { Exchange } from '../http/exchange.js';
 import { jsonText, type Reply } from '../http/reply.js';
-import type { Route } from '../http/router.js';
+import { isForm, type Route } from '../http/router.js';
 import { formatOf, readRows } from '../request/import-file.js';
 import { parseConflictParameters } from '../request/on-conflict.js';
 import { readKey, requireObject } from '../request/write.js';
@@ -18,7 +18,7 @@ import { type ActionRequest, type ActionResult, actionRoute } from './action.js'
 import { exportFile, type ItemsServices } from './item-reads.js';
 import { writerOf } from './item-writes.js';
 import { refuseSystem } from './items.js';
-import { openUpload } from './upload.js';
+import { importLimits, openUpload } from './upload.js';
 
 export interface UtilsServices extends ItemsServices {
   readonly config: Config;
@@ -68,7 +68,7 @@ async function importItems(exchange: Exchange, services: UtilsServices): Promise
   const [collection = ''] = exchange.parameters;
   const { config, writes } = services;
   // Before anything is awaited: data that nobody takes is lost.
-  const body = openBody(exchange, { bytes: config.IMPORT_MAX_FILE_SIZE, pauseMs: config.BODY_TIMEOUT });
+  const body = openBody(exchange, importLimits(config));
   return write({
     client: exchange,
     identify: async () => {
@@ -77,9 +77,7 @@ async function importItems(exchange: Exchange, services: UtilsServices): Promise
     },
     parse: async () => {
       const { contentType } = exchange.headers;
-      const upload = /^multipart\/form-data/i.test(contentType)
-        ? await openUpload(body, contentType)
-        : { bytes: body, type: contentType };
+      const upload = isForm(contentType) ? await openUpload(body, contentType) : { bytes: body, type: contentType };
       const format = formatOf(upload.type);
       const onConflict = parseConflictParameters(exchange.queryString);
       const rows = readRows(upload.bytes, format);
