@@ -5,11 +5,18 @@ import { StartError } from './errors.js';
 import { OPTIONS } from './option-table.js';
 import { AUTOMATIC, type Option, workersFor } from './options.js';
 import { type AuthProvider, readProviders } from './provider-options.js';
+import { readLocations, type StorageLocation } from './storage-options.js';
 
 export type OptionName = keyof typeof OPTIONS;
 export type Config = {
-  readonly [Name in Exclude<OptionName, 'AUTH_PROVIDERS'>]: ReturnType<(typeof OPTIONS)[Name]['parse']>;
-} & { readonly AUTH_PROVIDERS: readonly AuthProvider[] };
+  readonly [Name in Exclude<OptionName, 'AUTH_PROVIDERS' | 'STORAGE_LOCATIONS'>]: ReturnType<
+    (typeof OPTIONS)[Name]['parse']
+  >;
+} & {
+  readonly AUTH_PROVIDERS: readonly AuthProvider[];
+  /** At least one. */
+  readonly STORAGE_LOCATIONS: readonly StorageLocation[];
+};
 
 /** Reads the options from an environment; the first bad value stops the start with its name and what is wrong with it. */
 type Environment = Readonly<Record<string, string | undefined>>;
@@ -51,15 +58,17 @@ export function readConfig(variables: Environment): Config {
   if (schemas.length === 0) config['DATABASE_SCHEMAS'] = [config['DATABASE_SCHEMA']];
   else config['DATABASE_SCHEMA'] = schemas[0];
   const names = config['AUTH_PROVIDERS'] as readonly string[];
-  config['AUTH_PROVIDERS'] = providersOf(names, environment);
+  config['AUTH_PROVIDERS'] = orStartError(() => readProviders(names, environment));
+  const locations = config['STORAGE_LOCATIONS'] as readonly string[];
+  config['STORAGE_LOCATIONS'] = orStartError(() => readLocations(locations, environment));
   if (config['AUTH_DISABLE_DEFAULT'] === true && names.length === 0)
     throw new StartError('AUTH_DISABLE_DEFAULT: with no AUTH_PROVIDERS nobody could sign in');
   return Object.freeze(config) as Config;
 }
 
-function providersOf(names: readonly string[], environment: Environment): readonly AuthProvider[] {
+function orStartError<Value>(read: () => Value): Value {
   try {
-    return readProviders(names, environment);
+    return read();
   } catch (error) {
     throw new StartError(error instanceof Error ? error.message : String(error));
   }

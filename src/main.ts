@@ -8,6 +8,7 @@ import { setFlagsFromString } from 'node:v8';
 import { CLI_IDENTITY } from './access/identity.js';
 import { ADOPT_HELP, adopt } from './commands/adopt.js';
 import { DOCTOR_HELP, doctor } from './commands/doctor.js';
+import { FILES_HELP, files } from './commands/files-command.js';
 import { RELATIONS_HELP, relations } from './commands/relations-command.js';
 import { SCHEMA_HELP, schema } from './commands/schema-command.js';
 import { optionRows, readArguments, readConfig, readFlags, renamedOptions } from './config.js';
@@ -34,6 +35,7 @@ Usage: lateral [start] [--option value ...]
        lateral import FILE [COLLECTION] [--on-conflict COLUMNS] [--resolution merge|ignore] [--option value ...]
        lateral schema {snapshot | diff | apply} [FILE] [--option value ...]
        lateral relations suggest [COLLECTION ...] [--apply] [--option value ...]
+       lateral files [--remove] [--option value ...]
        lateral doctor [--json] [--option value ...]
        lateral adopt [--dry-run] [--option value ...]
        lateral --help | --version
@@ -46,6 +48,7 @@ Usage: lateral [start] [--option value ...]
              by a unique index instead, --resolution ignore leaves those that exist as they are
   schema     exports the schema to a file, compares it with a file, or applies a file (lateral schema --help)
   relations  finds the one-to-many, one-to-one and many-to-many relations that foreign keys imply (lateral relations --help)
+  files      finds stored files without a row, and rows without a stored file (lateral files --help)
   doctor     checks the database and says how to fix problems (lateral doctor --help)
   adopt      takes over an installation of Directus in the same database (lateral adopt --help)
 
@@ -58,6 +61,7 @@ async function main(words: readonly string[]): Promise<void> {
   if (command === 'schema') return wantsHelp ? console.log(SCHEMA_HELP) : schema(rest);
   if (command === 'adopt') return wantsHelp ? console.log(ADOPT_HELP) : adopt(rest);
   if (command === 'doctor') return wantsHelp ? console.log(DOCTOR_HELP) : doctor(rest);
+  if (command === 'files') return wantsHelp ? console.log(FILES_HELP) : files(rest);
   if (command === 'relations') return wantsHelp ? console.log(RELATIONS_HELP) : relations(rest);
   if (words.includes('--help') || words.includes('-h') || command === 'help') return console.log(help());
   if (words.includes('--version')) return console.log(packageVersion);

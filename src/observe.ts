@@ -62,6 +62,7 @@ export type Event =
   | { readonly kind: 'mail-logged'; readonly to: string; readonly link: string }
   | { readonly kind: 'registration-refused'; readonly role: string | null }
   | { readonly kind: 'mail-failed'; readonly to: string; readonly error: unknown }
+  | { readonly kind: 'files-not-removed'; readonly error: unknown }
   | {
       readonly kind: 'request-completed';
       readonly id: string;
@@ -255,6 +256,12 @@ function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
       break;
     case 'mail-failed':
       logger.error({ to: event.to, error: describeError(event.error) }, 'could not send an e-mail');
+      break;
+    case 'files-not-removed':
+      logger.error(
+        { error: describeError(event.error) },
+        'could not remove the bytes of deleted files: will try again',
+      );
       break;
     case 'request-completed': {
       const { method, route, status, ms, id } = event;

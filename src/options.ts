@@ -53,6 +53,23 @@ export function url(): Option<string> {
   };
 }
 
+/** Of `*`, only public addresses: see storage/remote-file.ts. */
+export const ANY_ORIGIN = '*';
+
+export function origins(about: string): Option<readonly string[]> {
+  const parse = (value: string): readonly string[] =>
+    value.trim() === ''
+      ? []
+      : value.split(',').map((each) => {
+          const entry = each.trim();
+          if (entry === ANY_ORIGIN) return entry;
+          if (!URL.canParse(entry) || !/^https?:$/.test(new URL(entry).protocol) || new URL(entry).pathname !== '/')
+            throw new Error(`must be a list of origins such as https://images.example.com, or *, not "${entry}"`);
+          return new URL(entry).origin;
+        });
+  return { initial: '', about, parse };
+}
+
 export function redis(): Option<string> {
   return {
     initial: null,

@@ -8,14 +8,13 @@ import { Policies } from './access/policies.js';
 import { PolicyWatch } from './access/policy-watch.js';
 import { openSecret } from './access/secret.js';
 import { type Credentials, createAdministrator, listenForSessions } from './accounts/accounts.js';
-import { forgetSessions } from './accounts/logins.js';
 import type { Config } from './config.js';
 import { findRunning, holdsCluster, startEmbedded } from './embedded/cluster.js';
-import { deleteExpiredKeys } from './engine/idempotency.js';
 import { StartError } from './errors.js';
 import { openAdmin } from './http/admin-server.js';
-import { deleteExpiredCounts, openLimitStore } from './http/limit-store.js';
+import { openLimitStore } from './http/limit-store.js';
 import { createLimits } from './http/limiter.js';
+import { maintain } from './maintenance.js';
 import type { Collection, Model } from './mirror/model.js';
 import { WatchingMirror } from './mirror/watch.js';
 import { countEvents, type Event, type Observer } from './observe.js';
@@ -47,8 +46,6 @@ export interface Service {
 }
 
 type Report = (message: string) => void;
-
-const PURGE_INTERVAL_MS = 600_000;
 
 /** For each of the things that were started to end: some would wait for a server that does not answer. */
 const CLOSE_TIMEOUT_MS = 500;
@@ -132,7 +129,7 @@ export async function startService(
     const directory = config.DATABASE_URL === null ? config.DATA_DIR : null;
     const secret = await openSecret(config.SECRET, directory, (event) => advice.push(event));
     await broadcastChanges(database, broadcast, started);
-    purge(database, config, started);
+    started.add(await maintain(database, config, observe));
     const store = await openLimitStore(config, database, observe);
     started.add(() => store.close());
     const accessChanged = async (): Promise<void> => {
@@ -376,17 +373,6 @@ async function broadcastChanges(
   started.add(
     await listenForSessions(database, (session) => broadcast({ kind: 'sessions-ended', sessions: [session] })),
   );
-}
-
-function purge(database: Database, config: Config, started: Started): void {
-  const forget = (): unknown =>
-    Promise.allSettled([
-      deleteExpiredKeys(database),
-      forgetSessions(database, config.SESSION_COOKIE_TTL),
-      deleteExpiredCounts(database),
-    ]);
-  const timer = setInterval(forget, PURGE_INTERVAL_MS).unref();
-  started.add(async () => clearInterval(timer));
 }
 
 /** The collection with the most relations shows best what one statement can read. */

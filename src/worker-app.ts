@@ -38,6 +38,7 @@ import { ReplicaBoard } from './postgres/replica-board.js';
 import { Replica, Replicas } from './postgres/replicas.js';
 import type { ParseLimits } from './request/parse-context.js';
 import { accountRoutes } from './resources/account.js';
+import { assetsRoutes } from './resources/assets.js';
 import { authRoutes } from './resources/auth.js';
 import { collectionsRoutes } from './resources/collections.js';
 import { explorerRoutes } from './resources/explorer.js';
@@ -63,6 +64,8 @@ import { utilsRoutes } from './resources/utils.js';
 import { versionsRoutes } from './resources/versions.js';
 import { websocketProtocol } from './resources/websocket.js';
 import { SchemaChanges } from './schema/change.js';
+import { Images } from './storage/images.js';
+import { Storages } from './storage/storage.js';
 
 /** Everything behind HTTP. */
 export interface Core {
@@ -245,6 +248,7 @@ export async function createWorkerApp(
   const live = openLive(config, core, observe);
   const metrics = { config, events: shared.events, ...core, identities, live, router: () => router };
   const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config), live };
+  const files = { ...items, config, storages: new Storages(config.STORAGE_LOCATIONS), images: new Images(config) };
   const readAnew = async (): Promise<void> => {
     await mirror.refresh(true);
     await shared.accessChanged();
@@ -274,7 +278,8 @@ export async function createWorkerApp(
     ...meRoutes(items),
     ...versionsRoutes({ ...items, database, limits: { parse: items.limits } }),
     ...sharesRoutes({ ...access, database, reads, limits: items.limits }),
-    ...systemRoutes(items),
+    ...assetsRoutes(files),
+    ...systemRoutes(files),
     ...itemsRoutes(items),
     ...functionRoutes(items),
     ...(config.EXPLORER ? explorerRoutes() : []),

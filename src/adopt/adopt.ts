@@ -89,6 +89,8 @@ async function carryOver(session: Session, database: Database, options: AdoptOpt
   await session.query(LOCK_SCHEMA, [database.schema]);
   await session.query(LIMIT_LOCK_WAIT, [LOCK_TIMEOUT]);
   await migrateWithin(session, database, options.system);
+  // Users have pictures, which are files, and files belong to users.
+  await session.query('set constraints all deferred');
   const found = await findInstallations(session, database);
   const own = await findOwnFields(session, found);
   const columns = await addOwnColumns(session, found, own);
@@ -123,6 +125,7 @@ async function carryOver(session: Session, database: Database, options: AdoptOpt
     progress(rows.to);
     kinds.push({ name: rows.to, ...(await copyNumbered(session, places, rows)) });
   }
+  await session.query('set constraints all immediate');
   await rememberUsers(session, places);
   await rememberAccess(session, places);
   kinds.push(...(await carryHistory(session, places, options)));

@@ -28,6 +28,7 @@ export function dataCopies(places: Installations): readonly DataCopies[] {
   const comments = rowsOf(places, 'comments', { collection: renamed(places, sql`old.collection`) });
   return [
     { name: 'folders', copies: rowsOf(places, 'folders', { parent: sql`nullif(old.parent, old.id)` }) },
+    { name: 'files', copies: fileRows(places) },
     { name: 'translations', copies: translations },
     { name: 'dashboards', copies: rowsOf(places, 'dashboards') },
     { name: 'panels', copies: rowsOf(places, 'panels') },
@@ -35,6 +36,23 @@ export function dataCopies(places: Installations): readonly DataCopies[] {
     { name: 'versions', copies: versionRows(places) },
     { name: 'shares', copies: shareRows(places) },
   ].filter(({ copies }) => copies.length > 0);
+}
+
+/** What the name of the bytes has to look like here: see sql/system/020_files.sql. */
+export const HAS_FITTING_NAME: Fragment = sql`starts_with(old.filename_disk, old.id::text)
+  and substr(old.filename_disk, 37) ~ ${literal('^(-[0-9a-f]{1,32})?(\\.[A-Za-z0-9]{1,20})?$')}`;
+
+/** The rows alone: the bytes stay where they are. What was replaced here keeps its new content. */
+function fileRows(places: Installations): Copy[] {
+  const ending = sql`coalesce(substring(old.filename_disk from ${literal('\\.[A-Za-z0-9]{1,20}$')}), '')`;
+  const copies = rowsOf(places, 'files', {
+    filename_disk: sql`case when ${HAS_FITTING_NAME} then old.filename_disk
+      when old.filename_disk is not null then old.id::text || ${ending} end`,
+    tags: sql`case when old.tags::text ~ ${literal('^\\s*\\[')} then old.tags::json end`,
+    ...(hasColumn(places, 'directus_files', 'created_on') ? {} : { created_on: sql`old.uploaded_on` }),
+  });
+  const once = new Set(['storage', 'filename_disk', 'type', 'filesize', 'width', 'height', 'uploaded_on']);
+  return copies.map((copy) => ({ ...copy, once }));
 }
 
 /** Of tables whose keys are numbers. */

@@ -1,6 +1,7 @@
 /** What is not carried over, and why: each note is one line for the operator. */
 import type { Session } from '../postgres/sessions.js';
 import { type Fragment, sql } from '../sql/fragment.js';
+import { HAS_FITTING_NAME } from './data.js';
 import { describesField } from './metadata.js';
 import { isSystemName } from './names.js';
 import { foreignPermissions, ringsOf } from './rights.js';
@@ -12,10 +13,6 @@ const LEFT: readonly (readonly [table: string, reason: string])[] = [
   ['operations', 'they belong to flows'],
   ['webhooks', 'webhooks are not offered'],
   ['extensions', 'extensions are code of the other server: hooks and endpoints do not run here'],
-  [
-    'files',
-    'there are no files here: the rows and the stored bytes stay where they are, fields that refer to them show the key',
-  ],
   ['sessions', 'everybody signs in again; static tokens go on working'],
 ];
 
@@ -87,6 +84,21 @@ function doubtful(places: Installations): readonly Doubt[] {
         `${number} users sign in with an external provider: AUTH_PROVIDERS must name it here (docs/accounts.md)`,
     ],
   ];
+  if (places.tables.has('directus_files')) {
+    const stored = sql`from ${theirs(places, 'files')} old where old.filename_disk is not null`;
+    doubts.push(
+      [
+        stored,
+        (number) =>
+          `${rows(number)} of directus_files: the stored bytes are not copied; give STORAGE_LOCATIONS the names, folders and buckets that Directus has (docs/files.md)`,
+      ],
+      [
+        sql`${stored} and not (${HAS_FITTING_NAME})`,
+        (number) =>
+          `${rows(number)} of directus_files: stored under a name that is not the key; rename what is stored to filename_disk of service_files`,
+      ],
+    );
+  }
   if (hasColumn(places, 'directus_roles', 'parent'))
     doubts.push([
       sql`from (${ringsOf(places)}) ring`,

@@ -259,6 +259,7 @@ export const SYSTEM_FIELDS: Readonly<Record<string, SystemField>> = {
     { ...text('collection'), ...required('item', ID_SCALAR), ...required('to', ID_SCALAR) },
     'rest',
   ),
+  import_file: act('POST', '/files/import', JSON_SCALAR, { ...text('url'), ...optional('data', JSON_SCALAR) }, 'rest'),
   create_collections_item: act('POST', '/collections', COLLECTION, required('data', COLLECTION_INPUT), 'data'),
   update_collections_item: act(
     'PATCH',

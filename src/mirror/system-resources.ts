@@ -23,6 +23,7 @@ export const SYSTEM_RESOURCES: readonly SystemResource[] = [
   { name: 'notifications', kind: 'write', sdk: true },
   { name: 'translations', kind: 'write', sdk: true },
   { name: 'folders', kind: 'write', sdk: true },
+  { name: 'files', kind: 'write', sdk: true },
   { name: 'dashboards', kind: 'write', sdk: true },
   { name: 'panels', kind: 'write', sdk: true },
   { name: 'versions', kind: 'write', sdk: true },

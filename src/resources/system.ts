@@ -2,34 +2,33 @@
 import type { Exchange } from '../http/exchange.js';
 import type { Handler, Route } from '../http/router.js';
 import { SYSTEM_RESOURCES } from '../mirror/system-resources.js';
-import type { Mirror } from '../mirror/watch.js';
 import { UrlCache } from '../request/url-cache.js';
+import type { FilesServices } from './file-rows.js';
+import { filesRoutes } from './files.js';
 import { type ItemPath, type ItemsServices, readItems } from './item-reads.js';
 import { updateItems } from './item-writes.js';
 import { readRoutes, resourceRoutes } from './items.js';
 
-interface SystemServices extends ItemsServices {
-  readonly mirror: Mirror;
-}
-
-export function systemRoutes(services: SystemServices): Route[] {
+export function systemRoutes(services: FilesServices): Route[] {
   return [
     ...SYSTEM_RESOURCES.flatMap(({ name, kind }) => {
       if (kind === 'single') return singletonRoutes(name, services);
       if (kind === 'read') return readRoutes(`/${name}`, services, placeIn(name));
-      return name === 'functions' ? functionRowRoutes(services) : resourceRoutes(`/${name}`, services, placeIn(name));
+      if (name === 'functions') return functionRowRoutes(services);
+      if (name === 'files') return filesRoutes(services);
+      return resourceRoutes(`/${name}`, services, placeIn(name));
     }),
   ];
 }
 
 /** What a row exposes is part of the model: it is so when the change is answered. */
-function functionRowRoutes(services: SystemServices): Route[] {
+function functionRowRoutes(services: FilesServices): Route[] {
   return resourceRoutes('/functions', services, placeIn('functions')).map((route) =>
     route.method === 'GET' || route.method === 'SEARCH' ? route : { ...route, handle: thenRefresh(route, services) },
   );
 }
 
-function thenRefresh({ handle }: Route, { mirror }: SystemServices): Handler {
+function thenRefresh({ handle }: Route, { mirror }: FilesServices): Handler {
   return async (exchange) => {
     const reply = await handle(exchange);
     await mirror.refresh(true);

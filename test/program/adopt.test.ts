@@ -43,6 +43,9 @@ t.test('an installation is adopted', async (t) => {
     t.match(output, /policy "Editing", read "tags": its rule does not fit/);
     t.match(output, /comments +2 new/);
     t.notMatch(output, /directus_(folders|presets|comments|notifications|translations|dashboards|panels):/);
+    t.match(output, /files +2 new/);
+    t.match(output, /2 rows of directus_files: the stored bytes are not copied; give STORAGE_LOCATIONS/);
+    t.match(output, /1 row of directus_files: stored under a name that is not the key/);
     t.match(output, /Nothing was changed/);
     t.strictSame(await describe(url), before);
   });
@@ -69,6 +72,23 @@ t.test('an installation is adopted', async (t) => {
   });
 
   const service = await startTestService({ databaseUrl: url });
+  await t.test('files are rows of the service, and users have them as pictures', async (t) => {
+    const fields = 'avatar.title,avatar.tags,avatar.filename_disk,avatar.uploaded_by.email';
+    t.match((await get(service, `/users/me?fields=${fields}`, { token: ADMIN })).json, {
+      data: {
+        avatar: {
+          title: 'A picture',
+          tags: ['a', 'b'],
+          filename_disk: '00000000-0000-4000-8000-0000000000d1.jpg',
+          uploaded_by: { email: 'admin@example.org' },
+        },
+      },
+    });
+    t.match((await get(service, '/files?filter[title]=Odd', { token: ADMIN })).json, {
+      data: [{ filename_disk: '00000000-0000-4000-8000-0000000000d2.png', storage: 'local' }],
+    });
+  });
+
   const login = (body: object) =>
     request(service, 'POST', '/auth/login', { body: JSON.stringify(body), headers: JSON_BODY, token: null });
 

@@ -13,13 +13,14 @@ const ORDER: readonly (readonly string[])[] = [
   ['main', 'index'],
   ['commands'],
   ['service'],
+  ['maintenance'],
   ['workers'],
   ['worker-app'],
   ['resources'],
   ['live'],
   ['http'],
   ['engine'],
-  ['schema', 'accounts', 'batching', 'adopt'],
+  ['schema', 'accounts', 'batching', 'adopt', 'storage'],
   ['postgres'],
   ['compile'],
   ['access'],
@@ -40,6 +41,7 @@ const LEAVES: readonly string[] = [
   'option-table',
   'issuer-options',
   'provider-options',
+  'storage-options',
   'files',
   'narrow',
   'readable-log',
@@ -56,6 +58,8 @@ const KNOWN_ONLY_TO: Readonly<Record<string, string>> = {
   'libpg-query': 'sql',
   'prom-client': 'resources',
   '@opentelemetry/sdk-trace': 'http',
+  aws4fetch: 'storage',
+  sharp: 'storage',
 };
 const MOST_LINES = 400;
 const MOST_CASTS = 99;

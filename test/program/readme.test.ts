@@ -54,7 +54,8 @@ async function makeDatabase(name: string, template = 'template1'): Promise<strin
 async function runPage(t: Test, page: Page, blocks: readonly Block[]): Promise<void> {
   const url = await makeDatabase(`lateral_${page.path.replaceAll(/\W/g, '_').toLowerCase()}`, TEMPLATE);
   // As the page about streams asks for.
-  const service = await startTestService({ databaseUrl: url, COMPRESSION: 'brotli,gzip', ...PATIENCE });
+  const storage = { STORAGE_LOCAL_ROOT: await makeFolder() };
+  const service = await startTestService({ databaseUrl: url, COMPRESSION: 'brotli,gzip', ...PATIENCE, ...storage });
   const run = await openShell(t, service.url, url);
   for (const [index, block] of blocks.entries()) {
     const place = `${page.path}, line ${block.line}`;

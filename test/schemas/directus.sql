@@ -65,7 +65,12 @@ create table directus_revisions (
   item varchar(255) not null, data json, delta json, parent integer references directus_revisions, version uuid
 );
 create table directus_flows (id uuid primary key, name varchar(255) not null, trigger varchar(255), status varchar(255) not null default 'active');
-create table directus_files (id uuid primary key, title varchar(255));
+create table directus_files (id uuid primary key, storage varchar(255) not null default 'local', filename_disk varchar(255),
+  filename_download varchar(255) not null default 'a.jpg', title varchar(255), type varchar(255), folder uuid, uploaded_by uuid,
+  created_on timestamptz not null default '2024-01-01T00:00:00Z', modified_by uuid, modified_on timestamptz not null default '2024-01-01T00:00:00Z',
+  charset varchar(50), filesize bigint, width integer, height integer, duration integer, embed varchar(200), description text,
+  location text, tags text, metadata json, focal_point_x integer, focal_point_y integer, tus_id varchar(64), tus_data json,
+  uploaded_on timestamptz);
 create table directus_sessions (token varchar(64) primary key, "user" uuid references directus_users on delete cascade, expires timestamptz not null);
 
 create table authors (id serial primary key, name varchar(255) not null, account uuid references directus_users on delete set null);
@@ -134,6 +139,10 @@ insert into directus_users (id, email, role, token, tfa_secret, status, nickname
   ('00000000-0000-4000-8000-0000000000a3', 'careful@example.org', '00000000-0000-4000-8000-000000000003', '', 'JBSWY3DPEHPK3PXP', 'active', null, null, null, 'default'),
   ('00000000-0000-4000-8000-0000000000a4', 'external@example.org', '00000000-0000-4000-8000-000000000002', null, null, 'inactive-license', null, null, null, 'github');
 update directus_users set password = '$argon2id$v=19$m=65536,t=3,p=4$lxEVSVZffmJ/7ngdXvzCIw$J4NllfZv0DMSniuzgNGZ8/tZQZcfD0lh1mbjVnYJU3c';
+insert into directus_files (id, filename_disk, title, type, tags, uploaded_by) values
+  ('00000000-0000-4000-8000-0000000000d1', '00000000-0000-4000-8000-0000000000d1.jpg', 'A picture', 'image/jpeg', '["a","b"]', '00000000-0000-4000-8000-0000000000a1'),
+  ('00000000-0000-4000-8000-0000000000d2', 'an odd name.png', 'Odd', 'image/png', null, null);
+update directus_users set avatar = '00000000-0000-4000-8000-0000000000d1' where id = '00000000-0000-4000-8000-0000000000a1';
 insert into directus_access values
   ('00000000-0000-4000-8000-0000000000c1', null, null, 'abf8a154-5b1c-4a46-ac9c-7300570f4f17', 1),
   ('00000000-0000-4000-8000-0000000000c2', '00000000-0000-4000-8000-000000000001', null, '00000000-0000-4000-8000-00000000000a', null),

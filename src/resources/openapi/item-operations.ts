@@ -9,6 +9,7 @@ import {
   described,
   done,
   either,
+  FORM,
   file,
   INTEGER,
   json,
@@ -74,10 +75,18 @@ export function describeOperation({ method, path: pattern }: Route, resource: Re
       ...(single ? [pathParameter('key', keySchema(collection))] : []),
       ...parameterRefs(collection.system ? parameters.filter((name) => !CONFLICTS.includes(name)) : parameters),
     ],
-    ...(body && { requestBody: { required: true, content: json(body) } }),
+    ...(body && {
+      requestBody: { required: true, content: { ...json(body), ...contentOf(collection, kind, method) } },
+    }),
     responses: responses(answers),
   };
   return { path: `${resource.path}${single ? '/{key}' : ''}`, operation };
+}
+
+/** Files come with their content as a form. */
+function contentOf({ name, system }: Collection, kind: 'one' | 'many', method: string): Schema {
+  const isUpload = system && name === 'service_files' && method === (kind === 'many' ? 'POST' : 'PATCH');
+  return isUpload ? { 'multipart/form-data': FORM } : {};
 }
 
 /** Not taken by our own collections. */

@@ -52,7 +52,7 @@ export function described(schema: Schema, description: unknown): Schema {
 
 /** What an operation answers when all goes well. */
 export interface Answer {
-  readonly status: 200 | 204 | 302;
+  readonly status: 200 | 204 | 206 | 302;
   readonly description: string;
   readonly content?: Schema;
 }
@@ -60,6 +60,9 @@ export interface Answer {
 export const ok = (schema: Schema): Answer => ({ status: 200, description: 'The result.', content: json(schema) });
 export const done: Answer = { status: 204, description: 'Done; no content.' };
 export const empty: Answer = { status: 200, description: 'Done; the body is empty.' };
+
+/** A form with one file. */
+export const FORM: Schema = { schema: object({ file: { type: 'string', format: 'binary' } }, ['file']) };
 
 /** Media types with what they hold: text where nothing else is said. */
 export function file(types: readonly string[], schema: Schema = STRING): Answer {

@@ -1,5 +1,6 @@
 /** Operations that are no items: what each takes and answers. The document has an operation for every route, so every route is here. */
 import { EXPORT_FORMATS } from '../../request/ast.js';
+import { ASSET_PARAMETERS } from './asset-parameters.js';
 import {
   type Answer,
   BOOLEAN,
@@ -8,6 +9,7 @@ import {
   EMAIL,
   either,
   empty,
+  FORM,
   file,
   INTEGER,
   json,
@@ -106,7 +108,6 @@ const GRAPHQL_POST: SystemOperation = {
   answers: [GRAPHQL_ANSWER],
 };
 
-const FORM = { schema: object({ file: { type: 'string', format: 'binary' } }, ['file']) };
 const documents = (schema: Schema): Schema => ({
   ...json(schema),
   'application/yaml': { schema },
@@ -116,6 +117,15 @@ const documents = (schema: Schema): Schema => ({
 const Collection = ref('Collection');
 const Field = ref('Field');
 const Relation = ref('Relation');
+
+const ASSET: SystemOperation = {
+  summary: 'Read the content of a file',
+  parameters: ASSET_PARAMETERS,
+  answers: [
+    file(['application/octet-stream']),
+    { status: 206, description: 'A part of it, as the header `Range` says.' },
+  ],
+};
 
 export const SERVICES: Readonly<Record<string, SystemOperation>> = {
   'GET /server/ping': { summary: 'Whether the service is running', answers: [TEXT] },
@@ -341,6 +351,13 @@ export const SERVICES: Readonly<Record<string, SystemOperation>> = {
     body: json(object({ item: KEY, to: KEY }, ['item', 'to'])),
     answers: [empty],
   },
+  'POST /files/import': {
+    summary: 'Import a file from a URL',
+    body: json(object({ url: STRING, data: RECORD }, ['url'])),
+    answers: [ok(data(RECORD)), done],
+  },
+  'GET /assets/:id': ASSET,
+  'GET /assets/:id/:filename': ASSET,
   'POST /utils/import/:collection': {
     summary: 'Import a file',
     body: {

@@ -1,0 +1,147 @@
+/**
+ * Fetches a file from a URL that a caller names. Such a request comes from inside the network of the service, so it is made only to
+ * origins of FILES_IMPORT_ALLOW_LIST, and only to public addresses: a name is resolved once, each of its addresses is checked, and the
+ * connection goes to one of those. A private address counts as allowed only where the list itself names it as an address. Redirects are
+ * followed by the same rules.
+ */
+import { lookup as lookupAll } from 'node:dns';
+import { get as getHttp, type IncomingMessage } from 'node:http';
+import { get as getHttps } from 'node:https';
+import { isIP, type LookupFunction } from 'node:net';
+import { type AddressTest, addressTest, normalizeAddress } from '../access/addresses.js';
+import { forbidden, invalidPayload, ServiceError, serviceUnavailable } from '../errors.js';
+import { ANY_ORIGIN } from '../options.js';
+
+export interface RemoteFile {
+  readonly bytes: AsyncIterable<Buffer>;
+  readonly type: string;
+  /** The last part of the path. */
+  readonly name: string;
+}
+
+export interface RemoteOptions {
+  readonly allowed: readonly string[];
+  readonly timeoutMs: number;
+}
+
+const MAX_REDIRECTS = 3;
+
+/** So many times as long as its next bytes may take: a server that sends byte by byte does not keep a request for days. */
+const WHOLE_FILE = 60;
+
+/** What is not reached over the Internet, or belongs to nobody there (RFC 6890 and its successors). */
+const NOT_PUBLIC: AddressTest = addressTest(
+  [
+    ...['0.0.0.0/8', '10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '169.254.0.0/16', '172.16.0.0/12', '192.0.0.0/24'],
+    ...['192.0.2.0/24', '192.88.99.0/24', '192.168.0.0/16', '198.18.0.0/15', '198.51.100.0/24', '203.0.113.0/24'],
+    ...['224.0.0.0/4', '240.0.0.0/4'],
+  ].join(),
+);
+
+/** Of IPv6 only what is handed out, without those that hold an IPv4 address. Apart, because IPv4 addresses are IPv6 addresses to such a list. */
+const NOT_PUBLIC_6: AddressTest = addressTest(
+  ['::/3', '4000::/2', '8000::/1', '2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'].join(),
+);
+
+export function isPublicAddress(text: string): boolean {
+  const address = normalizeAddress(text);
+  return address !== '' && !(isIP(address) === 4 ? NOT_PUBLIC : NOT_PUBLIC_6)(address);
+}
+
+export async function fetchRemote(text: string, options: RemoteOptions): Promise<RemoteFile> {
+  if (options.allowed.length === 0) throw forbidden('Importing files from a URL is off (FILES_IMPORT_ALLOW_LIST).');
+  let url = parseUrl(text);
+  for (let redirects = 0; ; redirects++) {
+    const response = await request(url, options);
+    const { statusCode = 0, headers } = response;
+    if (statusCode === 200)
+      return {
+        bytes: bytesOf(response, options.timeoutMs),
+        type: headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() ?? '',
+        name: nameOf(url),
+      };
+    response.destroy();
+    if (![301, 302, 303, 307, 308].includes(statusCode) || headers.location === undefined)
+      throw unreachable(`The server of the URL answered with status ${statusCode}`);
+    if (redirects === MAX_REDIRECTS) throw unreachable(`The URL redirects more than ${MAX_REDIRECTS} times`);
+    url = parseUrl(headers.location, url);
+  }
+}
+
+function parseUrl(text: string, base?: URL): URL {
+  const url = URL.canParse(text, base?.href) ? new URL(text, base) : null;
+  if (!url || !/^https?:$/.test(url.protocol))
+    throw invalidPayload('"url" must be a URL that begins with http or https');
+  if (url.username !== '' || url.password !== '') throw invalidPayload('"url" must not have credentials');
+  return url;
+}
+
+/** What is refused looks the same for every reason, so that the network cannot be mapped by the answers. */
+function refused(): ServiceError {
+  return forbidden('Files may not be imported from this URL.');
+}
+
+function request(url: URL, { allowed, timeoutMs }: RemoteOptions): Promise<IncomingMessage> {
+  const isNamed = allowed.includes(url.origin);
+  if (!isNamed && !allowed.includes(ANY_ORIGIN)) throw refused();
+  const host = url.hostname.replace(/^\[|\]$/g, '');
+  // Addresses are not looked up, and one that the list itself names is what its operator wants.
+  if (isIP(host) !== 0 && !isNamed && !isPublicAddress(host)) throw refused();
+  return new Promise((resolve, reject) => {
+    const get = url.protocol === 'https:' ? getHttps : getHttp;
+    const sent = get(url, { agent: false, lookup: lookupPublic, headers: { 'User-Agent': 'lateral' } }, resolve);
+    const timer = setTimeout(() => sent.destroy(new Error('timeout')), timeoutMs).unref();
+    sent.on('response', () => clearTimeout(timer));
+    sent.on('error', (error) => {
+      clearTimeout(timer);
+      reject(error instanceof ServiceError ? error : unreachable('The URL cannot be fetched'));
+    });
+  });
+}
+
+/** The connection goes to what was checked: a name that resolves to something else a moment later changes nothing. */
+const lookupPublic: LookupFunction = (host, options, callback) => {
+  lookupAll(host, { ...options, all: true }, (error, addresses) => {
+    const [first] = addresses ?? [];
+    if (error || !first) callback(error ?? new Error('not found'), '', 4);
+    else if (!addresses.every(({ address }) => isPublicAddress(address))) callback(refused(), '', 4);
+    else if (options.all) callback(null, addresses);
+    else callback(null, first.address, first.family);
+  });
+};
+
+async function* bytesOf(response: IncomingMessage, timeoutMs: number): AsyncIterable<Buffer> {
+  let timer: NodeJS.Timeout | undefined;
+  const whole = setTimeout(() => response.destroy(new Error('timeout')), timeoutMs * WHOLE_FILE).unref();
+  const wait = (): void => {
+    clearTimeout(timer);
+    timer = setTimeout(() => response.destroy(new Error('timeout')), timeoutMs).unref();
+  };
+  try {
+    wait();
+    for await (const piece of response) {
+      clearTimeout(timer);
+      yield piece as Buffer;
+      wait();
+    }
+  } catch (error) {
+    throw error instanceof ServiceError ? error : unreachable('The file did not arrive completely');
+  } finally {
+    clearTimeout(timer);
+    clearTimeout(whole);
+    response.destroy();
+  }
+}
+
+function unreachable(reason: string): ServiceError {
+  return serviceUnavailable('url', reason);
+}
+
+function nameOf({ pathname }: URL): string {
+  const last = pathname.split('/').at(-1) ?? '';
+  try {
+    return decodeURIComponent(last);
+  } catch {
+    return last;
+  }
+}

@@ -1,0 +1,83 @@
+/** Removes the bytes that no row names any more: a trigger lists them, in the transaction that deletes or changes the row. */
+import type { Observer } from '../observe.js';
+import type { Database } from '../postgres/database.js';
+import { DERIVED } from './file-storage.js';
+import type { Storages } from './storage.js';
+
+interface Removed {
+  readonly id: string;
+  readonly file: string;
+  readonly storage: string;
+  readonly filename_disk: string;
+  /** Whether a row names the bytes again. */
+  readonly used: boolean;
+}
+
+/** Several instances share the work: each takes what no other is at. */
+const TAKE = `select id::text, file::text, storage, filename_disk, exists (
+  select 1 from service_files where service_files.id = service_files_removed.file
+    and service_files.storage = service_files_removed.storage
+    and service_files.filename_disk = service_files_removed.filename_disk
+) as used
+from service_files_removed order by id limit 50 for update skip locked`;
+
+const DONE = 'delete from service_files_removed where id = any($1::text[]::bigint[])';
+
+export class RemovedFiles {
+  readonly #database: Database;
+  readonly #storages: Storages;
+  readonly #observe: Observer;
+  #running: Promise<void> | null = null;
+  #again = false;
+
+  constructor(database: Database, storages: Storages, observe: Observer) {
+    this.#database = database;
+    this.#storages = storages;
+    this.#observe = observe;
+  }
+
+  /** Never fails: what could not be removed is tried again by the next call. */
+  remove(): Promise<void> {
+    this.#again = true;
+    this.#running ??= this.#run().finally(() => {
+      this.#running = null;
+    });
+    return this.#running;
+  }
+
+  async #run(): Promise<void> {
+    while (this.#again) {
+      this.#again = false;
+      try {
+        this.#again = (await this.#removeSome()) > 0 || this.#again;
+      } catch (error) {
+        this.#observe({ kind: 'files-not-removed', error });
+        return;
+      }
+    }
+  }
+
+  /** Answers how many are gone. */
+  #removeSome(): Promise<number> {
+    return this.#database.transaction(async (session) => {
+      const rows = await session.query<Removed>(this.#database.qualified(TAKE));
+      const done: string[] = [];
+      for (const row of rows) {
+        try {
+          if (!row.used) await this.#removeBytes(row);
+          done.push(row.id);
+        } catch (error) {
+          this.#observe({ kind: 'files-not-removed', error });
+        }
+      }
+      if (done.length > 0) await session.query(this.#database.qualified(DONE), [`{${done.join()}}`]);
+      return done.length;
+    });
+  }
+
+  async #removeBytes({ file, storage, filename_disk }: Removed): Promise<void> {
+    const location = this.#storages.of(storage);
+    await location.remove(filename_disk);
+    await location.removeFolder(`${DERIVED}/${file}`);
+  }
+}

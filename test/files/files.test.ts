@@ -1,0 +1,446 @@
+/** Files and their content: uploads, reads, ranges, permissions, and what a fault leaves. */
+import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { request as openRequest } from 'node:http';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import t from 'tap';
+import { makeCaller, type Permission } from '../support/callers.js';
+import {
+  type Answer,
+  connectSql,
+  createLibrary,
+  makeFolder,
+  request,
+  startDatabase,
+  startTestService,
+  type TestOptions,
+  waitFor,
+} from '../support/service.js';
+
+const server = await startDatabase();
+const databaseUrl = await createLibrary(server, 'files');
+const sql = connectSql(databaseUrl);
+t.teardown(() => sql.end());
+const root = await makeFolder();
+
+const allow = (action: Permission['action'], permissions: object | null = null, fields: readonly string[] = ['*']) => ({
+  collection: 'service_files',
+  action,
+  permissions,
+  fields,
+});
+const own = { uploaded_by: { _eq: '$CURRENT_USER' } };
+const user = await makeCaller(sql, 'user', [
+  { permissions: [allow('create', null, ['title', 'folder']), allow('read', own), allow('update', own, ['title'])] },
+]);
+const other = await makeCaller(sql, 'other', [{ permissions: [allow('read', own), allow('delete', own)] }]);
+const nameless = await makeCaller(sql, 'nameless', [{ permissions: [allow('read', null, ['title'])] }]);
+
+const options: TestOptions & Record<string, string> = {
+  databaseUrl,
+  STORAGE_LOCATIONS: 'local,second',
+  STORAGE_LOCAL_ROOT: root,
+  STORAGE_SECOND_DRIVER: 'local',
+  STORAGE_SECOND_ROOT: join(root, 'second'),
+  FILES_MAX_UPLOAD_SIZE: '40mb',
+  BODY_TIMEOUT: '2s',
+};
+const service = await startTestService(options);
+
+interface Part {
+  readonly name: string;
+  readonly filename?: string;
+  readonly type?: string;
+  readonly content: string | Buffer;
+}
+
+function form(parts: readonly Part[]): { headers: Record<string, string>; body: Buffer } {
+  const pieces = parts.flatMap(({ name, filename, type, content }) => [
+    Buffer.from(
+      `--edge\r\nContent-Disposition: form-data; name="${name}"${filename === undefined ? '' : `; filename="${filename}"`}\r\n${type ? `Content-Type: ${type}\r\n` : ''}\r\n`,
+    ),
+    Buffer.from(content),
+    Buffer.from('\r\n'),
+  ]);
+  return {
+    headers: { 'content-type': 'multipart/form-data; boundary=edge' },
+    body: Buffer.concat([...pieces, Buffer.from('--edge--\r\n')]),
+  };
+}
+
+const text = (content: string, filename = 'my_first-file.txt', type = 'text/plain'): Part => ({
+  name: 'file',
+  filename,
+  type,
+  content,
+});
+
+function dataOf({ json }: Answer): Record<string, unknown> {
+  return (json as { data: Record<string, unknown> }).data;
+}
+
+async function upload(parts: readonly Part[], token?: string | null, path = '/files'): Promise<Answer> {
+  return request(service, path === '/files' ? 'POST' : 'PATCH', path, {
+    ...form(parts),
+    ...(token === undefined ? {} : { token }),
+  });
+}
+
+async function uploaded(content: string, token?: string): Promise<string> {
+  const answer = await upload([text(content)], token);
+  t.equal(answer.status, 200, answer.text);
+  return String(dataOf(answer)['id']);
+}
+
+const stored = async (): Promise<string[]> =>
+  (await readdir(root)).filter((name) => name !== 'second' && name !== 'derived');
+const count = async (): Promise<number> => Number((await sql`select count(*) from service_files`)[0]?.['count']);
+
+t.test('an upload is a row and its bytes, and comes back', async (t) => {
+  const answer = await upload([{ name: 'title', content: 'A title' }, text('hello files')]);
+  const row = dataOf(answer);
+  t.match(answer, { status: 200 });
+  t.match(row, {
+    title: 'A title',
+    storage: 'local',
+    filename_download: 'my_first-file.txt',
+    filename_disk: `${row['id']}.txt`,
+    type: 'text/plain',
+    filesize: '11',
+  });
+  t.type(row['uploaded_by'], 'string');
+  t.type(row['uploaded_on'], 'string');
+  t.equal(await readFile(join(root, `${row['id']}.txt`), 'utf8'), 'hello files');
+  const asset = await request(service, 'GET', `/assets/${row['id']}`);
+  t.match(asset, {
+    status: 200,
+    text: 'hello files',
+    headers: {
+      'content-type': 'text/plain',
+      'content-length': '11',
+      'content-disposition': 'inline; filename="my_first-file.txt"',
+      'accept-ranges': 'bytes',
+      'cache-control': 'private, no-cache',
+      'x-content-type-options': 'nosniff',
+      'content-security-policy': /default-src 'none'/,
+    },
+  });
+  for (const path of [`${row['id']}.txt`, `${row['id']}/another%20name.txt`]) {
+    t.match(await request(service, 'GET', `/assets/${path}?download`), {
+      status: 200,
+      text: 'hello files',
+      headers: { 'content-disposition': /^attachment; filename="(my_first-file|another name)\.txt"$/ },
+    });
+  }
+  const head = await request(service, 'HEAD', `/assets/${row['id']}`);
+  t.match(head, { status: 200, text: '', headers: { 'content-length': '11' } });
+});
+
+t.test('several files are a list, each with the fields that stand before it', async (t) => {
+  const answer = await upload([
+    { name: 'title', content: 'One' },
+    { name: 'tags', content: '["a"]' },
+    text('1', 'one.txt'),
+    { name: 'storage', content: 'second' },
+    text('22', 'two.txt'),
+  ]);
+  const rows = (answer.json as { data: Record<string, unknown>[] }).data;
+  const byName = new Map(rows.map((row) => [row['filename_download'], row]));
+  t.match(byName.get('one.txt'), { title: 'One', tags: ['a'], storage: 'local' });
+  t.match(byName.get('two.txt'), { title: 'Two', tags: null, storage: 'second', filesize: '2' });
+  t.equal((await request(service, 'GET', `/assets/${byName.get('two.txt')?.['id']}`)).text, '22');
+});
+
+t.test('entity tags and dates spare the transfer', async (t) => {
+  const id = await uploaded('tagged');
+  const first = await request(service, 'GET', `/assets/${id}`);
+  const tag = String(first.headers.etag);
+  t.match(tag, /^"[0-9a-f]{32}"$/);
+  const again = (headers: Record<string, string>) => request(service, 'GET', `/assets/${id}`, { headers });
+  t.match(await again({ 'if-none-match': tag }), { status: 304, text: '', headers: { etag: tag } });
+  t.equal((await again({ 'if-none-match': '"other"' })).status, 200);
+  t.equal((await again({ 'if-modified-since': String(first.headers['last-modified']) })).status, 304);
+  t.equal((await again({ 'if-modified-since': 'Mon, 01 Jan 2001 00:00:00 GMT' })).status, 200);
+  await upload([text('other content')], undefined, `/files/${id}`);
+  const changed = await again({ 'if-none-match': tag });
+  t.match(changed, { status: 200, text: 'other content' });
+  t.not(changed.headers.etag, tag);
+});
+
+t.test('ranges', async (t) => {
+  const id = await uploaded('0123456789');
+  const ask = (range: string, headers: Record<string, string> = {}) =>
+    request(service, 'GET', `/assets/${id}`, { headers: { range, ...headers } });
+  for (const [range, body, content] of [
+    ['bytes=0-4', '01234', 'bytes 0-4/10'],
+    ['bytes=4-', '456789', 'bytes 4-9/10'],
+    ['bytes=-3', '789', 'bytes 7-9/10'],
+    ['bytes=-30', '0123456789', 'bytes 0-9/10'],
+    ['bytes=9-9', '9', 'bytes 9-9/10'],
+    ['bytes=5-100', '56789', 'bytes 5-9/10'],
+  ] as const)
+    t.match(await ask(range), {
+      status: 206,
+      text: body,
+      headers: { 'content-range': content, 'content-length': String(body.length) },
+    });
+  for (const range of ['bytes=10-', 'bytes=10-20', 'bytes=-0'])
+    t.match(await ask(range), {
+      status: 416,
+      headers: { 'content-range': 'bytes */10' },
+      json: { errors: [{ extensions: { code: 'RANGE_NOT_SATISFIABLE', range } }] },
+    });
+  for (const range of ['bytes=5-2', 'bytes=a-b', 'items=0-1', 'bytes=0-1,3-4', 'bytes=', 'bytes=99999999999999999999-'])
+    t.match(await ask(range), { status: 200, text: '0123456789' }, `${range} is answered with the whole file`);
+  const tag = String((await ask('bytes=0-0')).headers.etag);
+  t.equal((await ask('bytes=0-0', { 'if-range': tag })).status, 206);
+  t.equal((await ask('bytes=0-0', { 'if-range': '"old"' })).status, 200);
+  t.match(await request(service, 'HEAD', `/assets/${id}`, { headers: { range: 'bytes=2-5' } }), {
+    status: 206,
+    headers: { 'content-length': '4', 'content-range': 'bytes 2-5/10' },
+  });
+  const empty = String(dataOf(await upload([text('', 'empty.txt')]))['id']);
+  t.match(await request(service, 'GET', `/assets/${empty}`), {
+    status: 200,
+    text: '',
+    headers: { 'content-length': '0' },
+  });
+  t.equal((await request(service, 'GET', `/assets/${empty}`, { headers: { range: 'bytes=0-' } })).status, 416);
+});
+
+t.test('the bytes are for who may read the row', async (t) => {
+  const id = await uploaded('private', user.token);
+  t.match(await request(service, 'GET', `/assets/${id}`, { token: user.token }), { status: 200, text: 'private' });
+  t.match(await request(service, 'GET', `/assets/${id}`, { token: nameless.token }), { status: 200, text: 'private' });
+  const missing = '00000000-0000-4000-8000-000000000000';
+  for (const [token, key] of [
+    [other.token, id],
+    [null, id],
+    [other.token, missing],
+    [undefined, missing],
+    [undefined, 'no-key'],
+    [undefined, '%2e%2e%2fetc%2fpasswd'],
+  ] as const) {
+    const answer = await request(service, 'GET', `/assets/${key}`, token === undefined ? {} : { token });
+    t.match(answer, { status: 403, json: { errors: [{ extensions: { code: 'FORBIDDEN' } }] } }, `${key}`);
+  }
+  t.equal((await request(service, 'DELETE', `/files/${id}`, { token: other.token })).status, 403);
+});
+
+t.test('uploading needs the permission to create; its fields count for what the caller sends', async (t) => {
+  const before = await stored();
+  const rows = await count();
+  for (const [token, parts, status] of [
+    [null, [text('x')], 403],
+    [other.token, [text('x')], 403],
+    [user.token, [{ name: 'description', content: 'x' }, text('x')], 403],
+    [user.token, [{ name: 'storage', content: 'second' }, text('x')], 403],
+    [undefined, [{ name: 'storage', content: 'nowhere' }, text('x')], 400],
+    [undefined, [{ name: 'filename_disk', content: 'x' }, text('x')], 400],
+    [undefined, [{ name: 'id', content: 'x' }, text('x')], 400],
+    [undefined, [{ name: 'nonsense', content: 'x' }, text('x')], 400],
+    [undefined, [{ name: 'folder', content: '00000000-0000-4000-8000-000000000000' }, text('x')], 400],
+    [undefined, [{ name: 'title', content: 'x' }], 400],
+    [undefined, [{ name: 'tags', content: '{' }, text('x')], 400],
+  ] as const) {
+    const answer = await upload(parts, token);
+    t.equal(answer.status, status, answer.text);
+  }
+  t.equal((await upload([{ name: 'title', content: 'Mine' }, text('x')], user.token)).status, 200);
+  t.equal(await count(), rows + 1);
+  t.equal((await stored()).length, before.length + 1, 'nothing is left of what was refused');
+});
+
+t.test('content is replaced under the same key, and the former bytes are removed', async (t) => {
+  const id = await uploaded('before', user.token);
+  t.equal((await upload([text('stolen')], other.token, `/files/${id}`)).status, 403);
+  const answer = await upload([text('after, and longer', 'new.md', 'text/markdown')], user.token, `/files/${id}`);
+  t.match(dataOf(answer), { id, title: 'My First File', type: 'text/markdown', filesize: '17' });
+  t.match(dataOf(answer)['filename_disk'], new RegExp(`^${id}-[0-9a-f]{16}\\.md$`));
+  t.equal((await request(service, 'GET', `/assets/${id}`)).text, 'after, and longer');
+  await waitFor(async () => !(await stored()).includes(`${id}.txt`), 5_000);
+  t.match(
+    await request(service, 'PATCH', `/files/${id}`, {
+      headers: { 'content-type': 'application/json' },
+      body: '{"title":"New"}',
+    }),
+    {
+      status: 200,
+    },
+  );
+  t.equal((await request(service, 'GET', `/assets/${id}`)).text, 'after, and longer');
+  t.equal((await upload([text('x')], undefined, '/files/00000000-0000-4000-8000-000000000000')).status, 403);
+  t.equal((await stored()).filter((name) => name.startsWith('0000')).length, 0);
+});
+
+t.test('who deletes the row deletes the bytes, by whatever way', async (t) => {
+  const ids = await Promise.all(['1', '2', '3', '4'].map((content) => uploaded(content)));
+  const json = { 'content-type': 'application/json' };
+  t.equal((await request(service, 'DELETE', `/files/${ids[0]}`)).status, 204);
+  t.match(
+    await request(service, 'DELETE', '/files', {
+      headers: { ...json, 'content-length': '40' },
+      body: JSON.stringify([ids[1]]),
+    }),
+    {
+      status: 204,
+    },
+  );
+  const query = `mutation { delete_files_item(id: "${ids[2]}") { id } }`;
+  t.match(await request(service, 'POST', '/graphql/system', { headers: json, body: JSON.stringify({ query }) }), {
+    status: 200,
+    json: { data: { delete_files_item: { id: ids[2] } } },
+  });
+  await sql`delete from service_files where id = ${ids[3] ?? ''}`;
+  await waitFor(async () => !(await stored()).some((name) => ids.some((id) => name.startsWith(id))), 5_000);
+  await waitFor(async () => (await sql`select from service_files_removed`).length === 0, 5_000);
+  t.equal((await request(service, 'GET', `/assets/${ids[0]}`)).status, 403);
+});
+
+t.test('no row can name bytes that are not its own', async (t) => {
+  const victim = await uploaded('secret of another');
+  const thief = await uploaded('thief');
+  await writeFile(join(root, 'outside.txt'), 'outside');
+  for (const name of [
+    `${victim}.txt`,
+    '../../etc/passwd',
+    `${thief}/../${victim}.txt`,
+    'outside.txt',
+    `${thief}.txt/..`,
+    '',
+    `${thief}.`,
+  ])
+    t.match(
+      await request(service, 'PATCH', `/files/${thief}`, {
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ filename_disk: name }),
+      }),
+      { status: 400, json: { errors: [{ extensions: { code: 'FAILED_VALIDATION' } }] } },
+      name,
+    );
+  t.equal((await request(service, 'GET', `/assets/${thief}`)).text, 'thief');
+});
+
+t.test('a page or a drawing with scripts cannot run on our origin', async (t) => {
+  const script = '<script>alert(document.domain)</script>';
+  for (const [name, type, disposition, policy] of [
+    ['a.html', 'text/html', 'attachment', /sandbox$/],
+    ['a.xhtml', 'application/xhtml+xml', 'attachment', /sandbox$/],
+    ['a.svg', 'image/svg+xml', 'inline', /sandbox$/],
+    ['a.js', 'text/javascript', 'attachment', /sandbox$/],
+    ['a.bin', 'text/html\r\nX: y', 'attachment', /sandbox$/],
+    ['a.png', 'image/png', 'inline', /^default-src 'none'/],
+  ] as const) {
+    const id = String(dataOf(await upload([text(script, name, type)]))['id']);
+    const answer = await request(service, 'GET', `/assets/${id}`);
+    t.match(answer.headers['content-disposition'], new RegExp(`^${disposition};`), type);
+    t.match(answer.headers['content-security-policy'], policy, type);
+    t.equal(answer.headers['x-content-type-options'], 'nosniff');
+  }
+  const id = await uploaded('x');
+  await sql`update service_files set type = ${'text/html\r\nSet-Cookie: a=b'}, filename_download = ${'a"\r\nX-Evil: 1.html'} where id = ${id}`;
+  const answer = await request(service, 'GET', `/assets/${id}`);
+  t.match(answer, { status: 200, headers: { 'content-type': 'application/octet-stream' } });
+  t.notOk(answer.headers['x-evil'] ?? answer.headers['set-cookie']);
+});
+
+t.test('names of uploads become neither paths nor headers', async (t) => {
+  for (const name of [
+    '../../../etc/passwd',
+    '..\\\\..\\\\boot.ini',
+    'x/../../y.txt',
+    '.htaccess',
+    'con',
+    'ü%00.txt',
+    'a.'.padEnd(600, 'b'),
+  ]) {
+    const row = dataOf(await upload([text('x', name)]));
+    t.match(row['filename_disk'], new RegExp(`^${row['id']}(\\.[a-z0-9]{1,20})?$`), name);
+    t.notMatch(row['filename_download'], /[/\\]/);
+    t.equal((await request(service, 'GET', `/assets/${row['id']}`)).text, 'x');
+  }
+  t.match(
+    (await readdir(join(root, '..'))).filter((name) => name === 'etc' || name === 'y.txt'),
+    [],
+  );
+});
+
+t.test('an upload that is too large, breaks off or stalls leaves nothing', async (t) => {
+  const before = await stored();
+  const rows = await count();
+  const large = await upload([text('x'.repeat(41 * 1_048_576))]);
+  t.match(large, {
+    status: 400,
+    json: { errors: [{ extensions: { code: 'INVALID_PAYLOAD', option: 'FILES_MAX_UPLOAD_SIZE' } }] },
+  });
+  const { body, headers } = form([text('y'.repeat(2_000_000))]);
+  const { hostname, port } = new URL(service.url);
+  const send = (bytes: Buffer, end: 'destroy' | 'stall' | 'short'): Promise<number> =>
+    new Promise((resolve) => {
+      const outgoing = openRequest({
+        ...{ hostname, port, method: 'POST', path: '/files', agent: false },
+        headers: {
+          ...headers,
+          authorization: 'Bearer the-token-of-the-test-administrator',
+          'content-length': end === 'short' ? bytes.length : body.length,
+        },
+      });
+      outgoing.on('error', () => resolve(0));
+      outgoing.on('response', (incoming) => {
+        incoming.resume();
+        resolve(incoming.statusCode ?? 0);
+        outgoing.destroy();
+      });
+      if (end === 'short') outgoing.end(bytes);
+      else outgoing.write(bytes, () => end === 'destroy' && setTimeout(() => outgoing.destroy(), 50));
+    });
+  t.equal(await send(body.subarray(0, 1_500_000), 'destroy'), 0);
+  t.equal(await send(body.subarray(0, 1_500_000), 'stall'), 400, 'nothing arrives any more');
+  t.equal(await send(body.subarray(0, 1_500_000), 'short'), 400, 'the form has no end');
+  await waitFor(async () => (await stored()).length === before.length, 5_000);
+  t.equal(await count(), rows);
+});
+
+t.test('large files pass in both directions in constant memory, also to a slow reader', async (t) => {
+  const size = 38 * 1_048_576;
+  const id = String(dataOf(await upload([text('z'.repeat(size), 'large.bin', 'application/octet-stream')]))['id']);
+  const { hostname, port } = new URL(service.url);
+  const before = process.memoryUsage().arrayBuffers;
+  const sockets = await Promise.all(
+    Array.from({ length: 20 }, async () => {
+      const socket = connect(Number(port), hostname);
+      socket.write(
+        `GET /assets/${id} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer the-token-of-the-test-administrator\r\n\r\n`,
+      );
+      socket.once('data', () => socket.pause());
+      return socket;
+    }),
+  );
+  await sleep(700);
+  const held = process.memoryUsage().arrayBuffers - before;
+  t.ok(held < 60 * 1_048_576, `20 readers that do not read hold ${Math.round(held / 1_048_576)} MB of 760`);
+  for (const socket of sockets) socket.destroy();
+  const whole = await request(service, 'GET', `/assets/${id}`);
+  t.equal(whole.text.length, size);
+  t.equal(whole.headers['content-length'], String(size));
+});
+
+t.test('bytes that are missing are a 503, and a row without content is a 403', async (t) => {
+  const id = await uploaded('x');
+  await sql`update service_files set storage = 'gone' where id = ${id}`;
+  t.match(await request(service, 'GET', `/assets/${id}`), {
+    status: 503,
+    json: { errors: [{ message: /"gone" is not configured/ }] },
+  });
+  await sql`update service_files set storage = 'second' where id = ${id}`;
+  t.match(await request(service, 'GET', `/assets/${id}`), { status: 503, json: { errors: [{ message: /missing/ }] } });
+  const created = await request(service, 'POST', '/files', {
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ storage: 'local', filename_download: 'a.txt', type: 'text/plain' }),
+  });
+  t.equal(created.status, 200);
+  t.equal((await request(service, 'GET', `/assets/${dataOf(created)['id']}`)).status, 403);
+  await upload([text('now')], undefined, `/files/${dataOf(created)['id']}`);
+  t.equal((await request(service, 'GET', `/assets/${dataOf(created)['id']}`)).text, 'now');
+});
