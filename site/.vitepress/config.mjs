@@ -41,6 +41,8 @@ export default defineConfig({
           page('Writes', 'writes'),
           page('Content versions', 'versions'),
           page('Shares', 'shares'),
+          page('Files', 'files'),
+          page('Presets, comments, dashboards', 'app-data'),
           page('GraphQL', 'graphql'),
           page('Functions', 'functions'),
           page('Streams and exports', 'streaming'),
