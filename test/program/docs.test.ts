@@ -89,7 +89,10 @@ t.test('every page of docs/ is reached from the README or from the list of decis
 t.test('the site lists every page of docs/', async (t) => {
   const site = await readFile(packagePath('site', '.vitepress', 'config.mjs'), 'utf8');
   const names = (await readPages()).map(({ path }) => /^docs\/([\w-]+)\.md$/.exec(path)?.[1] ?? '');
-  t.strictSame(names.filter((name) => name !== '' && !site.includes(`'${name}')`)), []);
+  t.strictSame(
+    names.filter((name) => name !== '' && !site.includes(`'${name}')`)),
+    [],
+  );
 });
 
 /** As the usual viewers of Markdown make them of headings. */
