@@ -40,7 +40,9 @@ export function readFileForm(
     let fields: Record<string, unknown> = {};
     let current: BusboyFileStream | null = null;
     const taken: Promise<void>[] = [];
+    let failed = false;
     const fail = (error: Error): void => {
+      failed = true;
       source.unpipe(form);
       source.destroy();
       current?.destroy(error);
@@ -48,11 +50,16 @@ export function readFileForm(
       void Promise.allSettled(taken).then(() => reject(error));
     };
     form.on('field', (name, value, _, truncated) => {
-      if (truncated) fail(invalidPayload(`"${name}" is longer than ${MAX_FIELD_BYTES} bytes`));
+      if (truncated) return fail(invalidPayload(`"${name}" is longer than ${MAX_FIELD_BYTES} bytes`));
       fields[name] = formValue(value);
     });
     form.on('file', (_, stream, name, __, type) => {
       stream.on('error', () => {});
+      // The piece of the body in which the form failed is read to its end: a file that begins there would never end.
+      if (failed) {
+        stream.resume();
+        return;
+      }
       if (!name) return fail(invalidPayload('A file of the form has no file name'));
       current = stream;
       const file = { name, type, fields, bytes: bytesOf(stream, maxFileBytes) };
