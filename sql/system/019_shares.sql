@@ -34,6 +34,20 @@ create trigger service_touch_access
   after delete or truncate or update of collection, item, role, user_created, date_start, date_end, password on service_shares
   for each statement execute function service_touch_access();
 
+-- Whoever came in with the former password, or to something else, is out.
+create function service_end_share_sessions() returns trigger language plpgsql set search_path from current as $$
+begin
+  delete from service_sessions where share = new.id;
+  return null;
+end
+$$;
+
+create trigger service_end_share_sessions after update of password, role, collection, item on service_shares
+  for each row when (
+    old.password is distinct from new.password or old.role is distinct from new.role
+    or old.collection is distinct from new.collection or old.item is distinct from new.item
+  ) execute function service_end_share_sessions();
+
 insert into service_collections (collection, hidden, accountability, note) values
   ('service_shares', true, 'all', 'Items that are open to who has a link');
 

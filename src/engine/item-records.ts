@@ -14,6 +14,7 @@ import type { Session } from '../postgres/sessions.js';
 import type { Parsed } from '../request/ast.js';
 import type { ParseLimits } from '../request/parse-context.js';
 import { LIVE_VERSIONS, parseRead, parseSearch } from '../request/rest.js';
+import { arrayLiteral } from '../sql/literal.js';
 import { billWriter } from './caller-budget.js';
 import { checkNamedItems, NAMING_ITEMS } from './named-items.js';
 import type { Reads } from './reads.js';
@@ -30,7 +31,8 @@ const RECORDS: ReadonlySet<string> = new Set([VERSIONS, SHARES, ...NAMING_ITEMS]
 
 /** Whether something is to be found out inside of the transaction, before the write or after it. */
 export function isChecked(planned: PlannedWrite): boolean {
-  return concernsAccess(planned) || planned.plan.nodes.some(({ collection }) => RECORDS.has(collection.name));
+  const { nodes, unlinks } = planned.plan;
+  return concernsAccess(planned) || [...nodes, ...unlinks].some(({ collection }) => RECORDS.has(collection.name));
 }
 
 /** `write` carries the write out. */
@@ -42,8 +44,12 @@ export async function writeRecords<Result>(
   write: () => Promise<Result>,
 ): Promise<Result> {
   await checkNamedItems(planned, writer, services, session);
+  checkUnlinked(planned, writer);
   const made: MadeVersion[] = [];
   for (const [position, node] of planned.plan.nodes.entries()) {
+    checkVerb(node);
+    if (node.collection.name === SHARES && node.verb === 'update')
+      await checkCreator(planned.input.nodes[position] ?? [], writer, services, session);
     for (const row of node.collection.name === SHARES ? (planned.input.nodes[position] ?? []) : [])
       await checkShare(node, row, writer, services, session);
     if (node.collection.name !== VERSIONS) continue;
@@ -110,6 +116,36 @@ async function checkVersion(
 const SHARE_FIELDS: ReadonlySet<string> = new Set([
   ...['id', 'name', 'role', 'password', 'date_start', 'date_end', 'max_uses'],
 ]);
+
+/** New rows and changed ones are checked in different ways: a row that may be either could be moved to another item. */
+function checkVerb({ collection, verb }: WriteNode): void {
+  if (verb === 'upsert' && (collection.name === SHARES || collection.name === VERSIONS))
+    throw invalidPayload(`Rows of "${collection.name}" are created or updated: they cannot be upserted`);
+}
+
+/** A share has the rights of its creator, so nobody else says who may come in by it. Who may delete it can end it. */
+async function checkCreator(
+  rows: readonly Readonly<Record<string, unknown>>[],
+  { caller }: Writer,
+  { database }: RecordServices,
+  session: Session,
+): Promise<void> {
+  if (caller.administrator) return;
+  const others = await session.query(
+    database.qualified(
+      `select from service_shares
+       where id = any($1::text[]::uuid[]) and user_created is distinct from $2::text::uuid limit 1`,
+    ),
+    [arrayLiteral(rows.map((row) => String(row['k']))), caller.user],
+  );
+  if (others.length > 0) throw forbidden();
+}
+
+/** Shares that leave a role: they would be open to the public's. */
+function checkUnlinked({ plan }: PlannedWrite, { caller }: Writer): void {
+  const isCleared = plan.unlinks.some(({ collection, action }) => collection.name === SHARES && action === 'nullify');
+  if (isCleared && !caller.administrator) throw forbidden();
+}
 
 /** Who makes one must be allowed to share the item, and becomes the one whose rights limit it. */
 async function checkShare(

@@ -33,6 +33,7 @@ const server = await startDatabase();
 const url = await createLibrary(server, 'shares');
 const sql = connectSql(url);
 t.teardown(() => sql.end());
+await sql`create table holders (id serial primary key, share uuid references service_shares)`;
 const service = await startTestService({
   databaseUrl: url,
   LOGIN_STALL_TIME: '0',
@@ -213,6 +214,61 @@ t.test('nobody sees by a share what its creator does not', async (t) => {
     'with its creator',
   );
   t.match(await enter(id), failure(401, 'INVALID_CREDENTIALS'));
+});
+
+t.test('only its creator or an administrator changes a share; others can end it', async (t) => {
+  const permissions: Permission[] = [
+    read('articles', ['id', 'title']),
+    { collection: 'articles', action: 'share' as never },
+    { collection: 'holders', action: 'create' },
+    ...(['create', 'read', 'update', 'delete'] as const).map((action) => ({ collection: 'service_shares', action })),
+  ];
+  const maker = await makeCaller(sql, 'maker', [{ permissions }]);
+  const colleague = await makeCaller(sql, 'colleague', [{ permissions }]);
+  const id = await share({ password: 'secret' }, maker.token);
+  const own = await share({}, colleague.token);
+  const patch = (path: string, body: object, token: string) =>
+    request(service, 'PATCH', path, { headers: JSON_BODY, body: JSON.stringify(body), token });
+  const before = await sql`select * from service_shares where id = ${id}`;
+  for (const body of [{ password: null }, { role: null }, { date_end: null }, { max_uses: 99 }])
+    t.match(await patch(`/shares/${id}`, body, colleague.token), failure(403, 'FORBIDDEN'), JSON.stringify(body));
+  for (const [path, body] of [
+    ['/shares', { keys: [own, id], data: { password: 'x' } }],
+    [
+      '/shares',
+      [
+        { id: own, name: 'x' },
+        { id, name: 'x' },
+      ],
+    ],
+  ] as const)
+    t.match(await patch(path, body, colleague.token), failure(403, 'FORBIDDEN'), JSON.stringify(body));
+  const moved = { id, collection: 'articles', item: '2', role: viewer.role };
+  for (const token of [colleague.token, maker.token, ADMIN_TOKEN])
+    for (const query of ['on_conflict=id', 'on_conflict=id&resolution=ignore'])
+      t.match(await post(service, `/shares?${query}`, moved, { token }), failure(400, 'INVALID_QUERY'), query);
+  for (const token of [colleague.token, maker.token, ADMIN_TOKEN])
+    t.match(await post(service, '/items/holders', { share: moved }, { token }), failure(400, 'INVALID_PAYLOAD'));
+  t.strictSame(await sql`select * from service_shares where id = ${id}`, before, 'nothing is changed');
+  t.match(await patch(`/shares/${id}`, { max_uses: 5 }, maker.token), { status: 200 });
+  t.match(await patch(`/shares/${id}`, { max_uses: 6 }, ADMIN_TOKEN), { status: 200 });
+  t.match(await request(service, 'DELETE', `/shares/${id}`, { token: colleague.token }), { status: 204 });
+});
+
+t.test('a new password or role ends the sessions of a share, another name does not', async (t) => {
+  const id = await share({ password: 'first' });
+  const patch = (body: object) =>
+    request(service, 'PATCH', `/shares/${id}`, { headers: JSON_BODY, body: JSON.stringify(body) });
+  for (const change of [{ password: 'second' }, { role: null }]) {
+    const password = 'role' in change ? 'second' : 'first';
+    const { refresh_token } = granted(await enter(id, { password }));
+    const headers = { cookie: cookieOf(await enter(id, { password, mode: 'session' })) };
+    t.equal((await patch({ name: 'Another' })).status, 200);
+    t.equal((await get(service, '/items/articles/1', { token: null, headers })).status, 200);
+    t.equal((await patch(change)).status, 200);
+    await until(async () => (await get(service, '/items/articles/1', { token: null, headers })).status === 401);
+    t.match(await post(service, '/auth/refresh', { refresh_token }), failure(401, 'INVALID_CREDENTIALS'));
+  }
 });
 
 t.test('without a role it is what the public may see', async (t) => {

@@ -35,6 +35,7 @@ const url = await createLibrary(server, 'versions');
 const sql = connectSql(url);
 t.teardown(() => sql.end());
 await sql`update service_collections set versioning = true where collection in ('articles', 'authors')`;
+await sql`create table holders (id serial primary key, version uuid references service_versions)`;
 const service = await startTestService({ databaseUrl: url });
 const admin = createDirectus<Record<string, object[]>>(service.url).with(rest()).with(staticToken(ADMIN_TOKEN));
 
@@ -425,4 +426,14 @@ t.test('to promote is to update: rules, validation and presets of the caller cou
   t.match(await dataOf('/items/articles/3?fields=title,slug'), { title: 'fine', slug: 'preset' });
   const unknown = await post(service, '/versions', { key: 'v', collection: 'authors', item: '1' }, as(editor.token));
   t.match(unknown, failure(403, 'FORBIDDEN'), 'an item that they may not read');
+});
+
+t.test('a version cannot be moved to another item by an upsert', async (t) => {
+  const id = await makeVersion('1', 'staying');
+  const moved = { id, key: 'moved', collection: 'articles', item: '2' };
+  for (const query of ['on_conflict=id', 'on_conflict=id&resolution=ignore'])
+    t.match(await post(service, `/versions?${query}`, moved, as(ADMIN_TOKEN)), failure(400, 'INVALID_QUERY'), query);
+  const nested = await post(service, '/items/holders', { version: moved }, as(ADMIN_TOKEN));
+  t.match(nested, failure(400, 'INVALID_PAYLOAD'), 'nor nested in another item');
+  t.match(await dataOf(`/versions/${id}`), { key: 'staying', item: '1' });
 });
