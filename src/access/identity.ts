@@ -92,6 +92,7 @@ export type Lookup = (key: LookupKey) => Promise<Account | null>;
 
 const MAX_CACHED_TOKENS = 10_000;
 const MAX_CACHED_VIEWS = 100;
+const MAX_ADDRESSES_OF_TOKEN = 100;
 
 /** Told when an administrator begins to read as somebody else. */
 export type OnView = (administrator: string | null, as: string) => void;
@@ -195,6 +196,12 @@ export class Identities {
     if (presented.headers.viewAs !== '') return null;
     const cached = this.#known.get(this.#carriedBy(presented));
     return cached && Date.now() < cached.expires ? identityAt(cached, presented) : null;
+  }
+
+  /** Whether whoever sends the same request gets the same answer: it says nothing of its sender, whose address makes no difference. */
+  isFromAnybody(credentials: RequestCredentials): boolean {
+    const { authorization, viewAs } = credentials.headers;
+    return authorization + viewAs + this.#carriedBy(credentials) === '' && Boolean(this.#known.get('')?.anywhere);
   }
 
   /** Who a user is at an address, without a token. */
@@ -310,9 +317,6 @@ function identityAt(known: CachedIdentity, credentials: RequestCredentials): Ide
   return known.anywhere ?? known.at(credentials.address);
 }
 
-/** Of one token. */
-const MAX_CACHED_ADDRESSES = 100;
-
 function cachedIdentity(
   account: Account,
   session: string | null,
@@ -326,7 +330,7 @@ function cachedIdentity(
     const identity = identityOf(account, account.policies, session, isView);
     return { at: () => identity, anywhere: identity, session, expires, until };
   }
-  const byAddress = new LRUCache<string, Identity>({ max: MAX_CACHED_ADDRESSES });
+  const byAddress = new LRUCache<string, Identity>({ max: MAX_ADDRESSES_OF_TOKEN });
   const at = (address: string): Identity => {
     const cached = byAddress.get(address);
     if (cached) return cached;

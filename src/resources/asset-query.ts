@@ -61,7 +61,12 @@ export function transformationOf(
   const quality = numberOf(wanted, 'quality', 100);
   const operations = operationsOf(wanted['transforms'], config);
   const format = formatOf(wanted['format'], original ?? 'png', accept);
-  const [x, y] = POINTS.map((name) => numberOf(wanted, name, Number.MAX_SAFE_INTEGER, 0) ?? row[name]);
+  // A point outside of the image is the nearest one inside: it makes no image of its own.
+  const inside = (name: (typeof POINTS)[number], side: number | null): number | null => {
+    const point = numberOf(wanted, name, Number.MAX_SAFE_INTEGER, 0) ?? row[name];
+    return point === null ? null : Math.max(0, Math.min(point, side ?? most));
+  };
+  const [x, y] = [inside('focal_point_x', row.width), inside('focal_point_y', row.height)];
   if (!original) return null;
   const isCrop = width !== null && height !== null && fit === 'cover';
   const withoutEnlargement = isTrue(wanted['withoutEnlargement']);
@@ -69,7 +74,7 @@ export function transformationOf(
     width === null && height === null
       ? []
       : [['resize', { ...(width && { width }), ...(height && { height }), fit, withoutEnlargement }]];
-  const focus = isCrop && typeof x === 'number' && typeof y === 'number' ? { x, y } : null;
+  const focus = isCrop && x !== null && y !== null ? { x, y } : null;
   return { operations: [...resize, ...operations], format, quality, focus };
 }
 

@@ -3,15 +3,14 @@
  * the origin of the service.
  */
 import { createHash } from 'node:crypto';
-import type { Identity } from '../access/identity.js';
-import { forbidden, rangeNotSatisfiable } from '../errors.js';
+import { forbidden, invalidQuery, rangeNotSatisfiable } from '../errors.js';
 import { isNotModified } from '../http/compress.js';
 import { contentDisposition } from '../http/disposition.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Produce, Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import { type ByteRange, contentMissing, DERIVED, type FileStorage } from '../storage/file-storage.js';
-import { type Transformation, wholeFile } from '../storage/images.js';
+import { MAX_IMAGE_BYTES, type Transformation, wholeFile } from '../storage/images.js';
 import { readAssetQuery, transformationOf } from './asset-query.js';
 import { type FileRow, type FilesServices, readFileRow, readFileSettings } from './file-rows.js';
 
@@ -45,7 +44,7 @@ async function readAsset(exchange: Exchange, services: FilesServices): Promise<R
   const head = {
     type,
     tag: tagOf(row, transformation),
-    cache: cacheControl(caller, services),
+    cache: cacheControl(exchange, services),
     headers: {
       'Content-Disposition': contentDisposition(
         download || !isShown(type) ? 'attachment' : 'inline',
@@ -58,7 +57,7 @@ async function readAsset(exchange: Exchange, services: FilesServices): Promise<R
   };
   if (isUnchanged(exchange, head.tag, row)) return { status: 304, body: '', ...head, type: '' };
   return transformation
-    ? { status: 200, ...head, body: await transformed(row, transformation, services) }
+    ? { status: 200, ...head, body: await transformed(row, transformation, transform?.['key'] !== undefined, services) }
     : content(exchange, row, head, services);
 }
 
@@ -105,11 +104,20 @@ function rangeOf(header: string, size: number): ByteRange | null {
   return { start, end };
 }
 
+/** Of one file: whoever may read it could fill the storage with others. There are only so many presets, and they are always kept. */
+const MAX_KEPT = 100;
+
 /** Kept beside the files: made again if somebody removes it. */
-async function transformed(row: FileRow, transformation: Transformation, services: FilesServices): Promise<Buffer> {
+async function transformed(
+  row: FileRow,
+  transformation: Transformation,
+  isPreset: boolean,
+  services: FilesServices,
+): Promise<Buffer> {
   const { storages, images, config } = services;
   const storage = storages.of(row.storage);
-  const name = `${DERIVED}/${row.id}/${digest(row.filename_disk, transformation)}.${transformation.format}`;
+  const folder = `${DERIVED}/${row.id}`;
+  const name = `${folder}/${digest(row.filename_disk, transformation)}.${transformation.format}`;
   const signal = AbortSignal.timeout(config.ASSETS_TRANSFORM_TIMEOUT);
   const kept = await storage.sizeOf(name, null);
   if (kept !== null) return wholeFile(storage.read(name, { start: 0, end: kept - 1 }, signal));
@@ -117,12 +125,18 @@ async function transformed(row: FileRow, transformation: Transformation, service
     const file = String(row.filename_disk);
     const size = await storage.sizeOf(file, row.filesize === null ? null : Number(row.filesize));
     if (size === null) throw contentMissing();
+    if (size > MAX_IMAGE_BYTES)
+      throw invalidQuery(`The image is larger than ${MAX_IMAGE_BYTES} bytes: it can be read, but not transformed`);
     return wholeFile(storage.read(file, { start: 0, end: size - 1 }, signal));
   };
   const made = await images.transform(name, original, transformation);
   // An image that cannot be kept is sent all the same.
-  await storage.write(name, oneOf(made)).catch(() => {});
+  await keep().catch(() => {});
   return made;
+
+  async function keep(): Promise<void> {
+    if (isPreset || (await storage.count(folder)) < MAX_KEPT) await storage.write(name, oneOf(made));
+  }
 }
 
 async function* oneOf(bytes: Buffer): AsyncIterable<Buffer> {
@@ -145,9 +159,9 @@ function isUnchanged({ headers }: Exchange, tag: string, { modified_on }: FileRo
   return !Number.isNaN(since) && Math.floor(Date.parse(modified_on) / 1_000) * 1_000 <= since;
 }
 
-/** Only what everybody may read may be kept for everybody. */
-function cacheControl(caller: Identity, { config }: FilesServices): string {
-  const scope = caller.user === null && !caller.administrator ? 'public' : 'private';
+/** Only what everybody may read may be kept for everybody: visitors of a share have no account either. */
+function cacheControl(exchange: Exchange, { config, identities }: FilesServices): string {
+  const scope = identities.isFromAnybody(exchange) ? 'public' : 'private';
   const seconds = Math.floor(config.ASSETS_CACHE_TTL / 1_000);
   return seconds === 0 ? `${scope}, no-cache` : `${scope}, max-age=${seconds}`;
 }

@@ -36,13 +36,16 @@ export interface FileRow {
   /** A bigint. */
   readonly filesize: string | null;
   readonly modified_on: string;
+  /** Null where the image was not measured. */
+  readonly width: number | null;
+  readonly height: number | null;
   readonly focal_point_x: number | null;
   readonly focal_point_y: number | null;
 }
 
 const FIELDS = [
   ...['id', 'storage', 'filename_disk', 'filename_download', 'type', 'charset', 'filesize', 'modified_on'],
-  ...['focal_point_x', 'focal_point_y'],
+  ...['width', 'height', 'focal_point_x', 'focal_point_y'],
 ].join();
 
 export interface FileSettings {

@@ -16,7 +16,7 @@ import { Guard } from '../plan/guard.js';
 import type { Input } from '../request/parse-context.js';
 import { parseReadBack } from '../request/rest.js';
 import { requireObject } from '../request/write.js';
-import { wholeFile } from '../storage/images.js';
+import { MAX_IMAGE_BYTES, wholeFile } from '../storage/images.js';
 import { fetchRemote } from '../storage/remote-file.js';
 import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import { atMost, FORM_BYTES, type FormFile, readFileForm } from './file-form.js';
@@ -231,7 +231,7 @@ async function store(file: FormFile, name: string, services: FilesServices): Pro
   const filename = `${name}${endingOf(file.name)}`;
   const location = storages.of(storage);
   const size = await location.write(filename, file.bytes);
-  const isMeasured = MEASURED.test(type) && size <= MEASURED_BYTES;
+  const isMeasured = MEASURED.test(type) && size <= MAX_IMAGE_BYTES;
   const read = (): Promise<Buffer> =>
     wholeFile(location.read(filename, { start: 0, end: size - 1 }, AbortSignal.timeout(config.BODY_TIMEOUT)));
   const measured = isMeasured ? await images.sizeOf(read).catch(() => null) : null;
@@ -249,7 +249,6 @@ async function store(file: FormFile, name: string, services: FilesServices): Pro
 }
 
 const MEASURED = /^image\/(?:jpeg|png|webp|gif|tiff|avif)$/;
-const MEASURED_BYTES = 33_554_432;
 
 function withJson(fields: Input): Input {
   return Object.fromEntries(

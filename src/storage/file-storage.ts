@@ -23,6 +23,8 @@ export interface FileStorage {
   /** A name that is not there is as good as removed. */
   remove(name: string): Promise<void>;
   removeFolder(name: string): Promise<void>;
+  /** How many names there are in a folder; of thousands at least a thousand. */
+  count(folder: string): Promise<number>;
   /** Everything but derived images, in no order. */
   list(): AsyncIterable<StoredName>;
 }

@@ -5,7 +5,7 @@
 import type { Metadata, Sharp, SharpOptions } from 'sharp';
 import type { Config } from '../config.js';
 import { invalidQuery, ServiceError, serviceUnavailable, unprocessable } from '../errors.js';
-import { asError } from '../narrow.js';
+import { asError, isOneOf } from '../narrow.js';
 
 type OpenImage = (input: Buffer, options: SharpOptions) => Sharp;
 
@@ -33,6 +33,15 @@ export interface ImageSize {
   readonly width: number;
   readonly height: number;
 }
+
+/** Images are transformed in memory. */
+export const MAX_IMAGE_BYTES = 33_554_432;
+
+/** Whatever type a file claims, no other program reads it: those for drawings and documents take what a caller wrote as instructions. */
+const LOADERS = ['Jpeg', 'Png', 'Webp', 'Tiff', 'Heif', 'Nsgif'].map((format) => `VipsForeignLoad${format}`);
+
+/** As sharp calls them; AVIF is a kind of HEIF. */
+const READ_FORMATS: readonly (string | undefined)[] = ['jpeg', 'png', 'webp', 'tiff', 'heif'];
 
 export class Images {
   readonly #config: Config;
@@ -74,7 +83,11 @@ export class Images {
   /** Looked for when it is first needed: a service without images does not load it. */
   #load(): Promise<OpenImage | null> {
     this.#open ??= import('sharp').then(
-      (module) => module.default,
+      ({ default: sharp }) => {
+        sharp.block({ operation: ['VipsForeignLoad'] });
+        sharp.unblock({ operation: LOADERS });
+        return sharp;
+      },
       () => null,
     );
     return this.#open;
@@ -86,7 +99,10 @@ export class Images {
 
   async #make(open: OpenImage, bytes: Buffer, transformation: Transformation): Promise<Buffer> {
     const { ASSETS_TRANSFORM_IMAGE_MAX_DIMENSION: most, ASSETS_TRANSFORM_TIMEOUT: timeoutMs } = this.#config;
-    const size = await open(bytes, this.#limits()).metadata().then(orientedSize, unreadable);
+    const metadata = await open(bytes, this.#limits()).metadata().catch(unreadable);
+    if (!isOneOf(READ_FORMATS, metadata.format))
+      throw invalidQuery(`The image cannot be transformed: its content is ${metadata.format}`);
+    const size = orientedSize(metadata);
     if (!size || size.width > most || size.height > most)
       throw invalidQuery(`The image is larger than ${most} pixels`, {
         option: 'ASSETS_TRANSFORM_IMAGE_MAX_DIMENSION',

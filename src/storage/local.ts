@@ -1,7 +1,7 @@
 /** A folder of this machine, or one that is mounted. */
 import { randomBytes } from 'node:crypto';
 import { createReadStream } from 'node:fs';
-import { type FileHandle, mkdir, open, opendir, rename, rm, stat, unlink } from 'node:fs/promises';
+import { type FileHandle, mkdir, open, opendir, readdir, rename, rm, stat, unlink } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
 import { ServiceError } from '../errors.js';
 import { propertiesOf } from '../narrow.js';
@@ -77,6 +77,15 @@ export class LocalStorage implements FileStorage {
     await rm(join(this.#root, name), { recursive: true, force: true }).catch((error: unknown) => {
       throw storageFailed(this.#name, 'written', error);
     });
+  }
+
+  async count(folder: string): Promise<number> {
+    try {
+      return (await readdir(join(this.#root, folder))).length;
+    } catch (error) {
+      if (isMissing(error)) return 0;
+      throw storageFailed(this.#name, 'read', error);
+    }
   }
 
   async *list(): AsyncIterable<StoredName> {

@@ -117,6 +117,12 @@ export class S3Storage implements FileStorage {
     for await (const { name: found } of this.#listBelow(`${name}/`)) await this.remove(found);
   }
 
+  async count(folder: string): Promise<number> {
+    let count = 0;
+    for await (const _ of this.#listBelow(`${folder}/`)) if (++count === 1_000) break;
+    return count;
+  }
+
   async *list(): AsyncIterable<StoredName> {
     for await (const stored of this.#listBelow('')) if (!stored.name.startsWith(`${DERIVED}/`)) yield stored;
   }

@@ -51,6 +51,7 @@ function checked(storage: FileStorage): FileStorage {
     read: (name: string, range: ByteRange, signal: AbortSignal) => storage.read(check(name), range, signal),
     remove: (name) => storage.remove(check(name)),
     removeFolder: (name) => storage.removeFolder(check(name)),
+    count: (folder) => storage.count(check(folder)),
     list: () => storage.list(),
   };
 }

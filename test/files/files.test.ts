@@ -5,7 +5,7 @@ import { connect } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { makeCaller, type Permission } from '../support/callers.js';
+import { makeCaller, makePolicy, type Permission } from '../support/callers.js';
 import {
   type Answer,
   connectSql,
@@ -228,6 +228,35 @@ t.test('the bytes are for who may read the row', async (t) => {
   t.equal((await request(service, 'DELETE', `/files/${id}`, { token: other.token })).status, 403);
 });
 
+t.test('shared caches keep only what anybody gets', async (t) => {
+  const id = await uploaded('for all');
+  const policy = await makePolicy(sql, 'everybody', { permissions: [allow('read', { id: { _eq: id } })] });
+  const ask = (given: object) => request(service, 'GET', `/assets/${id}`, { token: null, ...given });
+  await waitFor(async () => (await ask({})).status === 200, 5_000);
+  const headers = { 'content-type': 'application/json' };
+  const body = JSON.stringify({ collection: 'service_files', item: id });
+  const share = String(dataOf(await request(service, 'POST', '/shares', { headers, body }))['id']);
+  const entered = await request(service, 'POST', '/shares/auth', { headers, body: JSON.stringify({ share }) });
+  const visitor = String(dataOf(entered)['access_token']);
+  await waitFor(async () => (await ask({})).headers['cache-control'] === 'public, no-cache', 5_000);
+  for (const given of [
+    { token: visitor },
+    { token: undefined, headers: { 'lateral-view-as': 'public' } },
+    { token: undefined, headers: { 'lateral-view-as': `role:${nameless.role}` } },
+    { headers: { authorization: 'Basic eDp5' } },
+  ])
+    t.match(
+      await ask(given),
+      { status: 200, headers: { 'cache-control': 'private, no-cache' } },
+      JSON.stringify(given),
+    );
+  await sql`update service_policies set ip_access = '127.0.0.0/8,::1' where id = ${policy}`;
+  await waitFor(async () => (await ask({})).headers['cache-control'] === 'private, no-cache', 5_000);
+  t.equal((await ask({})).status, 200);
+  await sql`delete from service_policies where id = ${policy}`;
+  await waitFor(async () => (await ask({})).status === 403, 5_000);
+});
+
 t.test('uploading needs the permission to create; its fields count for what the caller sends', async (t) => {
   const before = await stored();
   const rows = await count();
@@ -400,6 +429,25 @@ t.test('an upload that is too large, breaks off or stalls leaves nothing', async
   t.equal(await send(body.subarray(0, 1_500_000), 'short'), 400, 'the form has no end');
   await waitFor(async () => (await stored()).length === before.length, 5_000);
   t.equal(await count(), rows);
+});
+
+t.test('a form that is refused stores nothing of what follows', { timeout: 8_000 }, async (t) => {
+  const before = await stored();
+  for (const parts of [
+    [{ name: 'title', content: 'x'.repeat(65_537) }, text('y'.repeat(200_000))],
+    [{ name: 'file', filename: '', type: 'text/plain', content: 'x' }, text('y'.repeat(200_000))],
+  ])
+    t.match(await upload(parts), { status: 400, json: { errors: [{ extensions: { code: 'INVALID_PAYLOAD' } }] } });
+  t.strictSame(await stored(), before);
+});
+
+t.test('an image that is too large to be transformed in memory is refused', async (t) => {
+  const id = String(dataOf(await upload([text('z'.repeat(33_554_433), 'large.png', 'image/png')]))['id']);
+  t.match(await request(service, 'GET', `/assets/${id}?width=5`), {
+    status: 400,
+    json: { errors: [{ message: /larger than 33554432 bytes/, extensions: { code: 'INVALID_QUERY' } }] },
+  });
+  await request(service, 'DELETE', `/files/${id}`);
 });
 
 t.test('large files pass in both directions in constant memory, also to a slow reader', async (t) => {

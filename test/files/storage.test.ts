@@ -327,6 +327,14 @@ t.test('images are transformed, kept, and measured', async (t) => {
   await sql`update service_settings set storage_asset_transform = 'all'`;
   const broken = idOf(await uploadTo('local', 'no image at all', 'b.png', 'image/png'));
   t.equal((await request(service, 'GET', `/assets/${broken}?width=5`)).status, 400);
+  const drawing = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>';
+  const disguised = await uploadTo('local', drawing, 'e.png', 'image/png');
+  t.match(disguised.json, { data: { width: null } }, 'a drawing is not read, whatever its type');
+  t.equal((await request(service, 'GET', `/assets/${idOf(disguised)}?width=5`)).status, 400);
+  const gif = await sharp(png).gif().toBuffer();
+  const moving = await uploadTo('local', gif, 'f.png', 'image/png');
+  t.match(moving.json, { data: { width: 200 } });
+  t.equal((await request(service, 'GET', `/assets/${idOf(moving)}?width=5`)).status, 400, 'none of the formats');
   const bomb = await sharp({ create: { width: 1200, height: 10, channels: 3, background: 'red' } })
     .png()
     .toBuffer();
@@ -337,8 +345,35 @@ t.test('images are transformed, kept, and measured', async (t) => {
   );
   const text = idOf(await uploadTo('local', 'plain', 'd.txt', 'text/plain'));
   t.match(await request(service, 'GET', `/assets/${text}?width=5`), { status: 200, text: 'plain' });
+  const tagAt = async (x: number) =>
+    (await request(service, 'GET', `/assets/${id}?width=9&height=9&focal_point_x=${x}&focal_point_y=5`)).headers.etag;
+  t.equal(await tagAt(200), await tagAt(99_999), 'points outside are one');
+  t.not(await tagAt(20), await tagAt(180));
+  await Promise.all(
+    Array.from({ length: 100 }, (_, number) => writeFile(join(root, 'derived', id, `${number}.png`), '')),
+  );
+  const full = (await readdir(join(root, 'derived', id))).length;
+  t.match(await ask('width=51'), { status: 200, width: 51 });
+  t.equal((await readdir(join(root, 'derived', id))).length, full, 'a hundred are kept, the others are sent');
+  t.match(await ask('key=system-medium-cover'), { status: 200, width: 300 });
+  t.equal((await readdir(join(root, 'derived', id))).length, full + 1, 'and those of presets');
   await request(service, 'DELETE', `/files/${id}`);
   await waitFor(async () => !(await readdir(join(root, 'derived'))).includes(id), 5_000);
+});
+
+t.test('names in a folder are counted', async (t) => {
+  const env = { STORAGE_LOCAL_ROOT: root, ...bucketOptions('BUCKET', 'S3RVER') };
+  const storages = new Storages(readLocations(['local', 'bucket'], env));
+  async function* bytes(): AsyncIterable<Buffer> {
+    yield Buffer.from('x');
+  }
+  for (const location of ['local', 'bucket']) {
+    const storage = storages.of(location);
+    t.equal(await storage.count('derived/one'), 0, location);
+    for (const name of ['one/a.png', 'one/b.png', 'one-more/a.png']) await storage.write(`derived/${name}`, bytes());
+    t.equal(await storage.count('derived/one'), 2, location);
+    for (const name of ['one', 'one-more']) await storage.removeFolder(`derived/${name}`);
+  }
 });
 
 t.test('the command finds stored files without a row, and rows without a stored file', async (t) => {
