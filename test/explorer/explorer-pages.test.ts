@@ -233,7 +233,7 @@ t.test('docs: the API of the caller, and others see of all pages what they may',
   const [first] = await sql`select name from tags order by id limit 1`;
   await page.getByLabel('Body of the answer').getByText(String(first?.['name'])).waitFor();
   await page.keyboard.press('Escape');
-  t.equal(await page.getByRole('link', { name: 'comments', exact: true }).count(), 0, 'not in their API');
+  t.equal(await page.getByRole('link', { name: 'articles', exact: true }).count(), 0, 'not in their API');
 
   await pages.first().click();
   await page.getByRole('grid', { name: 'tags' }).waitFor();

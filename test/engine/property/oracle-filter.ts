@@ -360,8 +360,8 @@ export function isFound(world: World, term: string, table: Table, row: Row): boo
     const isWhole = /^-?\d+$/.test(wanted);
     if (kind === 'integer' || kind === 'bigInteger')
       return isWhole && BigInt(wanted) === BigInt(value as number | bigint);
-    if (!isWhole && !/^-?\d+\.\d{1,3}$/.test(wanted)) return false;
-    return kind === 'decimal' ? readDecimal(wanted) === value : Number(wanted) === value;
+    if (!isWhole && !/^-?\d*\.\d{1,3}$/.test(wanted)) return false;
+    return kind === 'decimal' ? readDecimal(wanted.replace(/^(-?)\./, '$10.')) === value : Number(wanted) === value;
   });
 }
 
