@@ -17,7 +17,7 @@ import {
   updateSharesBatch,
 } from '@directus/sdk';
 import t from 'tap';
-import { makeCaller, makePolicy, type Permission } from '../support/callers.js';
+import { inForce, makeCaller, makePolicy, type Permission } from '../support/callers.js';
 import {
   ADMIN_TOKEN,
   connectSql,
@@ -181,6 +181,7 @@ t.test('nobody sees by a share what its creator does not', async (t) => {
       ],
     },
   ]);
+  await inForce(service, creator, '/items/articles');
   const [boss] = await sql<{ id: string; role: string }[]>`
     select u.id, u.role from service_users u join service_roles r on r.id = u.role where r.name = 'Administrator' limit 1`;
   const id = await share({ role: boss?.role }, creator.token);
@@ -225,6 +226,8 @@ t.test('only its creator or an administrator changes a share; others can end it'
   ];
   const maker = await makeCaller(sql, 'maker', [{ permissions }]);
   const colleague = await makeCaller(sql, 'colleague', [{ permissions }]);
+  await inForce(service, maker, '/items/articles');
+  await inForce(service, colleague, '/items/articles');
   const id = await share({ password: 'secret' }, maker.token);
   const own = await share({}, colleague.token);
   const patch = (path: string, body: object, token: string) =>

@@ -18,7 +18,7 @@ import {
   updateContentVersionsBatch,
 } from '@directus/sdk';
 import t from 'tap';
-import { makeCaller, type Permission } from '../support/callers.js';
+import { inForce, makeCaller, type Permission } from '../support/callers.js';
 import {
   ADMIN_TOKEN,
   connectSql,
@@ -355,6 +355,8 @@ t.test('a version shows nobody what the item would not show them', async (t) => 
     },
   ]);
   const blind = await makeCaller(sql, 'blind', [{ permissions: [{ collection: 'articles', action: 'read' }] }]);
+  await inForce(service, reader, '/items/articles');
+  await inForce(service, blind, '/items/articles');
   const hidden = await makeVersion('4', 'secret', { status: 'published', title: 'Shown?' });
   const shown = await makeVersion('8', 'secret', {
     views: 1000,
@@ -412,6 +414,7 @@ t.test('to promote is to update: rules, validation and presets of the caller cou
       ],
     },
   ]);
+  await inForce(service, editor, '/items/articles');
   const attempt = async (item: string, delta: object) => {
     const made = await post(service, '/versions', { key: 'edit', collection: 'articles', item }, as(editor.token));
     const { id } = (made.json as { data: Version }).data;

@@ -1,7 +1,7 @@
 /** Live queries over server-sent events: first the answer, then a new one whenever it changes, whoever has changed it. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { addPermission, makeCaller } from '../support/callers.js';
+import { addPermission, inForce, type MadeCaller, makeCaller } from '../support/callers.js';
 import { EventStream, type EventStreamOptions } from '../support/event-stream.js';
 import {
   connectSql,
@@ -28,10 +28,9 @@ function open(path: string, options?: EventStreamOptions): EventStream {
   return stream;
 }
 
-/** Rights that are written with SQL are in force a moment later: until then the answer is an error. */
-async function openWith(token: string, path: string): Promise<EventStream> {
-  await waitFor(async () => (await get(service, path, { token })).status === 200, 5_000);
-  const stream = open(path, { token });
+async function openWith(caller: MadeCaller, path: string): Promise<EventStream> {
+  await inForce(service, caller, path);
+  const stream = open(path, { token: caller.token });
   await stream.count(1);
   return stream;
 }
@@ -243,7 +242,7 @@ t.test('rules of rows and fields hold for every answer, and those of the moment'
     { permissions: [{ ...read, permissions: { status: { _eq: 'published' } }, fields: ['id', 'title', 'status'] }] },
   ]);
   const path = '/items/articles?sort=id&limit=-1';
-  const stream = await openWith(caller.token, path);
+  const stream = await openWith(caller, path);
   const isRight = async (): Promise<boolean> =>
     stream.events.at(-1)?.data === (await get(service, path, { token: caller.token })).text;
   t.ok(await isRight());
@@ -263,7 +262,7 @@ t.test('rules of rows and fields hold for every answer, and those of the moment'
 t.test('a token that is withdrawn ends its streams; a deleted item too', async (t) => {
   const read = { collection: 'authors', action: 'read' } as const;
   const caller = await makeCaller(sql, 'leaving', [{ permissions: [read] }]);
-  const stream = await openWith(caller.token, '/items/authors');
+  const stream = await openWith(caller, '/items/authors');
   await sql`update service_users set token = null where id = ${caller.user}`;
   await stream.ended(1_500);
   t.match(stream.events.at(-1), { name: 'failed', data: /INVALID_CREDENTIALS/ });

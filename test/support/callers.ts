@@ -1,6 +1,7 @@
 /** Callers for the tests of access: users with a static token of their own and policies written for them with plain SQL. */
 import { createHash } from 'node:crypto';
-import type { Sql } from './service.js';
+import type { Service } from '../../src/service.js';
+import { get, type Sql, waitFor } from './service.js';
 
 export interface Permission {
   readonly collection: string;
@@ -42,6 +43,11 @@ export async function makeCaller(
   const made: string[] = [];
   for (const policy of policies) made.push(await makePolicy(sql, name, policy, { role: role?.id ?? null }));
   return { token, user: user?.id ?? '', role: role?.id ?? null, policies: made };
+}
+
+/** Rights that are written with SQL are in force a moment later: until then what they may read is an error. */
+export async function inForce(service: Service, { token }: MadeCaller, readable: string): Promise<void> {
+  await waitFor(async () => (await get(service, readable, { token })).status === 200, 5_000);
 }
 
 /** Without a role and a user the policy is the public's. */
