@@ -197,3 +197,8 @@ export function failedValidation(
     extensions,
   );
 }
+
+/** Whether the same may succeed later: it is the service that failed, not what was asked for. */
+export function isPassing(error: unknown): boolean {
+  return !(error instanceof ServiceError) || error.status >= 500;
+}

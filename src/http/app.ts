@@ -145,7 +145,7 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
     running.count++;
     respondError(exchange, error);
   };
-  for (const protocol of sockets) serveSockets(app, protocol, { config, hooks, refuse });
+  for (const protocol of sockets) serveSockets(app, protocol, { config, hooks, limit, refuse });
   app.any('/*', (response, request) => {
     const exchange = open(request, response);
     if (compression) exchange.encoding = compression.negotiate(request.getHeader('accept-encoding'));

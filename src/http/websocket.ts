@@ -7,6 +7,7 @@ import type { Config } from '../config.js';
 import { forbidden } from '../errors.js';
 import { originTest } from './cors.js';
 import { Exchange, type ServerHooks } from './exchange.js';
+import type { Limit } from './limiter.js';
 
 /** What is known of the client from its request. */
 export interface SocketClient {
@@ -83,6 +84,8 @@ interface SocketData {
 export interface SocketOptions {
   readonly config: Config;
   readonly hooks: ServerHooks;
+  /** That of requests; null for none. */
+  readonly limit: Limit | null;
   /** Answers the request with an error instead. */
   refuse(exchange: Exchange, error: unknown): void;
 }
@@ -90,7 +93,7 @@ export interface SocketOptions {
 /** To be called before the routes of requests: what is no upgrade goes on to them. */
 export function serveSockets(app: TemplatedApp, protocol: SocketProtocol, options: SocketOptions): void {
   const { config } = options;
-  const isAllowed = createOriginTest(config);
+  const origins = createOriginTest(config);
   let connections = 0;
   const upgrade = async (response: HttpResponse, request: HttpRequest, context: us_socket_context_t): Promise<void> => {
     const exchange = new Exchange(request, response, options.hooks);
@@ -98,7 +101,7 @@ export function serveSockets(app: TemplatedApp, protocol: SocketProtocol, option
     const [origin = '', host = '', userAgent = '', key = '', offered = '', extensions = ''] = UPGRADE_HEADERS.map(
       (name) => request.getHeader(name),
     );
-    const cookie = exchange.cookie(protocol.cookieName);
+    const cookie = origins.mayUseCookies(origin, host) ? exchange.cookie(protocol.cookieName) : '';
     const token = exchange.accessToken || cookie;
     const client: SocketClient = {
       address: exchange.address,
@@ -109,9 +112,10 @@ export function serveSockets(app: TemplatedApp, protocol: SocketProtocol, option
     };
     connections++;
     try {
+      await options.limit?.(client.address);
       if (protocol.connections !== null && connections > protocol.connections)
         throw forbidden('There are too many connections');
-      if (!isAllowed(origin, host)) throw forbidden('Connections are not accepted from another origin');
+      if (!origins.isAllowed(origin, host)) throw forbidden('Connections are not accepted from another origin');
       const spoken = await protocol.accept(client);
       if (exchange.aborted) connections--;
       else {
@@ -158,14 +162,21 @@ const UPGRADE_HEADERS = [
   'sec-websocket-extensions',
 ];
 
-/** Browsers let any page open a socket, and send cookies along. */
-function createOriginTest(config: Config): (origin: string, host: string) => boolean {
+interface OriginTest {
+  isAllowed(origin: string, host: string): boolean;
+  mayUseCookies(origin: string, host: string): boolean;
+}
+
+/** Browsers let any page open a socket, and send cookies along whatever CORS_CREDENTIALS says. */
+function createOriginTest(config: Config): OriginTest {
   // With any origin allowed, any page could act with the cookies of its visitors.
   const isNamed = config.CORS_ENABLED && !/^true$/i.test(config.CORS_ORIGIN);
   const allowed = isNamed ? originTest(config.CORS_ORIGIN) : () => false;
   const own = config.PUBLIC_URL === null ? null : new URL(config.PUBLIC_URL).origin;
-  return (origin, host) => {
-    if (origin === '' || origin === own || allowed(origin)) return true;
+  const isOwn = (origin: string, host: string): boolean => {
+    if (origin === '' || origin === own) return true;
     return URL.canParse(origin) && new URL(origin).host === host.toLowerCase();
   };
+  const isAllowed = (origin: string, host: string): boolean => isOwn(origin, host) || allowed(origin);
+  return { isAllowed, mayUseCookies: config.CORS_CREDENTIALS ? isAllowed : isOwn };
 }

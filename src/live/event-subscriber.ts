@@ -38,6 +38,18 @@ export interface EventListener {
   changed(items: ChangedItems): void;
 }
 
+/** Those who have been told the same, and are told the same next: as they were when they were put together. */
+export interface EventGroup {
+  readonly prepared: PreparedRead<Parsed> | null;
+  readonly source: EventSource;
+  readonly generation: number;
+  /** Who has another turn since then may be somebody else by now. */
+  readonly turns: Map<EventSubscriber, number>;
+  /** Null where they have to begin anew. */
+  readonly changes: ReadonlyMap<string, Change> | null;
+  readonly end: number;
+}
+
 /** Keys that are remembered as visible; of others deletions are not told. */
 export const MAX_VISIBLE_KEYS = 10_000;
 

@@ -7,7 +7,7 @@ import { callerName } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import type { PreparedRead, Reads } from '../engine/reads.js';
 import { NO_CLIENT } from '../engine/stages.js';
-import { forbiddenCollection, ServiceError } from '../errors.js';
+import { forbiddenCollection, isPassing } from '../errors.js';
 import type { Collection } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { LoggedTable } from '../postgres/pgoutput.js';
@@ -17,7 +17,13 @@ import { withKeys } from '../request/rest.js';
 import { bind } from '../sql/parameter.js';
 import type { TableChanges } from './change-stream.js';
 import { tableKey } from './dependencies.js';
-import { type EventListener, type EventSource, EventSubscriber, MAX_VISIBLE_KEYS } from './event-subscriber.js';
+import {
+  type EventGroup,
+  type EventListener,
+  type EventSource,
+  EventSubscriber,
+  MAX_VISIBLE_KEYS,
+} from './event-subscriber.js';
 import type { LiveStats } from './live-stats.js';
 import type { SubscriptionCounts } from './subscription-counts.js';
 import { CHANGES, type Change, TableLog } from './table-log.js';
@@ -52,15 +58,6 @@ export interface EventServices {
   readonly mirror: Mirror;
   readonly policies: Policies;
   readonly visibility: CommitVisibility;
-}
-
-/** Those who have been told the same, and are told the same next. */
-interface EventGroup {
-  readonly first: EventSubscriber;
-  readonly subscribers: EventSubscriber[];
-  /** Null where they have to begin anew. */
-  readonly changes: ReadonlyMap<string, Change> | null;
-  readonly end: number;
 }
 
 export interface EventHandle {
@@ -191,11 +188,18 @@ export class LiveEvents {
     if (generation !== this.#host.generation) return this.#resolve(subscriber);
     subscriber.owner ??= this.#host.counts.own(callerName(caller, source));
     subscriber.caller = caller;
-    subscriber.prepared = { query, compiled, caller, need: null };
-    subscriber.generation = generation;
-    subscriber.showsKeys = showsKeys(collection);
+    const prepared = { query, compiled, caller, need: null };
     this.#join(subscriber, collection);
-    await this.#findVisible(subscriber, collection);
+    const group = this.#groupOf(prepared, source.item);
+    const visible = await this.#findVisible(subscriber, prepared, group, collection);
+    if (subscriber.isClosed || subscriber.turn !== turn) return;
+    if (generation !== this.#host.generation) return this.#resolve(subscriber);
+    // All at once: with the keys of a former caller, deletions would be told that this one may not know of.
+    subscriber.prepared = prepared;
+    subscriber.group = group;
+    subscriber.visible = visible;
+    subscriber.showsKeys = showsKeys(collection);
+    subscriber.generation = generation;
   }
 
   #join(subscriber: EventSubscriber, collection: Collection): void {
@@ -211,19 +215,17 @@ export class LiveEvents {
   }
 
   /** Where some rows are hidden, a deletion is told of those that were not. */
-  async #findVisible(subscriber: EventSubscriber, collection: Collection): Promise<void> {
-    const { prepared, source, visible } = subscriber;
-    if (prepared === null) return;
-    const group = this.#groupOf(prepared, source.item);
-    const isKnown = group === subscriber.group && visible !== null;
-    subscriber.group = group;
-    if (!subscriber.showsKeys || showsAllRows(collection)) subscriber.visible = null;
-    else if (!isKnown) {
-      const names = collection.key.map(({ name }) => name);
-      const query = source.parseKeys(prepared.caller, names);
-      const body = await this.#read(query, prepared.caller, source.address);
-      subscriber.visible = new Set(keysIn(body, names).slice(0, MAX_VISIBLE_KEYS));
-    }
+  async #findVisible(
+    { source, visible, group: former }: EventSubscriber,
+    { caller }: PreparedRead<Parsed>,
+    group: string,
+    collection: Collection,
+  ): Promise<Set<string> | null> {
+    if (!showsKeys(collection) || showsAllRows(collection)) return null;
+    if (group === former && visible !== null) return visible;
+    const names = collection.key.map(({ name }) => name);
+    const body = await this.#read(source.parseKeys(caller, names), caller, source.address);
+    return new Set(keysIn(body, names).slice(0, MAX_VISIBLE_KEYS));
   }
 
   #groupOf({ compiled, query, caller }: PreparedRead<Parsed>, item: string | null): string {
@@ -242,7 +244,11 @@ export class LiveEvents {
   /** Tells the state to begin with: every change that is told later is committed behind it, or is in it as well. */
   async #begin(subscriber: EventSubscriber, isResync: boolean): Promise<void> {
     const { source, caller, listener } = subscriber;
-    if (caller === null) return;
+    // Who asks is being found out anew: it begins when that is known.
+    if (caller === null) {
+      subscriber.isStale = true;
+      return;
+    }
     const { generation, turn } = subscriber;
     const position = this.#logs.get(subscriber.table)?.end ?? 0;
     const query = await source.parseInitial(caller);
@@ -296,15 +302,15 @@ export class LiveEvents {
       if (!this.#isDue(subscriber)) continue;
       const log = this.#logs.get(subscriber.table);
       if (performance.now() > subscriber.knownUntil) subscriber.known = null;
-      const { position, isStale, known } = subscriber;
+      const { position, isStale, known, prepared, source, generation, turn } = subscriber;
       // What is in the first state of one is news for another.
       const whose = known === null ? '' : subscriber.number;
       const name = `${position} ${isStale} ${whose} ${subscriber.group} ${subscriber.table}`;
       // What is told later must not be counted as told: the log goes on while the reads wait.
       const changes = isStale ? null : (log?.since(position, known ?? NOTHING_KNOWN) ?? null);
-      const group = groups.get(name) ?? { first: subscriber, subscribers: [], changes, end: log?.end ?? 0 };
+      const group = groups.get(name) ?? { prepared, source, generation, turns: new Map(), changes, end: log?.end ?? 0 };
       groups.set(name, group);
-      group.subscribers.push(subscriber);
+      group.turns.set(subscriber, turn);
       subscriber.isBusy = true;
     }
     if (groups.size === 0) return;
@@ -312,15 +318,19 @@ export class LiveEvents {
     await Promise.all([...groups.values()].map((group) => this.#serve(group)));
   }
 
-  async #serve({ first, subscribers, changes, end }: EventGroup): Promise<void> {
+  async #serve(group: EventGroup): Promise<void> {
+    const { turns, changes } = group;
+    const subscribers = [...turns.keys()];
     try {
-      if (changes) await this.#tell(subscribers, changes, end, first);
+      if (changes) await this.#tell(group, changes);
       else await Promise.all(subscribers.map((subscriber) => this.#begin(subscriber, true)));
     } catch (error) {
       // What is forbidden now is looked at again when rights change.
       if (isPassing(error)) setTimeout(() => this.#schedule(), RETRY_MS).unref();
-      else for (const subscriber of subscribers) subscriber.generation = NOBODY;
-      for (const subscriber of subscribers) subscriber.isStale = true;
+      for (const [subscriber, turn] of turns) {
+        subscriber.isStale = true;
+        if (!isPassing(error) && subscriber.turn === turn) subscriber.generation = NOBODY;
+      }
       return;
     } finally {
       for (const subscriber of subscribers) subscriber.isBusy = false;
@@ -335,15 +345,13 @@ export class LiveEvents {
     return this.#isCurrent(subscriber) && subscriber.listener.isReady();
   }
 
-  async #tell(
-    group: readonly EventSubscriber[],
-    changes: ReadonlyMap<string, Change>,
-    end: number,
-    { prepared, source, generation }: EventSubscriber,
-  ): Promise<void> {
+  async #tell(group: EventGroup, changes: ReadonlyMap<string, Change>): Promise<void> {
+    const { prepared, source, generation, turns, end } = group;
     const items = new Map<string, Buffer>();
     const counted = [...changes].filter(([key]) => source.item === null || key === source.item);
-    const isWanted = group.some(({ source: { change }, visible }) => change !== 'delete' || visible !== null);
+    const isWanted = [...turns.keys()].some(
+      ({ source: { change }, visible }) => change !== 'delete' || visible !== null,
+    );
     if (prepared !== null && isWanted)
       await Promise.all(
         counted.map(async ([key, change]) => {
@@ -354,8 +362,8 @@ export class LiveEvents {
       );
     // What was read under former rights is not told; it is read again.
     if (generation !== this.#host.generation) return;
-    for (const subscriber of group) {
-      if (subscriber.isClosed || subscriber.generation !== generation) continue;
+    for (const [subscriber, turn] of turns) {
+      if (subscriber.isClosed || subscriber.turn !== turn || subscriber.generation !== generation) continue;
       subscriber.position = end;
       for (const change of CHANGES) this.#tellOne(subscriber, change, counted, items);
     }
@@ -386,8 +394,4 @@ export class LiveEvents {
   #isCurrent({ generation, caller }: EventSubscriber): boolean {
     return caller !== null && generation === this.#host.generation;
   }
-}
-
-function isPassing(error: unknown): boolean {
-  return !(error instanceof ServiceError) || error.status >= 500;
 }

@@ -8,7 +8,7 @@ import { callerName } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import type { PreparedRead, Reads } from '../engine/reads.js';
 import { NO_CLIENT } from '../engine/stages.js';
-import { forbidden, invalidQuery, ServiceError, serviceUnavailable } from '../errors.js';
+import { forbidden, invalidQuery, isPassing, serviceUnavailable } from '../errors.js';
 import { tagOf } from '../http/etag.js';
 import type { Mirror } from '../mirror/watch.js';
 import { asError } from '../narrow.js';
@@ -376,7 +376,3 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
 
 /** A generation in which nobody may read anything. */
 const NOBODY = -1;
-
-function isPassing(error: unknown): boolean {
-  return !(error instanceof ServiceError) || error.status >= 500;
-}

@@ -8,11 +8,23 @@ import type { Socket } from '../http/websocket.js';
 const DISTANCE_MS = 8;
 /** Messages that may wait until no more events are taken. */
 const MAX_WAITING = 50;
+/** Answers that may wait: with one more, the connection ends. */
+const MAX_REPLIES = 1_000;
+/** Characters that may wait when there is another message: beyond, the connection ends. */
+const MAX_CHARACTERS = 16_777_216;
+
+interface Waiting {
+  readonly text: string;
+  readonly isReply: boolean;
+}
 
 export class SocketOutbox {
   readonly #socket: Socket;
   readonly #onRoom: () => void;
-  #waiting: string[] = [];
+  #waiting: Waiting[] = [];
+  #characters = 0;
+  /** Answers that wait. */
+  replies = 0;
   #timer: NodeJS.Timeout | null = null;
   #sentAt = 0;
   #eventAt = 0;
@@ -24,19 +36,23 @@ export class SocketOutbox {
 
   /** Whether events are taken now. */
   get isReady(): boolean {
-    return this.#waiting.length < MAX_WAITING && !this.#socket.isSlow;
+    return this.#waiting.length < MAX_WAITING && !this.isFull && !this.#socket.isSlow;
+  }
+
+  get isFull(): boolean {
+    return this.#characters > MAX_CHARACTERS;
   }
 
   /** An answer goes out at once, unless an event has just left. */
   reply(text: string): void {
     const now = performance.now();
-    if (this.#timer !== null || now - this.#eventAt < DISTANCE_MS) this.#wait(text);
+    if (this.#timer !== null || now - this.#eventAt < DISTANCE_MS) this.#wait(text, true);
     else this.#send(text, now);
   }
 
   event(text: string): void {
     const now = performance.now();
-    if (this.#timer !== null || now - this.#sentAt < DISTANCE_MS) this.#wait(text);
+    if (this.#timer !== null || now - this.#sentAt < DISTANCE_MS) this.#wait(text, false);
     else {
       this.#eventAt = now;
       this.#send(text, now);
@@ -47,6 +63,7 @@ export class SocketOutbox {
     if (this.#timer) clearTimeout(this.#timer);
     this.#timer = null;
     this.#waiting = [];
+    this.#characters = this.replies = 0;
   }
 
   #send(text: string, now: number): void {
@@ -54,8 +71,12 @@ export class SocketOutbox {
     this.#socket.send(text);
   }
 
-  #wait(text: string): void {
-    this.#waiting.push(text);
+  #wait(text: string, isReply: boolean): void {
+    if (this.isFull || (isReply && this.replies >= MAX_REPLIES)) this.#socket.end(1013, 'Too many messages wait');
+    if (!this.#socket.isOpen) return;
+    this.#waiting.push({ text, isReply });
+    this.#characters += text.length;
+    if (isReply) this.replies++;
     this.#timer ??= setTimeout(() => this.#next(), DISTANCE_MS);
   }
 
@@ -63,9 +84,11 @@ export class SocketOutbox {
     this.#timer = null;
     const next = this.#waiting.shift();
     if (next === undefined || !this.#socket.isOpen) return;
+    this.#characters -= next.text.length;
+    if (next.isReply) this.replies--;
     const now = performance.now();
     this.#eventAt = now;
-    this.#send(next, now);
+    this.#send(next.text, now);
     if (this.#waiting.length > 0) this.#timer = setTimeout(() => this.#next(), DISTANCE_MS);
     else this.#onRoom();
   }

@@ -1,7 +1,7 @@
 /** One connection to /websocket: who speaks, what they have subscribed to, and the answers to their messages. */
 import type { Identity } from '../access/identity.js';
 import { login, refresh } from '../accounts/authentication.js';
-import { isObject, parseJson, writeJson } from '../digits.js';
+import { isObject, parseJson } from '../digits.js';
 import type { MaybePromise } from '../engine/pipeline.js';
 import { invalidPayload, requestsExceeded, ServiceError } from '../errors.js';
 import { publicError } from '../http/reply.js';
@@ -12,10 +12,10 @@ import { isUnavailable } from '../sqlstate.js';
 import { readEmail, readText } from './credentials.js';
 import { SocketOutbox } from './socket-outbox.js';
 import { runItems } from './websocket-items.js';
-import { credentialsOf, nameOf, type Speaker, type WebsocketServices } from './websocket-speaker.js';
+import { credentialsOf, NO_UID, readUid, type Speaker, type Uid, type WebsocketServices } from './websocket-speaker.js';
 import { subscribeTo } from './websocket-subscriptions.js';
 
-/** Messages of a connection that are worked on at the same time. */
+/** Messages of a connection that are worked on at the same time, or whose answers wait. */
 const MAX_RUNNING = 100;
 
 const PING = '{"type":"ping"}';
@@ -35,7 +35,7 @@ export class SocketConnection implements SocketHandler, Speaker {
   readonly outbox: SocketOutbox;
   readonly #subscriptions = new Map<string, EventHandle>();
   #authorization: string;
-  /** Until it is over, other messages wait: they may need it. */
+  /** Until it is over, other messages wait: they may need it. It never rejects: one that fails is the end of that one alone. */
   #signingIn: Promise<void> = Promise.resolve();
   #isSignedIn: boolean;
   #deadline: NodeJS.Timeout | null = null;
@@ -62,13 +62,18 @@ export class SocketConnection implements SocketHandler, Speaker {
 
   message(text: string): void {
     this.#hasSpoken = true;
-    if (this.#running >= MAX_RUNNING) {
+    if (this.outbox.isFull || this.#running + this.outbox.replies >= MAX_RUNNING) {
       const exceeded = { option: 'messages at the same time', limit: MAX_RUNNING };
-      this.#fail('server', requestsExceeded(exceeded, 1_000), undefined);
+      this.#fail('server', requestsExceeded(exceeded, 1_000), NO_UID);
       return;
     }
     this.#running++;
-    void this.#handle(text).finally(() => this.#running--);
+    this.#handle(text)
+      .catch((error: unknown) => {
+        this.#report(error);
+        this.socket.end(1011, 'An unexpected error occurred.');
+      })
+      .finally(() => this.#running--);
   }
 
   drained(): void {
@@ -116,7 +121,7 @@ export class SocketConnection implements SocketHandler, Speaker {
 
   #expire(): void {
     this.#become('');
-    this.#tellAuth('TOKEN_EXPIRED', undefined);
+    this.#tellAuth('TOKEN_EXPIRED', NO_UID);
     if (this.#services.config.WEBSOCKETS_REST_AUTH !== 'public') this.#await();
   }
 
@@ -129,63 +134,56 @@ export class SocketConnection implements SocketHandler, Speaker {
   #await(): void {
     if (this.#deadline) clearTimeout(this.#deadline);
     this.#deadline = setTimeout(() => {
-      this.#tellAuth(this.#isSignedIn ? 'AUTH_TIMEOUT' : 'AUTH_FAILED', undefined);
+      this.#tellAuth(this.#isSignedIn ? 'AUTH_TIMEOUT' : 'AUTH_FAILED', NO_UID);
       this.socket.end();
     }, this.#services.config.WEBSOCKETS_REST_AUTH_TIMEOUT).unref();
   }
 
   async #handle(text: string): Promise<void> {
-    const { limit, observe } = this.#services;
+    const { limit } = this.#services;
     let type = 'server';
-    let uid: unknown;
+    let uid = NO_UID;
     try {
       const message = readMessage(text);
-      ({ uid } = message);
+      uid = readUid(message['uid']);
       const isAuth = message['type'] === 'auth';
       if (!isAuth) await this.#signingIn;
       if (!this.socket.isOpen) return;
       if (!this.#isSignedIn && !isAuth) return this.#refuse(uid);
+      if (isAuth) return await this.#signInNext(message, uid);
       await limit?.(this.client.address);
-      if (isAuth) {
-        this.#signingIn = this.#signingIn.then(() => this.#signIn(message));
-        return await this.#signingIn;
-      }
       if (message['type'] === 'subscribe' || message['type'] === 'items') type = message['type'];
-      await this.#answer(message);
+      await this.#answer(message, uid);
     } catch (error) {
       const known = publicError(error);
-      if (known.status >= 500)
-        observe({
-          kind: 'request-failed',
-          id: '',
-          method: 'WEBSOCKET',
-          path: '/websocket',
-          error,
-          unavailable: isUnavailable(error),
-        });
+      if (known.status >= 500) this.#report(error);
       this.#fail(known.code === 'REQUESTS_EXCEEDED' && type !== 'subscribe' ? 'server' : type, known, uid);
     }
   }
 
-  async #answer(message: Input): Promise<void> {
-    const { uid } = message;
+  #report(error: unknown): void {
+    const request = { id: '', method: 'WEBSOCKET', path: '/websocket' };
+    this.#services.observe({ kind: 'request-failed', ...request, error, unavailable: isUnavailable(error) });
+  }
+
+  async #answer(message: Input, uid: Uid): Promise<void> {
     switch (message['type']) {
       case 'ping':
-        return this.outbox.reply(`{"type":"pong"${uidText(uid)}}`);
+        return this.outbox.reply(`{"type":"pong"${uid.text}}`);
       case 'subscribe':
-        return this.#subscribe(message);
+        return this.#subscribe(message, uid);
       case 'unsubscribe':
         return this.#unsubscribe(uid);
       case 'items':
-        return this.outbox.reply(`{"type":"items",${await runItems(message, this, this.#services)}${uidText(uid)}}`);
+        return this.outbox.reply(`{"type":"items",${await runItems(message, this, this.#services)}${uid.text}}`);
       default:
         // As the family does: newer clients may send what is not known here.
         return;
     }
   }
 
-  async #subscribe(message: Input): Promise<void> {
-    const name = nameOf(message['uid']) ?? ` ${++this.#unnamed}`;
+  async #subscribe(message: Input, uid: Uid): Promise<void> {
+    const name = uid.name ?? ` ${++this.#unnamed}`;
     const { LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION: limit } = this.#services.config;
     if (this.#subscriptions.size >= limit && !this.#subscriptions.has(name))
       throw requestsExceeded({ option: 'LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION', limit }, 1_000);
@@ -193,7 +191,7 @@ export class SocketConnection implements SocketHandler, Speaker {
     const pending: EventHandle = { close: () => {}, wake: () => {}, renew: () => {} };
     this.#replace(name, pending);
     try {
-      const handle = await subscribeTo(message, this, this.#services, () => this.#subscriptions.has(name));
+      const handle = await subscribeTo(message, uid.name, this, this.#services, () => this.#subscriptions.has(name));
       if (this.#subscriptions.get(name) === pending && this.socket.isOpen) this.#subscriptions.set(name, handle);
       else handle.close();
     } catch (error) {
@@ -207,8 +205,7 @@ export class SocketConnection implements SocketHandler, Speaker {
     this.#subscriptions.set(name, handle);
   }
 
-  #unsubscribe(uid: unknown): void {
-    const name = nameOf(uid);
+  #unsubscribe({ name }: Uid): void {
     for (const [each, subscription] of this.#subscriptions)
       if (name === null || each === name) {
         this.#subscriptions.delete(each);
@@ -218,8 +215,16 @@ export class SocketConnection implements SocketHandler, Speaker {
     this.outbox.reply(`{"type":"subscription","event":"unsubscribe"${text}}`);
   }
 
-  async #signIn(message: Input): Promise<void> {
-    const { uid } = message;
+  #signInNext(message: Input, uid: Uid): Promise<void> {
+    const signedIn = this.#signingIn.then(async () => {
+      await this.#services.limit?.(this.client.address);
+      await this.#signIn(message, uid);
+    });
+    this.#signingIn = signedIn.catch(() => {});
+    return signedIn;
+  }
+
+  async #signIn(message: Input, uid: Uid): Promise<void> {
     try {
       const { accessToken, refreshToken } = await this.#tokensOf(message);
       const authorization = `Bearer ${accessToken}`;
@@ -230,7 +235,7 @@ export class SocketConnection implements SocketHandler, Speaker {
       this.#isSignedIn = true;
       this.#become(authorization);
       const more = refreshToken === null ? '' : `,"refresh_token":${JSON.stringify(refreshToken)}`;
-      this.outbox.reply(`{"type":"auth","status":"ok"${uidText(uid)}${more}}`);
+      this.outbox.reply(`{"type":"auth","status":"ok"${uid.text}${more}}`);
     } catch (error) {
       if (publicError(error).status >= 500) throw error;
       this.#become('');
@@ -254,20 +259,20 @@ export class SocketConnection implements SocketHandler, Speaker {
     return { accessToken, refreshToken: null };
   }
 
-  #refuse(uid: unknown): void {
+  #refuse(uid: Uid): void {
     this.#tellAuth('AUTH_FAILED', uid);
     if (this.#services.config.WEBSOCKETS_REST_AUTH !== 'public') this.socket.end();
   }
 
   /** At once: the connection may end right behind it. */
-  #tellAuth(code: keyof typeof AUTH_ERRORS, uid: unknown): void {
+  #tellAuth(code: keyof typeof AUTH_ERRORS, uid: Uid): void {
     const error = JSON.stringify({ code, message: AUTH_ERRORS[code] });
-    this.socket.send(`{"type":"auth","status":"error","error":${error}${uidText(uid)}}`);
+    this.socket.send(`{"type":"auth","status":"error","error":${error}${uid.text}}`);
   }
 
-  #fail(type: string, { code, message }: ServiceError, uid: unknown): void {
+  #fail(type: string, { code, message }: ServiceError, uid: Uid): void {
     const error = JSON.stringify({ code, message });
-    this.outbox.reply(`{"type":"${type}","status":"error","error":${error}${uidText(uid)}}`);
+    this.outbox.reply(`{"type":"${type}","status":"error","error":${error}${uid.text}}`);
   }
 }
 
@@ -275,15 +280,11 @@ function readMessage(text: string): Input {
   let message: unknown;
   try {
     message = parseJson(text);
-  } catch {
+  } catch (error) {
+    if (error instanceof RangeError) throw error;
     throw invalidPayload('The message is not valid JSON');
   }
   if (!isObject(message)) throw invalidPayload('The message must be an object');
   if (typeof message['type'] !== 'string') throw invalidPayload('"type" must be a string');
   return message;
-}
-
-/** As it was sent. */
-function uidText(uid: unknown): string {
-  return uid === undefined ? '' : `,"uid":${writeJson(uid)}`;
 }

@@ -2,6 +2,7 @@
 import type { Identities, Identity, RequestCredentials } from '../access/identity.js';
 import type { AuthenticationServices } from '../accounts/authentication.js';
 import type { Config } from '../config.js';
+import { Digits, writeJson } from '../digits.js';
 import type { MaybePromise } from '../engine/pipeline.js';
 import { NO_CLIENT, type RequestClient } from '../engine/stages.js';
 import { invalidPayload } from '../errors.js';
@@ -59,9 +60,25 @@ export function requestClientOf(socket: Socket, { address }: SocketClient): Requ
   };
 }
 
-/** How a subscription is called: a string, whatever was sent; null for none. */
-export function nameOf(uid: unknown): string | null {
-  if (uid === undefined || uid === null) return null;
-  if (typeof uid === 'object' && String(uid) === '[object Object]') throw invalidPayload('"uid" must be a string');
-  return String(uid);
+/** What a client calls a message, or a subscription. */
+export interface Uid {
+  /** A string, also where a number was sent; null for none. */
+  readonly name: string | null;
+  /** For the answer, as it was sent: `,"uid":...`, or nothing. */
+  readonly text: string;
+}
+
+export const NO_UID: Uid = { name: null, text: '' };
+
+/** Each answer, and each event of a subscription, repeats it. */
+const MAX_UID_LENGTH = 1_000;
+
+/** Written once: an answer that says what is wrong must not fail with the same. */
+export function readUid(uid: unknown): Uid {
+  if (uid === undefined || uid === null) return NO_UID;
+  if (typeof uid !== 'string' && typeof uid !== 'number' && !(uid instanceof Digits))
+    throw invalidPayload('"uid" must be a string or a number');
+  const name = String(uid);
+  if (name.length > MAX_UID_LENGTH) throw invalidPayload(`"uid" is longer than ${MAX_UID_LENGTH} characters`);
+  return { name, text: `,"uid":${writeJson(uid)}` };
 }

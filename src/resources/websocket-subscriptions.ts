@@ -9,13 +9,14 @@ import { type Input, type ParseLimits, readObject } from '../request/parse-conte
 import { parseChanged, parseItem, parseSearch } from '../request/rest.js';
 import { readKey } from '../request/write.js';
 import { refuseSystem } from './items.js';
-import { nameOf, type Speaker, type WebsocketServices } from './websocket-speaker.js';
+import type { Speaker, WebsocketServices } from './websocket-speaker.js';
 
 /** Of the items there are no aggregates: a live query over HTTP has these. */
 const WITHOUT_ITEMS = ['aggregate', 'groupBy', 'having', 'export'];
 
 export async function subscribeTo(
   message: Input,
+  name: string | null,
   connection: Speaker,
   { live, limits: given }: WebsocketServices,
   isWanted: () => boolean,
@@ -40,7 +41,7 @@ export async function subscribeTo(
       return parseSearch(collection, { query: keys }, '', wholeAnswers({ ...given, pageSize: null }));
     },
   };
-  return live.events.subscribe(source, new SocketListener(connection, nameOf(message['uid']), item !== null, isWanted));
+  return live.events.subscribe(source, new SocketListener(connection, name, item !== null, isWanted));
 }
 
 /** An answer comes as a whole. */

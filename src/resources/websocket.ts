@@ -30,7 +30,10 @@ export function websocketProtocol(services: WebsocketServices): SocketProtocol {
     accept: async (client: SocketClient) => {
       const mustSignIn = config.WEBSOCKETS_REST_AUTH === 'strict';
       if (mustSignIn && client.authorization === '') throw invalidCredentials();
-      if (client.authorization !== '') await identities.identify(credentialsOf(client));
+      if (client.authorization === '') return '';
+      const { user, share } = await identities.identify(credentialsOf(client));
+      // Of a scheme that is not known here, as any request with it is.
+      if (mustSignIn && user === null && share === undefined) throw invalidCredentials();
       return '';
     },
     open: (socket: Socket, client: SocketClient) => {

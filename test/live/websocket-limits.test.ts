@@ -3,6 +3,7 @@
  * HOSTILE_FRAMES says how many frames are sent.
  */
 import { createConnection, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { MessageSocket, type MessageSocketOptions } from '../support/message-socket.js';
 import {
@@ -40,6 +41,7 @@ async function open(options: MessageSocketOptions = { path }): Promise<MessageSo
 
 t.test('strict: without a token there is no connection', async (t) => {
   t.equal((await open({})).status, 401);
+  t.equal((await open({ headers: { authorization: 'Basic eDp5' } })).status, 401, 'nor with what is no token');
   const socket = await open();
   t.match(await socket.ask({ type: 'ping', uid: 1 }), { type: 'pong', uid: 1 });
   socket.close();
@@ -127,6 +129,58 @@ t.test('too many connections, and too many messages at a time', async (t) => {
   for (let each = 0; each < 1_000; each++) socket.send(read);
   t.match(await socket.next(({ type }) => type === 'server', 10_000), { error: { code: 'REQUESTS_EXCEEDED' } });
   socket.close();
+});
+
+t.test('answers that wait are bounded', async (t) => {
+  const socket = await open();
+  // The first state keeps a distance from answers, and those behind it wait.
+  socket.send({ type: 'subscribe', collection: 'tags', uid: 's' });
+  for (let turn = 0; turn < 200 && socket.closed === null; turn++) {
+    for (let each = 0; each < 500; each++) socket.send('{"type":"ping"}');
+    await sleep(5);
+  }
+  await socket.ended();
+  t.equal(socket.closed?.code, 1013);
+});
+
+t.test('a sign-in that fails for the moment is not the end of the connection', async (t) => {
+  const socket = await open();
+  await sql`alter table service_users rename to elsewhere`;
+  const failed = await socket
+    .ask({ type: 'auth', access_token: 'not-looked-up-before', uid: 'a' })
+    .finally(async () => {
+      await sql`alter table elsewhere rename to service_users`;
+    });
+  t.match(failed, { status: 'error', error: { code: /INTERNAL_SERVER_ERROR|SERVICE_UNAVAILABLE/ } });
+  t.match(await socket.ask({ type: 'ping', uid: 'p' }), { type: 'pong' });
+  await waitFor(async () => (await socket.signIn(ADMIN_TOKEN))['status'] === 'ok', 5_000);
+  socket.close();
+});
+
+t.test('upgrades count as requests do, and cookies from another origin only where credentials do', async (t) => {
+  const origin = 'https://app.example';
+  const cookie = `service_session_token=${ADMIN_TOKEN}`;
+  const other = await startTestService({
+    databaseUrl: url,
+    WORKERS: '1',
+    WEBSOCKETS_REST_AUTH: 'strict',
+    CORS_ENABLED: 'true',
+    CORS_ORIGIN: origin,
+    CORS_CREDENTIALS: 'false',
+    RATE_LIMITER_ENABLED: 'true',
+    RATE_LIMITER_POINTS: '3',
+    RATE_LIMITER_DURATION: '60',
+  });
+  for (const [options, status] of [
+    [{ headers: { origin, cookie } }, 401],
+    [{ headers: { origin: other.url, cookie } }, 101],
+    [{ headers: { origin }, path }, 101],
+    [{ path }, 429],
+  ] as const) {
+    const socket = new MessageSocket(other, options);
+    t.teardown(() => socket.close());
+    t.equal((await socket.opened()).status, status, JSON.stringify(options));
+  }
 });
 
 t.test('a client that does not read gets the newest state when it does, and costs little until then', async (t) => {

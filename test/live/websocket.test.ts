@@ -38,6 +38,22 @@ async function signedIn(token = ADMIN_TOKEN): Promise<MessageSocket> {
 const events = (socket: MessageSocket): unknown[] =>
   socket.messages.filter(({ type }) => type === 'subscription').map(({ event, data }) => [event, data]);
 
+/** They have subscribed to the same with the same rights, some time ago. */
+const pair: MessageSocket[] = [];
+let pairedAt = 0;
+
+t.test('two of the same rights subscribe to the same', async (t) => {
+  const read = { collection: 'tags', action: 'read', permissions: { id: { _lt: 650 } } } as const;
+  const { token } = await makeCaller(sql, 'sharing', [{ permissions: [read] }]);
+  await waitFor(async () => (await get(service, '/items/tags', { token })).status === 200, 5_000);
+  const subscribe = { type: 'subscribe', collection: 'tags', event: 'create', query: { fields: ['id'] }, uid: 's' };
+  for (let each = 0; each < 2; each++) {
+    pair.push(await signedIn(token));
+    t.match(await pair[each]?.ask(subscribe), { event: 'init' });
+  }
+  pairedAt = performance.now();
+});
+
 t.test('who does not sign in first is refused', async (t) => {
   for (const first of [
     { type: 'ping' },
@@ -162,6 +178,32 @@ t.test('what is wrong is said, and changes nothing', async (t) => {
   t.equal(row?.['wrong'], 0);
 });
 
+t.test('what is nested too deeply is refused, also from who has not signed in', async (t) => {
+  const deep = `${'['.repeat(100_000)}1${']'.repeat(100_000)}`;
+  const filter = `${'{"_and":['.repeat(50_000)}{}${']}'.repeat(50_000)}`;
+  const anybody = await open();
+  anybody.send(`{"type":"x","uid":${deep}}`);
+  t.match(await anybody.next(({ type }) => type === 'server'), { error: { code: 'INVALID_PAYLOAD' } });
+  const socket = await signedIn();
+  for (const [type, members] of [
+    ['server', `"type":"ping","uid":${deep}`],
+    ['server', `"type":"ping","uid":"${'x'.repeat(2_000)}"`],
+    ['server', `"type":"ping","more":[1.0,${deep}]`],
+    ['items', `"type":"items","collection":"tags","action":"read","id":${deep}`],
+    ['items', `"type":"items","collection":"tags","action":"read","query":{"filter":${filter}}`],
+    ['items', `"type":"items","collection":"tags","action":"read","query":{"deep":${deep}}`],
+    ['items', `"type":"items","collection":"tags","action":"create","data":{"name":${deep}}`],
+    ['items', `"type":"items","collection":"tags","action":"create","data":${deep}`],
+    ['subscribe', `"type":"subscribe","collection":"tags","query":{"filter":${filter}}`],
+    ['subscribe', `"type":"subscribe","collection":"tags","item":${deep}`],
+  ] as const) {
+    socket.send(`{${members}}`);
+    const answer = await socket.next(({ status }) => status === 'error');
+    t.match(answer, { type, error: { code: /^INVALID_/ } }, members.slice(0, 80));
+  }
+  t.match(await socket.ask({ type: 'ping', uid: 9 }), { type: 'pong', uid: 9 });
+});
+
 t.test('a subscription: what there is, then each change, whoever makes it', async (t) => {
   const socket = await signedIn();
   const query = { fields: ['id', 'name'], filter: { id: { _gt: 600 } } };
@@ -273,6 +315,41 @@ t.test('what may not be seen is not sent: rows, fields and keys, by the rights o
   t.match(await socket.next(({ uid }) => uid === 'a'), { event: 'init', resync: true, data: [{ id: /./ }] });
   await sql`delete from articles where id = 803`;
   t.match(await socket.next(({ event, uid }) => event === 'delete' && uid === 'a'), { data: ['803'] });
+});
+
+t.test('who signs in as somebody else while a change is awaited shares nothing with others', async (t) => {
+  const [changing, other] = pair;
+  if (!changing || !other) throw new Error('nobody has subscribed');
+  // Until then each is served apart.
+  await sleep(Math.max(0, pairedAt + 10_500 - performance.now()));
+  changing.messages.length = other.messages.length = 0;
+  // The log tells a commit that waits for a standby, and nobody sees it yet.
+  await sql`alter system set synchronous_standby_names = 'nobody'`;
+  await sql`select pg_reload_conf()`;
+  const writer = connectSql(url);
+  t.teardown(() => writer.end());
+  let inserted: Promise<unknown> = Promise.resolve();
+  try {
+    await waitFor(
+      async () => (await sql`show synchronous_standby_names`)[0]?.['synchronous_standby_names'] === 'nobody',
+      5_000,
+    );
+    inserted = writer.begin(async (transaction) => {
+      await transaction`set local synchronous_commit = on`;
+      await transaction`insert into tags (id, name) values (649, 'seen'), (651, 'hidden')`;
+    });
+    await sleep(500);
+    t.match(await changing.signIn(ADMIN_TOKEN), { status: 'ok' });
+    await sleep(300);
+    t.strictSame(events(other), []);
+  } finally {
+    await sql`alter system reset synchronous_standby_names`;
+    await sql`select pg_reload_conf()`;
+  }
+  await inserted;
+  t.match(await changing.next(({ event }) => event === 'create'), { data: [{ id: 649 }, { id: 651 }] });
+  t.strictSame((await other.next(({ event }) => event === 'create'))['data'], [{ id: 649 }]);
+  await sql`delete from tags where id in (649, 651)`;
 });
 
 t.test('a token that is withdrawn: nothing is sent until there is another', async (t) => {
