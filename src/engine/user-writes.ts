@@ -1,4 +1,4 @@
-/** Users that the service itself creates and changes, as any other items are written. */
+/** Creates and changes users for the service itself (registration, invitations, sign-in), through the writes that items go through. */
 import type { Input } from '../request/parse-context.js';
 import type { RequestClient } from './stages.js';
 import type { Writer } from './writer.js';

@@ -12,6 +12,7 @@ import { parseOwnJson } from '../narrow.js';
 import type { Access, Grant } from '../plan/access.js';
 import type { Parsed } from '../request/ast.js';
 import { parseOwn, parseRead } from '../request/rest.js';
+import { UUID_PATTERN } from '../sql/codec.js';
 import type { Images } from '../storage/images.js';
 import type { Storages } from '../storage/storage.js';
 import type { ItemsServices } from './item-reads.js';
@@ -54,8 +55,6 @@ export interface FileSettings {
   readonly storage_asset_presets: unknown;
 }
 
-const KEY = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-
 /**
  * The row of a file that the caller may read; which of its fields they may read is no matter of its bytes. So there are two reads, one
  * with the permissions of the caller and one with those of the service, sent at the same time.
@@ -66,7 +65,7 @@ export async function readFileRow(
   exchange: Exchange,
   services: FilesServices,
 ): Promise<FileRow> {
-  if (!KEY.test(key)) throw forbidden();
+  if (!UUID_PATTERN.test(key)) throw forbidden();
   const { limits } = services;
   const whole = parseOwn(FILES, key, `fields=${FIELDS}`, limits);
   const seen = parseOwn(FILES, key, '', limits);

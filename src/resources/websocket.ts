@@ -32,7 +32,7 @@ export function websocketProtocol(services: WebsocketServices): SocketProtocol {
       if (mustSignIn && client.authorization === '') throw invalidCredentials();
       if (client.authorization === '') return '';
       const { user, share } = await identities.identify(credentialsOf(client));
-      // Of a scheme that is not known here, as any request with it is.
+      // An Authorization header of another scheme than Bearer identifies nobody: the caller is the public.
       if (mustSignIn && user === null && share === undefined) throw invalidCredentials();
       return '';
     },
