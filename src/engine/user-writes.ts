@@ -1,4 +1,4 @@
-/** Creates and changes users for the service itself (registration, invitations, sign-in), through the writes that items go through. */
+/** Creates and changes users for the service itself (registration, sign-in with another provider), through the writes that items go through. */
 import type { Input } from '../request/parse-context.js';
 import type { RequestClient } from './stages.js';
 import type { Writer } from './writer.js';
