@@ -18,6 +18,8 @@ export interface CeilingOptions {
   parameters: readonly (readonly (string | null)[])[];
   /** Each connection takes lists of its own: two that change the same rows would wait for each other. */
   exclusive?: boolean;
+  /** Each run is planned for its values; otherwise as the service's connections do it. */
+  plansEachTime?: boolean;
   connections: number;
   seconds: number;
   /** Ends the run before its time. */
@@ -41,6 +43,7 @@ const SETTINGS = { jit: 'off', timezone: 'UTC', search_path: 'public' };
 
 /** The plan that the service's connections arrive at after five runs, from the first one on: there are many statements. */
 const EXCLUSIVE_SETTINGS = { ...SETTINGS, plan_cache_mode: 'force_generic_plan' };
+const PLANNING_SETTINGS = { ...SETTINGS, plan_cache_mode: 'force_custom_plan' };
 
 /** pgbench plans each script anew on every connection, five times before a plan may stay: few, or planning is what is measured. */
 const MOST_SCRIPTS = 8;
@@ -262,11 +265,13 @@ async function watchStatements(databaseUrl: string, application: string): Promis
   };
 }
 
-function pgbenchEnvironment({ databaseUrl, exclusive }: CeilingOptions, application: string): NodeJS.ProcessEnv {
+function pgbenchEnvironment(
+  { databaseUrl, exclusive, plansEachTime }: CeilingOptions,
+  application: string,
+): NodeJS.ProcessEnv {
   const url = new URL(databaseUrl);
-  const options = Object.entries(exclusive ? EXCLUSIVE_SETTINGS : SETTINGS).map(
-    ([name, value]) => `-c ${name}=${value}`,
-  );
+  const settings = plansEachTime ? PLANNING_SETTINGS : exclusive ? EXCLUSIVE_SETTINGS : SETTINGS;
+  const options = Object.entries(settings).map(([name, value]) => `-c ${name}=${value}`);
   const sslMode = url.searchParams.get('sslmode');
   return {
     ...process.env,

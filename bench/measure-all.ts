@@ -12,10 +12,11 @@ import type { CasesDocument } from './results.js';
 import { measureStart } from './start.js';
 import { addSubjects, removeAdded } from './subjects.js';
 import { enableTls } from './tls.js';
+import { measureValueClasses } from './value-classes.js';
 
 type Run = Options & Omit<Measuring, 'url'>;
 
-type Measured = Pick<CasesDocument, 'cases' | 'growth' | 'noise' | 'open' | 'start' | 'bulk'>;
+type Measured = Pick<CasesDocument, 'cases' | 'growth' | 'noise' | 'open' | 'start' | 'classes' | 'bulk'>;
 
 export async function measureAll(run: Run, peers: readonly Peer[], report: Report): Promise<Measured> {
   const { databaseUrl, extras, signal } = run;
@@ -45,12 +46,13 @@ export async function measureAll(run: Run, peers: readonly Peer[], report: Repor
       run,
       report,
     );
+    const classes = extras.has('classes') ? await measureValueClasses(run, report) : [];
     const start = extras.has('start') ? await measureStart(measuring, report) : null;
     // After writes pages are half empty: those go first, or the end would differ for their sake.
     if (begin !== null && run.cases.some(isWrite)) await removeAdded(databaseUrl, report);
     const noise: Noise | null = begin && { begin, end: await takeSample(measuring, 'end', report) };
     signal.throwIfAborted();
-    return { cases: [...reads, ...writes], growth, noise, open, start, bulk };
+    return { cases: [...reads, ...writes], growth, noise, open, start, classes, bulk };
   } finally {
     for (const stop of stops) await stop();
     if (run.cases.some(isWrite)) await removeAdded(databaseUrl, report);

@@ -11,7 +11,7 @@ export const COMMANDS = ['cases', 'soak', 'beside', 'mirror', 'hit', 'live', 're
 export type Command = (typeof COMMANDS)[number];
 
 /** What is measured beside the cases, each with a page of its own in the report. */
-export const EXTRAS = ['noise', 'open', 'start', 'import', 'import-flat', 'patch', 'patch-flat'] as const;
+export const EXTRAS = ['noise', 'open', 'start', 'classes', 'import', 'import-flat', 'patch', 'patch-flat'] as const;
 
 export type Extra = (typeof EXTRAS)[number];
 
@@ -34,7 +34,7 @@ Commands:
 Options:
   --only ID,ID       these alone, without a report. Cases: ${CASES.map((each) => each.id).join(', ')};
                      beside them: noise (by key at the beginning and at the end), open (latency at constant rates), start (cold
-                     start to first answer), import (beside COPY), patch (10,000 items by key beside one UPDATE), and both without
+                     start to first answer), classes (values that many and that few rows have, in one load), import (beside COPY), patch (10,000 items by key beside one UPDATE), and both without
                      the record of activity and revisions: import-flat, patch-flat
   --against REV      compares with that revision; exits 1 when a case became slower
   --seconds N        length of each measurement [5]

@@ -16,6 +16,7 @@ import type { Open } from './open.js';
 import type { PeerId } from './peers/peer.js';
 import type { Soak } from './soak.js';
 import type { Start } from './start.js';
+import type { ValueClass } from './value-classes.js';
 
 export interface Origin {
   readonly version: string;
@@ -47,6 +48,7 @@ export interface CasesDocument extends Origin {
   readonly noise: Noise | null;
   readonly open: Open | null;
   readonly start: Start | null;
+  readonly classes: readonly ValueClass[];
   readonly bulk: readonly BulkResult[];
 }
 
@@ -95,7 +97,7 @@ export async function loadDocuments(): Promise<Documents | null> {
   return { cases, beside: await loadDocument('beside'), soak: await loadDocument('soak') };
 }
 
-const NOT_MEASURED = { noise: null, open: null, start: null, bulk: [] };
+const NOT_MEASURED = { noise: null, open: null, start: null, classes: [], bulk: [] };
 
 async function loadDocument<T>(name: keyof Documents): Promise<T | null> {
   const path = packagePath('bench', 'results', `${name}.json`);

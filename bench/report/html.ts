@@ -13,6 +13,9 @@ import { STYLE } from './style.js';
 import {
   BULK_HEAD,
   bulkRows,
+  CLASSES_HEAD,
+  CLASSES_WORDS,
+  classRows,
   comparePeers,
   describeCount,
   describeMachine,
@@ -59,6 +62,13 @@ export function writeHtml(documents: Documents): string {
             panel(
               `<details><summary>All rates</summary><div class="wide">${plainTable(OPEN_HEAD, openRows(cases.open))}</div></details>`,
             ),
+        ),
+    cases.classes.length === 0
+      ? ''
+      : section(
+          'Uneven values',
+          CLASSES_WORDS,
+          panel(`<div class="wide">${plainTable(CLASSES_HEAD, classRows(documents))}</div>`),
         ),
     cases.bulk.length === 0 && cases.start === null
       ? ''

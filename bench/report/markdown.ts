@@ -9,6 +9,9 @@ import { OPEN_HEAD, openRows } from './open.js';
 import {
   BULK_HEAD,
   bulkRows,
+  CLASSES_HEAD,
+  CLASSES_WORDS,
+  classRows,
   comparePeers,
   describeClients,
   describeCount,
@@ -50,6 +53,9 @@ export function writeMarkdown(documents: Documents): string {
       `Latency counts from the moment at which a schedule says that a request is due, whether or not answers keep up. The highest rate is what the same client gets with ${cases.open.connections} connections that ask again at once; ${cases.open.seconds} s at each rate. "Client late" is the 99th percentile of how late the client itself was, in milliseconds: it is part of the latencies.`,
       writeTable(OPEN_HEAD, openRows(cases.open)),
     );
+  }
+  if (cases.classes.length > 0) {
+    sections.push('## Uneven values', CLASSES_WORDS, writeTable(CLASSES_HEAD, classRows(documents)));
   }
   if (cases.bulk.length > 0) {
     sections.push('## Many rows in one request', writeTable(BULK_HEAD, bulkRows(documents)));

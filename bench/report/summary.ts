@@ -4,6 +4,7 @@ import type { CaseResult } from '../measure.js';
 import { spreadOf } from '../noise.js';
 import { PEERS, type PeerId } from '../peers/peer.js';
 import type { Documents, Origin } from '../results.js';
+import { MOST_CLASS_LATENCY, shareOf } from '../value-classes.js';
 import { judgeMemory, judgeRatio, judgeTail, MOST_DELAY, MOST_MEMORY, TAIL } from '../verdict.js';
 import { figure, gibibytes, milliseconds, times, timesAtMost } from './format.js';
 
@@ -16,7 +17,7 @@ export interface Target {
 }
 
 /** In the order in which they matter. */
-export function listTargets({ cases: { cases, bulk }, beside, soak }: Documents): readonly Target[] {
+export function listTargets({ cases: { cases, bulk, classes }, beside, soak }: Documents): readonly Target[] {
   const targets: Target[] = cases.flatMap((each) => {
     const judged = judgeRatio(each);
     if (judged === null) return [];
@@ -37,6 +38,15 @@ export function listTargets({ cases: { cases, bulk }, beside, soak }: Documents)
       wanted: `≤ ${TAIL.most} × at ${TAIL.connections} connections`,
       note: `${kept} of ${tails.length} cases; worst: ${worst.title}`,
       isMet: worst.isMet,
+    });
+  }
+  for (const each of classes) {
+    targets.push({
+      title: `uneven column: ${each.title}`,
+      found: timesAtMost(shareOf(each)),
+      wanted: `≤ ${MOST_CLASS_LATENCY} × of a plan for the value`,
+      note: `${milliseconds(each.latency)}, planned ${milliseconds(each.planned)}`,
+      isMet: shareOf(each) <= MOST_CLASS_LATENCY,
     });
   }
   for (const each of bulk) {
@@ -98,6 +108,24 @@ export function describeStart({ cases: { start } }: Documents): string {
   const { times: count, ready, firstAnswer, memory } = start;
   return `From the start of the process it takes ${milliseconds(ready)} until it is ready and ${milliseconds(firstAnswer)} until the first answer has come (the median of ${count}); ${figure(memory)} MiB then.`;
 }
+
+export const CLASSES_HEAD = ['', 'connections', 'requests/s', 'p50 ms', 'p99 ms', 'mean ms', 'planned ms', 'ratio'];
+
+export function classRows({ cases: { classes } }: Documents): readonly (readonly string[])[] {
+  return classes.map((each) => [
+    each.title,
+    String(each.connections),
+    figure(each.requestsPerSecond),
+    each.p50.toFixed(2),
+    each.p99.toFixed(2),
+    each.latency.toFixed(2),
+    each.planned.toFixed(2),
+    timesAtMost(shareOf(each)),
+  ]);
+}
+
+export const CLASSES_WORDS =
+  'Pages of a million rows, of which half have one value and ten another, asked for at the same time. Beside the mean latency of each value stands that of pgbench with as many clients, which plans every statement for its value.';
 
 export const BULK_HEAD = ['', 'rows', 'rows/s', 'beside', 'rows/s', 'ratio', 'asked for', 'memory MiB'];
 
