@@ -336,9 +336,22 @@ export const OPTIONS = {
     integer(null, 1, 1_000_000),
     'Connections to /websocket at the same time, per thread; no limit if not set',
   ),
+  WEBSOCKETS_GRAPHQL_AUTH: choice(
+    'handshake',
+    ['public', 'handshake', 'strict'],
+    'How a client of GraphQL over WebSockets signs in: public need not, handshake sends a token with connection_init, strict connects with a token',
+  ),
+  WEBSOCKETS_GRAPHQL_AUTH_TIMEOUT: duration(
+    '10s',
+    'How long a client of GraphQL over WebSockets may take until it has sent connection_init',
+  ),
+  WEBSOCKETS_GRAPHQL_CONN_LIMIT: optional(
+    integer(null, 1, 1_000_000),
+    'WebSockets to /graphql at the same time, per thread; no limit if not set',
+  ),
   WEBSOCKETS_HEARTBEAT_PERIOD: duration(
     '30s',
-    'Time between two pings to each client of /websocket; one that sends nothing until the next is disconnected; 0 turns it off',
+    'Time between two pings to each client of a WebSocket; one that sends nothing until the next is disconnected; 0 turns it off',
   ),
   WEBSOCKETS_MAX_FRAME_SIZE: size('1mb', 'Largest message that a WebSocket accepts; a larger one ends the connection'),
   COMPRESSION: encodings(

@@ -45,6 +45,7 @@ import { explorerRoutes } from './resources/explorer.js';
 import { withFamilyNames } from './resources/family.js';
 import { fieldsRoutes } from './resources/fields.js';
 import { graphqlRoutes } from './resources/graphql.js';
+import { graphqlSocketProtocol } from './resources/graphql-socket.js';
 import { actionsOf } from './resources/graphql-system-fields.js';
 import { itemsRoutes } from './resources/items.js';
 import { meRoutes } from './resources/me.js';
@@ -301,7 +302,10 @@ export async function createWorkerApp(
   const allRoutes: readonly Route[] = [...routes, ...graphqlRoutes({ ...graphql, actions: actionsOf(routes) })];
   const router = new Router(allRoutes);
   const limit = shared.limits.requests;
-  const sockets = [websocketProtocol({ ...items, config, authentication: access, limit, observe })];
+  const sockets = [
+    websocketProtocol({ ...items, config, authentication: access, limit, observe }),
+    graphqlSocketProtocol({ ...items, operations, persisted, config, limit, observe }),
+  ];
   const apply = (message: Broadcast): void => {
     switch (message.kind) {
       case 'policies':

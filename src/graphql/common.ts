@@ -1,6 +1,7 @@
 /** Types that do not depend on the model: functions of fields, operators of filters, results of deletes. */
 import {
   GraphQLBoolean,
+  GraphQLEnumType,
   type GraphQLFieldConfigMap,
   GraphQLInputObjectType,
   type GraphQLInputType,
@@ -228,6 +229,9 @@ export const DELETE_MANY = new GraphQLObjectType({
   fields: { ids: { type: new GraphQLNonNull(new GraphQLList(new GraphQLNonNull(ID_SCALAR))) } },
 });
 
+/** The kinds of changes that are told. */
+export const EVENT_ENUM = new GraphQLEnumType({ name: 'EventEnum', values: { create: {}, update: {}, delete: {} } });
+
 export const NUMBERS: ReadonlySet<string> = new Set(['integer', 'bigInteger', 'decimal', 'float']);
 
 /** Types that documents may name although no collection has led to them yet. */
@@ -246,5 +250,5 @@ export const COMMON_TYPES: readonly GraphQLNamedType[] = [
   ...[ID_OPERATORS, HASH_OPERATORS, JSON_OPERATORS, ARRAY_FILTERS, GEOMETRY_FILTERS],
   ...[RANGE_FILTERS, NETWORK_FILTERS, TREE_FILTERS, WORDS_FILTERS],
   ...[DATE_FUNCTION_FILTER, TIME_FUNCTION_FILTER, MOMENT_FUNCTION_FILTER, COUNT_FUNCTION_FILTER],
-  ...[DELETE_ONE, DELETE_MANY],
+  ...[DELETE_ONE, DELETE_MANY, EVENT_ENUM],
 ];

@@ -24,7 +24,9 @@ export type FieldBinding =
   | { readonly kind: 'groups' }
   | { readonly kind: 'rows' }
   | { readonly kind: 'aggregates'; readonly function: AggregateFunction }
-  | { readonly kind: 'aggregate'; readonly field: string };
+  | { readonly kind: 'aggregate'; readonly field: string }
+  /** What an event tells of a change. */
+  | { readonly kind: 'event'; readonly part: 'key' | 'event' | 'data' };
 
 /** Keys of filters that are written otherwise in the request AST. */
 export type FilterBinding =
@@ -35,7 +37,7 @@ export type FilterBinding =
 
 /** Root fields. */
 export type RootBinding =
-  | { readonly kind: 'list' | 'singleton' | 'aggregated'; readonly collection: string }
+  | { readonly kind: 'list' | 'singleton' | 'aggregated' | 'mutated'; readonly collection: string }
   | { readonly kind: 'item'; readonly collection: string; readonly codecs: readonly Codec[] }
   | {
       readonly kind: 'create' | 'update' | 'delete' | 'batch';

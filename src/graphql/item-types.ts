@@ -16,10 +16,10 @@ import {
 } from 'graphql';
 import { type Collection, type Field, isSecretField, isStamped } from '../mirror/model.js';
 import type { AggregateFunction } from '../request/ast.js';
-import { functionsOf, NUMBERS, valueTypeOf } from './common.js';
+import { EVENT_ENUM, functionsOf, NUMBERS, valueTypeOf } from './common.js';
 import { extend, typeExtensions } from './field-binding.js';
 import type { FilterTypes } from './filters.js';
-import { BIG_INT_SCALAR, FLOAT_SCALAR, INT_SCALAR, JSON_SCALAR } from './scalars.js';
+import { BIG_INT_SCALAR, FLOAT_SCALAR, ID_SCALAR, INT_SCALAR, JSON_SCALAR } from './scalars.js';
 import type { SchemaAccess } from './schema-access.js';
 import { expressibleFields, isExpressible, type TypeNames } from './schema-names.js';
 
@@ -87,6 +87,21 @@ export class ObjectTypes {
     };
     this.#arguments.set(collection.name, created);
     return created;
+  }
+
+  /** What is told of a change of an item. */
+  mutated(collection: Collection, item: GraphQLObjectType): GraphQLObjectType {
+    const name = this.#names.of('mutated', collection.name);
+    const cached = this.#made.get(name);
+    if (cached instanceof GraphQLObjectType) return cached;
+    return this.#make({
+      name,
+      fields: {
+        key: { type: new GraphQLNonNull(ID_SCALAR), extensions: extend({ kind: 'event', part: 'key' }) },
+        event: { type: EVENT_ENUM, extensions: extend({ kind: 'event', part: 'event' }) },
+        data: { type: item, extensions: extend({ kind: 'event', part: 'data' }) },
+      },
+    });
   }
 
   aggregated(collection: Collection): GraphQLObjectType {

@@ -17,6 +17,7 @@ import type { ParsedDocument, ParsedQueryDocument } from './parsed-document.js';
 import { parseQueryOperation } from './query.js';
 import { type LazySchema, type Schemas, schemaKey } from './schema.js';
 import type { RootScope, SchemaAccess } from './schema-access.js';
+import { parseEvents } from './subscription.js';
 import { asksForSchema, chooseOperation, type Document, parseDocument } from './validate-document.js';
 
 export interface GraphqlRequest {
@@ -143,15 +144,27 @@ export class Operations {
 
   /** `literals` are the values that took the places of literals. */
   #finish(prepared: PreparedDocument, request: GraphqlRequest, literals: Variables | null = null): ParsedDocument {
-    const { number, document, operation } = prepared;
-    if (prepared.parsed) return prepared.parsed;
-    if (operation.operation !== 'query' && request.safe) throw new UnsafeMethod();
+    const { document, operation } = prepared;
+    if (operation.operation === 'mutation' && request.safe) throw new UnsafeMethod();
     const variables = (): Variables => {
       const coerced = this.#coerce(prepared, request);
       return literals ? { ...coerced, ...literals } : coerced;
     };
     if (operation.operation === 'mutation')
       return parseMutationOperation(document, operation, variables(), this.#parse);
+    if (operation.operation === 'query') return this.#query(prepared, request, literals, variables);
+    const events = parseEvents(document, operation, variables(), this.#parse);
+    return events ?? { kind: 'live', query: this.#query(prepared, request, literals, variables) };
+  }
+
+  #query(
+    prepared: PreparedDocument,
+    request: GraphqlRequest,
+    literals: Variables | null,
+    variables: () => Variables,
+  ): ParsedQueryDocument {
+    if (prepared.parsed) return prepared.parsed;
+    const { number, document, operation } = prepared;
     const parse = (): ParsedQueryDocument => {
       const { completeSchema } = prepared;
       const input = { variables: variables(), sentVariables: request.variables, completeSchema };

@@ -6,7 +6,7 @@ import type { WriteRequest } from '../request/write.js';
 import type { Call } from './calls.js';
 import type { FieldPosition } from './failure.js';
 
-export type ParsedDocument = ParsedQueryDocument | ParsedMutationDocument;
+export type ParsedDocument = ParsedQueryDocument | ParsedMutationDocument | ParsedLiveDocument | ParsedEventsDocument;
 
 export interface ParsedQueryDocument {
   readonly kind: 'query';
@@ -15,6 +15,37 @@ export interface ParsedQueryDocument {
   readonly roots: readonly Root[];
   /** Parts whose JSON other routes have to say first. */
   readonly calls: readonly { readonly position: number; readonly call: Call }[];
+}
+
+/** A subscription to a query: its answer, and each one that differs from the one before. */
+export interface ParsedLiveDocument {
+  readonly kind: 'live';
+  readonly query: ParsedQueryDocument;
+}
+
+/** A subscription to the changes of a collection. */
+export interface ParsedEventsDocument {
+  readonly kind: 'events';
+  readonly collection: string;
+  /** The only kind of change that counts; null for all. */
+  readonly change: 'create' | 'update' | 'delete' | null;
+  /** What is read of items that were changed: a member for each name in `data`. Their keys are the first value. */
+  readonly changed: Parsed;
+  readonly output: EventOutput;
+}
+
+/** How an event is written: the members of its object in order, those that were read all in one place. */
+export interface EventOutput {
+  /** Of the root field in the answer. */
+  readonly name: string;
+  readonly before: readonly EventMember[];
+  readonly data: readonly string[];
+  readonly after: readonly EventMember[];
+}
+
+export interface EventMember {
+  readonly name: string;
+  readonly value: 'key' | 'event' | { readonly text: string };
 }
 
 export interface Root {

@@ -3,6 +3,7 @@ import {
   execute,
   type FieldNode,
   type GraphQLField,
+  type GraphQLObjectType,
   type GraphQLSchema,
   isNonNullType,
   Kind,
@@ -45,8 +46,8 @@ export function parseQueryOperation(
   const context: DocumentContext = { values: new ValueList(limits.nodes), limits, typed: true };
   const { schema } = document;
   const selections = new Selections({ ...document, variables: raw.variables }, context);
-  const type = schema.getQueryType();
-  if (!type) throw new Error('the schema has no queries');
+  const type = schema.getRootType(operation.operation);
+  if (!type) throw new Error(`the schema has no ${operation.operation}`);
   const parts: OperationPart[] = [];
   const roots: Root[] = [];
   const calls: { position: number; call: Call }[] = [];
@@ -70,7 +71,7 @@ export function parseQueryOperation(
       () =>
         field
           ? parseRootField(name, field, nodes, selections, context)
-          : constant(name, introspect(name, nodes, document, operation, raw), context),
+          : constant(name, introspect(name, nodes, type, document, operation, raw), context),
     );
     parts.push(part);
   }
@@ -163,11 +164,12 @@ function parseRootField(
 function introspect(
   name: string,
   nodes: readonly [FieldNode, ...FieldNode[]],
+  type: GraphQLObjectType,
   { schema, node }: Document,
   operation: OperationDefinitionNode,
   { sentVariables, completeSchema }: OperationInput,
 ): string {
-  if (nodes[0].name.value === '__typename') return '"Query"';
+  if (nodes[0].name.value === '__typename') return JSON.stringify(type.name);
   const only = { ...operation, selectionSet: { kind: Kind.SELECTION_SET, selections: nodes } } as const;
   const fragments = node.definitions.filter((each) => each.kind === Kind.FRAGMENT_DEFINITION);
   const document = { kind: Kind.DOCUMENT, definitions: [only, ...fragments] } as const;

@@ -13,7 +13,7 @@ import { hasVersions, showsKey } from '../mirror/item-key.js';
 import type { Collection } from '../mirror/model.js';
 import { SYSTEM_RESOURCES } from '../mirror/system-resources.js';
 import { RESOLUTIONS } from '../request/on-conflict.js';
-import { DELETE_MANY, DELETE_ONE } from './common.js';
+import { DELETE_MANY, DELETE_ONE, EVENT_ENUM } from './common.js';
 import { extend, type RootBinding } from './field-binding.js';
 import type { InputTypes } from './inputs.js';
 import type { ObjectTypes } from './item-types.js';
@@ -64,6 +64,32 @@ export function queryFields(collections: readonly Collection[], types: ObjectTyp
     if (type && !collection.singleton) addDerived(fields, collection, type, types);
   }
   return fields;
+}
+
+/** Every query that follows changes, and the changes themselves. */
+export function subscriptionFields(
+  collections: readonly Collection[],
+  access: SchemaAccess,
+  types: ObjectTypes,
+): RootFields {
+  const fields = queryFields(collections, types);
+  for (const collection of collections) {
+    const type = types.item(collection.name);
+    const name = `${rootName(collection)}_mutated`;
+    if (!type || name in fields || !hasEvents(collection, access)) continue;
+    fields[name] = {
+      type: types.mutated(collection, type),
+      args: { event: { type: EVENT_ENUM } },
+      extensions: rootBinding({ kind: 'mutated', collection: collection.name }),
+    };
+  }
+  return fields;
+}
+
+/** An event names the key of its item: it must be one that the caller may see in every row. */
+function hasEvents(collection: Collection, access: SchemaAccess): boolean {
+  if (collection.kind === 'view' || !showsKey(collection)) return false;
+  return collection.key.every((field) => access.isCertain(collection, field));
 }
 
 /** A type needs a field, also for who may see nothing. */

@@ -48,6 +48,7 @@ export type GeneratedKind =
   | 'aggregated fields'
   | 'aggregated sums'
   | 'aggregated extremes'
+  | 'mutated'
   | 'union'
   /** Of a function, with its name in place of the collection's. */
   | 'result';
@@ -64,6 +65,7 @@ const SPELLINGS: readonly (readonly [GeneratedKind, (collection: string) => stri
   ['aggregated fields', (name) => `${name}_aggregated_fields`],
   ['aggregated sums', (name) => `${name}_aggregated_sums`],
   ['aggregated extremes', (name) => `${name}_aggregated_extremes`],
+  ['mutated', (name) => `${name}_mutated`],
 ];
 
 export interface Generated {

@@ -27,6 +27,7 @@ import {
   queryFields,
   rootCollections,
   serviceFields,
+  subscriptionFields,
 } from './roots.js';
 import { VOID_SCALAR } from './scalars.js';
 import type { RootScope, SchemaAccess } from './schema-access.js';
@@ -67,6 +68,7 @@ const PLACEHOLDER = new GraphQLObjectType({ name: 'Query', fields: { _empty: { t
 export class LazySchema extends GraphQLSchema {
   readonly #query: GraphQLObjectType;
   readonly #mutation: GraphQLObjectType | null;
+  readonly #subscription: GraphQLObjectType | null;
   readonly #names: TypeNames;
   readonly #access: SchemaAccess;
   readonly #types: ObjectTypes;
@@ -116,6 +118,13 @@ export class LazySchema extends GraphQLSchema {
                 : { ...writes, ...functionFields('mutation', access, this.#types, writes) };
             },
           });
+    this.#subscription =
+      roots.read.length === 0 || isSystem
+        ? null
+        : new GraphQLObjectType({
+            name: 'Subscription',
+            fields: () => subscriptionFields(roots.read, access, this.#types),
+          });
     this.#map = this.#lazyMap(super.getTypeMap());
   }
 
@@ -127,9 +136,13 @@ export class LazySchema extends GraphQLSchema {
     return this.#mutation;
   }
 
+  override getSubscriptionType(): GraphQLObjectType | null {
+    return this.#subscription;
+  }
+
   override getRootType(operation: OperationTypeNode): GraphQLObjectType | null {
     if (operation === 'query') return this.#query;
-    return operation === 'mutation' ? this.#mutation : null;
+    return operation === 'mutation' ? this.#mutation : this.#subscription;
   }
 
   override getTypeMap(): Record<string, GraphQLNamedType> {
@@ -148,14 +161,19 @@ export class LazySchema extends GraphQLSchema {
 
   async #makeComplete(): Promise<GraphQLSchema> {
     const pace = new TimeSlice();
-    for (const root of [this.#query, this.#mutation]) if (root) this.#made.set(root.name, root);
+    for (const root of [this.#query, this.#mutation, this.#subscription]) if (root) this.#made.set(root.name, root);
     // A map grows at its end while it is walked: what a type refers to comes behind it.
     for (const type of this.#made.values()) {
       if (isObjectType(type) || isInputObjectType(type)) type.getFields();
       if (pace.isOver()) await pace.rest();
     }
     await pace.rest();
-    return new GraphQLSchema({ query: this.#query, mutation: this.#mutation, assumeValid: true });
+    return new GraphQLSchema({
+      query: this.#query,
+      mutation: this.#mutation,
+      subscription: this.#subscription,
+      assumeValid: true,
+    });
   }
 
   /** Types by name, made when they are asked for; graphql-js looks them up here. */
@@ -163,6 +181,7 @@ export class LazySchema extends GraphQLSchema {
     const find = (name: string): GraphQLNamedType | undefined => {
       if (name === 'Query') return this.#query;
       if (name === 'Mutation') return this.#mutation ?? undefined;
+      if (name === 'Subscription') return this.#subscription ?? undefined;
       return this.#made.get(name) ?? this.#make(name) ?? (Object.hasOwn(common, name) ? common[name] : undefined);
     };
     const names = (): string[] => [
@@ -184,12 +203,13 @@ export class LazySchema extends GraphQLSchema {
     if (!generated) return this.#types.item(name) ?? undefined;
     const { kind } = generated;
     if (kind === 'result') return this.#result(name);
-    const readable =
-      this.#types.item(generated.collection) && this.#access.readable.collections.get(generated.collection);
+    const item = this.#types.item(generated.collection);
+    const readable = item && this.#access.readable.collections.get(generated.collection);
     const whole = this.#access.model.collections.get(generated.collection);
     if (kind === 'create' || kind === 'update') return (whole && this.#inputs.root(whole, kind)) ?? undefined;
     if (kind === 'relation') return this.#inputs.related(generated.collection) ?? undefined;
     if (!readable) return undefined;
+    if (kind === 'mutated') return this.#types.mutated(readable, item);
     if (kind === 'filter') return this.#filters.filter(readable.name);
     if (kind === 'quantifier') return this.#filters.quantified(readable.name);
     if (kind === 'reference') return this.#filters.reference(readable.name);

@@ -43,7 +43,7 @@ function readJson(text: unknown, name: string): unknown {
   }
 }
 
-function checkParameters({
+export function checkParameters({
   query,
   operationName,
   variables,

@@ -1,13 +1,15 @@
 /** GraphQL over server-sent events: an operation that reads is sent again whenever its answer changes. */
 import type { Identity } from '../access/identity.js';
 import type { Reads } from '../engine/reads.js';
-import { invalidQuery } from '../errors.js';
-import type { ParsedDocument } from '../graphql/parsed-document.js';
+import type { RequestClient } from '../engine/stages.js';
+import { invalidQuery, ServiceError } from '../errors.js';
+import type { ParsedDocument, ParsedQueryDocument } from '../graphql/parsed-document.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Reply } from '../http/reply.js';
 import type { LiveQueries } from '../live/live-queries.js';
 import { checkArguments } from '../plan/call-arguments.js';
 import type { ParsedOperation } from '../request/ast.js';
+import { errorsOf, withoutFailed } from './graphql-operation.js';
 import { type EventFormat, eventReply, eventStream, sharedEvent } from './live-reads.js';
 
 export interface LiveOperation {
@@ -17,8 +19,6 @@ export interface LiveOperation {
   readonly identities: Parameters<typeof eventStream>[2];
   /** The document, as far as the caller may see the schema. */
   parse(caller: Identity): Promise<ParsedDocument>;
-  /** The operation without the root fields that have failed, or the error where it fails as a whole. */
-  withoutFailed(operation: ParsedOperation, document: ParsedDocument, error: unknown): ParsedOperation;
   /** The body of an answer that says so. */
   failure(error: unknown): string;
 }
@@ -27,14 +27,17 @@ const COMPLETE = Buffer.from('event: complete\ndata:\n\n');
 
 /** What is wrong with the document is said in the stream, as its clients expect. */
 export async function liveOperation(operation: LiveOperation, caller: Identity): Promise<Reply> {
-  const { exchange, live, identities } = operation;
+  const { exchange, live, identities, reads } = operation;
+  const failure = (error: unknown): string =>
+    operation.failure(error instanceof RefusedOperation ? error.cause : error);
   const format: EventFormat = {
     opening: Buffer.from(':\n\n'),
     answer: (answer) => sharedEvent(answer, 'event: next\n'),
-    failure: (error) => Buffer.from(`event: next\ndata: ${operation.failure(error)}\n\n`),
+    failure: (error) => Buffer.from(`event: next\ndata: ${failure(error)}\n\n`),
     ending: COMPLETE,
   };
-  const parse = (identity: Identity): Promise<ParsedOperation> => readable(operation, identity);
+  const parse = (identity: Identity): Promise<ParsedOperation> =>
+    readable(() => operation.parse(identity), reads, identity, exchange);
   try {
     await parse(caller);
   } catch (error) {
@@ -43,18 +46,41 @@ export async function liveOperation(operation: LiveOperation, caller: Identity):
   return eventStream(exchange, live, identities, parse, format);
 }
 
-async function readable(
-  { parse, reads, exchange, withoutFailed }: LiveOperation,
-  caller: Identity,
-): Promise<ParsedOperation> {
-  const document = await parse(caller);
-  if (document.kind !== 'query' || document.calls.length > 0) throw invalidQuery('Only a query of items can be live');
-  const { parsed } = document;
-  try {
-    const { calls } = await reads.prepare(parsed, caller, exchange);
-    checkArguments(calls, parsed.values);
-    return parsed;
-  } catch (error) {
-    return withoutFailed(parsed, document, error);
+/** What is wrong with an operation is so until the schema or the rights change: it ends a live query. */
+export class RefusedOperation extends ServiceError {
+  override readonly cause: unknown;
+
+  constructor(cause: unknown) {
+    super('INVALID_QUERY', 'The operation cannot be live');
+    this.cause = cause;
   }
+}
+
+/** The operation without the root fields that the caller may not read. */
+export async function readable(
+  parse: () => Promise<ParsedDocument>,
+  reads: Reads,
+  caller: Identity,
+  client: RequestClient,
+): Promise<ParsedOperation> {
+  try {
+    const document = liveQueryOf(await parse());
+    const { parsed } = document;
+    try {
+      const { calls } = await reads.prepare(parsed, caller, client);
+      checkArguments(calls, parsed.values);
+      return parsed;
+    } catch (error) {
+      return withoutFailed(parsed, document, error);
+    }
+  } catch (error) {
+    throw errorsOf(error) ? new RefusedOperation(error) : error;
+  }
+}
+
+function liveQueryOf(document: ParsedDocument): ParsedQueryDocument {
+  const query = document.kind === 'live' ? document.query : document;
+  if (query.kind === 'events') throw invalidQuery('Events need a WebSocket');
+  if (query.kind !== 'query' || query.calls.length > 0) throw invalidQuery('Only a query of items can be live');
+  return query;
 }

@@ -1,14 +1,13 @@
 /** /graphql and /graphql/system: a whole operation with all its root fields is one statement, or one transaction. */
 
-import { schemaAccessOf } from '../access/graphql-access.js';
 import type { Identities, Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { type MaybePromise, type ReadStages, ReplyListener, type ReplyStage, read, write } from '../engine/pipeline.js';
 import type { PreparedRead, Reads } from '../engine/reads.js';
 import type { Writes } from '../engine/writes.js';
 import { methodNotAllowed, ServiceError } from '../errors.js';
-import { DocumentFailure, FieldFailure, type FieldPosition, responseError } from '../graphql/failure.js';
-import { type GraphqlRequest, type Operations, UnsafeMethod } from '../graphql/operations.js';
+import { DocumentFailure, documentFailure, FieldFailure, responseError } from '../graphql/failure.js';
+import { type Operations, UnsafeMethod } from '../graphql/operations.js';
 import type { ParsedDocument, ParsedMutationDocument, ParsedQueryDocument } from '../graphql/parsed-document.js';
 import type { PersistedQueries } from '../graphql/persisted.js';
 import type { RootScope } from '../graphql/schema-access.js';
@@ -18,12 +17,12 @@ import type { Route } from '../http/router.js';
 import type { LiveQueries } from '../live/live-queries.js';
 import type { Mirror } from '../mirror/watch.js';
 import { checkArguments } from '../plan/call-arguments.js';
-import { FailedParts } from '../plan/operation.js';
 import type { ParsedOperation } from '../request/ast.js';
 import { failure, type Negotiated, negotiate, readParameters, refusal, success, wantsPage } from './graphql-http.js';
 import { idePage, ideRoutes } from './graphql-ide.js';
 import { liveOperation } from './graphql-live.js';
 import { runCalls, runMutation } from './graphql-mutations.js';
+import { constantBody, isConstant, NOT_FOUND, parseAsCaller, withoutFailed, withoutPart } from './graphql-operation.js';
 import { type Actions, type Called, callAction } from './graphql-system-fields.js';
 import { explainItems, explainPreference } from './item-reads.js';
 import { writerOf } from './item-writes.js';
@@ -68,8 +67,6 @@ export function graphqlRoutes(services: GraphqlServices): Route[] {
   ];
 }
 
-const NOT_FOUND = { message: 'PersistedQueryNotFound', extensions: { code: 'INVALID_QUERY' } };
-
 function notAllowed(reason: string, allow: string): Reply {
   return { ...errorReply(methodNotAllowed(reason)), headers: { Allow: allow } };
 }
@@ -86,7 +83,6 @@ async function answer(
   exchange.staged('identify');
   const { query, extensions, operationName, variables } = await readParameters(exchange);
   const text = await services.persisted.resolve(query, extensions);
-  // Clients know this message: they send the text along with its digest then.
   if (text === null) return refusal([NOT_FOUND], negotiated, 200);
   const request = { text, operationName, variables, safe: exchange.method !== 'POST' };
   if (isLive) {
@@ -94,30 +90,18 @@ async function answer(
     const parse = async (as: Identity): Promise<ParsedDocument> =>
       parseAsCaller(request, scope, as, exchange, services);
     const bodyOf = (error: unknown): string => String(failureReply(error, negotiated).body);
-    return liveOperation({ exchange, live, reads, identities, parse, withoutFailed, failure: bodyOf }, caller);
+    return liveOperation({ exchange, live, reads, identities, parse, failure: bodyOf }, caller);
   }
   try {
     const document = await parseAsCaller(request, scope, caller, exchange, services);
     exchange.staged('parse');
-    return await (document.kind === 'mutation'
-      ? writeDocument(document, caller, exchange, services, negotiated)
-      : readDocument(document, caller, exchange, services, negotiated));
+    if (document.kind === 'mutation') return await writeDocument(document, caller, exchange, services, negotiated);
+    if (document.kind !== 'query')
+      throw documentFailure('A subscription needs a WebSocket, or "Accept: text/event-stream"');
+    return await readDocument(document, caller, exchange, services, negotiated);
   } catch (error) {
     return failureReply(error, negotiated);
   }
-}
-
-function parseAsCaller(
-  request: GraphqlRequest,
-  scope: RootScope,
-  caller: Identity,
-  exchange: Exchange,
-  { operations, policies, mirror, reads }: GraphqlServices,
-): MaybePromise<ParsedDocument> {
-  const access = schemaAccessOf(policies.accessOf(caller), mirror.model);
-  return operations.parse(request, access, scope, (size, work) =>
-    reads.budgets.inTurn({ caller, from: exchange }, size, work),
-  );
 }
 
 function writeDocument(
@@ -222,27 +206,6 @@ class OperationRead implements ReadStages<ParsedOperation, Reply | typeof DEFERR
   }
 }
 
-/** Root fields that may be null fail alone: the others are read without them. */
-function withoutFailed(operation: ParsedOperation, document: ParsedDocument, error: unknown): ParsedOperation {
-  const roots = document.kind === 'query' ? document.roots : [];
-  if (!(error instanceof FailedParts)) {
-    const [only, ...others] = roots;
-    throw error instanceof ServiceError && only && others.length === 0 ? new FieldFailure(error, only.position) : error;
-  }
-  let rest = operation;
-  for (const { position, cause } of error.parts) {
-    const root = roots[position];
-    if (!(cause instanceof ServiceError) || !root) throw cause;
-    if (!root.nullable) throw new FieldFailure(cause, root.position);
-    rest = withoutPart(rest, position, cause, root.position);
-  }
-  return rest;
-}
-
-function isConstant({ request }: ParsedOperation): boolean {
-  return request.parts.every((part) => part.kind === 'json');
-}
-
 /** The results of actions take their places among the values. */
 async function withCalls(
   document: ParsedQueryDocument,
@@ -268,35 +231,6 @@ async function withCalls(
 function withCalled(reply: Reply, called: readonly Called[]): Reply {
   const headers: Reply['headers'] = Object.assign({}, ...called.map((each) => each.headers));
   return { ...reply, ...(headers ? { headers } : {}), secret: called.some((each) => each.secret === true) };
-}
-
-/** A field that may be null gives way to its error; the others are read all the same. */
-function withoutPart(
-  parsed: ParsedOperation,
-  position: number,
-  error: ServiceError,
-  place: FieldPosition,
-): ParsedOperation {
-  const values = [...parsed.values, 'null', JSON.stringify(responseError(error, place))];
-  const parts = parsed.request.parts.map((part, index) =>
-    index === position
-      ? ({ kind: 'json', name: part.name, value: values.length - 2, error: values.length - 1 } as const)
-      : part,
-  );
-  const request = { kind: 'operation', parts } as const;
-  return { request, values, shape: JSON.stringify(request) };
-}
-
-/** An answer that needs no statement. */
-function constantBody({ request, values }: ParsedOperation): string {
-  const entries: string[] = [];
-  const errors: string[] = [];
-  for (const part of request.parts) {
-    if (part.kind !== 'json') throw new Error('the answer is not known beforehand');
-    entries.push(`${JSON.stringify(part.name)}:${values[part.value]}`);
-    if (part.error !== null) errors.push(String(values[part.error]));
-  }
-  return `{"data":{${entries.join(',')}}${errors.length > 0 ? `,"errors":[${errors.join(',')}]` : ''}}`;
 }
 
 /** Errors of the service and of what was asked are part of the answer; what is wrong with the server is not. */

@@ -134,8 +134,12 @@ async function info({ client }: ActionRequest, services: ServerServices): Promis
 
 /** As clients of the family expect it; seconds. */
 function websocketInfo(config: Config): unknown {
-  const { WEBSOCKETS_REST_AUTH: authentication, WEBSOCKETS_HEARTBEAT_PERIOD: period } = config;
-  return { rest: { authentication, path: '/websocket' }, graphql: false, heartbeat: period > 0 && period / 1_000 };
+  const { WEBSOCKETS_REST_AUTH, WEBSOCKETS_GRAPHQL_AUTH, WEBSOCKETS_HEARTBEAT_PERIOD: period } = config;
+  return {
+    rest: { authentication: WEBSOCKETS_REST_AUTH, path: '/websocket' },
+    graphql: { authentication: WEBSOCKETS_GRAPHQL_AUTH, path: '/graphql' },
+    heartbeat: period > 0 && period / 1_000,
+  };
 }
 
 async function identify(exchange: Exchange, { identities }: ServerServices): Promise<Identity> {

@@ -3,7 +3,7 @@ import type { Identity } from '../access/identity.js';
 import { login, refresh } from '../accounts/authentication.js';
 import { isObject, parseJson } from '../digits.js';
 import type { MaybePromise } from '../engine/pipeline.js';
-import { invalidPayload, requestsExceeded, ServiceError } from '../errors.js';
+import { invalidPayload, requestsExceeded, type ServiceError } from '../errors.js';
 import { publicError } from '../http/reply.js';
 import type { Socket, SocketClient, SocketHandler } from '../http/websocket.js';
 import type { EventHandle } from '../live/live-events.js';
@@ -12,7 +12,15 @@ import { isUnavailable } from '../sqlstate.js';
 import { readEmail, readText } from './credentials.js';
 import { SocketOutbox } from './socket-outbox.js';
 import { runItems } from './websocket-items.js';
-import { credentialsOf, NO_UID, readUid, type Speaker, type Uid, type WebsocketServices } from './websocket-speaker.js';
+import {
+  credentialsOf,
+  ifRefused,
+  NO_UID,
+  readUid,
+  type Speaker,
+  type Uid,
+  type WebsocketServices,
+} from './websocket-speaker.js';
 import { subscribeTo } from './websocket-subscriptions.js';
 
 /** Messages of a connection that are worked on at the same time, or whose answers wait. */
@@ -107,16 +115,12 @@ export class SocketConnection implements SocketHandler, Speaker {
   look(): void {
     if (this.#authorization === '') return;
     const authorization = this.#authorization;
-    const expire = (error: unknown): void => {
-      const isFinal = error instanceof ServiceError && error.status < 500;
-      if (isFinal && authorization === this.#authorization) this.#expire();
-    };
-    try {
-      const caller = this.identify();
-      if (caller instanceof Promise) caller.catch(expire);
-    } catch (error) {
-      expire(error);
-    }
+    ifRefused(
+      () => this.identify(),
+      () => {
+        if (authorization === this.#authorization) this.#expire();
+      },
+    );
   }
 
   #expire(): void {

@@ -5,7 +5,7 @@ import type { Config } from '../config.js';
 import { Digits, writeJson } from '../digits.js';
 import type { MaybePromise } from '../engine/pipeline.js';
 import { NO_CLIENT, type RequestClient } from '../engine/stages.js';
-import { invalidPayload } from '../errors.js';
+import { invalidCredentials, invalidPayload, ServiceError } from '../errors.js';
 import type { Limit } from '../http/limiter.js';
 import type { Socket, SocketClient } from '../http/websocket.js';
 import type { Mirror } from '../mirror/watch.js';
@@ -47,6 +47,32 @@ export function credentialsOf({
     cookieRefused: false,
     viewedAs: () => {},
   };
+}
+
+/** Calls back where the credentials do not count any more; a database that does not answer says nothing of them. */
+export function ifRefused(identify: () => MaybePromise<Identity>, refused: () => void): void {
+  const settle = (error: unknown): void => {
+    if (error instanceof ServiceError && error.status < 500) refused();
+  };
+  try {
+    const caller = identify();
+    if (caller instanceof Promise) caller.catch(settle);
+  } catch (error) {
+    settle(error);
+  }
+}
+
+/** Throws for who may not connect: a token must count, and where one is needed it must be somebody's. */
+export async function checkUpgrade(client: SocketClient, mustSignIn: boolean, identities: Identities): Promise<void> {
+  if (mustSignIn && client.authorization === '') throw invalidCredentials();
+  if (client.authorization === '') return;
+  const caller = await identities.identify(credentialsOf(client));
+  // An Authorization header of another scheme than Bearer identifies nobody: the caller is the public.
+  if (mustSignIn && !isSomebody(caller)) throw invalidCredentials();
+}
+
+export function isSomebody({ user, share }: Identity): boolean {
+  return user !== null || share !== undefined;
 }
 
 /** A message, as the pipelines see it. */

@@ -1,4 +1,4 @@
-/** A client of /websocket that keeps every message. */
+/** A client of a WebSocket that keeps every message. */
 import { WebSocket } from 'ws';
 import { waitFor } from './service.js';
 
@@ -7,6 +7,8 @@ export type Message = Readonly<Record<string, unknown>>;
 export interface MessageSocketOptions {
   readonly path?: string;
   readonly headers?: Readonly<Record<string, string>>;
+  /** Null for none. */
+  readonly protocols?: string | null;
 }
 
 export class MessageSocket {
@@ -16,8 +18,11 @@ export class MessageSocket {
   status = 101;
   closed: { readonly code: number; readonly reason: string } | null = null;
 
-  constructor(service: { readonly url: string }, { path = '/websocket', headers = {} }: MessageSocketOptions = {}) {
-    this.socket = new WebSocket(`${service.url.replace(/^http/, 'ws')}${path}`, { headers });
+  constructor(
+    service: { readonly url: string },
+    { path = '/websocket', headers = {}, protocols = null }: MessageSocketOptions = {},
+  ) {
+    this.socket = new WebSocket(`${service.url.replace(/^http/, 'ws')}${path}`, protocols ?? [], { headers });
     this.socket.on('message', (data) => this.messages.push(JSON.parse(String(data))));
     this.socket.on('close', (code, reason) => {
       this.closed = { code, reason: String(reason) };

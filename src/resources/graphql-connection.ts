@@ -1,0 +1,336 @@
+/** One connection of GraphQL over WebSockets: who speaks, and the operations that have not ended. */
+import type { Identity } from '../access/identity.js';
+import { isObject, parseJson, writeJson } from '../digits.js';
+import type { MaybePromise } from '../engine/pipeline.js';
+import type { RequestClient } from '../engine/stages.js';
+import { requestsExceeded, ServiceError } from '../errors.js';
+import { publicError } from '../http/reply.js';
+import type { Socket, SocketClient } from '../http/websocket.js';
+import type { EventHandle } from '../live/live-events.js';
+import type { Input } from '../request/parse-context.js';
+import { isUnavailable } from '../sqlstate.js';
+import type { Feed } from './graphql-feeds.js';
+import { checkParameters, type Parameters } from './graphql-http.js';
+import {
+  failureText,
+  type GraphqlSocketServices,
+  isUnauthorized,
+  type OperationTarget,
+  runOperation,
+} from './graphql-socket-operation.js';
+import type { KeptConnection } from './socket-keeper.js';
+import { credentialsOf, ifRefused, isSomebody, requestClientOf } from './websocket-speaker.js';
+
+/** Operations of a connection that begin, or are answered, at the same time: the others wait for their turn. */
+const MAX_RUNNING = 100;
+/** Characters of all operations that have not ended. */
+const MAX_CHARACTERS = 16_777_216;
+/** Each answer repeats it. */
+const MAX_ID_LENGTH = 1_000;
+/** A ping may carry a payload, which its answer repeats. */
+const MAX_PONG_LENGTH = 1_000;
+
+const PING = '{"type":"ping"}';
+
+/** As the protocol names them. */
+const BAD_REQUEST = 4400;
+const UNAUTHORIZED = 4401;
+const FORBIDDEN = 4403;
+const INITIALISATION_TIMEOUT = 4408;
+const SUBSCRIBER_EXISTS = 4409;
+const TOO_MANY_INITIALISATIONS = 4429;
+
+export class GraphqlConnection implements KeptConnection {
+  readonly #socket: Socket;
+  readonly #from: SocketClient;
+  readonly #client: RequestClient;
+  readonly #services: GraphqlSocketServices;
+  readonly #onClosed: () => void;
+  readonly #operations = new Map<string, Operation>();
+  readonly #turns: Operation[] = [];
+  readonly #slow = new Set<Feed>();
+  #pong: string | null = null;
+  #authorization: string;
+  #hasBegun = false;
+  #isAcknowledged = false;
+  readonly #deadline: NodeJS.Timeout;
+  #running = 0;
+  #characters = 0;
+  #hasSpoken = true;
+
+  constructor(socket: Socket, from: SocketClient, services: GraphqlSocketServices, onClosed: () => void) {
+    this.#socket = socket;
+    this.#from = from;
+    this.#client = requestClientOf(socket, from);
+    this.#services = services;
+    this.#onClosed = onClosed;
+    this.#authorization = from.authorization;
+    this.#deadline = setTimeout(
+      () => socket.end(INITIALISATION_TIMEOUT, 'Connection initialisation timeout'),
+      services.config.WEBSOCKETS_GRAPHQL_AUTH_TIMEOUT,
+    ).unref();
+  }
+
+  message(text: string): void {
+    this.#hasSpoken = true;
+    if (!this.#socket.isOpen) return;
+    try {
+      this.#handle(readMessage(text), text.length);
+    } catch (error) {
+      const known = publicError(error);
+      if (known.status < 500) this.#socket.end(BAD_REQUEST, known.message);
+      else this.#break(error);
+    }
+  }
+
+  drained(): void {
+    for (const feed of this.#slow) {
+      if (this.#socket.isSlow || !feed.flush()) return;
+      this.#slow.delete(feed);
+    }
+    if (this.#socket.isSlow) return;
+    if (this.#pong !== null) this.#socket.send(this.#pong);
+    this.#pong = null;
+    for (const { handle } of this.#operations.values()) handle?.wake();
+  }
+
+  closed(): void {
+    clearTimeout(this.#deadline);
+    for (const operation of this.#operations.values()) operation.handle?.close();
+    this.#operations.clear();
+    this.#turns.length = 0;
+    this.#slow.clear();
+    this.#onClosed();
+  }
+
+  end(): void {
+    this.#socket.end(1001, 'The service stops');
+  }
+
+  beat(): void {
+    if (!this.#isAcknowledged) return;
+    if (!this.#hasSpoken) this.#socket.end();
+    this.#hasSpoken = false;
+    if (!this.#socket.isSlow) this.#socket.send(PING);
+  }
+
+  look(): void {
+    if (this.#authorization === '' || !this.#isAcknowledged) return;
+    ifRefused(
+      () => this.#identify(),
+      () => this.#forbid(),
+    );
+  }
+
+  /** The protocol has no way to sign in anew: clients connect again, with a new token if they have one. */
+  #forbid(): void {
+    this.#socket.end(FORBIDDEN, 'Forbidden');
+  }
+
+  #identify(): MaybePromise<Identity> {
+    const { address } = this.#from;
+    return this.#services.identities.identify(credentialsOf({ authorization: this.#authorization, address }));
+  }
+
+  #handle(message: Input, length: number): void {
+    const { type, payload } = message;
+    if (payload !== undefined && payload !== null && !isObject(payload)) throw refused('"payload" must be an object');
+    switch (type) {
+      case 'connection_init':
+        this.#begin(payload ?? {});
+        break;
+      case 'ping':
+        this.#answerPing(payload ?? null);
+        break;
+      case 'pong':
+        break;
+      case 'subscribe':
+        if (!isObject(payload)) throw refused('"payload" must be an object');
+        this.#subscribe(readId(message), checkParameters(payload), length);
+        break;
+      case 'complete':
+        this.#leave(readId(message));
+        break;
+      default:
+        throw refused('"type" must be a type of message of graphql-transport-ws');
+    }
+  }
+
+  #begin(payload: Input): void {
+    if (this.#hasBegun) this.#socket.end(TOO_MANY_INITIALISATIONS, 'Too many initialisation requests');
+    else this.#initialise(payload).catch((error: unknown) => this.#break(error));
+    this.#hasBegun = true;
+  }
+
+  async #initialise({ access_token: token }: Input): Promise<void> {
+    const isPublic = this.#services.config.WEBSOCKETS_GRAPHQL_AUTH === 'public';
+    if (token !== undefined && token !== null) {
+      if (typeof token !== 'string' || !/^\S+$/.test(token)) return this.#forbid();
+      this.#authorization = `Bearer ${token}`;
+    }
+    try {
+      await this.#services.limit?.(this.#from.address);
+      const caller = await this.#identify();
+      if (!isPublic && !isSomebody(caller)) return this.#forbid();
+    } catch (error) {
+      if (publicError(error).status >= 500) throw error;
+      return this.#forbid();
+    }
+    clearTimeout(this.#deadline);
+    this.#isAcknowledged = true;
+    this.#socket.send('{"type":"connection_ack"}');
+  }
+
+  /** While the client does not read, one answer stands for all. */
+  #answerPing(payload: Input | null): void {
+    const text = payload === null ? '' : writeJson(payload);
+    const pong = text === '' || text.length > MAX_PONG_LENGTH ? '' : `,"payload":${text}`;
+    const answer = `{"type":"pong"${pong}}`;
+    if (this.#socket.isSlow) this.#pong = answer;
+    else this.#socket.send(answer);
+  }
+
+  #subscribe(id: string, parameters: Parameters, length: number): void {
+    if (!this.#isAcknowledged) this.#socket.end(UNAUTHORIZED, 'Unauthorized');
+    else if (this.#operations.has(id)) this.#socket.end(SUBSCRIBER_EXISTS, `Subscriber for ${id} already exists`);
+    if (!this.#socket.isOpen) return;
+    const operation = new Operation(id, parameters, length);
+    const { LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION: limit } = this.#services.config;
+    if (this.#operations.size >= limit || this.#characters + length > MAX_CHARACTERS) {
+      const many = { option: 'LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION', limit };
+      const large = { option: 'characters of all operations', limit: MAX_CHARACTERS };
+      this.#sendError(operation, requestsExceeded(this.#operations.size >= limit ? many : large, 1_000));
+      return;
+    }
+    this.#operations.set(id, operation);
+    this.#characters += length;
+    this.#turns.push(operation);
+    this.#next();
+  }
+
+  #next(): void {
+    while (this.#running < MAX_RUNNING) {
+      const operation = this.#turns.shift();
+      if (!operation) return;
+      if (!this.#isOpen(operation)) continue;
+      this.#running++;
+      void this.#run(operation).finally(() => {
+        this.#running--;
+        this.#next();
+      });
+    }
+  }
+
+  async #run(operation: Operation): Promise<void> {
+    try {
+      const handle = await runOperation(operation.parameters, this.#targetOf(operation), this.#services);
+      if (this.#isOpen(operation)) operation.handle = handle;
+      else handle.close();
+    } catch (error) {
+      this.#fail(operation, error);
+    }
+  }
+
+  #targetOf(operation: Operation): OperationTarget {
+    const socket = this.#socket;
+    const isOpen = (): boolean => this.#isOpen(operation);
+    return {
+      client: this.#client,
+      from: this.#from,
+      identify: () => this.#identify(),
+      get isReady() {
+        return !isOpen() || !socket.isSlow;
+      },
+      next: (payload) => {
+        if (isOpen()) socket.send(Buffer.concat([operation.head, Buffer.from(payload), TAIL]));
+      },
+      wait: (feed) => {
+        if (isOpen()) this.#slow.add(feed);
+      },
+      fail: (error) => this.#fail(operation, error),
+      complete: () => {
+        if (!isOpen()) return;
+        this.#leave(operation.id);
+        socket.send(`{"id":${JSON.stringify(operation.id)},"type":"complete"}`);
+      },
+    };
+  }
+
+  #isOpen(operation: Operation): boolean {
+    return this.#operations.get(operation.id) === operation;
+  }
+
+  #leave(id: string): void {
+    const operation = this.#operations.get(id);
+    if (!operation) return;
+    this.#operations.delete(id);
+    this.#characters -= operation.length;
+    operation.handle?.close();
+  }
+
+  #fail(operation: Operation, error: unknown): void {
+    if (!this.#isOpen(operation)) return;
+    this.#leave(operation.id);
+    // Others would fail as well: the client has to come back with a token that counts.
+    if (isUnauthorized(error)) this.#forbid();
+    else this.#sendError(operation, error);
+  }
+
+  #sendError({ id }: Operation, error: unknown): void {
+    const { errors, isOurs } = failureText(error);
+    if (isOurs) this.#report(error);
+    this.#socket.send(`{"id":${JSON.stringify(id)},"type":"error","payload":${errors}}`);
+  }
+
+  /** Clients try again after this code. */
+  #break(error: unknown): void {
+    this.#report(error);
+    this.#socket.end(1013, 'Try again later');
+  }
+
+  #report(error: unknown): void {
+    const request = { id: '', method: 'WEBSOCKET', path: '/graphql' };
+    this.#services.observe({ kind: 'request-failed', ...request, error, unavailable: isUnavailable(error) });
+  }
+}
+
+const TAIL = Buffer.from('}');
+
+class Operation {
+  readonly id: string;
+  readonly parameters: Parameters;
+  readonly length: number;
+  /** What stands before the payload of an answer. */
+  readonly head: Buffer;
+  /** Null until it has begun. */
+  handle: EventHandle | null = null;
+
+  constructor(id: string, parameters: Parameters, length: number) {
+    this.id = id;
+    this.parameters = parameters;
+    this.length = length;
+    this.head = Buffer.from(`{"id":${JSON.stringify(id)},"type":"next","payload":`);
+  }
+}
+
+function refused(reason: string): ServiceError {
+  return new ServiceError('INVALID_PAYLOAD', reason);
+}
+
+function readMessage(text: string): Input {
+  let message: unknown;
+  try {
+    message = parseJson(text);
+  } catch (error) {
+    if (error instanceof RangeError) throw error;
+    throw refused('The message is not valid JSON');
+  }
+  if (!isObject(message)) throw refused('The message must be an object');
+  return message;
+}
+
+function readId({ id }: Input): string {
+  if (typeof id !== 'string' || id === '') throw refused('"id" must be a string');
+  if (id.length > MAX_ID_LENGTH) throw refused(`"id" is longer than ${MAX_ID_LENGTH} characters`);
+  return id;
+}

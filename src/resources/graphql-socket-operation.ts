@@ -1,0 +1,197 @@
+/** One operation of a GraphQL socket: a query or a mutation is answered once, a subscription until either side ends it. */
+import type { Identity } from '../access/identity.js';
+import { assertNever } from '../assert-never.js';
+import type { Config } from '../config.js';
+import { type MaybePromise, write } from '../engine/pipeline.js';
+import type { RequestClient } from '../engine/stages.js';
+import { forbidden, ServiceError } from '../errors.js';
+import { DocumentFailure } from '../graphql/failure.js';
+import type {
+  ParsedDocument,
+  ParsedEventsDocument,
+  ParsedMutationDocument,
+  ParsedQueryDocument,
+} from '../graphql/parsed-document.js';
+import type { PersistedQueries } from '../graphql/persisted.js';
+import type { Limit } from '../http/limiter.js';
+import { publicError } from '../http/reply.js';
+import type { SocketClient } from '../http/websocket.js';
+import { MAX_VISIBLE_KEYS } from '../live/event-subscriber.js';
+import type { EventHandle } from '../live/live-events.js';
+import type { Observer } from '../observe.js';
+import { checkArguments } from '../plan/call-arguments.js';
+import type { Parsed } from '../request/ast.js';
+import { parseSearch } from '../request/rest.js';
+import { ChangeFeed, type FeedTarget, StateFeed } from './graphql-feeds.js';
+import type { Parameters } from './graphql-http.js';
+import { RefusedOperation, readable } from './graphql-live.js';
+import { runMutation } from './graphql-mutations.js';
+import {
+  constantBody,
+  errorsOf,
+  isConstant,
+  NOT_FOUND,
+  type OperationServices,
+  parseAsCaller,
+  withoutFailed,
+} from './graphql-operation.js';
+import type { ItemsServices } from './item-reads.js';
+import { writerFrom } from './item-writes.js';
+import { wholeAnswers } from './websocket-subscriptions.js';
+
+export interface GraphqlSocketServices extends ItemsServices, OperationServices {
+  readonly config: Config;
+  readonly persisted: PersistedQueries;
+  /** Null where messages are not limited. */
+  readonly limit: Limit | null;
+  readonly observe: Observer;
+}
+
+/** Who asks, and where the answers go. */
+export interface OperationTarget extends FeedTarget {
+  readonly client: RequestClient;
+  readonly from: SocketClient;
+  identify(): MaybePromise<Identity>;
+  /** The last answer: nothing follows. */
+  complete(): void;
+}
+
+const NOTHING: EventHandle = { close: () => {}, wake: () => {}, renew: () => {} };
+
+/** Resolves with how to end it, when it was answered or has begun. */
+export async function runOperation(
+  { query, extensions, operationName, variables }: Parameters,
+  target: OperationTarget,
+  services: GraphqlSocketServices,
+): Promise<EventHandle> {
+  await services.limit?.(target.from.address);
+  const caller = await target.identify();
+  const text = await services.persisted.resolve(query, extensions);
+  if (text === null) throw new DocumentFailure([NOT_FOUND]);
+  const request = { text, operationName, variables, safe: false };
+  const parse = async (as: Identity): Promise<ParsedDocument> =>
+    parseAsCaller(request, 'items', as, target.client, services);
+  const document = await parse(caller);
+  switch (document.kind) {
+    case 'query':
+      return answerOnce(target, () => readOnce(document, caller, target, services));
+    case 'mutation':
+      return answerOnce(target, () => writeOnce(document, caller, target, services));
+    case 'live':
+      return follow(parse, target, services);
+    case 'events':
+      return followChanges(document, parse, target, services);
+    default:
+      return assertNever(document);
+  }
+}
+
+/** What fails while it is carried out is an answer; only what cannot be carried out is an error of the protocol. */
+async function answerOnce(target: OperationTarget, run: () => Promise<Buffer | string>): Promise<EventHandle> {
+  let body: Buffer | string;
+  try {
+    body = await run();
+  } catch (error) {
+    const errors = errorsOf(error);
+    if (errors === null || error instanceof DocumentFailure) throw error;
+    body = JSON.stringify({ errors, data: null });
+  }
+  target.next(body);
+  target.complete();
+  return NOTHING;
+}
+
+async function readOnce(
+  document: ParsedQueryDocument,
+  caller: Identity,
+  { client }: OperationTarget,
+  { reads }: GraphqlSocketServices,
+): Promise<Buffer | string> {
+  // Each turn has fewer parts that may fail.
+  for (let query = document.parsed; ; ) {
+    if (isConstant(query)) return constantBody(query);
+    try {
+      const compiled = await reads.prepare(query, caller, client);
+      checkArguments(compiled.calls, query.values);
+      const body = await reads.run({ query, compiled, caller, need: null }, client);
+      if (body === null) throw forbidden();
+      return body;
+    } catch (error) {
+      query = withoutFailed(query, document, error);
+    }
+  }
+}
+
+function writeOnce(
+  document: ParsedMutationDocument,
+  caller: Identity,
+  { client, from }: OperationTarget,
+  { writes, reads }: GraphqlSocketServices,
+): Promise<Buffer> {
+  return write({
+    client,
+    identify: () => writerFrom(from, caller),
+    parse: () => document,
+    execute: (_, writer) => runMutation(document, writes, writer, client, reads.responseMemory),
+    reply: (body) => body,
+  });
+}
+
+async function follow(
+  parse: (as: Identity) => Promise<ParsedDocument>,
+  target: OperationTarget,
+  { live, reads }: GraphqlSocketServices,
+): Promise<EventHandle> {
+  const source = {
+    address: target.from.address,
+    identify: () => target.identify(),
+    parse: (as: Identity) => readable(() => parse(as), reads, as, target.client),
+  };
+  const close = await live.subscribe(source, new StateFeed(target, live.stats));
+  return { ...NOTHING, close };
+}
+
+function followChanges(
+  { collection, change, output }: ParsedEventsDocument,
+  parse: (as: Identity) => Promise<ParsedDocument>,
+  target: OperationTarget,
+  { live, limits }: GraphqlSocketServices,
+): Promise<EventHandle> {
+  const parseChanged = async (as: Identity): Promise<Parsed> => {
+    try {
+      const document = await parse(as);
+      if (document.kind !== 'events') throw forbidden();
+      return document.changed;
+    } catch (error) {
+      throw errorsOf(error) ? new RefusedOperation(error) : error;
+    }
+  };
+  const source = {
+    address: target.from.address,
+    collection,
+    item: null,
+    change,
+    identify: () => target.identify(),
+    parseChanged,
+    parseInitial: () => null,
+    parseKeys: (_: unknown, key: readonly string[]) => {
+      const query = { fields: [...key], limit: MAX_VISIBLE_KEYS };
+      return parseSearch(collection, { query }, '', wholeAnswers({ ...limits, pageSize: null }));
+    },
+  };
+  return live.events.subscribe(source, new ChangeFeed(target, output));
+}
+
+/** What a client is told of an error, and whether it is the service's own. */
+export function failureText(error: unknown): { readonly errors: string; readonly isOurs: boolean } {
+  const errors = errorsOf(error instanceof RefusedOperation ? error.cause : error);
+  if (errors) return { errors: JSON.stringify(errors), isOurs: false };
+  const { message, extensions, code, status } = publicError(error);
+  const told = [{ message, extensions: { ...extensions, code } }];
+  return { errors: JSON.stringify(told), isOurs: status >= 500 };
+}
+
+/** Whether a token does not count any more. */
+export function isUnauthorized(error: unknown): boolean {
+  return error instanceof ServiceError && error.status === 401;
+}
