@@ -38,9 +38,14 @@ export async function prepareData(url: string, report: Report): Promise<string> 
   await makeOwnTables(url);
   await prepareCounting(url);
   const sql = postgres(url, { max: 1, fetch_types: false });
+  // What the data leaves to be written must not be written while something is measured.
+  await sql`checkpoint`.finally(() => sql.end({ timeout: 5 }));
+  return serverVersion(url);
+}
+
+export async function serverVersion(url: string): Promise<string> {
+  const sql = postgres(url, { max: 1, fetch_types: false });
   try {
-    // What the data leaves to be written must not be written while something is measured.
-    await sql`checkpoint`;
     const [row] = await sql`select current_setting('server_version') as version`;
     return String(row?.['version']);
   } finally {

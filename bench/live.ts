@@ -1,25 +1,58 @@
 /**
  * Live queries under changes: how long it takes from a change until every subscriber has it, and what that costs. Each subscriber is a
  * connection that gets server-sent events: (a) each an item of its own, (b) all the same list, (c) each the list of its user, by a row
- * rule. A change writes the time into a row; whoever gets it knows how old it is.
+ * rule. A change writes the time of the database into a row, a moment before it is committed; whoever gets it knows how old it is.
  */
+import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
+import { packagePath } from '../src/files.js';
 import { ADMINISTRATOR, type Report, type RunningService, startService } from './environment.js';
+import type { ClientOrder, ClientReport, ClientTask } from './live-clients.js';
+import { measure } from './load.js';
 import { readMemory } from './memory.js';
 import { spentBy } from './processor.js';
-import { percentilesOf } from './statistics.js';
 
 export interface LiveOptions {
   readonly subscribers: number;
   readonly seconds: number;
   readonly poolSize: number;
   readonly settings: Readonly<Record<string, string>>;
+  readonly profile?: string | undefined;
 }
 
-const RATES: readonly number[] = [1, 10, 100];
+/** Of one case at one rate of changes; times in milliseconds, shares of a processor. */
+export interface LivePoint {
+  readonly rate: number;
+  readonly statementsPerChange: number;
+  readonly p50: number;
+  readonly p99: number;
+  readonly max: number;
+  readonly serviceShare: number;
+  readonly clientShare: number;
+  readonly answers: number;
+}
+
+export interface LiveCaseResult {
+  readonly title: string;
+  /** Bytes of each subscriber, its connection included. */
+  readonly memory: number;
+  readonly points: readonly LivePoint[];
+}
+
+export interface Live {
+  readonly subscribers: number;
+  readonly seconds: number;
+  readonly cases: readonly LiveCaseResult[];
+  /** Reads by key, per second: before anybody subscribes, while all do and nothing changes, and after. */
+  readonly reads: { readonly before: number; readonly beside: number; readonly after: number };
+}
+
+/** Milliseconds that are allowed from a commit to the last of almost all subscribers. */
+export const MOST_LAG = 250;
+
+const RATES: readonly number[] = [1, 10, 100, 1_000];
 const LISTED = 20;
 
 interface LiveCase {
@@ -57,7 +90,8 @@ export async function measureLive(
   options: LiveOptions,
   report: Report,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<Live> {
+  const { subscribers, seconds } = options;
   const url = Object.assign(new URL(serverUrl), { pathname: '/bench_live' }).href;
   const server = postgres(serverUrl, { max: 1, onnotice: () => {} });
   await server`drop database if exists bench_live with (force)`;
@@ -72,8 +106,27 @@ export async function measureLive(
   const service = await startService({ ...options, databaseUrl: url, settings: { ...limits, ...options.settings } });
   try {
     await fill(sql, options.subscribers);
-    report(`${options.subscribers} subscribers, each with a connection; ${options.seconds} s for each rate`);
-    for (const each of casesOf(options.subscribers)) await measureCase(each, service, sql, options, report, signal);
+    report(`${subscribers} subscribers, each with a connection; ${seconds} s for each rate`);
+    const before = await readByKey(service, subscribers, seconds);
+    let beside = 0;
+    const cases: LiveCaseResult[] = [];
+    for (const each of casesOf(subscribers)) {
+      const clients = await openClients(each, service, subscribers, signal);
+      if (cases.length === 0) beside = await readByKey(service, subscribers, seconds);
+      try {
+        cases.push(await measureCase(each, clients, service, sql, options, report, signal));
+      } finally {
+        clients.process.kill();
+        await once(clients.process, 'exit');
+      }
+      await sleep(1_000);
+    }
+    const reads = { before, beside, after: await readByKey(service, subscribers, seconds) };
+    report(
+      `reads by key per second: ${before.toFixed(0)} before anybody subscribes, ${beside.toFixed(0)} while all do and nothing changes, ` +
+        `${reads.after.toFixed(0)} after`,
+    );
+    return { subscribers, seconds, cases, reads };
   } finally {
     await sql.end();
     await service.stop();
@@ -98,77 +151,100 @@ async function fill(sql: postgres.Sql, subscribers: number): Promise<void> {
     analyze`);
 }
 
+interface Clients {
+  readonly process: ChildProcess;
+  /** Bytes that the service took for each. */
+  readonly memory: number;
+}
+
+async function openClients(
+  { path, token }: LiveCase,
+  service: RunningService,
+  subscribers: number,
+  signal: AbortSignal,
+): Promise<Clients> {
+  const before = await readMemory(service.pid);
+  const clients = fork(packagePath('dist', 'bench', 'live-clients.js'), { detached: true });
+  const requests = Array.from({ length: subscribers }, (_, index) => ({
+    path: path(index + 1),
+    token: token(index + 1),
+  }));
+  const task: ClientTask = { url: service.url, requests };
+  clients.send({ open: task } satisfies ClientOrder);
+  try {
+    await once(clients, 'message', { signal });
+  } catch (error) {
+    clients.kill();
+    throw error;
+  }
+  await sleep(1_000);
+  return { process: clients, memory: (((await readMemory(service.pid)) - before) * 2 ** 20) / subscribers };
+}
+
+async function askClients({ process }: Clients): Promise<ClientReport> {
+  process.send('measure' satisfies ClientOrder);
+  const [report] = await once(process, 'message');
+  return report;
+}
+
 async function measureCase(
-  { name, path, token, row, seenBy }: LiveCase,
+  { name, row, seenBy }: LiveCase,
+  clients: Clients,
   service: RunningService,
   sql: postgres.Sql,
   { subscribers, seconds }: LiveOptions,
   report: Report,
   signal: AbortSignal,
-): Promise<void> {
-  const before = await readMemory(service.pid);
-  const received: number[] = [];
-  const sockets: Socket[] = [];
-  let ready = 0;
-  for (let subscriber = 1; subscriber <= subscribers; subscriber++) {
-    signal.throwIfAborted();
-    sockets.push(subscribe(service.url, path(subscriber), token(subscriber), () => ready++, received));
-    // More at once than the system lets wait would be refused.
-    if (subscriber % 100 === 0) while (ready < subscriber - 100) await sleep(5);
-  }
-  while (ready < subscribers) await sleep(20);
-  await sleep(1_000);
-  const bytes = ((await readMemory(service.pid)) - before) * 2 ** 20;
-  report(`${name}: ${(bytes / subscribers / 1_024).toFixed(1)} kB of memory for each subscriber, its socket included`);
+): Promise<LiveCaseResult> {
+  const { memory } = clients;
+  report(`${name}: ${(memory / 1_024).toFixed(1)} kB of memory for each subscriber, its connection included`);
+  const points: LivePoint[] = [];
   for (const rate of RATES) {
     signal.throwIfAborted();
-    received.length = 0;
+    const { spent: spentByClients } = await askClients(clients);
     const [statements, spent] = [await statementsOf(service), spentBy(service.pid) ?? 0];
     const changes = rate * seconds;
     const begun = performance.now();
     for (let change = 0; change < changes; change++) {
-      await sleep(Math.max(0, begun + (change * 1_000) / rate - performance.now()));
+      const wait = begun + (change * 1_000) / rate - performance.now();
+      if (wait > 0) await sleep(wait);
       const id = row(Math.random());
-      void sql`update bench_live set stamp = ${Date.now()} where id = ${id}`.catch(() => {});
+      void sql`update bench_live set stamp = (extract(epoch from clock_timestamp()) * 1000)::bigint where id = ${id}`.catch(
+        () => {},
+      );
     }
     await sleep(1_000);
-    const elapsed = (performance.now() - begun) / 1_000;
-    const cpu = ((spentBy(service.pid) ?? 0) - spent) / 1_000 / elapsed;
-    const perChange = ((await statementsOf(service)) - statements) / changes;
-    const { p50, p99 } = percentilesOf(received.length > 0 ? received : [Number.NaN]);
+    const elapsed = performance.now() - begun;
+    const { answers, p50, p99, max, spent: spentAfter } = await askClients(clients);
+    const point: LivePoint = {
+      rate,
+      statementsPerChange: ((await statementsOf(service)) - statements) / changes,
+      p50,
+      p99,
+      max,
+      serviceShare: ((spentBy(service.pid) ?? 0) - spent) / elapsed,
+      clientShare: (spentAfter - spentByClients) / elapsed,
+      answers,
+    };
+    points.push(point);
     const expected = seenBy === 'all' ? changes * subscribers : changes;
     report(
-      `${name}, ${rate}/s: ${perChange.toFixed(2)} statements per change, p50 ${p50.toFixed(0)} ms, p99 ${p99.toFixed(0)} ms, ` +
-        `${(cpu * 100).toFixed(0)} % of a processor, ${received.length} answers (at most ${expected})`,
+      `${name}, ${rate}/s: ${point.statementsPerChange.toFixed(2)} statements per change, p50 ${p50.toFixed(0)} ms, p99 ${p99.toFixed(0)} ms, ` +
+        `at most ${max.toFixed(0)} ms, ${(point.serviceShare * 100).toFixed(0)} % of a processor (clients ${(point.clientShare * 100).toFixed(0)} %), ` +
+        `${answers} answers (at most ${expected})`,
     );
   }
-  for (const socket of sockets) socket.destroy();
-  await sleep(500);
+  return { title: name, memory, points };
 }
 
-/** Calls back at the first answer; later ones are counted by their age. */
-function subscribe(url: string, path: string, token: string, onReady: () => void, ages: number[]): Socket {
-  const { hostname, port } = new URL(url);
-  const socket = connect(Number(port), hostname);
-  let isReady = false;
-  void once(socket, 'connect').then(() =>
-    socket.write(
-      `GET ${path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer ${token}\r\nAccept: text/event-stream\r\n\r\n`,
-    ),
-  );
-  socket.on('error', () => {});
-  socket.on('data', (chunk) => {
-    const text = chunk.toString('latin1');
-    if (!isReady && text.includes('data: ')) {
-      isReady = true;
-      onReady();
-      return;
-    }
-    let newest = 0;
-    for (const [stamp] of text.matchAll(/\d{13}/g)) newest = Math.max(newest, Number(stamp));
-    if (newest > 0) ages.push(Date.now() - newest);
-  });
-  return socket;
+/** Requests per second. */
+async function readByKey({ url }: RunningService, subscribers: number, seconds: number): Promise<number> {
+  const paths = Array.from({ length: 100 }, (_, index) => `${ITEM}/${1 + ((index * 97) % subscribers)}?fields=stamp`);
+  const headers = { Authorization: `Bearer ${ADMINISTRATOR.token}` };
+  const rates: number[] = [];
+  for (let round = 0; round < 3; round++)
+    rates.push((await measure({ url, paths, headers, connections: 32, seconds })).requestsPerSecond);
+  return Math.max(...rates);
 }
 
 /** Those that read. */

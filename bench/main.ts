@@ -5,7 +5,7 @@
 import { relative } from 'node:path';
 import { checkOut, measureAgainst } from './against.js';
 import { measureBeside, reportBeside } from './beside.js';
-import { prepareData, type Report, startDatabase } from './environment.js';
+import { prepareData, type Report, serverVersion, startDatabase } from './environment.js';
 import { measureHits } from './hit.js';
 import { measureLive } from './live.js';
 import type { Measuring } from './measure.js';
@@ -36,8 +36,7 @@ async function main(words: readonly string[]): Promise<void> {
     const database = await startDatabase(options.data, report);
     try {
       if (options.command === 'mirror') return await measureMirror(database.url, report, signal);
-      if (options.command === 'live')
-        return await measureLive(database.url, { ...options, subscribers: options.connections }, report, signal);
+      if (options.command === 'live') return await runLive(options, database.url, signal);
       const version = await prepareData(database.url, report);
       await makeReader(database.url);
       signal.throwIfAborted();
@@ -83,6 +82,13 @@ async function runCases(run: Run, origin: Origin): Promise<void> {
   } finally {
     await stopPeers(peers);
   }
+}
+
+async function runLive(options: Options, databaseUrl: string, signal: AbortSignal): Promise<void> {
+  const measured = await measureLive(databaseUrl, { ...options, subscribers: options.connections }, report, signal);
+  const origin = describeOrigin(await serverVersion(databaseUrl), options.settings);
+  report(`written: ${await saveDocument('live', { ...origin, ...measured })}`);
+  await rewriteReport(options);
 }
 
 async function runSoak(run: Run, origin: Origin): Promise<void> {

@@ -10,6 +10,7 @@ import { packagePath, packageRoot, packageVersion } from '../src/files.js';
 import type { Beside } from './beside.js';
 import type { BulkResult } from './bulk.js';
 import type { Growth } from './growth.js';
+import type { Live } from './live.js';
 import type { CaseResult, Measuring } from './measure.js';
 import type { Noise } from './noise.js';
 import type { Open } from './open.js';
@@ -56,6 +57,7 @@ export interface Documents {
   readonly cases: CasesDocument;
   readonly beside: (Origin & Beside) | null;
   readonly soak: (Origin & Soak) | null;
+  readonly live: (Origin & Live) | null;
 }
 
 export function describeOrigin(postgresql: string, settings: Origin['settings']): Origin {
@@ -94,7 +96,12 @@ export async function loadDocuments(): Promise<Documents | null> {
   if (found === null) return null;
   // One that an older bench has written lacks what it did not measure.
   const cases = { ...NOT_MEASURED, ...found };
-  return { cases, beside: await loadDocument('beside'), soak: await loadDocument('soak') };
+  return {
+    cases,
+    beside: await loadDocument('beside'),
+    soak: await loadDocument('soak'),
+    live: await loadDocument('live'),
+  };
 }
 
 const NOT_MEASURED = { noise: null, open: null, start: null, classes: [], bulk: [] };

@@ -6,6 +6,7 @@ import type { Documents } from '../results.js';
 import { judgeRatio, judgeTail } from '../verdict.js';
 import { escapeText, figure, milliseconds, times, timesAtMost } from './format.js';
 import { writeGrowth, writeMemory } from './growth.js';
+import { describeLive, LIVE_HEAD, liveRows, writeLive } from './live.js';
 import { describePeers } from './markdown.js';
 import { OPEN_HEAD, openRows, writeOpen } from './open.js';
 import { barRows, dotRows, type Mark } from './plot.js';
@@ -28,7 +29,7 @@ import {
 } from './summary.js';
 
 export function writeHtml(documents: Documents): string {
-  const { cases, beside, soak } = documents;
+  const { cases, beside, soak, live } = documents;
   const measured = cases.cases.filter((each) => each.service !== null);
   const parts = [
     writeHead(documents),
@@ -81,6 +82,16 @@ export function writeHtml(documents: Documents): string {
     beside === null && soak === null
       ? ''
       : section('Beside a long query, and over minutes', '', `${writeBeside(beside)}${writeMemory(soak)}`),
+    live === null
+      ? ''
+      : section(
+          'Live queries',
+          describeLive(live),
+          writeLive(live) +
+            panel(
+              `<details><summary>All rates</summary><div class="wide">${plainTable(LIVE_HEAD, liveRows(live))}</div></details>`,
+            ),
+        ),
     section(
       'All numbers',
       'Requests per second, latencies in milliseconds. A ratio is one to the ceiling where it says nothing else; below the ceiling stands what pgbench did with each number of clients. Statements are counted by PostgreSQL: per request (below 1 where waiting reads share one), and per node, which is an object of the answer at any level.',

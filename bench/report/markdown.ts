@@ -5,6 +5,7 @@ import { PEERS, type PeerId } from '../peers/peer.js';
 import type { Documents } from '../results.js';
 import { judgeRatio, judgeTail } from '../verdict.js';
 import { figure, times, timesAtMost } from './format.js';
+import { describeLive, LIVE_HEAD, liveRows } from './live.js';
 import { OPEN_HEAD, openRows } from './open.js';
 import {
   BULK_HEAD,
@@ -23,7 +24,7 @@ import {
 } from './summary.js';
 
 export function writeMarkdown(documents: Documents): string {
-  const { cases, beside, soak } = documents;
+  const { cases, beside, soak, live } = documents;
   const targets = listTargets(documents);
   const met = targets.filter((target) => target.isMet).length;
   const sections = [
@@ -118,6 +119,7 @@ export function writeMarkdown(documents: Documents): string {
       ),
     );
   }
+  if (live !== null) sections.push('## Live queries', describeLive(live), writeTable(LIVE_HEAD, liveRows(live)));
   return `${sections.join('\n\n')}\n`;
 }
 

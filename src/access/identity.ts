@@ -90,7 +90,7 @@ export interface Account {
 
 export type Lookup = (key: LookupKey) => Promise<Account | null>;
 
-const MAX_CACHED_TOKENS = 10_000;
+const MAX_CACHED_TOKENS = 50_000;
 const MAX_CACHED_VIEWS = 100;
 const MAX_ADDRESSES_OF_TOKEN = 100;
 

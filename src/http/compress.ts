@@ -120,11 +120,11 @@ function compressing(produce: Produce, encoding: Encoding): Produce {
     failed.catch(() => {});
     const output: Buffer[] = [];
     engine.on('data', (bytes: Buffer) => output.push(bytes));
-    const send = (): Promise<boolean> => {
+    const send = (): boolean | Promise<boolean> => {
       // What is not handed out yet.
       while (engine.read() !== null);
       const bytes = Buffer.concat(output.splice(0));
-      return bytes.length === 0 ? Promise.resolve(true) : sink.write(bytes);
+      return bytes.length === 0 || sink.write(bytes);
     };
     try {
       await produce({

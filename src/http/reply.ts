@@ -28,8 +28,8 @@ export type Outcome = Reply | typeof DEFERRED | Promise<Reply | typeof DEFERRED>
 export type Produce = (sink: Sink) => Promise<void>;
 
 export interface Sink {
-  /** Resolves when more may be written; what the client does not read is not produced. False when the client has left. */
-  write(piece: Buffer): Promise<boolean>;
+  /** A promise until more may be written; what the client does not read is not produced. False when the client has left. */
+  write(piece: Buffer): boolean | Promise<boolean>;
   /** Calls back when the client leaves. */
   onAbort(listener: () => void): void;
   /** The client's. */

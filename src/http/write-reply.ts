@@ -104,9 +104,9 @@ export async function stream(
     address: exchange.address,
     onAbort: (listener) => exchange.onAbort(listener),
     write: (piece) => {
-      if (exchange.aborted) return Promise.resolve(false);
+      if (exchange.aborted) return false;
       if (length !== undefined) {
-        if (piece.length === 0) return Promise.resolve(true);
+        if (piece.length === 0) return true;
         left -= piece.length;
         if (left < 0) throw new Error('the body is longer than was said');
       }
@@ -131,7 +131,7 @@ export async function stream(
           sendRest = accepted ? null : (offset) => tryEnd(exchange, piece.subarray(offset - start), length);
         }
       });
-      if (accepted) return Promise.resolve(true);
+      if (accepted) return true;
       return new Promise((resolve) => {
         resume = resolve;
       });

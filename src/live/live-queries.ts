@@ -21,10 +21,12 @@ import { within } from '../postgres/time-limit.js';
 import { type ChangeListener, ChangeStream, type Transaction } from './change-stream.js';
 import { type EventHost, LiveEvents } from './live-events.js';
 import { LiveStats } from './live-stats.js';
+import { Publisher } from './publisher.js';
 import type { LiveListener, LiveSource } from './subscriber.js';
 import { SubscriptionCounts, type SubscriptionLimits } from './subscription-counts.js';
+import { Sweep } from './sweep.js';
 import { Subscriber, type Topic } from './topic.js';
-import { type TopicListener, TopicReader } from './topic-reader.js';
+import { type ReadMoment, type TopicListener, TopicReader } from './topic-reader.js';
 import { Topics } from './topics.js';
 import { CommitVisibility } from './visibility.js';
 
@@ -38,10 +40,8 @@ export interface LiveLimits extends SubscriptionLimits {
 const POLL_MS = 1_000;
 /** Milliseconds after which a stream that nobody needs is closed. */
 const IDLE_MS = 5_000;
-/** Milliseconds between two looks at who is still who they were. */
-const SWEEP_MS = 500;
-/** Sweeps between two signs of life. */
-const BEAT_SWEEPS = 20;
+/** Milliseconds between two looks at who of those that are told events is still who they were. */
+const LOOK_MS = 500;
 /** Milliseconds in which changes of rights are gathered. */
 const GATHER_MS = 50;
 const MAX_RETRY_MS = 5_000;
@@ -63,10 +63,11 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
   readonly events: LiveEvents;
   readonly topics = new Topics();
   readonly #reader: TopicReader;
+  readonly #publisher = new Publisher(this, () => this.stats.sent++);
+  readonly #sweep = new Sweep(this.#subscribers, (each, beats) => this.#lookAt(each, beats));
   #anew: NodeJS.Timeout | null = null;
   #timers: NodeJS.Timeout[] = [];
   #idle: NodeJS.Timeout | null = null;
-  #sweeps = 0;
   /** Grows when rights, users or the schema change: what was read before is not sent after. */
   generation = 0;
   #isStopped = false;
@@ -205,12 +206,14 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
       setInterval(() => {
         if (this.stream.state !== 'open') this.#touchAll();
       }, POLL_MS).unref(),
-      setInterval(() => this.#sweep(), SWEEP_MS).unref(),
+      setInterval(() => this.events.look(), LOOK_MS).unref(),
     ];
+    this.#sweep.start();
   }
 
   #rest(): void {
     for (const timer of this.#timers.splice(0)) clearInterval(timer);
+    this.#sweep.stop();
     this.#reader.stop();
     this.#visibility.stop();
     for (const timer of [this.#anew, this.#idle]) if (timer) clearTimeout(timer);
@@ -315,21 +318,21 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
     for (const topic of this.topics.all()) this.#reader.touch(topic);
   }
 
-  onAnswer(topic: Topic, cell: Buffer | null, position: number, changedAt: number): void {
+  onAnswer(topic: Topic, cell: Buffer | null, { position, changedAt }: ReadMoment, onDone: () => void): void {
     topic.failures = 0;
-    if (cell === null) {
-      for (const subscriber of this.#current(topic)) this.#end(subscriber, forbidden());
+    const tag = cell === null ? '' : tagOf(cell);
+    if (cell !== null && tag !== topic.tag) {
+      topic.tag = tag;
+      const answer = { body: Buffer.from(cell), tag, position: positionText(position) };
+      this.#publisher.publish(topic, answer, () => {
+        if (changedAt !== Number.POSITIVE_INFINITY) this.stats.addLag(Date.now() - changedAt);
+        onDone();
+      });
       return;
     }
-    const tag = tagOf(cell);
-    if (tag === topic.tag) {
-      this.stats.unchanged++;
-      return;
-    }
-    topic.tag = tag;
-    const answer = { body: Buffer.from(cell), tag, position: positionText(position) };
-    for (const subscriber of this.#current(topic)) if (subscriber.send(answer)) this.stats.sent++;
-    if (changedAt !== Number.POSITIVE_INFINITY) this.stats.addLag(Date.now() - changedAt);
+    if (cell === null) for (const subscriber of this.#current(topic)) this.#end(subscriber, forbidden());
+    else this.stats.unchanged++;
+    onDone();
   }
 
   /** Those who may have it: the others have not been looked at since rights have changed. */
@@ -350,13 +353,9 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
   }
 
   /** Tokens expire without anybody saying so. */
-  #sweep(): void {
-    const beats = ++this.#sweeps % BEAT_SWEEPS === 0;
-    for (const subscriber of this.#subscribers) {
-      if (beats) subscriber.listener.beat();
-      this.#look(subscriber);
-    }
-    this.events.look();
+  #lookAt(subscriber: Subscriber, beats: boolean): void {
+    if (beats) subscriber.listener.beat();
+    this.#look(subscriber);
   }
 
   #look(subscriber: Subscriber): void {

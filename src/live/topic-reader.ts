@@ -8,13 +8,20 @@ import type { CommitVisibility } from './visibility.js';
 /** Reads at the same time: more would stand before those of others. */
 const MAX_RUNNING = 1_000;
 
+export interface ReadMoment {
+  /** How far the log was read before, in bytes. */
+  readonly position: number;
+  /** When the oldest change was committed that led to the read, in milliseconds since 1970. */
+  readonly changedAt: number;
+}
+
 export interface TopicListener {
   /** How far the log was read, in bytes. */
   readonly position: number;
   /** Grows when rights change: what was read before is read again. */
   readonly generation: number;
-  /** `changedAt`: when the oldest change was committed that led to the read, in milliseconds since 1970. */
-  onAnswer(topic: Topic, cell: Buffer | null, position: number, changedAt: number): void;
+  /** Calls back when all have it: until then the topic is not read again. */
+  onAnswer(topic: Topic, cell: Buffer | null, moment: ReadMoment, onDone: () => void): void;
   onFailure(topic: Topic, error: unknown): void;
 }
 
@@ -69,8 +76,7 @@ export class TopicReader {
   /** What was committed must be visible before it is read: the log may be faster. */
   async #read(): Promise<void> {
     this.#readAt = performance.now();
-    const { position } = this.#listener;
-    const changedAt = this.#stats.takeChangedAt();
+    const moment = { position: this.#listener.position, changedAt: this.#stats.takeChangedAt() };
     const topics: Topic[] = [];
     for (const topic of this.#dirty) {
       if (topics.length + this.#running >= MAX_RUNNING) break;
@@ -81,24 +87,27 @@ export class TopicReader {
     }
     this.#running += topics.length;
     await this.#visibility.wait();
-    for (const topic of topics) this.#send(topic, position, changedAt);
+    for (const topic of topics) this.#send(topic, moment);
   }
 
-  #send(topic: Topic, position: number, changedAt: number): void {
+  #send(topic: Topic, moment: ReadMoment): void {
     const listener = this.#listener;
     const { generation } = listener;
     /** Of former rights nothing is told. */
-    const done = (tell: () => void): void => {
-      const isCurrent = generation === listener.generation;
-      if (isCurrent) tell();
+    const isCurrent = (): boolean => generation === listener.generation;
+    const done = (): void => {
       topic.isRunning = false;
       this.#running--;
-      if ((topic.isDirty || !isCurrent) && topic.subscribers.size > 0) this.#dirty.add(topic);
+      if ((topic.isDirty || !isCurrent()) && topic.subscribers.size > 0) this.#dirty.add(topic);
       topic.isDirty = false;
       this.#schedule(this.#running + this.#dirty.size >= MAX_RUNNING);
     };
+    const fail = (error: unknown): void => {
+      if (isCurrent()) listener.onFailure(topic, error);
+      done();
+    };
     if (topic.subscribers.size === 0) {
-      done(() => {});
+      done();
       return;
     }
     this.#stats.reads++;
@@ -107,11 +116,11 @@ export class TopicReader {
         // A read that is left out would be answered as if there were no such item.
         aborted: false,
         caller: callerName(topic.prepared.caller, { address: '' }),
-        onResult: (cell) => done(() => listener.onAnswer(topic, cell, position, changedAt)),
-        onError: (error) => done(() => listener.onFailure(topic, error)),
+        onResult: (cell) => (isCurrent() ? listener.onAnswer(topic, cell, moment, done) : done()),
+        onError: fail,
       });
     } catch (error) {
-      done(() => listener.onFailure(topic, error));
+      fail(error);
     }
   }
 }

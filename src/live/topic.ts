@@ -8,6 +8,7 @@ import type { PreparedRead } from '../engine/reads.js';
 import type { TableChanges } from './change-stream.js';
 import { changedKeys, type Dependencies, probeKey } from './dependencies.js';
 import type { LiveAnswer, LiveListener, LiveSource } from './subscriber.js';
+import { nextPhase } from './sweep.js';
 
 export class Subscriber {
   readonly source: LiveSource;
@@ -23,6 +24,7 @@ export class Subscriber {
   isClosed = false;
   /** Counts its resolutions: what an older one finds out is void. */
   turn = 0;
+  readonly phase = nextPhase();
 
   constructor(source: LiveSource, listener: LiveListener) {
     this.source = source;

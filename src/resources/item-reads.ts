@@ -180,7 +180,7 @@ function exportItems(prepared: PreparedRead<Parsed>, name: ExportFormat, reads: 
   const format: Format = name === 'geojson' ? featureFormat(prepared) : FORMATS[name];
   const produce: Produce = async (sink) => {
     let items = 0;
-    const take = (cells: readonly Buffer[], { columns }: CompiledRead): Promise<boolean> => {
+    const take = async (cells: readonly Buffer[], { columns }: CompiledRead): Promise<boolean> => {
       if (items === 0) client.staged('execute');
       const piece = writeItems(format, cells, items === 0, columns);
       const whole = items === 0 ? Buffer.concat([Buffer.from(format.open(columns)), piece]) : piece;

@@ -3,7 +3,7 @@ import type { Identities, Identity, RequestCredentials } from '../access/identit
 import type { MaybePromise } from '../engine/pipeline.js';
 import { isNotModified } from '../http/compress.js';
 import type { Exchange } from '../http/exchange.js';
-import { errorReply, JSON_TYPE, type Produce, type Reply } from '../http/reply.js';
+import { errorReply, JSON_TYPE, type Produce, type Reply, type Sink } from '../http/reply.js';
 import type { LiveQueries } from '../live/live-queries.js';
 import type { LiveStats } from '../live/live-stats.js';
 import type { LiveAnswer, LiveListener, LiveSource } from '../live/subscriber.js';
@@ -22,12 +22,11 @@ export function eventStream(
   format: EventFormat = ITEM_EVENTS,
 ): Reply {
   const produce: Produce = async (sink) => {
-    const feed = new EventFeed(format, tagIn(exchange.headers.lastEventId), live.stats);
+    const feed = new EventFeed(format, tagIn(exchange.headers.lastEventId), live.stats, sink);
     const close = await live.subscribe(sourceOf(exchange, identities, parse), feed);
-    sink.onAbort(() => feed.end(null));
+    sink.onAbort(() => feed.leave());
     try {
-      for (let piece = await feed.next(); piece !== null; piece = await feed.next())
-        if (!(await sink.write(piece))) break;
+      await feed.over;
     } finally {
       close();
     }
@@ -114,71 +113,86 @@ export interface EventFormat {
   readonly ending: Buffer | null;
 }
 
-/** The newest answer that was not sent yet: a client that reads slowly misses those in between. */
+/**
+ * Answers go out at once, without a detour for each of ten thousand clients; while one takes nothing, the newest waits: who reads slowly
+ * misses those in between.
+ */
 class EventFeed implements LiveListener {
   readonly #format: EventFormat;
   readonly #known: string;
   readonly #stats: LiveStats;
-  #piece: Buffer | null = null;
-  #isAnswer = false;
+  readonly #sink: Sink;
+  #waiting: Buffer | null = null;
+  /** Whether the client takes nothing now. */
+  #isFull = false;
   #isOpen = false;
-  #over: { readonly error: unknown } | null = null;
-  /** Whether its end was said. */
-  #isOver = false;
-  #wake: (() => void) | null = null;
+  #end: { readonly error: unknown } | null = null;
+  #settle: () => void = () => {};
+  #fail: (error: unknown) => void = () => {};
+  /** Fails where there is an error before the first answer. */
+  readonly over = new Promise<void>((resolve, reject) => {
+    this.#settle = resolve;
+    this.#fail = reject;
+  });
 
   /** `known`: the tag of the answer that the client has; '' for none. */
-  constructor(format: EventFormat, known: string, stats: LiveStats) {
+  constructor(format: EventFormat, known: string, stats: LiveStats, sink: Sink) {
     this.#format = format;
     this.#known = known;
     this.#stats = stats;
-  }
-
-  /** Null at the end. Fails where there is an error before the first answer. */
-  async next(): Promise<Buffer | null> {
-    if (this.#piece === null && this.#over === null)
-      await new Promise<void>((resolve) => {
-        this.#wake = resolve;
-      });
-    const piece = this.#piece;
-    this.#piece = null;
-    this.#isAnswer = false;
-    if (piece !== null) return piece;
-    if (this.#isOver) return null;
-    this.#isOver = true;
-    const error = this.#over?.error ?? null;
-    if (error === null) return this.#format.ending;
-    if (!this.#isOpen) throw error;
-    return Buffer.concat([this.#format.failure(error), this.#format.ending ?? NOTHING]);
+    this.#sink = sink;
+    // It may fail before anybody waits for it.
+    this.over.catch(() => {});
   }
 
   answer(answer: LiveAnswer): void {
     const isKnown = !this.#isOpen && answer.tag === this.#known;
     const event = isKnown ? UNCHANGED : this.#format.answer(answer);
-    if (this.#isAnswer) this.#stats.dropped++;
-    this.#put(this.#isOpen ? event : Buffer.concat([this.#format.opening, event]), true);
+    const piece = this.#isOpen ? event : Buffer.concat([this.#format.opening, event]);
     this.#isOpen = true;
+    if (this.#waiting !== null) this.#stats.dropped++;
+    if (this.#isFull) this.#waiting = piece;
+    else this.#write(piece);
   }
 
   end(error: unknown): void {
-    this.#over ??= { error };
-    this.#waken();
+    this.#end ??= { error };
+    if (!this.#isFull) this.#finish(this.#end.error);
   }
 
   beat(): void {
-    if (this.#isOpen && this.#piece === null) this.#put(BEAT, false);
+    if (this.#isOpen && !this.#isFull) this.#write(BEAT);
   }
 
-  #put(piece: Buffer, isAnswer: boolean): void {
-    this.#piece = piece;
-    this.#isAnswer = isAnswer;
-    this.#waken();
+  leave(): void {
+    this.#settle();
   }
 
-  #waken(): void {
-    const wake = this.#wake;
-    this.#wake = null;
-    wake?.();
+  #write(piece: Buffer): void {
+    const taken = this.#sink.write(piece);
+    if (taken === false) this.leave();
+    if (typeof taken === 'boolean') return;
+    this.#isFull = true;
+    void taken.then((isThere) => (isThere ? this.#goOn() : this.leave()));
+  }
+
+  #goOn(): void {
+    this.#isFull = false;
+    const piece = this.#waiting;
+    this.#waiting = null;
+    if (piece !== null) this.#write(piece);
+    if (this.#end !== null && !this.#isFull) this.#finish(this.#end.error);
+  }
+
+  #finish(error: unknown): void {
+    if (error !== null && !this.#isOpen) {
+      this.#fail(error);
+      return;
+    }
+    const ending = this.#format.ending ?? NOTHING;
+    const last = error === null ? ending : Buffer.concat([this.#format.failure(error), ending]);
+    if (last.length > 0) this.#sink.write(last);
+    this.#settle();
   }
 }
 
