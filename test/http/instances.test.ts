@@ -63,6 +63,13 @@ t.test('a store needs its address', async (t) => {
   });
 });
 
+t.test('a Redis that is not there stops nobody: the instance counts for itself', async (t) => {
+  const RATE_LIMITER_REDIS_URL = `redis://127.0.0.1:${await freePort()}`;
+  const alone = await startTestService({ ...counted, RATE_LIMITER_STORE: 'redis', RATE_LIMITER_REDIS_URL });
+  const { statuses } = await askAll([alone], POINTS + 10, '192.0.2.8');
+  t.strictSame(statuses, { 200: POINTS, 429: 10 });
+});
+
 for (const WORKERS of ['1', '2'])
   t.test(
     `draining with ${WORKERS} threads: not ready, still answering, and each answer ends its connection`,
