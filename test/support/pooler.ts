@@ -116,6 +116,12 @@ export async function throughPooler(databaseUrl: string): Promise<Pooled> {
   return { options: { DATABASE_URL: href, DATABASE_DIRECT_URL: databaseUrl }, release };
 }
 
+/**
+ * Connections to PostgreSQL for each account. Where each connection of a service has a session of its own the pooler must not be the tighter
+ * limit: the services of a file stay until its end. The server of the tests takes 100, those past the pooler included.
+ */
+const POOL_SIZE = { session: 85, transaction: 60 } as const;
+
 /** The address of a database through the pooler of its server and account. */
 async function poolerOf(databaseUrl: string, mode: 'session' | 'transaction'): Promise<string> {
   const given = new URL(databaseUrl);
@@ -124,7 +130,7 @@ async function poolerOf(databaseUrl: string, mode: 'session' | 'transaction'): P
   const { host, username, password, pathname, search } = given;
   const place = `${username}:${password}@${host}`;
   const settings = ['max_prepared_statements = 200', 'query_wait_timeout = 5', 'server_login_retry = 1'];
-  const found = started.get(place) ?? startPooler(given.href, { mode, settings });
+  const found = started.get(place) ?? startPooler(given.href, { mode, size: POOL_SIZE[mode], settings });
   started.set(place, found);
   const url = new URL(await found);
   url.pathname = pathname;

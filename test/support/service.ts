@@ -146,7 +146,8 @@ export async function startTestService({ databaseUrl, ...options }: TestOptions)
     return stopped;
   };
   t.teardown(stop);
-  return { ...service, stop };
+  // What a test looks at or changes by itself, it does past a pooler.
+  return { ...service, databaseUrl, stop };
 }
 
 export interface RequestOptions {
