@@ -123,7 +123,6 @@ export async function startService(
     const { replicas, close } = await watchReplicas(own, { database, mirror }, observe, broadcast);
     started.add(close, Infinity);
     const served = await describeServed(mirror.model, database);
-    const administrator = await makeAdministrator(config, database);
     // A start that fails says why and nothing else.
     const advice: Event[] = [];
     const directory = config.DATABASE_URL === null ? config.DATA_DIR : null;
@@ -147,6 +146,8 @@ export async function startService(
       events,
       accessChanged,
     });
+    // Last, so that a start that fails has made no account whose password nobody has seen.
+    const administrator = await makeAdministrator(config, database);
     admin.onServing();
     observe({ kind: 'listening', url });
     observe(served);

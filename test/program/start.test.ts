@@ -8,6 +8,7 @@ import { chown, cp, lstat, mkdir, readFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
 import type { Readable } from 'node:stream';
+import postgres from 'postgres';
 import t from 'tap';
 import { readMemory } from '../../bench/memory.js';
 import { optionRows } from '../../src/config.js';
@@ -229,6 +230,9 @@ t.test('a start that cannot work says why in one line', async (t) => {
   const said = outcomes.map((outcome) => outcome.everything).join('');
   t.notMatch(said, new URL(server.url).password, 'no password is shown');
   t.notMatch(said, /:wrong@/, 'nor a wrong one');
+  const sql = postgres(free, { max: 1 });
+  t.teardown(() => sql.end());
+  t.strictSame([...(await sql`select email from service_users`)], [], 'no account whose password nobody saw');
 });
 
 t.test('help names every option, and the version is that of the package', async (t) => {
