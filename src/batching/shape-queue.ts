@@ -241,13 +241,14 @@ export class ShapeQueue implements ReadProfile {
   }
 }
 
+/** For which values PostgreSQL plans a shape: for none in particular, or for those of each read. */
+export function planKindOf({ isFenced, isPlannedPerRead, isUnprepared }: Shape): PlanKind {
+  if (isFenced) return 'fenced';
+  return isPlannedPerRead || isUnprepared ? 'custom' : 'generic';
+}
+
 function recordOf(shape: Shape, stats: ShapeStats): ShapeRecord {
-  const plan: PlanKind = shape.isFenced
-    ? 'fenced'
-    : shape.isPlannedPerRead || shape.isUnprepared
-      ? 'custom'
-      : 'generic';
-  return stats.of(shape.statement.text, plan, shape.statement.parameters.length);
+  return stats.of(shape.statement.text, planKindOf(shape), shape.statement.parameters.length);
 }
 
 /** Hands on what arrives; a failure may be recovered from. */

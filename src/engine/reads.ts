@@ -6,8 +6,8 @@ import { LRUCache } from 'lru-cache';
 import type { Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { ReadBatcher } from '../batching/read-batcher.js';
-import { PromiseListener, type ReadListener, RecoveringListener } from '../batching/shape-queue.js';
-import { ShapeStats } from '../batching/shape-stats.js';
+import { PromiseListener, planKindOf, type ReadListener, RecoveringListener } from '../batching/shape-queue.js';
+import { type PlanKind, ShapeStats } from '../batching/shape-stats.js';
 import { invalidQuery, ServiceError } from '../errors.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
@@ -59,6 +59,8 @@ export interface ReadLimits extends PlanLimits, StatementCacheLimits {
 export interface Explanation {
   readonly sql: string;
   readonly parameters: readonly (string | null)[];
+  /** How the read itself is planned: the plan below is made for its values. */
+  readonly plan_kind: PlanKind;
   /** As `explain (format json)` writes it. */
   readonly plan: readonly [{ readonly Plan: { readonly 'Total Cost': number } }] | undefined;
 }
@@ -291,7 +293,7 @@ export class Reads {
     const { text } = shape.statement;
     const explain = analyze ? 'explain (format json, analyze, buffers) ' : 'explain (format json) ';
     const [row] = await this.#database.rows<{ 'QUERY PLAN': Explanation['plan'] }>(explain + text, [...bound], false);
-    return { sql: text, parameters: bound, plan: row?.['QUERY PLAN'] };
+    return { sql: text, parameters: bound, plan_kind: planKindOf(shape), plan: row?.['QUERY PLAN'] };
   }
 
   #retry<Result>(

@@ -77,7 +77,7 @@ const COLLECTION = record('service_collections', {
     ...flags('hidden', 'singleton', 'archive_app_filter', 'versioning'),
     ...values('translations', 'item_duplication_fields', 'sort'),
   }),
-  schema: record('service_collections_schema', texts('schema', 'name', 'comment')),
+  schema: record('service_collections_schema', texts('schema', 'name', 'kind', 'comment')),
 });
 
 const FIELD = record('service_fields', {

@@ -9,6 +9,7 @@ import {
   type ForeignKey,
   type Model,
   type RelationMeta,
+  type TableKind,
 } from './model.js';
 
 export interface FieldObject {
@@ -25,7 +26,12 @@ export interface CollectionObject {
   readonly collection: string;
   readonly meta: Readonly<Record<string, unknown>> | null;
   /** Null for folders. */
-  readonly schema: { readonly schema: string; readonly name: string; readonly comment: string | null } | null;
+  readonly schema: {
+    readonly schema: string;
+    readonly name: string;
+    readonly kind: TableKind;
+    readonly comment: string | null;
+  } | null;
 }
 
 export interface RelationObject {
@@ -68,6 +74,7 @@ export function describeCollection(model: Model, name: string): CollectionObject
   const schema = collection && {
     schema: collection.schema,
     name: collection.table,
+    kind: collection.kind,
     comment: collection.comment,
   };
   return { collection: name, meta, schema: schema ?? null };

@@ -162,6 +162,32 @@ t.test('access: the public may read published articles, and why not a draft', { 
     });
   t.equal((await send('private tag')).status, 400, 'what is written is checked');
   t.equal((await send('public tag')).status, 200);
+  await page.getByRole('button', { name: 'create comments: no' }).click();
+  const rule = page.getByRole('dialog', { name: /create comments$/ });
+  for (const [field, text] of [
+    ['body', 'said nothing'],
+    ['article', '1'],
+  ] as const) {
+    await rule.getByRole('button', { name: 'Add preset' }).click();
+    await rule.getByLabel('Field of the preset').last().selectOption(field);
+    await rule.getByLabel(`Preset of ${field}`).fill(text);
+  }
+  t.strictSame(await findings(page), [], 'no serious finding in the dialog of a rule');
+  await rule.getByRole('button', { name: 'Allow' }).click();
+  await page.getByRole('button', { name: 'create comments: all' }).click();
+  t.equal(await rule.getByLabel('Preset of body').inputValue(), 'said nothing', 'it is shown again');
+  t.match(await sql`select presets from service_permissions where collection = 'comments' and action = 'create'`, [
+    { presets: { body: 'said nothing', article: 1 } },
+  ]);
+  for (const field of ['body', 'article']) {
+    t.equal(await rule.getByLabel(`Preset of ${field}`).count(), 1);
+    await rule.getByRole('group', { name: 'Presets' }).getByRole('button', { name: 'Remove' }).first().click();
+  }
+  await rule.getByRole('button', { name: 'Save' }).click();
+  await rule.waitFor({ state: 'detached' });
+  t.match(await sql`select presets from service_permissions where collection = 'comments' and action = 'create'`, [
+    { presets: null },
+  ]);
   await page.getByRole('button', { name: 'New policy' }).click();
   await page.keyboard.type('Visitors');
   await page.keyboard.press('Enter');

@@ -57,6 +57,7 @@ t.test('a query runs and shows its result', { skip }, async (t) => {
   const browser = await chromium.launch({ executablePath: browserPath as string, args: ['--no-sandbox'] });
   t.teardown(() => browser.close());
   const page = await browser.newPage();
+  page.setDefaultTimeout(60_000);
   const foreign: string[] = [];
   const refused: string[] = [];
   page.on('request', (request) => {

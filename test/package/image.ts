@@ -12,7 +12,7 @@ import { promisify } from 'node:util';
 import t from 'tap';
 import { packagePath } from '../../src/files.js';
 import { findProgram, freePort } from '../support/programs.js';
-import { createLibrary, startDatabase, waitFor } from '../support/service.js';
+import { createDatabase, startDatabase, waitFor } from '../support/service.js';
 
 t.setTimeout(1_800_000);
 const run = promisify(execFile);
@@ -110,7 +110,8 @@ exec chroot --userspec=1000:1000 '${root}' /bin/sh -c 'cd /app && exec "$@"' sh 
         [...(/^ENV (.*)$/m.exec(dockerfile)?.[1] ?? '').matchAll(/(\w+)=(\S+)/g)].map((each) => each.slice(1)),
       ),
       PORT: String(port),
-      DATABASE_URL: await createLibrary(server, 'imaged'),
+      // An empty one: the first start makes the administrator.
+      DATABASE_URL: await createDatabase(server, 'imaged'),
       ADMIN_PASSWORD: 'the-password-of-the-image',
     };
     const enter = (...command: string[]) => spawn('unshare', ['--mount', 'sh', script, ...command], { env });

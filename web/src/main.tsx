@@ -23,7 +23,7 @@ import {
 } from './state';
 import './style.css';
 import { Button, Empty, ErrorBox, Menu, Toasts } from './ui';
-import { ViewAsBanner, ViewAsSelect } from './view-as';
+import { ViewAsBanner, ViewAsChoice } from './view-as';
 
 whenLoggedOut(sessionExpired);
 void findOut();
@@ -81,7 +81,7 @@ function Header(): JSX.Element {
         ))}
       </nav>
       <div class="bar-end">
-        <ViewAsSelect />
+        <ViewAsChoice />
         <button type="button" class="button palette-button" onClick={() => (paletteOpen.value = true)}>
           <span>Go to</span> <kbd>Ctrl K</kbd>
         </button>

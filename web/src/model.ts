@@ -28,7 +28,7 @@ interface FieldObject {
 interface CollectionObject {
   readonly collection: string;
   readonly meta: Readonly<Record<string, unknown>> | null;
-  readonly schema: { readonly schema: string; readonly comment: string | null } | null;
+  readonly schema: { readonly schema: string; readonly kind: string; readonly comment: string | null } | null;
 }
 
 interface RelationObject {
@@ -41,8 +41,17 @@ interface RelationObject {
 export type Relation =
   /** One item of `to`; `by` is its field that refers back where the reference is held there (one-to-one). */
   | { readonly kind: 'one'; readonly to: string; readonly by: string | null }
-  /** The items of `to` whose field `by` is the key. For a many-to-many relation they are rows of the junction, and `far` leads on. */
-  | { readonly kind: 'many'; readonly to: string; readonly by: string; readonly far: string | null }
+  /**
+   * The items of `to` whose field `by` is the key. For a many-to-many relation they are rows of the junction, and `far` leads on.
+   * Those that are taken out of the relation are deleted where `deletes` says so, and refer to nothing otherwise.
+   */
+  | {
+      readonly kind: 'many';
+      readonly to: string;
+      readonly by: string;
+      readonly far: string | null;
+      readonly deletes: boolean;
+    }
   | { readonly kind: 'any'; readonly among: readonly string[] };
 
 export interface Field {
@@ -68,6 +77,8 @@ export interface Collection {
   /** The columns of its key; none for a table without one. */
   readonly keys: readonly string[];
   readonly singleton: boolean;
+  /** Whether a query stands behind it: each read runs it. */
+  readonly isView: boolean;
   readonly note: string | null;
   readonly system: boolean;
 }
@@ -111,6 +122,7 @@ function makeModel(
       key: keys.length === 1 ? (keys[0] ?? null) : null,
       keys,
       singleton: meta?.['singleton'] === true,
+      isView: schema.kind === 'view',
       note: text(meta?.['note']) ?? schema.comment,
       system: collection.startsWith(prefix),
     });
@@ -154,7 +166,13 @@ function relationsByField(relations: readonly RelationObject[]): ReadonlyMap<str
     else if (Array.isArray(among)) found.set(id(collection, field), { kind: 'any', among: among.map(String) });
     const one = text(meta['one_field']);
     if (to !== null && one !== null)
-      found.set(id(to, one), { kind: 'many', to: collection, by: field, far: text(meta['junction_field']) });
+      found.set(id(to, one), {
+        kind: 'many',
+        to: collection,
+        by: field,
+        far: text(meta['junction_field']),
+        deletes: meta['one_deselect_action'] === 'delete',
+      });
   }
   return found;
 }

@@ -122,19 +122,27 @@ export function Popover({ anchor, onClose, children, label, width = 280 }: Popov
       if (target instanceof Element && target.closest('.popover, dialog')) return;
       onClose();
     };
-    const first = panel.current?.querySelector<HTMLElement>('input, select, textarea, button, [tabindex="0"]');
-    first?.focus();
+    // The keys may still be with what opened it.
+    const escape = (event: KeyboardEvent): void => {
+      if (event.key !== 'Escape') return;
+      event.stopPropagation();
+      onClose();
+      anchor.current?.focus();
+    };
     document.addEventListener('pointerdown', close);
-    return () => document.removeEventListener('pointerdown', close);
+    document.addEventListener('keydown', escape);
+    return () => {
+      document.removeEventListener('pointerdown', close);
+      document.removeEventListener('keydown', escape);
+    };
   }, []);
-  const onKeyDown = (event: KeyboardEvent): void => {
-    if (event.key !== 'Escape') return;
-    event.stopPropagation();
-    onClose();
-    anchor.current?.focus();
-  };
+  const isPlaced = place.visibility === undefined;
+  useEffect(() => {
+    // What is hidden takes no focus.
+    if (isPlaced) panel.current?.querySelector<HTMLElement>('input, select, textarea, button, [tabindex="0"]')?.focus();
+  }, [isPlaced]);
   return (
-    <div class="popover" role="dialog" aria-label={label} ref={panel} style={place} onKeyDown={onKeyDown}>
+    <div class="popover" role="dialog" aria-label={label} ref={panel} style={place}>
       {children}
     </div>
   );

@@ -1,79 +1,160 @@
 /** "View as": an administrator sees every page with the permissions of the public, a role or a user, and can change nothing. */
-import { signal } from '@preact/signals';
 import type { JSX } from 'preact';
-import { useEffect } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, messageOf } from './api';
-import { me, stopViewing, toast, viewAs, viewWith } from './state';
-import { Button } from './ui';
+import { me, stopViewing, viewAs, viewWith } from './state';
+import { Button, Popover } from './ui';
 
 interface Choice {
-  readonly value: string;
+  /** Null for oneself. */
+  readonly value: string | null;
   readonly label: string;
+  readonly group: string;
+  /** How the bar calls them. */
+  readonly name: string;
 }
 
-const MOST = 200;
-const choices = signal<{ readonly roles: readonly Choice[]; readonly users: readonly Choice[] }>({
-  roles: [],
-  users: [],
-});
+interface UserRow {
+  readonly id: string;
+  readonly email: string | null;
+  readonly first_name: string | null;
+  readonly last_name: string | null;
+}
 
-async function loadChoices(): Promise<void> {
+/** Of each kind; who is not among them is found by typing. */
+const MOST = 20;
+
+const YOURSELF: Choice = { value: null, label: 'Yourself', group: '', name: '' };
+const PUBLIC: Choice = { value: 'public', label: 'The public', group: 'without a login', name: 'the public' };
+
+async function findChoices(typed: string, signal: AbortSignal): Promise<Choice[]> {
+  const matches = (...fields: readonly string[]): object =>
+    typed === '' ? {} : { _or: fields.map((field) => ({ [field]: { _icontains: typed } })) };
+  const search = <Row,>(path: string, query: object): Promise<{ readonly data: Row[] }> =>
+    call<Row[]>('SEARCH', path, { body: { query: { ...query, limit: MOST } }, own: true, signal });
   const [roles, users] = await Promise.all([
-    call<{ id: string; name: string }[]>('GET', `/roles?fields=id,name&sort=name&limit=${MOST}`, { own: true }),
-    call<{ id: string; email: string | null }[]>(
-      'GET',
-      `/users?fields=id,email&filter[status][_eq]=active&sort=email&limit=${MOST}`,
-      { own: true },
-    ),
+    search<{ id: string; name: string }>('/roles', { fields: ['id', 'name'], filter: matches('name'), sort: ['name'] }),
+    search<UserRow>('/users', {
+      fields: ['id', 'email', 'first_name', 'last_name'],
+      filter: { _and: [{ status: { _eq: 'active' } }, matches('email', 'first_name', 'last_name')] },
+      sort: ['email'],
+    }),
   ]);
-  choices.value = {
-    roles: roles.data.map(({ id, name }) => ({ value: `role:${id}`, label: name })),
-    users: users.data.map(({ id, email }) => ({ value: `user:${id}`, label: email ?? id })),
-  };
+  const fixed = [YOURSELF, PUBLIC].filter(({ label }) => label.toLowerCase().includes(typed.toLowerCase()));
+  return [
+    ...fixed,
+    ...roles.data.map(({ id, name }) => ({
+      value: `role:${id}`,
+      label: name,
+      group: 'role',
+      name: `the role ${name}`,
+    })),
+    ...users.data.map(({ id, email, first_name, last_name }) => {
+      const label = email ?? id;
+      const called = [first_name, last_name].filter(Boolean).join(' ');
+      return { value: `user:${id}`, label, group: called === '' ? 'user' : `user ${called}`, name: label };
+    }),
+  ];
 }
 
 /** In the header, for administrators. */
-export function ViewAsSelect(): JSX.Element | null {
-  const isAdministrator = me.value?.administrator === true;
-  const load = (): void => {
-    loadChoices().catch((error: unknown) => toast(`Roles and users could not be read: ${messageOf(error)}`, 'bad'));
-  };
-  useEffect(() => {
-    if (isAdministrator) load();
-  }, [isAdministrator]);
-  if (!isAdministrator) return null;
-  const { roles, users } = choices.value;
-  const choose = (value: string): void => {
-    const label = value === 'public' ? 'the public' : [...roles, ...users].find((each) => each.value === value)?.label;
-    if (label === undefined) void stopViewing();
-    else void viewWith({ value, label: value.startsWith('role:') ? `the role ${label}` : label });
-  };
+export function ViewAsChoice(): JSX.Element | null {
+  const anchor = useRef<HTMLButtonElement>(null);
+  const [open, setOpen] = useState(false);
+  if (me.value?.administrator !== true) return null;
   return (
-    <select
-      class="view-as"
-      aria-label="View as"
-      value={viewAs.value?.value ?? ''}
-      // Those that were made in the meantime are among them.
-      onFocus={load}
-      onChange={(event) => choose(event.currentTarget.value)}
-    >
-      <option value="">View as yourself</option>
-      <option value="public">The public</option>
-      <Choices label="Roles" choices={roles} />
-      <Choices label="Users" choices={users} />
-    </select>
+    <span class="view-as">
+      <Button
+        label="View as"
+        icon="user"
+        hint="See every page as the public, a role or a user does"
+        anchor={anchor}
+        expanded={open}
+        pressed={viewAs.value !== null}
+        onClick={() => setOpen(!open)}
+      />
+      {open && (
+        <Popover anchor={anchor} label="View as" width={320} onClose={() => setOpen(false)}>
+          <Choices
+            onChoose={({ value, name }) => {
+              setOpen(false);
+              anchor.current?.focus();
+              void (value === null ? stopViewing() : viewWith({ value, label: name }));
+            }}
+          />
+        </Popover>
+      )}
+    </span>
   );
 }
 
-function Choices({ label, choices }: { readonly label: string; readonly choices: readonly Choice[] }): JSX.Element {
+function Choices({ onChoose }: { readonly onChoose: (choice: Choice) => void }): JSX.Element {
+  const [typed, setTyped] = useState('');
+  const [found, setFound] = useState<readonly Choice[]>([YOURSELF, PUBLIC]);
+  const [error, setError] = useState<string | null>(null);
+  const [at, setAt] = useState(0);
+  const list = useRef<HTMLUListElement>(null);
+  useEffect(() => {
+    const request = new AbortController();
+    const ask = (): void => {
+      findChoices(typed.trim(), request.signal).then(
+        (choices) => {
+          setFound(choices);
+          setAt(0);
+          setError(null);
+        },
+        (failure: unknown) => {
+          if (!request.signal.aborted) setError(messageOf(failure));
+        },
+      );
+    };
+    const wait = setTimeout(ask, typed === '' ? 0 : 150);
+    return () => {
+      clearTimeout(wait);
+      request.abort();
+    };
+  }, [typed]);
+  const onKeyDown = (event: KeyboardEvent): void => {
+    const step = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0;
+    const choice = found[at];
+    if (event.key === 'Enter' && choice) onChoose(choice);
+    if (step === 0) return;
+    event.preventDefault();
+    const next = Math.max(0, Math.min(found.length - 1, at + step));
+    setAt(next);
+    list.current?.children[next]?.scrollIntoView({ block: 'nearest' });
+  };
   return (
-    <optgroup label={choices.length === MOST ? `${label} (the first ${MOST})` : label}>
-      {choices.map((each) => (
-        <option key={each.value} value={each.value}>
-          {each.label}
-        </option>
-      ))}
-    </optgroup>
+    <div class="palette">
+      <input
+        role="combobox"
+        aria-expanded="true"
+        aria-controls="view-as-list"
+        aria-activedescendant={`view-as-${at}`}
+        aria-label="Role or user"
+        placeholder="Role or user"
+        value={typed}
+        onInput={(event) => setTyped(event.currentTarget.value)}
+        onKeyDown={onKeyDown}
+      />
+      <ul id="view-as-list" role="listbox" aria-label="View as" ref={list}>
+        {found.map((choice, index) => (
+          <li
+            key={choice.value ?? ''}
+            id={`view-as-${index}`}
+            role="option"
+            aria-selected={index === at}
+            onPointerMove={() => setAt(index)}
+            onClick={() => onChoose(choice)}
+          >
+            <span>{choice.label}</span>
+            <small>{choice.group}</small>
+          </li>
+        ))}
+        {error && <li class="bad">{error}</li>}
+        {!error && found.length === 0 && <li class="quiet">Nobody is called that.</li>}
+      </ul>
+    </div>
   );
 }
 

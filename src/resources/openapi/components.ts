@@ -151,7 +151,14 @@ export const COMPONENTS: Readonly<Record<string, Schema>> = {
   Collection: object({
     collection: STRING,
     meta: orNull(ref('CollectionMeta')),
-    schema: orNull(object({ schema: STRING, name: STRING, comment: orNull(STRING) })),
+    schema: orNull(
+      object({
+        schema: STRING,
+        name: STRING,
+        kind: oneOf('table', 'partitioned', 'foreign', 'view'),
+        comment: orNull(STRING),
+      }),
+    ),
     fields: list(ref('Field')),
   }),
   Column: COLUMN,

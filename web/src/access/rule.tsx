@@ -1,4 +1,4 @@
-/** What a policy allows of one action on one collection: which rows, which fields. */
+/** What a policy allows of one action on one collection: which rows, which fields, with which values. */
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { call, messageOf } from '../api';
@@ -8,6 +8,7 @@ import type { Model } from '../model';
 import { toast } from '../state';
 import { Button, Dialog, ErrorBox } from '../ui';
 import { type Action, NO_PUBLIC, type Permission, type Policy } from './policies';
+import { fromPresets, type Preset, PresetsEditor, toPresets } from './presets';
 
 interface RuleProps {
   readonly policy: Policy;
@@ -35,9 +36,11 @@ export function RuleForm({
   const [rule, setRule] = useState(fromJson(permission?.permissions ?? null));
   const [validation, setValidation] = useState(fromJson(permission?.validation ?? null));
   const [fields, setFields] = useState<readonly string[]>(permission?.fields ?? ['*']);
+  const [presets, setPresets] = useState<readonly Preset[]>(fromPresets(permission?.presets ?? null));
   const [error, setError] = useState<string | null>(null);
   const isWritten = action === 'create' || action === 'update';
-  const all = [...(model.get(collection)?.fields.keys() ?? [])];
+  const target = model.get(collection);
+  const all = [...(target?.fields.keys() ?? [])];
   const act = async (work: () => Promise<unknown>, done: string): Promise<void> => {
     try {
       await work();
@@ -48,9 +51,10 @@ export function RuleForm({
     }
   };
   const save = (): Promise<void> => {
-    const checked = isWritten ? { validation: toJson(validation) } : {};
-    const made = { collection, action, permissions: toJson(rule), fields: [...fields], ...checked };
-    const work = (): Promise<unknown> => {
+    const work = async (): Promise<unknown> => {
+      const written =
+        isWritten && target ? { validation: toJson(validation), presets: toPresets(presets, target) } : {};
+      const made = { collection, action, permissions: toJson(rule), fields: [...fields], ...written };
       if (permission) return call('PATCH', `/permissions/${permission.id}`, { body: made });
       if (policy === NO_PUBLIC)
         return call('POST', '/access', { body: { role: null, policy: { name: policy.name, permissions: [made] } } });
@@ -129,12 +133,18 @@ export function RuleForm({
             )}
           </section>
         )}
+        {isWritten && target && (
+          <section>
+            <h3>Presets</h3>
+            <p class="quiet">Values of fields that a request leaves out.</p>
+            <PresetsEditor collection={target} presets={presets} onChange={setPresets} />
+          </section>
+        )}
         {others > 0 && (
           <p class="quiet">
             The policy has {others} more {others === 1 ? 'rule' : 'rules'} for this: what one of them allows is allowed.
           </p>
         )}
-        {permission?.presets && <p class="quiet">Its presets stay as they are: change them over the API.</p>}
       </div>
     </Dialog>
   );

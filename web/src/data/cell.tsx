@@ -20,12 +20,18 @@ interface CellProps {
   readonly value: unknown;
   readonly field: Field;
   readonly model: Model;
+  /** Whether its row is not saved yet: it has nothing to open. */
+  readonly isNew: boolean;
   readonly isOpen: boolean;
   readonly onOpen: () => void;
 }
 
-export function CellContent({ value, field, model, isOpen, onOpen }: CellProps): JSX.Element {
-  const { relation } = field;
+export function CellContent({ value, field, model, isNew, isOpen, onOpen }: CellProps): JSX.Element {
+  const { relation, column } = field;
+  if (isNew && value === undefined) {
+    const isFilled = column?.has_auto_increment || (column?.default_value ?? null) !== null;
+    return <span class="null">{isFilled || relation?.kind === 'many' ? 'when saved' : 'null'}</span>;
+  }
   if (relation?.kind === 'many') {
     const count = Number(value ?? 0);
     return (
@@ -37,7 +43,7 @@ export function CellContent({ value, field, model, isOpen, onOpen }: CellProps):
   if (value === null || value === undefined) return <span class="null">null</span>;
   if (relation?.kind === 'one') {
     const text = titleOf(value, model, relation.to);
-    if (!model.get(relation.to)?.keys.length) return <>{text}</>;
+    if (isNew || !model.get(relation.to)?.keys.length) return <>{text}</>;
     return (
       <OpenButton isOpen={isOpen} onOpen={onOpen} label={`${field.name}: ${text}`}>
         {text}

@@ -23,7 +23,8 @@ export function forgetCounts(collection?: string): void {
 }
 
 function ask(collection: Collection): void {
-  if (asked.has(collection.name) || collection.singleton) return;
+  // A view would be run to be counted.
+  if (asked.has(collection.name) || collection.singleton || collection.isView) return;
   asked.add(collection.name);
   waiting.push(collection.name);
   next();
@@ -102,7 +103,7 @@ export function CollectionList({ model, current }: { readonly model: Model; read
         }
       >
         <nav aria-label="Collections" style={{ height: `${found.length * ROW}px` }}>
-          {shown.map(({ name, note, singleton }, offset) => (
+          {shown.map(({ name, note, singleton, isView }, offset) => (
             <a
               key={name}
               href={href('data', [name])}
@@ -112,7 +113,7 @@ export function CollectionList({ model, current }: { readonly model: Model; read
             >
               <span>{name}</span>
               {pendingOf(name) > 0 && <span class="unsaved" title="Has changes that are not saved" />}
-              <small>{singleton ? 'one' : countText(name)}</small>
+              <small>{isView ? 'view' : singleton ? 'one' : countText(name)}</small>
             </a>
           ))}
         </nav>

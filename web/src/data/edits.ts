@@ -4,6 +4,7 @@
  */
 import { computed, signal } from '@preact/signals';
 import { whenForgotten } from '../state';
+import { joinKey } from './item';
 
 export type Key = string | number;
 export type Row = Readonly<Record<string, unknown>>;
@@ -29,26 +30,49 @@ export type ItemPath = readonly [root: Key, ...steps: Step[]];
 export interface Step {
   readonly field: string;
   readonly kind: 'one' | 'many';
+  /** Of an item that is not saved yet: a name that this page gave it. */
   readonly key: Key;
-  /** The key of the collection it leads to. */
+  /** The key of the collection it leads to; none where the item is not saved yet. */
   readonly keyFields: readonly string[];
 }
 
-interface Edit {
-  readonly path: ItemPath;
-  readonly field: string;
-  /** What is sent: of a related item its key. */
-  readonly value: unknown;
-  /** What the grid shows: of a related item what was chosen. */
-  readonly shown: unknown;
+/** A row that is not saved yet: it has its name, and its values are found by its path. */
+const NEW = '$new';
+
+export function newKeyOf(row: Row): string | null {
+  return typeof row[NEW] === 'string' ? row[NEW] : null;
 }
+
+type Edit =
+  | {
+      readonly kind: 'value';
+      readonly path: ItemPath;
+      readonly field: string;
+      /** What is sent: of a related item its key. */
+      readonly value: unknown;
+      /** What the grid shows: of a related item what was chosen. */
+      readonly shown: unknown;
+    }
+  | { readonly kind: 'create'; readonly path: ItemPath; readonly values: Row; readonly shown: Row }
+  | { readonly kind: 'remove'; readonly path: ItemPath };
 
 export class Edits {
   readonly keyFields: readonly string[];
   /** In the order in which they were made; the last of a cell counts. */
   readonly all = signal<readonly Edit[]>([]);
   readonly errors = signal<ReadonlyMap<string, string>>(new Map());
-  readonly #byCell = computed(() => new Map(this.all.value.map((edit) => [cellId(edit.path, edit.field), edit])));
+  readonly #shown = computed(() => {
+    const cells = this.all.value.flatMap((edit): [string, { shown: unknown }][] => {
+      if (edit.kind === 'value') return [[cellId(edit.path, edit.field), edit]];
+      if (edit.kind === 'remove') return [];
+      return Object.entries(edit.shown).map(([field, shown]) => [cellId(edit.path, field), { shown }]);
+    });
+    return new Map(cells);
+  });
+  readonly #removed = computed(
+    () => new Set(this.all.value.flatMap(({ kind, path }) => (kind === 'remove' ? [JSON.stringify(path)] : []))),
+  );
+  #named = 0;
 
   constructor(keyFields: readonly string[]) {
     this.keyFields = keyFields;
@@ -57,35 +81,75 @@ export class Edits {
   set(path: ItemPath, field: string, value: unknown, shown: unknown = value): void {
     // What was changed in the item that it referred to would be changed in another one now.
     const kept = this.all.value.filter((edit) => !isBelow(edit.path, path, field));
-    this.all.value = [...kept, { path, field, value, shown }];
-    this.#forgetError(cellId(path, field));
+    this.all.value = [...kept, { kind: 'value', path, field, value, shown }];
+    this.#forgetErrors(cellId(path, field));
+  }
+
+  /** A new item of a relation; what is shown of its references is what was chosen. */
+  create(parent: ItemPath, field: string, values: Row, shown: Row): void {
+    const key = `new ${++this.#named}`;
+    const path: ItemPath = [...parent, { field, kind: 'many', key, keyFields: [] }];
+    this.all.value = [...this.all.value, { kind: 'create', path, values, shown }];
+  }
+
+  /** Takes an item out of its relation; one that was not saved yet is forgotten. */
+  remove(path: ItemPath): void {
+    const id = JSON.stringify(path);
+    const isNew = this.all.value.some((edit) => edit.kind === 'create' && JSON.stringify(edit.path) === id);
+    if (isNew) this.all.value = this.all.value.filter((edit) => !startsWith(edit.path, path));
+    else if (!this.#removed.value.has(id)) this.all.value = [...this.all.value, { kind: 'remove', path }];
+  }
+
+  keep(path: ItemPath): void {
+    const id = JSON.stringify(path);
+    this.all.value = this.all.value.filter((edit) => edit.kind !== 'remove' || JSON.stringify(edit.path) !== id);
+  }
+
+  isRemoved(path: ItemPath): boolean {
+    return this.#removed.value.has(JSON.stringify(path));
+  }
+
+  /** The rows of a relation that are not saved yet, the newest first. */
+  created(parent: ItemPath, field: string): Row[] {
+    return this.all.value
+      .flatMap((edit) => {
+        const step = edit.path.at(-1);
+        const isHere =
+          edit.kind === 'create' && edit.path.length === parent.length + 1 && startsWith(edit.path, parent);
+        return isHere && typeof step === 'object' && step.field === field ? [{ [NEW]: step.key }] : [];
+      })
+      .reverse();
   }
 
   /** Undefined where the cell was not changed. */
   find(path: ItemPath, field: string): { readonly shown: unknown } | undefined {
-    return this.#byCell.value.get(cellId(path, field));
+    return this.#shown.value.get(cellId(path, field));
   }
 
   errorAt(path: ItemPath, field: string): string | undefined {
     return this.errors.value.get(cellId(path, field));
   }
 
-  /** How many cells differ. */
-  get cells(): number {
-    return this.#byCell.value.size;
+  /** How many cells and items differ; those of new items count as one. */
+  get count(): number {
+    const changed = this.all.value.map((edit) => {
+      const step = edit.path.at(-1);
+      const isOfNew = typeof step === 'object' && step.keyFields.length === 0;
+      return edit.kind === 'value' && !isOfNew ? cellId(edit.path, edit.field) : JSON.stringify(edit.path);
+    });
+    return new Set(changed).size;
+  }
+
+  /** The fields that were changed, of whatever item. */
+  get fields(): string[] {
+    return this.all.value.flatMap(fieldsOf);
   }
 
   undo(): void {
     const last = this.all.value.at(-1);
     if (!last) return;
     this.all.value = this.all.value.slice(0, -1);
-    this.#forgetError(cellId(last.path, last.field));
-  }
-
-  revert(path: ItemPath, field: string): void {
-    const id = cellId(path, field);
-    this.all.value = this.all.value.filter((edit) => cellId(edit.path, edit.field) !== id);
-    this.#forgetError(id);
+    for (const field of fieldsOf(last)) this.#forgetErrors(cellId(last.path, field));
   }
 
   clear(): void {
@@ -96,32 +160,35 @@ export class Edits {
   /** What `PATCH /items/{collection}` takes: the items of the root, each with what changed in it and below it. */
   payload(): Row[] {
     const roots = new Map<string, Node>();
-    for (const { path, field, value } of this.all.value) {
-      const [root, ...steps] = path;
-      let node = childOf(roots, String(root), keyColumns(root, this.keyFields));
+    for (const edit of this.all.value) {
+      const [root, ...steps] = edit.path;
+      let node = childOf(roots, root, this.keyFields);
       for (const step of steps) {
         const below = node.below.get(step.field) ?? { kind: step.kind, items: new Map<string, Node>() };
         node.below.set(step.field, below);
-        node = childOf(below.items, String(step.key), keyColumns(step.key, step.keyFields));
+        node = childOf(below.items, step.key, step.keyFields);
       }
-      node.values[field] = value;
+      if (edit.kind === 'value') node.values[edit.field] = edit.value;
+      else if (edit.kind === 'create') Object.assign(node.values, edit.values);
+      else node.isRemoved = true;
     }
     return [...roots.values()].map(payloadOf);
   }
 
   /** An error of the service names collection, field and path: it is shown at the cell it is about. */
   placeError(field: string, path: readonly unknown[], message: string): boolean {
-    const edits = this.all.value.filter((edit) => edit.field === field);
+    const edits = this.all.value.filter((edit) => fieldsOf(edit).includes(field));
     const roots = [...new Set(this.all.value.map(({ path: [root] }) => String(root)))];
     const index = path.find((step) => typeof step === 'number');
     const root = typeof index === 'number' ? roots[index] : undefined;
     const found = edits.find((edit) => root !== undefined && String(edit.path[0]) === root) ?? edits[0];
     if (!found) return false;
     this.errors.value = new Map([...this.errors.value, [cellId(found.path, field), message]]);
-    return true;
+    // A new item may have a value in a column that is not shown.
+    return found.kind === 'value';
   }
 
-  #forgetError(id: string): void {
+  #forgetErrors(id: string): void {
     if (!this.errors.value.has(id)) return;
     const errors = new Map(this.errors.value);
     errors.delete(id);
@@ -129,32 +196,53 @@ export class Edits {
   }
 }
 
-interface Node {
-  readonly values: Record<string, unknown>;
-  readonly below: Map<string, { readonly kind: 'one' | 'many'; readonly items: Map<string, Node> }>;
+function fieldsOf(edit: Edit): string[] {
+  if (edit.kind === 'value') return [edit.field];
+  return edit.kind === 'create' ? Object.keys(edit.values) : [];
 }
 
-function childOf(nodes: Map<string, Node>, key: string, values: Row): Node {
-  const known = nodes.get(key);
+interface Node {
+  readonly key: Key;
+  readonly keyFields: readonly string[];
+  readonly values: Record<string, unknown>;
+  readonly below: Map<string, { readonly kind: 'one' | 'many'; readonly items: Map<string, Node> }>;
+  isRemoved: boolean;
+}
+
+function childOf(nodes: Map<string, Node>, key: Key, keyFields: readonly string[]): Node {
+  const known = nodes.get(String(key));
   if (known) return known;
-  const made: Node = { values: { ...values }, below: new Map() };
-  nodes.set(key, made);
+  const values = keyFields.length === 0 ? {} : keyColumns(key, keyFields);
+  const made: Node = { key, keyFields, values: { ...values }, below: new Map(), isRemoved: false };
+  nodes.set(String(key), made);
   return made;
 }
 
 function payloadOf({ values, below }: Node): Row {
   const payload: Record<string, unknown> = { ...values };
   for (const [field, { kind, items }] of below) {
-    const made = [...items.values()].map(payloadOf);
-    payload[field] = kind === 'one' ? made[0] : { create: [], update: made, delete: [] };
+    const kept = [...items.values()].filter(({ isRemoved }) => !isRemoved);
+    const removed = [...items.values()].filter(({ isRemoved }) => isRemoved);
+    const [one] = kept;
+    payload[field] =
+      kind === 'one'
+        ? one && payloadOf(one)
+        : {
+            create: kept.filter(({ keyFields }) => keyFields.length === 0).map(payloadOf),
+            update: kept.filter(({ keyFields }) => keyFields.length > 0).map(payloadOf),
+            delete: removed.map(({ key, keyFields }) => joinKey(Object.values(keyColumns(key, keyFields)))),
+          };
   }
   return payload;
 }
 
+function startsWith(path: ItemPath, above: ItemPath): boolean {
+  return JSON.stringify(path.slice(0, above.length)) === JSON.stringify(above);
+}
+
 function isBelow(path: ItemPath, above: ItemPath, field: string): boolean {
   const step = path[above.length];
-  if (typeof step !== 'object' || step.field !== field) return false;
-  return JSON.stringify(path.slice(0, above.length)) === JSON.stringify(above);
+  return typeof step === 'object' && step.field === field && startsWith(path, above);
 }
 
 /** By collection, so that those who look elsewhere find their changes again. */
@@ -170,12 +258,12 @@ export function editsOf(collection: string, keyFields: readonly string[]): Edits
 }
 
 addEventListener('beforeunload', (event) => {
-  if ([...pending.values()].some((edits) => edits.cells > 0)) event.preventDefault();
+  if ([...pending.values()].some((edits) => edits.count > 0)) event.preventDefault();
 });
 
 /** How many changes of a collection are not saved. */
 export function pendingOf(collection: string): number {
-  return pending.get(collection)?.cells ?? 0;
+  return pending.get(collection)?.count ?? 0;
 }
 
 function cellId(path: ItemPath, field: string): string {

@@ -1,7 +1,7 @@
 /** A form for a new item, made from the fields of its collection. */
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { ApiError, call, itemsPath, messageOf } from '../api';
+import { ApiError, messageOf } from '../api';
 import { type Collection, type Field, type Model, typeLabel } from '../model';
 import { ErrorBox, FormDialog } from '../ui';
 import type { Row } from './edits';
@@ -12,8 +12,12 @@ import { isLong, readEntered } from './values';
 interface FormProps {
   readonly collection: Collection;
   readonly model: Model;
+  /** Fields that are known already. */
+  readonly without?: readonly string[];
+  readonly submit: string;
   readonly onClose: () => void;
-  readonly onMade: () => void;
+  /** Takes the item; `shown` has of a reference the item that was chosen. */
+  readonly onSubmit: (values: Row, shown: Row) => Promise<void>;
 }
 
 type Texts = Readonly<Record<string, string>>;
@@ -32,9 +36,12 @@ function isRequired({ column, columns }: Field, { fields }: Collection): boolean
   return column !== null && !column.is_nullable && column.default_value === null;
 }
 
-export function CreateForm({ collection, model, onClose, onMade }: FormProps): JSX.Element {
+export function CreateForm(props: FormProps): JSX.Element {
+  const { collection, model, without = [], submit, onClose, onSubmit } = props;
   const held = new Set([...collection.fields.values()].flatMap(({ columns }) => columns));
-  const fields = [...collection.fields.values()].filter((field) => asksFor(field, held));
+  const fields = [...collection.fields.values()].filter(
+    (field) => asksFor(field, held) && !without.includes(field.name),
+  );
   const [texts, setTexts] = useState<Texts>({});
   const [items, setItems] = useState<Readonly<Record<string, Row>>>({});
   const [errors, setErrors] = useState<Texts>({});
@@ -65,8 +72,7 @@ export function CreateForm({ collection, model, onClose, onMade }: FormProps): J
     if (Object.keys(wrong).length > 0) return;
     setBusy(true);
     try {
-      await call('POST', itemsPath(collection.name), { body });
-      onMade();
+      await onSubmit(body, { ...body, ...items });
     } catch (error) {
       const field = error instanceof ApiError ? error.failures[0]?.extensions['field'] : undefined;
       const isPlaced = typeof field === 'string' && fields.some(({ name }) => name === field);
@@ -81,7 +87,7 @@ export function CreateForm({ collection, model, onClose, onMade }: FormProps): J
     <FormDialog
       title={`New item in ${collection.name}`}
       kind="side"
-      submit={busy ? 'Creating…' : 'Create'}
+      submit={submit}
       disabled={busy}
       onClose={onClose}
       onSubmit={() => void save()}

@@ -5,9 +5,11 @@
 import type { CSSProperties, JSX } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { type Collection, type Field, type Model, titleField } from '../model';
-import { copyText, Icon } from '../ui';
+import { toast } from '../state';
+import { Button, copyText } from '../ui';
 import { alignment, CellContent, CellEditor, cellValue, type Direction } from './cell';
-import type { Edits, ItemPath, Key, Row } from './edits';
+import { type Edits, type ItemPath, type Key, newKeyOf, type Row } from './edits';
+import { HeadCell, initialWidth } from './head';
 import { keyOf, keyOfRow } from './item';
 import { NestedGrid } from './nested';
 import type { RowSource } from './source';
@@ -20,6 +22,8 @@ const SELECT = 36;
 
 export interface GridProps {
   readonly source: RowSource;
+  /** Rows that are not saved yet, above the others. */
+  readonly added?: readonly Row[];
   readonly model: Model;
   readonly edits: Edits | null;
   /** Where a row stands in the payload; null where it cannot be changed. */
@@ -37,7 +41,7 @@ interface Place {
 }
 
 export function Grid(props: GridProps): JSX.Element {
-  const { source, model, edits, pathOf, onSort, selected, onSelect, label, depth } = props;
+  const { source, added = NONE, model, edits, pathOf, onSort, selected, onSelect, label, depth } = props;
   const { view } = source;
   const collection = model.get(view.collection) as Collection;
   const fields = view.columns.flatMap((name) => collection.fields.get(name) ?? []);
@@ -49,9 +53,10 @@ export function Grid(props: GridProps): JSX.Element {
   /** By the key of the row: another order or other rows leave it open below the same item. */
   const [opened, setOpened] = useState<ReadonlyMap<Key, string>>(new Map());
   const [widths, setWidths] = useState<Readonly<Record<string, number>>>({});
-  const rows = source.rows.value;
+  const saved = source.rows.value;
+  const rows = useMemo(() => [...added, ...saved], [added.length, saved]);
   const active = { row: Math.min(place.row, rows.length - 1), column: Math.min(place.column, fields.length - 1) };
-  const rowKey = (row: Row): Key | null => keyOfRow(row, collection, model);
+  const rowKey = (row: Row): Key | null => newKeyOf(row) ?? keyOfRow(row, collection, model);
   const panels = useMemo((): (readonly [row: number, field: string])[] => {
     if (opened.size === 0) return [];
     return rows.flatMap((row, at) => {
@@ -89,16 +94,21 @@ export function Grid(props: GridProps): JSX.Element {
     const edit = path && edits?.find(path, field.name);
     return edit ? edit.shown : cellValue(row, field);
   };
-  const mayEdit = (field: Field): boolean =>
+  const isRemoved = (row: Row): boolean => {
+    const path = pathOf(row);
+    return path !== null && (edits?.isRemoved(path) ?? false);
+  };
+  const mayEdit = (field: Field, row: Row): boolean =>
     edits !== null &&
     !field.readonly &&
-    !field.isKey &&
+    (!field.isKey || (newKeyOf(row) !== null && !field.column?.has_auto_increment)) &&
+    !isRemoved(row) &&
     field.relation?.kind !== 'many' &&
     field.relation?.kind !== 'any' &&
     (!field.relation || (model.get(field.relation.to)?.keys.length ?? 0) > 0);
   const startEdit = (place: Place, typed: string | null): void => {
     const [row, field] = [rows[place.row], fields[place.column]];
-    if (row && field && mayEdit(field) && pathOf(row)) setEditing({ ...place, typed });
+    if (row && field && mayEdit(field, row) && pathOf(row)) setEditing({ ...place, typed });
   };
   const finish = (value: unknown, then: Direction): void => {
     if (!editing) return;
@@ -167,12 +177,12 @@ export function Grid(props: GridProps): JSX.Element {
     if (!item || !field) return;
     if (to) move(to);
     else if (event.key === 'Enter' && (event.ctrlKey || field.relation?.kind === 'many')) {
-      if (field.relation) toggleOpen(item, row, field.name);
+      if (field.relation && newKeyOf(item) === null) toggleOpen(item, row, field.name);
     } else if (event.key === 'Enter' || event.key === 'F2') startEdit(active, null);
     else if (event.key === ' ') toggleSelect(item);
     else if (event.key === 'Delete') {
       const path = pathOf(item);
-      if (path && mayEdit(field) && field.column?.is_nullable && current(item, field) !== null)
+      if (path && mayEdit(field, item) && field.column?.is_nullable && current(item, field) !== null)
         edits?.set(path, field.name, null);
     } else if ((event.ctrlKey || event.metaKey) && event.key === 'c')
       void copyText(showValue(current(item, field), field), 'Cell copied');
@@ -241,23 +251,34 @@ export function Grid(props: GridProps): JSX.Element {
           const key = rowKey(row);
           const path = pathOf(row);
           const open = opened.get(key ?? at);
+          const removed = isRemoved(row);
           return (
             <div key={key ?? at} class="grid-place" role="presentation" style={{ top: `${topOf(at)}px` }}>
               <div
-                class={`grid-row${key !== null && selected.has(key) ? ' selected' : ''}`}
+                class={`grid-row${key !== null && selected.has(key) ? ' selected' : ''}${removed ? ' removed' : ''}`}
                 role="row"
                 aria-rowindex={at + 2}
                 aria-selected={onSelect ? key !== null && selected.has(key) : undefined}
               >
                 {onSelect && (
                   <div role="gridcell" class="grid-select">
-                    <input
-                      type="checkbox"
-                      tabIndex={-1}
-                      aria-label={`Select row ${at + 1}`}
-                      checked={key !== null && selected.has(key)}
-                      onChange={() => toggleSelect(row)}
-                    />
+                    {removed && path ? (
+                      <Button
+                        label={`Keep row ${at + 1}`}
+                        icon="undo"
+                        kind="quiet"
+                        compact
+                        onClick={() => edits?.keep(path)}
+                      />
+                    ) : (
+                      <input
+                        type="checkbox"
+                        tabIndex={-1}
+                        aria-label={`Select row ${at + 1}`}
+                        checked={key !== null && selected.has(key)}
+                        onChange={() => toggleSelect(row)}
+                      />
+                    )}
                   </div>
                 )}
                 {fields.map((field, column) => {
@@ -273,12 +294,16 @@ export function Grid(props: GridProps): JSX.Element {
                       data-row={at}
                       data-column={column}
                       aria-colindex={column + 1}
-                      aria-readonly={!mayEdit(field)}
+                      aria-readonly={!mayEdit(field, row)}
                       aria-invalid={error !== undefined}
                       class={`cell${alignment(field)}${isActive ? ' active' : ''}${isEdited ? ' edited' : ''}${error ? ' wrong' : ''}${isEditing ? ' editing' : ''}${field.isKey ? ' key' : ''}`}
                       title={error}
                       onPointerDown={() => setPlace({ row: at, column })}
-                      onDblClick={() => startEdit({ row: at, column }, null)}
+                      onDblClick={() => {
+                        startEdit({ row: at, column }, null);
+                        if (edits && field.isKey && !mayEdit(field, row))
+                          toast('The key of an item cannot be changed', 'bad');
+                      }}
                     >
                       {isEditing ? (
                         <CellEditor
@@ -297,6 +322,7 @@ export function Grid(props: GridProps): JSX.Element {
                           value={current(row, field)}
                           field={field}
                           model={model}
+                          isNew={newKeyOf(row) !== null}
                           isOpen={open === field.name}
                           onOpen={() => toggleOpen(row, at, field.name)}
                         />
@@ -307,18 +333,20 @@ export function Grid(props: GridProps): JSX.Element {
                 })}
               </div>
               {open !== undefined && (
-                <div class="grid-panel" style={{ height: `${panelHeight(open)}px` }}>
-                  <NestedGrid
-                    model={model}
-                    collection={collection}
-                    field={collection.fields.get(open) as Field}
-                    row={row}
-                    value={current(row, collection.fields.get(open) as Field)}
-                    parent={path}
-                    edits={edits}
-                    depth={depth + 1}
-                    onClose={() => toggleOpen(row, at, open)}
-                  />
+                <div class="grid-panel" role="row" style={{ height: `${panelHeight(open)}px` }}>
+                  <div role="gridcell">
+                    <NestedGrid
+                      model={model}
+                      collection={collection}
+                      field={collection.fields.get(open) as Field}
+                      row={row}
+                      value={current(row, collection.fields.get(open) as Field)}
+                      parent={path}
+                      edits={edits}
+                      depth={depth + 1}
+                      onClose={() => toggleOpen(row, at, open)}
+                    />
+                  </div>
                 </div>
               )}
             </div>
@@ -329,68 +357,12 @@ export function Grid(props: GridProps): JSX.Element {
   );
 }
 
+const NONE: readonly Row[] = [];
+
 function keyed(value: unknown, field: Field, model: Model): unknown {
   return field.relation?.kind === 'one' ? keyOf(value, model, field.relation.to) : value;
 }
 
 function cellId(depth: number, collection: string, { row, column }: Place): string {
   return `cell-${depth}-${collection}-${row}-${column}`;
-}
-
-function initialWidth(field: Field, isTitle: boolean, rows: readonly Row[]): number {
-  const name = 34 + 7.5 * field.name.length;
-  if (field.isKey && !field.relation)
-    return field.type === 'uuid'
-      ? 130
-      : field.type === 'date'
-        ? 112
-        : Math.max(66, field.type === 'integer' ? 46 + 6 * field.name.length : name);
-  if (field.relation?.kind === 'many') return Math.max(84, name);
-  if (field.relation?.kind === 'one') return Math.max(160, name);
-  if (field.type === 'boolean') return Math.max(80, name);
-  if (field.type === 'timestamp' || field.type === 'dateTime') {
-    // With or without fractions of seconds.
-    const longest = Math.max(...rows.slice(0, 20).map((row) => showValue(row[field.name], field).length), 20);
-    return Math.max(name, 24 + 7.4 * longest);
-  }
-  if (field.type === 'date' || field.type === 'time') return Math.max(104, name);
-  if (['integer', 'bigInteger', 'float', 'decimal'].includes(field.type)) return Math.max(88, name);
-  if (field.type === 'text' || field.type === 'unknown') return 220;
-  return isTitle ? 240 : Math.max(130, name);
-}
-
-interface HeadProps {
-  readonly field: Field;
-  readonly sort: readonly string[];
-  readonly onSort: (field: Field, add: boolean) => void;
-  readonly width: number;
-  readonly onWidth: (width: number) => void;
-}
-
-function HeadCell({ field, sort, onSort, width, onWidth }: HeadProps): JSX.Element {
-  const sorted = sort.find((each) => each.replace(/^-/, '') === field.name);
-  const direction = sorted === undefined ? 'none' : sorted.startsWith('-') ? 'descending' : 'ascending';
-  const drag = (event: PointerEvent): void => {
-    event.preventDefault();
-    const handle = event.currentTarget as HTMLElement;
-    handle.setPointerCapture(event.pointerId);
-    const resize = (moved: PointerEvent): void => onWidth(Math.max(60, width + moved.clientX - event.clientX));
-    handle.addEventListener('pointermove', resize);
-    handle.addEventListener('pointerup', () => handle.removeEventListener('pointermove', resize), { once: true });
-  };
-  return (
-    <div role="columnheader" aria-sort={direction} class={`head-cell${alignment(field)}`}>
-      <button
-        type="button"
-        tabIndex={-1}
-        title={field.note ?? `${field.name}: click to sort, with Shift by several columns`}
-        onClick={(event) => onSort(field, event.shiftKey)}
-      >
-        {field.isKey && <Icon name="key" />}
-        <span>{field.name}</span>
-        {direction !== 'none' && <Icon name={direction === 'ascending' ? 'up' : 'down'} />}
-      </button>
-      <span class="resize" onPointerDown={drag} />
-    </div>
-  );
 }

@@ -26,6 +26,11 @@ export function keyOf(value: unknown, model: Model, collection: string): unknown
   if (typeof value !== 'object' || value === null || !target || target.keys.length === 0) return value;
   const values = keyValues(value as Row, target, model);
   if (values.includes(undefined)) return undefined;
+  return joinKey(values);
+}
+
+/** A key of several columns as one text. */
+export function joinKey(values: readonly unknown[]): unknown {
   return values.length === 1 ? values[0] : values.map((each) => String(each).replace(/[~\\]/g, '\\$&')).join('~');
 }
 

@@ -1,10 +1,11 @@
 /** What a relation of a row leads to, below that row. */
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
-import type { Collection, Field, Model } from '../model';
+import type { Collection, Field, Model, Relation } from '../model';
 import { go, href } from '../state';
 import { Button, ErrorBox } from '../ui';
-import { type Edits, type ItemPath, type Key, keyColumns, type Row } from './edits';
+import { type Edits, type ItemPath, type Key, keyColumns, newKeyOf, type Row } from './edits';
+import { CreateForm } from './form';
 import { Grid } from './grid';
 import { filterByKey, keyOf, keyOfRow, titleOf } from './item';
 import { initialColumns, RowSource } from './source';
@@ -28,6 +29,8 @@ export function NestedGrid(props: NestedProps): JSX.Element | null {
   const { relation } = field;
   const target = relation && relation.kind !== 'any' ? model.get(relation.to) : undefined;
   const [sort, setSort] = useState<readonly string[]>([]);
+  const [selected, setSelected] = useState<ReadonlySet<Key>>(NOTHING);
+  const [creating, setCreating] = useState(false);
   const source = useMemo(() => {
     if (!target || !relation || relation.kind === 'any') return null;
     const of = relation.kind === 'many' ? { item: row, among: collection } : { item: value as Row, among: target };
@@ -43,9 +46,21 @@ export function NestedGrid(props: NestedProps): JSX.Element | null {
   }, [source]);
   if (!source || !target || !relation || relation.kind === 'any') return null;
   const pathOf = (nested: Row): ItemPath | null => {
-    const key = keyOfRow(nested, target, model);
+    const made = newKeyOf(nested);
+    const key = made ?? keyOfRow(nested, target, model);
     if (!parent || key === null) return null;
-    return [...parent, { field: field.name, kind: relation.kind, key, keyFields: target.keys }];
+    const keyFields = made === null ? target.keys : [];
+    return [...parent, { field: field.name, kind: relation.kind, key, keyFields }];
+  };
+  const mayAdd = edits !== null && parent !== null && relation.kind === 'many' && !target.isView;
+  const added = mayAdd ? edits.created(parent, field.name) : [];
+  const removal = mayAdd && target.keys.length > 0 ? removalOf(relation, target) : null;
+  const remove = (): void => {
+    for (const item of [...added, ...source.rows.value]) {
+      const path = pathOf(item);
+      if (path && selected.has(newKeyOf(item) ?? keyOfRow(item, target, model) ?? '')) edits?.remove(path);
+    }
+    setSelected(NOTHING);
   };
   const heading = `${field.name} of ${titleOf(row, model, collection.name)}`;
   return (
@@ -57,6 +72,16 @@ export function NestedGrid(props: NestedProps): JSX.Element | null {
           {source.count.value !== null && relation.kind === 'many' && ` · ${source.count.value}`}
         </span>
         <span class="grow" />
+        {removal && selected.size > 0 && (
+          <Button
+            label={`${removal.label} ${selected.size}`}
+            icon="trash"
+            kind="danger"
+            hint={removal.hint}
+            onClick={remove}
+          />
+        )}
+        {mayAdd && <Button label="Add" icon="plus" onClick={() => setCreating(true)} />}
         <Button
           label={`Open in ${target.name}`}
           icon="link"
@@ -67,23 +92,48 @@ export function NestedGrid(props: NestedProps): JSX.Element | null {
       </header>
       {source.error.value ? (
         <ErrorBox text={source.error.value} onRetry={() => void source.load()} />
-      ) : source.rows.value.length === 0 && !source.loading.value ? (
+      ) : source.rows.value.length + added.length === 0 && !source.loading.value ? (
         <p class="quiet nested-empty">No items.</p>
       ) : (
         <Grid
           source={source}
+          added={added}
           model={model}
           edits={edits}
           pathOf={pathOf}
           onSort={setSort}
-          selected={NOTHING}
-          onSelect={null}
+          selected={selected}
+          onSelect={removal ? setSelected : null}
           label={heading}
           depth={depth}
         />
       )}
+      {creating && mayAdd && (
+        <CreateForm
+          collection={target}
+          model={model}
+          without={[relation.by, ...(target.fields.get(relation.by)?.columns ?? [])]}
+          submit="Add"
+          onClose={() => setCreating(false)}
+          onSubmit={async (values, shown) => {
+            edits.create(parent, field.name, values, shown);
+            setCreating(false);
+          }}
+        />
+      )}
     </section>
   );
+}
+
+type ToMany = Extract<Relation, { kind: 'many' }>;
+
+/** What becomes of items that are taken out of their relation; null where they cannot be. */
+function removalOf({ deletes, by }: ToMany, target: Collection): { label: string; hint: string } | null {
+  if (deletes) return { label: 'Delete', hint: 'They are deleted when you save' };
+  const reference = target.fields.get(by);
+  const columns = reference?.columns.length ? reference.columns : [by];
+  const mayBeNull = columns.every((name) => target.fields.get(name)?.column?.is_nullable);
+  return mayBeNull ? { label: 'Unlink', hint: `They stay in ${target.name}: ${by} becomes null when you save` } : null;
 }
 
 const NOTHING: ReadonlySet<Key> = new Set();

@@ -97,17 +97,17 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
     forgetCounts(collection.name);
   };
   const save = async (): Promise<void> => {
-    if (!edits || edits.cells === 0 || saving) return;
+    if (!edits || edits.count === 0 || saving) return;
     setSaving(true);
     edits.errors.value = new Map();
-    const cells = edits.cells;
+    const changes = edits.count;
     try {
       const payload = edits.payload();
       await (collection.singleton
         ? call('PATCH', itemsPath(collection.name), { body: payload[0] })
         : call('PATCH', `${itemsPath(collection.name)}?fields=${collection.keys.join(',')}`, { body: payload }));
       edits.clear();
-      toast(cells === 1 ? 'One change saved' : `${cells} changes saved, in one statement`);
+      toast(changes === 1 ? 'One change saved' : `${changes} changes saved, in one statement`);
       refresh();
     } catch (error) {
       if (!placed(error, edits)) toast(`Not saved: ${messageOf(error)}`, 'bad');
@@ -152,7 +152,7 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
   const group = fromJson(view.filter);
   const isFixed = collection.system || viewAs.value !== null;
   const count = source.count.value;
-  const changed = edits?.cells ?? 0;
+  const changed = edits?.count ?? 0;
   return (
     <>
       <header class="toolbar">
@@ -161,7 +161,7 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
         <span class="quiet count" aria-live="polite">
           {count !== null && `${describeCount(count)} ${count === 1 ? 'item' : 'items'}`}
         </span>
-        {edits && !collection.system && <span class="quiet small tip">Double-click a cell to change it</span>}
+        {edits && !collection.system && <span class="quiet small tip">Double-click to edit</span>}
         <span class="grow" />
         <SearchBox value={view.search} onChange={(search) => show({ search })} />
         <Button
@@ -304,8 +304,10 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
         <CreateForm
           collection={collection}
           model={model}
+          submit="Create"
           onClose={() => setOpen(null)}
-          onMade={() => {
+          onSubmit={async (body) => {
+            await call('POST', itemsPath(collection.name), { body });
             setOpen(null);
             toast('Item created');
             refresh();
@@ -364,7 +366,7 @@ function placed(error: unknown, edits: Edits): boolean {
   const results = error.failures.map(({ message, extensions }) => {
     const { path } = extensions;
     // A value that its type refuses is only named in the sentence.
-    const field = extensions['field'] ?? edits.all.value.find((edit) => message.includes(`"${edit.field}"`))?.field;
+    const field = extensions['field'] ?? edits.fields.find((name) => message.includes(`"${name}"`));
     return typeof field === 'string' && edits.placeError(field, Array.isArray(path) ? path : [], message);
   });
   return results.length > 0 && results.every(Boolean);

@@ -107,7 +107,9 @@ export class RowSource {
   #query(limit: number, before: readonly Row[]): Row {
     // A table without a key has no place to go on from but a number of rows.
     const start = this.#isKeyless ? { offset: before.length } : { cursor: before.length === 0 ? '' : this.#cursor };
-    const counted = before.length === 0 ? { meta: ['estimated_count'] } : {};
+    // To count the rows of a view, PostgreSQL would run it once more.
+    const isView = this.#model.get(this.view.collection)?.isView;
+    const counted = before.length === 0 && !isView ? { meta: ['estimated_count'] } : {};
     return { ...queryOf(this.view, this.#model), limit, ...start, ...counted };
   }
 

@@ -8,7 +8,7 @@ import { toUrl } from '../query/rest';
 import { addressOf, currentQuery, explain } from '../query/session';
 import { go, model as modelSignal } from '../state';
 import { Button, copyText, Empty, ErrorBox } from '../ui';
-import { type Explanation, hintsFor, readPlan, slowest } from './plan';
+import { type Explanation, hintsFor, planningNote, readPlan, slowest } from './plan';
 import { PlanTree } from './tree';
 
 export function PlanPage(): JSX.Element {
@@ -79,6 +79,7 @@ export function PlanPage(): JSX.Element {
                 )}
               </div>
             ))}
+            {planningNote(explanation) && <p class="quiet">{planningNote(explanation)}</p>}
           </section>
           <PlanTree node={root} worst={slowest(root)} whole={root.total ?? root.cost} />
         </div>

@@ -6,6 +6,8 @@ export type PlanJson = Readonly<Record<string, unknown>>;
 export interface Explanation {
   readonly sql: string;
   readonly parameters: readonly (string | null)[];
+  /** How reads of this shape are planned; the plan here is made for the values. */
+  readonly plan_kind: 'generic' | 'custom' | 'fenced';
   readonly plan: readonly [
     { readonly Plan: PlanJson; readonly 'Execution Time'?: number; readonly 'Planning Time'?: number },
   ];
@@ -119,18 +121,17 @@ export interface Hint {
 const MANY_ROWS = 1_000;
 
 export function hintsFor(root: PlanNode, model: Model): Hint[] {
-  const hints = [
-    ...unindexed(root, model),
-    ...allNodes(root).flatMap((node) => [...misjudged(node), ...spilled(node)]),
-  ];
-  const isGeneric = allNodes(root).some((node) => node.details.some((detail) => /\$\d+\b/.test(detail)));
-  if (isGeneric)
-    hints.push({
-      text: 'This is a generic plan: it was made for no values in particular, because the statement is prepared.',
-      sql: null,
-    });
+  const hints = [...unindexed(root, model), ...fullyRead(root).flatMap(misjudged), ...allNodes(root).flatMap(spilled)];
   const seen = new Set<string>();
   return hints.filter((hint) => !seen.has(hint.text) && seen.add(hint.text));
+}
+
+/** The plan is made for the values of the question: whether reads use it depends on how they are planned. */
+export function planningNote({ plan_kind, parameters }: Explanation): string | null {
+  if (parameters.length === 0) return null;
+  return plan_kind === 'generic'
+    ? 'Reads use a generic plan: the statement is prepared, and planned once for all values. This plan is made for the values of this question and may differ from it.'
+    : 'Reads are planned for their values, as this plan is: a generic plan for all values would be too slow for some of them.';
 }
 
 interface FilteredScan {
@@ -207,6 +208,16 @@ function columnsIn(condition: string, collection: Collection | undefined): strin
   const bare = condition.replace(/'(?:[^']|'')*'/g, '');
   const names = [...bare.matchAll(/"((?:[^"]|"")+)"|\b([a-z_][\w$]*)\b/gi)].map(([, quoted, plain]) => quoted ?? plain);
   return [...new Set(names)].flatMap((name) => (name && collection?.fields.get(name)?.column ? [name] : []));
+}
+
+/** They read all of what is below them before they give anything. */
+const WHOLE = new Set(['Sort', 'Aggregate', 'Hash', 'Materialize', 'CTE Scan']);
+
+/** The nodes that nothing stopped: a limit ends those below it as soon as it has enough rows. */
+function fullyRead(node: PlanNode, isLimited = false): PlanNode[] {
+  const isStopped = node.type === 'Limit' || (isLimited && !WHOLE.has(node.type));
+  const isShort = isLimited && (node.found ?? 0) < node.expected;
+  return [...(isShort ? [] : [node]), ...node.children.flatMap((child) => fullyRead(child, isStopped))];
 }
 
 function misjudged(node: PlanNode): Hint[] {
