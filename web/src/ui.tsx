@@ -123,17 +123,17 @@ export function Popover({ anchor, onClose, children, label, width = 280 }: Popov
       onClose();
     };
     // The keys may still be with what opened it.
-    const escape = (event: KeyboardEvent): void => {
+    const closeByKey = (event: KeyboardEvent): void => {
       if (event.key !== 'Escape') return;
       event.stopPropagation();
       onClose();
       anchor.current?.focus();
     };
     document.addEventListener('pointerdown', close);
-    document.addEventListener('keydown', escape);
+    document.addEventListener('keydown', closeByKey);
     return () => {
       document.removeEventListener('pointerdown', close);
-      document.removeEventListener('keydown', escape);
+      document.removeEventListener('keydown', closeByKey);
     };
   }, []);
   const isPlaced = place.visibility === undefined;

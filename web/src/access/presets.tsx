@@ -73,7 +73,7 @@ export function PresetsEditor({ collection, presets, onChange }: PresetsProps): 
           </select>
           <input
             aria-label={`Preset of ${preset.field}`}
-            placeholder="value, or $CURRENT_USER, $NOW"
+            placeholder="value or $CURRENT_USER"
             spellcheck={false}
             value={preset.text}
             onInput={(event) => replace(at, { ...preset, text: event.currentTarget.value })}
