@@ -2,6 +2,7 @@
  * WebSockets under pressure: the ways to sign in, clients that say nothing, frames that mean nothing, and clients that do not read.
  * HOSTILE_FRAMES says how many frames are sent.
  */
+import { once } from 'node:events';
 import { createConnection, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
@@ -30,6 +31,7 @@ const service = await startTestService({
   WEBSOCKETS_HEARTBEAT_PERIOD: '1s',
   WEBSOCKETS_MAX_FRAME_SIZE: '64kb',
   WEBSOCKETS_REST_CONN_LIMIT: '60',
+  WEBSOCKETS_GRAPHQL_CONN_LIMIT: '60',
 });
 const path = `/websocket?access_token=${ADMIN_TOKEN}`;
 
@@ -75,44 +77,113 @@ t.test('a client that answers no ping is disconnected, one that does is not', as
   lively.close();
 });
 
-t.test('frames that mean nothing harm nobody else', async (t) => {
-  const port = Number(new URL(service.url).port);
-  const junk = (number: number): Buffer => {
-    const size = (number * 7_919) % 300;
-    return Buffer.from(Array.from({ length: size + 1 }, (_, index) => (number * 31 + index * 17) % 256));
-  };
-  const texts = [
-    '',
-    '{',
-    '[]',
-    '{"type":"subscribe"}',
-    '{"type":"items","collection":"tags","action":"read","id":{}}',
-    '"'.repeat(60_000),
-  ];
-  let broken = 0;
-  let sent = 0;
-  while (sent < FRAMES) {
-    // What is no frame at all, behind a proper handshake.
-    const raw = await handshake(port, path);
-    raw.on('close', () => broken++);
-    for (let each = 0; each < 20; each++, sent++) raw.write(junk(sent));
-    const proper = await open();
-    for (let each = 0; each < 20 && proper.closed === null; each++, sent++) {
-      if (each % 3 === 0) proper.socket.send(junk(sent));
-      else proper.send(texts[sent % texts.length] ?? '');
-    }
-    raw.destroy();
-    proper.close();
+/** What somebody else does meanwhile: how often they were answered, and how long that took at most. */
+async function readBeside(isOver: () => boolean): Promise<{ readonly answers: number; readonly longest: number }> {
+  let answers = 0;
+  let longest = 0;
+  while (!isOver()) {
+    const begun = performance.now();
+    if ((await get(service, '/items/tags?limit=1')).status === 200) answers++;
+    longest = Math.max(longest, performance.now() - begun);
+    await sleep(20);
   }
-  const large = await open();
-  large.send('x'.repeat(100_000));
-  await large.ended();
-  await waitFor(async () => broken > 0, 5_000);
-  t.equal((await get(service, '/items/tags')).status, 200);
-  const after = await open();
-  t.match(await after.ask({ type: 'ping', uid: 'still here' }), { type: 'pong' });
-  after.close();
-});
+  return { answers, longest };
+}
+
+const junk = (number: number): Buffer => {
+  const size = (number * 7_919) % 300;
+  return Buffer.from(Array.from({ length: size + 1 }, (_, index) => (number * 31 + index * 17) % 256));
+};
+
+interface Hostile extends MessageSocketOptions {
+  readonly first: string | null;
+  readonly texts: readonly string[];
+}
+
+const operation = (query: string, more: object = {}): string =>
+  JSON.stringify({ id: 'a', type: 'subscribe', payload: { query, ...more } });
+
+const HOSTILE: Readonly<Record<string, Hostile>> = {
+  '/websocket': {
+    path,
+    first: null,
+    texts: [
+      '',
+      '{',
+      '[]',
+      '{"type":"subscribe"}',
+      '{"type":"items","collection":"tags","action":"read","id":{}}',
+      '"'.repeat(60_000),
+    ],
+  },
+  '/graphql': {
+    path: `/graphql?access_token=${ADMIN_TOKEN}`,
+    protocols: 'graphql-transport-ws',
+    first: '{"type":"connection_init"}',
+    // Those that end the connection are rare: others would not be looked at.
+    texts: [
+      operation('{'),
+      operation('subscription { nothing }'),
+      operation(`{${'tags{'.repeat(5_000)}`),
+      operation('subscription ($a: Int!) { tags(limit: $a) { id } }', { variables: { a: {} } }),
+      operation('subscription { tags_mutated(event: never) { key } }'),
+      operation('', { extensions: { persistedQuery: 5 } }),
+      '{"type":"complete","id":"a"}',
+      '{"type":"pong","payload":{}}',
+      `{"type":"ping","payload":{"a":"${'x'.repeat(50_000)}"}}`,
+      operation('"'.repeat(50_000)),
+    ],
+  },
+};
+
+for (const [name, { first, texts, ...options }] of Object.entries(HOSTILE))
+  t.test(`${name}: frames that mean nothing harm nobody else`, async (t) => {
+    const port = Number(new URL(service.url).port);
+    let broken = 0;
+    let sent = 0;
+    let isOver = false;
+    const beside = readBeside(() => isOver);
+    const before = process.memoryUsage().rss;
+    const begun = performance.now();
+    while (sent < FRAMES) {
+      // What is no frame at all, behind a proper handshake.
+      const raw = await handshake(port, options.path ?? '', options.protocols);
+      raw.on('close', () => broken++);
+      for (let each = 0; each < 20; each++, sent++) raw.write(junk(sent));
+      const proper = await open(options);
+      if (first !== null) {
+        proper.send(first);
+        await proper.next(({ type }) => type === 'connection_ack');
+      }
+      for (let each = 0; each < 20 && proper.closed === null; each++, sent++) {
+        if (each % 3 === 0 && (first === null || each > 15)) proper.socket.send(junk(sent));
+        else proper.send(texts[sent % texts.length] ?? '');
+      }
+      // The service has read all of it, or ended the connection.
+      proper.socket.ping();
+      await Promise.race([once(proper.socket, 'pong'), once(proper.socket, 'close')]);
+      raw.destroy();
+      proper.close();
+    }
+    isOver = true;
+    const { answers, longest } = await beside;
+    const grown = Math.round((process.memoryUsage().rss - before) / 1_048_576);
+    const seconds = Math.round((performance.now() - begun) / 100) / 10;
+    t.comment(
+      `${sent} frames in ${seconds} s, ${grown} MiB more; ${answers} reads beside, at most ${Math.round(longest)} ms`,
+    );
+    t.ok(grown < 300, 'memory stays bounded');
+    t.ok(answers > 0 && longest < 5_000, 'others are served');
+    const large = await open(options);
+    large.send('x'.repeat(100_000));
+    await large.ended();
+    await waitFor(async () => broken > 0, 5_000);
+    t.equal((await get(service, '/items/tags')).status, 200);
+    const after = await open(options);
+    after.send('{"type":"ping"}');
+    t.match(await after.next(({ type }) => type === 'pong'), { type: 'pong' });
+    after.close();
+  });
 
 t.test('too many connections, and too many messages at a time', async (t) => {
   const many = await Promise.all(Array.from({ length: 70 }, () => open()));
@@ -207,11 +278,38 @@ t.test('a client that does not read gets the newest state when it does, and cost
   t.ok(updates < 50, `it was spared some: ${updates} of 61`);
 });
 
-async function handshake(port: number, target: string): Promise<Socket> {
+t.test('over GraphQL such a client gets the newest answer of each live query', async (t) => {
+  await sql`update large set text = 'first'`;
+  const graphql = HOSTILE['/graphql'] ?? {};
+  const sockets = await Promise.all([open(graphql), open(graphql)]);
+  const [reader, slow] = sockets;
+  for (const socket of sockets) {
+    socket.send('{"type":"connection_init"}');
+    await socket.next(({ type }) => type === 'connection_ack');
+    socket.send(operation('subscription { large { text } }'));
+    await socket.next(({ type }) => type === 'next');
+    setInterval(() => socket.closed === null && socket.send('{"type":"pong"}'), 300).unref();
+  }
+  slow.socket.pause();
+  const before = process.memoryUsage().rss;
+  for (let turn = 0; turn < 12; turn++) {
+    await sql`update large set text = ${`${turn} ${'x'.repeat(2_000_000)}`}`;
+    await reader.next(({ type }) => type === 'next', 10_000);
+  }
+  await sql`update large set text = 'last'`;
+  await reader.next(({ payload }) => JSON.stringify(payload)?.includes('last') === true, 10_000);
+  t.ok(process.memoryUsage().rss - before < 250_000_000, 'memory stays bounded');
+  slow.socket.resume();
+  await slow.next(({ payload }) => JSON.stringify(payload)?.includes('last') === true, 10_000);
+  const answers = slow.messages.filter(({ type }) => type === 'next').length;
+  t.ok(answers < 12, `it was spared some: ${answers} of 13`);
+});
+
+async function handshake(port: number, target: string, protocols: string | null = null): Promise<Socket> {
   const socket = createConnection(port, '127.0.0.1');
   socket.on('error', () => {});
   socket.write(
-    `GET ${target} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n`,
+    `GET ${target} HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n${protocols ? `Sec-WebSocket-Protocol: ${protocols}\r\n` : ''}\r\n`,
   );
   await new Promise((resolve) => socket.once('data', resolve));
   return socket;
