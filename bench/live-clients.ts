@@ -1,15 +1,23 @@
 /**
  * The subscribers of the live bench, in a process of their own: what they cost must not delay who writes. Each is a connection that
- * gets server-sent events; they share one buffer, and an answer is looked through for the newest time in it, no more.
+ * gets server-sent events, or several share a WebSocket that speaks GraphQL; they have one buffer, and an answer is looked through for
+ * the newest time in it, no more.
  */
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { percentilesOf } from './statistics.js';
 
 export interface ClientTask {
   readonly url: string;
-  /** Of each subscriber. */
-  readonly requests: readonly { readonly path: string; readonly token: string }[];
+  /** Of each connection. */
+  readonly requests: readonly ClientRequest[];
+  /** Subscriptions of one connection, to the GraphQL query that is its path; null for server-sent events. */
+  readonly sharing: number | null;
+}
+
+export interface ClientRequest {
+  readonly path: string;
+  readonly token: string;
 }
 
 /** `measure`: what has come since the last one. */
@@ -50,27 +58,24 @@ function newestIn(length: number): number {
   return newest;
 }
 
-async function open({ url, requests }: ClientTask): Promise<void> {
+async function open({ url, requests, sharing }: ClientTask): Promise<void> {
   const { hostname, port } = new URL(url);
   let ready = 0;
-  for (const [index, { path, token }] of requests.entries()) {
-    let isReady = false;
+  for (const [index, request] of requests.entries()) {
+    let awaited = sharing ?? 1;
     const take = (length: number): boolean => {
-      if (isReady) {
-        const newest = newestIn(length);
-        if (newest > 0) ages.push(Date.now() - newest);
-      } else if (buffer.subarray(0, length).includes('data: ')) {
-        isReady = true;
-        ready++;
+      const answers = answersIn(length, sharing === null ? EVENT : NEXT);
+      if (awaited > 0) {
+        awaited -= answers;
+        if (awaited <= 0) ready++;
+        return true;
       }
+      const newest = newestIn(length);
+      if (newest > 0) for (let answer = 0; answer < answers; answer++) ages.push(Date.now() - newest);
       return true;
     };
     const socket = connect({ port: Number(port), host: hostname, onread: { buffer, callback: take } });
-    socket.once('connect', () =>
-      socket.write(
-        `GET ${path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer ${token}\r\nAccept: text/event-stream\r\n\r\n`,
-      ),
-    );
+    socket.once('connect', () => (sharing === null ? ask(socket, request) : askOverSocket(socket, request, sharing)));
     socket.on('error', () => {});
     // More at once than the system lets wait would be refused.
     if (index % 100 === 99) while (ready < index - 99) await sleep(5);
@@ -78,13 +83,60 @@ async function open({ url, requests }: ClientTask): Promise<void> {
   while (ready < requests.length) await sleep(20);
 }
 
+const EVENT = Buffer.from('data: ');
+const NEXT = Buffer.from('"type":"next"');
+
+function answersIn(length: number, sign: Buffer): number {
+  const chunk = buffer.subarray(0, length);
+  let count = 0;
+  for (let at = chunk.indexOf(sign); at >= 0; at = chunk.indexOf(sign, at + sign.length)) count++;
+  return count;
+}
+
+function ask(socket: Socket, { path, token }: ClientRequest): void {
+  socket.write(
+    `GET ${path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer ${token}\r\nAccept: text/event-stream\r\n\r\n`,
+  );
+}
+
+/** The service reads what follows the request when the connection has become a WebSocket. */
+function askOverSocket(socket: Socket, { path, token }: ClientRequest, subscriptions: number): void {
+  socket.write(
+    `GET /graphql?access_token=${token} HTTP/1.1\r\nHost: bench\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n` +
+      'Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: graphql-transport-ws\r\n\r\n',
+  );
+  const begin = { type: 'connection_init', payload: { access_token: token } };
+  const messages = Array.from({ length: subscriptions }, (_, index) => ({
+    id: String(index),
+    type: 'subscribe',
+    payload: { query: path },
+  }));
+  // Until it is acknowledged nothing may be asked for.
+  setTimeout(() => socket.write(frame(begin)), UPGRADE_MS);
+  setTimeout(() => socket.write(Buffer.concat(messages.map(frame))), 2 * UPGRADE_MS);
+}
+
+/** Milliseconds in which a connection is upgraded, and acknowledged. */
+const UPGRADE_MS = 500;
+
+/** Of a client, with a mask that changes nothing. */
+function frame(message: object): Buffer {
+  const text = Buffer.from(JSON.stringify(message));
+  const head = Buffer.from([0x81, 0xfe, text.length >> 8, text.length & 0xff, 0, 0, 0, 0]);
+  if (text.length >= SHORT_FRAME) return Buffer.concat([head, text]);
+  return Buffer.concat([Buffer.from([0x81, 0x80 | text.length, 0, 0, 0, 0]), text]);
+}
+
+/** Bytes from which on the length of a frame takes two more. */
+const SHORT_FRAME = 126;
+
 process.on('message', (order: ClientOrder) => {
   if (order !== 'measure') {
     void open(order.open).then(() => process.send?.('open'));
     return;
   }
   const { user, system } = process.cpuUsage();
-  const { p50, p99 } = percentilesOf(ages.length > 0 ? ages : [Number.NaN]);
+  const { p50, p99 } = percentilesOf(ages);
   const max = ages.reduce((most, age) => Math.max(most, age), 0);
   const report: ClientReport = { answers: ages.length, p50, p99, max, spent: (user + system) / 1_000 };
   ages = [];

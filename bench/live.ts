@@ -1,7 +1,7 @@
 /**
  * Live queries under changes: how long it takes from a change until every subscriber has it, and what that costs. Each subscriber is a
  * connection that gets server-sent events: (a) each an item of its own, (b) all the same list, (c) each the list of its user, by a row
- * rule. A change writes the time of the database into a row, a moment before it is committed; whoever gets it knows how old it is.
+ * rule; (b) also where ten subscribers share a WebSocket. A change writes the time of the database into a row, a moment before it is committed; whoever gets it knows how old it is.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -63,23 +63,51 @@ interface LiveCase {
   row(draw: number): number;
   /** How many subscribers see it. */
   readonly seenBy: 'one' | 'all';
+  /** Subscribers of one WebSocket, whose path is a GraphQL query; null for a connection each. */
+  readonly sharing: number | null;
 }
+
+const SHARING = 10;
 
 const ITEM = '/items/bench_live';
 const admin = (): string => ADMINISTRATOR.token;
 
 function casesOf(subscribers: number): readonly LiveCase[] {
   const anyRow = (draw: number): number => 1 + Math.floor(draw * subscribers);
+  const listedRow = (draw: number): number => 1 + Math.floor(draw * LISTED);
   return [
-    { name: 'a: an item each', path: (one) => `${ITEM}/${one}?fields=stamp`, token: admin, row: anyRow, seenBy: 'one' },
     {
-      name: 'b: one list',
+      name: 'a: an item each',
+      path: (one) => `${ITEM}/${one}?fields=stamp`,
+      token: admin,
+      row: anyRow,
+      seenBy: 'one',
+      sharing: null,
+    },
+    {
+      name: 'b: one list, a connection each',
       path: () => `${ITEM}?fields=stamp&sort=id&limit=${LISTED}`,
       token: admin,
-      row: (draw) => 1 + Math.floor(draw * LISTED),
+      row: listedRow,
       seenBy: 'all',
+      sharing: null,
     },
-    { name: 'c: a list by user', path: () => `${ITEM}?fields=stamp`, token: tokenOf, row: anyRow, seenBy: 'one' },
+    {
+      name: `b: one list, ${SHARING} subscribers on a WebSocket`,
+      path: () => `subscription { bench_live(sort: ["id"], limit: ${LISTED}) { stamp } }`,
+      token: admin,
+      row: listedRow,
+      seenBy: 'all',
+      sharing: SHARING,
+    },
+    {
+      name: 'c: a list by user',
+      path: () => `${ITEM}?fields=stamp`,
+      token: tokenOf,
+      row: anyRow,
+      seenBy: 'one',
+      sharing: null,
+    },
   ];
 }
 
@@ -158,18 +186,18 @@ interface Clients {
 }
 
 async function openClients(
-  { path, token }: LiveCase,
+  { path, token, sharing }: LiveCase,
   service: RunningService,
   subscribers: number,
   signal: AbortSignal,
 ): Promise<Clients> {
   const before = await readMemory(service.pid);
   const clients = fork(packagePath('dist', 'bench', 'live-clients.js'), { detached: true });
-  const requests = Array.from({ length: subscribers }, (_, index) => ({
+  const requests = Array.from({ length: subscribers / (sharing ?? 1) }, (_, index) => ({
     path: path(index + 1),
     token: token(index + 1),
   }));
-  const task: ClientTask = { url: service.url, requests };
+  const task: ClientTask = { url: service.url, requests, sharing };
   clients.send({ open: task } satisfies ClientOrder);
   try {
     await once(clients, 'message', { signal });

@@ -28,6 +28,7 @@ import { consistencyOf, type ReadNeed, type SessionConsistency } from './consist
 import { DatabaseRefusals } from './database-refusals.js';
 import { refusedRead } from './distributed.js';
 import { PlanChoices, type UnevenShape } from './plan-choices.js';
+import { type Moment, readMoment } from './read-moment.js';
 import { refusedInQuery } from './refused-values.js';
 import { mayLieInReplica, ReplicaReads } from './replica-reads.js';
 import { retry } from './retry.js';
@@ -185,7 +186,17 @@ export class Reads {
     return this.#retry(read, (current) => this.#run(current, client));
   }
 
-  /** The same for who takes the body as it arrives: a warm read needs no promise. */
+  /** The bodies of reads of one moment, and its snapshot, which says what they contain. */
+  runTogether(read: PreparedRead, others: readonly PreparedRead[]): Promise<Moment> {
+    return this.#retry(read, (current) =>
+      readMoment(
+        this.#database,
+        [current, ...others].map((each) => this.bind(each)),
+      ),
+    );
+  }
+
+  /** As `run`, for who takes the body as it arrives: a warm read needs no promise. */
   answer(read: PreparedRead, listener: ReadListener): void {
     if (this.#limits.cost === null || this.#affordable.has(read.compiled))
       this.#send(read, new RecoveringListener(listener, (error) => this.#recover(error, read, listener)));

@@ -50,15 +50,34 @@ const MAX_REASON_BYTES = 123;
 
 export class Socket {
   readonly #socket: WebSocket<SocketData>;
+  /** What was sent in this moment. */
+  #unsent: (string | Buffer)[] = [];
+  #unsentLength = 0;
   isOpen = true;
 
   constructor(socket: WebSocket<SocketData>) {
     this.#socket = socket;
   }
 
-  /** What has to wait is sent later; see `isSlow`. */
+  /** What is sent in the same moment leaves together: each write costs more than what it writes. What has to wait is sent later; see `isSlow`. */
   send(text: string | Buffer): void {
-    if (this.isOpen) this.#socket.cork(() => void this.#socket.send(text, false));
+    if (!this.isOpen) return;
+    if (this.#unsent.length === 0) queueMicrotask(() => this.#flush());
+    this.#unsent.push(text);
+    this.#unsentLength += text.length;
+    if (this.#unsentLength > SLOW_BYTES) this.#flush();
+  }
+
+  #flush(): void {
+    const unsent = this.#unsent;
+    if (unsent.length === 0) return;
+    this.#unsent = [];
+    this.#unsentLength = 0;
+    if (!this.isOpen) return;
+    this.#socket.cork(() => {
+      // A client that does not read may be disconnected by one of them.
+      for (const text of unsent) if (this.isOpen) this.#socket.send(text, false);
+    });
   }
 
   /** Whether the client reads more slowly than it is sent to: `drained` is called when it has caught up. */
@@ -68,6 +87,7 @@ export class Socket {
 
   /** Without a code it ends as the client sees fit. */
   end(code?: number, reason = ''): void {
+    this.#flush();
     if (!this.isOpen) return;
     const text = Buffer.from(reason).subarray(0, MAX_REASON_BYTES);
     if (code === undefined) this.#socket.end();

@@ -53,6 +53,8 @@ export interface EventGroup {
 /** Keys that are remembered as visible; of others deletions are not told. */
 export const MAX_VISIBLE_KEYS = 10_000;
 
+const MAX_UNTOLD_KEYS = 1_000;
+
 export class EventSubscriber {
   /** No other has it. */
   readonly number: number;
@@ -81,6 +83,8 @@ export class EventSubscriber {
   visible: Set<string> | null = null;
   /** Whether the caller may see keys at all. */
   showsKeys = false;
+  /** Items that were gone, or outside of the query, when their creation was to be told: their deletion would be of something never seen. */
+  #untold: Set<string> | null = null;
 
   constructor(source: EventSource, listener: EventListener, number: number) {
     this.number = number;
@@ -91,12 +95,28 @@ export class EventSubscriber {
   /** Whether the caller could see the item that is gone. */
   forgetDeleted(key: string): boolean {
     if (!this.showsKeys) return false;
-    return this.visible === null || this.visible.delete(key);
+    return this.visible === null ? this.#untold?.delete(key) !== true : this.visible.delete(key);
   }
 
-  remember(key: string, isVisible: boolean): void {
-    if (this.visible === null) return;
-    if (!isVisible) this.visible.delete(key);
+  /** Nothing was told that is not in the state which it begins with. */
+  begin(visible: Set<string> | null): void {
+    this.visible = visible;
+    this.#untold = null;
+  }
+
+  remember(key: string, isVisible: boolean, change: Change): void {
+    if (this.visible === null) {
+      if (isVisible) this.#untold?.delete(key);
+      else if (change === 'create' && this.source.change !== 'delete') this.#leaveUntold(key);
+    } else if (!isVisible) this.visible.delete(key);
     else if (this.visible.size < MAX_VISIBLE_KEYS) this.visible.add(key);
+  }
+
+  #leaveUntold(key: string): void {
+    this.#untold ??= new Set();
+    this.#untold.add(key);
+    if (this.#untold.size <= MAX_UNTOLD_KEYS) return;
+    const [oldest = key] = this.#untold;
+    this.#untold.delete(oldest);
   }
 }

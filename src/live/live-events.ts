@@ -4,12 +4,10 @@
  * told to whom it was visible. Who cannot be told every change is told that, and begins anew.
  */
 import { callerName } from '../access/identity.js';
-import type { Policies } from '../access/policies.js';
-import type { PreparedRead, Reads } from '../engine/reads.js';
+import type { PreparedRead } from '../engine/reads.js';
 import { NO_CLIENT } from '../engine/stages.js';
 import { forbiddenCollection, isPassing } from '../errors.js';
 import type { Collection } from '../mirror/model.js';
-import type { Mirror } from '../mirror/watch.js';
 import type { LoggedTable } from '../postgres/pgoutput.js';
 import type { Source } from '../postgres/publication.js';
 import type { Parsed } from '../request/ast.js';
@@ -24,10 +22,10 @@ import {
   EventSubscriber,
   MAX_VISIBLE_KEYS,
 } from './event-subscriber.js';
+import { collectionOf, type EventServices, prepareRead, readFirst } from './first-state.js';
 import type { LiveStats } from './live-stats.js';
 import type { SubscriptionCounts } from './subscription-counts.js';
 import { CHANGES, type Change, TableLog } from './table-log.js';
-import type { CommitVisibility } from './visibility.js';
 import { checkTable, itemIn, keysIn, showsAllRows, showsKeys } from './visible-items.js';
 
 /** Milliseconds until something that failed for the moment is tried again. */
@@ -51,13 +49,6 @@ export interface EventHost {
   begin(): Promise<void>;
   /** One subscription less. */
   left(): void;
-}
-
-export interface EventServices {
-  readonly reads: Reads;
-  readonly mirror: Mirror;
-  readonly policies: Policies;
-  readonly visibility: CommitVisibility;
 }
 
 export interface EventHandle {
@@ -176,11 +167,9 @@ export class LiveEvents {
     const turn = ++subscriber.turn;
     const { generation } = this.#host;
     const { source } = subscriber;
-    const { reads, mirror, policies } = this.#services;
+    const { reads } = this.#services;
     const caller = await source.identify();
-    const model = policies.accessOf(caller)?.view(mirror.model) ?? mirror.model;
-    const collection = model.collections.get(source.collection);
-    if (!collection || collection.system) throw forbiddenCollection(source.collection);
+    const collection = collectionOf(this.#services, source, caller);
     checkTable(collection, this.#sources);
     const query = await source.parseChanged(caller);
     const compiled = await reads.prepare(query, caller, { ...NO_CLIENT, address: source.address });
@@ -224,7 +213,9 @@ export class LiveEvents {
     if (!showsKeys(collection) || showsAllRows(collection)) return null;
     if (group === former && visible !== null) return visible;
     const names = collection.key.map(({ name }) => name);
-    const body = await this.#read(source.parseKeys(caller, names), caller, source.address);
+    const { reads } = this.#services;
+    const keys = await prepareRead(this.#services, source.parseKeys(caller, names), caller, source.address);
+    const body = await reads.run(keys, NO_CLIENT);
     return new Set(keysIn(body, names).slice(0, MAX_VISIBLE_KEYS));
   }
 
@@ -233,12 +224,6 @@ export class LiveEvents {
     this.#statements.set(compiled, number);
     const values = bind(compiled.statement.parameters, withKeys(query, []).values, caller);
     return JSON.stringify([number, values, item]);
-  }
-
-  async #read(query: Parsed, caller: PreparedRead['caller'], address: string): Promise<Buffer | null> {
-    const { reads } = this.#services;
-    const compiled = await reads.prepare(query, caller, { ...NO_CLIENT, address });
-    return reads.run({ query, compiled, caller, need: null }, NO_CLIENT);
   }
 
   /** Tells the state to begin with: every change that is told later is committed behind it, or is in it as well. */
@@ -253,8 +238,7 @@ export class LiveEvents {
     const position = this.#logs.get(subscriber.table)?.end ?? 0;
     const query = await source.parseInitial(caller);
     await this.#services.visibility.wait();
-    const known = await this.#services.visibility.isVisibleNow();
-    const body = query && (await this.#read(query, caller, source.address));
+    const [body, known, visible] = await readFirst(this.#services, subscriber, caller, query);
     const isGone = query !== null && body === null;
     if (isGone && !isResync) throw forbiddenCollection(source.collection);
     if (subscriber.isClosed) return;
@@ -262,6 +246,7 @@ export class LiveEvents {
     subscriber.isStale = !isCurrent;
     if (!isCurrent) return;
     subscriber.position = position;
+    subscriber.begin(visible);
     subscriber.known = known;
     subscriber.knownUntil = performance.now() + KNOWN_MS;
     if (!isGone) listener.initial(body, isResync);
@@ -383,7 +368,7 @@ export class LiveEvents {
     const keys: string[] = [];
     for (const [key, each] of counted) {
       if (each !== change) continue;
-      if (change !== 'delete') subscriber.remember(key, items.has(key));
+      if (change !== 'delete') subscriber.remember(key, items.has(key), change);
       if (change === 'delete' ? subscriber.forgetDeleted(key) : items.has(key)) keys.push(key);
     }
     if (keys.length === 0 || (subscriber.source.change !== null && subscriber.source.change !== change)) return;

@@ -87,8 +87,7 @@ export class CommitVisibility {
   async #snapshot(): Promise<Snapshot | null> {
     try {
       const [row] = await this.#database.rows<{ snapshot: string }>('select pg_current_snapshot()::text as snapshot');
-      const [, end = '0', running = ''] = row?.snapshot.split(':') ?? [];
-      return { end: low(end), running: new Set(running === '' ? [] : running.split(',').map(low)) };
+      return parseSnapshot(row?.snapshot ?? '');
     } catch {
       return null;
     }
@@ -99,6 +98,17 @@ interface Snapshot {
   /** The first number that no transaction has had. */
   readonly end: number;
   readonly running: ReadonlySet<number>;
+}
+
+/** What somebody sees who reads with this snapshot, as PostgreSQL writes it. */
+export function visibleIn(snapshot: string): IsVisible {
+  const parsed = parseSnapshot(snapshot);
+  return (xid) => isVisible(xid, parsed);
+}
+
+function parseSnapshot(text: string): Snapshot {
+  const [, end = '0', running = ''] = text.split(':');
+  return { end: low(end), running: new Set(running === '' ? [] : running.split(',').map(low)) };
 }
 
 /** The log numbers transactions with 32 bits, which wrap around. */
