@@ -216,6 +216,13 @@ t.test('what is wrong with a document is an error of its operation alone', async
     headers: { 'content-type': 'application/json' },
   });
   t.match(post.json, { errors: [{ message: /WebSocket/ }] });
+  const events = await fetch(`${service.url}/graphql?query=${encodeURIComponent('subscription { tags { id } }')}`, {
+    headers: { accept: 'text/event-stream', authorization: `Bearer ${ADMIN_TOKEN}` },
+  });
+  const reader = events.body?.getReader();
+  const first = await reader?.read();
+  t.match(Buffer.from(first?.value ?? []).toString(), /event: next\ndata: \{"data":\{"tags":\[/);
+  await reader?.cancel();
 });
 
 t.test('the schema shows both kinds of fields', async (t) => {
@@ -304,6 +311,38 @@ t.test('a token that is withdrawn ends the connection', async (t) => {
   await upTo(events, 1);
   await sql`update service_users set token = null where id = ${caller.user}`;
   t.match(await ended(events), { code: 4403 });
+});
+
+t.test('a token that expires: the client comes back with a new one, and goes on', async (t) => {
+  const brief = await startTestService({ databaseUrl: url, WORKERS: '1', ACCESS_TOKEN_TTL: '2s' });
+  const headers = { 'content-type': 'application/json' };
+  const account = JSON.stringify({ email: 'eve@example.com', password: 'a long password' });
+  t.equal((await request(service, 'POST', '/users', { body: account, headers })).status, 200);
+  await sql`insert into service_access ("user", policy)
+    select u.id, p.id from service_users u, service_policies p where u.email = 'eve@example.com' and p.admin_access limit 1`;
+  const codes: number[] = [];
+  let logins = 0;
+  const client = createClient({
+    url: `${brief.url.replace(/^http/, 'ws')}/graphql`,
+    webSocketImpl: WebSocket,
+    retryAttempts: 20,
+    retryWait: () => sleep(100),
+    shouldRetry: () => true,
+    connectionParams: async () => {
+      const { json } = await request(brief, 'POST', '/auth/login', { body: account, headers });
+      logins++;
+      return { access_token: Object(json).data.access_token };
+    },
+    on: { closed: (event) => codes.push(Object(event).code) },
+  });
+  t.teardown(() => void client.dispose());
+  const tags = follow(client, 'subscription { tags_aggregated { countAll } }');
+  await upTo(tags, 1);
+  await waitFor(async () => codes.length > 0, 10_000);
+  t.equal(codes[0], 4403);
+  await upTo(tags, 2);
+  t.ok(logins > 1);
+  t.equal(tags.ending, undefined);
 });
 
 t.test('anonymous clients are served where they may be, and what they may not see is no field', async (t) => {
