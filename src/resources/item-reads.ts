@@ -232,6 +232,7 @@ const explanationBody = build({
       properties: {
         sql: { type: 'string' },
         parameters: { type: 'array', items: { type: ['string', 'null'] } },
+        plan_kind: { type: 'string' },
         plan: {},
       },
     },

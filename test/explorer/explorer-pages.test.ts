@@ -99,6 +99,12 @@ t.test('plan: the tree with what it took, and an index that is missing', { skip 
   await sql`create index on events (kind)`;
   await page.getByRole('button', { name: 'Run again' }).click();
   await page.getByText('Nothing stands out').waitFor();
+  t.equal(await page.getByText(/^Reads (use a generic plan|are planned for their values)/).count(), 1, 'how it is run');
+  const few = JSON.stringify({ fields: ['id'], limit: 10 });
+  await page.goto(`${service.url}/explorer#/plan/events?q=${encodeURIComponent(few)}`);
+  await page.getByText(/rows: 10 \(20,000 expected\)/).waitFor();
+  t.equal(await page.getByText('times off', { exact: false }).count(), 0, 'a limit is no wrong estimate');
+  t.equal(await page.getByText(/^Reads (use|are)/).count(), 0, 'without values there is one plan');
   t.strictSame(complaints, []);
 });
 

@@ -49,7 +49,15 @@ t.test('view as: the public, a role, a user, on every page, and nothing can be c
   page.on('request', (request) => {
     if (request.url().includes('/items/')) asked.push(request.headers()['lateral-view-as']);
   });
-  await view('', /^The public/);
+  await page.getByRole('button', { name: 'View as', exact: true }).click();
+  await page.getByRole('option', { name: /^The public/ }).waitFor();
+  t.strictSame(await findings(page), [], 'no serious finding in the list');
+  await page.keyboard.press('Escape');
+  t.equal(await page.getByRole('combobox', { name: 'Role or user' }).count(), 0, 'Escape closes it');
+  await page.keyboard.press('Enter');
+  await page.getByRole('option', { name: /^The public/ }).waitFor();
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('Enter');
   asked.length = 0;
   await page.getByText(`${open} items`, { exact: true }).waitFor();
   await page.getByRole('status').getByText('You see what the public may see').waitFor();
