@@ -49,6 +49,7 @@ export async function measureHits(databaseUrl: string): Promise<void> {
         clientAddress,
         timing: false,
         positions: null,
+        names: null,
         answersOrigins: false,
         respond: ignore,
         respondError: ignore,

@@ -25,6 +25,7 @@ import { PersistedQueries, readAllowList } from './graphql/persisted.js';
 import { Schemas } from './graphql/schema.js';
 import { availableSystemFields } from './graphql/system-fields.js';
 import { createCookies } from './http/cookies.js';
+import type { EdgeNames } from './http/edge-names.js';
 import type { Limits } from './http/limiter.js';
 import { type Route, Router } from './http/router.js';
 import type { SocketProtocol } from './http/websocket.js';
@@ -42,7 +43,7 @@ import { assetsRoutes } from './resources/assets.js';
 import { authRoutes } from './resources/auth.js';
 import { collectionsRoutes } from './resources/collections.js';
 import { explorerRoutes } from './resources/explorer.js';
-import { withFamilyNames } from './resources/family.js';
+import { familyNames, withFamilySchema } from './resources/family.js';
 import { fieldsRoutes } from './resources/fields.js';
 import { graphqlRoutes } from './resources/graphql.js';
 import { graphqlSocketProtocol } from './resources/graphql-socket.js';
@@ -113,6 +114,8 @@ export interface Shared {
 
 export interface WorkerApp {
   readonly router: Router;
+  /** Null where clients use the names that there are. */
+  readonly names: EdgeNames | null;
   /** What is spoken over WebSockets. */
   readonly sockets: readonly SocketProtocol[];
   apply(message: Broadcast): void;
@@ -273,7 +276,7 @@ export async function createWorkerApp(
     ...accountRoutes(access),
     ...registrationRoutes({ ...access, policies, writes, registrationLimit: shared.limits.registrations, observe }),
     ...utilsRoutes({ ...items, config, readAnew }),
-    ...(config.FAMILY_COMPATIBILITY ? withFamilyNames(described) : described),
+    ...(config.FAMILY_COMPATIBILITY ? withFamilySchema(described) : described),
     ...schemaRoutes({ config, identities, schemaChanges }),
     ...suggestionsRoutes({ identities, policies, schemaChanges }),
     ...meRoutes(items),
@@ -331,6 +334,7 @@ export async function createWorkerApp(
   };
   return {
     router,
+    names: config.FAMILY_COMPATIBILITY ? familyNames(() => mirror.model) : null,
     sockets: config.WEBSOCKETS_ENABLED ? sockets : [],
     apply,
     collect: () => collect(metrics),

@@ -14,6 +14,7 @@ import { createCompression } from './compress.js';
 import { createCookies, positionCookies } from './cookies.js';
 import { type Cors, createCors } from './cors.js';
 import { createOriginCheck } from './csrf.js';
+import type { EdgeNames } from './edge-names.js';
 import { negotiateEncoding } from './encoding.js';
 import { Exchange } from './exchange.js';
 import type { Limit } from './limiter.js';
@@ -44,19 +45,21 @@ export interface HttpOptions {
   /** Memory for large responses: each has its part until it has left. */
   readonly responseMemory: ResponseMemory;
   readonly observe: Observer;
+  /** Null where clients use the names that there are. */
+  readonly names: EdgeNames | null;
   /** What is spoken over WebSockets. */
   readonly sockets: readonly SocketProtocol[];
 }
 
 export async function startHttpServer(router: Router, options: HttpOptions): Promise<HttpServer> {
-  const { config, address, limit, responseMemory, observe, sockets } = options;
+  const { config, address, limit, responseMemory, observe, names, sockets } = options;
   const uws = await loadSockets(config.MAX_URL_SIZE);
   const traces = await openTraces(config, observe);
   const app = uws.App();
   const cors = createCors(config);
   const cookies = createCookies(config);
   const compression = createCompression(config);
-  const handle = createHandler(router, cors, config, limit);
+  const handle = createHandler(router, cors, config, limit, names);
   const running: Running = { count: 0, closing: false, idle: null };
   const reportFailure = (exchange: Exchange, error: unknown): void =>
     observe({
@@ -95,7 +98,8 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
         (error: unknown) => respondError(exchange, error),
       );
   };
-  const reply = (exchange: Exchange, plain: Reply): void => {
+  const reply = (exchange: Exchange, answer: Reply): void => {
+    const plain = names === null ? answer : names.reply(answer);
     const { body } = plain;
     if (typeof body === 'object' && body.length > UNCOUNTED_BYTES)
       exchange.onDone = responseMemory.reserve(body.length);
@@ -106,7 +110,7 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
         (compressed) => send(exchange, compressed),
         (error: unknown) => {
           reportFailure(exchange, error);
-          send(exchange, errorReply(error));
+          send(exchange, errorReply(error, names));
         },
       );
   };
@@ -120,7 +124,7 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
       );
   };
   const respondError = (exchange: Exchange, error: unknown): void => {
-    const failure = errorReply(error);
+    const failure = errorReply(error, names);
     if (failure.status >= 500) reportFailure(exchange, error);
     if (!exchange.cookieRefused) reply(exchange, failure);
     else {
@@ -132,6 +136,7 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
     clientAddress: createClientAddressResolver(config),
     timing: config.SERVER_TIMING || traces !== null,
     answersOrigins: config.CORS_ENABLED,
+    names,
     positions: config.DATABASE_REPLICA_URLS.length > 0 ? positionCookies(cookies) : null,
     respond,
     respondError,
@@ -196,7 +201,13 @@ interface Running {
   idle: (() => void) | null;
 }
 
-function createHandler(router: Router, cors: Cors, config: Config, limit: Limit | null): Handler {
+function createHandler(
+  router: Router,
+  cors: Cors,
+  config: Config,
+  limit: Limit | null,
+  names: EdgeNames | null,
+): Handler {
   const checkOrigin = createOriginCheck(config);
   const maxUrl = config.MAX_URL_SIZE;
   /** Everything that has to happen before anything is awaited: data of a body that nobody reads is lost. */
@@ -205,7 +216,7 @@ function createHandler(router: Router, cors: Cors, config: Config, limit: Limit 
     if (exchange.path.length + exchange.queryString.length >= maxUrl) {
       throw invalidQuery(`The URL is longer than ${maxUrl} bytes`, { option: 'MAX_URL_SIZE', limit: maxUrl });
     }
-    const route = router.find(exchange);
+    const route = router.find(exchange, names);
     if (exchange.headers.viewAs !== '' && !isRead(exchange) && !route.mayRead) throw viewWrites();
     if (!streamsBody(route, exchange)) exchange.collect(config.MAX_PAYLOAD_SIZE, config.BODY_TIMEOUT);
     checkOrigin(exchange);

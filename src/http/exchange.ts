@@ -10,6 +10,7 @@ import { invalidPayload, unsupportedMediaType } from '../errors.js';
 import { onlyOf } from '../narrow.js';
 import { TurnQueue } from '../time-slices.js';
 import type { ClientAddressResolver } from './client-address.js';
+import type { EdgeNames } from './edge-names.js';
 import type { NegotiatedEncoding } from './encoding.js';
 import type { Outcome } from './reply.js';
 import type { RouteStats } from './route-stats.js';
@@ -54,6 +55,8 @@ export interface ServerHooks {
   readonly timing: boolean;
   /** Null where there are no replicas: then nobody asks for positions. */
   readonly positions: PositionCookies | null;
+  /** Null where clients use the names that there are. */
+  readonly names: EdgeNames | null;
   /** Whether a response depends on where it is asked from. */
   readonly answersOrigins: boolean;
   respond(exchange: Exchange, outcome: Outcome): void;
@@ -108,7 +111,7 @@ export class Exchange {
     this.path = request.getUrl();
     const query = request.getQuery() ?? '';
     const [queryString, accessToken] = query.includes('access_token=') ? takeAccessToken(query) : [query, ''];
-    this.queryString = queryString;
+    this.queryString = hooks.names === null ? queryString : hooks.names.query(queryString);
     this.accessToken = accessToken;
     // Every header costs its reading: these are read where they may matter.
     const reads = this.method === 'GET' || this.method === 'HEAD';
@@ -256,11 +259,14 @@ export class Exchange {
       if (this.aborted) throw invalidPayload('The client disconnected');
       return parse(new TextDecoder('utf-8', { fatal: true }).decode(body));
     };
+    let value: unknown;
     try {
-      return body.length < LARGE_BODY_BYTES ? read() : await largeBodies.run(this.address, read);
+      value = body.length < LARGE_BODY_BYTES ? read() : await largeBodies.run(this.address, read);
     } catch {
       throw invalidPayload('The body is not valid JSON');
     }
+    const { names } = this.#hooks;
+    return names === null ? value : names.body(value);
   }
 
   /** Chunks are only borrowed for the time of the callback: they are copied. */

@@ -3,6 +3,7 @@ import { build } from 'fast-json-stringify';
 import { invalidPayload, ServiceError, serviceUnavailable } from '../errors.js';
 import { propertiesOf } from '../narrow.js';
 import { fromDatabase } from '../sqlstate.js';
+import type { EdgeNames } from './edge-names.js';
 
 export interface Reply {
   readonly status: number;
@@ -77,9 +78,10 @@ export function publicError(error: unknown): ServiceError {
     : new ServiceError('INTERNAL_SERVER_ERROR', 'An unexpected error occurred.');
 }
 
-export function errorReply(error: unknown): Reply {
+export function errorReply(error: unknown, names: EdgeNames | null = null): Reply {
   const known = publicError(error);
-  const entry = { message: known.message, extensions: { ...known.extensions, code: known.code } };
+  const { code, message } = names === null ? known : names.error(known);
+  const entry = { message, extensions: { ...known.extensions, code } };
   const reply = jsonText(errorBody({ errors: [entry] }), known.status);
   if (known.code === 'RANGE_NOT_SATISFIABLE')
     return { ...reply, headers: { 'Content-Range': `bytes */${known.extensions['size']}` } };

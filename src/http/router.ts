@@ -1,5 +1,6 @@
 /** Routes as data: a method and a path whose named segments become parameters. */
 import { routeNotFound } from '../errors.js';
+import type { EdgeNames } from './edge-names.js';
 import type { Exchange } from './exchange.js';
 import type { Outcome } from './reply.js';
 import { RouteStats } from './route-stats.js';
@@ -27,6 +28,8 @@ export function isForm(contentType: string): boolean {
 
 interface Entry {
   readonly segments: readonly (string | null)[];
+  /** The position of the parameter that names a collection; -1 for none. */
+  readonly collection: number;
   readonly route: Route;
   readonly stats: RouteStats;
 }
@@ -42,7 +45,12 @@ export class Router {
     for (const route of routes) {
       const segments = route.path.slice(1).split('/');
       const stats = new RouteStats(route.method, route.path);
-      const entry = { segments: segments.map((each) => (each.startsWith(':') ? null : each)), route, stats };
+      const entry = {
+        segments: segments.map((each) => (each.startsWith(':') ? null : each)),
+        collection: segments.filter((each) => each.startsWith(':')).indexOf(':collection'),
+        route,
+        stats,
+      };
       const first = segments[0]?.toLowerCase() ?? '';
       const ofMethod = this.#entries.get(route.method) ?? new Map<string, Entry[][]>();
       const ofSegment = ofMethod.get(first) ?? [];
@@ -58,7 +66,7 @@ export class Router {
   }
 
   /** A HEAD request is answered by the route of GET; the writer leaves the body out. */
-  find(exchange: Exchange): Route {
+  find(exchange: Exchange, names: EdgeNames | null = null): Route {
     const segments = segmentsOf(exchange.path);
     const ofMethod = this.#entries.get(exchange.method === 'HEAD' ? 'GET' : exchange.method);
     const first = segments[0] ?? '';
@@ -66,7 +74,9 @@ export class Router {
     for (const entry of ofSegment?.[segments.length] ?? []) {
       const parameters = match(entry, segments);
       if (parameters) {
-        exchange.parameters = parameters;
+        const name = parameters[entry.collection];
+        exchange.parameters =
+          names !== null && name !== undefined ? parameters.with(entry.collection, names.parameter(name)) : parameters;
         exchange.routeStats = entry.stats;
         return entry.route;
       }

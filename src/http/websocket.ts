@@ -6,6 +6,7 @@ import type { HttpRequest, HttpResponse, TemplatedApp, us_socket_context_t, WebS
 import type { Config } from '../config.js';
 import { forbidden } from '../errors.js';
 import { originTest } from './cors.js';
+import type { EdgeNames } from './edge-names.js';
 import { Exchange, type ServerHooks } from './exchange.js';
 import type { Limit } from './limiter.js';
 
@@ -53,18 +54,21 @@ export class Socket {
   /** What was sent in this moment. */
   #unsent: (string | Buffer)[] = [];
   #unsentLength = 0;
+  readonly #names: EdgeNames | null;
   isOpen = true;
 
-  constructor(socket: WebSocket<SocketData>) {
+  constructor(socket: WebSocket<SocketData>, names: EdgeNames | null) {
     this.#socket = socket;
+    this.#names = names;
   }
 
   /** What is sent in the same moment leaves together: each write costs more than what it writes. What has to wait is sent later; see `isSlow`. */
   send(text: string | Buffer): void {
     if (!this.isOpen) return;
     if (this.#unsent.length === 0) queueMicrotask(() => this.#flush());
-    this.#unsent.push(text);
-    this.#unsentLength += text.length;
+    const message = this.#names === null ? text : this.#names.messageOut(String(text));
+    this.#unsent.push(message);
+    this.#unsentLength += message.length;
     if (this.#unsentLength > SLOW_BYTES) this.#flush();
   }
 
@@ -112,7 +116,10 @@ export interface SocketOptions {
 
 /** To be called before the routes of requests: what is no upgrade goes on to them. */
 export function serveSockets(app: TemplatedApp, protocol: SocketProtocol, options: SocketOptions): void {
-  const { config } = options;
+  const {
+    config,
+    hooks: { names },
+  } = options;
   const origins = createOriginTest(config);
   let connections = 0;
   const upgrade = async (response: HttpResponse, request: HttpRequest, context: us_socket_context_t): Promise<void> => {
@@ -156,12 +163,13 @@ export function serveSockets(app: TemplatedApp, protocol: SocketProtocol, option
     upgrade: (response, request, context) => void upgrade(response, request, context),
     open: (ws) => {
       const data = ws.getUserData();
-      data.socket = new Socket(ws);
+      data.socket = new Socket(ws, names);
       data.handler = protocol.open(data.socket, data.client);
     },
     message: (ws, message, isBinary) => {
       const { handler } = ws.getUserData();
-      handler?.message(isBinary ? '' : Buffer.from(message).toString());
+      const text = isBinary ? '' : Buffer.from(message).toString();
+      handler?.message(names === null ? text : names.messageIn(text));
     },
     drain: (ws) => ws.getUserData().handler?.drained(),
     close: (ws, code, reason) => {

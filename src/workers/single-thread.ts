@@ -51,6 +51,7 @@ export class SingleThread implements Threads {
       limit: limits.requests,
       responseMemory: core.database.responseMemory,
       observe: this.#observe,
+      names: this.#app.names,
       sockets: this.#app.sockets,
     });
     url = urlOf(config, this.#http.port);

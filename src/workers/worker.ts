@@ -42,11 +42,13 @@ async function work(assignment: Assignment): Promise<void> {
     shapes: channel.shapes.bind(channel),
     health: channel.health.bind(channel),
   };
-  const { router, sockets, apply, collect, check, stopping } = await createWorkerApp(config, core, shared, observe);
+  const app = await createWorkerApp(config, core, shared, observe);
+  const { router, sockets, names, apply, collect, check, stopping } = app;
   const begin = async (port: number): Promise<void> => {
     const address = { host: config.HOST, port, shared: true };
     const { responseMemory } = database;
-    http = await startHttpServer(router, { config, address, limit: limits.requests, responseMemory, observe, sockets });
+    const limit = limits.requests;
+    http = await startHttpServer(router, { config, address, limit, responseMemory, observe, names, sockets });
   };
   const drain = (): void => {
     stopping();
