@@ -213,7 +213,7 @@ export const OPTIONS = {
   ),
   FAMILY_COMPATIBILITY: boolean(
     'false',
-    'Take and answer the names directus_* for system tables, meta.special as a list, and the error codes of Directus, for tools made for it',
+    'Take and answer the names directus_* for system tables, meta.special as a list, and the snapshots and error codes of Directus, for tools made for it',
   ),
   EXPLORER: boolean('true', 'Serve the Explorer, a web interface, at /explorer, and redirect browsers from / to it'),
   GRAPHQL_INTROSPECTION: boolean('true', 'Allow introspection, and serve the schema as SDL and the GraphQL IDE'),

@@ -5,11 +5,11 @@
 
 import { isMainThread } from 'node:worker_threads';
 import { ForeignTokens } from './access/foreign-tokens.js';
-import { CLI_IDENTITY, Identities, type Lookup } from './access/identity.js';
+import { Identities, type Lookup } from './access/identity.js';
 import { openMailer } from './access/mailer.js';
 import type { Policies } from './access/policies.js';
 import { Tokens } from './access/tokens.js';
-import { type ResolveUser, resolveExternalUser, type UserStore } from './accounts/external-users.js';
+import { type ResolveUser, resolveExternalUser } from './accounts/external-users.js';
 import { Logins } from './accounts/logins.js';
 import { lookUpAccount } from './accounts/shares.js';
 import { assertNever } from './assert-never.js';
@@ -17,22 +17,20 @@ import type { ShapeReport } from './batching/shape-stats.js';
 import type { Config } from './config.js';
 import { SessionConsistency } from './engine/consistency.js';
 import { Reads } from './engine/reads.js';
-import { NO_CLIENT } from './engine/stages.js';
-import { createUser, updateUser } from './engine/user-writes.js';
+import { userStore } from './engine/user-writes.js';
 import { Writes } from './engine/writes.js';
 import { Operations } from './graphql/operations.js';
 import { PersistedQueries, readAllowList } from './graphql/persisted.js';
 import { Schemas } from './graphql/schema.js';
 import { availableSystemFields } from './graphql/system-fields.js';
 import { createCookies } from './http/cookies.js';
-import type { EdgeNames } from './http/edge-names.js';
 import type { Limits } from './http/limiter.js';
+import type { EdgeNames } from './http/reply.js';
 import { type Route, Router } from './http/router.js';
 import type { SocketProtocol } from './http/websocket.js';
 import { LiveQueries } from './live/live-queries.js';
 import type { Mirror } from './mirror/watch.js';
 import type { Event, Observer } from './observe.js';
-import { NO_AUTHOR } from './plan/write.js';
 import { Database, type DatabaseOptions } from './postgres/database.js';
 import { type Checks, checkHealth, type Health, Readiness } from './postgres/health.js';
 import { ReplicaBoard } from './postgres/replica-board.js';
@@ -346,15 +344,6 @@ export async function createWorkerApp(
       readiness.stop();
       void live.stop();
     },
-  };
-}
-
-/** Users who are written by the service itself: with every right, and in nobody's name. */
-function userStore(writes: Writes): UserStore {
-  const writer = { caller: CLI_IDENTITY, author: NO_AUTHOR };
-  return {
-    create: (user) => createUser(writes, user, writer, NO_CLIENT),
-    update: (key, change) => updateUser(writes, key, change, writer, NO_CLIENT),
   };
 }
 

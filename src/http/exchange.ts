@@ -10,9 +10,8 @@ import { invalidPayload, unsupportedMediaType } from '../errors.js';
 import { onlyOf } from '../narrow.js';
 import { TurnQueue } from '../time-slices.js';
 import type { ClientAddressResolver } from './client-address.js';
-import type { EdgeNames } from './edge-names.js';
 import type { NegotiatedEncoding } from './encoding.js';
-import type { Outcome } from './reply.js';
+import type { EdgeNames, Outcome } from './reply.js';
 import type { RouteStats } from './route-stats.js';
 import { addStageTime, noStageTimes, type StageTimes, serverTiming } from './server-timing.js';
 

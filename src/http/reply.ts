@@ -3,7 +3,6 @@ import { build } from 'fast-json-stringify';
 import { invalidPayload, ServiceError, serviceUnavailable } from '../errors.js';
 import { propertiesOf } from '../narrow.js';
 import { fromDatabase } from '../sqlstate.js';
-import type { EdgeNames } from './edge-names.js';
 
 export interface Reply {
   readonly status: number;
@@ -18,6 +17,20 @@ export interface Reply {
   readonly length?: number;
   /** The Cache-Control header, in place of `no-cache`. */
   readonly cache?: string;
+}
+
+/** Names of collections at the edge: what clients call them, where that is not what they are called inside. */
+export interface EdgeNames {
+  /** A segment of a path that names a collection. */
+  parameter(name: string): string;
+  query(queryString: string): string;
+  body(value: unknown): unknown;
+  reply(reply: Reply): Reply;
+  /** What the client learns of an error. */
+  error(error: ServiceError): { readonly code: string; readonly message: string };
+  /** A message over a WebSocket, as JSON, that has come or that leaves. */
+  messageIn(text: string): string;
+  messageOut(text: string): string;
 }
 
 /** The handler responds by itself, when the result is there: without a promise it is faster. */

@@ -1,8 +1,7 @@
 /** Routes as data: a method and a path whose named segments become parameters. */
 import { routeNotFound } from '../errors.js';
-import type { EdgeNames } from './edge-names.js';
 import type { Exchange } from './exchange.js';
-import type { Outcome } from './reply.js';
+import type { EdgeNames, Outcome } from './reply.js';
 import { RouteStats } from './route-stats.js';
 
 export type Handler = (exchange: Exchange) => Outcome;

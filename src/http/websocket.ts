@@ -6,9 +6,9 @@ import type { HttpRequest, HttpResponse, TemplatedApp, us_socket_context_t, WebS
 import type { Config } from '../config.js';
 import { forbidden } from '../errors.js';
 import { originTest } from './cors.js';
-import type { EdgeNames } from './edge-names.js';
 import { Exchange, type ServerHooks } from './exchange.js';
 import type { Limit } from './limiter.js';
+import type { EdgeNames } from './reply.js';
 
 /** What is known of the client from its request. */
 export interface SocketClient {

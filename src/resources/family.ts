@@ -4,8 +4,7 @@
  */
 import { parseJson, writeJson } from '../digits.js';
 import type { ServiceError } from '../errors.js';
-import type { EdgeNames } from '../http/edge-names.js';
-import type { Produce, Reply } from '../http/reply.js';
+import type { EdgeNames, Produce, Reply } from '../http/reply.js';
 import { listOf } from '../mirror/columns.js';
 import type { Model } from '../mirror/model.js';
 import { type ActionRoute, actionRoute, type RouteAction } from './action.js';

@@ -2,6 +2,7 @@
 import { build } from 'fast-json-stringify';
 import { type Identities, onlyAdministrator } from '../access/identity.js';
 import type { Config } from '../config.js';
+import { isObject } from '../digits.js';
 import { invalidPayload, invalidQuery, unsupportedMediaType } from '../errors.js';
 import { openBody } from '../http/body.js';
 import type { Exchange } from '../http/exchange.js';
@@ -12,6 +13,7 @@ import { readDifference } from '../schema/parse-difference.js';
 import { parseDocumentText, readSnapshot, selectCollections } from '../schema/parse-snapshot.js';
 import { applyDifference, compareSnapshot, takeSnapshot } from '../schema/snapshots.js';
 import { writeYaml } from '../yaml.js';
+import { familyDifference, familySnapshot, ownDifference, ownSnapshot } from './family-snapshot.js';
 import { importLimits, openUpload } from './upload.js';
 
 export interface SchemaServices {
@@ -35,17 +37,18 @@ export function schemaRoutes(services: SchemaServices): Route[] {
 
 const dataBody = build({ type: 'object', properties: { data: { type: 'object', additionalProperties: true } } });
 
-async function snapshot(exchange: Exchange, { identities, schemaChanges }: SchemaServices): Promise<Reply> {
+async function snapshot(exchange: Exchange, { config, identities, schemaChanges }: SchemaServices): Promise<Reply> {
   onlyAdministrator(await identities.identify(exchange));
   const query = new URLSearchParams(exchange.queryString);
   const format = query.get('export');
   if (format !== null && format !== 'json' && format !== 'yaml') throw invalidQuery('"export" must be json or yaml');
   const current = await takeSnapshot(schemaChanges);
-  const data = selectCollections(
+  const selected = selectCollections(
     current.snapshot,
     listOf(query, 'includeCollections'),
     listOf(query, 'excludeCollections'),
   );
+  const data = config.FAMILY_COMPATIBILITY ? familySnapshot(selected) : selected;
   if (format === null) return jsonText(dataBody({ data }));
   const headers = { 'Content-Disposition': `attachment; filename="snapshot.${format}"` };
   return format === 'json'
@@ -58,13 +61,21 @@ async function difference(exchange: Exchange, services: SchemaServices): Promise
   const query = new URLSearchParams(exchange.queryString);
   const mode = query.get('mode') ?? 'mirror';
   if (mode !== 'mirror' && mode !== 'merge') throw invalidQuery('"mode" must be mirror or merge');
-  const snapshot = readSnapshot(body, isForced(query));
-  const data = await compareSnapshot(services.schemaChanges, snapshot, { merge: mode === 'merge' });
-  return data ? jsonText(dataBody({ data })) : noContent;
+  const { FAMILY_COMPATIBILITY: isFamily } = services.config;
+  const snapshot = readSnapshot(isFamily ? ownSnapshot(body) : body, isForced(query));
+  const keepsUnmanaged = isFamily && isObject(body) && 'directus' in body;
+  const difference = await compareSnapshot(services.schemaChanges, snapshot, {
+    merge: mode === 'merge',
+    keepsUnmanaged,
+  });
+  if (!difference) return noContent;
+  const data = isFamily ? familyDifference(difference.hash, difference.diff) : difference;
+  return jsonText(dataBody({ data }));
 }
 
 async function apply(exchange: Exchange, services: SchemaServices): Promise<Reply> {
-  const body = readDifference(await readDocument(exchange, services));
+  const document = await readDocument(exchange, services);
+  const body = readDifference(services.config.FAMILY_COMPATIBILITY ? ownDifference(document) : document);
   await applyDifference(services.schemaChanges, body, isForced(new URLSearchParams(exchange.queryString)));
   return noContent;
 }

@@ -18,15 +18,22 @@ import { PARTIAL_VERSION, type Snapshot } from './parse-snapshot.js';
 export interface DifferenceMode {
   /** What the wanted snapshot does not name stays. */
   readonly merge: boolean;
+  /** What has no metadata stays, too: the snapshot would not name it. */
+  readonly keepsUnmanaged?: boolean;
 }
 
 /** Null where nothing differs. */
-export function differenceOf(current: Snapshot, wanted: Snapshot, { merge }: DifferenceMode): Difference | null {
+export function differenceOf(
+  current: Snapshot,
+  wanted: Snapshot,
+  { merge, keepsUnmanaged = false }: DifferenceMode,
+): Difference | null {
   const dropped = new Set<string>();
   const wantedCollections = new Set(wanted.collections.map(({ collection }) => collection));
   const isPartial = wanted.version === PARTIAL_VERSION;
   if (!merge && !isPartial) {
-    for (const { collection } of current.collections) if (!wantedCollections.has(collection)) dropped.add(collection);
+    for (const { collection, meta } of current.collections)
+      if (!wantedCollections.has(collection) && !(keepsUnmanaged && meta === null)) dropped.add(collection);
   }
   const sections = SECTIONS.map((section): [Section, EntryChange[]] => {
     const before = entriesOf(current, section);
@@ -43,7 +50,8 @@ export function differenceOf(current: Snapshot, wanted: Snapshot, { merge }: Dif
       const collection = entry.collection ?? '';
       const implied = section !== 'collections' && dropped.has(collection);
       const concerned = !isPartial || wantedCollections.has(collection);
-      if (!merge && concerned && !after.has(key) && !implied) {
+      const stays = keepsUnmanaged && (entry['meta'] ?? null) === null;
+      if (!merge && concerned && !after.has(key) && !implied && !stays) {
         changes.push({ ...nameOf(section, entry), diff: [{ kind: 'D', lhs: entry }] });
       }
     }

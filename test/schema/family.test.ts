@@ -112,6 +112,131 @@ t.test('rows, filters, rules and errors have the names of Directus', async (t) =
   await service.stop();
 });
 
+t.test('snapshots have the format of Directus, in both directions', async (t) => {
+  const url = await createLibrary(server, 'snapshots');
+  await withSql(url, (sql) => sql`create table bare (id integer primary key, label text)`);
+  const service = await startTestService({ databaseUrl: url, FAMILY_COMPATIBILITY: 'true' });
+  const send = (path: string, body: unknown) =>
+    request(service, 'POST', path, { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
+  const take = async () => dataOf<Taken>(await get(service, '/schema/snapshot'));
+
+  const snapshot = await take();
+  t.match(snapshot, { version: 1, directus: /^\d+\.\d+\.\d+$/, vendor: 'postgres', systemFields: [] });
+  t.notOk('lateral' in snapshot);
+  const same = await send('/schema/diff', snapshot);
+  t.equal(same.status, 204, same.text);
+
+  const without = (name: string) => ({
+    ...snapshot,
+    ...Object.fromEntries(
+      (['collections', 'fields', 'relations'] as const).map((section) => [
+        section,
+        snapshot[section].filter(({ collection }) => collection !== name),
+      ]),
+    ),
+  });
+  const unmanaged = await send('/schema/diff', without('bare'));
+  t.equal(unmanaged.status, 204, `a table without metadata is not named, and stays: ${unmanaged.text}`);
+
+  const added = {
+    version: 1,
+    directus: '11.17.4',
+    vendor: 'postgres',
+    collections: [{ collection: 'pages', meta: { collection: 'pages', icon: 'article' }, schema: { name: 'pages' } }],
+    fields: [
+      fieldOf('id', 'integer', null, {
+        data_type: 'integer',
+        default_value: "nextval('pages_id_seq'::regclass)",
+        is_nullable: false,
+        is_unique: true,
+        is_primary_key: true,
+        has_auto_increment: true,
+        numeric_precision: 32,
+        numeric_scale: 0,
+      }),
+      fieldOf('title', 'string', null, { data_type: 'character varying', max_length: 80 }),
+      fieldOf('price', 'decimal', null, { data_type: 'numeric', numeric_precision: 10, numeric_scale: 2 }),
+      fieldOf('made', 'timestamp', ['date-created'], {
+        data_type: 'timestamp with time zone',
+        default_value: 'CURRENT_TIMESTAMP',
+      }),
+      fieldOf('owner', 'uuid', ['m2o'], {
+        data_type: 'uuid',
+        foreign_key_table: 'directus_users',
+        foreign_key_column: 'id',
+      }),
+    ],
+    systemFields: [],
+    relations: [
+      {
+        collection: 'pages',
+        field: 'owner',
+        related_collection: 'directus_users',
+        meta: {
+          many_collection: 'pages',
+          many_field: 'owner',
+          one_collection: 'directus_users',
+          one_allowed_collections: null,
+        },
+        schema: {
+          table: 'pages',
+          column: 'owner',
+          foreign_key_table: 'directus_users',
+          foreign_key_column: 'id',
+          constraint_name: 'pages_owner_foreign',
+          on_update: 'NO ACTION',
+          on_delete: 'SET NULL',
+        },
+      },
+    ],
+  };
+  const difference = await send('/schema/diff?mode=merge', added);
+  t.equal(difference.status, 200, difference.text);
+  t.match(dataOf(difference), { diff: { relations: [{ related_collection: 'directus_users' }], systemFields: [] } });
+  const applied = await send('/schema/apply', dataOf(difference));
+  t.equal(applied.status, 204, applied.text);
+  t.match((await get(service, '/fields/pages/title')).json, { data: { schema: { max_length: 80 } } });
+  const { fields, relations } = await take();
+  const found = (name: string) => fields.find(({ collection, field }) => collection === 'pages' && field === name);
+  t.match(found('price'), { schema: { data_type: 'numeric', numeric_precision: 10, numeric_scale: 2 } });
+  t.match(found('made'), { meta: { special: ['date-created'] } });
+  t.match(
+    relations.find(({ collection }) => collection === 'pages'),
+    {
+      related_collection: 'directus_users',
+      meta: { one_collection: 'directus_users' },
+      schema: { on_delete: 'SET NULL' },
+    },
+  );
+  await service.stop();
+});
+
+interface TakenEntry {
+  readonly collection: string;
+  readonly field?: string;
+}
+
+type Taken = Readonly<Record<'collections' | 'fields' | 'relations', readonly TakenEntry[]>>;
+
+/** As a Directus writes it. */
+function fieldOf(field: string, type: string, special: string[] | null, schema: Record<string, unknown>): unknown {
+  const column = {
+    name: field,
+    table: 'pages',
+    default_value: null,
+    max_length: null,
+    is_nullable: true,
+    is_generated: false,
+  };
+  return {
+    collection: 'pages',
+    field,
+    type,
+    meta: { collection: 'pages', field, special, hidden: false },
+    schema: { ...column, generation_expression: null, is_unique: false, is_primary_key: false, ...schema },
+  };
+}
+
 t.test('without the option the names are ours', async (t) => {
   const url = await createLibrary(server, 'own');
   const service = await startTestService({ databaseUrl: url });
