@@ -73,13 +73,19 @@ export async function checkOut(revision: string, signal: AbortSignal, report: Re
     if (await isSameFile('package-lock.json', root))
       await symlink(packagePath('node_modules'), join(root, 'node_modules'));
     else await run('npm', ['ci', '--no-audit', '--no-fund'], { cwd: root, signal });
-    const compiler = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
-    await run(process.execPath, [compiler, '--noCheck'], { cwd: root, signal });
+    await build(root, signal);
     return { root, commit: commit.slice(0, 12), remove };
   } catch (error) {
     await remove();
     throw error;
   }
+}
+
+/** Revisions without a bundler are compiled, without a look at types. */
+async function build(root: string, signal: AbortSignal): Promise<void> {
+  const compiler = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
+  if (existsSync(join(root, 'build.mjs'))) await run('npm', ['run', '--silent', 'build'], { cwd: root, signal });
+  else await run(process.execPath, [compiler, '--noCheck'], { cwd: root, signal });
 }
 
 export async function measureAgainst(
