@@ -322,7 +322,7 @@ let shapes = 0;
 function newShapes(): readonly BenchRequest[] {
   return Array.from({ length: SHAPES }, () => {
     const name = `title_${shapes++}`;
-    return { path: `${page(`${NESTED},${name}`, 1 + shapes)}&alias[${name}]=title` };
+    return { path: `${page(`${NESTED},${name}`, spread(shapes))}&alias[${name}]=title` };
   });
 }
 
@@ -337,7 +337,7 @@ function newValues(): readonly BenchRequest[] {
 function newDocuments(): readonly BenchRequest[] {
   return Array.from({ length: SHAPES }, () => {
     const name = `title_${shapes++}`;
-    return ask(DOCUMENT.replace('id title', `id title ${name}: title`), { key: 1 + shapes });
+    return ask(DOCUMENT.replace('id title', `id title ${name}: title`), { key: spread(shapes) });
   });
 }
 

@@ -10,7 +10,7 @@ import { isSameData } from './peers/answers.js';
 import type { Peer, PeerId } from './peers/peer.js';
 import { READER } from './reader.js';
 import { type Address, putUnderLoad, type Question, readAnswer, readStatement, type Statement } from './statement.js';
-import { countStatements, type StatementCount } from './statement-count.js';
+import { countStatements, type StatementCount, waitUntilIdle } from './statement-count.js';
 
 export interface Measuring {
   readonly url: string;
@@ -178,7 +178,7 @@ async function measureRounds(
   const service = await makeContender(each, addressOf(each, url), connections, signal);
   const other = each.beside === undefined ? undefined : findCase(each.beside.id);
   const neighbour = other && (await makeContender(other, addressOf(other, measuring.url), connections, signal));
-  const invited = await invitePeers(each, peers, url, connections, signal);
+  const invited = await invitePeers(each, peers, { url, databaseUrl }, connections, signal);
   const contenders = new Map<string, Contender>([
     ['service', service],
     ...(neighbour === undefined ? [] : ([['beside', neighbour]] as const)),
@@ -276,7 +276,7 @@ export function chooseCeiling(reached: ReadonlyMap<number, Ceiling>): CaseCeilin
 async function invitePeers(
   each: Case,
   peers: readonly Peer[],
-  url: string,
+  { url, databaseUrl }: Pick<Measuring, 'url' | 'databaseUrl'>,
   connections: number,
   signal: AbortSignal,
 ): Promise<{ contenders: Map<PeerId, Contender>; absent: Record<string, PeerResult> }> {
@@ -297,7 +297,9 @@ async function invitePeers(
       if (!isSameData(document, answer.document)) {
         throw new Error(`answers with other data: ${JSON.stringify(answer.document).slice(0, 200)}`);
       }
-      contenders.set(peer.id, (seconds) => putUnderLoad(question, peer, { connections, seconds, signal }));
+      contenders.set(peer.id, (seconds) =>
+        putUnderLoad(question, peer, { connections, seconds, signal }).finally(() => waitUntilIdle(databaseUrl)),
+      );
     } catch (error) {
       signal.throwIfAborted();
       absent[peer.id] = { load: null, reason: error instanceof Error ? error.message : String(error) };

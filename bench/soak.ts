@@ -54,10 +54,12 @@ export async function soak(options: SoakOptions, report: Report): Promise<Soak> 
   try {
     const idle = await readMemory(service.pid);
     report(`before any request: ${idle.toFixed(1)} MiB`);
-    if (warmUp > 0) await loadMixed(service.url, connections, warmUp, signal);
+    // Of long answers none may end within so short a time.
+    if (warmUp > 0) await Promise.allSettled(loadMixed(service.url, connections, warmUp, signal));
+    signal.throwIfAborted();
     const warm = await readMemory(service.pid);
     report(`after the warm-up: ${warm.toFixed(1)} MiB`);
-    const loading = loadMixed(service.url, connections, minutes * 60, signal);
+    const loading = Promise.all(loadMixed(service.url, connections, minutes * 60, signal));
     const sampling = sample(service.pid, minutes * 60, signal, report);
     const [parts, samples] = await Promise.all([loading, sampling]);
     for (const { title, connections: count, requestsPerSecond, p99, errors } of parts) {
@@ -85,22 +87,21 @@ export function reportSoak({ samples, parts }: Soak, report: Report): boolean {
   return isSmall && isFlat && errors === 0;
 }
 
-async function loadMixed(
+function loadMixed(
   url: string,
   connections: number,
   seconds: number,
   signal: AbortSignal,
-): Promise<readonly SoakPart[]> {
+): readonly Promise<SoakPart>[] {
   const shares = Object.entries(SHARES);
   const whole = shares.reduce((sum, [, share]) => sum + share, 0);
-  const running = shares.map(async ([id, share]): Promise<SoakPart> => {
+  return shares.map(async ([id, share]): Promise<SoakPart> => {
     const question = findCase(id) ?? UPDATE;
     const count = Math.max(1, Math.round((connections * share) / whole));
     const load: LoadResult = await putUnderLoad(question, addressOf({}, url), { connections: count, seconds, signal });
     const { requestsPerSecond, p99, errors } = load;
     return { title: question.title, connections: count, requestsPerSecond, p99, errors };
   });
-  return Promise.all(running);
 }
 
 async function sample(pid: number, seconds: number, signal: AbortSignal, report: Report): Promise<readonly number[]> {

@@ -69,6 +69,11 @@ export async function countStatements(
   });
 }
 
+/** A peer goes on with what it was asked when its clients have left: whoever is measured next would share the machine with that. */
+export function waitUntilIdle(databaseUrl: string): Promise<void> {
+  return withServer(databaseUrl, settle);
+}
+
 /** The objects of an answer, at all levels. */
 export function countNodes(data: unknown): number {
   if (Array.isArray(data)) return data.reduce<number>((sum, each) => sum + countNodes(each), 0);
@@ -83,13 +88,17 @@ async function track(sql: postgres.Sql, what: 'none' | 'top'): Promise<void> {
   await wait(50);
 }
 
+const QUIET_LOOKS = 3;
+
 /** Answers leave while their statement still ends. */
 async function settle(sql: postgres.Sql, database: string): Promise<void> {
-  for (let attempt = 0; attempt < 200; attempt++) {
+  let quiet = 0;
+  for (let attempt = 0; attempt < 500; attempt++) {
     const [row] = await sql<{ active: number }[]>`
       select count(*)::int as active from pg_stat_activity
       where datname = ${database} and backend_type = 'client backend' and state = 'active'`;
-    if (row?.active === 0) return;
+    quiet = row?.active === 0 ? quiet + 1 : 0;
+    if (quiet === QUIET_LOOKS) return;
     await wait(20);
   }
 }
