@@ -37,7 +37,7 @@ export interface SocketHandler {
   message(text: string): void;
   /** What was waiting has left. */
   drained(): void;
-  closed(code: number, reason: string): void;
+  closed(): void;
 }
 
 /** Seconds without anything received, also no answer to a ping, until a connection ends. */
@@ -163,20 +163,30 @@ export function serveSockets(app: TemplatedApp, protocol: SocketProtocol, option
     upgrade: (response, request, context) => void upgrade(response, request, context),
     open: (ws) => {
       const data = ws.getUserData();
-      data.socket = new Socket(ws, names);
-      data.handler = protocol.open(data.socket, data.client);
+      const socket = new Socket(ws, names);
+      data.socket = socket;
+      const handler = protocol.open(socket, data.client);
+      data.handler = handler;
+      // When it ended nobody was there to be told.
+      if (!socket.isOpen) handler.closed();
     },
     message: (ws, message, isBinary) => {
       const { handler } = ws.getUserData();
       const text = isBinary ? '' : Buffer.from(message).toString();
       handler?.message(names === null ? text : names.messageIn(text));
     },
-    drain: (ws) => ws.getUserData().handler?.drained(),
-    close: (ws, code, reason) => {
+    drain: (ws) => {
+      const { socket, handler } = ws.getUserData();
+      // What is sent from within this call may stay in the buffer, without another call when there is room for it.
+      setImmediate(() => {
+        if (socket?.isOpen) handler?.drained();
+      });
+    },
+    close: (ws) => {
       connections--;
       const { socket, handler } = ws.getUserData();
       if (socket) socket.isOpen = false;
-      handler?.closed(code, Buffer.from(reason).toString());
+      handler?.closed();
     },
   });
 }

@@ -3,6 +3,7 @@ import type { Identity } from '../access/identity.js';
 import type { MaybePromise } from '../engine/pipeline.js';
 import type { PreparedRead } from '../engine/reads.js';
 import type { Parsed } from '../request/ast.js';
+import { NOBODY } from './subscriber.js';
 import type { Change } from './table-log.js';
 import type { IsVisible } from './visibility.js';
 
@@ -36,6 +37,8 @@ export interface EventListener {
   /** The state to begin with, null where none was asked for; `isResync` where changes may have been missed. */
   initial(body: Buffer | null, isResync: boolean): void;
   changed(items: ChangedItems): void;
+  /** What was not sent yet is dropped, unless rights are the same as they were. Answers whether something was. */
+  withdraw(isSame: boolean): boolean;
 }
 
 /** Those who have been told the same, and are told the same next: as they were when they were put together. */
@@ -72,8 +75,9 @@ export class EventSubscriber {
   /** What was visible when it began: the log may tell it later. Null some time later. */
   known: IsVisible | null = null;
   knownUntil = 0;
-  /** Of the rights under which `prepared` is right. */
-  generation = -1;
+  #generation = NOBODY;
+  /** Under which rights it was told what was told last. */
+  #told = { generation: NOBODY, group: '' };
   turn = 0;
   isBusy = false;
   isClosed = false;
@@ -90,6 +94,21 @@ export class EventSubscriber {
     this.number = number;
     this.source = source;
     this.listener = listener;
+  }
+
+  /** Of the rights under which `prepared` is right. */
+  get generation(): number {
+    return this.#generation;
+  }
+
+  set generation(generation: number) {
+    const isBeingFound = generation === NOBODY && this.#generation !== NOBODY;
+    this.#generation = generation;
+    // Who asks is looked up from time to time, and mostly is who they were.
+    if (isBeingFound) return;
+    const isSame = generation === this.#told.generation && this.group === this.#told.group;
+    this.#told = { generation, group: this.group };
+    if (this.listener.withdraw(isSame)) this.isStale = true;
   }
 
   /** Whether the caller could see the item that is gone. */

@@ -19,9 +19,20 @@ export interface LiveAnswer {
   readonly position: string;
 }
 
+/** What tells whether rights are still those of some moment. */
+export interface Rights {
+  /** Grows when users, policies or the schema change. */
+  readonly generation: number;
+}
+
+/** A generation in which nobody may read anything. */
+export const NOBODY = -1;
+
 export interface LiveListener {
   /** The newest answer takes the place of one that was not sent yet. */
   answer(answer: LiveAnswer): void;
+  /** An answer that was not sent yet is dropped, unless rights are the same as they were. Answers whether one was. */
+  withdraw(isSame: boolean): boolean;
   /** The last that is heard: the caller may not read it any more, or, with null, the service stops. */
   end(error: unknown): void;
   /** Some time has passed. */

@@ -7,8 +7,11 @@ import type { CompiledRead } from '../engine/compiled-read.js';
 import type { PreparedRead } from '../engine/reads.js';
 import type { TableChanges } from './change-stream.js';
 import { changedKeys, type Dependencies, probeKey } from './dependencies.js';
-import type { LiveAnswer, LiveListener, LiveSource } from './subscriber.js';
+import { type LiveAnswer, type LiveListener, type LiveSource, NOBODY } from './subscriber.js';
 import { nextPhase } from './sweep.js';
+
+/** Instead of the tag of an answer: there was one, which was not sent and must not be any more. */
+const WITHDRAWN = 'withdrawn';
 
 export class Subscriber {
   readonly source: LiveSource;
@@ -17,8 +20,9 @@ export class Subscriber {
   owner: string | null = null;
   caller: Identity | null = null;
   topic: Topic | null = null;
-  /** Of the rights under which it has joined its topic. */
-  generation = -1;
+  #generation = NOBODY;
+  /** Under which rights it has got what it got last. */
+  #joined: { readonly generation: number; readonly topic: Topic | null } = { generation: NOBODY, topic: null };
   /** Of the answer that it has; '' for none. */
   tag = '';
   isClosed = false;
@@ -29,6 +33,21 @@ export class Subscriber {
   constructor(source: LiveSource, listener: LiveListener) {
     this.source = source;
     this.listener = listener;
+  }
+
+  /** Of the rights under which it has joined its topic. */
+  get generation(): number {
+    return this.#generation;
+  }
+
+  set generation(generation: number) {
+    this.#generation = generation;
+    // Who asks is looked up from time to time, and mostly is who they were.
+    if (generation === NOBODY) return;
+    const { topic } = this;
+    const isSame = generation === this.#joined.generation && topic === this.#joined.topic;
+    this.#joined = { generation, topic };
+    if (this.listener.withdraw(isSame)) this.tag = WITHDRAWN;
   }
 
   /** Answers whether it had another one. */

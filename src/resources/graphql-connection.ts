@@ -21,7 +21,7 @@ import {
 import type { KeptConnection } from './socket-keeper.js';
 import { credentialsOf, ifRefused, isSomebody, requestClientOf } from './websocket-speaker.js';
 
-/** Operations of a connection that begin, or are answered, at the same time: the others wait for their turn. */
+/** Operations of a connection that begin, or are answered, at the same time: the others wait for their turn, all while the client does not read. */
 const MAX_RUNNING = 100;
 /** Characters of all operations that have not ended. */
 const MAX_CHARACTERS = 16_777_216;
@@ -49,6 +49,8 @@ export class GraphqlConnection implements KeptConnection {
   readonly #operations = new Map<string, Operation>();
   readonly #turns: Operation[] = [];
   readonly #slow = new Set<Feed>();
+  /** Whether something waits until the client reads. */
+  #isHeld = false;
   #pong: string | null = null;
   #authorization: string;
   #hasBegun = false;
@@ -74,6 +76,7 @@ export class GraphqlConnection implements KeptConnection {
   message(text: string): void {
     this.#hasSpoken = true;
     if (!this.#socket.isOpen) return;
+    this.#goOn();
     try {
       this.#handle(readMessage(text), text.length);
     } catch (error) {
@@ -84,14 +87,27 @@ export class GraphqlConnection implements KeptConnection {
   }
 
   drained(): void {
+    this.#isHeld = false;
     for (const feed of this.#slow) {
-      if (this.#socket.isSlow || !feed.flush()) return;
+      if (this.#mustWait() || !feed.flush()) return;
       this.#slow.delete(feed);
     }
-    if (this.#socket.isSlow) return;
+    if (this.#mustWait()) return;
     if (this.#pong !== null) this.#socket.send(this.#pong);
     this.#pong = null;
     for (const { handle } of this.#operations.values()) handle?.wake();
+    this.#next();
+  }
+
+  /** Not every buffer that has emptied is told of. */
+  #goOn(): void {
+    if (this.#isHeld && !this.#socket.isSlow) this.drained();
+  }
+
+  #mustWait(): boolean {
+    const { isSlow } = this.#socket;
+    if (isSlow) this.#isHeld = true;
+    return isSlow;
   }
 
   closed(): void {
@@ -115,6 +131,7 @@ export class GraphqlConnection implements KeptConnection {
   }
 
   look(): void {
+    this.#goOn();
     if (this.#authorization === '' || !this.#isAcknowledged) return;
     ifRefused(
       () => this.#identify(),
@@ -186,7 +203,7 @@ export class GraphqlConnection implements KeptConnection {
     const text = payload === null ? '' : writeJson(payload);
     const pong = text === '' || text.length > MAX_PONG_LENGTH ? '' : `,"payload":${text}`;
     const answer = `{"type":"pong"${pong}}`;
-    if (this.#socket.isSlow) this.#pong = answer;
+    if (this.#mustWait()) this.#pong = answer;
     else this.#socket.send(answer);
   }
 
@@ -209,10 +226,9 @@ export class GraphqlConnection implements KeptConnection {
   }
 
   #next(): void {
-    while (this.#running < MAX_RUNNING) {
+    while (this.#turns.length > 0 && this.#running < MAX_RUNNING && !this.#mustWait()) {
       const operation = this.#turns.shift();
-      if (!operation) return;
-      if (!this.#isOpen(operation)) continue;
+      if (!operation || !this.#isOpen(operation)) continue;
       this.#running++;
       void this.#run(operation).finally(() => {
         this.#running--;
@@ -234,12 +250,13 @@ export class GraphqlConnection implements KeptConnection {
   #targetOf(operation: Operation): OperationTarget {
     const socket = this.#socket;
     const isOpen = (): boolean => this.#isOpen(operation);
+    const mustWait = (): boolean => this.#mustWait();
     return {
       client: this.#client,
       from: this.#from,
       identify: () => this.#identify(),
       get isReady() {
-        return !isOpen() || !socket.isSlow;
+        return !isOpen() || !mustWait();
       },
       next: (payload) => {
         if (isOpen()) socket.send(Buffer.concat([operation.head, Buffer.from(payload), TAIL]));

@@ -2,7 +2,7 @@
 import type { EventMember, EventOutput } from '../graphql/parsed-document.js';
 import type { ChangedItems, EventListener } from '../live/event-subscriber.js';
 import type { LiveStats } from '../live/live-stats.js';
-import type { LiveAnswer, LiveListener } from '../live/subscriber.js';
+import type { LiveAnswer, LiveListener, Rights } from '../live/subscriber.js';
 
 /** Where messages of an operation go. */
 export interface FeedTarget {
@@ -15,30 +15,38 @@ export interface FeedTarget {
 }
 
 export interface Feed {
-  /** Sends what waits; false where the client is too slow for all of it. */
+  /** Sends what waits, unless rights have changed since: then it is withdrawn soon. False where the client is too slow for all of it. */
   flush(): boolean;
 }
 
 export class StateFeed implements LiveListener, Feed {
   readonly #target: FeedTarget;
-  readonly #stats: LiveStats;
+  readonly #live: Rights & { readonly stats: LiveStats };
   #newest: LiveAnswer | null = null;
+  #generation = 0;
 
-  constructor(target: FeedTarget, stats: LiveStats) {
+  constructor(target: FeedTarget, live: Rights & { readonly stats: LiveStats }) {
     this.#target = target;
-    this.#stats = stats;
+    this.#live = live;
   }
 
   answer(answer: LiveAnswer): void {
-    if (this.#newest !== null) this.#stats.dropped++;
+    if (this.#newest !== null) this.#live.stats.dropped++;
     this.#newest = answer;
+    this.#generation = this.#live.generation;
     if (!this.flush()) this.#target.wait(this);
   }
 
   flush(): boolean {
-    if (this.#newest === null) return true;
+    if (this.#newest === null || this.#generation !== this.#live.generation) return true;
     if (!this.#target.isReady) return false;
     this.#target.next(this.#newest.body);
+    this.#newest = null;
+    return true;
+  }
+
+  withdraw(isSame: boolean): boolean {
+    if (isSame || this.#newest === null) return false;
     this.#newest = null;
     return true;
   }
@@ -55,11 +63,15 @@ export class StateFeed implements LiveListener, Feed {
 export class ChangeFeed implements EventListener, Feed {
   readonly #target: FeedTarget;
   readonly #output: EventOutput;
+  readonly #rights: Rights;
   readonly #waiting: { readonly items: ChangedItems; sent: number }[] = [];
+  /** Of the rights under which those that wait were read. */
+  #generation = 0;
 
-  constructor(target: FeedTarget, output: EventOutput) {
+  constructor(target: FeedTarget, output: EventOutput, rights: Rights) {
     this.#target = target;
     this.#output = output;
+    this.#rights = rights;
   }
 
   isReady(): boolean {
@@ -74,10 +86,16 @@ export class ChangeFeed implements EventListener, Feed {
 
   changed(items: ChangedItems): void {
     this.#waiting.push({ items, sent: 0 });
+    this.#generation = this.#rights.generation;
     if (!this.flush()) this.#target.wait(this);
   }
 
+  withdraw(isSame: boolean): boolean {
+    return !isSame && this.#waiting.splice(0).length > 0;
+  }
+
   flush(): boolean {
+    if (this.#generation !== this.#rights.generation) return true;
     for (let first = this.#waiting[0]; first; first = this.#waiting[0]) {
       const { change, keys, items } = first.items;
       for (let key = keys[first.sent]; key !== undefined; key = keys[++first.sent]) {

@@ -147,7 +147,7 @@ async function follow(
     identify: () => target.identify(),
     parse: (as: Identity) => readable(() => parse(as), reads, as, target.client),
   };
-  const close = await live.subscribe(source, new StateFeed(target, live.stats));
+  const close = await live.subscribe(source, new StateFeed(target, live));
   return { ...NOTHING, close };
 }
 
@@ -179,7 +179,7 @@ function followChanges(
       return parseSearch(collection, { query }, '', wholeAnswers({ ...limits, pageSize: null }));
     },
   };
-  return live.events.subscribe(source, new ChangeFeed(target, output));
+  return live.events.subscribe(source, new ChangeFeed(target, output, live));
 }
 
 /** What a client is told of an error, and whether it is the service's own. */

@@ -5,7 +5,6 @@ import { isNotModified } from '../http/compress.js';
 import type { Exchange } from '../http/exchange.js';
 import { errorReply, JSON_TYPE, type Produce, type Reply, type Sink } from '../http/reply.js';
 import type { LiveQueries } from '../live/live-queries.js';
-import type { LiveStats } from '../live/live-stats.js';
 import type { LiveAnswer, LiveListener, LiveSource } from '../live/subscriber.js';
 
 /** What `EventSource` sends. */
@@ -22,7 +21,7 @@ export function eventStream(
   format: EventFormat = ITEM_EVENTS,
 ): Reply {
   const produce: Produce = async (sink) => {
-    const feed = new EventFeed(format, tagIn(exchange.headers.lastEventId), live.stats, sink);
+    const feed = new EventFeed(format, tagIn(exchange.headers.lastEventId), live, sink);
     const close = await live.subscribe(sourceOf(exchange, identities, parse), feed);
     sink.onAbort(() => feed.leave());
     try {
@@ -73,6 +72,7 @@ export async function waitForChange(
       tag = answer.tag;
       if (!isNotModified(ifNoneMatch, tag)) settle({ status: 200, type: JSON_TYPE, body: answer.body, tag });
     },
+    withdraw: () => false,
     end: (error) => (error === null ? unchanged() : fail(error)),
     beat: () => {},
   });
@@ -120,9 +120,11 @@ export interface EventFormat {
 class EventFeed implements LiveListener {
   readonly #format: EventFormat;
   readonly #known: string;
-  readonly #stats: LiveStats;
+  readonly #live: LiveQueries;
   readonly #sink: Sink;
   #waiting: Buffer | null = null;
+  /** Of the rights under which the waiting answer was read. */
+  #generation = 0;
   /** Whether the client takes nothing now. */
   #isFull = false;
   #isOpen = false;
@@ -136,10 +138,10 @@ class EventFeed implements LiveListener {
   });
 
   /** `known`: the tag of the answer that the client has; '' for none. */
-  constructor(format: EventFormat, known: string, stats: LiveStats, sink: Sink) {
+  constructor(format: EventFormat, known: string, live: LiveQueries, sink: Sink) {
     this.#format = format;
     this.#known = known;
-    this.#stats = stats;
+    this.#live = live;
     this.#sink = sink;
     // It may fail before anybody waits for it.
     this.over.catch(() => {});
@@ -150,13 +152,22 @@ class EventFeed implements LiveListener {
     const event = isKnown ? UNCHANGED : this.#format.answer(answer);
     const piece = this.#isOpen ? event : Buffer.concat([this.#format.opening, event]);
     this.#isOpen = true;
-    if (this.#waiting !== null) this.#stats.dropped++;
-    if (this.#isFull) this.#waiting = piece;
-    else this.#write(piece);
+    if (this.#waiting !== null) this.#live.stats.dropped++;
+    this.#waiting = piece;
+    this.#generation = this.#live.generation;
+    if (!this.#isFull) this.#writeWaiting();
+  }
+
+  withdraw(isSame: boolean): boolean {
+    if (isSame || this.#waiting === null) return false;
+    this.#waiting = null;
+    return true;
   }
 
   end(error: unknown): void {
     this.#end ??= { error };
+    // Who may not read any more does not get what was read before.
+    if (error !== null) this.withdraw(false);
     if (!this.#isFull) this.#finish(this.#end.error);
   }
 
@@ -178,10 +189,16 @@ class EventFeed implements LiveListener {
 
   #goOn(): void {
     this.#isFull = false;
-    const piece = this.#waiting;
-    this.#waiting = null;
-    if (piece !== null) this.#write(piece);
+    this.#writeWaiting();
     if (this.#end !== null && !this.#isFull) this.#finish(this.#end.error);
+  }
+
+  /** What was read under former rights stays until it is withdrawn. */
+  #writeWaiting(): void {
+    const piece = this.#waiting;
+    if (piece === null || this.#generation !== this.#live.generation) return;
+    this.#waiting = null;
+    this.#write(piece);
   }
 
   #finish(error: unknown): void {

@@ -13,9 +13,19 @@ const MAX_REPLIES = 1_000;
 /** Characters that may wait when there is another message: beyond, the connection ends. */
 const MAX_CHARACTERS = 16_777_216;
 
+/** Whose events they are. */
+export interface EventOwner {
+  /** Grows when rights change: what was read before is not sent after. */
+  readonly generation: number;
+  /** One was not sent. */
+  lose(): void;
+}
+
 interface Waiting {
   readonly text: string;
-  readonly isReply: boolean;
+  /** Null for an answer. */
+  readonly owner: EventOwner | null;
+  readonly generation: number;
 }
 
 export class SocketOutbox {
@@ -28,6 +38,8 @@ export class SocketOutbox {
   #timer: NodeJS.Timeout | null = null;
   #sentAt = 0;
   #eventAt = 0;
+  /** Whether somebody waits until the client reads. */
+  #isHeld = false;
 
   constructor(socket: Socket, onRoom: () => void) {
     this.#socket = socket;
@@ -36,7 +48,16 @@ export class SocketOutbox {
 
   /** Whether events are taken now. */
   get isReady(): boolean {
-    return this.#waiting.length < MAX_WAITING && !this.isFull && !this.#socket.isSlow;
+    const isSlow = this.#socket.isSlow;
+    if (isSlow) this.#isHeld = true;
+    return this.#waiting.length < MAX_WAITING && !this.isFull && !isSlow;
+  }
+
+  /** Not every buffer that has emptied is told of. */
+  look(): void {
+    if (!this.#isHeld || this.#socket.isSlow) return;
+    this.#isHeld = false;
+    this.#onRoom();
   }
 
   get isFull(): boolean {
@@ -46,16 +67,36 @@ export class SocketOutbox {
   /** An answer goes out at once, unless an event has just left. */
   reply(text: string): void {
     const now = performance.now();
-    if (this.#timer !== null || now - this.#eventAt < DISTANCE_MS) this.#wait(text, true);
+    if (this.#timer !== null || now - this.#eventAt < DISTANCE_MS) this.#wait(text, null);
     else this.#send(text, now);
   }
 
-  event(text: string): void {
+  event(text: string, owner: EventOwner): void {
     const now = performance.now();
-    if (this.#timer !== null || now - this.#sentAt < DISTANCE_MS) this.#wait(text, false);
+    if (this.#timer !== null || now - this.#sentAt < DISTANCE_MS) this.#wait(text, owner);
     else {
       this.#eventAt = now;
       this.#send(text, now);
+    }
+  }
+
+  /** Drops the events that wait; answers whether there were any. */
+  withdraw(owner: EventOwner): boolean {
+    const waiting = this.#waiting;
+    this.#waiting = waiting.filter((each) => each.owner !== owner);
+    for (const each of waiting) if (each.owner === owner) this.#characters -= each.text.length;
+    return this.#waiting.length < waiting.length;
+  }
+
+  /** Sends the answers that wait, so that nothing of theirs comes behind what is said next. */
+  hurry(): void {
+    const waiting = this.#waiting;
+    this.#waiting = waiting.filter(({ owner }) => owner !== null);
+    for (const { text, owner } of waiting) {
+      if (owner !== null) continue;
+      this.#characters -= text.length;
+      this.replies--;
+      this.#send(text, performance.now());
     }
   }
 
@@ -71,10 +112,11 @@ export class SocketOutbox {
     this.#socket.send(text);
   }
 
-  #wait(text: string, isReply: boolean): void {
+  #wait(text: string, owner: EventOwner | null): void {
+    const isReply = owner === null;
     if (this.isFull || (isReply && this.replies >= MAX_REPLIES)) this.#socket.end(1013, 'Too many messages wait');
     if (!this.#socket.isOpen) return;
-    this.#waiting.push({ text, isReply });
+    this.#waiting.push({ text, owner, generation: owner?.generation ?? 0 });
     this.#characters += text.length;
     if (isReply) this.replies++;
     this.#timer ??= setTimeout(() => this.#next(), DISTANCE_MS);
@@ -82,14 +124,26 @@ export class SocketOutbox {
 
   #next(): void {
     this.#timer = null;
-    const next = this.#waiting.shift();
-    if (next === undefined || !this.#socket.isOpen) return;
-    this.#characters -= next.text.length;
-    if (next.isReply) this.replies--;
-    const now = performance.now();
-    this.#eventAt = now;
-    this.#send(next.text, now);
+    if (!this.#socket.isOpen) return;
+    const text = this.#take();
+    if (text !== null) {
+      const now = performance.now();
+      this.#eventAt = now;
+      this.#send(text, now);
+    }
     if (this.#waiting.length > 0) this.#timer = setTimeout(() => this.#next(), DISTANCE_MS);
     else this.#onRoom();
+  }
+
+  /** The next that may still be sent. */
+  #take(): string | null {
+    for (let next = this.#waiting.shift(); next; next = this.#waiting.shift()) {
+      const { text, owner, generation } = next;
+      this.#characters -= text.length;
+      if (owner === null) this.replies--;
+      if (owner === null || owner.generation === generation) return text;
+      owner.lose();
+    }
+    return null;
   }
 }

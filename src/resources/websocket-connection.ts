@@ -70,6 +70,7 @@ export class SocketConnection implements SocketHandler, Speaker {
 
   message(text: string): void {
     this.#hasSpoken = true;
+    this.outbox.look();
     if (this.outbox.isFull || this.#running + this.outbox.replies >= MAX_RUNNING) {
       const exceeded = { option: 'messages at the same time', limit: MAX_RUNNING };
       this.#fail('server', requestsExceeded(exceeded, 1_000), NO_UID);
@@ -113,6 +114,7 @@ export class SocketConnection implements SocketHandler, Speaker {
 
   /** Tokens expire, and are withdrawn, without anybody saying so. */
   look(): void {
+    this.outbox.look();
     if (this.#authorization === '') return;
     const authorization = this.#authorization;
     ifRefused(
@@ -191,13 +193,23 @@ export class SocketConnection implements SocketHandler, Speaker {
     const { LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION: limit } = this.#services.config;
     if (this.#subscriptions.size >= limit && !this.#subscriptions.has(name))
       throw requestsExceeded({ option: 'LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION', limit }, 1_000);
+    let isRenewed = false;
+    const renew = (): void => {
+      isRenewed = true;
+    };
     // One with the same name takes its place, also while it begins.
-    const pending: EventHandle = { close: () => {}, wake: () => {}, renew: () => {} };
+    const pending: EventHandle = { close: () => {}, wake: () => {}, renew };
+    let current = pending;
+    const isWanted = (): boolean => this.#subscriptions.get(name) === current && !isRenewed;
     this.#replace(name, pending);
     try {
-      const handle = await subscribeTo(message, uid.name, this, this.#services, () => this.#subscriptions.has(name));
-      if (this.#subscriptions.get(name) === pending && this.socket.isOpen) this.#subscriptions.set(name, handle);
-      else handle.close();
+      const handle = await subscribeTo(message, uid.name, this, this.#services, isWanted);
+      if (this.#subscriptions.get(name) !== pending || !this.socket.isOpen) return handle.close();
+      this.#subscriptions.set(name, handle);
+      current = handle;
+      // Somebody else speaks now than when it began.
+      if (isRenewed) handle.renew();
+      isRenewed = false;
     } catch (error) {
       if (this.#subscriptions.get(name) === pending) this.#subscriptions.delete(name);
       throw error;
@@ -270,6 +282,7 @@ export class SocketConnection implements SocketHandler, Speaker {
 
   /** At once: the connection may end right behind it. */
   #tellAuth(code: keyof typeof AUTH_ERRORS, uid: Uid): void {
+    this.outbox.hurry();
     const error = JSON.stringify({ code, message: AUTH_ERRORS[code] });
     this.socket.send(`{"type":"auth","status":"error","error":${error}${uid.text}}`);
   }

@@ -3,12 +3,14 @@ import { isObject } from '../digits.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
 import { type ChangedItems, type EventListener, MAX_VISIBLE_KEYS } from '../live/event-subscriber.js';
 import type { EventHandle } from '../live/live-events.js';
+import type { Rights } from '../live/subscriber.js';
 import { CHANGES, type Change } from '../live/table-log.js';
 import type { Parsed } from '../request/ast.js';
 import { type Input, type ParseLimits, readObject } from '../request/parse-context.js';
 import { parseChanged, parseItem, parseSearch } from '../request/rest.js';
 import { readKey } from '../request/write.js';
 import { refuseSystem } from './items.js';
+import type { EventOwner } from './socket-outbox.js';
 import type { Speaker, WebsocketServices } from './websocket-speaker.js';
 
 /** Of the items there are no aggregates: a live query over HTTP has these. */
@@ -41,7 +43,19 @@ export async function subscribeTo(
       return parseSearch(collection, { query: keys }, '', wholeAnswers({ ...given, pageSize: null }));
     },
   };
-  return live.events.subscribe(source, new SocketListener(connection, name, item !== null, isWanted));
+  const listener = new SocketListener(connection, name, item !== null, isWanted, live);
+  const handle = await live.events.subscribe(source, listener);
+  return {
+    close: () => {
+      handle.close();
+      listener.drop();
+    },
+    wake: () => handle.wake(),
+    renew: () => {
+      listener.drop();
+      handle.renew();
+    },
+  };
 }
 
 /** An answer comes as a whole. */
@@ -71,17 +85,40 @@ function readSubscription({ collection, event, item, query }: Input): Subscripti
   return { collection, query: read, change, item: key === null ? null : String(key) };
 }
 
-class SocketListener implements EventListener {
+class SocketListener implements EventListener, EventOwner {
   readonly #connection: Speaker;
   readonly #tail: string;
   readonly #isItem: boolean;
   readonly #isWanted: () => boolean;
+  readonly #rights: Rights;
+  #hasLost = false;
 
-  constructor(connection: Speaker, uid: string | null, isItem: boolean, isWanted: () => boolean) {
+  constructor(connection: Speaker, uid: string | null, isItem: boolean, isWanted: () => boolean, rights: Rights) {
     this.#connection = connection;
     this.#tail = uid === null ? '}' : `,"uid":${JSON.stringify(uid)}}`;
     this.#isItem = isItem;
     this.#isWanted = isWanted;
+    this.#rights = rights;
+  }
+
+  get generation(): number {
+    return this.#rights.generation;
+  }
+
+  lose(): void {
+    this.#hasLost = true;
+  }
+
+  /** What waits must not be sent any more. */
+  drop(): void {
+    if (this.#connection.outbox.withdraw(this)) this.#hasLost = true;
+  }
+
+  withdraw(isSame: boolean): boolean {
+    if (!isSame) this.drop();
+    const hasLost = this.#hasLost;
+    this.#hasLost = false;
+    return hasLost;
   }
 
   isReady(): boolean {
@@ -89,15 +126,18 @@ class SocketListener implements EventListener {
   }
 
   initial(body: Buffer | null, isResync: boolean): void {
-    if (!this.#isWanted()) return;
+    if (!this.#isWanted()) {
+      this.lose();
+      return;
+    }
     const data = body === null ? '' : `,${String(body).slice(1, -1)}`;
     const resync = isResync ? ',"resync":true' : '';
-    this.#connection.outbox.event(`{"type":"subscription","event":"init"${data}${resync}${this.#tail}`);
+    this.#connection.outbox.event(`{"type":"subscription","event":"init"${data}${resync}${this.#tail}`, this);
   }
 
   changed({ change, keys, items }: ChangedItems): void {
     const data = change === 'delete' ? this.#keys(keys) : this.#items(items);
-    this.#connection.outbox.event(`{"type":"subscription","event":"${change}","data":${data}${this.#tail}`);
+    this.#connection.outbox.event(`{"type":"subscription","event":"${change}","data":${data}${this.#tail}`, this);
   }
 
   #keys(keys: readonly string[]): string {

@@ -3,6 +3,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Client, createClient } from 'graphql-ws';
 import t from 'tap';
 import { WebSocket } from 'ws';
+import { readConfig } from '../../src/config.js';
+import { createClientAddressResolver } from '../../src/http/client-address.js';
+import { loadSockets, openPort } from '../../src/http/listen.js';
+import { serveSockets } from '../../src/http/websocket.js';
+import { keepConnections } from '../../src/resources/socket-keeper.js';
 import { inForce, makeCaller } from '../support/callers.js';
 import { MessageSocket } from '../support/message-socket.js';
 import {
@@ -358,4 +363,48 @@ t.test('anonymous clients are served where they may be, and what they may not se
   t.equal(await ended(nobody), null);
   t.strictSame(nobody.results, [{ data: { __typename: 'Query' } }]);
   t.match(await ended(follow(open, 'subscription { tags { id } }')), [{ message: /subscription/ }]);
+});
+
+t.test('a connection that is ended while it opens is not kept', async (t) => {
+  const config = readConfig({});
+  let closed = 0;
+  let kept = 0;
+  const protocol = keepConnections(0, (socket, _, onClosed) => {
+    socket.end(4406);
+    const nothing = (): void => {};
+    return {
+      message: nothing,
+      drained: nothing,
+      beat: nothing,
+      look: nothing,
+      end: () => kept++,
+      closed: () => {
+        closed++;
+        onClosed();
+      },
+    };
+  });
+  const hooks = {
+    clientAddress: createClientAddressResolver(config),
+    timing: false,
+    answersOrigins: false,
+    names: null,
+    positions: null,
+    respond: () => {},
+    respondError: () => {},
+  };
+  const uws = await loadSockets(16_384);
+  const app = uws.App();
+  t.teardown(() => void app.close());
+  const door = { path: '/door', connections: null, cookieName: '', accept: async () => '' };
+  serveSockets(app, { ...door, ...protocol }, { config, hooks, limit: null, refuse: () => {} });
+  const port = uws.us_socket_local_port(await openPort(app, { host: '127.0.0.1', port: 0, shared: false }));
+  for (let each = 0; each < 3; each++) {
+    const socket = new MessageSocket({ url: `http://127.0.0.1:${port}` }, { path: '/door' });
+    await socket.ended();
+    t.equal(socket.closed?.code, 4406);
+  }
+  t.equal(closed, 3);
+  protocol.stop();
+  t.equal(kept, 0);
 });

@@ -1,6 +1,7 @@
 /** Live queries when the log cannot be read, clients do not read, or nobody subscribes any more. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
+import { inForce, makeCaller } from '../support/callers.js';
 import { EventStream, type EventStreamOptions } from '../support/event-stream.js';
 import { connectSql, createLibrary, get, startDatabase, startTestService, waitFor } from '../support/service.js';
 
@@ -57,6 +58,8 @@ t.test('a transaction that is open when the first one subscribes is seen when it
   stream.close();
 });
 
+const TAGS = { collection: 'tags', action: 'read' } as const;
+
 t.test('a client that does not read gets the newest state when it does', async (t) => {
   const large = 2_000_000;
   await sql`insert into articles (id, title, body) values (500, 'large', repeat('x', ${large}))`;
@@ -67,6 +70,8 @@ t.test('a client that does not read gets the newest state when it does', async (
     await sql`update articles set title = ${`round ${round}`}, body = repeat(${String(round)}, ${large}) where id = 500`;
     await sleep(60);
   }
+  // What waits was read before it: it is read anew.
+  await inForce(service, await makeCaller(sql, 'unconcerned', [{ permissions: [TAGS] }]), '/items/tags');
   slow.response?.resume();
   const isNewest = async (): Promise<boolean> => slow.events.at(-1)?.data.includes('round 11') === true;
   await waitFor(isNewest, 20_000).catch(() =>
@@ -76,6 +81,29 @@ t.test('a client that does not read gets the newest state when it does', async (
   );
   t.ok(slow.events.length < 13, `${slow.events.length} of 13 states were sent`);
   slow.close();
+});
+
+t.test('what waits for a client that does not read is not sent when it may not read it any more', async (t) => {
+  const read = { collection: 'articles', action: 'read' } as const;
+  const caller = await makeCaller(sql, 'former', [{ permissions: [TAGS, read] }]);
+  const { token } = caller;
+  const path = '/items/articles/500?fields=title,body';
+  await inForce(service, caller, path);
+  const [reader, slow] = [open(path, { token }), open(path, { token })];
+  await Promise.all([reader.count(1), slow.count(1)]);
+  slow.response?.pause();
+  for (let round = 0; round < 10; round++) {
+    const title = round < 9 ? `round ${round}` : 'confidential';
+    await sql`update articles set title = ${title}, body = repeat(${title}, 200000) where id = 500`;
+    await reader.count(round + 2);
+  }
+  await sql`delete from service_permissions where collection = 'articles' and policy = ${caller.policies[0] ?? ''}`;
+  await reader.ended();
+  slow.response?.resume();
+  await slow.ended();
+  t.match(reader.events.at(-2)?.data, /confidential/);
+  t.match(slow.events.at(-1), { name: 'failed', data: /FORBIDDEN/ });
+  t.notOk(slow.events.some(({ data }) => data.includes('confidential')));
 });
 
 t.test('subscriptions of one user have a limit', async (t) => {

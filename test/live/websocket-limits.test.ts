@@ -6,6 +6,7 @@ import { once } from 'node:events';
 import { createConnection, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
+import { addPermission, inForce, makeCaller } from '../support/callers.js';
 import { MessageSocket, type MessageSocketOptions } from '../support/message-socket.js';
 import {
   ADMIN_TOKEN,
@@ -278,18 +279,24 @@ t.test('a client that does not read gets the newest state when it does, and cost
   t.ok(updates < 50, `it was spared some: ${updates} of 61`);
 });
 
-t.test('over GraphQL such a client gets the newest answer of each live query', async (t) => {
-  await sql`update large set text = 'first'`;
-  const graphql = HOSTILE['/graphql'] ?? {};
-  const sockets = await Promise.all([open(graphql), open(graphql)]);
-  const [reader, slow] = sockets;
+/** Two that follow the same over GraphQL. */
+async function followers(query: string, token = ADMIN_TOKEN): Promise<readonly [MessageSocket, MessageSocket]> {
+  const options = { path: `/graphql?access_token=${token}`, protocols: 'graphql-transport-ws' };
+  const sockets = [await open(options), await open(options)] as const;
   for (const socket of sockets) {
     socket.send('{"type":"connection_init"}');
     await socket.next(({ type }) => type === 'connection_ack');
-    socket.send(operation('subscription { large { text } }'));
-    await socket.next(({ type }) => type === 'next');
+    socket.send(operation(query));
     setInterval(() => socket.closed === null && socket.send('{"type":"pong"}'), 300).unref();
   }
+  return sockets;
+}
+
+t.test('over GraphQL such a client gets the newest answer of each live query', async (t) => {
+  await sql`update large set text = 'first'`;
+  const sockets = await followers('subscription { large { text } }');
+  const [reader, slow] = sockets;
+  for (const socket of sockets) await socket.next(({ type }) => type === 'next');
   slow.socket.pause();
   const before = process.memoryUsage().rss;
   for (let turn = 0; turn < 12; turn++) {
@@ -299,10 +306,61 @@ t.test('over GraphQL such a client gets the newest answer of each live query', a
   await sql`update large set text = 'last'`;
   await reader.next(({ payload }) => JSON.stringify(payload)?.includes('last') === true, 10_000);
   t.ok(process.memoryUsage().rss - before < 250_000_000, 'memory stays bounded');
+  // What waits was read before it: it is read anew.
+  await inForce(service, await makeCaller(sql, 'unconcerned', [{ permissions: [LARGE] }]), '/items/large?fields=id');
   slow.socket.resume();
   await slow.next(({ payload }) => JSON.stringify(payload)?.includes('last') === true, 10_000);
   const answers = slow.messages.filter(({ type }) => type === 'next').length;
   t.ok(answers < 12, `it was spared some: ${answers} of 13`);
+});
+
+const LARGE = { collection: 'large', action: 'read' } as const;
+const EVENTS = 'subscription { large_mutated(event: create) { data { text } } }';
+let made = 1;
+
+/** How many large items it was told of. */
+const told = ({ messages }: MessageSocket): number =>
+  messages.filter(({ payload }) => Object(payload).data?.large_mutated?.data.text.length > 1_000).length;
+
+/** 300 items are created while one of two does not read; the other has been told of them all. */
+async function missing300(token?: string): Promise<MessageSocket> {
+  const sockets = await followers(EVENTS, token);
+  const [reader, slow] = sockets;
+  // Nothing says when it has begun.
+  await waitFor(async () => {
+    await sql`insert into large values (${++made}, 'small')`;
+    await sleep(50);
+    return sockets.every(({ messages }) => messages.some(({ type }) => type === 'next'));
+  }, 10_000);
+  slow.socket.pause();
+  await sql`insert into large select ${made}::int + n, repeat('x', 100000) from generate_series(1, 300) n`;
+  made += 300;
+  await waitFor(async () => told(reader) === 300, 20_000);
+  reader.close();
+  return slow;
+}
+
+t.test('over GraphQL it is told of each event when it reads again', async (t) => {
+  const slow = await missing300();
+  slow.socket.resume();
+  await waitFor(async () => told(slow) === 300, 10_000).catch(() => {});
+  t.equal(told(slow), 300);
+  slow.close();
+});
+
+t.test('what waits for it is not sent when it may not read it any more', async (t) => {
+  const caller = await makeCaller(sql, 'former', [{ permissions: [LARGE] }]);
+  const policy = caller.policies[0] ?? '';
+  await inForce(service, caller, '/items/large?fields=id');
+  const slow = await missing300(caller.token);
+  await sql`delete from service_permissions where policy = ${policy}`;
+  await waitFor(async () => (await get(service, '/items/large', { token: caller.token })).status === 403, 5_000);
+  slow.socket.resume();
+  // What had left arrives.
+  await sleep(300);
+  await addPermission(sql, policy, LARGE);
+  await slow.next(({ payload }) => Object(payload).extensions?.resync === true, 10_000);
+  t.ok(told(slow) < 300, `${told(slow)} of 300 had left`);
 });
 
 async function handshake(port: number, target: string, protocols: string | null = null): Promise<Socket> {

@@ -370,6 +370,38 @@ t.test('a token that is withdrawn: nothing is sent until there is another', asyn
   t.match(await socket.next(({ event }) => event === 'delete'), { data: ['900'] });
 });
 
+t.test('what waits to be sent is dropped when somebody else signs in, and told anew by their rights', async (t) => {
+  const read = { collection: 'tags', action: 'read', permissions: { name: { _neq: 'waiting' } } } as const;
+  const caller = await makeCaller(sql, 'successor', [{ permissions: [read] }]);
+  await waitFor(async () => (await get(service, '/items/tags', { token: caller.token })).status === 200, 5_000);
+  await sql`insert into tags (id, name) values (906, 'waiting'), (907, 'waiting')`;
+  const socket = await signedIn();
+  const subscribe = { type: 'subscribe', collection: 'tags', query: { fields: ['name'], limit: 5 } };
+  for (let uid = 0; uid < 20; uid++) t.match(await socket.ask({ ...subscribe, uid: `w${uid}` }), { event: 'init' });
+  await sql`begin; insert into tags (id, name) values (905, 'waiting'); update tags set name = 'waiting' where id = 906;
+    delete from tags where id = 907; commit`.simple();
+  await socket.next(({ event }) => event === 'create');
+  t.match(await socket.signIn(caller.token), { status: 'ok' });
+  const isTold = async (): Promise<boolean> =>
+    socket.messages.some(({ event, resync }) => event === 'init' && resync === true);
+  await waitFor(isTold, 5_000);
+  const changes = 1 + socket.messages.filter(({ event }) => /create|update|delete/.test(String(event))).length;
+  t.ok(changes < 60, `${changes} of 60 had left`);
+  t.notMatch(JSON.stringify(socket.messages.filter(({ event }) => event === 'init')), /waiting/);
+  await sql`delete from tags where id in (905, 906)`;
+});
+
+t.test('one that is replaced while it begins is not told of', async (t) => {
+  const socket = await signedIn();
+  socket.send({ type: 'subscribe', collection: 'tags', query: { fields: ['id'] }, uid: 'x' });
+  socket.send({ type: 'subscribe', collection: 'authors', event: 'create', uid: 'x' });
+  t.strictSame(await socket.next(({ uid }) => uid === 'x'), { type: 'subscription', event: 'init', uid: 'x' });
+  await sql`insert into authors (id, name) values (710, 'told')`;
+  t.match(await socket.next(({ uid, event }) => uid === 'x' && event === 'create'), { data: [{ id: 710 }] });
+  t.strictSame(events(socket), []);
+  await sql`delete from authors where id = 710`;
+});
+
 t.test('a stream that was lost says so', async (t) => {
   const socket = await signedIn();
   await socket.ask({ type: 'subscribe', collection: 'tags', query: { fields: ['id'], limit: 1 }, uid: 'r' });
