@@ -26,7 +26,7 @@ async function examine(replica: Replica, database: Database): Promise<Finding> {
     details: [],
   });
   try {
-    const position = await database.position();
+    const { position } = await database.position();
     const report = await within(replica.ask(), ANSWER_TIMEOUT_MS);
     if (!report.standby) return say('problem', 'is not a standby: it gets no reads');
     if (!(await isSameCluster(database, report))) return say('problem', 'follows another primary: it gets no reads');

@@ -6,7 +6,7 @@ import { callerName, type Identity } from '../access/identity.js';
 import { invalidQuery } from '../errors.js';
 import type { Database } from '../postgres/database.js';
 import type { Replicas } from '../postgres/replicas.js';
-import { UNKNOWN_POSITION } from '../postgres/sessions.js';
+import { type LogPosition, NO_POSITION, UNKNOWN_POSITION } from '../postgres/sessions.js';
 import type { RequestClient } from './stages.js';
 
 /** `eventual`: any replica answers. `session`: one that has replayed the caller's own writes. `strong`: the primary. */
@@ -14,10 +14,7 @@ const CONSISTENCIES = ['eventual', 'session', 'strong'] as const;
 export type Consistency = (typeof CONSISTENCIES)[number];
 
 /** What a replica must have to serve a read. */
-export interface ReadNeed {
-  readonly position: number;
-  /** Of the log that the position is in: each promotion begins another one. */
-  readonly timeline: number;
+export interface ReadNeed extends LogPosition {
   /** A hash of the caller: pages of one list are read from the same replica by it. */
   readonly callerHash: number;
 }
@@ -75,7 +72,7 @@ export class SessionConsistency {
   committed(client: RequestClient, caller: Identity): void | Promise<void> {
     const { board } = this.#replicas;
     const position = this.#database.committed;
-    if (position === UNKNOWN_POSITION || board.primaries !== this.#primaries) return this.askAgain(client, caller);
+    if (position === null || board.primaries !== this.#primaries) return this.askAgain(client, caller);
     this.#note(position, client, caller);
   }
 
@@ -85,29 +82,23 @@ export class SessionConsistency {
     const { primaries } = this.#replicas.board;
     const position = await database.position().catch(() => null);
     if (position !== null) {
-      if (primaries !== this.#primaries) database.committed = 0;
+      if (primaries !== this.#primaries) database.committed = NO_POSITION;
       this.#primaries = primaries;
       database.follow(position);
     }
-    this.#note(position ?? UNKNOWN_POSITION, client, caller);
+    this.#note(position, client, caller);
   }
 
-  #note(position: number, client: RequestClient, caller: Identity): void {
+  #note(position: LogPosition | null, client: RequestClient, caller: Identity): void {
     const { board } = this.#replicas;
-    const timeline = this.#database.primary?.timeline ?? 0;
-    board.raiseWrittenTimeline(timeline);
-    board.raiseWritten(hashOf(callerName(caller, client)), position);
-    if (position !== UNKNOWN_POSITION) client.wrote(positionText({ position, timeline }));
+    board.raiseWrittenTimeline(position?.timeline ?? this.#database.primary?.timeline ?? 0);
+    board.raiseWritten(hashOf(callerName(caller, client)), position?.position ?? UNKNOWN_POSITION);
+    if (position) client.wrote(positionText(position));
   }
 }
 
-type LogPosition = Pick<ReadNeed, 'position' | 'timeline'>;
-
-const NO_POSITION: LogPosition = { position: 0, timeline: 0 };
-
-/** Without the timeline where that is not followed. */
 function positionText({ position, timeline }: LogPosition): string {
-  return timeline === 0 ? position.toString(36) : `${position.toString(36)}-${timeline.toString(36)}`;
+  return `${position.toString(36)}-${timeline.toString(36)}`;
 }
 
 function readPosition(text: string): LogPosition {

@@ -23,7 +23,7 @@ import { findPooler, refusesSettings } from './pooler-check.js';
 import type { PrimaryWatch } from './primary-watch.js';
 import { ResponseMemory } from './response-memory.js';
 import { directConnection, watchPrimary } from './server-choice.js';
-import { POSITION, Session, UNKNOWN_POSITION } from './sessions.js';
+import { type LogPosition, laterOf, NO_POSITION, POSITION, parsePosition, Session } from './sessions.js';
 import type { Target } from './socket.js';
 import { breakOffStalled } from './stalled-streams.js';
 import { StreamSession } from './stream-session.js';
@@ -107,8 +107,8 @@ export class Database implements Pools {
   readonly waitTimeout: number;
   /** Host and port, which are no secret. */
   readonly address: string;
-  /** Where commits are followed: how far the log reached behind the last of them; unknown where it could not be asked. */
-  committed = 0;
+  /** Where commits are followed: how far the log reached behind the last of them; null where it could not be asked. */
+  committed: LogPosition | null = NO_POSITION;
   /** What is between us and PostgreSQL. */
   pooler: Pooler = 'none';
   /** How a connection is opened that reads the log; null where there is a pooler and no way past it. */
@@ -274,14 +274,13 @@ export class Database implements Pools {
   }
 
   /** Takes the position behind a commit; null where it is not known, until a later one is. */
-  follow(position: number | null): void {
-    if (position === null) this.committed = UNKNOWN_POSITION;
-    else this.committed = this.committed === UNKNOWN_POSITION ? position : Math.max(this.committed, position);
+  follow(position: LogPosition | null): void {
+    this.committed = position && this.committed ? laterOf(position, this.committed) : position;
   }
 
   /** How far the log of the primary reaches now. */
-  async position(): Promise<number> {
-    return Number(await this.own.use((session) => session.cell(POSITION, [])));
+  async position(): Promise<LogPosition> {
+    return parsePosition(await this.own.use((session) => session.cell(POSITION, [])));
   }
 
   /** What the connections of each kind do. */

@@ -17,14 +17,21 @@ export interface Role {
   readonly readonly: boolean;
   /** Null of a standby. */
   readonly timeline: number | null;
+  /** Which cluster it is of: only within one can timelines be compared. Null where it may not be asked. */
+  readonly system: string | null;
 }
 
 /** Of a primary. */
 export const TIMELINE = `('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int`;
 
-const ROLE = `
+const roleWith = (system: string): string => `
   select pg_is_in_recovery() as standby, current_setting('default_transaction_read_only') = 'on' as readonly,
-    case when not pg_is_in_recovery() then ${TIMELINE} end as timeline`;
+    case when not pg_is_in_recovery() then ${TIMELINE} end as timeline, ${system} as system`;
+const ROLE = roleWith('(select system_identifier::text from pg_control_system())');
+const ROLE_ALONE = roleWith('null');
+
+/** The right to ask for the cluster was taken away. */
+const INSUFFICIENT_PRIVILEGE = '42501';
 
 /** Milliseconds that a server may take to answer, between two rounds, and between two while there is no primary. */
 const ANSWER_MS = 1_000;
@@ -53,6 +60,7 @@ export class PrimaryWatch {
   #current: string;
   #client: DriverClient | null = null;
   #timeline = 0;
+  #system: string | null = null;
   #rounds = 0;
   #failures = 0;
   #isLost = false;
@@ -84,7 +92,7 @@ export class PrimaryWatch {
     const best = this.#best(answers);
     if (best) {
       this.#current = best.url;
-      this.#timeline = best.timeline;
+      this.#follow(best);
       return;
     }
     const [denied] = answers.flatMap(({ error }) => (error && isRefusal(error) ? [error] : []));
@@ -107,10 +115,11 @@ export class PrimaryWatch {
   /** Ends a connection whose server is not the one that is wanted. */
   async accept(client: DriverClient): Promise<void> {
     const role = await askRole(client);
-    if (this.#suits(role)) {
-      this.#timeline = Math.max(this.#timeline, role.timeline ?? 0);
-      return;
-    }
+    const { timeline, system } = role;
+    // Of several servers another may still be of the cluster that is known: all of them are asked first.
+    const isReplaced = this.#options.urls.length === 1 && this.#isOther(system);
+    if (this.#suits(role) && (timeline === null || timeline >= this.#timeline || isReplaced))
+      return this.#follow({ timeline: timeline ?? this.#timeline, system });
     this.suspect();
     throw Object.assign(new Error(describe(role, null)), { code: 'CONNECTION_STANDBY' });
   }
@@ -183,8 +192,8 @@ export class PrimaryWatch {
     const others = await this.#askAll(this.#options.urls.filter((url) => url !== this.#current));
     if (this.#isClosed) return;
     const best = this.#best([answer, ...others]);
-    if (best && best.url !== this.#current) this.#move(best.url, best.timeline);
-    else if (best) this.#return(best.timeline);
+    if (best && best.url !== this.#current) this.#move(best);
+    else if (best) this.#return(best);
     else this.#fail(answer.error ?? new Error(describe(answer.role, null)));
   }
 
@@ -217,15 +226,29 @@ export class PrimaryWatch {
     );
   }
 
-  /** Of several the one that was promoted last; the present one if there is no difference. */
-  #best(answers: readonly RoleAnswer[]): { readonly url: string; readonly timeline: number } | null {
-    let best: { url: string; timeline: number } | null = null;
-    for (const { url, role } of answers) {
-      if (!role || !this.#suits(role)) continue;
-      const timeline = role.timeline ?? 0;
-      if (timeline >= this.#timeline && (!best || timeline > best.timeline)) best = { url, timeline };
-    }
-    return best;
+  /**
+   * Of several the one that was promoted last; the present one if there is no difference. One of another cluster, which may be at
+   * an earlier timeline, where the one that is known has none left.
+   */
+  #best(answers: readonly RoleAnswer[]): Primary | null {
+    const suitable = answers.flatMap(({ url, role }): Primary[] =>
+      role && this.#suits(role) ? [{ url, timeline: role.timeline ?? 0, system: role.system }] : [],
+    );
+    const known = suitable.filter(({ timeline, system }) => timeline >= this.#timeline && !this.#isOther(system));
+    const candidates = known.length > 0 ? known : suitable.filter(({ system }) => this.#isOther(system));
+    return candidates.reduce<Primary | null>(
+      (best, each) => (best && best.timeline >= each.timeline ? best : each),
+      null,
+    );
+  }
+
+  #isOther(system: string | null): boolean {
+    return this.#system !== null && system !== null && system !== this.#system;
+  }
+
+  #follow({ timeline, system }: Omit<Primary, 'url'>): void {
+    this.#timeline = timeline;
+    this.#system = system ?? this.#system;
   }
 
   #suits({ standby, readonly: isReadonly }: Role): boolean {
@@ -240,18 +263,19 @@ export class PrimaryWatch {
     this.#options.observe({ kind: 'primary-lost', host: hostPortsOf(this.#current), error });
   }
 
-  #return(timeline: number): void {
+  #return(primary: Primary): void {
     this.#failures = 0;
-    this.#timeline = timeline;
+    this.#follow(primary);
     if (!this.#isLost) return;
     this.#isLost = false;
     this.#options.observe({ kind: 'primary-found', host: hostPortsOf(this.#current), former: null });
   }
 
-  #move(url: string, timeline: number): void {
+  #move(primary: Primary): void {
+    const { url } = primary;
     const former = this.#current;
     this.#current = url;
-    this.#timeline = timeline;
+    this.#follow(primary);
     this.#failures = 0;
     this.#isLost = false;
     this.#drop();
@@ -266,6 +290,8 @@ export class PrimaryWatch {
   }
 }
 
+type Primary = Pick<Role, 'system'> & { readonly url: string; readonly timeline: number };
+
 interface RoleAnswer {
   readonly url: string;
   readonly role: Role | null;
@@ -273,7 +299,10 @@ interface RoleAnswer {
 }
 
 async function askRole(client: DriverClient): Promise<Role> {
-  const [role] = await client.unsafe<Role[]>(ROLE);
+  const [role] = await client.unsafe<Role[]>(ROLE).catch((error: { readonly code?: unknown }) => {
+    if (error.code !== INSUFFICIENT_PRIVILEGE) throw error;
+    return client.unsafe<Role[]>(ROLE_ALONE);
+  });
   if (!role) throw new Error('a statement without a condition gave no row');
   return role;
 }

@@ -10,9 +10,11 @@ const STATES = ['unknown', 'ready', 'behind', 'lost', 'promoted', 'diverged'] as
 export type ReplicaState = (typeof STATES)[number];
 
 const CALLERS = 16_384;
+/** From here on a value is no position but the number of one that is not known. */
+const UNKNOWN = BigInt(UNKNOWN_POSITION);
 /**
- * Where the primary was when the model was read, how often it was replaced, how many positions could not be asked for, the timeline
- * that replicas were last compared with, and the latest that any thread has written on.
+ * Where the primary was when the model was read, how often it was replaced, how often a position was noted that is not known, the
+ * timeline that replicas were last compared with, and the latest that any thread has written on.
  */
 const HEAD = 5;
 /** Of a replica: how far it has replayed, its state, and milliseconds that it is behind. */
@@ -46,7 +48,7 @@ export class ReplicaBoard {
     return this.#get(1);
   }
 
-  /** Changes when a position could not be asked for. */
+  /** Grows with each position that is not known. */
   get unknown(): number {
     return this.#get(2);
   }
@@ -66,7 +68,12 @@ export class ReplicaBoard {
   }
 
   raiseWrittenTimeline(timeline: number): void {
-    this.#raise(4, timeline);
+    this.#raise(4, BigInt(timeline));
+  }
+
+  /** Another cluster has begun to count anew. */
+  resetWrittenTimeline(timeline: number): void {
+    this.#set(4, timeline);
   }
 
   replayed(replica: number): number {
@@ -78,7 +85,7 @@ export class ReplicaBoard {
   }
 
   raiseReplayed(replica: number, position: number): void {
-    this.#raise(HEAD + replica * FIELDS, position);
+    this.#raise(HEAD + replica * FIELDS, BigInt(position));
   }
 
   state(replica: number): ReplicaState {
@@ -99,28 +106,40 @@ export class ReplicaBoard {
 
   /** The position behind the last write of the caller. */
   written(hash: number): number {
-    return this.#get(this.#cellOf(hash));
+    return Math.min(this.#get(this.#cellOf(hash)), UNKNOWN_POSITION);
   }
 
   raiseWritten(hash: number, position: number): void {
-    this.#raise(this.#cellOf(hash), position);
-    if (position === UNKNOWN_POSITION) Atomics.add(this.#cells, 2, 1n);
+    const cell = this.#cellOf(hash);
+    // Behind one that is not known: the answer that settles that one may be too early for this.
+    if (this.#raise(cell, BigInt(position)) >= UNKNOWN) this.#forget([cell]);
   }
 
-  /** The primary was at this position after all that is unknown had been written. */
-  settleUnknown(position: number): void {
-    this.#lower(UNKNOWN_POSITION - 1, position);
+  /** When so many were unknown the primary was asked, and answered this: all that they stand for had been written. */
+  settleUnknown(unknown: number, position: number): void {
+    const newest = UNKNOWN + BigInt(unknown);
+    for (let cell = this.#cellOf(0); cell < this.#cells.length; cell++) {
+      const value = Atomics.load(this.#cells, cell);
+      if (value >= UNKNOWN && value <= newest) Atomics.compareExchange(this.#cells, cell, value, BigInt(position));
+    }
   }
 
-  /** Another server is the primary: what is beyond the last position of the former is of the former. */
-  replacePrimary(last: number, position: number): void {
+  /** Another server is the primary: where its log is behind what callers have written is not known until it is asked again. */
+  replacePrimary(): void {
     Atomics.add(this.#cells, 1, 1n);
-    this.#lower(last, position);
+    const written: number[] = [];
+    for (let cell = this.#cellOf(0); cell < this.#cells.length; cell++) if (this.#get(cell) > 0) written.push(cell);
+    this.#forget(written);
   }
 
-  #lower(above: number, position: number): void {
-    for (let cell = this.#cellOf(0); cell < this.#cells.length; cell++)
-      if (this.#get(cell) > above) this.#set(cell, position);
+  /**
+   * An unknown position has a number, so that an answer to an earlier question does not settle it. It is counted once more when it
+   * stands: whoever looked in between has not seen it.
+   */
+  #forget(cells: readonly number[]): void {
+    const number = Atomics.add(this.#cells, 2, 1n) + 1n;
+    for (const cell of cells) this.#raise(cell, UNKNOWN + number);
+    Atomics.add(this.#cells, 2, 1n);
   }
 
   #cellOf(hash: number): number {
@@ -135,13 +154,14 @@ export class ReplicaBoard {
     Atomics.store(this.#cells, cell, BigInt(value));
   }
 
-  #raise(cell: number, value: number): void {
-    const newValue = BigInt(value);
+  /** Answers what is there then. */
+  #raise(cell: number, value: bigint): bigint {
     let current = Atomics.load(this.#cells, cell);
-    while (current < newValue) {
-      const previous = Atomics.compareExchange(this.#cells, cell, current, newValue);
-      if (previous === current) return;
+    while (current < value) {
+      const previous = Atomics.compareExchange(this.#cells, cell, current, value);
+      if (previous === current) return value;
       current = previous;
     }
+    return current;
   }
 }

@@ -10,7 +10,7 @@ import type { Database } from './database.js';
 import { TIMELINE } from './primary-watch.js';
 import type { ReplicaState } from './replica-board.js';
 import type { Replica, ReplicaReport, Replicas } from './replicas.js';
-import { UNKNOWN_POSITION } from './sessions.js';
+import { LOG_END, UNKNOWN_POSITION } from './sessions.js';
 import { within } from './time-limit.js';
 
 /** Milliseconds between two looks, and that an answer may take. */
@@ -25,7 +25,7 @@ const MAX_SAMPLES = 3_000;
 
 /** What is on disk can have reached the standbys; behind what is in memory nothing has been committed. */
 const PRIMARY = `select json_build_object('flushed', pg_current_wal_flush_lsn() - '0/0'::pg_lsn,
-  'end', pg_current_wal_insert_lsn() - '0/0'::pg_lsn, 'system', (select system_identifier::text from pg_control_system()),
+  'end', (select bytes from ${LOG_END}), 'system', (select system_identifier::text from pg_control_system()),
   'timeline', ${TIMELINE})::text`;
 
 interface PrimaryReport {
@@ -116,8 +116,9 @@ export class ReplicaWatch {
     // While the primary is away replicas go on to serve: what they have is all there is.
     if (report === null) return;
     const { flushed, end, system, timeline } = parseOwnJson<PrimaryReport>(String(report));
+    const isOther = this.#system !== null && system !== this.#system;
+    const isPromoted = isOther || (this.#timeline !== null && timeline !== this.#timeline);
     this.#system = system;
-    const isPromoted = this.#timeline !== null && timeline !== this.#timeline;
     this.#timeline = timeline;
     const last = this.#samples.at(-1)?.position ?? 0;
     if (flushed < last || isPromoted) {
@@ -125,14 +126,14 @@ export class ReplicaWatch {
       this.#followModel();
       // Each is ready again when its own timeline was compared with the new one.
       for (const replica of this.#replicas.all) replica.report('unknown', 0, 0);
-      board.replacePrimary(last, end);
+      board.replacePrimary();
+      if (isOther) board.resetWrittenTimeline(timeline);
     } else if (models === this.#models && board.model === UNKNOWN_POSITION) board.model = end;
     board.timeline = timeline;
     if (board.writtenTimeline > timeline) void this.#database.primary?.reach(board.writtenTimeline);
-    // One that has come up meanwhile may be behind the answer.
-    if (unknown > this.#settled && unknown === board.unknown) {
+    if (unknown > this.#settled) {
       this.#settled = unknown;
-      board.settleUnknown(end);
+      board.settleUnknown(unknown, end);
     }
     if (flushed > (this.#samples.at(-1)?.position ?? 0)) this.#samples.push({ position: flushed, at });
     if (this.#samples.length > MAX_SAMPLES) this.#samples.shift();

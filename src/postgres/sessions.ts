@@ -12,11 +12,44 @@ import { CellDecoder, RowDecoder } from './row-decoder.js';
 import { type BoundStatement, copyBorrowed, type WireQuery } from './wire-query.js';
 
 /**
- * How far the log reaches, in bytes: behind a commit, which is in it then. Inside of the transaction it would be too little. What
- * is not on disk yet is not sent to standbys either, so it counts only where commits do not wait for the disk.
+ * Where the last record of the log ends, in bytes. If that is the end of a page, PostgreSQL answers the place behind the header of the
+ * next one, 24 bytes or 40 in a new file: no standby gets there before there is another record. What is not on disk yet
+ * counts: a trigger may let its transaction not wait for the disk, which nobody sees behind the commit.
  */
-export const POSITION = `select (case pg_catalog.current_setting('synchronous_commit') when 'off' then pg_catalog.pg_current_wal_insert_lsn()
-  else pg_catalog.pg_current_wal_flush_lsn() end operator(pg_catalog.-) '0/0'::pg_catalog.pg_lsn)::text`;
+export const LOG_END = `(
+  select lsn, bytes operator(pg_catalog.-) case pg_catalog.mod(bytes, pg_catalog.current_setting('wal_block_size')::pg_catalog.int8)
+    when 24::pg_catalog.int8 then 24::pg_catalog.int8
+    when 40::pg_catalog.int8 then case pg_catalog.mod(bytes, pg_catalog.pg_size_bytes(pg_catalog.current_setting('wal_segment_size')))
+      when 40::pg_catalog.int8 then 40::pg_catalog.int8 else 0::pg_catalog.int8 end
+    else 0::pg_catalog.int8 end as bytes
+  from (select lsn, (lsn operator(pg_catalog.-) '0/0'::pg_catalog.pg_lsn)::pg_catalog.int8 as bytes
+    from (select pg_catalog.pg_current_wal_insert_lsn() as lsn) as inserted) as counted) as log_end`;
+
+/**
+ * How far the log reaches and on which timeline: behind a commit, which is in it then. Inside of the transaction it would be too
+ * little. A file is named by the timeline as soon as the server is promoted, and everybody may ask for the name.
+ */
+export const POSITION = `select pg_catalog.concat(bytes, ' ', pg_catalog."left"(pg_catalog.pg_walfile_name(lsn), 8)) from ${LOG_END}`;
+
+export interface LogPosition {
+  /** Bytes. */
+  readonly position: number;
+  /** Of the server that was asked: each promotion begins another one. */
+  readonly timeline: number;
+}
+
+export const NO_POSITION: LogPosition = { position: 0, timeline: 0 };
+
+/** The answer to `POSITION`. */
+export function parsePosition(cell: Buffer | null): LogPosition {
+  const [position, timeline = ''] = String(cell).split(' ');
+  return { position: Number(position), timeline: Number.parseInt(timeline, 16) };
+}
+
+export function laterOf(one: LogPosition, other: LogPosition): LogPosition {
+  const difference = one.timeline - other.timeline || one.position - other.position;
+  return difference < 0 ? other : one;
+}
 
 /** More than any log has: 9 petabytes. */
 export const UNKNOWN_POSITION = Number.MAX_SAFE_INTEGER;
@@ -25,7 +58,7 @@ export class Session implements Pooled {
   readonly #afterwards = new Set<() => Promise<void>>();
   protected readonly count: () => void;
   protected readonly connection: Connection;
-  readonly #onCommitted: ((position: number | null) => void) | null;
+  readonly #onCommitted: ((position: LogPosition | null) => void) | null;
   #lost = false;
 
   /**
@@ -36,7 +69,7 @@ export class Session implements Pooled {
     open: (onclose: () => void) => Connection,
     onLost: () => void = () => {},
     count: () => void = () => {},
-    onCommitted: ((position: number | null) => void) | null = null,
+    onCommitted: ((position: LogPosition | null) => void) | null = null,
   ) {
     this.count = count;
     this.#onCommitted = onCommitted;
@@ -129,7 +162,7 @@ export class Session implements Pooled {
   /** What ends a transaction was sent: in the same round trip, behind its end, it is asked how far the log reaches. */
   async #withPosition<Result>(ended: Promise<Result>): Promise<Result> {
     let isEnded = false;
-    const ask = (): Promise<number | null> => this.cell(POSITION, []).then(Number, () => null);
+    const ask = (): Promise<LogPosition | null> => this.cell(POSITION, []).then(parsePosition, () => null);
     // A statement that is sent once more ends behind the question: then it was asked too early.
     const positionAfter = ask().then((position) => (isEnded ? position : null));
     try {

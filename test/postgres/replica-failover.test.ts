@@ -1,20 +1,27 @@
 /**
  * Replicas and a failover together: a synchronous standby is promoted while one replica still follows the former primary, which
  * comes back and goes on writing. Its log is longer than that of the new primary and lacks what is written there: nobody may be
- * answered from it, nor from the former primary by an instance that could not see the promotion.
+ * answered from it, nor from the former primary by an instance that could not see the promotion. The same behind one address that
+ * leads to the primary of the time.
  */
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import t from 'tap';
 import { readConfig } from '../../src/config.js';
 import { childrenOf } from '../../src/embedded/processes.js';
+import { watchPrimary } from '../../src/postgres/server-choice.js';
 import { type Service, startService } from '../../src/service.js';
 import { pidOf, promote, startPrimary, startStandby } from '../support/cluster.js';
 import { Network } from '../support/network-proxy.js';
 import {
   ADMIN_TOKEN,
+  connectSql,
   createLibrary,
   databaseUrl,
   get,
+  makeFolder,
   request,
+  startDatabase,
   startTestService,
   type TestServer,
   waitFor,
@@ -48,18 +55,22 @@ const [one, two] = services as [Service, Service];
 /** The standby cannot be reached from the third instance. Without a pooler, which would not try it again at once when it can. */
 const network = await new Network(databaseUrl(standby, NAME)).open();
 network.weather = 'hangs up';
-const unaware = await startService(
-  readConfig({
-    ...options,
-    DATABASE_URL: url.replace(hostOf(primary), `${hostOf(primary)},${new URL(network.url).host}`),
-    PORT: '0',
-    LOG_LEVEL: 'silent',
-    ADMIN_TOKEN,
-  }),
-  () => {},
-  () => {},
-);
-t.teardown(() => unaware.stop());
+const unaware = await start(url.replace(hostOf(primary), `${hostOf(primary)},${new URL(network.url).host}`));
+
+/** The fourth knows one address, which leads to whichever server is the primary. */
+const address = await new Network(url).open();
+const behindAddress = await start(address.url);
+
+async function start(given: string): Promise<Service> {
+  const config = readConfig({ ...options, DATABASE_URL: given, PORT: '0', LOG_LEVEL: 'silent', ADMIN_TOKEN });
+  const service = await startService(
+    config,
+    () => {},
+    () => {},
+  );
+  t.teardown(() => service.stop());
+  return service;
+}
 
 interface Written {
   readonly value: number;
@@ -69,11 +80,11 @@ interface Written {
 let values = 0;
 
 /** Repeats it until it is acknowledged. */
-async function write(): Promise<Written> {
+async function write(service = one): Promise<Written> {
   const value = ++values;
   for (;;) {
     const body = JSON.stringify({ views: value });
-    const answer = await request(one, 'PATCH', '/items/articles/1', { headers: HEADERS, body });
+    const answer = await request(service, 'PATCH', '/items/articles/1', { headers: HEADERS, body });
     if (answer.status === 200) return { value, position: String(answer.headers['lateral-position']) };
     if (answer.status !== 503) throw new Error(answer.text);
   }
@@ -140,4 +151,49 @@ t.test('a standby is promoted, and a replica stays with the former primary', asy
   const ahead = (await lengthOf(follower, 'pg_last_wal_replay_lsn()')).toString(36);
   const { value } = await write();
   t.equal(await viewsOf(two, { 'lateral-position': ahead }), value, 'a position of the longer log serves too');
+});
+
+t.test('one address leads to the new primary', async (t) => {
+  // It follows the server that was the primary, and takes reads.
+  await waitFor(async () => (await outputOf(behindAddress, follower)) === '', 5_000);
+  // Nobody is told that another server answers: what compares the replicas with it is not answered.
+  address.muted = /pg_control_system/;
+  address.leadTo(databaseUrl(standby, NAME));
+  let stale = 0;
+  for (let pair = 0; pair < 20; pair++) {
+    const { value } = await write(behindAddress);
+    if ((await viewsOf(behindAddress)) !== value) stale++;
+  }
+  t.equal(stale, 0, 'nobody is answered from the log of the former primary');
+  address.muted = null;
+  await waitFor(async () => /before a promotion/.test(await outputOf(behindAddress, follower)), 20_000);
+});
+
+t.test('which server is accepted behind one address', async (t) => {
+  const door = await new Network(standby.url).open();
+  const watched = { url: `${door.url}?target_session_attrs=primary`, schema: 'public', connectTimeout: 5_000 };
+  const watch = watchPrimary(
+    watched,
+    () => {},
+    () => {},
+  );
+  const accept = async (): Promise<unknown> => {
+    const sql = connectSql(door.url);
+    try {
+      return await watch?.accept(sql);
+    } finally {
+      await sql.end();
+    }
+  };
+  await watch?.find();
+  t.equal(watch?.timeline, 2);
+  await accept();
+  door.leadTo(primary.url);
+  await t.rejects(accept(), /another server was promoted/, 'not the former primary, which still takes writes');
+  const directory = await makeFolder();
+  await writeFile(join(directory, 'lateral.json'), JSON.stringify({ password: new URL(primary.url).password }));
+  const rebuilt = await startDatabase({ directory });
+  door.leadTo(rebuilt.url);
+  await accept();
+  t.equal(watch?.timeline, 1, 'a new cluster begins with the first timeline');
 });

@@ -5,6 +5,7 @@
 import { Agent } from 'node:http';
 import t from 'tap';
 import { childrenOf } from '../../src/embedded/processes.js';
+import { POSITION, parsePosition } from '../../src/postgres/sessions.js';
 import type { Service } from '../../src/service.js';
 import { caughtUp, pidOf, startPrimary, startStandby } from '../support/cluster.js';
 import {
@@ -95,7 +96,7 @@ t.test('whoever writes sees it, also while the replicas do not have it', async (
   const former = await titleOf(patient, { prefer: 'consistency=strong' });
   const [title, answer] = await write(patient);
   const position = String(answer.headers['lateral-position']);
-  t.match(position, /^[0-9a-z]{1,10}$/);
+  t.match(position, /^[0-9a-z]{1,10}-1$/, 'with the timeline, also where there is one host');
   t.equal(await titleOf(patient, eventual), former, 'the replicas do not have it');
   t.equal(await titleOf(patient), title, 'the caller sees it on the instance that has written it');
   t.equal(await titleOf(strict, { 'lateral-position': position }), title, 'and on another with the position');
@@ -120,6 +121,48 @@ t.test('whoever writes sees it, also while the replicas do not have it', async (
   await waitFor(async () => (await titleOf(patient, eventual)) === title, 15_000);
 });
 
+t.test('the position is behind a transaction that did not wait for the disk', async (t) => {
+  await withSql(url, (sql) =>
+    sql
+      .unsafe(`
+        create sequence hurried;
+        create function hurry() returns trigger language plpgsql as $$ begin
+          perform set_config('synchronous_commit', 'off', true);
+          perform setval('hurried', (pg_current_wal_insert_lsn() - '0/0')::bigint);
+          return null;
+        end $$;
+        create trigger hurry after update on articles for each row execute function hurry()`)
+      .simple(),
+  );
+  for (let round = 0; round < 5; round++) {
+    const [, answer] = await write(patient);
+    const [position = ''] = String(answer.headers['lateral-position']).split('-');
+    const [row] = await withSql(url, (sql) => sql`select last_value from hurried`);
+    t.ok(Number.parseInt(position, 36) > Number(row?.['last_value']), 'it is beyond what the transaction has written');
+  }
+  await withSql(url, (sql) => sql.unsafe('drop function hurry cascade; drop sequence hurried').simple());
+});
+
+t.test('a standby reaches the position without another write, also at the end of a page', async (t) => {
+  const { position } = await withSql(primary.url, async (sql) => {
+    const offset = async (): Promise<number> =>
+      Number((await sql`select (pg_current_wal_insert_lsn() - '0/0') % 8192 as bytes`)[0]?.['bytes']);
+    // A message has 55 bytes beside its text. Behind the last one of a page PostgreSQL names the place behind the next header.
+    for (let at = await offset(); at !== 24; at = await offset()) {
+      const length = 8192 - at > 400 ? 8192 - at - 55 : 400;
+      await sql`select pg_logical_emit_message(false, 'x', repeat('x', ${length}))`;
+    }
+    const [row] = await sql.unsafe(POSITION);
+    return parsePosition(Buffer.from(String(row?.['concat'])));
+  });
+  const replayed = (): Promise<number> =>
+    withSql(prompt.url, async (sql) =>
+      Number((await sql`select pg_last_wal_replay_lsn() - '0/0' as bytes`)[0]?.['bytes']),
+    );
+  await waitFor(async () => (await replayed()) >= position, 5_000);
+  t.equal(position % 8192, 0);
+});
+
 t.test('a session carries its position to every instance', async (t) => {
   const { email } = await withSql(url, (sql) => makeUser(sql, 'reader'));
   const session = cookieOf(await login(patient, email, { mode: 'session' }));
@@ -128,7 +171,7 @@ t.test('a session carries its position to every instance', async (t) => {
   const origin = { origin: patient.url, 'sec-fetch-site': 'same-origin' };
   const [title, answer] = await write(patient, { token: null, headers: { cookie: session, ...origin } });
   const position = cookieOf(answer);
-  t.match(position, /^service_session_token_position=[0-9a-z]+$/);
+  t.match(position, /^service_session_token_position=[0-9a-z]+-1$/);
   t.equal(await titleOf(strict, { cookie: `${session}; ${position}` }, null), title);
   await replay(prompt, 'resume');
 });

@@ -19,7 +19,7 @@ export class Network {
   unanswered: RegExp | null = null;
   /** Gets a copy of what each client sends. */
   onClientData: ((bytes: Buffer, client: Socket) => void) | null = null;
-  readonly #to: URL;
+  #to: URL;
   readonly #sockets = new Set<Socket>();
   #server: Server | null = null;
   #port = 0;
@@ -35,6 +35,12 @@ export class Network {
     const url = new URL(this.#to);
     url.port = String(this.#port);
     return url.href;
+  }
+
+  /** From now on the same address leads to another server; connections to the former one are lost. */
+  leadTo(url: string): void {
+    this.#to = new URL(url);
+    this.breakAll();
   }
 
   get port(): number {
