@@ -84,8 +84,10 @@ export function invalidPayload(reason: string, exceeded: Exceeded | null = null)
   return new ServiceError('INVALID_PAYLOAD', `Invalid payload. ${reason}.`, { reason, ...exceeded });
 }
 
+const STATEMENT_TIMEOUT = 'DATABASE_STATEMENT_TIMEOUT';
+
 export function ranTooLong(): ServiceError {
-  return invalidQuery('The query took too long', { option: 'DATABASE_STATEMENT_TIMEOUT' });
+  return invalidQuery('The query took too long', { option: STATEMENT_TIMEOUT });
 }
 
 export function tooManyRelations(limit: number): ServiceError {
@@ -198,7 +200,13 @@ export function failedValidation(
   );
 }
 
-/** Whether the same may succeed later: it is the service that failed, not what was asked for. */
+/** Whether the same may succeed later: it is the service that failed, or had too much to do, not what was asked for. */
 export function isPassing(error: unknown): boolean {
-  return !(error instanceof ServiceError) || error.status >= 500;
+  if (!(error instanceof ServiceError)) return true;
+  return error.status >= 500 || error.status === 429 || error.extensions['option'] === STATEMENT_TIMEOUT;
+}
+
+/** Whether it was refused because of who asks. */
+export function isRefusal(error: unknown): boolean {
+  return error instanceof ServiceError && (error.status === 401 || error.status === 403);
 }

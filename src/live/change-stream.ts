@@ -14,10 +14,12 @@ import {
   publish,
   SLOT_PREFIX,
   type Source,
+  slotGone,
   type TableName,
   unpublish,
 } from '../postgres/publication.js';
 import { ReplicationConnection } from '../postgres/replication.js';
+import { within } from '../postgres/time-limit.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 
 /** Milliseconds between attempts: the first pause, which is doubled each time, and the longest. */
@@ -27,6 +29,8 @@ const MAX_PAUSE_MS = 5_000;
 /** Milliseconds for a command; a slot waits for all transactions that write when it is asked for. */
 const COMMAND_TIMEOUT_MS = 10_000;
 const SLOT_TIMEOUT_MS = 60_000;
+/** Milliseconds that an attempt may take to end. */
+const CLOSE_TIMEOUT_MS = 5_000;
 
 /** Rows of a table in one transaction beyond which all of its rows may have changed. */
 const MAX_ROWS = 1_000;
@@ -67,6 +71,9 @@ export class ChangeStream {
   readonly #listener: ChangeListener;
   readonly #observe: Observer;
   #connection: ReplicationConnection | null = null;
+  /** The slot of the attempt that runs, or of the last one. */
+  #slot = '';
+  #running: Promise<void> = Promise.resolve();
   #stopping: AbortController | null = null;
   #publishing: Promise<void> = Promise.resolve();
   state: StreamState = 'closed';
@@ -86,7 +93,9 @@ export class ChangeStream {
     if (this.#stopping !== null) return;
     this.#stopping = new AbortController();
     this.state = 'opening';
-    void this.#run(this.#stopping.signal);
+    const { signal } = this.#stopping;
+    // Each attempt holds a connection and a slot: the former one has to let go of its own.
+    this.#running = this.#running.then(() => this.#run(signal));
   }
 
   /** Its publication goes with the last stream. */
@@ -95,9 +104,11 @@ export class ChangeStream {
     this.#stopping.abort();
     this.#stopping = null;
     this.state = 'closed';
-    this.#connection?.close();
-    this.#connection = null;
-    await unpublish(this.#database).catch(() => {});
+    await this.#connection?.stop();
+    await within(this.#running, CLOSE_TIMEOUT_MS).catch(() => {});
+    // Its own slot would be taken for that of another reader.
+    await slotGone(this.#database, this.#slot).catch(() => {});
+    if (this.#stopping === null) await unpublish(this.#database).catch(() => {});
   }
 
   /** The tables that are served may be others. */
@@ -145,9 +156,14 @@ export class ChangeStream {
     });
     const decoder = new LogDecoder(new TransactionReader(this.#listener, (transaction) => this.#take(transaction)));
     const connection = new ReplicationConnection(replication, { take: (message) => decoder.take(message), lost: fail });
+    this.#connection = connection;
+    this.#slot = `${SLOT_PREFIX}${randomBytes(8).toString('hex')}`;
+    const slot = quoteIdentifier(this.#slot);
     try {
+      if (stopping.aborted) throw new Error('the stream was closed');
       await connection.open();
-      const slot = quoteIdentifier(`${SLOT_PREFIX}${randomBytes(8).toString('hex')}`);
+      // Also where the server cannot be told that nobody waits any more.
+      await connection.query(`set lock_timeout = ${SLOT_TIMEOUT_MS}`, COMMAND_TIMEOUT_MS);
       const [created] = await connection.query(
         `CREATE_REPLICATION_SLOT ${slot} TEMPORARY LOGICAL pgoutput NOEXPORT_SNAPSHOT`,
         SLOT_TIMEOUT_MS,
@@ -159,12 +175,12 @@ export class ChangeStream {
       if (isChanged) throw new Error('the publication was changed while the log was opened');
       if (stopping.aborted) throw new Error('the stream was closed');
       this.position = Math.max(this.position, positionOf(String(created?.['consistent_point'])));
-      this.#connection = connection;
       this.state = 'open';
       this.failure = null;
       this.#listener.resynced(sources);
     } catch (error) {
-      connection.close();
+      await connection.stop();
+      await slotGone(this.#database, this.#slot).catch(() => {});
       throw error;
     }
     return { lost };

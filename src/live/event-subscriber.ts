@@ -43,7 +43,7 @@ export interface EventListener {
 
 /** Those who have been told the same, and are told the same next: as they were when they were put together. */
 export interface EventGroup {
-  readonly prepared: PreparedRead<Parsed> | null;
+  readonly prepared: PreparedRead<Parsed>;
   readonly source: EventSource;
   readonly generation: number;
   /** Who has another turn since then may be somebody else by now. */
@@ -63,6 +63,8 @@ export class EventSubscriber {
   readonly number: number;
   readonly source: EventSource;
   readonly listener: EventListener;
+  /** Called where it ends without having been closed. */
+  readonly onEnd: (error: unknown) => void;
   owner: string | null = null;
   caller: Identity | null = null;
   prepared: PreparedRead<Parsed> | null = null;
@@ -90,8 +92,9 @@ export class EventSubscriber {
   /** Items that were gone, or outside of the query, when their creation was to be told: their deletion would be of something never seen. */
   #untold: Set<string> | null = null;
 
-  constructor(source: EventSource, listener: EventListener, number: number) {
+  constructor(source: EventSource, listener: EventListener, onEnd: (error: unknown) => void, number: number) {
     this.number = number;
+    this.onEnd = onEnd;
     this.source = source;
     this.listener = listener;
   }

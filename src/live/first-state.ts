@@ -43,16 +43,16 @@ export async function readFirst(
   caller: Identity,
   query: Parsed | null,
 ): Promise<readonly [body: Buffer | null, known: IsVisible | null, visible: Set<string> | null]> {
-  if (query === null) return [null, await services.visibility.isVisibleNow(), visible];
   const { address } = source;
-  const first = await prepareRead(services, query, caller, address);
+  const first = query && (await prepareRead(services, query, caller, address));
   if (visible === null) {
+    if (first === null) return [null, await services.visibility.isVisibleNow(), null];
     const { bodies, snapshot } = await services.reads.runTogether(first, []);
     return [bodies[0] ?? null, visibleIn(snapshot), null];
   }
   const names = collectionOf(services, source, caller).key.map(({ name }) => name);
   const keys = await prepareRead(services, source.parseKeys(caller, names), caller, address);
-  const { bodies, snapshot } = await services.reads.runTogether(first, [keys]);
-  const shown = keysIn(bodies[1] ?? null, names).slice(0, MAX_VISIBLE_KEYS);
-  return [bodies[0] ?? null, visibleIn(snapshot), new Set(shown)];
+  const { bodies, snapshot } = await services.reads.runTogether(first ?? keys, first === null ? [] : [keys]);
+  const shown = keysIn(bodies.at(-1) ?? null, names).slice(0, MAX_VISIBLE_KEYS);
+  return [first && (bodies[0] ?? null), visibleIn(snapshot), new Set(shown)];
 }

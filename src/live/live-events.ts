@@ -6,7 +6,7 @@
 import { callerName } from '../access/identity.js';
 import type { PreparedRead } from '../engine/reads.js';
 import { NO_CLIENT } from '../engine/stages.js';
-import { forbiddenCollection, isPassing } from '../errors.js';
+import { forbiddenCollection, isPassing, isRefusal } from '../errors.js';
 import type { Collection } from '../mirror/model.js';
 import type { LoggedTable } from '../postgres/pgoutput.js';
 import type { Source } from '../postgres/publication.js';
@@ -14,6 +14,7 @@ import type { Parsed } from '../request/ast.js';
 import { withKeys } from '../request/rest.js';
 import { bind } from '../sql/parameter.js';
 import type { TableChanges } from './change-stream.js';
+import { ChangedReader } from './changed-reader.js';
 import { tableKey } from './dependencies.js';
 import {
   type EventGroup,
@@ -24,12 +25,16 @@ import {
 } from './event-subscriber.js';
 import { collectionOf, type EventServices, prepareRead, readFirst } from './first-state.js';
 import type { LiveStats } from './live-stats.js';
+import { Places } from './places.js';
 import type { SubscriptionCounts } from './subscription-counts.js';
 import { CHANGES, type Change, TableLog } from './table-log.js';
-import { checkTable, itemIn, keysIn, showsAllRows, showsKeys } from './visible-items.js';
+import { checkTable, keysIn, showsAllRows, showsKeys } from './visible-items.js';
 
 /** Milliseconds until something that failed for the moment is tried again. */
 const RETRY_MS = 1_000;
+
+/** Subscriptions that begin anew at the same time. */
+const MAX_BEGINNING = 20;
 
 /** A generation in which nobody may read anything. */
 const NOBODY = -1;
@@ -62,6 +67,9 @@ export interface EventHandle {
 export class LiveEvents {
   readonly #services: EventServices;
   readonly #host: EventHost;
+  readonly #reader: ChangedReader;
+  /** All at once would take all connections. */
+  readonly #beginning = new Places(MAX_BEGINNING);
   readonly #subscribers = new Set<EventSubscriber>();
   readonly #logs = new Map<string, TableLog>();
   /** Null until it is known what is below each view. */
@@ -74,12 +82,13 @@ export class LiveEvents {
   constructor(services: EventServices, host: EventHost) {
     this.#services = services;
     this.#host = host;
+    this.#reader = new ChangedReader(services.reads, host.stats);
   }
 
-  /** Resolves when the listener has the state to begin with. */
-  async subscribe(source: EventSource, listener: EventListener): Promise<EventHandle> {
+  /** Resolves when the listener has the state to begin with. `onEnd` hears why nothing more is told. */
+  async subscribe(source: EventSource, listener: EventListener, onEnd: (error: unknown) => void): Promise<EventHandle> {
     this.#host.counts.enter();
-    const subscriber = new EventSubscriber(source, listener, ++this.#count);
+    const subscriber = new EventSubscriber(source, listener, onEnd, ++this.#count);
     this.#subscribers.add(subscriber);
     subscriber.isBusy = true;
     try {
@@ -269,8 +278,16 @@ export class LiveEvents {
       subscriber.generation = NOBODY;
       subscriber.caller = null;
       if (isPassing(error)) setTimeout(() => void this.#resolveAgain(subscriber), RETRY_MS).unref();
+      else this.#end(subscriber, error);
     }
     this.#schedule();
+  }
+
+  /** What cannot be read any more is the end; who may not read it now may do so again when rights change. */
+  #end(subscriber: EventSubscriber, error: unknown): void {
+    if (isRefusal(error) || subscriber.isClosed) return;
+    this.#close(subscriber);
+    subscriber.onEnd(error);
   }
 
   #schedule(): void {
@@ -286,8 +303,10 @@ export class LiveEvents {
     for (const subscriber of this.#subscribers) {
       if (!this.#isDue(subscriber)) continue;
       const log = this.#logs.get(subscriber.table);
-      if (performance.now() > subscriber.knownUntil) subscriber.known = null;
+      // Who has not taken anything for long is still told of that time.
+      if ((log?.timeOf(subscriber.position) ?? 0) > subscriber.knownUntil) subscriber.known = null;
       const { position, isStale, known, prepared, source, generation, turn } = subscriber;
+      if (prepared === null) continue;
       // What is in the first state of one is news for another.
       const whose = known === null ? '' : subscriber.number;
       const name = `${position} ${isStale} ${whose} ${subscriber.group} ${subscriber.table}`;
@@ -308,13 +327,15 @@ export class LiveEvents {
     const subscribers = [...turns.keys()];
     try {
       if (changes) await this.#tell(group, changes);
-      else await Promise.all(subscribers.map((subscriber) => this.#begin(subscriber, true)));
+      else await Promise.all(subscribers.map((each) => this.#beginning.run(() => this.#begin(each, true))));
     } catch (error) {
       // What is forbidden now is looked at again when rights change.
       if (isPassing(error)) setTimeout(() => this.#schedule(), RETRY_MS).unref();
       for (const [subscriber, turn] of turns) {
         subscriber.isStale = true;
-        if (!isPassing(error) && subscriber.turn === turn) subscriber.generation = NOBODY;
+        if (isPassing(error) || subscriber.turn !== turn) continue;
+        subscriber.generation = NOBODY;
+        this.#end(subscriber, error);
       }
       return;
     } finally {
@@ -332,19 +353,16 @@ export class LiveEvents {
 
   async #tell(group: EventGroup, changes: ReadonlyMap<string, Change>): Promise<void> {
     const { prepared, source, generation, turns, end } = group;
-    const items = new Map<string, Buffer>();
     const counted = [...changes].filter(([key]) => source.item === null || key === source.item);
     const isWanted = [...turns.keys()].some(
       ({ source: { change }, visible }) => change !== 'delete' || visible !== null,
     );
-    if (prepared !== null && isWanted)
-      await Promise.all(
-        counted.map(async ([key, change]) => {
-          if (change === 'delete') return;
-          const item = itemIn(await this.#readChanged(prepared, key));
-          if (item !== null) items.set(key, item);
-        }),
-      );
+    const there = counted.flatMap(([key, change]) => (change === 'delete' ? [] : [key]));
+    const items = await this.#reader.read(
+      prepared,
+      isWanted ? there : [],
+      () => generation === this.#host.generation && [...turns.keys()].some(({ isClosed }) => !isClosed),
+    );
     // What was read under former rights is not told; it is read again.
     if (generation !== this.#host.generation) return;
     for (const [subscriber, turn] of turns) {
@@ -352,11 +370,6 @@ export class LiveEvents {
       subscriber.position = end;
       for (const change of CHANGES) this.#tellOne(subscriber, change, counted, items);
     }
-  }
-
-  #readChanged(prepared: PreparedRead<Parsed>, key: string): Promise<Buffer | null> {
-    this.#host.stats.reads++;
-    return this.#services.reads.run({ ...prepared, query: withKeys(prepared.query, [key]) }, NO_CLIENT);
   }
 
   #tellOne(

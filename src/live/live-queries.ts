@@ -199,6 +199,7 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
     if (this.stream.state === 'closed') {
       const obstacle = await this.obstacle();
       if (obstacle !== null) throw serviceUnavailable('live', `There are no live queries: ${obstacle}`);
+      if (this.#isStopped) throw serviceUnavailable('live', 'The service stops');
       this.stream.open();
     }
     if (this.#timers.length > 0) return;
@@ -273,9 +274,11 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
     if (prepared.compiled.stream) throw invalidQuery('A live query cannot be an export');
     const topic = this.topics.join(subscriber, prepared);
     subscriber.generation = this.generation;
-    if (subscriber.tag !== '' && subscriber.tag === topic.tag) return;
-    // A read that runs already began too early for who comes now.
+    // A read that runs already began too early for who comes now: they may have a newer answer.
+    subscriber.joinedAt = topic.reads;
+    if (!topic.isRunning && subscriber.tag !== '' && subscriber.tag === topic.tag) return;
     topic.tag = '';
+    topic.awaitedSince = topic.reads;
     this.#reader.touch(topic, true);
   }
 
@@ -322,7 +325,8 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
     topic.failures = 0;
     const tag = cell === null ? '' : tagOf(cell);
     if (cell !== null && tag !== topic.tag) {
-      topic.tag = tag;
+      // Who has joined meanwhile waits for the next one, also where it is the same.
+      topic.tag = topic.awaitedSince < topic.reads ? tag : '';
       const answer = { body: Buffer.from(cell), tag, position: positionText(position) };
       this.#publisher.publish(topic, answer, () => {
         if (changedAt !== Number.POSITIVE_INFINITY) this.stats.addLag(Date.now() - changedAt);
@@ -335,9 +339,11 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
     onDone();
   }
 
-  /** Those who may have it: the others have not been looked at since rights have changed. */
+  /** Those who may have it: the others have not been looked at since rights have changed, or wait for the next read. */
   #current(topic: Topic): Subscriber[] {
-    return [...topic.subscribers].filter(({ generation }) => generation === this.generation);
+    return [...topic.subscribers].filter(
+      ({ generation, joinedAt }) => generation === this.generation && joinedAt < topic.reads,
+    );
   }
 
   /** A database that is away comes back; what a caller may not read is the end. */

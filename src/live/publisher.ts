@@ -21,6 +21,8 @@ interface Publication {
   /** Of the rights under which it was read: when they change, all begin anew. */
   readonly generation: number;
   readonly left: Iterator<Subscriber>;
+  /** Which read of the topic it is: who has joined since then waits for the next. */
+  readonly read: number;
   readonly onDone: () => void;
 }
 
@@ -38,7 +40,7 @@ export class Publisher {
   /** Calls back when all have it who may: the others have not been looked at since rights have changed. */
   publish(topic: Topic, answer: LiveAnswer, onDone: () => void): void {
     const { generation } = this.#host;
-    const publication = { answer, generation, left: topic.subscribers.values(), onDone };
+    const publication = { answer, generation, left: topic.subscribers.values(), read: topic.reads, onDone };
     // Few are served at once; where others wait, in turn.
     if (topic.subscribers.size <= STRIDE && this.#publications.length === 0) {
       this.#advance(publication, Number.POSITIVE_INFINITY);
@@ -59,11 +61,12 @@ export class Publisher {
   }
 
   /** Answers whether it is done. */
-  #advance({ answer, generation, left, onDone }: Publication, until: number): boolean {
+  #advance({ answer, generation, left, read, onDone }: Publication, until: number): boolean {
     for (let count = 1; ; count++) {
       const { value: subscriber, done } = left.next();
       if (done || generation !== this.#host.generation) break;
-      if (subscriber.generation === generation && subscriber.send(answer)) this.#onSent();
+      const mayHave = subscriber.generation === generation && subscriber.joinedAt < read;
+      if (mayHave && subscriber.send(answer)) this.#onSent();
       if (count % STRIDE === 0 && performance.now() > until) return false;
     }
     onDone();

@@ -17,6 +17,8 @@ interface KeyChange {
 
 interface Entry extends KeyChange {
   readonly xid: number;
+  /** When it came, by the clock of `performance`. */
+  readonly at: number;
 }
 
 const MAX_ENTRIES = 10_000;
@@ -44,10 +46,11 @@ export class TableLog {
   }
 
   add({ table, rows }: TableChanges, xid: number): void {
+    const at = performance.now();
     for (const row of rows ?? [null]) {
       const entries = row && this.#entriesOf(row, table);
       if (entries === null) this.miss();
-      else for (const entry of entries) this.#entries.push({ ...entry, xid });
+      else for (const entry of entries) this.#entries.push({ ...entry, xid, at });
     }
     const excess = this.#entries.length - MAX_ENTRIES;
     if (excess <= 0) return;
@@ -59,6 +62,11 @@ export class TableLog {
   miss(): void {
     this.#first = this.end + 1;
     this.#entries = [];
+  }
+
+  /** When the entry at the position came. */
+  timeOf(position: number): number {
+    return this.#entries[position - this.#first]?.at ?? Number.POSITIVE_INFINITY;
   }
 
   /** What has become of each row since then, without what is known already; null where that is not known any more. */

@@ -111,6 +111,7 @@ export class TopicReader {
       return;
     }
     this.#stats.reads++;
+    topic.reads++;
     try {
       this.#reads.answer(topic.prepared, {
         // A read that is left out would be answered as if there were no such item.

@@ -23,6 +23,8 @@ export class Subscriber {
   #generation = NOBODY;
   /** Under which rights it has got what it got last. */
   #joined: { readonly generation: number; readonly topic: Topic | null } = { generation: NOBODY, topic: null };
+  /** How many reads of its topic had begun when it joined: what these find is too old for it. */
+  joinedAt = 0;
   /** Of the answer that it has; '' for none. */
   tag = '';
   isClosed = false;
@@ -68,6 +70,10 @@ export class Topic {
   /** Of the last answer; '' before the first. */
   tag = '';
   isRunning = false;
+  /** How many have begun. */
+  reads = 0;
+  /** How many had begun when the last one joined who waits for an answer. */
+  awaitedSince = 0;
   /** Whether it has to be read again when the running read is done. */
   isDirty = false;
   /** Failed attempts since the last answer. */

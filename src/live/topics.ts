@@ -13,7 +13,7 @@ export class Topics {
   readonly #shapes = new Map<CompiledRead, LiveShape>();
   readonly #byTable = new Map<string, Set<LiveShape>>();
   /** What is read of the rows of a table, until other shapes are there. */
-  readonly #wanted = new Map<LoggedTable, readonly boolean[] | null>();
+  #wanted = new WeakMap<LoggedTable, readonly boolean[] | null>();
   /** Null until it is known what is below each view. */
   #sources: ReadonlyMap<string, readonly Source[]> | null = null;
 
@@ -41,7 +41,7 @@ export class Topics {
     this.#sources = sources;
     this.#shapes.clear();
     this.#byTable.clear();
-    this.#wanted.clear();
+    this.#wanted = new WeakMap();
   }
 
   /** The topic of the read, which the subscriber has left its former one for. */
@@ -78,7 +78,7 @@ export class Topics {
   #keep(shape: LiveShape): void {
     if (this.#shapes.get(shape.compiled) === shape) return;
     this.#shapes.set(shape.compiled, shape);
-    this.#wanted.clear();
+    this.#wanted = new WeakMap();
     for (const table of shape.dependencies.tables)
       this.#byTable.set(table, (this.#byTable.get(table) ?? new Set()).add(shape));
   }
@@ -86,7 +86,7 @@ export class Topics {
   #remove(shape: LiveShape): void {
     if (this.#shapes.get(shape.compiled) !== shape) return;
     this.#shapes.delete(shape.compiled);
-    this.#wanted.clear();
+    this.#wanted = new WeakMap();
     for (const table of shape.dependencies.tables) {
       const shapes = this.#byTable.get(table);
       shapes?.delete(shape);

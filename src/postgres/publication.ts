@@ -2,6 +2,7 @@
  * What the log says of which tables. A publication names the tables whose changes are sent. PostgreSQL refuses to update rows of a
  * published table that has no replica identity, so such tables are in a second publication, which has only what is added to them.
  */
+import { setTimeout as sleep } from 'node:timers/promises';
 import { quoteIdentifier } from '../sql/fragment.js';
 import type { Database } from './database.js';
 import type { Session } from './sessions.js';
@@ -14,6 +15,10 @@ export const PUBLICATIONS: readonly string[] = [PUBLICATION, KEYLESS_PUBLICATION
 
 /** Slots of all instances begin with this. */
 export const SLOT_PREFIX = 'lateral_live_';
+
+/** Milliseconds that the end of a slot is waited for, and between two looks. */
+const MAX_SLOT_MS = 5_000;
+const SLOT_PAUSE_MS = 20;
 
 /** Whoever changes publications holds this lock. */
 const LOCK = "pg_advisory_xact_lock(hashtext('lateral_live'), hashtext(current_database()))";
@@ -168,14 +173,25 @@ function sourcesOf(rows: readonly SourceRow[]): Map<string, Source[]> {
   return sources;
 }
 
+/** Resolves when the slot is gone, at the latest after some seconds: the server may notice late that its reader is. */
+export async function slotGone(database: Database, slot: string): Promise<void> {
+  const until = performance.now() + MAX_SLOT_MS;
+  while (performance.now() < until) {
+    const [found] = await database.rows('select from pg_replication_slots where slot_name = $1', [slot]);
+    if (!found) return;
+    await sleep(SLOT_PAUSE_MS);
+  }
+}
+
 /** Where nobody reads the log any more: a publication that is forgotten may make updates fail when a key is dropped. */
 export async function unpublish(database: Database): Promise<void> {
   await database.transaction(async (session) => {
     await session.query("set local lock_timeout = '500ms'");
     await session.query(`select ${LOCK}`);
-    const [reader] = await session.query('select from pg_replication_slots where starts_with(slot_name, $1)', [
-      SLOT_PREFIX,
-    ]);
+    const [reader] = await session.query(
+      'select from pg_replication_slots where database = current_database() and starts_with(slot_name, $1)',
+      [SLOT_PREFIX],
+    );
     if (reader) return;
     const owned = await session.query<{ pubname: string }>(
       `select pubname::text from pg_publication

@@ -10,6 +10,7 @@ import { MessageReader } from './message-reader.js';
 import { Opening } from './open-connection.js';
 import { positionAt } from './pgoutput.js';
 import {
+  BACKEND_KEY_DATA,
   DATA_ROW,
   ERROR_RESPONSE,
   READY_FOR_QUERY,
@@ -19,6 +20,7 @@ import {
   writeText,
 } from './protocol.js';
 import { RowDecoder } from './row-decoder.js';
+import { cancelStatement } from './socket.js';
 import { within } from './time-limit.js';
 
 const COPY_BOTH_RESPONSE = 0x57;
@@ -62,6 +64,8 @@ export class ReplicationConnection {
   #isOver = false;
   #waiting: Waiting | null = null;
   #error: Error | null = null;
+  /** What a CancelRequest must carry. */
+  #key: Buffer | null = null;
   #timer: NodeJS.Timeout | null = null;
   /** How far the log has arrived, in bytes. */
   #received = 0;
@@ -109,6 +113,13 @@ export class ReplicationConnection {
     this.#timer = setInterval(() => this.#beat(), STATUS_INTERVAL_MS).unref();
   }
 
+  /** Ends it with what it waits for: the server does not look for who has left while it waits for transactions. */
+  async stop(): Promise<void> {
+    if (this.#waiting && this.#socket && this.#key)
+      await cancelStatement(this.#options.target, this.#socket, this.#key);
+    this.close();
+  }
+
   /** Ends it for a reason of its user. */
   fail(error: Error): void {
     this.#lose(error);
@@ -141,6 +152,7 @@ export class ReplicationConnection {
 
   #handle(message: Buffer, start: number, end: number): void {
     if (!this.#isReady) {
+      if (message[start] === BACKEND_KEY_DATA) this.#key = Buffer.from(message.subarray(start + 5, end));
       this.#socket?.emit('data', Buffer.from(message.subarray(start, end)));
       return;
     }

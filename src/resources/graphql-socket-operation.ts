@@ -157,13 +157,17 @@ function followChanges(
   target: OperationTarget,
   { live, limits }: GraphqlSocketServices,
 ): Promise<EventHandle> {
+  let hasBegun = false;
   const parseChanged = async (as: Identity): Promise<Parsed> => {
     try {
       const document = await parse(as);
       if (document.kind !== 'events') throw forbidden();
+      hasBegun = true;
       return document.changed;
     } catch (error) {
-      throw errorsOf(error) ? new RefusedOperation(error) : error;
+      if (!errorsOf(error)) throw error;
+      // The schema shows what the caller may see: what was there before may be there again.
+      throw hasBegun ? forbidden() : new RefusedOperation(error);
     }
   };
   const source = {
@@ -179,7 +183,7 @@ function followChanges(
       return parseSearch(collection, { query }, '', wholeAnswers({ ...limits, pageSize: null }));
     },
   };
-  return live.events.subscribe(source, new ChangeFeed(target, output, live));
+  return live.events.subscribe(source, new ChangeFeed(target, output, live), (error) => target.fail(error));
 }
 
 /** What a client is told of an error, and whether it is the service's own. */

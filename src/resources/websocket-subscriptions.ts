@@ -1,6 +1,7 @@
 /** `subscribe`: the items that a query selects, and then each change of the collection. */
 import { isObject } from '../digits.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
+import { publicError } from '../http/reply.js';
 import { type ChangedItems, type EventListener, MAX_VISIBLE_KEYS } from '../live/event-subscriber.js';
 import type { EventHandle } from '../live/live-events.js';
 import type { Rights } from '../live/subscriber.js';
@@ -44,7 +45,7 @@ export async function subscribeTo(
     },
   };
   const listener = new SocketListener(connection, name, item !== null, isWanted, live);
-  const handle = await live.events.subscribe(source, listener);
+  const handle = await live.events.subscribe(source, listener, (error) => listener.end(error));
   return {
     close: () => {
       handle.close();
@@ -138,6 +139,12 @@ class SocketListener implements EventListener, EventOwner {
   changed({ change, keys, items }: ChangedItems): void {
     const data = change === 'delete' ? this.#keys(keys) : this.#items(items);
     this.#connection.outbox.event(`{"type":"subscription","event":"${change}","data":${data}${this.#tail}`, this);
+  }
+
+  end(error: unknown): void {
+    const { code, message } = publicError(error);
+    const told = JSON.stringify({ code, message });
+    this.#connection.outbox.reply(`{"type":"subscribe","status":"error","error":${told}${this.#tail}`);
   }
 
   #keys(keys: readonly string[]): string {

@@ -1,0 +1,143 @@
+/** Live queries and events where much changes at once, reads are slow for a while, or the log cannot be opened in time. */
+import t from 'tap';
+import { inForce, makeCaller } from '../support/callers.js';
+import { EventStream } from '../support/event-stream.js';
+import { MessageSocket } from '../support/message-socket.js';
+import {
+  ADMIN_TOKEN,
+  connectSql,
+  createDatabase,
+  createLibrary,
+  get,
+  startDatabase,
+  startTestService,
+  waitFor,
+} from '../support/service.js';
+
+const server = await startDatabase();
+const url = await createLibrary(server, 'live_burdens');
+const sql = connectSql(url);
+t.teardown(() => sql.end());
+await sql`create table pace (id int primary key, seconds float8 not null)`;
+await sql`insert into pace values (1, 0)`;
+await sql`create view paced as select t.id, t.name from tags t, (select pg_sleep(seconds) from pace) waited`;
+await sql`insert into service_collections (collection, primary_key) values ('paced', 'id')`;
+const service = await startTestService({ databaseUrl: url, WORKERS: '1', DATABASE_STATEMENT_TIMEOUT: '1s' });
+
+async function signedIn(token = ADMIN_TOKEN): Promise<MessageSocket> {
+  const socket = await new MessageSocket(service).opened();
+  t.teardown(() => socket.close());
+  t.match(await socket.signIn(token), { type: 'auth', status: 'ok' });
+  return socket;
+}
+
+/** Reads that wait for a connection. */
+async function waiting(): Promise<number> {
+  const { text } = await get(service, '/metrics');
+  return Math.max(...[...text.matchAll(/^lateral_pool_waiting\{.*\} (\d+)$/gm)].map(([, count]) => Number(count)));
+}
+
+t.test(
+  'many changed items are told to many subscriptions, all of them and in order, without a crowd of reads',
+  async (t) => {
+    await sql`insert into tags (id, name) select id, 'first' from generate_series(1001, 1900) id`;
+    const socket = await signedIn();
+    const subscriptions = 20;
+    for (let uid = 0; uid < subscriptions; uid++) {
+      const query = { fields: ['id', 'name'], filter: { id: { _gt: uid } } };
+      const asked = { type: 'subscribe', collection: 'tags', event: 'update', query, uid: `u${uid}` };
+      t.match(await socket.ask(asked), { event: 'init' });
+    }
+    await sql`update tags set name = 'second' where id > 1000`;
+    let most = 0;
+    const updates = (): (readonly unknown[])[] =>
+      socket.messages.flatMap(({ event, data }) => (event === 'update' && Array.isArray(data) ? [data] : []));
+    await waitFor(async () => {
+      most = Math.max(most, await waiting());
+      return updates().length === subscriptions;
+    }, 30_000);
+    const all = Array.from({ length: 900 }, (_, position) => ({ id: 1001 + position, name: 'second' }));
+    for (const update of updates()) t.strictSame(update, all);
+    t.ok(most <= 256, `${most} reads waited at a time`);
+    socket.close();
+  },
+);
+
+t.test('after changes that were missed deletions are told to who could see the item, and to nobody else', async (t) => {
+  const rule = { collection: 'tags', action: 'read', permissions: { name: { _starts_with: 'open' } } } as const;
+  const caller = await makeCaller(sql, 'watcher', [{ permissions: [rule] }]);
+  await inForce(service, caller, '/items/tags');
+  await sql`insert into tags (id, name) values (501, 'open'), (502, 'closed')`;
+  const socket = await signedIn(caller.token);
+  const asked = { type: 'subscribe', collection: 'tags', event: 'delete', uid: 'd' };
+  t.match(await socket.ask(asked), { event: 'init' });
+  await sql.begin(async (missed) => {
+    await missed`update tags set name = case id when 501 then 'closed' else 'open' end where id in (501, 502)`;
+    await missed`select pg_terminate_backend(active_pid) from pg_replication_slots`;
+  });
+  t.match(await socket.next(({ uid }) => uid === 'd', 10_000), { event: 'init', resync: true });
+  await sql`delete from tags where id in (501, 502)`;
+  t.strictSame((await socket.next(({ event }) => event === 'delete'))['data'], ['502']);
+  socket.close();
+});
+
+t.test('a live query that takes too long for a while goes on when it does not', async (t) => {
+  const stream = new EventStream(service, '/items/paced?fields=name&filter[id][_eq]=1001');
+  t.teardown(() => stream.close());
+  await stream.count(1);
+  t.strictSame(stream.last, { data: [{ name: 'second' }] });
+  await sql`update pace set seconds = 5`;
+  const slow = await get(service, '/items/paced');
+  t.match(slow.json, { errors: [{ extensions: { option: 'DATABASE_STATEMENT_TIMEOUT' } }] });
+  await sql`update tags set name = 'third' where id = 1001`;
+  await sql`update pace set seconds = 0`;
+  await waitFor(async () => stream.isEnded || stream.events.length > 1, 15_000);
+  t.strictSame(stream.last, { data: [{ name: 'third' }] });
+  t.notOk(stream.isEnded);
+  stream.close();
+});
+
+t.test('who joins while the same is read gets no answer that is older than they are', async (t) => {
+  const path = '/items/paced?fields=name&filter[id][_eq]=1002';
+  const first = new EventStream(service, path);
+  await first.count(1);
+  await sql.begin(async (slow) => {
+    await slow`update tags set name = 'older' where id = 1002`;
+    await slow`update pace set seconds = 0.8`;
+  });
+  const sleeping = async (): Promise<boolean> =>
+    (await sql`select from pg_stat_activity where wait_event = 'PgSleep'`).length > 0;
+  await waitFor(sleeping, 5_000);
+  await sql`update tags set name = 'newer' where id = 1002`;
+  const second = new EventStream(service, path);
+  await second.count(1);
+  t.strictSame(JSON.parse(second.events[0]?.data ?? ''), { data: [{ name: 'newer' }] });
+  first.close();
+  second.close();
+  await sql`update pace set seconds = 0`;
+});
+
+t.test('a slot that waits for a transaction goes when the service stops, and the publication with it', async (t) => {
+  await service.stop();
+  const other = connectSql(await createDatabase(server, 'live_elsewhere'));
+  await other`select pg_create_logical_replication_slot('lateral_live_elsewhere', 'pgoutput')`;
+  const busy = connectSql(url);
+  t.teardown(async () => {
+    await other`select pg_drop_replication_slot('lateral_live_elsewhere')`;
+    await Promise.all([other.end(), busy.end()]);
+  });
+  const slots = async (): Promise<number> =>
+    (await sql`select from pg_replication_slots where database = current_database()`).length;
+  const again = await startTestService({ databaseUrl: url, WORKERS: '1' });
+  await busy`begin`.simple();
+  await busy`insert into tags (name) values ('long')`;
+  const stream = new EventStream(again, '/items/tags');
+  await stream.count(1);
+  await waitFor(async () => (await slots()) === 1, 5_000);
+  await again.stop();
+  t.equal(await slots(), 0);
+  t.strictSame(await sql`select pubname from pg_publication`, []);
+  t.equal((await sql`select from pg_stat_activity where backend_type = 'walsender'`).length, 0);
+  await busy`rollback`.simple();
+  stream.close();
+});
