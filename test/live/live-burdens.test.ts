@@ -42,7 +42,7 @@ t.test(
   async (t) => {
     await sql`insert into tags (id, name) select id, 'first' from generate_series(1001, 1900) id`;
     const socket = await signedIn();
-    const subscriptions = 20;
+    const subscriptions = 10;
     for (let uid = 0; uid < subscriptions; uid++) {
       const query = { fields: ['id', 'name'], filter: { id: { _gt: uid } } };
       const asked = { type: 'subscribe', collection: 'tags', event: 'update', query, uid: `u${uid}` };
@@ -117,27 +117,29 @@ t.test('who joins while the same is read gets no answer that is older than they 
   await sql`update pace set seconds = 0`;
 });
 
-t.test('a slot that waits for a transaction goes when the service stops, and the publication with it', async (t) => {
-  await service.stop();
-  const other = connectSql(await createDatabase(server, 'live_elsewhere'));
-  await other`select pg_create_logical_replication_slot('lateral_live_elsewhere', 'pgoutput')`;
-  const busy = connectSql(url);
-  t.teardown(async () => {
-    await other`select pg_drop_replication_slot('lateral_live_elsewhere')`;
-    await Promise.all([other.end(), busy.end()]);
-  });
-  const slots = async (): Promise<number> =>
-    (await sql`select from pg_replication_slots where database = current_database()`).length;
-  const again = await startTestService({ databaseUrl: url, WORKERS: '1' });
-  await busy`begin`.simple();
-  await busy`insert into tags (name) values ('long')`;
-  const stream = new EventStream(again, '/items/tags');
-  await stream.count(1);
-  await waitFor(async () => (await slots()) === 1, 5_000);
-  await again.stop();
-  t.equal(await slots(), 0);
-  t.strictSame(await sql`select pubname from pg_publication`, []);
-  t.equal((await sql`select from pg_stat_activity where backend_type = 'walsender'`).length, 0);
-  await busy`rollback`.simple();
-  stream.close();
-});
+t.test(
+  'a slot that waits for a transaction goes with the last subscription, and the publication with it',
+  async (t) => {
+    await service.stop();
+    const other = connectSql(await createDatabase(server, 'live_elsewhere'));
+    await other`select pg_create_logical_replication_slot('lateral_live_elsewhere', 'pgoutput')`;
+    const busy = connectSql(url);
+    t.teardown(async () => {
+      await other`select pg_drop_replication_slot('lateral_live_elsewhere')`;
+      await Promise.all([other.end(), busy.end()]);
+    });
+    const slots = async (): Promise<number> =>
+      (await sql`select from pg_replication_slots where database = current_database()`).length;
+    const again = await startTestService({ databaseUrl: url, WORKERS: '1' });
+    await busy`begin`.simple();
+    await busy`insert into tags (name) values ('long')`;
+    const stream = new EventStream(again, '/items/tags');
+    await stream.count(1);
+    await waitFor(async () => (await slots()) === 1, 5_000);
+    stream.close();
+    await waitFor(async () => (await slots()) === 0, 8_000);
+    await waitFor(async () => (await sql`select from pg_publication`).length === 0, 3_000);
+    t.equal((await sql`select from pg_stat_activity where backend_type = 'walsender'`).length, 0);
+    await busy`rollback`.simple();
+  },
+);
