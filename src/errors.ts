@@ -157,6 +157,10 @@ export function outcomeUnknown(): ServiceError {
   return new ServiceError('SERVICE_UNAVAILABLE', message, { ...extensions, outcome: 'unknown' });
 }
 
+export function isOutcomeUnknown(error: unknown): boolean {
+  return error instanceof ServiceError && error.extensions['outcome'] === 'unknown';
+}
+
 export function serviceUnavailable(service: string, reason: string, exceeded: Exceeded | null = null): ServiceError {
   return new ServiceError('SERVICE_UNAVAILABLE', `Service "${service}" is unavailable. ${reason}.`, {
     service,

@@ -47,7 +47,7 @@ export const OPTIONS = {
     'Database to serve (postgres://user:password@host:port/database); several hosts (host:port,host:port) for failover; if not set, an embedded PostgreSQL is started',
   ),
   DATABASE_REPLICA_URLS: connections(
-    'Standbys of the database that serve reads (postgres://...), comma separated; each gets as many connections for reads and streams as the database itself',
+    'Standbys of the database that serve reads (postgres://...), comma separated; each URL must lead to exactly one server, not to a balancer; each gets as many connections for reads and streams as the database itself',
   ),
   REPLICA_MAX_LAG: duration(
     '1s',

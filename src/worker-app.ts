@@ -34,7 +34,8 @@ import type { Event, Observer } from './observe.js';
 import { Database, type DatabaseOptions } from './postgres/database.js';
 import { type Checks, checkHealth, type Health, Readiness } from './postgres/health.js';
 import { ReplicaBoard } from './postgres/replica-board.js';
-import { Replica, Replicas } from './postgres/replicas.js';
+import { ReplicaServer, serverBuffer } from './postgres/replica-server.js';
+import { Replica, type ReplicaMemory, Replicas } from './postgres/replicas.js';
 import type { ParseLimits } from './request/parse-context.js';
 import { accountRoutes } from './resources/account.js';
 import { assetsRoutes } from './resources/assets.js';
@@ -141,17 +142,20 @@ export function openDatabase(
   });
 }
 
-/** Null where none are named. With a buffer, they are what another thread looks at. */
-export function openReplicas(config: Config, buffer?: SharedArrayBuffer): Replicas | null {
+/** Null where none are named. With the memory of another thread, they are what that one looks at. */
+export function openReplicas(config: Config, memory?: ReplicaMemory): Replicas | null {
   const urls = config.DATABASE_REPLICA_URLS;
   if (urls.length === 0) return null;
-  const board = new ReplicaBoard(urls.length, buffer);
+  const board = new ReplicaBoard(urls.length, memory?.board);
+  const servers = memory?.servers ?? serverBuffer(urls.length);
   const replicas = urls.map((url, index) => {
     const options = databaseOptions(config, url);
     const connectTimeout = Math.min(options.connectTimeout || REPLICA_CONNECT_MS, REPLICA_CONNECT_MS);
-    return new Replica(index, Database.openLater({ ...options, asksPositions: false, connectTimeout }), board);
+    const choice = new ReplicaServer(servers, index);
+    const database = Database.openLater({ ...options, asksPositions: false, connectTimeout, choice });
+    return new Replica(index, database, board, choice);
   });
-  return new Replicas(board, replicas, config.REPLICA_WAIT);
+  return new Replicas(board, servers, replicas, config.REPLICA_WAIT);
 }
 
 /** Milliseconds: while one cannot be reached the primary can. */

@@ -1,12 +1,16 @@
 /** What `lateral doctor` says of the replicas: whether each answers, follows the primary, and how far it is behind. */
 import type { Config } from '../config.js';
 import type { Database } from '../postgres/database.js';
+import { SERVER } from '../postgres/replica-server.js';
 import { isSameCluster, type Replica } from '../postgres/replicas.js';
 import { within } from '../postgres/time-limit.js';
 import { openReplicas } from '../worker-app.js';
 import type { Finding } from './findings.js';
 
 const ANSWER_TIMEOUT_MS = 3_000;
+
+/** Connections at the same time that must all lead to one server. */
+const COMPARED_CONNECTIONS = 4;
 
 export async function examineReplicas(config: Config, database: Database): Promise<readonly Finding[]> {
   const replicas = openReplicas(config);
@@ -30,10 +34,18 @@ async function examine(replica: Replica, database: Database): Promise<Finding> {
     const report = await within(replica.ask(), ANSWER_TIMEOUT_MS);
     if (!report.standby) return say('problem', 'is not a standby: it gets no reads');
     if (!(await isSameCluster(database, report))) return say('problem', 'follows another primary: it gets no reads');
+    if ((await within(countServers(replica), ANSWER_TIMEOUT_MS)) > 1)
+      return say('problem', 'leads to more than one server, as a balancer does: name each standby by a URL of its own');
     const behind = Math.max(0, position - report.replayed);
     if (behind === 0) return say('ok', 'is a standby and has replayed everything');
     return say('note', `is a standby, ${behind} bytes of WAL behind`);
   } catch (error) {
     return say('problem', `does not answer: ${error instanceof Error ? error.message : error}`);
   }
+}
+
+async function countServers({ database: { own } }: Replica): Promise<number> {
+  const ask = (): Promise<unknown> => own.use((session) => session.cell(`select ${SERVER}`, []));
+  const servers = await Promise.all(Array.from({ length: COMPARED_CONNECTIONS }, ask));
+  return new Set(servers.map(String)).size;
 }

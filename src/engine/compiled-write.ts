@@ -56,6 +56,8 @@ export interface WriteCall {
   readonly client: RequestClient;
   /** The keys of what was written are filled in when they are known; null for no read-back. */
   readonly readBack: Parsed | null;
+  /** It is kept with what is written. */
+  readonly idempotencyKey: IdempotencyKey | null;
 }
 
 /** What the statement of a write does besides: it keeps an idempotency key, or counts the rows that it writes. */

@@ -76,6 +76,11 @@ export class SessionConsistency {
     this.#note(position, client, caller);
   }
 
+  /** Nobody knows whether a write of the caller was committed: until the primary was asked again, it alone is sure to have it. */
+  mayHaveCommitted(client: RequestClient, caller: Identity): void {
+    this.#note(null, client, caller);
+  }
+
   /** What the caller has written before may be anywhere up to now. */
   async askAgain(client: RequestClient, caller: Identity): Promise<void> {
     const database = this.#database;
@@ -107,6 +112,14 @@ function readPosition(text: string): LogPosition {
   if (!(position < UNKNOWN_POSITION))
     throw invalidQuery('"Lateral-Position" must be the value of that header in an earlier response');
   return { position, timeline: Number.parseInt(timeline, 36) };
+}
+
+/** Of two that a request brings, the one that promises more; what is not valid is left to be refused. */
+export function laterPosition(first: string, second: string): string {
+  if (first === '' || second === '') return first || second;
+  const [a, b] = [readPosition(first), readPosition(second)];
+  if (a.timeline !== b.timeline && a.timeline > 0 && b.timeline > 0) return a.timeline > b.timeline ? first : second;
+  return a.position >= b.position ? first : second;
 }
 
 /** FNV-1a. */

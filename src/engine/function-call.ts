@@ -10,6 +10,7 @@ import type { BoundStatement } from '../postgres/wire-query.js';
 import type { Parsed } from '../request/ast.js';
 import type { IdempotencyKey } from '../request/write.js';
 import { billWriter } from './caller-budget.js';
+import { takeKey } from './idempotency.js';
 import type { Reads } from './reads.js';
 import type { RequestClient } from './stages.js';
 import type { Writer } from './writer.js';
@@ -60,22 +61,13 @@ async function callInside(statements: readonly BoundStatement[], session: Sessio
   return body;
 }
 
-/** The receipt of a call that runs at the same time is waited for. */
 async function callOnce(
   statements: readonly BoundStatement[],
   key: IdempotencyKey,
   { database, idempotencyLifetime }: CallServices,
   session: Session,
 ): Promise<Buffer | null> {
-  const inserted = await session.query(
-    database.qualified(
-      `insert into service_receipts as receipt (id, fingerprint, expires) values ($1, $2, now() + $3::interval)
-       on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null, answer = null
-       where receipt.expires < now() returning 1`,
-    ),
-    [key.id, key.fingerprint, idempotencyLifetime],
-  );
-  if (inserted.length === 0) {
+  if (!(await takeKey(key, idempotencyLifetime, database, session))) {
     const [record] = await session.query<{ fingerprint: string; answer: string | null }>(
       database.qualified('select fingerprint, answer from service_receipts where id = $1'),
       [key.id],

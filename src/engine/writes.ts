@@ -8,13 +8,13 @@ import {
   keepAdministrators,
 } from '../accounts/administrators.js';
 import { assertNever } from '../assert-never.js';
-import { invalidPayload } from '../errors.js';
+import { invalidPayload, isOutcomeUnknown } from '../errors.js';
 import type { Collection, Model } from '../mirror/model.js';
 import { parseOwnJson } from '../narrow.js';
 import type { Observer } from '../observe.js';
 import { planImported, planOnConflict } from '../plan/conflict.js';
 import { anyRule, Guard } from '../plan/guard.js';
-import { checkKeyed, checkKeys, displayWrittenKey } from '../plan/key.js';
+import { checkKeyed, checkKeys } from '../plan/key.js';
 import { planCreate, planUpdate } from '../plan/payload.js';
 import type { WritePlanContext } from '../plan/payload-row.js';
 import { servedCollection } from '../plan/read.js';
@@ -24,8 +24,7 @@ import type { Database } from '../postgres/database.js';
 import type { Session } from '../postgres/sessions.js';
 import type { OnConflict } from '../request/on-conflict.js';
 import type { Input } from '../request/parse-context.js';
-import { withKeys } from '../request/rest.js';
-import type { IdempotencyKey, Key, Selected, WriteRequest } from '../request/write.js';
+import type { Key, Selected, WriteRequest } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
 import {
   type WriteCall,
@@ -36,13 +35,13 @@ import {
 } from './compiled-write.js';
 import { isDistributed, planForShard, withKeysLeft } from './distributed.js';
 import { callFunction, type WritingCall } from './function-call.js';
-import { isRepeated, keepWrittenKeys, writtenKeys } from './idempotency.js';
+import { answerRepeated, isRepeated, keepWrittenKeys, repeated, takeKey } from './idempotency.js';
 import { isChecked, writeRecords } from './item-records.js';
 import { hashNewSecrets, preparePayloads } from './password-hashing.js';
 import type { Reads } from './reads.js';
 import { retry } from './retry.js';
 import { advancePast, advancePastTable, suppliesKeys } from './sequences.js';
-import { NO_CLIENT, type RequestClient } from './stages.js';
+import type { RequestClient } from './stages.js';
 import { asWriteError, asWriteFailure, changesByKey, lock, rowsOf } from './write-errors.js';
 import { isKnownSingleton, type Writer, type WriteSession, type WrittenBy } from './writer.js';
 
@@ -83,13 +82,14 @@ export class Writes {
 
   /** Answers the body of the read-back; null where there is none, or the caller may not read it. */
   async run(request: WriteRequest, writer: Writer, client: RequestClient): Promise<Buffer | null> {
-    const call: WriteCall = { writer, client, readBack: request.kind === 'delete' ? null : request.readBack };
+    const { idempotencyKey = null } = request;
+    const readBack = request.kind === 'delete' ? null : request.readBack;
+    const call: WriteCall = { writer, client, readBack, idempotencyKey };
     try {
       return await this.#retry(call, (model) => this.#attempt(request, call, model));
     } catch (error) {
-      const key = request.kind === 'create' ? request.idempotencyKey : null;
-      if (!key || !isRepeated(error)) throw error;
-      return this.#repeat(key, request.collection, call);
+      if (!idempotencyKey || !isRepeated(error)) throw error;
+      return answerRepeated(idempotencyKey, request.collection, call, this.#services);
     } finally {
       client.staged('execute');
     }
@@ -107,7 +107,6 @@ export class Writes {
             ? planOnConflict(collection, request.items, request.onConflict, context)
             : planCreate(collection, request.items, context)),
           call,
-          request.idempotencyKey,
         );
       case 'update-item':
         return this.#execute(await planUpdate(collection, [request], context), call);
@@ -126,16 +125,6 @@ export class Writes {
   /** Calls a function that may write; answers its result. */
   call(call: WritingCall): Promise<Buffer | null> {
     return this.#retry(call, () => callFunction(call, { ...this.#services, ...this.#limits, session: this.#session }));
-  }
-
-  /** A request whose idempotency key was used before: what may be read by now of the items that it has made. */
-  async #repeat(key: IdempotencyKey, name: string, { writer, client, readBack }: WriteCall): Promise<Buffer | null> {
-    const collection = servedCollection(this.#services.mirror.model, name);
-    await this.#services.consistency?.askAgain(client, writer.caller);
-    const keys = (await writtenKeys(key, this.#database))?.map((each) => displayWrittenKey(collection, each)) ?? null;
-    const query = keys && readBack && withKeys(readBack, keys);
-    const compiled = query && this.#services.reads.prepareReadBack(query, writer, client);
-    return compiled && this.#services.reads.run({ query, compiled, caller: writer.caller }, NO_CLIENT);
   }
 
   /** Several writes in one transaction: those that `work` makes with what it is given. */
@@ -170,8 +159,13 @@ export class Writes {
   }
 
   /** A new transaction, or the one that was joined. */
-  #transaction<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {
-    return this.#session ? work(this.#session) : this.#database.transaction(work);
+  #transaction<Result>(work: (session: Session) => Promise<Result>, call: WriteCall | null): Promise<Result> {
+    if (this.#session) return work(this.#session);
+    const key = call?.idempotencyKey;
+    return this.#database.transaction(async (session) => {
+      if (key && !(await takeKey(key, this.#limits.idempotencyLifetime, this.#database, session))) throw repeated();
+      return work(session);
+    });
   }
 
   /** Which items are changed is known inside the transaction. */
@@ -194,8 +188,8 @@ export class Writes {
               })),
               context,
             );
-      return this.#send(planned, call, session);
-    });
+      return this.#send(planned, call, session, null);
+    }, call);
   }
 
   async #planSingleton(
@@ -238,7 +232,7 @@ export class Writes {
       if (!decidesAccess(collection.name)) return void (await send());
       await keepAdministrators(this.#database, session, writer.caller, send);
       session.afterwards(this.#changedAccess);
-    });
+    }, call);
     return null;
   }
 
@@ -253,17 +247,13 @@ export class Writes {
   }
 
   /** In one round trip, unless something is done between the statements: for an `Idempotency-Key`, supplied keys, or rights. */
-  async #execute(
-    planned: PlannedWrite,
-    call: WriteCall,
-    idempotencyKey: IdempotencyKey | null = null,
-  ): Promise<Buffer | null> {
-    if (this.#session) return this.#send(planned, call, this.#session, idempotencyKey);
+  async #execute(planned: PlannedWrite, call: WriteCall): Promise<Buffer | null> {
+    if (this.#session) return this.#send(planned, call, this.#session);
     call.client.staged('plan');
     await hashNewSecrets(planned, !call.writer.caller.administrator, (text) => this.#database.rows(text));
-    const isApart = idempotencyKey || suppliesKeys(planned) || isChecked(planned) || isDistributed(planned);
+    const isApart = call.idempotencyKey || suppliesKeys(planned) || isChecked(planned) || isDistributed(planned);
     const written = isApart ? null : this.#compiler.compileWrite(planned, call, null);
-    if (!written) return this.#database.transaction((session) => this.#send(planned, call, session, idempotencyKey));
+    if (!written) return this.#database.transaction((session) => this.#send(planned, call, session));
     const read = this.#compiler.bindReadBack(planned, call);
     call.client.staged('compile');
     const statements = read ? [written, read] : [written];
@@ -277,11 +267,12 @@ export class Writes {
     planned: PlannedWrite,
     call: WriteCall,
     session: Session,
-    idempotencyKey: IdempotencyKey | null = null,
+    option: WriteOption = call.idempotencyKey,
   ): Promise<Buffer | null> {
-    await this.#write(planned, call, session, idempotencyKey);
+    await this.#write(planned, call, session, option);
     const read = this.#compiler.bindReadBack(await withKeysLeft(planned, session), call);
     const body = read && (await session.cell(read.text, read.parameters, read.prepare));
+    const { idempotencyKey } = call;
     if (idempotencyKey) await keepWrittenKeys(idempotencyKey, planned.keys, this.#database, session);
     return body;
   }
@@ -339,7 +330,7 @@ export class Writes {
     const guard = context.access && new Guard(context.access, model);
     if (guard && !guard.covers('update', collection, [])) guard.grant('create', collection);
     client.staged('restrict');
-    const call: WriteCall = { writer, client, readBack: null };
+    const call: WriteCall = { writer, client, readBack: null, idempotencyKey: null };
     const written = this.#database.imports.use((session) =>
       session.transaction(() =>
         work({
@@ -373,7 +364,7 @@ export class Writes {
       await this.#transaction(async (session) => {
         await lock(collection, session);
         await session.cell(text, bind(parameters, [item, to], writer.caller));
-      });
+      }, null);
     });
   }
 
@@ -393,8 +384,14 @@ export class Writes {
 
   /** Where there are replicas, the caller is to see it there. */
   async #committed<Result>(written: Promise<Result>, { writer, client }: WrittenBy): Promise<Result> {
-    const result = await written;
-    await this.#services.consistency?.committed(client, writer.caller);
-    return result;
+    const { consistency } = this.#services;
+    try {
+      const result = await written;
+      await consistency?.committed(client, writer.caller);
+      return result;
+    } catch (error) {
+      if (isOutcomeUnknown(error)) consistency?.mayHaveCommitted(client, writer.caller);
+      throw error;
+    }
   }
 }

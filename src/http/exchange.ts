@@ -5,6 +5,7 @@
 
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { performance } from 'node:perf_hooks';
+import { laterPosition } from '../engine/consistency.js';
 import type { Stage } from '../engine/stages.js';
 import { invalidPayload, unsupportedMediaType } from '../errors.js';
 import { onlyOf } from '../narrow.js';
@@ -172,9 +173,9 @@ export class Exchange {
     return this.headers.prefer;
   }
 
-  /** Of the header, or of the session. */
+  /** Of the header or of the session: whichever is later. */
   get position(): string {
-    return this.headers.position || (this.#hooks.positions?.read(this) ?? '');
+    return laterPosition(this.headers.position, this.#hooks.positions?.read(this) ?? '');
   }
 
   /** Of several writes the last. */

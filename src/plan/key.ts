@@ -130,10 +130,10 @@ export function checkReference(target: Collection, key: unknown, location: strin
   }
 }
 
-/** A key as it is shown, from the text that PostgreSQL reads. */
+/** A key as it is shown, from the text that PostgreSQL reads; one that is shown already stays as it is. */
 export function displayKey({ key: fields }: Collection, key: unknown): string {
   const display = ({ type }: Field, text: string): string =>
-    type === 'binary' ? Buffer.from(text.slice(2), 'hex').toString('base64') : text;
+    type === 'binary' && text.startsWith('\\x') ? Buffer.from(text.slice(2), 'hex').toString('base64') : text;
   const [only] = fields;
   if (fields.length === 1) return display(only as Field, String(key));
   const parts = splitKey(String(key), fields.length) ?? [];

@@ -17,7 +17,7 @@ export type Settings = Readonly<Record<string, string>>;
 type OpenClient = (socket: () => Promise<Socket>) => DriverClient;
 
 /** Which server a connection is opened to, where several may be the one. */
-interface ServerChoice {
+export interface ServerChoice {
   /** Fails where the server is not the one that is wanted. */
   accept(client: DriverClient): Promise<void>;
   /** Called when the server is left. Returns how to forget it. */

@@ -15,7 +15,7 @@ import {
 } from './client.js';
 import { Connection } from './connection.js';
 import { isLostOnTheWay } from './connection-errors.js';
-import type { ConnectionOptions, DriverClient, Pooler, Settings } from './connection-options.js';
+import type { ConnectionOptions, DriverClient, Pooler, ServerChoice, Settings } from './connection-options.js';
 import { connectWithRetries, type FirstConnectionOptions } from './first-connection.js';
 import { Listener } from './listener.js';
 import { Pool, type PoolState } from './pool.js';
@@ -58,6 +58,8 @@ export interface DatabaseOptions extends FirstConnectionOptions, Omit<ServerOpti
   readonly answerMemory?: number;
   /** Whether each commit is followed by the question how far the log reaches then: replicas are measured by it. */
   readonly asksPositions?: boolean;
+  /** Of a replica: which server its connections must lead to. */
+  readonly choice?: ServerChoice;
 }
 
 type KnownOptions = Omit<DatabaseOptions, 'pooler'> & { readonly pooler: Pooler };
@@ -209,7 +211,7 @@ export class Database implements Pools {
       const { transaction } = told.limits ?? limits;
       return {
         target,
-        choice: primary,
+        choice: primary ?? options.choice ?? null,
         scope: schemasOf(options).join(),
         open,
         pooler,
@@ -244,7 +246,8 @@ export class Database implements Pools {
         limits: { ...limits, statement: Number.POSITIVE_INFINITY },
       });
     const pools = {
-      own: sessions(OWN_CONNECTIONS),
+      // Which server of a replica is measured is decided by these.
+      own: sessions(OWN_CONNECTIONS, {}, { choice: primary }),
       sessions: sessions(options.sessions, PLANNED_ONCE, { memory: responseMemory }),
       streams: new Pool(
         options.streams,
@@ -258,9 +261,8 @@ export class Database implements Pools {
     const { observe = () => {}, staleness = DEFAULT_STALENESS_MS, directUrl = null } = options;
     const past = (settings?: Settings): Partial<ConnectionOptions> =>
       directUrl === null ? {} : directConnection({ ...options, url: directUrl }, directPrimary, settings);
-    const direct = past();
     const listener = new Listener(
-      (onnotify, onLost) => new Session((onclose) => openConnection({}, { ...direct, onclose, onnotify }), onLost),
+      (onnotify, onLost) => new Session((onclose) => openConnection({}, { ...past(), onclose, onnotify }), onLost),
       { staleness, poll: pooler === 'transaction' && directUrl === null ? (options.poll ?? 0) : null, observe },
     );
     if (options.checksSessions && pooler !== 'none')

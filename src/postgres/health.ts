@@ -6,6 +6,7 @@ import type { Mirror } from '../mirror/watch.js';
 import type { Database } from './database.js';
 import type { PoolState } from './pool.js';
 import type { ReplicaState } from './replica-board.js';
+import { SEVERAL_SERVERS } from './replica-server.js';
 import type { Replica, Replicas } from './replicas.js';
 import { within } from './time-limit.js';
 
@@ -97,14 +98,14 @@ const REPLICA_STATES: Readonly<Record<ReplicaState, string>> = {
   promoted: 'it is not a standby',
 };
 
-function checkReplica({ state, lagMs }: Replica): Check {
+function checkReplica({ state, lagMs, server }: Replica): Check {
   const observation = { componentType: 'datastore', observedValue: lagMs, observedUnit: 'ms behind' };
   if (state === 'ready') return { status: 'ok', ...observation };
   // Where the servers of a cluster are all named, one of them is the primary.
   return {
     status: state === 'promoted' ? 'ok' : 'degraded',
     ...observation,
-    output: `it gets no reads: ${REPLICA_STATES[state]}`,
+    output: `it gets no reads: ${server.isSeveral ? SEVERAL_SERVERS : REPLICA_STATES[state]}`,
   };
 }
 

@@ -9,6 +9,7 @@ import type { Observer } from '../observe.js';
 import type { Database } from './database.js';
 import { TIMELINE } from './primary-watch.js';
 import type { ReplicaState } from './replica-board.js';
+import { SEVERAL_SERVERS } from './replica-server.js';
 import type { Replica, ReplicaReport, Replicas } from './replicas.js';
 import { LOG_END, UNKNOWN_POSITION } from './sessions.js';
 import { within } from './time-limit.js';
@@ -47,6 +48,8 @@ interface Reason {
   readonly text: string;
 }
 
+const SEVERAL_REASON: Reason = { state: 'diverged', text: SEVERAL_SERVERS };
+
 export interface WatchOptions {
   /** Milliseconds. */
   readonly maxLagMs: number;
@@ -64,6 +67,8 @@ export class ReplicaWatch {
   #system: string | null = null;
   #timeline: number | null = null;
   readonly #reasons = new Map<Replica, string>();
+  /** Those that do not answer. */
+  readonly #silent = new Set<Replica>();
   /** Models and unknown positions so far, and those of the latter that were settled. */
   #models = 0;
   #settled = 0;
@@ -141,18 +146,26 @@ export class ReplicaWatch {
 
   async #lookAt(replica: Replica, index: number): Promise<void> {
     const askedAt = performance.now();
+    const { server, database } = replica;
+    // A new connection shows where the URL leads to now.
+    if (server.isOver(askedAt)) database.watchdog.destroyAll();
+    const { met } = server;
     try {
       const report = await within(replica.ask(), LOOK_TIMEOUT_MS);
+      this.#silent.delete(replica);
+      replica.measured(report, met, askedAt);
       const lagMs = this.#lagOf(report.replayed, askedAt);
-      const reason = this.#reasonAgainst(report, lagMs);
+      const reason = server.isSeveral ? SEVERAL_REASON : this.#reasonAgainst(report, lagMs);
       this.#note(replica, reason?.text ?? null);
       replica.report(reason?.state ?? 'ready', report.replayed, lagMs);
     } catch (error) {
       // An answer that this process was too busy to read is no silence of the replica.
       if (this.#isClosed || performance.now() - askedAt > LOOK_TIMEOUT_MS + STANDSTILL_MS) return;
-      const isKnown = this.#reasons.has(replica);
+      const isKnown = this.#silent.has(replica);
+      this.#silent.add(replica);
       replica.suspect();
       this.#note(replica, error instanceof Error ? error.message : String(error));
+      // Also of one that was left for another reason: reads may be on their way.
       if (!isKnown) this.#options.onLost(index);
     }
   }

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parseOwnJson } from '../narrow.js';
 import type { Database } from './database.js';
 import type { ReplicaBoard, ReplicaState } from './replica-board.js';
+import { type ReplicaServer, SERVER } from './replica-server.js';
 import { UNKNOWN_POSITION } from './sessions.js';
 import { within } from './time-limit.js';
 
@@ -16,13 +17,15 @@ const ASK_PAUSE_MS = 1;
  * What is known of the timeline depends on rights: whoever may see the connection to the primary knows it at once, others when the
  * standby has next written pages of it.
  */
-const STATE = `select json_build_object('standby', pg_is_in_recovery(), 'replayed',
+const STATE = `select json_build_object('server', ${SERVER}, 'standby', pg_is_in_recovery(), 'replayed',
   coalesce(pg_last_wal_replay_lsn(), '0/0') - '0/0'::pg_lsn, 'system', (select system_identifier::text from pg_control_system()),
   'timeline', greatest((select timeline_id from pg_control_checkpoint()), (select min_recovery_end_timeline from pg_control_recovery()),
     (select received_tli from pg_stat_get_wal_receiver())))::text`;
 
 /** What a replica says of itself. */
 export interface ReplicaReport {
+  /** Which server has answered. */
+  readonly server: string;
   readonly standby: boolean;
   readonly replayed: number;
   /** Which cluster it belongs to. */
@@ -48,6 +51,7 @@ export class Replica {
   /** Host and port, which are no secret. */
   readonly name: string;
   readonly database: Database;
+  readonly server: ReplicaServer;
   /** Reads that it was sent and has not answered. */
   outstanding = 0;
   /** Reads that it was sent. */
@@ -55,15 +59,18 @@ export class Replica {
   readonly #index: number;
   readonly #board: ReplicaBoard;
   #lost = 0;
+  /** Where the connections of this thread lead to. */
+  #connectedTo = 0n;
   pendingReport: Promise<ReplicaReport> | null = null;
   readonly #waiting: Waiting[] = [];
   #isFollowed = false;
   readonly #lossListeners: (() => void)[] = [];
 
-  constructor(index: number, database: Database, board: ReplicaBoard) {
+  constructor(index: number, database: Database, board: ReplicaBoard, server: ReplicaServer) {
     this.#index = index;
     this.name = database.address;
     this.database = database;
+    this.server = server;
     this.#board = board;
   }
 
@@ -81,8 +88,24 @@ export class Replica {
 
   /** A server that has restarted may have to replay again: it is checked after a lost connection. */
   get isReady(): boolean {
+    if (this.server.measured !== this.#connectedTo) this.#followServer();
     if (this.database.watchdog.lost !== this.#lost) this.suspect();
     return this.state === 'ready';
+  }
+
+  /** Of the thread that measures: it has answered, after a connection had met another server. */
+  measured({ server }: ReplicaReport, met: bigint, askedAt: number): void {
+    this.server.measure(BigInt(server), met, askedAt);
+    if (this.server.measured !== this.#connectedTo) this.#followServer();
+  }
+
+  /** Another server is measured now: connections to the former one are ended. */
+  #followServer(): void {
+    const isFirst = this.#connectedTo === 0n;
+    this.#connectedTo = this.server.measured;
+    if (isFirst) return;
+    this.database.watchdog.destroyAll();
+    this.#lost = this.database.watchdog.lost;
   }
 
   /** Until the next look nothing is sent to it. */
@@ -121,8 +144,8 @@ export class Replica {
     while (this.#waiting.length > 0) {
       const first = Math.min(...this.#waiting.map(({ until }) => until));
       try {
-        const { replayed } = await within(this.ask(), Math.max(1, first - performance.now()));
-        this.#board.raiseReplayed(this.#index, replayed);
+        const { replayed, server } = await within(this.ask(), Math.max(1, first - performance.now()));
+        if (BigInt(server) === this.server.measured) this.#board.raiseReplayed(this.#index, replayed);
       } catch {
         // Whether it is lost is for the next look to say.
       }
@@ -151,14 +174,23 @@ export class Replica {
   }
 }
 
+/** What the threads share: see ReplicaBoard and ReplicaServer. */
+export interface ReplicaMemory {
+  readonly board: SharedArrayBuffer;
+  readonly servers: SharedArrayBuffer;
+}
+
 export class Replicas {
   readonly board: ReplicaBoard;
+  /** For the other threads. */
+  readonly memory: ReplicaMemory;
   readonly all: readonly Replica[];
   readonly #waitMs: number;
   #turn = 0;
 
-  constructor(board: ReplicaBoard, all: readonly Replica[], waitMs: number) {
+  constructor(board: ReplicaBoard, servers: SharedArrayBuffer, all: readonly Replica[], waitMs: number) {
     this.board = board;
+    this.memory = { board: board.buffer, servers };
     this.all = all;
     this.#waitMs = waitMs;
   }

@@ -25,7 +25,6 @@ export interface CreateBody {
 export type WriteRequest =
   | ({
       readonly kind: 'create';
-      /** The request is carried out once, however often it is sent. */
       readonly idempotencyKey: IdempotencyKey | null;
       /** Null where an item that exists is an error. */
       readonly onConflict: OnConflict | null;
@@ -36,9 +35,14 @@ export type WriteRequest =
   | ({ readonly kind: 'update-selected'; readonly selected: Selected; readonly data: Input } & WithReadBack)
   /** The only item of a singleton is changed, or made. */
   | ({ readonly kind: 'update-singleton'; readonly data: Input } & WithReadBack)
-  | { readonly kind: 'delete'; readonly collection: string; readonly selected: Selected };
+  | ({ readonly kind: 'delete'; readonly collection: string; readonly selected: Selected } & Repeatable);
 
-interface WithReadBack {
+interface Repeatable {
+  /** The request is carried out once, however often it is sent. */
+  readonly idempotencyKey?: IdempotencyKey | null;
+}
+
+interface WithReadBack extends Repeatable {
   readonly collection: string;
   readonly readBack: Parsed | null;
 }

@@ -17,6 +17,7 @@ import {
   parseDelete,
   parseUpdate,
   requireObject,
+  type Selected,
   type WriteRequest,
 } from '../request/write.js';
 import type { ItemPath, ItemsServices } from './item-reads.js';
@@ -71,10 +72,12 @@ export function readIdempotencyKey(exchange: Exchange, caller: Identity, payload
   if (key === '') return null;
   if (!/^[\x21-\x7e]{1,255}$/.test(key))
     throw invalidPayload('"Idempotency-Key" must have 1 to 255 printable characters');
+  // The first requests that could have a key were those of POST, whose digests are stored without it.
+  const method = exchange.method === 'POST' ? [] : [exchange.method];
   const digest = (...parts: string[]): string => createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
   return {
     id: digest(caller.user ?? '', key),
-    fingerprint: digest(exchange.path, exchange.queryString, writeJson(payload)),
+    fingerprint: digest(...method, exchange.path, exchange.queryString, writeJson(payload ?? null)),
   };
 }
 
@@ -86,32 +89,27 @@ export function updateItem(exchange: Exchange, services: ItemsServices, path: It
       key: keyOf(path),
       data: requireObject(body, 'The body'),
       ...withReadBack(context, true),
+      idempotencyKey: readIdempotencyKey(exchange, context.caller, body),
     };
   });
 }
 
 export function updateItems(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
-  return writeItems(exchange, services, path, (body, context) =>
-    context.isSingleton
-      ? { kind: 'update-singleton', data: requireObject(body, 'The body'), ...withReadBack(context, true) }
-      : { ...parseUpdate(body), ...withReadBack(context, false) },
-  );
+  return writeItems(exchange, services, path, (body, context) => {
+    const idempotencyKey = readIdempotencyKey(exchange, context.caller, body);
+    if (!context.isSingleton) return { ...parseUpdate(body), ...withReadBack(context, false), idempotencyKey };
+    const data = requireObject(body, 'The body');
+    return { kind: 'update-singleton', data, ...withReadBack(context, true), idempotencyKey };
+  });
 }
 
 export function deleteItem(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
-  const request = {
-    kind: 'delete',
-    collection: path.collection,
-    selected: { kind: 'keys', keys: [keyOf(path)] },
-  } as const;
-  return writeItems(exchange, services, path, (_, context) => withoutReadBack(request, context), false);
+  const selected = { kind: 'keys', keys: [keyOf(path)] } as const;
+  return writeItems(exchange, services, path, (_, context) => deleteRequest(selected, undefined, context), false);
 }
 
 export function deleteItems(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
-  const { collection } = path;
-  return writeItems(exchange, services, path, (body, context) =>
-    withoutReadBack({ kind: 'delete', collection, selected: parseDelete(body) }, context),
-  );
+  return writeItems(exchange, services, path, (body, context) => deleteRequest(parseDelete(body), body, context));
 }
 
 function keyOf({ key }: ItemPath): string {
@@ -124,9 +122,11 @@ function withReadBack({ exchange, services, path: { collection } }: ParseWriteCo
   return { collection, readBack: parseReadBack(collection, one, exchange.queryString, services.limits) };
 }
 
-function withoutReadBack(request: WriteRequest, { exchange, services }: ParseWriteContext): WriteRequest {
+function deleteRequest(selected: Selected, body: unknown, context: ParseWriteContext): WriteRequest {
+  const { exchange, services, caller, path } = context;
   checkWriteUrl(exchange.queryString, services.limits);
-  return request;
+  const idempotencyKey = readIdempotencyKey(exchange, caller, body);
+  return { kind: 'delete', collection: path.collection, selected, idempotencyKey };
 }
 
 export function writerOf({ address, headers: { userAgent, origin } }: Exchange, caller: Identity): Writer {

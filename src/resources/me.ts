@@ -17,7 +17,7 @@ import { parseOwn, parseReadBack, parseSearch } from '../request/rest.js';
 import { requireObject } from '../request/write.js';
 import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import type { ItemsServices } from './item-reads.js';
-import { writerOf, writtenReply } from './item-writes.js';
+import { readIdempotencyKey, writerOf, writtenReply } from './item-writes.js';
 
 export interface MeServices extends ItemsServices {
   readonly mirror: Mirror;
@@ -54,13 +54,12 @@ async function updateMe(exchange: Exchange, services: MeServices): Promise<Reply
   return write({
     client: exchange,
     identify: () => writerOf(exchange, caller),
-    parse: async () => ({
-      kind: 'update-item' as const,
-      collection,
-      key: caller.user,
-      data: requireObject(await exchange.json(parseJson), 'The body'),
-      readBack: parseReadBack(collection, true, exchange.queryString, services.limits),
-    }),
+    parse: async () => {
+      const data = requireObject(await exchange.json(parseJson), 'The body');
+      const readBack = parseReadBack(collection, true, exchange.queryString, services.limits);
+      const idempotencyKey = readIdempotencyKey(exchange, caller, data);
+      return { kind: 'update-item' as const, collection, key: caller.user, data, readBack, idempotencyKey };
+    },
     execute: (request, writer) => services.writes.run(request, writer, exchange),
     reply: writtenReply,
   });

@@ -10,6 +10,7 @@ import type { Config } from '../config.js';
 import { type ErrorCode, ServiceError, StartError } from '../errors.js';
 import type { Event } from '../observe.js';
 import type { Checks } from '../postgres/health.js';
+import type { ReplicaMemory } from '../postgres/replicas.js';
 import type { Metric } from '../resources/metrics.js';
 import type { Broadcast } from '../worker-app.js';
 import type { MainBroadcast, SchemaBroadcast } from './threads.js';
@@ -26,7 +27,7 @@ export interface Assignment {
   /** As JSON. */
   readonly policies: string;
   /** What the main thread knows of the replicas; null where there are none. */
-  readonly replicas: SharedArrayBuffer | null;
+  readonly replicas: ReplicaMemory | null;
   /** Counts the workers that have closed their sockets: the process must not end before. */
   readonly closed: Int32Array;
 }

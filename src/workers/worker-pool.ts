@@ -85,7 +85,7 @@ export class WorkerPool implements Threads {
       secret,
       schema,
       policies: this.#policies,
-      replicas: main.replicas?.board.buffer ?? null,
+      replicas: main.replicas?.memory ?? null,
       closed: this.#closed,
     };
     const owner = {

@@ -290,11 +290,80 @@ t.test('items whose key is of bytes', async (t) => {
   }
 });
 
-t.test('the key binds POST alone, and receipts are no items', async (t) => {
-  const headers = { 'content-type': 'application/json', 'idempotency-key': 'patching' };
-  for (const name of ['one', 'two']) {
-    const answer = await request(service, 'PATCH', '/items/tags/1', { headers, body: JSON.stringify({ name }) });
-    t.match(answer, { status: 200, json: { data: { name } } });
+function send(method: string, path: string, key: string, payload?: unknown): Promise<Answer> {
+  const body = payload === undefined ? '' : JSON.stringify(payload);
+  const length = String(Buffer.byteLength(body));
+  const headers = { 'content-type': 'application/json', 'content-length': length, 'idempotency-key': key };
+  return request(service, method, path, { headers, body });
+}
+
+t.test('PATCH: what it creates is created once', async (t) => {
+  const body = randomUUID();
+  const comments = { create: [{ body }] };
+  const count = async (): Promise<number> =>
+    (await sql`select count(*)::int as count from comments where body = ${body}`)[0]?.['count'];
+  const fields = '?fields=id,title,comments.body';
+  const requests = [
+    [`/items/articles/1${fields}`, { title: body, comments }],
+    [
+      `/items/articles${fields}`,
+      [
+        { id: 1, comments },
+        { id: 2, title: body },
+      ],
+    ],
+    [`/items/articles${fields}`, { keys: [1], data: { title: `${body} 2`, comments } }],
+    // The first time changes what it finds.
+    [`/items/articles${fields}`, { query: { filter: { title: `${body} 2` } }, data: { title: body, comments } }],
+  ] as const;
+  for (const [index, [path, payload]] of requests.entries()) {
+    const key = `patch-${index}`;
+    const first = await send('PATCH', path, key, payload);
+    t.match(first, { status: 200, text: new RegExp(body) });
+    const answers = await Promise.all(Array.from({ length: 3 }, () => send('PATCH', path, key, payload)));
+    for (const { status, text } of answers) t.strictSame([status, text], [200, first.text], path);
+    t.equal(await count(), index + 1, JSON.stringify(payload));
+    const other = Array.isArray(payload)
+      ? payload.slice(1)
+      : { ...payload, ...('data' in payload ? { data: { title: '' } } : { title: '' }) };
+    t.equal((await send('PATCH', path, key, other)).status, 422, 'another request');
   }
+  const list = [{ id: 9001, name: body }];
+  t.equal((await send('POST', '/items/tags', 'method', list)).status, 200);
+  t.equal((await send('PATCH', '/items/tags', 'method', list)).status, 422, 'another method is another request');
+});
+
+t.test('PATCH of an item whose key is of bytes', async (t) => {
+  const to = await startTestService({ databaseUrl });
+  const patch = (): Promise<Answer> =>
+    request(to, 'PATCH', '/items/seals/AQL%2F', {
+      headers: { 'content-type': 'application/json', 'idempotency-key': 'seal-patched' },
+      body: '{"name":"patched"}',
+    });
+  const first = await patch();
+  t.match(first, { status: 200, json: { data: { name: 'patched' } } });
+  const second = await patch();
+  t.strictSame([second.status, second.text], [200, first.text]);
+});
+
+t.test('DELETE: what is gone is not missed', async (t) => {
+  const name = randomUUID();
+  const { json } = await post('', [{ name }, { name }, { name }, { name }]);
+  const [one, two, three] = (json as { readonly data: readonly { readonly id: number }[] }).data.map(({ id }) => id);
+  for (const [path, payload] of [
+    [`/items/tags/${one}`, undefined],
+    ['/items/tags', [two, three]],
+    ['/items/tags', { query: { filter: { name } } }],
+  ] as const) {
+    const key = `delete-${JSON.stringify(payload ?? null)}`;
+    for (let attempt = 1; attempt <= 3; attempt++) t.equal((await send('DELETE', path, key, payload)).status, 204);
+    t.equal((await send('DELETE', '/items/tags', key, [999_999])).status, 422, 'another request');
+  }
+  t.equal(await countTags(name), 0);
+  t.equal((await send('DELETE', `/items/tags/${one}`, 'gone')).status, 403, 'it has not existed before');
+  t.equal((await send('DELETE', `/items/tags/${one}`, 'gone')).status, 403, 'nor has it left a receipt');
+});
+
+t.test('receipts are no items', async (t) => {
   t.equal((await request(service, 'GET', '/items/service_receipts')).status, 403);
 });

@@ -3,11 +3,14 @@
  * standby be behind for certain, its replay is paused.
  */
 import { Agent } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { childrenOf } from '../../src/embedded/processes.js';
 import { POSITION, parsePosition } from '../../src/postgres/sessions.js';
 import type { Service } from '../../src/service.js';
+import { balance } from '../support/balancer.js';
 import { caughtUp, pidOf, startPrimary, startStandby } from '../support/cluster.js';
+import { Network } from '../support/network-proxy.js';
 import {
   type Answer,
   createLibrary,
@@ -173,6 +176,8 @@ t.test('a session carries its position to every instance', async (t) => {
   const position = cookieOf(answer);
   t.match(position, /^service_session_token_position=[0-9a-z]+-1$/);
   t.equal(await titleOf(strict, { cookie: `${session}; ${position}` }, null), title);
+  const earlier = { cookie: `${session}; ${position}`, 'lateral-position': '1' };
+  t.equal(await titleOf(strict, earlier, null), title, 'an earlier header takes nothing away');
   await replay(prompt, 'resume');
 });
 
@@ -186,6 +191,48 @@ t.test('a replica that is behind gets no reads until it has caught up', async (t
   t.equal(await titleOf(strict, eventual), title, 'with none left the primary serves');
   await replay(prompt, 'resume');
   await waitFor(() => isReady(prompt), 5_000);
+});
+
+t.test('a write whose outcome is unknown may have been committed: the next read sees it', async (t) => {
+  const network = await new Network(url).open();
+  const service = await startTestService({
+    ...common,
+    databaseUrl: network.url,
+    DATABASE_REPLICA_URLS: databaseUrl(prompt, NAME),
+    REPLICA_MAX_LAG: '1h',
+  });
+  await caughtUp(primary, prompt);
+  await replay(prompt, 'pause');
+  const title = `title ${++titles}`;
+  const headers = { ...JSON_HEADER, 'idempotency-key': title.replace(' ', '-') };
+  network.unanswered = /commit/;
+  const body = JSON.stringify({ title });
+  const answer = await request(service, 'PATCH', '/items/articles/1', { headers, body });
+  network.unanswered = null;
+  t.match(answer, { status: 503, json: { errors: [{ extensions: { outcome: 'unknown' } }] } });
+  t.not(await titleOf(service, eventual), title, 'the replica does not have it');
+  t.equal(await titleOf(service), title);
+  t.match(await request(service, 'PATCH', '/items/articles/1', { headers, body }), { status: 200 });
+  await replay(prompt, 'resume');
+});
+
+t.test('an address that leads to several servers gets no reads', async (t) => {
+  const address = await balance(databaseUrl(prompt, NAME), databaseUrl(late, NAME));
+  const service = await startTestService({ ...common, DATABASE_REPLICA_URLS: address, REPLICA_MAX_LAG: '1h' });
+  const outputOf = async (): Promise<string> => {
+    const { json } = await get(service, '/server/health');
+    const { checks } = json as { readonly checks: Readonly<Record<string, readonly { readonly output?: string }[]>> };
+    return checks[`replica:${new URL(address).host}`]?.[0]?.output ?? '';
+  };
+  for (let round = 0; round < 3; round++) {
+    const [title] = await write(service);
+    await caughtUp(primary, prompt);
+    const titles = await Promise.all(Array.from({ length: 20 }, () => titleOf(service)));
+    t.strictSame([...new Set(titles)], [title], 'nobody is answered by the one that was not measured');
+  }
+  await waitFor(async () => /more than one server/.test(await outputOf()), 5_000);
+  const doctor = await runProgram(['doctor'], { DATABASE_URL: url, DATABASE_REPLICA_URLS: address });
+  t.match(doctor.output, /leads to more than one server/);
 });
 
 t.test('a change of the schema is served at once', async (t) => {
@@ -342,5 +389,35 @@ t.test('a replica that falls silent is left, and its reads are answered', async 
   } finally {
     for (const each of processes) process.kill(each, 'SIGCONT');
   }
+  await waitFor(() => isReady(prompt), 10_000);
+});
+
+t.test('the same of one that was behind before: reads on their way are answered', async (t) => {
+  await withSql(
+    url,
+    (sql) => sql`
+      create function dawdle(seconds double precision) returns integer language sql stable
+        as 'select 7 from pg_sleep(seconds)'`,
+  );
+  const dawdle = (seconds: number): Promise<Answer> =>
+    get(strict, `/rpc/dawdle?seconds=${seconds}`, { headers: eventual });
+  await request(patient, 'POST', '/functions', { headers: JSON_HEADER, body: '{"name":"dawdle"}' });
+  await waitFor(async () => (await dawdle(0)).status === 200, 10_000);
+  await caughtUp(primary, prompt);
+  await waitFor(() => isReady(prompt), 5_000);
+  const pid = await pidOf(prompt);
+  const processes = [...childrenOf(pid), pid];
+  const reading = dawdle(3);
+  await replay(prompt, 'pause');
+  await write(patient);
+  await waitFor(async () => /too far behind/.test((await checkOf(prompt))?.output ?? ''), 5_000);
+  for (const each of processes) process.kill(each, 'SIGSTOP');
+  try {
+    const answer = await Promise.race([reading, sleep(10_000, null, { ref: false })]);
+    t.match(answer, { status: 200, json: { data: 7 } }, 'by the primary');
+  } finally {
+    for (const each of processes) process.kill(each, 'SIGCONT');
+  }
+  await replay(prompt, 'resume');
   await waitFor(() => isReady(prompt), 10_000);
 });

@@ -113,7 +113,7 @@ const OPERATIONS: Readonly<Record<string, (item: Schema, made: Schema) => Parts>
     answers: [ok(data(either(item, list(item)))), done],
   }),
   'many PATCH': (item) => ({
-    parameters: ITEM_PARAMETERS,
+    parameters: [...ITEM_PARAMETERS, 'idempotencyKey'],
     body: either(
       list(item),
       object({ keys: ref('Keys'), data: item }, ['keys', 'data']),
@@ -122,13 +122,17 @@ const OPERATIONS: Readonly<Record<string, (item: Schema, made: Schema) => Parts>
     answers: [ok(data(list(item))), done],
   }),
   'many DELETE': () => ({
-    parameters: [],
+    parameters: ['idempotencyKey'],
     body: either(ref('Keys'), object({ keys: ref('Keys') }, ['keys']), object({ query: ref('Query') }, ['query'])),
     answers: [done],
   }),
   'one GET': (item) => ({ parameters: [...ITEM_PARAMETERS, 'version'], body: null, answers: [ok(data(item))] }),
-  'one PATCH': (item) => ({ parameters: ITEM_PARAMETERS, body: item, answers: [ok(data(item)), done] }),
-  'one DELETE': () => ({ parameters: [], body: null, answers: [done] }),
+  'one PATCH': (item) => ({
+    parameters: [...ITEM_PARAMETERS, 'idempotencyKey'],
+    body: item,
+    answers: [ok(data(item)), done],
+  }),
+  'one DELETE': () => ({ parameters: ['idempotencyKey'], body: null, answers: [done] }),
 };
 
 /** An item of an answer has the fields that were asked for, one that is changed those that change: only a new one needs some. */
