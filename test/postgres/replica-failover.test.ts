@@ -185,7 +185,12 @@ t.test('which server is accepted behind one address', async (t) => {
       await sql.end();
     }
   };
-  await watch?.find();
+  const find = (): Promise<boolean> | undefined =>
+    watch?.find().then(
+      () => true,
+      () => false,
+    );
+  await waitFor(async () => (await find()) === true, 10_000);
   t.equal(watch?.timeline, 2);
   await accept();
   door.leadTo(primary.url);
