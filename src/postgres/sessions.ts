@@ -27,9 +27,12 @@ export const LOG_END = `(
 
 /**
  * How far the log reaches and on which timeline: behind a commit, which is in it then. Inside of the transaction it would be too
- * little. A file is named by the timeline as soon as the server is promoted, and everybody may ask for the name.
+ * little. A file is named by the timeline as soon as the server is promoted, and everybody may ask for the name. Asked behind every
+ * write: what can be calculated here is not left to PostgreSQL.
  */
-export const POSITION = `select pg_catalog.concat(bytes, ' ', pg_catalog."left"(pg_catalog.pg_walfile_name(lsn), 8)) from ${LOG_END}`;
+export const POSITION = `select pg_catalog.pg_current_wal_insert_lsn()::pg_catalog.text operator(pg_catalog.||) ' '::pg_catalog.text
+  operator(pg_catalog.||) pg_catalog."left"(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8)
+  operator(pg_catalog.||) ' '::pg_catalog.text operator(pg_catalog.||) pg_catalog.current_setting('wal_block_size') as position`;
 
 export interface LogPosition {
   /** Bytes. */
@@ -40,10 +43,12 @@ export interface LogPosition {
 
 export const NO_POSITION: LogPosition = { position: 0, timeline: 0 };
 
-/** The answer to `POSITION`. */
+/** The answer to `POSITION`. At the end of a page as `LOG_END`; a new file is so rare that the next write may help. */
 export function parsePosition(cell: Buffer | null): LogPosition {
-  const [position, timeline = ''] = String(cell).split(' ');
-  return { position: Number(position), timeline: Number.parseInt(timeline, 16) };
+  const [lsn = '', timeline = '', page] = String(cell).split(' ');
+  const [high = '', low = ''] = lsn.split('/');
+  const bytes = Number.parseInt(high, 16) * 2 ** 32 + Number.parseInt(low, 16);
+  return { position: bytes % Number(page) === 24 ? bytes - 24 : bytes, timeline: Number.parseInt(timeline, 16) };
 }
 
 export function laterOf(one: LogPosition, other: LogPosition): LogPosition {

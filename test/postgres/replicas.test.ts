@@ -156,7 +156,7 @@ t.test('a standby reaches the position without another write, also at the end of
       await sql`select pg_logical_emit_message(false, 'x', repeat('x', ${length}))`;
     }
     const [row] = await sql.unsafe(POSITION);
-    return parsePosition(Buffer.from(String(row?.['concat'])));
+    return parsePosition(Buffer.from(String(row?.['position'])));
   });
   const replayed = (): Promise<number> =>
     withSql(prompt.url, async (sql) =>
