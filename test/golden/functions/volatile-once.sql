@@ -7,7 +7,7 @@ begin;
 -- $2 = 'xiTbctiqknZRlSYL_IOwRMEDm-U6eZpQyPKKBGR243A'
 -- $3 = '86400000 milliseconds'
 insert into "public".service_receipts as receipt (id, fingerprint, expires) values ($1, $2, now() + $3::interval)
-       on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null, answer = null
+     on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null, answer = null
 where receipt.expires < now() returning 1;
 
 select '{"data":' || coalesce((
