@@ -2,7 +2,7 @@
  * The names of Directus for the tables of the service: `directus_users` is `service_users`. Nothing but the name of such a table is
  * changed, and it only where the model says that a collection is named: values of others may say whatever they like.
  */
-import { isObject } from '../digits.js';
+import { isObject, parseJson, writeJson } from '../digits.js';
 import type { Model } from '../mirror/model.js';
 import { systemTables } from '../postgres/system-tables.js';
 
@@ -92,7 +92,7 @@ function renamedParameter(parameter: string, fields: ReadonlySet<string>): strin
 function renamedValue(value: string, name: string, field: string, fields: ReadonlySet<string>): string {
   if (/^\s*[{[]/.test(value)) {
     try {
-      return JSON.stringify(renamed(JSON.parse(value), fields, ownName, field));
+      return writeJson(renamed(parseJson(value), fields, ownName, field));
     } catch {
       return value;
     }

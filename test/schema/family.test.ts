@@ -1,5 +1,6 @@
 /** FAMILY_COMPATIBILITY: the schema in the words of Directus, for tools that were made for it. */
 import t from 'tap';
+import { renamedQuery } from '../../src/resources/family-names.js';
 import { createLibrary, get, request, startDatabase, startTestService, withSql } from '../support/service.js';
 
 const server = await startDatabase();
@@ -236,6 +237,12 @@ function fieldOf(field: string, type: string, special: string[] | null, schema: 
     schema: { ...column, generation_expression: null, is_unique: false, is_primary_key: false, ...schema },
   };
 }
+
+t.test('numbers beside a name keep their digits', async (t) => {
+  const filter = '{"collection":{"_eq":"directus_users"},"size":{"_gt":12345678901234567890}}';
+  const written = renamedQuery(`filter=${encodeURIComponent(filter)}`, new Set(['collection']));
+  t.equal(decodeURIComponent(written), `filter=${filter.replace('directus_', 'service_')}`);
+});
 
 t.test('without the option the names are ours', async (t) => {
   const url = await createLibrary(server, 'own');
