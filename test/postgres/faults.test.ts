@@ -276,7 +276,7 @@ async function launch(): Promise<Launched> {
   });
   let output = '';
   const url = await new Promise<string>((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`not ready: ${output}`)), 20_000);
+    const timer = setTimeout(() => reject(new Error(`not ready: ${output}`)), 60_000);
     child.stdout.on('data', (chunk) => {
       output += String(chunk);
       const ready = /ready at (\S+)/.exec(output)?.[1];
