@@ -1,7 +1,7 @@
 /**
  * The subscribers of the live bench, in a process of their own: what they cost must not delay who writes. Each is a connection that
  * gets server-sent events, or several share a WebSocket that speaks GraphQL; they have one buffer, and an answer is looked through for
- * the newest time in it, no more.
+ * the times in it, no more. A time that is newer than all a connection has seen is a change that has just come to it.
  */
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -38,13 +38,17 @@ const DIGITS = 13;
 const ZERO = 0x30;
 const NINE = 0x39;
 
+/** Of each change that came to a connection, in milliseconds. */
 let ages: number[] = [];
+let answered = 0;
 const buffer = Buffer.allocUnsafe(BUFFER_BYTES);
 
-/** The newest time in the first bytes of the buffer; 0 for none. */
-function newestIn(length: number): number {
+/** Notes the changes in the first bytes of the buffer that are newer than the given one; answers the newest. */
+function noteChanges(length: number, known: number): number {
   const chunk = buffer.subarray(0, length);
-  let newest = 0;
+  const now = Date.now();
+  const found = new Set<number>();
+  let newest = known;
   for (let at = chunk.indexOf(STAMP); at >= 0; at = chunk.indexOf(STAMP, at)) {
     at += STAMP.length;
     let stamp = 0;
@@ -53,7 +57,10 @@ function newestIn(length: number): number {
       if (byte < ZERO || byte > NINE) break;
       stamp = stamp * 10 + byte - ZERO;
     }
-    if (stamp > newest) newest = stamp;
+    if (stamp <= known || found.has(stamp)) continue;
+    found.add(stamp);
+    ages.push(now - stamp);
+    newest = Math.max(newest, stamp);
   }
   return newest;
 }
@@ -63,15 +70,14 @@ async function open({ url, requests, sharing }: ClientTask): Promise<void> {
   let ready = 0;
   for (const [index, request] of requests.entries()) {
     let awaited = sharing ?? 1;
+    let newest = 0;
     const take = (length: number): boolean => {
       const answers = answersIn(length, sharing === null ? EVENT : NEXT);
       if (awaited > 0) {
         awaited -= answers;
         if (awaited <= 0) ready++;
-        return true;
-      }
-      const newest = newestIn(length);
-      if (newest > 0) for (let answer = 0; answer < answers; answer++) ages.push(Date.now() - newest);
+      } else answered += answers;
+      newest = noteChanges(length, newest);
       return true;
     };
     const socket = connect({ port: Number(port), host: hostname, onread: { buffer, callback: take } });
@@ -138,8 +144,9 @@ process.on('message', (order: ClientOrder) => {
   const { user, system } = process.cpuUsage();
   const { p50, p99 } = percentilesOf(ages);
   const max = ages.reduce((most, age) => Math.max(most, age), 0);
-  const report: ClientReport = { answers: ages.length, p50, p99, max, spent: (user + system) / 1_000 };
+  const report: ClientReport = { answers: answered, p50, p99, max, spent: (user + system) / 1_000 };
   ages = [];
+  answered = 0;
   process.send?.(report);
 });
 process.once('disconnect', () => process.exit());

@@ -1,7 +1,8 @@
 /**
  * Live queries under changes: how long it takes from a change until every subscriber has it, and what that costs. Each subscriber is a
  * connection that gets server-sent events: (a) each an item of its own, (b) all the same list, (c) each the list of its user, by a row
- * rule; (b) also where ten subscribers share a WebSocket. A change writes the time of the database into a row, a moment before it is committed; whoever gets it knows how old it is.
+ * rule; (b) also where ten subscribers share a WebSocket. A change writes the time of the database into a row, a moment before it is
+ * committed; whoever gets it knows how old it is. Counted is each change that comes to a connection, not only the newest of an answer.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';

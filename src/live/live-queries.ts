@@ -321,7 +321,7 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
     for (const topic of this.topics.all()) this.#reader.touch(topic);
   }
 
-  onAnswer(topic: Topic, cell: Buffer | null, { position, changedAt }: ReadMoment, onDone: () => void): void {
+  onAnswer(topic: Topic, cell: Buffer | null, { position, changedAt }: ReadMoment): void {
     topic.failures = 0;
     const tag = cell === null ? '' : tagOf(cell);
     if (cell !== null && tag !== topic.tag) {
@@ -330,13 +330,11 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
       const answer = { body: Buffer.from(cell), tag, position: positionText(position) };
       this.#publisher.publish(topic, answer, () => {
         if (changedAt !== Number.POSITIVE_INFINITY) this.stats.addLag(Date.now() - changedAt);
-        onDone();
       });
       return;
     }
     if (cell === null) for (const subscriber of this.#current(topic)) this.#end(subscriber, forbidden());
     else this.stats.unchanged++;
-    onDone();
   }
 
   /** Those who may have it: the others have not been looked at since rights have changed, or wait for the next read. */

@@ -1,7 +1,7 @@
 /**
  * Hands an answer to all who read the same. To write to ten thousand connections takes a tenth of a second: it is done in slices, between
- * which requests are served, and a topic is not read again before all have its answer. So the more a publication costs, the
- * longer the interval is, and what was committed meanwhile goes out together.
+ * which requests are served and other topics have their turn. A newer answer of the topic takes the place of the one that is being
+ * handed out: who has not got that one gets the newer one at once, the others in the next round. So nobody waits longer than one round.
  */
 import type { LiveAnswer } from './subscriber.js';
 import type { Subscriber, Topic } from './topic.js';
@@ -16,20 +16,11 @@ export interface PublisherHost {
   readonly generation: number;
 }
 
-interface Publication {
-  readonly answer: LiveAnswer;
-  /** Of the rights under which it was read: when they change, all begin anew. */
-  readonly generation: number;
-  readonly left: Iterator<Subscriber>;
-  /** Which read of the topic it is: who has joined since then waits for the next. */
-  readonly read: number;
-  readonly onDone: () => void;
-}
-
 export class Publisher {
   readonly #host: PublisherHost;
   readonly #onSent: () => void;
-  #publications: Publication[] = [];
+  /** In the order of their turns. */
+  readonly #publications = new Map<Topic, Publication>();
   #next: NodeJS.Immediate | null = null;
 
   constructor(host: PublisherHost, onSent: () => void) {
@@ -37,39 +28,99 @@ export class Publisher {
     this.#onSent = onSent;
   }
 
-  /** Calls back when all have it who may: the others have not been looked at since rights have changed. */
+  /** Calls back when all have it, or a newer one, who may: the others have not been looked at since rights have changed. */
   publish(topic: Topic, answer: LiveAnswer, onDone: () => void): void {
-    const { generation } = this.#host;
-    const publication = { answer, generation, left: topic.subscribers.values(), read: topic.reads, onDone };
-    // Few are served at once; where others wait, in turn.
-    if (topic.subscribers.size <= STRIDE && this.#publications.length === 0) {
-      this.#advance(publication, Number.POSITIVE_INFINITY);
+    const running = this.#publications.get(topic);
+    if (running) {
+      running.replace(answer, this.#host.generation, onDone);
       return;
     }
-    this.#publications.push(publication);
+    const publication = new Publication(topic, answer, this.#host.generation, onDone);
+    // Few are served at once; where others wait, in turn.
+    const isSmall = topic.subscribers.size <= STRIDE && this.#publications.size === 0;
+    if (isSmall && this.#advance(publication, Number.POSITIVE_INFINITY)) return;
+    this.#publications.set(topic, publication);
     this.#next ??= setImmediate(() => this.#slice());
   }
 
   #slice(): void {
     const until = performance.now() + SLICE_MS;
-    let [first] = this.#publications;
-    while (first && this.#advance(first, until)) {
-      this.#publications.shift();
-      [first] = this.#publications;
+    for (const [topic, publication] of this.#publications) {
+      const isDone = this.#advance(publication, until);
+      this.#publications.delete(topic);
+      if (isDone) continue;
+      this.#publications.set(topic, publication);
+      break;
     }
-    this.#next = first ? setImmediate(() => this.#slice()) : null;
+    this.#next = this.#publications.size > 0 ? setImmediate(() => this.#slice()) : null;
   }
 
   /** Answers whether it is done. */
-  #advance({ answer, generation, left, read, onDone }: Publication, until: number): boolean {
+  #advance(publication: Publication, until: number): boolean {
     for (let count = 1; ; count++) {
-      const { value: subscriber, done } = left.next();
-      if (done || generation !== this.#host.generation) break;
-      const mayHave = subscriber.generation === generation && subscriber.joinedAt < read;
-      if (mayHave && subscriber.send(answer)) this.#onSent();
+      const subscriber = publication.next(this.#host.generation);
+      if (subscriber === null) return true;
+      if (subscriber.send(publication.answer)) this.#onSent();
       if (count % STRIDE === 0 && performance.now() > until) return false;
     }
-    onDone();
-    return true;
+  }
+}
+
+/** Goes round the subscribers of a topic until all have its newest answer. */
+class Publication {
+  readonly #topic: Topic;
+  answer: LiveAnswer;
+  /** Of the rights under which it was read: when they change, all begin anew. */
+  #generation: number;
+  /** Which read of the topic it is: who has joined since then waits for the next. */
+  #read: number;
+  #left: Iterator<Subscriber>;
+  /** Whether some before this place have an older answer. */
+  #isBehind = false;
+  /** Subscribers that were passed. */
+  #passed = 0;
+  /** Who waits until all have what there was when they asked. */
+  #waiting: { readonly until: number; readonly onDone: () => void }[];
+
+  constructor(topic: Topic, answer: LiveAnswer, generation: number, onDone: () => void) {
+    this.#topic = topic;
+    this.answer = answer;
+    this.#generation = generation;
+    this.#read = topic.reads;
+    this.#left = topic.subscribers.values();
+    this.#waiting = [{ until: topic.subscribers.size, onDone }];
+  }
+
+  replace(answer: LiveAnswer, generation: number, onDone: () => void): void {
+    this.answer = answer;
+    this.#generation = generation;
+    this.#read = this.#topic.reads;
+    this.#isBehind = true;
+    this.#waiting.push({ until: this.#passed + this.#topic.subscribers.size, onDone });
+  }
+
+  /** The next who may have the answer; null where there is nobody more. */
+  next(generation: number): Subscriber | null {
+    while (generation === this.#generation) {
+      const { value: subscriber, done } = this.#left.next();
+      if (done) {
+        if (!this.#isBehind) break;
+        this.#isBehind = false;
+        this.#left = this.#topic.subscribers.values();
+        continue;
+      }
+      this.#passed++;
+      this.#settle(this.#passed);
+      if (subscriber.generation === generation && subscriber.joinedAt < this.#read) return subscriber;
+    }
+    this.#settle(Number.POSITIVE_INFINITY);
+    return null;
+  }
+
+  #settle(passed: number): void {
+    for (let [first] = this.#waiting; first && first.until < passed; [first] = this.#waiting) {
+      this.#waiting.shift();
+      first.onDone();
+    }
   }
 }

@@ -20,8 +20,7 @@ export interface TopicListener {
   readonly position: number;
   /** Grows when rights change: what was read before is read again. */
   readonly generation: number;
-  /** Calls back when all have it: until then the topic is not read again. */
-  onAnswer(topic: Topic, cell: Buffer | null, moment: ReadMoment, onDone: () => void): void;
+  onAnswer(topic: Topic, cell: Buffer | null, moment: ReadMoment): void;
   onFailure(topic: Topic, error: unknown): void;
 }
 
@@ -117,7 +116,10 @@ export class TopicReader {
         // A read that is left out would be answered as if there were no such item.
         aborted: false,
         caller: callerName(topic.prepared.caller, { address: '' }),
-        onResult: (cell) => (isCurrent() ? listener.onAnswer(topic, cell, moment, done) : done()),
+        onResult: (cell) => {
+          if (isCurrent()) listener.onAnswer(topic, cell, moment);
+          done();
+        },
         onError: fail,
       });
     } catch (error) {
