@@ -29,6 +29,7 @@ import type { EdgeNames } from './http/reply.js';
 import { type Route, Router } from './http/router.js';
 import type { SocketProtocol } from './http/websocket.js';
 import { LiveQueries } from './live/live-queries.js';
+import { synonymsOf } from './mirror/synonyms.js';
 import type { Mirror } from './mirror/watch.js';
 import type { Event, Observer } from './observe.js';
 import { Database, type DatabaseOptions } from './postgres/database.js';
@@ -36,6 +37,7 @@ import { type Checks, checkHealth, type Health, Readiness } from './postgres/hea
 import { ReplicaBoard } from './postgres/replica-board.js';
 import { ReplicaServer, serverBuffer } from './postgres/replica-server.js';
 import { Replica, type ReplicaMemory, Replicas } from './postgres/replicas.js';
+import { systemTables } from './postgres/system-tables.js';
 import type { ParseLimits } from './request/parse-context.js';
 import { accountRoutes } from './resources/account.js';
 import { assetsRoutes } from './resources/assets.js';
@@ -182,6 +184,7 @@ function databaseOptions(config: Config, url: string): DatabaseOptions {
     staleness: config.MAX_STALENESS,
     startTimeout: config.DATABASE_START_TIMEOUT,
     asksPositions: config.DATABASE_REPLICA_URLS.length > 0,
+    synonyms: config.FAMILY_COMPATIBILITY ? synonymsOf(systemTables()) : null,
   };
 }
 
@@ -336,7 +339,7 @@ export async function createWorkerApp(
   };
   return {
     router,
-    names: config.FAMILY_COMPATIBILITY ? familyNames(() => mirror.model) : null,
+    names: config.FAMILY_COMPATIBILITY ? familyNames : null,
     sockets: config.WEBSOCKETS_ENABLED ? sockets : [],
     apply,
     collect: () => collect(metrics),

@@ -1,5 +1,6 @@
 /** The permissions of a caller, for applications that show or hide what can be done. */
 import type { Collection, Model } from '../mirror/model.js';
+import { shownName } from '../mirror/synonyms.js';
 import type { Action } from '../plan/access.js';
 import type { Permissions } from './permissions.js';
 
@@ -16,7 +17,8 @@ export function describePermissions(model: Model, access: Permissions | null): R
   const described: Record<string, Record<string, Allowed>> = {};
   for (const collection of model.collections.values()) {
     const actions = Object.fromEntries(ACTIONS.map((action) => [action, describeAction(action, collection, access)]));
-    if (Object.values(actions).some((each) => each.access !== 'none')) described[collection.name] = actions;
+    if (Object.values(actions).some((each) => each.access !== 'none'))
+      described[shownName(model.synonyms, collection.name)] = actions;
   }
   for (const name of model.functions.keys())
     if (!access || access.mayExecute(name)) described[name] = { ...described[name], execute: { access: 'full' } };

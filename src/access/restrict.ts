@@ -32,7 +32,7 @@ export function restrictModel(
     const rules = planRules(rulesOf(collection.name), collection, model);
     if (rules.length > 0) collections.set(collection.name, restrictCollection(collection, rules));
   }
-  const { version, schema, schemas, system, extensions, textSearch } = model;
+  const { version, schema, schemas, system, extensions, textSearch, synonyms } = model;
   const refused = new Map<string, string>();
   const folders = foldersOf(collections, model);
   const relationRows = model.relationRows.filter((row) => isVisible(row, collections));
@@ -49,6 +49,7 @@ export function restrictModel(
     refusedFunctions: new Map(),
     extensions,
     textSearch,
+    synonyms,
     unrestricted: model,
   });
 }

@@ -66,7 +66,15 @@ export function keyParameters(
   const count = key.length;
   return key.map((field, position) => {
     const part = count === 1 ? {} : { part: { position, count } };
-    const origin = { slot, codec: field.column?.base_type ?? 'text', field: field.name, use, ...part } as const;
+    const names = field.synonyms && { synonyms: field.synonyms.own };
+    const origin = {
+      slot,
+      codec: field.column?.base_type ?? 'text',
+      field: field.name,
+      use,
+      ...part,
+      ...names,
+    } as const;
     return kind === 'list'
       ? sql`${parameter({ kind, ...origin })}::${typeName(field)}[]`
       : sql`${parameter({ kind, ...origin })}::${typeName(field)}`;

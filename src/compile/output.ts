@@ -1,7 +1,8 @@
 /** Values on their way out: how a column is shown in JSON. */
 import type { Field } from '../mirror/model.js';
+import type { Synonyms } from '../mirror/synonyms.js';
 import type { Representation } from '../request/ast.js';
-import { alias, type Fragment, sql } from '../sql/fragment.js';
+import { alias, type Fragment, literal, sql } from '../sql/fragment.js';
 import { isGeometry, showGeometry } from './geometry.js';
 import type { JsonValue } from './json.js';
 
@@ -12,6 +13,7 @@ import type { JsonValue } from './json.js';
 export function showField(column: Fragment, field: Field, as: Representation = 'default'): JsonValue {
   if (field.special.includes('conceal'))
     return { form: 'quoted', text: sql`case when ${column} is null then null else '**********' end` };
+  if (field.synonyms) return { form: 'value', value: shownNames(column, field.synonyms) };
   if (isGeometry(field)) return showGeometry(column, field);
   const base = baseType(field);
   if (field.column?.base_type === '_bytea' && as === 'default') return { form: 'value', value: base64Array(column) };
@@ -47,6 +49,10 @@ export function showField(column: Fragment, field: Field, as: Representation = '
   if (field.type === 'csv')
     return { form: 'value', value: sql`case when ${column} = '' then '{}' else string_to_array(${column}, ',') end` };
   return { form: 'value', value: column };
+}
+
+function shownNames(column: Fragment, { shown }: Synonyms): Fragment {
+  return sql`coalesce(${literal(JSON.stringify(shown))}::jsonb ->> ${column}::text, ${column}::text)`;
 }
 
 /** Types whose text has no character that JSON escapes. */

@@ -7,6 +7,7 @@ import { forbidden, forbiddenField, invalidPayload, ServiceError, unprocessable 
 import { packagePath } from '../files.js';
 import { hasVersions, keyNames } from '../mirror/item-key.js';
 import { type Collection, isSecretField, type Model } from '../mirror/model.js';
+import { ownName } from '../mirror/synonyms.js';
 import type { Mirror } from '../mirror/watch.js';
 import { planUpdate } from '../plan/payload.js';
 import { servedCollection } from '../plan/read.js';
@@ -118,7 +119,7 @@ async function readVersion(
     database.qualified('select id::text, hash, delta::text from service_versions where id = $1::uuid'),
     [id],
   );
-  const collection = servedCollection(mirror.model, String(data['collection']));
+  const collection = servedCollection(mirror.model, ownName(mirror.model.synonyms, String(data['collection'])));
   if (!row) throw forbidden();
   if (!hasVersions(collection))
     throw unprocessable(`Content Versioning is not enabled for collection "${collection.name}"`);

@@ -7,6 +7,7 @@ import { assertPassword, hashPassword } from '../access/passwords.js';
 import { isObject } from '../digits.js';
 import { invalidPayload } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
+import { ownValue } from '../mirror/synonyms.js';
 import { elementAt } from '../narrow.js';
 import { CONCEALED, Secret } from '../plan/column-value.js';
 import { Guard } from '../plan/guard.js';
@@ -145,7 +146,8 @@ class SecretCollector {
       isObject(entry) ? this.walk(this.#model.collections.get(String(name)), entry, depth) : entry;
     if (relation?.kind === 'many-to-one') return walk(relation.oneCollection, value);
     if (relation?.kind === 'one-to-one') return walk(relation.manyCollection, value);
-    if (relation?.kind === 'many-to-any') return walk(payload[relation.collectionField], value);
+    if (relation?.kind === 'many-to-any')
+      return walk(ownValue(this.#model.synonyms, payload[relation.collectionField]), value);
     if (relation?.kind !== 'one-to-many') return value;
     const each = (list: unknown): unknown =>
       Array.isArray(list) ? list.map((entry) => walk(relation.manyCollection, entry)) : list;

@@ -28,7 +28,14 @@ type ProjectedField =
   | { readonly output: string; readonly key: string; readonly projection: Projection }
   | { readonly output: string; readonly text: string };
 
-export function parseCall(name: string, args: Arguments, nodes: readonly FieldNode[], selections: Selections): Call {
+/** `type` is that of the field in the schema of the caller. */
+export function parseCall(
+  name: string,
+  type: GraphQLOutputType,
+  args: Arguments,
+  nodes: readonly FieldNode[],
+  selections: Selections,
+): Call {
   const field = SYSTEM_FIELDS[name];
   if (!field) throw new Error(`there is no operation ${name}`);
   const names = [...field.path.matchAll(/:(\w+)/g)].map(([, key = '']) => key);
@@ -39,14 +46,14 @@ export function parseCall(name: string, args: Arguments, nodes: readonly FieldNo
     Object.entries(args).filter(([key, value]) => !names.includes(key) && value !== undefined),
   );
   const bodies = { none: undefined, data: args['data'], rest, query: undefined };
-  const otherwise = isObjectType(getNamedType(field.type)) ? args : true;
+  const otherwise = isObjectType(getNamedType(type)) ? args : true;
   return {
     route: routeKey(field.method, field.path),
     parameters,
     queryString: field.body === 'query' ? inUrl(rest) : '',
     body: bodies[field.body],
     otherwise,
-    projection: projectionOf(field.type, nodes, selections),
+    projection: projectionOf(type, nodes, selections),
   };
 }
 

@@ -96,7 +96,7 @@ export class FilterTypes {
     }
     if (relation?.kind === 'many-to-any') {
       for (const target of relation.allowedCollections) {
-        const name = `${field.name}__${target}`;
+        const name = `${field.name}__${this.#names.item(target)}`;
         if (this.#collection(target) && !collection.fields.has(name))
           fields[name] = {
             type: this.filter(target),

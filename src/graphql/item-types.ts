@@ -43,12 +43,13 @@ export class ObjectTypes {
 
   /** The type of a collection's items; null where the caller may not see them or GraphQL cannot name them. */
   item(name: string): GraphQLObjectType | null {
-    const cached = this.#made.get(name);
+    const typeName = this.#names.item(name);
+    const cached = this.#made.get(typeName);
     if (cached instanceof GraphQLObjectType) return cached;
     const collection = this.#access.readable.collections.get(name);
     if (!collection || !isExpressible(collection)) return null;
     return this.#make({
-      name,
+      name: typeName,
       description: descriptionOf(collection.meta?.['note'] ?? collection.comment),
       extensions: typeExtensions(name),
       fields: () => this.#fields(collection),

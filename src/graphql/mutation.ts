@@ -142,7 +142,7 @@ function parseStep(
       return write({ kind: 'delete', collection, selected: { kind: 'keys', keys } }, text);
     }
     case 'service':
-      return { ...root, kind: 'call', call: parseCall(binding.name, args, nodes, selections) };
+      return { ...root, kind: 'call', call: parseCall(binding.name, field.type, args, nodes, selections) };
     case 'update-me':
       return {
         ...root,

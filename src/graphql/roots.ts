@@ -20,7 +20,7 @@ import type { ObjectTypes } from './item-types.js';
 import { ID_SCALAR, JSON_SCALAR, VOID_SCALAR } from './scalars.js';
 import type { RootScope, SchemaAccess } from './schema-access.js';
 import { isExpressible, rootName } from './schema-names.js';
-import { SYSTEM_FIELDS } from './system-fields.js';
+import { systemFieldsOf } from './system-fields.js';
 
 export type RootFields = Record<string, GraphQLFieldConfig<unknown, unknown>>;
 
@@ -273,8 +273,12 @@ function rootBinding(value: RootBinding): Record<string, unknown> {
 }
 
 /** Root fields that REST routes carry out, of those that there are. */
-export function serviceFields(operation: 'query' | 'mutation', available: ReadonlySet<string>): RootFields {
-  const fields = Object.entries(SYSTEM_FIELDS).filter(
+export function serviceFields(
+  operation: 'query' | 'mutation',
+  available: ReadonlySet<string>,
+  { model }: SchemaAccess,
+): RootFields {
+  const fields = Object.entries(systemFieldsOf(model)).filter(
     ([name, field]) => field.operation === operation && available.has(name),
   );
   return Object.fromEntries(

@@ -3,6 +3,7 @@
  * collection is called the same. What cannot be written in GraphQL at all is left out, with the relations that lead to it.
  */
 import type { Collection, Field, Model } from '../mirror/model.js';
+import { type Synonyms, shownName } from '../mirror/synonyms.js';
 import { COMMON_TYPES } from './common.js';
 import { systemFieldTypes } from './system-fields.js';
 
@@ -77,9 +78,13 @@ export interface Generated {
 export class TypeNames {
   readonly #names = new Map<string, string>();
   readonly #generated = new Map<string, Generated>();
+  /** Of items, where collections have other names than their own. */
+  readonly #shown = new Map<string, string>();
+  readonly #collections = new Map<string, string>();
 
   constructor(model: Model) {
-    const usedNames = new Set([...RESERVED, ...model.collections.keys()]);
+    if (model.synonyms) this.#showNames(model, model.synonyms);
+    const usedNames = new Set([...RESERVED, ...model.collections.keys(), ...this.#shown.values()]);
     const give = (wanted: string, generated: Generated, field = ''): void => {
       let name = wanted;
       while (usedNames.has(name)) name += '_';
@@ -89,14 +94,36 @@ export class TypeNames {
     };
     for (const collection of model.collections.values()) {
       if (!isExpressible(collection)) continue;
-      for (const [kind, spell] of SPELLINGS) give(spell(collection.name), { kind, collection: collection.name });
+      const shown = this.item(collection.name);
+      for (const [kind, spell] of SPELLINGS) give(spell(shown), { kind, collection: collection.name });
       for (const { name, relation } of expressibleFields(collection)) {
         if (relation?.kind === 'many-to-any')
-          give(`${collection.name}_${name}_union`, { kind: 'union', collection: collection.name }, name);
+          give(`${shown}_${name}_union`, { kind: 'union', collection: collection.name }, name);
       }
     }
     for (const name of model.functions.keys())
       if (isName(name)) give(`${name}_result`, { kind: 'result', collection: name });
+  }
+
+  /** A table of the user may be called as one of the service's is shown: then it has another name. */
+  #showNames({ collections }: Model, synonyms: Synonyms): void {
+    for (const { name, system } of collections.values()) {
+      const shown = system ? shownName(synonyms, name) : Object.hasOwn(synonyms.own, name) ? `${name}_` : name;
+      if (shown === name) continue;
+      this.#shown.set(name, shown);
+      this.#collections.set(shown, name);
+    }
+  }
+
+  /** The type of a collection's items. */
+  item(collection: string): string {
+    return this.#shown.get(collection) ?? collection;
+  }
+
+  /** The collection whose items have the type, if it is one. */
+  collection(type: string): string {
+    const collection = this.#collections.get(type) ?? type;
+    return this.item(collection) === type ? collection : '';
   }
 
   of(kind: GeneratedKind, collection: string, field = ''): string {

@@ -32,7 +32,7 @@ import {
 import { VOID_SCALAR } from './scalars.js';
 import type { RootScope, SchemaAccess } from './schema-access.js';
 import { TypeNames } from './schema-names.js';
-import { systemFieldTypes } from './system-fields.js';
+import { systemFieldsOf, systemFieldTypes } from './system-fields.js';
 
 export class Schemas {
   readonly #known: LRUCache<string, LazySchema>;
@@ -82,7 +82,7 @@ export class LazySchema extends GraphQLSchema {
     // Built from the model, it is valid by construction.
     super({
       query: PLACEHOLDER,
-      types: [...COMMON_TYPES, ...(scope === 'system' ? systemFieldTypes() : [])],
+      types: [...COMMON_TYPES, ...(scope === 'system' ? systemFieldTypes(systemFieldsOf(access.model)) : [])],
       assumeValid: true,
     });
     this.#access = access;
@@ -97,7 +97,7 @@ export class LazySchema extends GraphQLSchema {
       fields: () => {
         const collections = queryFields(roots.read, this.#types);
         const fields = isSystem
-          ? { ...collections, ...ownQueryFields(this.#types), ...serviceFields('query', services) }
+          ? { ...collections, ...ownQueryFields(this.#types), ...serviceFields('query', services, access) }
           : { ...collections, ...functionFields('query', access, this.#types, collections) };
         return Object.keys(fields).length > 0 ? fields : NO_FIELDS;
       },
@@ -113,7 +113,7 @@ export class LazySchema extends GraphQLSchema {
                 ? {
                     ...writes,
                     ...ownMutationFields(access, this.#types, this.#inputs),
-                    ...serviceFields('mutation', services),
+                    ...serviceFields('mutation', services, access),
                   }
                 : { ...writes, ...functionFields('mutation', access, this.#types, writes) };
             },
@@ -185,7 +185,11 @@ export class LazySchema extends GraphQLSchema {
       return this.#made.get(name) ?? this.#make(name) ?? (Object.hasOwn(common, name) ? common[name] : undefined);
     };
     const names = (): string[] => [
-      ...new Set([...Object.keys(common), ...this.#access.readable.collections.keys(), ...this.#names.all()]),
+      ...new Set([
+        ...Object.keys(common),
+        ...[...this.#access.readable.collections.keys()].map((name) => this.#names.item(name)),
+        ...this.#names.all(),
+      ]),
     ];
     return new Proxy(common, {
       get: (_, name) => (typeof name === 'string' ? find(name) : undefined),
@@ -200,7 +204,7 @@ export class LazySchema extends GraphQLSchema {
 
   #make(name: string): GraphQLNamedType | undefined {
     const generated = this.#names.find(name);
-    if (!generated) return this.#types.item(name) ?? undefined;
+    if (!generated) return this.#types.item(this.#names.collection(name)) ?? undefined;
     const { kind } = generated;
     if (kind === 'result') return this.#result(name);
     const item = this.#types.item(generated.collection);

@@ -17,6 +17,8 @@ import {
   getNamedType,
   isObjectType,
 } from 'graphql';
+import type { Model } from '../mirror/model.js';
+import { renamedFields } from './renamed-types.js';
 import { BIG_INT_SCALAR, ID_SCALAR, INT_SCALAR, JSON_SCALAR } from './scalars.js';
 
 export interface SystemField {
@@ -302,15 +304,24 @@ export const SYSTEM_FIELDS: Readonly<Record<string, SystemField>> = {
   delete_relations_item: act('DELETE', '/relations/:collection/:field', DELETED_RELATION, COLLECTION_AND_FIELD, 'none'),
 };
 
+let family: Readonly<Record<string, SystemField>> | null = null;
+
+/** With the names that collections have in the model. */
+export function systemFieldsOf({ synonyms }: Pick<Model, 'synonyms'>): Readonly<Record<string, SystemField>> {
+  if (!synonyms) return SYSTEM_FIELDS;
+  family ??= renamedFields(SYSTEM_FIELDS);
+  return family;
+}
+
 /** Types that documents may name. */
-export function systemFieldTypes(): GraphQLNamedType[] {
+export function systemFieldTypes(fields: Readonly<Record<string, SystemField>> = SYSTEM_FIELDS): GraphQLNamedType[] {
   const types = new Set<GraphQLNamedType>();
   const add = (type: GraphQLNamedType): void => {
     if (types.has(type)) return;
     types.add(type);
     if (isObjectType(type)) for (const field of Object.values(type.getFields())) add(getNamedType(field.type));
   };
-  for (const { type, args } of Object.values(SYSTEM_FIELDS)) {
+  for (const { type, args } of Object.values(fields)) {
     add(getNamedType(type));
     for (const argument of Object.values(args)) add(getNamedType(argument.type));
   }

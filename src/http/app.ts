@@ -109,7 +109,7 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
         (compressed) => send(exchange, compressed),
         (error: unknown) => {
           reportFailure(exchange, error);
-          send(exchange, errorReply(error, names));
+          send(exchange, errorReply(error));
         },
       );
   };
@@ -123,7 +123,7 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
       );
   };
   const respondError = (exchange: Exchange, error: unknown): void => {
-    const failure = errorReply(error, names);
+    const failure = errorReply(error);
     if (failure.status >= 500) reportFailure(exchange, error);
     if (!exchange.cookieRefused) reply(exchange, failure);
     else {

@@ -111,7 +111,7 @@ export class Exchange {
     this.path = request.getUrl();
     const query = request.getQuery() ?? '';
     const [queryString, accessToken] = query.includes('access_token=') ? takeAccessToken(query) : [query, ''];
-    this.queryString = hooks.names === null ? queryString : hooks.names.query(queryString);
+    this.queryString = queryString;
     this.accessToken = accessToken;
     // Every header costs its reading: these are read where they may matter.
     const reads = this.method === 'GET' || this.method === 'HEAD';
@@ -259,14 +259,11 @@ export class Exchange {
       if (this.aborted) throw invalidPayload('The client disconnected');
       return parse(new TextDecoder('utf-8', { fatal: true }).decode(body));
     };
-    let value: unknown;
     try {
-      value = body.length < LARGE_BODY_BYTES ? read() : await largeBodies.run(this.address, read);
+      return body.length < LARGE_BODY_BYTES ? read() : await largeBodies.run(this.address, read);
     } catch {
       throw invalidPayload('The body is not valid JSON');
     }
-    const { names } = this.#hooks;
-    return names === null ? value : names.body(value);
   }
 
   /** Chunks are only borrowed for the time of the callback: they are copied. */

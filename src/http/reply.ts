@@ -19,19 +19,19 @@ export interface Reply {
   readonly cache?: string;
 }
 
-/** Names of collections at the edge: what clients call them, where that is not what they are called inside. */
+/** Names at the edge: what clients call collections and errors, where that is not what they are called inside. */
 export interface EdgeNames {
   /** A segment of a path that names a collection. */
   parameter(name: string): string;
-  query(queryString: string): string;
-  body(value: unknown): unknown;
+  /** The errors in it. */
   reply(reply: Reply): Reply;
   /** What the client learns of an error. */
-  error(error: ServiceError): { readonly code: string; readonly message: string };
-  /** A message over a WebSocket, as JSON, that has come or that leaves. */
-  messageIn(text: string): string;
+  error(error: ErrorText): { readonly code: string; readonly message: string };
+  /** A message over a WebSocket, as JSON, with the errors in it. */
   messageOut(text: string): string;
 }
+
+export type ErrorText = Pick<ServiceError, 'message' | 'extensions'> & { readonly code: string };
 
 /** The handler responds by itself, when the result is there: without a promise it is faster. */
 export const DEFERRED = Symbol('deferred');
@@ -91,10 +91,9 @@ export function publicError(error: unknown): ServiceError {
     : new ServiceError('INTERNAL_SERVER_ERROR', 'An unexpected error occurred.');
 }
 
-export function errorReply(error: unknown, names: EdgeNames | null = null): Reply {
+export function errorReply(error: unknown): Reply {
   const known = publicError(error);
-  const { code, message } = names === null ? known : names.error(known);
-  const entry = { message, extensions: { ...known.extensions, code } };
+  const entry = { message: known.message, extensions: { ...known.extensions, code: known.code } };
   const reply = jsonText(errorBody({ errors: [entry] }), known.status);
   if (known.code === 'RANGE_NOT_SATISFIABLE')
     return { ...reply, headers: { 'Content-Range': `bytes */${known.extensions['size']}` } };

@@ -4,7 +4,7 @@
  */
 import type { HttpRequest, HttpResponse, TemplatedApp, us_socket_context_t, WebSocket } from 'uWebSockets.js';
 import type { Config } from '../config.js';
-import { forbidden } from '../errors.js';
+import { forbidden, type ServiceError } from '../errors.js';
 import { originTest } from './cors.js';
 import { Exchange, type ServerHooks } from './exchange.js';
 import type { Limit } from './limiter.js';
@@ -70,6 +70,11 @@ export class Socket {
     this.#unsent.push(message);
     this.#unsentLength += message.length;
     if (this.#unsentLength > SLOW_BYTES) this.#flush();
+  }
+
+  /** What the client learns of an error. */
+  told(error: ServiceError): { readonly code: string; readonly message: string } {
+    return this.#names === null ? error : this.#names.error(error);
   }
 
   #flush(): void {
@@ -173,7 +178,7 @@ export function serveSockets(app: TemplatedApp, protocol: SocketProtocol, option
     message: (ws, message, isBinary) => {
       const { handler } = ws.getUserData();
       const text = isBinary ? '' : Buffer.from(message).toString();
-      handler?.message(names === null ? text : names.messageIn(text));
+      handler?.message(text);
     },
     drain: (ws) => {
       const { socket, handler } = ws.getUserData();

@@ -4,6 +4,7 @@
  * comes later is refused, so that a schema that is added takes no name away from a collection that is there.
  */
 import type { MetadataRow, TableEntry } from './catalog-document.js';
+import type { Synonyms } from './synonyms.js';
 
 /** Where the tables are: those that are served, and the service's own. */
 export interface SchemaNames {
@@ -11,6 +12,8 @@ export interface SchemaNames {
   readonly schema: string;
   readonly schemas: readonly string[];
   readonly system: string;
+  /** Other names of the service's own collections; absent or null where they have none. */
+  readonly synonyms?: Synonyms | null | undefined;
 }
 
 export interface CollectionNames {

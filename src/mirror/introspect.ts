@@ -13,6 +13,7 @@ import { freezeMap, freezeTree } from './freeze.js';
 import { buildFunctions } from './functions.js';
 import type { Collection, Field, Model, Relation } from './model.js';
 import { isReserved, relate } from './relations.js';
+import { namesCollections, type Synonyms } from './synonyms.js';
 
 /** Without computed fields for who changes tables: to them such a field is one without a column. */
 export function buildModel(
@@ -43,7 +44,10 @@ export function buildModel(
   const collections = new Map<string, Collection>();
   const findComputed = withComputed ? computedBy(document, facts) : () => null;
   for (const table of served.values()) {
-    const fields = buildFields(table, metadata.fields.get(table.name), relations.get(table.name), findComputed);
+    const fields = buildFields(table, metadata.fields.get(table.name), relations.get(table.name), {
+      findComputed,
+      synonyms: schemas.synonyms ?? null,
+    });
     collections.set(table.name, buildCollection(table, fields, metadata.collections.get(table.name) ?? null, served));
   }
   const folders = new Map([...metadata.collections].filter(([name]) => !served.has(name) && !refused.has(name)));
@@ -61,6 +65,7 @@ export function buildModel(
     textSearch: Object.freeze(
       (document.text_search ?? []).map(([schema, name, isDefault]) => Object.freeze({ schema, name, isDefault })),
     ),
+    ...(schemas.synonyms && { synonyms: schemas.synonyms }),
   });
 }
 
@@ -158,7 +163,7 @@ function buildFields(
   table: TableFacts,
   rows: ReadonlyMap<string, MetadataRow> | undefined,
   relations: ReadonlyMap<string, Relation> | undefined,
-  findComputed: FindComputed,
+  { findComputed, synonyms }: { readonly findComputed: FindComputed; readonly synonyms: Synonyms | null },
 ): ReadonlyMap<string, Field> {
   const fields = new Map<string, Field>();
   const add = (name: string, stored: ColumnFacts | null): void => {
@@ -178,6 +183,7 @@ function buildFields(
         relation: relations?.get(name) ?? null,
         meta,
         ...(computation && { computed: computation.computed }),
+        ...(synonyms && namesCollections(table, name, relations) && { synonyms }),
       }),
     );
   };

@@ -3,6 +3,7 @@
  * never through text that came with a request.
  */
 import type { Composite } from '../sql/composite.js';
+import type { Synonyms } from './synonyms.js';
 
 export const FIELD_TYPES = [
   'string',
@@ -57,6 +58,8 @@ export interface Model {
   readonly extensions: ReadonlyMap<string, string>;
   /** Those of full text search; PostgreSQL's own first. */
   readonly textSearch: readonly TextSearchConfiguration[];
+  /** Absent where collections have no other names. */
+  readonly synonyms?: Synonyms | undefined;
 }
 
 export interface TextSearchConfiguration {
@@ -110,6 +113,8 @@ export interface Field {
   readonly meta: FieldMeta | null;
   /** The function of the row that makes the value: there is no such column in the table, `column` says of which type it would be. */
   readonly computed?: Computation;
+  /** Of a field that holds names of collections, where these have others. */
+  readonly synonyms?: Synonyms;
 }
 
 export interface Computation {

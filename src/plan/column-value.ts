@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { Digits, isObject, wholeDigits, writeJson, writtenJson } from '../digits.js';
 import { failedValidation, invalidPayload } from '../errors.js';
 import type { Column, Field } from '../mirror/model.js';
+import { ownName } from '../mirror/synonyms.js';
 import { fits, isWithin, NOT_FINITE, NUMBER, RANGES, UUID_PATTERN } from '../sql/codec.js';
 import { type Composite, strayAttribute } from '../sql/composite.js';
 import { isGeoJson } from '../sql/geojson.js';
@@ -43,6 +44,8 @@ export function checkValue(field: Field, value: unknown, path: string): unknown 
   const column = field.column;
   if (!column) throw new Error(`the field "${field.name}" has no column`);
   if (value === null || value === undefined) return null;
+  if (field.synonyms && typeof value === 'string')
+    return checkSingle(ownName(field.synonyms, value), field, column, path);
   if (field.special.includes('hash'))
     return value instanceof Secret ? value : new Secret(scalarText(value, field, path));
   if (field.special.includes('digest')) return digest(scalarText(value, field, path), path);

@@ -5,6 +5,7 @@
 import { forbidden, forbiddenCollection, forbiddenField, invalidQuery } from '../errors.js';
 import { showsKey } from '../mirror/item-key.js';
 import { type Collection, type Field, isSecretField, type Model } from '../mirror/model.js';
+import { ownName } from '../mirror/synonyms.js';
 import { onlyOf } from '../narrow.js';
 import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
 import { unrestrictedCollection } from './access.js';
@@ -250,7 +251,8 @@ function presenceOf(filter: Filter, collection: Collection): boolean | null {
 }
 
 function followJoin(names: readonly string[], position: FilterPosition): ToManyJoin {
-  const [name = '', fieldName = '', collectionFieldName] = names;
+  const [written = '', fieldName = '', collectionFieldName] = names;
+  const name = ownName(position.model.synonyms, written);
   const collection = position.model.collections.get(name);
   if (!collection) throw forbiddenCollection(name);
   const field = collection.fields.get(fieldName);

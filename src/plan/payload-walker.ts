@@ -15,6 +15,7 @@ import {
   type OneToMany,
   type OneToOne,
 } from '../mirror/model.js';
+import { ownValue } from '../mirror/synonyms.js';
 import { elementAt } from '../narrow.js';
 import type { Key } from '../request/write.js';
 import { forEachInSlices } from '../time-slices.js';
@@ -261,7 +262,7 @@ export class PayloadWalker {
     path: string,
   ): ColumnValue {
     const { collectionField, allowedCollections } = relation;
-    const name = payload[collectionField];
+    const name = ownValue(this.#model.synonyms, payload[collectionField]);
     const target = typeof name === 'string' ? this.#model.collections.get(name) : undefined;
     const isNested = isObject(value);
     if (isNested ? typeof name !== 'string' : value !== null && name === undefined && row.verb === 'insert')

@@ -281,6 +281,8 @@ export interface OperandType {
   readonly label: string;
   /** The operator that takes the value, where that is not what the operand holds. */
   readonly operator?: Operator;
+  /** Other names of collections, where the operand holds such names. */
+  readonly synonyms?: Readonly<Record<string, string>>;
 }
 
 export type ValuePlan =
@@ -296,8 +298,10 @@ export type ValuePlan =
     };
 
 /** The part of a parameter that says which value of a filter it is. */
-export function typedValue({ slot, codec, composite, label, operator }: Extract<ValuePlan, { kind: 'slot' }>) {
+export function typedValue({ slot, codec, composite, label, ...rest }: Extract<ValuePlan, { kind: 'slot' }>) {
+  const { operator, synonyms } = rest;
   const typed = { slot, codec, composite, field: label, use: 'filter' } as const;
+  if (synonyms !== undefined) return { ...typed, synonyms };
   return operator === undefined ? typed : { ...typed, operator };
 }
 

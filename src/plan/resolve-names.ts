@@ -12,6 +12,7 @@ import {
   type OneToMany,
   type OneToOne,
 } from '../mirror/model.js';
+import { ownName } from '../mirror/synonyms.js';
 import type { Expression, FunctionCall } from '../request/ast.js';
 import { unrestrictedCollection, unrestrictedModel } from './access.js';
 import type { ManyToAnyJoin, ManyToOneJoin, OperandPlan, OperandType, ToManyJoin, ToOneJoin } from './plan.js';
@@ -28,7 +29,8 @@ export function fieldNamed(collection: Collection, name: string, location: strin
   const colon = name.indexOf(':');
   const field = colon > 0 ? collection.fields.get(name.slice(0, colon)) : undefined;
   if (field?.relation?.kind !== 'many-to-any') throw forbiddenField(name, collection.name, location);
-  return { field, scope: name.slice(colon + 1) };
+  const { synonyms } = fieldOf(unrestrictedCollection(collection), field.relation.collectionField);
+  return { field, scope: ownName(synonyms, name.slice(colon + 1)) };
 }
 
 export function fieldOf(collection: Collection, name: string): Field {
@@ -123,6 +125,7 @@ export function operandType(operand: OperandPlan): OperandType {
         codec: codecOf(operand.field),
         composite: operand.field.column?.composite ?? null,
         label: operand.field.name,
+        ...(operand.field.synonyms && { synonyms: operand.field.synonyms.own }),
       };
     case 'date':
       return plainType('int4', `${operand.function}(${operand.field.name})`);

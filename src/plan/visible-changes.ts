@@ -5,6 +5,7 @@
 import { isObject } from '../digits.js';
 import { keyNames } from '../mirror/item-key.js';
 import { type Collection, isSecretField, type Model } from '../mirror/model.js';
+import { ownValue } from '../mirror/synonyms.js';
 import type { Input } from '../request/parse-context.js';
 import { isMasked, restrictionOf } from './access.js';
 import { CONCEALED } from './column-value.js';
@@ -25,7 +26,10 @@ export function visibleChanges(
     if (isSecretField(field)) return [[name, value === null ? null : CONCEALED] as const];
     const { relation } = field;
     if (!relation) return [[name, value] as const];
-    const target = relation.kind === 'many-to-any' ? changes[relation.collectionField] : targetOf(relation, field.name);
+    const target =
+      relation.kind === 'many-to-any'
+        ? ownValue(model.synonyms, changes[relation.collectionField])
+        : targetOf(relation, field.name);
     return [[name, visibleValue(value, model.collections.get(String(target)), model)] as const];
   });
   return Object.fromEntries(shown);

@@ -3,6 +3,7 @@ import { Socket } from 'node:net';
 import postgres from 'postgres';
 import { parseDatabaseUrl } from '../database-url.js';
 import { packageVersion } from '../files.js';
+import type { SchemaNames } from '../mirror/collection-names.js';
 import { elementAt } from '../narrow.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 import type { DriverClient, Pooler, Settings } from './connection-options.js';
@@ -18,6 +19,8 @@ export interface ServerOptions {
   readonly connectTimeout: number;
   /** What is in between; none where it is not said. */
   readonly pooler?: Pooler;
+  /** Other names of the service's own collections; absent or null for none. */
+  readonly synonyms?: SchemaNames['synonyms'];
 }
 
 /** The driver would turn texts for these types into its own idea of them; ours are written by the binder already. */

@@ -92,6 +92,7 @@ export class Database implements Pools {
   readonly schemas: readonly string[];
   /** The schema of the service's own tables: found or decided when the service starts, before anything asks them. */
   system: string;
+  readonly synonyms: ServerOptions['synonyms'];
   /** For reads of requests. */
   readonly readConnections: readonly Connection[];
   /** The queue of reads that uses these connections; it reports how many are in use and how many reads wait. */
@@ -103,7 +104,6 @@ export class Database implements Pools {
   readonly catalog: Pool<Session>;
   readonly watchdog: Watchdog;
   readonly listener: Listener;
-  /** Memory for large answers. */
   readonly responseMemory: ResponseMemory;
   /** Milliseconds to wait for a connection. */
   readonly waitTimeout: number;
@@ -132,6 +132,7 @@ export class Database implements Pools {
     this.address = hostPortsOf(options.url);
     this.schema = options.schema;
     this.schemas = schemasOf(options);
+    this.synonyms = options.synonyms;
     this.waitTimeout = options.waitTimeout;
     this.readConnections = readConnections;
     this.own = pools.own;

@@ -6,17 +6,14 @@ import { isObject } from '../digits.js';
 import type { Difference } from '../schema/parse-difference.js';
 import type { Snapshot } from '../schema/parse-snapshot.js';
 import { schemaNames, withLists } from './family.js';
-import { familyName, ownName } from './family-names.js';
+import { FAMILY_VERSION, familyName, ownName } from './family-names.js';
 
 type Entry = Readonly<Record<string, unknown>>;
-
-/** The version of Directus whose format it is: tools compare it. */
-const FORMAT = '12.4.1';
 
 export function familySnapshot({ version, vendor, collections, fields, relations, functions }: Snapshot): Entry {
   return {
     version,
-    directus: FORMAT,
+    directus: FAMILY_VERSION,
     vendor,
     collections: collections.map(familyEntry),
     fields: fields.map(familyEntry),

@@ -1,65 +1,49 @@
 /**
  * What FAMILY_COMPATIBILITY changes: requests may call the tables of the service as Directus does, answers do, and errors have its codes.
- * It is done at the edge, for every route alike; behind it everything has its own name.
+ * Fields that hold names of collections have both in the model (mirror/synonyms.ts); here are paths, errors and documents of the schema.
  */
-import { parseJson, writeJson } from '../digits.js';
-import type { ServiceError } from '../errors.js';
-import type { EdgeNames, Produce, Reply } from '../http/reply.js';
+import { isObject, parseJson, writeJson } from '../digits.js';
+import type { EdgeNames, ErrorText, Reply } from '../http/reply.js';
 import { listOf } from '../mirror/columns.js';
-import type { Model } from '../mirror/model.js';
 import { type ActionRoute, actionRoute, type RouteAction } from './action.js';
-import {
-  familyName,
-  namingFields,
-  ownName,
-  type Rename,
-  renamed,
-  renamedJson,
-  renamedQuery,
-  renamedText,
-} from './family-names.js';
+import { familyName, ownName, type Rename, renamedText } from './family-names.js';
 
-export function familyNames(model: () => Model): EdgeNames {
-  const fields = (): ReadonlySet<string> => namingFields(model());
-  const out = (text: string): string => (text.includes('service_') ? renamedJson(text, fields()) : text);
-  return {
-    parameter: ownName,
-    query: (queryString) => renamedQuery(queryString, fields()),
-    body: (value) => renamed(value, fields(), ownName),
-    reply: (reply) => renamedReply(reply, out),
-    error: familyError,
-    messageIn: (text) => (text.includes('directus_') ? renamedMessage(text, fields()) : text),
-    messageOut: out,
-  };
+export const familyNames: EdgeNames = {
+  parameter: ownName,
+  reply: familyReply,
+  error: familyError,
+  messageOut: (text) => (text.includes(ERRORS) || FAILED_OPERATION.test(text) ? withFamilyErrors(text) : text),
+};
+
+const ERRORS = '"errors":[';
+/** Over the sockets of GraphQL. */
+const FAILED_OPERATION = /^\{"id":"[^"]*","type":"error"/;
+
+/** Errors beside data are those of GraphQL. */
+function familyReply(reply: Reply): Reply {
+  const { body, type } = reply;
+  if (typeof body === 'function' || !/\bjson\b/.test(type) || !body.includes(ERRORS)) return reply;
+  return { ...reply, body: withFamilyErrors(body.toString()) };
 }
 
-/** Items as JSON: a file that was asked for has them as they are stored. */
-function renamedReply(reply: Reply, rename: Rename): Reply {
-  const { body, type, status } = reply;
-  if (!/\bjson\b|^text\/event-stream/.test(type)) return reply;
-  if (typeof body === 'function') return { ...reply, body: renamedStream(body, rename) };
-  if (!body.includes('service_')) return reply;
-  const text = body.toString();
-  return { ...reply, body: status >= 400 ? renamedText(text) : rename(text) };
+/** Errors are on the outside of an answer: what is called so elsewhere is data. */
+function withFamilyErrors(text: string): string {
+  const answer = parseJson(text);
+  if (!isObject(answer)) return text;
+  const { errors, payload } = answer;
+  if (Array.isArray(errors)) return writeJson({ ...answer, errors: errors.map(familyEntry) });
+  if (Array.isArray(payload)) return writeJson({ ...answer, payload: payload.map(familyEntry) });
+  if (!isObject(payload) || !Array.isArray(payload['errors'])) return text;
+  return writeJson({ ...answer, payload: { ...payload, errors: payload['errors'].map(familyEntry) } });
 }
 
-/** Each piece is one or more whole items. */
-function renamedStream(produce: Produce, rename: Rename): Produce {
-  return (sink) =>
-    produce({
-      write: (piece) => sink.write(piece.includes('service_') ? Buffer.from(rename(piece.toString())) : piece),
-      onAbort: (listener) => sink.onAbort(listener),
-      address: sink.address,
-    });
-}
-
-/** A message that is not JSON is refused by who reads it. */
-function renamedMessage(text: string, fields: ReadonlySet<string>): string {
-  try {
-    return writeJson(renamed(parseJson(text), fields, ownName));
-  } catch {
-    return text;
-  }
+function familyEntry(entry: unknown): unknown {
+  if (!isObject(entry) || !isObject(entry['extensions'])) return entry;
+  const { extensions, message: written } = entry;
+  const { code, message } = familyError({ code: String(extensions['code']), message: String(written), extensions });
+  const { collection } = extensions;
+  const place = typeof collection === 'string' ? { collection: familyName(collection) } : {};
+  return { ...entry, message, extensions: { ...extensions, ...place, code } };
 }
 
 type Complaint = readonly [code: string, text: (field: string, place: string) => string];
@@ -73,12 +57,12 @@ const COMPLAINTS: Readonly<Record<string, Complaint>> = {
   out_of_range: ['VALUE_OUT_OF_RANGE', (field, place) => `Numeric value${field}${place} is out of range.`],
 };
 
-function familyError({ code, message, extensions }: ServiceError): { code: string; message: string } {
+function familyError({ code, message, extensions }: ErrorText): { code: string; message: string } {
   const { type, field, collection } = extensions;
   const complaint = code === 'FAILED_VALIDATION' ? COMPLAINTS[String(type)] : undefined;
-  if (!complaint) return { code, message };
+  if (!complaint) return { code, message: renamedText(message) };
   const named = typeof field === 'string' ? ` for field "${field}"` : '';
-  const place = typeof collection === 'string' ? ` in collection "${collection}"` : '';
+  const place = typeof collection === 'string' ? ` in collection "${familyName(collection)}"` : '';
   return { code: complaint[0], message: complaint[1](named, place) };
 }
 

@@ -11,6 +11,7 @@ import type { Database } from '../postgres/database.js';
 import { HEALTH_TIMEOUT_MS, type Health, type Readiness } from '../postgres/health.js';
 import { within } from '../postgres/time-limit.js';
 import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
+import { FAMILY_VERSION } from './family-names.js';
 
 export interface ServerServices {
   readonly config: Config;
@@ -117,7 +118,9 @@ async function info({ client }: ActionRequest, services: ServerServices): Promis
       ? shared
       : {
           ...shared,
-          version: packageVersion,
+          ...(config.FAMILY_COMPATIBILITY
+            ? { version: FAMILY_VERSION, lateral: packageVersion }
+            : { version: packageVersion }),
           rateLimit: config.RATE_LIMITER_ENABLED && {
             points: config.RATE_LIMITER_POINTS,
             duration: config.RATE_LIMITER_DURATION,

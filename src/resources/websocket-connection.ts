@@ -287,7 +287,8 @@ export class SocketConnection implements SocketHandler, Speaker {
     this.socket.send(`{"type":"auth","status":"error","error":${error}${uid.text}}`);
   }
 
-  #fail(type: string, { code, message }: ServiceError, uid: Uid): void {
+  #fail(type: string, known: ServiceError, uid: Uid): void {
+    const { code, message } = this.socket.told(known);
     const error = JSON.stringify({ code, message });
     this.outbox.reply(`{"type":"${type}","status":"error","error":${error}${uid.text}}`);
   }

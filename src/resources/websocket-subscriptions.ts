@@ -142,7 +142,7 @@ class SocketListener implements EventListener, EventOwner {
   }
 
   end(error: unknown): void {
-    const { code, message } = publicError(error);
+    const { code, message } = this.#connection.socket.told(publicError(error));
     const told = JSON.stringify({ code, message });
     this.#connection.outbox.reply(`{"type":"subscribe","status":"error","error":${told}${this.#tail}`);
   }

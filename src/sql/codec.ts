@@ -30,6 +30,8 @@ export interface Origin {
   readonly composite?: Composite | null;
   /** The operator of the filter, where its values are not those of the field. */
   readonly operator?: string;
+  /** Of a field that holds names of collections: their own, by other ones that they have. */
+  readonly synonyms?: Readonly<Record<string, string>>;
 }
 
 /** Of the types of whole numbers: what is too large, and how many digits never are. */
@@ -86,6 +88,7 @@ export function encode(codec: Codec, input: Scalar | null, origin: Origin): stri
     }
   }
   const text = textOf(codec, value, origin);
+  if (origin.synonyms !== undefined && Object.hasOwn(origin.synonyms, text)) return origin.synonyms[text] ?? text;
   const isNumber = RANGES.has(codec) || FRACTIONS.has(codec);
   if (isNumber && typeof value === 'boolean') throw misfit(origin, 'it must be a number');
   if (codec === 'bytea') {

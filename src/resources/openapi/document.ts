@@ -5,10 +5,18 @@
 import { packageVersion } from '../../files.js';
 import type { Route } from '../../http/router.js';
 import type { Collection, Model } from '../../mirror/model.js';
+import { shownName } from '../../mirror/synonyms.js';
 import { SYSTEM_RESOURCES } from '../../mirror/system-resources.js';
 import { COMPONENTS } from './components.js';
 import { describeFunctions } from './function-operations.js';
-import { type ComponentNames, type Described, describeOperation, itemSchema, nameSchemas } from './item-operations.js';
+import {
+  type ComponentNames,
+  type Described,
+  describeOperation,
+  itemSchema,
+  nameSchemas,
+  titled,
+} from './item-operations.js';
 import { json, ref, responses, type Schema } from './json-schema.js';
 import { PARAMETERS, pathParameter } from './parameters.js';
 import { SERVICES, type SystemOperation } from './system-operations.js';
@@ -21,7 +29,7 @@ const RESOURCE = new RegExp(`^/(${SYSTEM_RESOURCES.map(({ name }) => name).join(
 
 export function describeApi(routes: readonly Route[], model: Model, url: string): Schema {
   const collections = [...model.collections.values()].filter(isShown);
-  const names = nameSchemas(collections);
+  const names = nameSchemas(collections, model);
   const paths: Record<string, Record<string, unknown>> = {};
   const ids = new Set<string>();
   for (const route of routes) {
@@ -41,7 +49,7 @@ export function describeApi(routes: readonly Route[], model: Model, url: string)
     },
     servers: [{ url }],
     security: [{ token: [] }, {}],
-    tags: [...new Set(Object.keys(paths).map(tagOf))].map((name) => ({ name })),
+    tags: tagsOf(paths, collections, names, model),
     paths,
     components: {
       securitySchemes: { token: { type: 'http', scheme: 'bearer' } },
@@ -74,25 +82,27 @@ function describeRoute(
       .filter(({ system }) => !system)
       .flatMap((collection) => {
         const path = `/items/${encodeURIComponent(collection.name)}`;
-        return describeOperation(route, { collection, path, tag: 'items', names }) ?? [];
+        const tags = model.synonyms ? ['Items', names.get(collection.name) ?? ''] : ['items'];
+        return describeOperation(route, { collection, path, tags, names }, model) ?? [];
       });
   }
   const resource = RESOURCE.exec(route.path)?.[1];
-  if (resource === undefined) return describeService(route);
+  if (resource === undefined) return describeService(route, model);
   const collection = collections.find(({ name }) => name === `service_${resource}`);
   if (!collection) return [];
-  return [describeOperation(route, { collection, path: `/${resource}`, tag: resource, names }) ?? []].flat();
+  const tags = [tagOf(route.path, model)];
+  return [describeOperation(route, { collection, path: `/${resource}`, tags, names }, model) ?? []].flat();
 }
 
 /** Routes of GraphQL that only refuse, and those that serve the files of a page, are no part of the API. */
-function describeService({ method, path: pattern }: Route): Described[] {
+function describeService({ method, path: pattern }: Route, model: Model): Described[] {
   const known = SERVICES[`${method} ${pattern}`];
   if (!known && /^\/(?:$|graphql|explorer)/.test(pattern)) return [];
   const service: SystemOperation = known ?? { summary: `${method} ${pattern}`, answers: [] };
   const named = [...pattern.matchAll(/:(\w+)/g)].map(([, name = '']) => pathParameter(name));
   const path = pattern.replace(/:(\w+)/g, '{$1}');
   const operation = {
-    tags: [tagOf(path)],
+    tags: [tagOf(path, model)],
     summary: service.summary,
     parameters: [...named, ...(service.parameters ?? [])],
     ...(service.body && { requestBody: { required: !service.optional, content: service.body } }),
@@ -101,8 +111,20 @@ function describeService({ method, path: pattern }: Route): Described[] {
   return [{ path, operation }];
 }
 
-function tagOf(path: string): string {
-  return path.split('/')[1] ?? '';
+/** Directus has longer words for two of them. */
+const FAMILY_TAGS: Readonly<Record<string, string>> = { auth: 'Authentication', utils: 'Utilities' };
+
+function tagOf(path: string, { synonyms }: Model): string {
+  const [, first = ''] = path.split('/');
+  return synonyms ? (FAMILY_TAGS[first] ?? titled(first)) : first;
+}
+
+function tagsOf(paths: object, collections: readonly Collection[], names: ComponentNames, model: Model): Schema[] {
+  const tags = new Map(Object.keys(paths).map((path) => [tagOf(path, model), {}]));
+  if (model.synonyms)
+    for (const { name } of collections)
+      tags.set(names.get(name) ?? '', { 'x-collection': shownName(model.synonyms, name) });
+  return [...tags].map(([name, more]) => ({ name, ...more }));
 }
 
 /** Names that differ in other characters alone get numbers. */

@@ -2,6 +2,8 @@
 import type { Route } from '../../http/router.js';
 import { singleKey } from '../../mirror/item-key.js';
 import { type Collection, type Field, isRequired, type Model } from '../../mirror/model.js';
+import { shownName } from '../../mirror/synonyms.js';
+import { COMPONENTS } from './components.js';
 import {
   type Answer,
   BOOLEAN,
@@ -29,18 +31,33 @@ import { ITEM_PARAMETERS, LIST_PARAMETERS, parameterRefs, pathParameter } from '
 /** Names of components by collection: letters, digits and underscores, which every generator of clients can write. */
 export type ComponentNames = ReadonlyMap<string, string>;
 
-export function nameSchemas(collections: Iterable<Collection>): ComponentNames {
+export function nameSchemas(collections: Iterable<Collection>, { synonyms }: Model): ComponentNames {
   const names = new Map<string, string>();
-  const usedNames = new Set<string>();
-  for (const { name, system } of collections) {
-    const safe = name.replace(/[^A-Za-z0-9_]/g, '_');
-    const base = system ? safe : `Items_${safe}`;
+  const usedNames = new Set(Object.keys(COMPONENTS));
+  for (const collection of collections) {
+    const { name } = collection;
+    const base = synonyms ? familySchema(collection) : ownSchema(collection);
     let unique = base;
     for (let count = 2; usedNames.has(unique); count++) unique = `${base}_${count}`;
     usedNames.add(unique);
     names.set(name, unique);
   }
   return names;
+}
+
+function ownSchema({ name, system }: Collection): string {
+  const safe = name.replace(/[^A-Za-z0-9_]/g, '_');
+  return system ? safe : `Items_${safe}`;
+}
+
+/** As Directus writes them: `Users`, `ItemsBlogPosts`. */
+function familySchema({ name, system }: Collection): string {
+  return system ? titled(name.replace(/^service_/, '')) : `Items${titled(name)}`;
+}
+
+export function titled(name: string): string {
+  const words = name.split(/[^A-Za-z0-9]+/).filter((word) => word !== '');
+  return words.map((word) => word.slice(0, 1).toUpperCase() + word.slice(1)).join('');
 }
 
 export interface Described {
@@ -52,7 +69,7 @@ export interface Resource {
   readonly collection: Collection;
   /** Of the list. */
   readonly path: string;
-  readonly tag: string;
+  readonly tags: readonly string[];
   readonly names: ComponentNames;
 }
 
@@ -60,8 +77,12 @@ const VERBS: Readonly<Record<string, string>> = { GET: 'Read', POST: 'Create', P
 const FILES = ['text/csv', 'text/xml', 'text/yaml', 'application/x-ndjson', 'application/geo+json'];
 
 /** A singleton is one item at the path of a list, and cannot be made or deleted. */
-export function describeOperation({ method, path: pattern }: Route, resource: Resource): Described | null {
-  const { collection, names, tag } = resource;
+export function describeOperation(
+  { method, path: pattern }: Route,
+  resource: Resource,
+  { synonyms }: Model,
+): Described | null {
+  const { collection, names, tags } = resource;
   const single = pattern.endsWith(':key');
   if (collection.key.length === 0 && (single || (method !== 'GET' && method !== 'SEARCH'))) return null;
   if (collection.singleton && (single || method === 'POST' || method === 'DELETE')) return null;
@@ -69,8 +90,8 @@ export function describeOperation({ method, path: pattern }: Route, resource: Re
   const item = ref(names.get(collection.name) ?? '');
   const { parameters, body, answers } = OPERATIONS[`${kind} ${method}`]?.(item, newItem(collection, item)) ?? UNKNOWN;
   const operation = {
-    tags: [tag],
-    summary: `${VERBS[method] ?? method} ${collection.name}`,
+    tags,
+    summary: `${VERBS[method] ?? method} ${shownName(synonyms, collection.name)}`,
     parameters: [
       ...(single ? [pathParameter('key', keySchema(collection))] : []),
       ...parameterRefs(collection.system ? parameters.filter((name) => !CONFLICTS.includes(name)) : parameters),
@@ -146,7 +167,8 @@ export function itemSchema(collection: Collection, model: Model, names: Componen
     const schema = fieldSchema(field, model, names);
     return schema ? [[field.name, described(schema, field.meta?.['note'] ?? field.column?.comment)] as const] : [];
   });
-  const schema = object(Object.fromEntries(properties));
+  const name = model.synonyms && { 'x-collection': shownName(model.synonyms, collection.name) };
+  const schema = { ...object(Object.fromEntries(properties)), ...name };
   return described(schema, collection.meta?.['note'] ?? collection.comment);
 }
 
