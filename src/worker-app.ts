@@ -44,7 +44,7 @@ import { assetsRoutes } from './resources/assets.js';
 import { authRoutes } from './resources/auth.js';
 import { collectionsRoutes } from './resources/collections.js';
 import { explorerRoutes } from './resources/explorer.js';
-import { familyNames, withFamilySchema } from './resources/family.js';
+import { FAMILY_SDL_TYPE, familyNames, withFamilySchema } from './resources/family.js';
 import { fieldsRoutes } from './resources/fields.js';
 import { graphqlRoutes } from './resources/graphql.js';
 import { graphqlSocketProtocol } from './resources/graphql-socket.js';
@@ -272,6 +272,7 @@ export async function createWorkerApp(
       introspection: config.GRAPHQL_INTROSPECTION,
       routes: () => allRoutes,
       publicUrl: access.publicUrl,
+      sdlType: config.FAMILY_COMPATIBILITY ? FAMILY_SDL_TYPE : 'text/plain',
     }),
     ...serverRoutes({ config, identities, database, health: shared.health, readiness }),
     ...metricsRoutes(metrics, shared.gather),

@@ -8,6 +8,9 @@ import { listOf } from '../mirror/columns.js';
 import { type ActionRoute, actionRoute, type RouteAction } from './action.js';
 import { familyName, ownName, type Rename, renamedText } from './family-names.js';
 
+/** Not a type of text: then the SDK answers the response itself, which tools read. */
+export const FAMILY_SDL_TYPE = 'application/graphql';
+
 export const familyNames: EdgeNames = {
   parameter: ownName,
   reply: familyReply,

@@ -23,9 +23,12 @@ export interface SpecsServices {
   readonly introspection: boolean;
   readonly routes: () => readonly Route[];
   readonly publicUrl: () => string;
+  /** Of the schema of GraphQL as text. */
+  readonly sdlType: string;
 }
 
 export function specsRoutes(services: SpecsServices): Route[] {
+  const reply = (result: ActionResult): Reply => textReply(result, services.sdlType);
   return [
     actionRoute(
       'GET',
@@ -33,8 +36,8 @@ export function specsRoutes(services: SpecsServices): Route[] {
       (request) => openApi(request, services),
       ({ data }) => jsonText(anything(data)),
     ),
-    actionRoute('GET', '/server/specs/graphql', (request) => schemaText(request, services), textReply),
-    actionRoute('GET', '/server/specs/graphql/:scope', (request) => schemaText(request, services), textReply),
+    actionRoute('GET', '/server/specs/graphql', (request) => schemaText(request, services), reply),
+    actionRoute('GET', '/server/specs/graphql/:scope', (request) => schemaText(request, services), reply),
   ];
 }
 
@@ -55,8 +58,8 @@ async function schemaText({ client, parameters }: ActionRequest, services: Specs
   return { data, headers };
 }
 
-function textReply({ data, headers = {} }: ActionResult): Reply {
-  return { status: 200, type: 'text/plain; charset=utf-8', body: String(data), headers };
+function textReply({ data, headers = {} }: ActionResult, type: string): Reply {
+  return { status: 200, type: `${type}; charset=utf-8`, body: String(data), headers };
 }
 
 function isScope(name: string): name is RootScope {

@@ -1,0 +1,150 @@
+/** FAMILY_COMPATIBILITY: which columns hold names of collections, in every format, and what GraphQL, OpenAPI and errors call things. */
+import t from 'tap';
+import { MessageSocket } from '../support/message-socket.js';
+import {
+  ADMIN_TOKEN,
+  createLibrary,
+  get,
+  request,
+  startDatabase,
+  startTestService,
+  withSql,
+} from '../support/service.js';
+
+const server = await startDatabase();
+const url = await createLibrary(server, 'names');
+await withSql(url, (sql) =>
+  sql`
+    create table labels (id integer primary key, collection text, note jsonb, owner uuid references service_users);
+    create table places (id integer primary key, item text, collection varchar(80));
+    insert into service_relations (many_collection, many_field, one_collection_field, one_allowed_collections) values
+      ('places', 'item', 'collection', 'service_users,authors')`.simple(),
+);
+const service = await startTestService({ databaseUrl: url, FAMILY_COMPATIBILITY: 'true' });
+const send = (method: string, path: string, body: unknown) =>
+  request(service, method, path, { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
+const ask = async (path: string, query: string, variables = {}) =>
+  (await send('POST', path, { query, variables })).json as {
+    readonly data: Record<string, unknown>;
+    readonly errors?: unknown;
+  };
+
+t.test("values of a user's own column are never changed", async (t) => {
+  const label = {
+    id: 1,
+    collection: 'directus_users',
+    note: { collection: { _eq: 'directus_users' }, 'item:directus_users': 'service_users' },
+  };
+  t.match((await send('POST', '/items/labels', label)).json, { data: label });
+  t.match((await send('POST', '/items/labels', { id: 2, collection: 'service_users' })).json, {
+    data: { collection: 'service_users' },
+  });
+  const [row] = await withSql(url, (sql) => sql`select collection, note from labels where id = 1`);
+  t.strictSame(row, { collection: label.collection, note: label.note }, 'stored as it was sent');
+  const { json } = await get(service, '/items/labels?filter[collection][_eq]=directus_users&fields=id');
+  t.strictSame(json, { data: [{ id: 1 }] });
+  const { data } = await ask('/graphql', '{ labels(filter: {collection: {_eq: "service_users"}}) { id collection } }');
+  t.strictSame(data, { labels: [{ id: '2', collection: 'service_users' }] });
+});
+
+t.test('a many-to-any relation is written, filtered and shown with both names', async (t) => {
+  const { data: me } = (await get(service, '/users/me?fields=id')).json as { data: { id: string } };
+  const place = { id: 1, collection: 'directus_users', item: me.id };
+  t.match((await send('POST', '/items/places', place)).json, { data: { collection: 'directus_users' } });
+  const own = { id: 2, collection: 'service_users', item: { id: me.id, title: 'Clerk' } };
+  t.match((await send('POST', '/items/places', own)).json, { data: { collection: 'directus_users' } }, 'ours is too');
+  const rows = await withSql(url, (sql) => sql`select collection from places`);
+  t.strictSame([...rows], [{ collection: 'service_users' }, { collection: 'service_users' }]);
+
+  const fields = 'fields=collection,item:directus_users.title&sort=id';
+  const filter = 'filter[item:directus_users][title][_eq]=Clerk&filter[collection][_in]=directus_users,authors';
+  t.strictSame((await get(service, `/items/places?${fields}&${filter}&limit=1`)).json, {
+    data: [{ collection: 'directus_users', item: { title: 'Clerk' } }],
+  });
+  t.strictSame((await get(service, '/items/places?groupBy=collection&aggregate[count]=*')).json, {
+    data: [{ collection: 'directus_users', count: 2 }],
+  });
+  const document = `query($of: places_filter) { places(filter: $of, limit: 1) {
+    collection item { __typename ... on directus_users { title } } } }`;
+  const shown = await ask('/graphql', document, { of: { item__directus_users: { title: { _eq: 'Clerk' } } } });
+  t.strictSame(shown, {
+    data: { places: [{ collection: 'directus_users', item: { __typename: 'directus_users', title: 'Clerk' } }] },
+  });
+});
+
+t.test('exports have the names too', async (t) => {
+  for (const format of ['csv', 'xml', 'yaml', 'json']) {
+    const { text } = await get(service, `/items/places?export=${format}&fields=collection`);
+    t.match(text, /directus_users/, format);
+    t.notMatch(text, /service_users/, format);
+  }
+});
+
+t.test('GraphQL has types of these names, and no others', async (t) => {
+  for (const scope of ['items', 'system']) {
+    const { text } = await get(service, `/server/specs/graphql/${scope}`);
+    t.match(text, /\btype directus_users \{/);
+    t.notMatch(text, /service_/);
+  }
+  const { data } = await ask(
+    '/graphql/system',
+    `query($of: directus_activity_filter) {
+      users_me { __typename }
+      fields_by_name(collection: "directus_users", field: "password") { __typename meta { __typename } }
+      activity(filter: $of, limit: 1) { __typename collection }
+      __type(name: "create_directus_fields_input") { name }
+    }`,
+    { of: { collection: { _eq: 'directus_users' } } },
+  );
+  t.strictSame(data, {
+    users_me: { __typename: 'directus_users' },
+    fields_by_name: { __typename: 'directus_fields', meta: { __typename: 'directus_fields_meta' } },
+    activity: [{ __typename: 'directus_activity', collection: 'directus_users' }],
+    __type: { name: 'create_directus_fields_input' },
+  });
+  const made = await ask(
+    '/graphql/system',
+    `mutation($data: create_directus_presets_input!) { create_presets_item(data: $data) { collection } }`,
+    { data: { collection: 'directus_users', bookmark: 'directus_users' } },
+  );
+  t.strictSame(made.data, { create_presets_item: { collection: 'directus_users' } });
+  const [row] = await withSql(url, (sql) => sql`select collection, bookmark from service_presets`);
+  t.strictSame({ ...row }, { collection: 'service_users', bookmark: 'directus_users' });
+});
+
+t.test('the OpenAPI document has the names of Directus', async (t) => {
+  const { json } = await get(service, '/server/specs/oas');
+  t.match(json, {
+    tags: [{ name: 'Server' }],
+    components: {
+      schemas: {
+        Users: { 'x-collection': 'directus_users' },
+        ItemsArticlesBlocks: { 'x-collection': 'articles_blocks' },
+      },
+    },
+    paths: { '/items/articles': { get: { tags: ['Items', 'ItemsArticles'] } }, '/users': { get: { tags: ['Users'] } } },
+  });
+});
+
+t.test('errors have the codes of Directus in GraphQL and over WebSockets as in REST', async (t) => {
+  const double = { id: 1, collection: 'x' };
+  const expected = { message: /has to be unique/, extensions: { code: 'RECORD_NOT_UNIQUE', type: 'unique' } };
+  t.match((await send('POST', '/items/labels', double)).json, { errors: [expected] });
+  const answer = await ask('/graphql', 'mutation { create_labels_item(data: {id: 1}) { id } }');
+  t.match(answer, { errors: [expected] });
+
+  const socket = await new MessageSocket(service).opened();
+  t.teardown(() => socket.socket.close());
+  t.match(await socket.ask({ type: 'auth', access_token: ADMIN_TOKEN }), { status: 'ok' });
+  t.match(await socket.ask({ type: 'items', collection: 'labels', action: 'create', data: double }), {
+    status: 'error',
+    error: { code: 'RECORD_NOT_UNIQUE', message: /has to be unique/ },
+  });
+});
+
+t.test('permissions and the version of the server', async (t) => {
+  const { json } = await get(service, '/permissions/me');
+  t.match(json, { data: { directus_users: { read: { access: 'full' } } } });
+  t.notMatch((json as { data: object }).data, { service_users: {} });
+  t.match((await get(service, '/server/info')).json, { data: { version: /^1[1-9]\./, lateral: /^1\./ } });
+});
