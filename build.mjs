@@ -29,6 +29,7 @@ const TOOLS = [
     'faults/main',
     'package/main',
     'package/image',
+    'package/tools',
     'cluster/main',
     'cluster/redis-limits',
     'cluster/rolling-restart',
