@@ -18,6 +18,7 @@ import {
   startTestService,
   withSql,
 } from '../support/service.js';
+import { adoptedRows } from './adopt/rows.js';
 
 const PASSWORD = 'pass-editor@example.org';
 const ADMIN = 'old-admin-static-token';
@@ -69,6 +70,13 @@ t.test('an installation is adopted', async (t) => {
     t.equal(second.code, 0, second.complaints);
     t.match(second.output, /Nothing to change: everything is adopted\./);
     t.strictSame(await describe(url), before, 'not even the version of the schema');
+  });
+
+  await t.test('what applications keep is there row by row', async (t) => {
+    for (const { table, expected, found } of await withSql(url, adoptedRows)) {
+      t.ok(expected.length > 0, table);
+      t.strictSame(found, expected, table);
+    }
   });
 
   const service = await startTestService({ databaseUrl: url });

@@ -66,8 +66,17 @@ insert into directus_versions (id, key, collection, item, hash, user_created, de
   ('00000000-0000-4000-8000-000000000031', 'draft', 'articles', '1', 'abc', '00000000-0000-4000-8000-0000000000a2',
    '{"_user":"00000000-0000-4000-8000-0000000000a2","_date":"2025-01-01T00:00:00Z","title":"says \"_user\": \"x\"","meta":{"_user":null,"a":1}}'),
   ('00000000-0000-4000-8000-000000000032', 'draft', 'articles', null, null, null, '{"title":"not there yet"}');
+insert into directus_versions (id, key, name, collection, item, date_created, date_updated, user_created, user_updated, delta) values
+  ('00000000-0000-4000-8000-000000000033', 'second', 'Second edition', 'articles', '2', '2025-02-03T04:05:06Z', '2025-02-04T04:05:06Z',
+   '00000000-0000-4000-8000-0000000000a1', '00000000-0000-4000-8000-0000000000a2',
+   '{"tags":{"create":[{"tags_id":1,"_user":null,"_date":"2025-02-04T04:05:06Z"}],"update":[],"delete":[]},"views":7}'),
+  ('00000000-0000-4000-8000-000000000034', 'empty', null, 'articles', '2', '2025-02-03T04:05:06Z', null, null, null, null);
 insert into directus_shares (id, name, collection, item, role, user_created, times_used, max_uses) values
   ('00000000-0000-4000-8000-000000000041', 'For reviewers', 'articles', '1', '00000000-0000-4000-8000-000000000003', '00000000-0000-4000-8000-0000000000a1', 1, 3);
+insert into directus_shares values
+  ('00000000-0000-4000-8000-000000000042', null, 'directus_users', '00000000-0000-4000-8000-0000000000a2', null,
+   '$argon2id$v=19$m=65536,t=3,p=4$c29tZSBzYWx0IGhlcmU$YW5kIGEgaGFzaCB0aGF0IG1hdGNoZXMgbm90aGluZw', '00000000-0000-4000-8000-0000000000a2',
+   '2025-03-01T00:00:00Z', '2025-03-02T00:00:00Z', '2099-03-03T00:00:00Z', 0, null);
 
 -- A table of the project may refer to folders.
 create table albums (id serial primary key, folder uuid constraint albums_folder_foreign references directus_folders on delete set null);
