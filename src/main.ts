@@ -9,6 +9,7 @@ import { CLI_IDENTITY } from './access/identity.js';
 import { ADOPT_HELP, adopt } from './commands/adopt.js';
 import { DOCTOR_HELP, doctor } from './commands/doctor.js';
 import { FILES_HELP, files } from './commands/files-command.js';
+import { LIVE_HELP, live } from './commands/live-command.js';
 import { RELATIONS_HELP, relations } from './commands/relations-command.js';
 import { SCHEMA_HELP, schema } from './commands/schema-command.js';
 import { optionRows, readArguments, readConfig, readFlags, renamedOptions } from './config.js';
@@ -37,6 +38,7 @@ Usage: lateral [start] [--option value ...]
        lateral relations suggest [COLLECTION ...] [--apply] [--option value ...]
        lateral files [--remove] [--option value ...]
        lateral doctor [--json] [--option value ...]
+       lateral live {install | remove} [--dry-run] [--option value ...]
        lateral adopt [--dry-run] [--option value ...]
        lateral --help | --version
 
@@ -50,6 +52,7 @@ Usage: lateral [start] [--option value ...]
   relations  finds the one-to-many, one-to-one and many-to-many relations that foreign keys imply (lateral relations --help)
   files      finds stored files without a row, and rows without a stored file (lateral files --help)
   doctor     checks the database and says how to fix problems (lateral doctor --help)
+  live       makes or drops the triggers for live queries without the log of PostgreSQL (lateral live --help)
   adopt      takes over an installation of Directus in the same database (lateral adopt --help)
 
 Options, as environment variables or flags (PORT=9000 or --port 9000):
@@ -59,6 +62,7 @@ async function main(words: readonly string[]): Promise<void> {
   const [command = 'start', ...rest] = words;
   const wantsHelp = rest.includes('--help') || rest.includes('-h');
   if (command === 'schema') return wantsHelp ? console.log(SCHEMA_HELP) : schema(rest);
+  if (command === 'live') return wantsHelp ? console.log(LIVE_HELP) : live(rest);
   if (command === 'adopt') return wantsHelp ? console.log(ADOPT_HELP) : adopt(rest);
   if (command === 'doctor') return wantsHelp ? console.log(DOCTOR_HELP) : doctor(rest);
   if (command === 'files') return wantsHelp ? console.log(FILES_HELP) : files(rest);

@@ -305,8 +305,8 @@ export const OPTIONS = {
   SCHEMA_CHANGE_TIMEOUT: duration('30s', 'How long a schema change keeps trying to lock a table'),
   LIVE: choice(
     'auto',
-    ['auto', 'logical', 'off'],
-    "Live queries: auto and logical read changes from PostgreSQL's log (needs wal_level logical and a role with REPLICATION); off refuses live queries",
+    ['auto', 'logical', 'triggers', 'off'],
+    "How live queries learn of changes: logical reads PostgreSQL's log (needs wal_level logical and a role with REPLICATION), triggers installs triggers on the tables that are served, auto reads the log where it can and uses triggers where some are installed, off refuses live queries",
   ),
   LIVE_INTERVAL: duration('50ms', 'Shortest time between two reads of a live query'),
   LIVE_MAX_SUBSCRIPTIONS: integer('20000', 1, 1_000_000, 'Live queries at the same time, per thread'),

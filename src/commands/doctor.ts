@@ -54,11 +54,14 @@ async function examine(config: Config): Promise<readonly Finding[]> {
     config,
     createObserver('error'),
     (message) => console.error(message),
-    async (database) => [
-      ...diagnose(await lookAt(database, config)),
-      ...(await examineReplicas(config, database)),
-      ...(await examineLive(config, database)),
-    ],
+    async (database) => {
+      const examined = await lookAt(database, config);
+      return [
+        ...diagnose(examined),
+        ...(await examineReplicas(config, database)),
+        ...(await examineLive(config, database, examined)),
+      ];
+    },
   );
 }
 

@@ -13,7 +13,7 @@ import type { Source } from '../postgres/publication.js';
 import type { Parsed } from '../request/ast.js';
 import { withKeys } from '../request/rest.js';
 import { bind } from '../sql/parameter.js';
-import type { TableChanges } from './change-stream.js';
+import type { TableChanges } from './change-source.js';
 import { ChangedReader } from './changed-reader.js';
 import { tableKey } from './dependencies.js';
 import {

@@ -16,11 +16,13 @@ import type { Observer } from '../observe.js';
 import type { Database } from '../postgres/database.js';
 import { type Check, HEALTH_TIMEOUT_MS } from '../postgres/health.js';
 import { type LoggedTable, positionText } from '../postgres/pgoutput.js';
-import { logObstacle, type Source, type TableName } from '../postgres/publication.js';
+import type { TableName } from '../postgres/publication.js';
 import { within } from '../postgres/time-limit.js';
-import { type ChangeListener, ChangeStream, type Transaction } from './change-stream.js';
+import type { ChangeSource, Sources, Transaction } from './change-source.js';
+import { type ChangeListener, ChangeStream } from './change-stream.js';
 import { type EventHost, LiveEvents } from './live-events.js';
 import { LiveStats } from './live-stats.js';
+import { LogSource } from './log-source.js';
 import { Publisher } from './publisher.js';
 import type { LiveListener, LiveSource } from './subscriber.js';
 import { SubscriptionCounts, type SubscriptionLimits } from './subscription-counts.js';
@@ -28,10 +30,13 @@ import { Sweep } from './sweep.js';
 import { Subscriber, type Topic } from './topic.js';
 import { type ReadMoment, type TopicListener, TopicReader } from './topic-reader.js';
 import { Topics } from './topics.js';
+import { TriggerSource } from './trigger-source.js';
 import { CommitVisibility } from './visibility.js';
 
+export type LiveMode = 'auto' | 'logical' | 'triggers' | 'off';
+
 export interface LiveLimits extends SubscriptionLimits {
-  readonly mode: 'auto' | 'logical' | 'off';
+  readonly mode: LiveMode;
   /** Milliseconds. */
   readonly interval: number;
 }
@@ -53,7 +58,6 @@ const MAX_RESOLVING = 50;
 
 export class LiveQueries implements ChangeListener, TopicListener, EventHost {
   readonly #reads: Reads;
-  readonly #database: Database;
   readonly #limits: LiveLimits;
   readonly stream: ChangeStream;
   readonly stats = new LiveStats();
@@ -81,7 +85,6 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
     observe: Observer,
   ) {
     this.#reads = reads;
-    this.#database = database;
     this.#limits = limits;
     this.counts = new SubscriptionCounts(limits);
     this.#visibility = new CommitVisibility(database, () => this.#late());
@@ -89,7 +92,7 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
     this.#reader = new TopicReader(reads, this.#visibility, this.stats, limits.interval, this);
     const tables = (): TableName[] =>
       [...mirror.model.collections.values()].map(({ schema, table }) => ({ schema, name: table }));
-    this.stream = new ChangeStream(database, tables, this, observe);
+    this.stream = new ChangeStream(waysOf(limits.mode, database, tables), this, observe);
     mirror.onChange(() => {
       this.topics.forgetSources();
       this.stream.tablesChanged();
@@ -112,8 +115,7 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
   /** Why there are no live queries; null where there are. */
   async obstacle(): Promise<string | null> {
     if (this.#limits.mode === 'off') return 'LIVE is off';
-    if (this.stream.state === 'open') return null;
-    return logObstacle(this.#database);
+    return this.stream.obstacle();
   }
 
   /** For /server/health: which way changes come, and why. */
@@ -121,15 +123,11 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
     const { state, failure } = this.stream;
     const found = { componentType: 'component', observedValue: this.subscriptions, observedUnit: 'subscriptions' };
     if (this.#limits.mode === 'off') return { status: 'ok', ...found, output: 'off: LIVE is off' };
-    if (state === 'open') return { status: 'ok', ...found, output: 'logical: changes are read from the log' };
-    if (state !== 'closed') {
+    if (state !== 'closed' && state !== 'open') {
       const reason = failure ? `: ${failure.message}` : '';
-      return { status: 'degraded', ...found, output: `polled every second until the log can be read${reason}` };
+      return { status: 'degraded', ...found, output: `polled every second until changes are told again${reason}` };
     }
-    const obstacle = await within(logObstacle(this.#database), HEALTH_TIMEOUT_MS).catch(
-      (error) => asError(error).message,
-    );
-    const output = obstacle === null ? 'logical: opened by the first subscription' : `off: ${obstacle}`;
+    const output = await within(this.stream.describe(), HEALTH_TIMEOUT_MS).catch((error) => asError(error).message);
     return { status: 'ok', ...found, output };
   }
 
@@ -289,8 +287,8 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
     return ofQueries.map((isWanted, position) => isWanted || ofEvents[position] === true);
   }
 
-  committed({ xid, time, changes }: Transaction): void {
-    this.#visibility.add(xid);
+  committed({ xid, time, changes, isVisible }: Transaction): void {
+    if (!isVisible) this.#visibility.add(xid);
     if (changes.length === 0) return;
     this.stats.transactions++;
     this.stats.changedAt = Math.min(this.stats.changedAt, time);
@@ -299,7 +297,7 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
   }
 
   /** Of which tables each view shows rows may have changed too: everything begins anew. */
-  resynced(sources: ReadonlyMap<string, readonly Source[]>): void {
+  resynced(sources: Sources): void {
     this.topics.reset(sources);
     this.events.resynced(sources);
     this.stats.resyncs++;
@@ -379,3 +377,16 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
 
 /** A generation in which nobody may read anything. */
 const NOBODY = -1;
+
+/** Those to be tried, one after the other. */
+export function waysOf(
+  mode: LiveMode,
+  database: Database,
+  tables: () => readonly TableName[],
+): readonly ChangeSource[] {
+  const ofTriggers = (installsFirst: boolean): ChangeSource => new TriggerSource({ database, tables, installsFirst });
+  if (mode === 'off') return [];
+  if (mode === 'triggers') return [ofTriggers(true)];
+  const ofLog = new LogSource(database, tables);
+  return mode === 'logical' ? [ofLog] : [ofLog, ofTriggers(false)];
+}

@@ -5,7 +5,7 @@
 import type { Collection } from '../mirror/model.js';
 import type { LoggedChange, LoggedRow, LoggedTable } from '../postgres/pgoutput.js';
 import { joinKey } from '../sql/key-text.js';
-import type { TableChanges } from './change-stream.js';
+import type { TableChanges } from './change-source.js';
 
 export const CHANGES = ['create', 'update', 'delete'] as const;
 export type Change = (typeof CHANGES)[number];

@@ -5,7 +5,7 @@
 import type { Identity } from '../access/identity.js';
 import type { CompiledRead } from '../engine/compiled-read.js';
 import type { PreparedRead } from '../engine/reads.js';
-import type { TableChanges } from './change-stream.js';
+import type { TableChanges } from './change-source.js';
 import { changedKeys, type Dependencies, probeKey } from './dependencies.js';
 import { type LiveAnswer, type LiveListener, type LiveSource, NOBODY } from './subscriber.js';
 import { nextPhase } from './sweep.js';

@@ -5,7 +5,7 @@ import { unprocessable } from '../errors.js';
 import type { LoggedTable } from '../postgres/pgoutput.js';
 import type { Source } from '../postgres/publication.js';
 import { bind } from '../sql/parameter.js';
-import type { TableChanges } from './change-stream.js';
+import type { TableChanges } from './change-source.js';
 import { dependenciesOf, tableKey, wantedColumns } from './dependencies.js';
 import { LiveShape, type Subscriber, Topic } from './topic.js';
 

@@ -42,7 +42,8 @@ const MIN_STALENESS_MS = 1_000;
 const MAX_BEAT_MS = 10_000;
 
 export class Listener {
-  readonly #open: OpenListening;
+  /** For who listens on a connection of their own, where notifications arrive. */
+  readonly open: OpenListening;
   readonly #observe: Observer;
   /** Milliseconds between two looks at the connection, that an answer may take, and between two rounds of reading everything again. */
   readonly #beat: number;
@@ -57,7 +58,7 @@ export class Listener {
 
   constructor(open: OpenListening, { staleness, poll = null, observe }: ListenerOptions) {
     this.#poll = poll;
-    this.#open = open;
+    this.open = open;
     this.#observe = observe;
     this.#beat = Math.min(Math.max(staleness, MIN_STALENESS_MS) / 3, MAX_BEAT_MS);
   }
@@ -99,7 +100,7 @@ export class Listener {
   }
 
   async #connect(): Promise<void> {
-    const session: Session = this.#open(
+    const session: Session = this.open(
       (channel, payload) => {
         for (const subscriber of this.#channels.get(channel) ?? []) subscriber.heard(payload);
       },

@@ -20,8 +20,8 @@ export const SLOT_PREFIX = 'lateral_live_';
 const MAX_SLOT_MS = 5_000;
 const SLOT_PAUSE_MS = 20;
 
-/** Whoever changes publications holds this lock. */
-const LOCK = "pg_advisory_xact_lock(hashtext('lateral_live'), hashtext(current_database()))";
+/** Whoever changes publications, or triggers, holds this lock. */
+export const LOCK = "pg_advisory_xact_lock(hashtext('lateral_live'), hashtext(current_database()))";
 
 export interface TableName {
   readonly schema: string;
@@ -67,10 +67,10 @@ function obstacleIn({ wal_level, standby, may_replicate, may_create, published, 
 }
 
 /**
- * Of each table or view in $1 the tables below it, whether each may be published, and as what. Changes of a partition are sent as
- * changes of the partitioned table; rows of a table that inherits are shown by its ancestors.
+ * Of each table or view in $1, as `below`, the relations below it. Rows of a partition are those of the partitioned table; rows of
+ * a table that inherits are shown by its ancestors.
  */
-const SOURCES = `
+export const BELOW = `
 with recursive served as (
   select c.oid, n.nspname || '.' || c.relname as served
   from json_array_elements($1::json) wanted
@@ -90,7 +90,10 @@ with recursive served as (
     union all
     select pg_partition_root(below.oid) from pg_class p where p.oid = below.oid and p.relispartition
   ) found
-)
+)`;
+
+/** Those of them that have rows, whether each may be published, and as what. Changes of a partition are sent as those of its root. */
+const SOURCES = `${BELOW}
 select below.served, n.nspname as schema, c.relname as name, c.relkind::text as kind, c.relpersistence::text as persistence,
   pg_has_role(c.relowner, 'usage') as owned,
   c.relreplident in ('f', 'i') or (c.relreplident = 'd' and exists (

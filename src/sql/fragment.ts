@@ -74,9 +74,13 @@ export function alias(name: string): Fragment {
 
 /** A name of the model or of an output as a text constant. Values of requests are parameters, never literals. */
 export function literal(name: string): Fragment {
+  return Fragment.of([{ kind: 'text', text: quoteLiteral(name) }]);
+}
+
+export function quoteLiteral(name: string): string {
   if (name.includes('\0')) throw new Error('a literal cannot hold a NUL character');
   const quoted = `'${name.replaceAll("'", "''")}'`;
-  return Fragment.of([{ kind: 'text', text: name.includes('\\') ? ` E${quoted.replaceAll('\\', '\\\\')}` : quoted }]);
+  return name.includes('\\') ? ` E${quoted.replaceAll('\\', '\\\\')}` : quoted;
 }
 
 /** A number of ours (a default limit, a position): constants give the planner better estimates than parameters do. */

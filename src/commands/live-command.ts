@@ -1,0 +1,73 @@
+/** `lateral live install | remove`: the triggers that tell of changes where the log of PostgreSQL cannot be read. */
+import { readArguments, readConfig } from '../config.js';
+import { StartError } from '../errors.js';
+import { createObserver } from '../observe.js';
+import type { Database } from '../postgres/database.js';
+import {
+  announceTriggers,
+  changeTriggers,
+  inspectTriggers,
+  installedTriggers,
+  type TriggerChange,
+} from '../postgres/live-triggers.js';
+import { locateSystemTables } from '../postgres/migrate.js';
+import { withDatabase } from '../service.js';
+import { servedTables } from './served-tables.js';
+
+export const LIVE_HELP = `Usage: lateral live {install | remove} [--dry-run] [--option value ...]
+
+Live queries read PostgreSQL's log. Where that is not possible (lateral doctor says why), triggers can tell of changes instead: a statement
+that changes rows of a table sends one notification with their keys. Running services with LIVE=auto use them from then on.
+
+  install    makes the triggers service_live_insert, _update, _delete and _truncate on the tables that are served and their partitions;
+             the role must own the tables, or have the right TRIGGER on them. What is there already stays
+  remove     drops them, on all tables of the database; the role must own the tables. A service with LIVE=triggers makes them again
+
+  --dry-run  prints the statements without running them: for whoever owns the tables
+
+All options of lateral --help are accepted; DATABASE_URL selects the database.`;
+
+const COMMANDS = new Map<
+  string,
+  { readonly find: (database: Database) => Promise<readonly TriggerChange[]>; readonly done: string }
+>([
+  [
+    'install',
+    {
+      find: async (database) => (await inspectTriggers(database, await servedTables(database))).missing,
+      done: 'has triggers',
+    },
+  ],
+  ['remove', { find: installedTriggers, done: 'has no triggers any more' }],
+]);
+
+export async function live(words: readonly string[]): Promise<void> {
+  const [name = '', ...rest] = words;
+  const command = COMMANDS.get(name);
+  if (!command) throw new StartError('live expects install or remove: see lateral live --help');
+  const { operands, switches, environment } = readArguments(rest, ['dry-run']);
+  if (operands.length > 0) throw new StartError(`unexpected argument "${operands[0]}": see lateral live --help`);
+  const config = readConfig({ ...process.env, ...environment });
+  await withDatabase(
+    config,
+    createObserver('warn'),
+    (message) => console.error(message),
+    async (database) => {
+      if (!(await locateSystemTables(database, config.SYSTEM_SCHEMA)))
+        throw new StartError("the service's own tables are not there yet: start it once");
+      const tables = await command.find(database);
+      if (switches.has('dry-run')) {
+        for (const { statements } of tables) for (const statement of statements) console.log(`${statement};`);
+        return;
+      }
+      const failures = await changeTriggers(database, tables);
+      await announceTriggers(database);
+      for (const { schema, name: table } of tables) {
+        const failure = failures.get(`${schema}.${table}`);
+        console.log(`${schema}.${table}  ${failure === undefined ? command.done : `failed: ${failure}`}`);
+      }
+      if (tables.length === 0) console.log('Nothing to do.');
+      if (failures.size > 0) process.exitCode = 1;
+    },
+  );
+}

@@ -1,0 +1,273 @@
+/**
+ * Changes as triggers of the tables tell them, by notifications. A notification arrives when its transaction is visible, in the order of
+ * commits, and those of one transaction follow each other.
+ */
+import { asError, propertiesOf } from '../narrow.js';
+import type { Database } from '../postgres/database.js';
+import {
+  CHANNEL,
+  changeTriggers,
+  hasTriggers,
+  inspectTriggers,
+  notificationObstacle,
+  TABLES_CHANGED,
+  type TriggeredTables,
+  type Written,
+} from '../postgres/live-triggers.js';
+import { type LoggedChange, type LoggedTable, positionOf } from '../postgres/pgoutput.js';
+import type { TableName } from '../postgres/publication.js';
+import type { Session } from '../postgres/sessions.js';
+import { within } from '../postgres/time-limit.js';
+import { quoteIdentifier } from '../sql/fragment.js';
+import type { ChangeSource, Opened, SourceEvents, Sources } from './change-source.js';
+import { TransactionReader } from './transaction-reader.js';
+
+/** Milliseconds between two looks at the connection, and for each of its statements. */
+const BEAT_MS = 5_000;
+/** Looks at the connection between two looks for tables that have lost their triggers, and for partitions without any. */
+const BEATS_PER_LOOK = 6;
+
+interface Options {
+  readonly database: Database;
+  readonly tables: () => readonly TableName[];
+  /** Whether to install the first ones too: where there are some, tables without any get them in any case. */
+  readonly installsFirst: boolean;
+}
+
+export class TriggerSource implements ChangeSource {
+  readonly kind = 'triggers';
+  readonly about = 'changes are told by triggers';
+  readonly #database: Database;
+  readonly #tables: () => readonly TableName[];
+  readonly #installsFirst: boolean;
+  #session: Session | null = null;
+  #events: SourceEvents | null = null;
+  #timer: NodeJS.Timeout | null = null;
+  #beats = 0;
+  #written: TriggeredTables['written'] = new Map();
+  /** What was seen at the last look, to compare. */
+  #seen = '';
+
+  constructor({ database, tables, installsFirst }: Options) {
+    this.#database = database;
+    this.#tables = tables;
+    this.#installsFirst = installsFirst;
+  }
+
+  async obstacle(): Promise<string | null> {
+    const obstacle = await notificationObstacle(this.#database);
+    if (obstacle !== null) return obstacle;
+    if (await hasTriggers(this.#database)) return null;
+    const none = 'no triggers are installed: "lateral live install" does that';
+    if (!this.#installsFirst) return none;
+    const { missing } = await inspectTriggers(this.#database, this.#tables());
+    return missing.some(({ mayInstall }) => mayInstall) ? null : `${none}, and the role may not`;
+  }
+
+  async open(events: SourceEvents, stopping: AbortSignal): Promise<Opened> {
+    const notifications = new Notifications(events, () => this.#written);
+    const session: Session = this.#database.listener.open(
+      (_, payload) => {
+        if (payload === TABLES_CHANGED) events.tablesChanged();
+        else notifications.take(payload);
+      },
+      () => this.#lose(session, new Error('the connection was closed')),
+    );
+    this.#session = session;
+    this.#events = events;
+    try {
+      await within(session.query(`listen ${quoteIdentifier(CHANNEL)}`), BEAT_MS);
+      const position = await this.#look(session);
+      // Triggers that are there now tell whoever writes later; what was written before is in what is read from now on.
+      const sources = await this.refresh();
+      if (stopping.aborted || this.#session !== session) throw new Error('the stream was closed');
+      this.#timer = setInterval(() => void this.#beat(session), BEAT_MS).unref();
+      return { sources, position };
+    } catch (error) {
+      await this.close();
+      throw error;
+    }
+  }
+
+  async refresh(): Promise<Sources> {
+    const tables = await this.#bringInStep();
+    this.#written = tables.written;
+    this.#seen = summaryOf(tables);
+    return tables.sources;
+  }
+
+  /** Installs what is missing where the role may. */
+  async #bringInStep(): Promise<TriggeredTables> {
+    const found = await inspectTriggers(this.#database, this.#tables());
+    const allowed = found.missing.filter(({ mayInstall }) => mayInstall);
+    const isWanted = allowed.length > 0 && (this.#installsFirst || found.installed > 0);
+    const failures = isWanted ? await changeTriggers(this.#database, allowed) : null;
+    const tables = failures ? await inspectTriggers(this.#database, this.#tables(), failures) : found;
+    if (tables.installed === 0) throw new Error([...(failures?.values() ?? [])][0] ?? 'no triggers are installed');
+    return tables;
+  }
+
+  fail(error: Error): void {
+    if (this.#session) this.#lose(this.#session, error);
+  }
+
+  async close(): Promise<void> {
+    if (this.#session) this.#lose(this.#session, new Error('the stream was closed'));
+  }
+
+  /** Triggers stay: who has them installed takes them away. */
+  async release(): Promise<void> {}
+
+  #lose(session: Session, error: Error): void {
+    if (this.#session !== session) return;
+    this.#session = null;
+    if (this.#timer) clearInterval(this.#timer);
+    this.#timer = null;
+    session.destroy();
+    this.#events?.lost(error);
+  }
+
+  /** A half-open connection reports nothing by itself. */
+  async #beat(session: Session): Promise<void> {
+    try {
+      await this.#look(session);
+      if (++this.#beats % BEATS_PER_LOOK !== 0) return;
+      if (summaryOf(await this.#bringInStep()) !== this.#seen) this.#events?.tablesChanged();
+    } catch (error) {
+      this.#lose(session, asError(error));
+    }
+  }
+
+  /** Answers how far the log reaches. */
+  async #look(session: Session): Promise<number> {
+    const text = `select pg_current_wal_insert_lsn()::text as position, array(select pg_listening_channels())::text as channels`;
+    const [row] = await within(session.query<{ position: string; channels: string }>(text), BEAT_MS);
+    if (row?.channels !== `{${CHANNEL}}`) throw new Error('notifications do not arrive');
+    return positionOf(row.position);
+  }
+}
+
+/** What live queries depend on: a reason that a table is not seen counts, an attempt to install triggers that fails again does not. */
+function summaryOf({ sources, written }: TriggeredTables): string {
+  return JSON.stringify([
+    [...sources].map(([served, below]) => [
+      served,
+      below.map(({ schema, name, unseen }) => [schema, name, unseen === null]),
+    ]),
+    [...written.keys()],
+  ]);
+}
+
+/** What sql/system/021_live.sql writes. */
+interface Told {
+  readonly table: number;
+  readonly xid: number;
+  /** Null where nobody knows which rows. */
+  readonly rows: {
+    readonly position: number;
+    /** Milliseconds since 1970. */
+    readonly time: number;
+    readonly columns: readonly string[];
+    readonly before: readonly Key[];
+    readonly after: readonly Key[];
+  } | null;
+}
+
+type Key = string | readonly string[];
+
+/** Joins the notifications of a transaction. */
+export class Notifications {
+  readonly #reader: TransactionReader;
+  readonly #written: () => TriggeredTables['written'];
+  readonly #tables = new Map<string, LoggedTable>();
+  /** The transaction whose notifications arrive. */
+  #xid: number | null = null;
+  #position = 0;
+  #time = Number.POSITIVE_INFINITY;
+  #flush: NodeJS.Immediate | null = null;
+
+  constructor(events: SourceEvents, written: () => TriggeredTables['written']) {
+    this.#reader = new TransactionReader(events, true);
+    this.#written = written;
+  }
+
+  take(payload: string): void {
+    const told = readPayload(payload);
+    if (told === null) return;
+    if (told.xid !== this.#xid) this.#commit();
+    if (this.#xid === null) this.#reader.begin(told.xid);
+    this.#xid = told.xid;
+    this.#position = Math.max(this.#position, told.rows?.position ?? 0);
+    this.#time = Math.min(this.#time, told.rows?.time ?? Date.now());
+    for (const table of this.#written().get(told.table) ?? []) this.#change(table, told);
+    // The rest of the transaction may be in the next chunk of the connection: it is told as another one then.
+    this.#flush ??= setImmediate(() => this.#commit());
+  }
+
+  #commit(): void {
+    if (this.#flush) clearImmediate(this.#flush);
+    this.#flush = null;
+    if (this.#xid === null) return;
+    this.#xid = null;
+    const time = this.#time;
+    this.#time = Number.POSITIVE_INFINITY;
+    this.#reader.commit(this.#position, time);
+  }
+
+  #change({ schema, name, isExact }: Written, { rows }: Told): void {
+    const table = this.#tableOf(schema, name, isExact ? (rows?.columns ?? []) : []);
+    if (this.#reader.wanted(table) === null) return;
+    const tell = (action: LoggedChange['action'], before: Key | null, after: Key | null): void =>
+      this.#reader.change({ table, action, before: rowOf(before), after: rowOf(after) });
+    if (rows === null || !isExact) {
+      tell('truncate', null, null);
+      return;
+    }
+    // Which row has become which is not told, and need not be: who has the key before and after has changed in either case.
+    const former = new Set(rows.before.map(textOf));
+    const later = new Set(rows.after.map(textOf));
+    for (const key of rows.before) if (!later.has(textOf(key))) tell('delete', key, null);
+    for (const key of rows.after) tell(former.has(textOf(key)) ? 'update' : 'create', null, key);
+  }
+
+  /** The same one each time: who listens keeps something for each. */
+  #tableOf(schema: string, name: string, columns: readonly string[]): LoggedTable {
+    const id = JSON.stringify([schema, name, columns]);
+    const known = this.#tables.get(id);
+    if (known) return known;
+    const table = { schema, name, columns: columns.map((column) => ({ name: column, isKey: true })), isFull: false };
+    this.#tables.set(id, table);
+    return table;
+  }
+}
+
+function textOf(key: Key): string {
+  return typeof key === 'string' ? key : JSON.stringify(key);
+}
+
+function rowOf(key: Key | null): readonly string[] | null {
+  return typeof key === 'string' ? [key] : key;
+}
+
+/** Transactions have numbers of 32 bits elsewhere. */
+const XIDS = 2 ** 32;
+
+/** Null for what is no notification of ours: everybody may notify. */
+export function readPayload(payload: string): Told | null {
+  try {
+    const { t: table, x: xid, p, at, a, k, o, n } = propertiesOf(JSON.parse(payload));
+    if (typeof table !== 'number' || typeof xid !== 'number') return null;
+    if (a === undefined) return { table, xid: xid % XIDS, rows: null };
+    const after = keysOf(n);
+    const before = o === undefined && a === 'update' ? after : keysOf(o);
+    const columns = keysOf(k).map(String);
+    if (typeof p !== 'string' || typeof at !== 'number') return null;
+    return { table, xid: xid % XIDS, rows: { position: positionOf(p), time: at * 1_000, columns, before, after } };
+  } catch {
+    return null;
+  }
+}
+
+function keysOf(value: unknown): readonly Key[] {
+  return Array.isArray(value) ? value.filter((key) => typeof key === 'string' || Array.isArray(key)) : [];
+}
