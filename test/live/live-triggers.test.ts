@@ -231,13 +231,16 @@ t.test(
     await sql`alter table foreign_owned disable trigger user`;
     const plainUrl = databaseUrl(server, 'live_triggers', { user: 'plain', password: 'plain' });
     const plain = await startTestService({ databaseUrl: plainUrl, WORKERS: '1' });
+    const served = new EventStream(plain, '/items/authors/4?fields=bio');
+    await served.count(1);
+    // Before that it is not known which tables have triggers.
+    await waitFor(async () => (await get(plain, '/server/health')).text.includes('"triggers: '), 10_000);
     const refused = new EventStream(plain, '/items/foreign_owned');
     await refused.ended();
     t.equal(refused.status, 422);
     t.match(refused.text, /foreign_owned.*has no triggers.*lateral live install/);
-    const served = new EventStream(plain, '/items/authors/4?fields=bio');
-    await served.count(1);
     served.close();
+    stream.close();
     await plain.stop();
     const { output } = await runProgram(['doctor'], { DATABASE_URL: plainUrl });
     t.match(output, /PROBLEM +tables have no triggers[\s\S]*public.foreign_owned/);
