@@ -162,6 +162,7 @@ export class ChangeStream {
 
   #take(transaction: Transaction): void {
     this.position = Math.max(this.position, transaction.position);
-    this.#listener.committed(transaction);
+    // Before all begin anew, changes since the last one are missing: what is told now would not fit to what was told before.
+    this.#listener.committed(this.state === 'open' ? transaction : { ...transaction, changes: [] });
   }
 }
