@@ -1,5 +1,5 @@
 /** Live queries under changes: the time from commit to subscriber by the rate of changes, and all numbers. */
-import { type Live, MOST_LAG } from '../live.js';
+import { describeReads, kilobytes, type Live, MOST_LAG } from '../live.js';
 import { escapeText, figure, milliseconds } from './format.js';
 import { type Axes, linePlot, type Series } from './plot.js';
 
@@ -28,11 +28,10 @@ export function writeLive({ cases }: Live): string {
   return `<div class="panels">${panels.join('\n')}</div>`;
 }
 
-export function describeLive({ subscribers, seconds, reads }: Live): string {
-  const { before, beside, after } = reads;
+export function describeLive({ subscribers, seconds, reads, connectionMemory }: Live): string {
   return (
-    `${figure(subscribers)} subscribers, each with a connection of its own that gets server-sent events; ${seconds} s at each rate. ` +
-    `Reads by key, per second: ${figure(before)} before anybody subscribes, ${figure(beside)} while all do and nothing changes, ${figure(after)} after.`
+    `${figure(subscribers)} subscribers that get server-sent events, each over a connection of its own, or share WebSockets; ${seconds} s at each rate. ` +
+    `A connection that is kept open takes ${kilobytes(connectionMemory)} kB. Counted is each change that comes to a connection. In one run, ${describeReads(reads)}.`
   );
 }
 
@@ -61,7 +60,7 @@ export function liveRows({ cases }: Live): readonly (readonly string[])[] {
       figure(point.answers),
       shareOf(point.serviceShare),
       shareOf(point.clientShare),
-      (memory / 1_024).toFixed(1),
+      kilobytes(memory),
     ]),
   );
 }

@@ -259,7 +259,8 @@ export class GraphqlConnection implements KeptConnection {
         return !isOpen() || !mustWait();
       },
       next: (payload) => {
-        if (isOpen()) socket.send(Buffer.concat([operation.head, Buffer.from(payload), TAIL]));
+        const body = typeof payload === 'string' ? Buffer.from(payload) : payload;
+        if (isOpen()) socket.send(Buffer.concat([operation.head, body, TAIL]));
       },
       wait: (feed) => {
         if (isOpen()) this.#slow.add(feed);

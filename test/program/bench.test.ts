@@ -269,9 +269,25 @@ t.test('live queries have plots beside the longest time that is allowed', async 
   const point = { statementsPerChange: 1, p50: 5, p99: 300, max: 400, serviceShare: 0.5, clientShare: 0.2, answers: 9 };
   const points = [1, 10].map((rate) => ({ ...point, rate }));
   const cases = [{ title: 'an <item> each', memory: 4_096, points }];
-  const reads = { before: 1_000, beside: 990, after: 1_001 };
+  const spent = 60;
+  const reads = {
+    before: { perSecond: 1_000, spent },
+    beside: { perSecond: 990, spent },
+    after: { perSecond: 1_001, spent },
+  };
   const { machine, version, revision, tools, settings } = DOCUMENTS.cases;
-  const live = { machine, version, revision, tools, settings, subscribers: 10_000, seconds: 3, cases, reads };
+  const live = {
+    machine,
+    version,
+    revision,
+    tools,
+    settings,
+    subscribers: 10_000,
+    seconds: 3,
+    connectionMemory: 2_048,
+    cases,
+    reads,
+  };
   const html = writeHtml({ ...DOCUMENTS, live });
   t.match(html, /an &lt;item> each|an &lt;item&gt; each/);
   t.match(html, /10 changes a second: p99 300/);
