@@ -1,5 +1,6 @@
 /** One connection of GraphQL over WebSockets: who speaks, and the operations that have not ended. */
 import type { Identity } from '../access/identity.js';
+import type { LastingCredentials } from '../access/lasting-credentials.js';
 import { isObject, parseJson, writeJson } from '../digits.js';
 import type { MaybePromise } from '../engine/pipeline.js';
 import type { RequestClient } from '../engine/stages.js';
@@ -52,7 +53,7 @@ export class GraphqlConnection implements KeptConnection {
   /** Whether something waits until the client reads. */
   #isHeld = false;
   #pong: string | null = null;
-  #authorization: string;
+  #credentials: LastingCredentials;
   #hasBegun = false;
   #isAcknowledged = false;
   readonly #deadline: NodeJS.Timeout;
@@ -66,7 +67,7 @@ export class GraphqlConnection implements KeptConnection {
     this.#client = requestClientOf(socket, from);
     this.#services = services;
     this.#onClosed = onClosed;
-    this.#authorization = from.authorization;
+    this.#credentials = credentialsOf(from);
     this.#deadline = setTimeout(
       () => socket.end(INITIALISATION_TIMEOUT, 'Connection initialisation timeout'),
       services.config.WEBSOCKETS_GRAPHQL_AUTH_TIMEOUT,
@@ -132,7 +133,7 @@ export class GraphqlConnection implements KeptConnection {
 
   look(): void {
     this.#goOn();
-    if (this.#authorization === '' || !this.#isAcknowledged) return;
+    if (this.#credentials.headers.authorization === '' || !this.#isAcknowledged) return;
     ifRefused(
       () => this.#identify(),
       () => this.#forbid(),
@@ -145,8 +146,7 @@ export class GraphqlConnection implements KeptConnection {
   }
 
   #identify(): MaybePromise<Identity> {
-    const { address } = this.#from;
-    return this.#services.identities.identify(credentialsOf({ authorization: this.#authorization, address }));
+    return this.#services.identities.identify(this.#credentials);
   }
 
   #handle(message: Input, length: number): void {
@@ -183,7 +183,7 @@ export class GraphqlConnection implements KeptConnection {
     const isPublic = this.#services.config.WEBSOCKETS_GRAPHQL_AUTH === 'public';
     if (token !== undefined && token !== null) {
       if (typeof token !== 'string' || !/^\S+$/.test(token)) return this.#forbid();
-      this.#authorization = `Bearer ${token}`;
+      this.#credentials = credentialsOf({ authorization: `Bearer ${token}`, address: this.#from.address });
     }
     try {
       await this.#services.limit?.(this.#from.address);

@@ -1,5 +1,6 @@
 /** Live queries over HTTP: as server-sent events, or as one answer that waits until it is another than the one that the client has. */
-import type { Identities, Identity, RequestCredentials } from '../access/identity.js';
+import type { Identities, Identity } from '../access/identity.js';
+import { LastingCredentials } from '../access/lasting-credentials.js';
 import type { MaybePromise } from '../engine/pipeline.js';
 import { isNotModified } from '../http/compress.js';
 import type { Exchange } from '../http/exchange.js';
@@ -89,19 +90,12 @@ export async function waitForChange(
 
 /** The same credentials are presented again and again, as a client would with each request. */
 export function sourceOf(exchange: Exchange, identities: Identities, parse: LiveSource['parse']): LiveSource {
-  const { headers, accessToken, address } = exchange;
-  const credentials: RequestCredentials = {
-    headers,
-    accessToken,
-    address,
-    get begun() {
-      return performance.now();
-    },
-    cookie: (name) => exchange.cookie(name),
-    cookieRefused: false,
-    viewedAs: () => {},
+  const credentials = new LastingCredentials(exchange);
+  return {
+    address: exchange.address,
+    identify: (): MaybePromise<Identity> => identities.identify(credentials),
+    parse,
   };
-  return { address, identify: (): MaybePromise<Identity> => identities.identify(credentials), parse };
 }
 
 export interface EventFormat {

@@ -1,5 +1,6 @@
 /** One connection to /websocket: who speaks, what they have subscribed to, and the answers to their messages. */
 import type { Identity } from '../access/identity.js';
+import type { LastingCredentials } from '../access/lasting-credentials.js';
 import { login, refresh } from '../accounts/authentication.js';
 import { isObject, parseJson } from '../digits.js';
 import type { MaybePromise } from '../engine/pipeline.js';
@@ -42,7 +43,7 @@ export class SocketConnection implements SocketHandler, Speaker {
   readonly #onClosed: () => void;
   readonly outbox: SocketOutbox;
   readonly #subscriptions = new Map<string, EventHandle>();
-  #authorization: string;
+  #credentials: LastingCredentials;
   /** Until it is over, other messages wait: they may need it. It never rejects: one that fails is the end of that one alone. */
   #signingIn: Promise<void> = Promise.resolve();
   #isSignedIn: boolean;
@@ -56,7 +57,7 @@ export class SocketConnection implements SocketHandler, Speaker {
     this.client = client;
     this.#services = services;
     this.#onClosed = onClosed;
-    this.#authorization = client.authorization;
+    this.#credentials = credentialsOf(client);
     this.outbox = new SocketOutbox(socket, () => this.drained());
     const mode = services.config.WEBSOCKETS_REST_AUTH;
     this.#isSignedIn = mode !== 'handshake';
@@ -64,8 +65,7 @@ export class SocketConnection implements SocketHandler, Speaker {
   }
 
   identify(): MaybePromise<Identity> {
-    const { address } = this.client;
-    return this.#services.identities.identify(credentialsOf({ authorization: this.#authorization, address }));
+    return this.#services.identities.identify(this.#credentials);
   }
 
   message(text: string): void {
@@ -115,12 +115,12 @@ export class SocketConnection implements SocketHandler, Speaker {
   /** Tokens expire, and are withdrawn, without anybody saying so. */
   look(): void {
     this.outbox.look();
-    if (this.#authorization === '') return;
-    const authorization = this.#authorization;
+    if (this.#credentials.headers.authorization === '') return;
+    const credentials = this.#credentials;
     ifRefused(
       () => this.identify(),
       () => {
-        if (authorization === this.#authorization) this.#expire();
+        if (credentials === this.#credentials) this.#expire();
       },
     );
   }
@@ -132,7 +132,7 @@ export class SocketConnection implements SocketHandler, Speaker {
   }
 
   #become(authorization: string): void {
-    this.#authorization = authorization;
+    this.#credentials = credentialsOf({ authorization, address: this.client.address });
     for (const subscription of this.#subscriptions.values()) subscription.renew();
   }
 

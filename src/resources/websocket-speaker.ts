@@ -1,5 +1,6 @@
 /** Who speaks over a WebSocket: its messages carry no headers, so what counts is the token of its request, or of its sign-in. */
-import type { Identities, Identity, RequestCredentials } from '../access/identity.js';
+import type { Identities, Identity } from '../access/identity.js';
+import { LastingCredentials } from '../access/lasting-credentials.js';
 import type { AuthenticationServices } from '../accounts/authentication.js';
 import type { Config } from '../config.js';
 import { Digits, writeJson } from '../digits.js';
@@ -35,18 +36,13 @@ export interface Speaker {
 export function credentialsOf({
   authorization,
   address,
-}: Pick<SocketClient, 'authorization' | 'address'>): RequestCredentials {
-  return {
+}: Pick<SocketClient, 'authorization' | 'address'>): LastingCredentials {
+  return new LastingCredentials({
     headers: { authorization, viewAs: '' },
     accessToken: '',
     address,
-    get begun() {
-      return performance.now();
-    },
     cookie: () => '',
-    cookieRefused: false,
-    viewedAs: () => {},
-  };
+  });
 }
 
 /** Calls back where the credentials do not count any more; a database that does not answer says nothing of them. */

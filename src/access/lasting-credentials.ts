@@ -1,0 +1,38 @@
+/** The credentials of a connection that stays open: presented again and again, as a client would with each request. */
+import type { RequestCredentials } from './identity.js';
+
+/** What a connection began with. */
+type Presented = Pick<RequestCredentials, 'headers' | 'accessToken' | 'address' | 'cookie'>;
+
+/** A class, because each of ten thousand subscriptions is looked at twice a second. */
+export class LastingCredentials implements RequestCredentials {
+  readonly #presented: Presented;
+  cookieRefused = false;
+
+  constructor(presented: Presented) {
+    this.#presented = presented;
+  }
+
+  get headers(): RequestCredentials['headers'] {
+    return this.#presented.headers;
+  }
+
+  get accessToken(): string {
+    return this.#presented.accessToken;
+  }
+
+  get address(): string {
+    return this.#presented.address;
+  }
+
+  /** Now: what has expired meanwhile does not count. */
+  get begun(): number {
+    return performance.now();
+  }
+
+  cookie(name: string): string {
+    return this.#presented.cookie(name);
+  }
+
+  viewedAs(): void {}
+}
