@@ -22,7 +22,9 @@ const PROGRAMS = ['src/main', 'src/index', 'src/workers/worker'];
 const TOOLS = [
   'src/observe',
   'src/embedded/cluster',
-  ...['cost', 'growth', 'hit', 'live-clients', 'load', 'main', 'mirror', 'open-loop'].map((name) => `bench/${name}`),
+  ...['cost', 'growth', 'hit', 'live-clients', 'load', 'main', 'mirror', 'open-loop', 'readers'].map(
+    (name) => `bench/${name}`,
+  ),
   ...[
     'run',
     'screenshots',

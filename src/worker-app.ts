@@ -124,8 +124,8 @@ export interface WorkerApp {
   collect(): Promise<readonly Metric[]>;
   /** Whether this thread can do its work. */
   check(): Promise<Checks>;
-  /** Requests that still come are answered; none should be sent. */
-  stopping(): void;
+  /** Requests that still come are answered; none should be sent. Resolves when nothing of this thread is left in the database. */
+  stopping(): Promise<void>;
 }
 
 /** Where the server is not our own there may be a pooler in between: `checksSessions` once for all threads. */
@@ -350,7 +350,7 @@ export async function createWorkerApp(
     }),
     stopping: () => {
       readiness.stop();
-      void live.stop();
+      return live.stop();
     },
   };
 }

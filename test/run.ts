@@ -74,6 +74,7 @@ const LEFT_OUT: ReadonlySet<string> = new Set([
   'half-open',
   'websocket-limits',
   'live-burdens',
+  'live-oracle-faults',
   'graphql-ide',
   'explorer-data',
   'explorer-pages',

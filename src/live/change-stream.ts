@@ -39,6 +39,7 @@ export class ChangeStream {
   #choice: Choice = { source: null, obstacles: '' };
   #running: Promise<void> = Promise.resolve();
   #stopping: AbortController | null = null;
+  #closing: Promise<void> = Promise.resolve();
   #refreshing: Promise<void> = Promise.resolve();
   state: StreamState = 'closed';
   /** Why it could not be opened, or was lost. */
@@ -75,11 +76,17 @@ export class ChangeStream {
     this.#running = this.#running.then(() => this.#run(signal));
   }
 
-  async close(): Promise<void> {
-    if (this.#stopping === null) return;
+  /** Whoever closes it a second time waits for the same end. */
+  close(): Promise<void> {
+    if (this.#stopping === null) return this.#closing;
     this.#stopping.abort();
     this.#stopping = null;
     this.state = 'closed';
+    this.#closing = this.#close();
+    return this.#closing;
+  }
+
+  async #close(): Promise<void> {
     await this.#choice.source?.close();
     await within(this.#running, CLOSE_TIMEOUT_MS).catch(() => {});
     if (this.#stopping === null) await this.#choice.source?.release();
@@ -153,7 +160,8 @@ export class ChangeStream {
       await source.close();
       throw new Error('the stream was closed');
     }
-    this.position = Math.max(this.position, position);
+    // A server that has taken over from another may not have come as far.
+    this.position = position;
     this.state = 'open';
     this.failure = null;
     this.#listener.resynced(sources);

@@ -4,8 +4,8 @@ import type { MaybePromise } from '../engine/pipeline.js';
 import type { PreparedRead } from '../engine/reads.js';
 import type { Parsed } from '../request/ast.js';
 import { NOBODY } from './subscriber.js';
-import type { Change } from './table-log.js';
-import type { IsVisible } from './visibility.js';
+import type { Change, RowChange } from './table-log.js';
+import type { Known } from './visibility.js';
 
 export interface EventSource {
   /** Of the client; for limits. */
@@ -49,7 +49,7 @@ export interface EventGroup {
   /** Who has another turn since then may be somebody else by now. */
   readonly turns: Map<EventSubscriber, number>;
   /** Null where they have to begin anew. */
-  readonly changes: ReadonlyMap<string, Change> | null;
+  readonly changes: ReadonlyMap<string, RowChange> | null;
   readonly end: number;
 }
 
@@ -57,6 +57,7 @@ export interface EventGroup {
 export const MAX_VISIBLE_KEYS = 10_000;
 
 const MAX_UNTOLD_KEYS = 1_000;
+const MAX_MISSING_KEYS = 1_000;
 
 export class EventSubscriber {
   /** No other has it. */
@@ -74,8 +75,8 @@ export class EventSubscriber {
   table = '';
   /** Up to where in the log of the table everything was told. */
   position = 0;
-  /** What was visible when it began: the log may tell it later. Null some time later. */
-  known: IsVisible | null = null;
+  /** What was visible when it began: the log may tell it later. Null when it has told all of it. */
+  known: Known | null = null;
   knownUntil = 0;
   #generation = NOBODY;
   /** Under which rights it was told what was told last. */
@@ -85,12 +86,14 @@ export class EventSubscriber {
   isClosed = false;
   /** Whether it has to begin anew: changes may have been missed. */
   isStale = false;
-  /** Where the caller sees some of the rows only: the keys of those; null where all are seen. */
+  /** Where the caller sees some of the rows only: the keys of those which it was told of; null where all are seen. */
   visible: Set<string> | null = null;
-  /** Whether the caller may see keys at all. */
-  showsKeys = false;
+  /** Whether the caller may see keys at all; null before that is known. */
+  #showsKeys: boolean | null = null;
   /** Items that were gone, or outside of the query, when their creation was to be told: their deletion would be of something never seen. */
   #untold: Set<string> | null = null;
+  /** Items that it was told of and that were not there when a change of theirs was to be told, and what was known then: they were hidden, or deleted. */
+  #missing: Map<string, Known> | null = null;
 
   constructor(source: EventSource, listener: EventListener, onEnd: (error: unknown) => void, number: number) {
     this.number = number;
@@ -114,24 +117,49 @@ export class EventSubscriber {
     if (this.listener.withdraw(isSame)) this.isStale = true;
   }
 
+  /** Rights are others, or are known for the first time: what the caller sees now, before the log has told all of it. */
+  see(visible: Set<string> | null, showsKeys: boolean): void {
+    const before = this.visible;
+    const isFirst = this.#showsKeys === null;
+    const isOther = this.#showsKeys !== showsKeys || (before === null) !== (visible === null);
+    this.#showsKeys = showsKeys;
+    this.visible = visible;
+    const { change } = this.source;
+    // The keys decide which deletions are told.
+    if (isFirst || before === visible || change === 'create' || change === 'update') return;
+    // Of an item that is not there any more nobody can say whether it was deleted or hidden.
+    if (isOther || before === null || visible === null || ![...before].every((key) => visible.has(key)))
+      this.isStale = true;
+    // What was never told of must not be told as deleted.
+    else this.visible = before;
+  }
+
   /** Whether the caller could see the item that is gone. */
-  forgetDeleted(key: string): boolean {
-    if (!this.showsKeys) return false;
-    return this.visible === null ? this.#untold?.delete(key) !== true : this.visible.delete(key);
+  forgetDeleted(key: string, xid: number): boolean {
+    if (this.#showsKeys !== true) return false;
+    if (this.visible === null) return this.#untold?.delete(key) !== true;
+    const known = this.#missing?.get(key);
+    this.#missing?.delete(key);
+    return this.visible.delete(key) || known?.has(xid) === true;
   }
 
   /** Nothing was told that is not in the state which it begins with. */
   begin(visible: Set<string> | null): void {
     this.visible = visible;
-    this.#untold = null;
+    this.#untold = this.#missing = null;
   }
 
-  remember(key: string, isVisible: boolean, change: Change): void {
+  /** `known`: of a moment behind the one in which it was looked for; null where all that was looked for was there. */
+  remember(key: string, isVisible: boolean, change: Change, known: Known | null): void {
     if (this.visible === null) {
       if (isVisible) this.#untold?.delete(key);
       else if (change === 'create' && this.source.change !== 'delete') this.#leaveUntold(key);
-    } else if (!isVisible) this.visible.delete(key);
-    else if (this.visible.size < MAX_VISIBLE_KEYS) this.visible.add(key);
+      return;
+    }
+    if (isVisible) {
+      this.#missing?.delete(key);
+      if (this.visible.size < MAX_VISIBLE_KEYS) this.visible.add(key);
+    } else if (this.visible.delete(key) && known) this.#miss(key, known);
   }
 
   #leaveUntold(key: string): void {
@@ -140,5 +168,13 @@ export class EventSubscriber {
     if (this.#untold.size <= MAX_UNTOLD_KEYS) return;
     const [oldest = key] = this.#untold;
     this.#untold.delete(oldest);
+  }
+
+  #miss(key: string, known: Known): void {
+    this.#missing ??= new Map();
+    this.#missing.set(key, known);
+    if (this.#missing.size <= MAX_MISSING_KEYS) return;
+    const [oldest = key] = this.#missing.keys();
+    this.#missing.delete(oldest);
   }
 }

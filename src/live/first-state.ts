@@ -8,7 +8,7 @@ import type { Collection } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Parsed } from '../request/ast.js';
 import { type EventSource, type EventSubscriber, MAX_VISIBLE_KEYS } from './event-subscriber.js';
-import { type CommitVisibility, type IsVisible, visibleIn } from './visibility.js';
+import { type CommitVisibility, type Known, knownBy } from './visibility.js';
 import { keysIn } from './visible-items.js';
 
 export interface EventServices {
@@ -42,17 +42,17 @@ export async function readFirst(
   { source, visible }: EventSubscriber,
   caller: Identity,
   query: Parsed | null,
-): Promise<readonly [body: Buffer | null, known: IsVisible | null, visible: Set<string> | null]> {
+): Promise<readonly [body: Buffer | null, known: Known | null, visible: Set<string> | null]> {
   const { address } = source;
   const first = query && (await prepareRead(services, query, caller, address));
   if (visible === null) {
-    if (first === null) return [null, await services.visibility.isVisibleNow(), null];
+    if (first === null) return [null, await services.visibility.knownNow(), null];
     const { bodies, snapshot } = await services.reads.runTogether(first, []);
-    return [bodies[0] ?? null, visibleIn(snapshot), null];
+    return [bodies[0] ?? null, knownBy(snapshot), null];
   }
   const names = collectionOf(services, source, caller).key.map(({ name }) => name);
   const keys = await prepareRead(services, source.parseKeys(caller, names), caller, address);
   const { bodies, snapshot } = await services.reads.runTogether(first ?? keys, first === null ? [] : [keys]);
   const shown = keysIn(bodies.at(-1) ?? null, names).slice(0, MAX_VISIBLE_KEYS);
-  return [first && (bodies[0] ?? null), visibleIn(snapshot), new Set(shown)];
+  return [first && (bodies[0] ?? null), knownBy(snapshot), new Set(shown)];
 }

@@ -26,8 +26,10 @@ import {
 import { collectionOf, type EventServices, prepareRead, readFirst } from './first-state.js';
 import type { LiveStats } from './live-stats.js';
 import { Places } from './places.js';
+import { NOBODY } from './subscriber.js';
 import type { SubscriptionCounts } from './subscription-counts.js';
-import { CHANGES, type Change, TableLog } from './table-log.js';
+import { CHANGES, type Change, type RowChange, TableLog } from './table-log.js';
+import type { Known } from './visibility.js';
 import { checkTable, keysIn, showsAllRows, showsKeys } from './visible-items.js';
 
 /** Milliseconds until something that failed for the moment is tried again. */
@@ -36,11 +38,8 @@ const RETRY_MS = 1_000;
 /** Subscriptions that begin anew at the same time. */
 const MAX_BEGINNING = 20;
 
-/** A generation in which nobody may read anything. */
-const NOBODY = -1;
-
-/** Milliseconds after the first state in which the log may still tell what is in it. */
-const KNOWN_MS = 10_000;
+/** Milliseconds after the first state in which the log may still tell what is in it: numbers of transactions wrap around one day. */
+const KNOWN_MS = 600_000;
 const NOTHING_KNOWN = (): boolean => false;
 
 /** What events need of live queries, which share their stream with them. */
@@ -195,8 +194,7 @@ export class LiveEvents {
     // All at once: with the keys of a former caller, deletions would be told that this one may not know of.
     subscriber.prepared = prepared;
     subscriber.group = group;
-    subscriber.visible = visible;
-    subscriber.showsKeys = showsKeys(collection);
+    subscriber.see(visible, showsKeys(collection));
     subscriber.generation = generation;
   }
 
@@ -303,15 +301,15 @@ export class LiveEvents {
     for (const subscriber of this.#subscribers) {
       if (!this.#isDue(subscriber)) continue;
       const log = this.#logs.get(subscriber.table);
-      // Who has not taken anything for long is still told of that time.
-      if ((log?.timeOf(subscriber.position) ?? 0) > subscriber.knownUntil) subscriber.known = null;
+      const next = log?.entryAt(subscriber.position);
+      if (next && (subscriber.known?.isBefore(next.xid) || next.at > subscriber.knownUntil)) subscriber.known = null;
       const { position, isStale, known, prepared, source, generation, turn } = subscriber;
       if (prepared === null) continue;
       // What is in the first state of one is news for another.
       const whose = known === null ? '' : subscriber.number;
       const name = `${position} ${isStale} ${whose} ${subscriber.group} ${subscriber.table}`;
       // What is told later must not be counted as told: the log goes on while the reads wait.
-      const changes = isStale ? null : (log?.since(position, known ?? NOTHING_KNOWN) ?? null);
+      const changes = isStale ? null : (log?.since(position, known?.has ?? NOTHING_KNOWN) ?? null);
       const group = groups.get(name) ?? { prepared, source, generation, turns: new Map(), changes, end: log?.end ?? 0 };
       groups.set(name, group);
       group.turns.set(subscriber, turn);
@@ -351,38 +349,41 @@ export class LiveEvents {
     return this.#isCurrent(subscriber) && subscriber.listener.isReady();
   }
 
-  async #tell(group: EventGroup, changes: ReadonlyMap<string, Change>): Promise<void> {
+  async #tell(group: EventGroup, changes: ReadonlyMap<string, RowChange>): Promise<void> {
     const { prepared, source, generation, turns, end } = group;
     const counted = [...changes].filter(([key]) => source.item === null || key === source.item);
     const isWanted = [...turns.keys()].some(
       ({ source: { change }, visible }) => change !== 'delete' || visible !== null,
     );
-    const there = counted.flatMap(([key, change]) => (change === 'delete' ? [] : [key]));
+    const there = isWanted ? counted.flatMap(([key, { change }]) => (change === 'delete' ? [] : [key])) : [];
     const items = await this.#reader.read(
       prepared,
-      isWanted ? there : [],
+      there,
       () => generation === this.#host.generation && [...turns.keys()].some(({ isClosed }) => !isClosed),
     );
+    // Which are missing because they are gone already, the log says later.
+    const known = items.size < there.length ? await this.#services.visibility.surelyKnownNow() : null;
     // What was read under former rights is not told; it is read again.
     if (generation !== this.#host.generation) return;
     for (const [subscriber, turn] of turns) {
       if (subscriber.isClosed || subscriber.turn !== turn || subscriber.generation !== generation) continue;
       subscriber.position = end;
-      for (const change of CHANGES) this.#tellOne(subscriber, change, counted, items);
+      for (const change of CHANGES) this.#tellOne(subscriber, change, counted, items, known);
     }
   }
 
   #tellOne(
     subscriber: EventSubscriber,
     change: Change,
-    counted: readonly (readonly [string, Change])[],
+    counted: readonly (readonly [string, RowChange])[],
     items: ReadonlyMap<string, Buffer>,
+    known: Known | null,
   ): void {
     const keys: string[] = [];
     for (const [key, each] of counted) {
-      if (each !== change) continue;
-      if (change !== 'delete') subscriber.remember(key, items.has(key), change);
-      if (change === 'delete' ? subscriber.forgetDeleted(key) : items.has(key)) keys.push(key);
+      if (each.change !== change) continue;
+      if (change !== 'delete') subscriber.remember(key, items.has(key), change, known);
+      if (change === 'delete' ? subscriber.forgetDeleted(key, each.xid) : items.has(key)) keys.push(key);
     }
     if (keys.length === 0 || (subscriber.source.change !== null && subscriber.source.change !== change)) return;
     this.#host.stats.sent++;

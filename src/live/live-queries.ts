@@ -24,7 +24,7 @@ import { type EventHost, LiveEvents } from './live-events.js';
 import { LiveStats } from './live-stats.js';
 import { LogSource } from './log-source.js';
 import { Publisher } from './publisher.js';
-import type { LiveListener, LiveSource } from './subscriber.js';
+import { type LiveListener, type LiveSource, NOBODY } from './subscriber.js';
 import { SubscriptionCounts, type SubscriptionLimits } from './subscription-counts.js';
 import { Sweep } from './sweep.js';
 import { Subscriber, type Topic } from './topic.js';
@@ -53,6 +53,8 @@ const MAX_RETRY_MS = 5_000;
 /** Milliseconds that events wait for the stream to open, and between two looks at it. */
 const OPENING_MS = 2_000;
 const OPENING_PAUSE_MS = 10;
+/** Milliseconds for the slot and the publications to be dropped. */
+const STOP_MS = 2_000;
 /** Subscriptions that begin anew at the same time. */
 const MAX_RESOLVING = 50;
 
@@ -180,7 +182,7 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
     }
     this.events.stop();
     this.#rest();
-    await this.stream.close();
+    await within(this.stream.close(), STOP_MS).catch(() => {});
   }
 
   /** For who is told each change: waits a moment for the stream; where it takes longer, they begin anew when it is open. */
@@ -293,7 +295,8 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
     this.stats.transactions++;
     this.stats.changedAt = Math.min(this.stats.changedAt, time);
     for (const change of changes) for (const topic of this.topics.touchedBy(change)) this.#reader.touch(topic);
-    this.events.committed(changes, xid);
+    // Some may have been missed before it is open: then all begin anew.
+    if (this.stream.state === 'open') this.events.committed(changes, xid);
   }
 
   /** Of which tables each view shows rows may have changed too: everything begins anew. */
@@ -305,6 +308,7 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
   }
 
   lost(): void {
+    this.#visibility.forget();
     this.#touchAll();
   }
 
@@ -374,9 +378,6 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
     }
   }
 }
-
-/** A generation in which nobody may read anything. */
-const NOBODY = -1;
 
 /** Those to be tried, one after the other. */
 export function waysOf(

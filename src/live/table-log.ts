@@ -10,6 +10,13 @@ import type { TableChanges } from './change-source.js';
 export const CHANGES = ['create', 'update', 'delete'] as const;
 export type Change = (typeof CHANGES)[number];
 
+/** What has become of a row. */
+export interface RowChange {
+  readonly change: Change;
+  /** Of the last transaction that has changed it. */
+  readonly xid: number;
+}
+
 interface KeyChange {
   readonly key: string;
   readonly change: Change;
@@ -64,20 +71,20 @@ export class TableLog {
     this.#entries = [];
   }
 
-  /** When the entry at the position came. */
-  timeOf(position: number): number {
-    return this.#entries[position - this.#first]?.at ?? Number.POSITIVE_INFINITY;
+  /** The entry at the position; null where there is none. */
+  entryAt(position: number): Entry | null {
+    return this.#entries[position - this.#first] ?? null;
   }
 
   /** What has become of each row since then, without what is known already; null where that is not known any more. */
-  since(position: number, isKnown: (xid: number) => boolean): ReadonlyMap<string, Change> | null {
+  since(position: number, isKnown: (xid: number) => boolean): ReadonlyMap<string, RowChange> | null {
     if (position < this.#first) return null;
-    const changes = new Map<string, Change>();
+    const changes = new Map<string, RowChange>();
     for (const { key, change, xid } of this.#entries.slice(position - this.#first)) {
       if (isKnown(xid)) continue;
-      const joined = joinChanges(changes.get(key), change);
+      const joined = joinChanges(changes.get(key)?.change, change);
       if (joined === null) changes.delete(key);
-      else changes.set(key, joined);
+      else changes.set(key, { change: joined, xid });
     }
     return changes;
   }

@@ -3,6 +3,7 @@
  * synchronous replication much longer. A read in between would miss it, and nothing would say so later.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { serviceUnavailable } from '../errors.js';
 import type { Database } from '../postgres/database.js';
 
 /** Milliseconds between two looks. */
@@ -14,11 +15,18 @@ const MAX_COMMITS = 10_000;
 
 /** Milliseconds that reads wait for commits: a standby that does not answer may hold them back for as long as it likes. */
 const MAX_WAIT_MS = 10_000;
+/** Milliseconds that reads wait for a database that does not say what is visible: they may fail as well, and say so. */
+const MAX_SILENCE_MS = 500;
 /** Milliseconds between two looks at those that were not waited for. */
 const LATE_PAUSE_MS = 1_000;
 
-/** Whether whoever reads from now on sees what the transaction has done. */
-export type IsVisible = (xid: number) => boolean;
+/** What somebody sees who reads at some moment. */
+export interface Known {
+  /** Whether that is part of what the transaction has done. */
+  has(xid: number): boolean;
+  /** Whether the transaction began to write later: in the log nothing behind it is known. */
+  isBefore(xid: number): boolean;
+}
 
 export class CommitVisibility {
   readonly #database: Database;
@@ -35,15 +43,27 @@ export class CommitVisibility {
   }
 
   /** Null where nobody can say so. */
-  async isVisibleNow(): Promise<IsVisible | null> {
+  async knownNow(): Promise<Known | null> {
     const snapshot = await this.#snapshot();
-    return snapshot && ((xid) => isVisible(xid, snapshot));
+    return snapshot && knownIn(snapshot);
+  }
+
+  async surelyKnownNow(): Promise<Known> {
+    const known = await this.knownNow();
+    if (known === null) throw serviceUnavailable('database', 'It does not say what is visible');
+    return known;
   }
 
   stop(): void {
     if (this.#timer) clearTimeout(this.#timer);
     this.#timer = null;
     this.#late.clear();
+  }
+
+  /** The log is another one: what was committed in the former may never be visible, where another server has taken over. */
+  forget(): void {
+    this.#commits.clear();
+    this.stop();
   }
 
   add(xid: number): void {
@@ -53,16 +73,15 @@ export class CommitVisibility {
 
   /** Resolves when all that was added before is visible to whoever reads then; also when nobody can say so, or it takes too long. */
   async wait(): Promise<void> {
-    const commits = [...this.#commits];
-    const until = performance.now() + MAX_WAIT_MS;
+    let commits = [...this.#commits];
+    const begun = performance.now();
     for (let pause = FIRST_PAUSE_MS; commits.length > 0; pause = Math.min(pause * 2, MAX_PAUSE_MS)) {
       const snapshot = await this.#snapshot();
-      // The reads that follow will fail as well, and are tried again.
-      if (snapshot === null) return;
-      for (const xid of commits.splice(0))
-        if (isVisible(xid, snapshot)) this.#commits.delete(xid);
-        else commits.push(xid);
-      if (performance.now() > until) this.#leave(commits.splice(0));
+      // The connection that was asked may be lost, and that of the reads not.
+      const patience = snapshot === null ? MAX_SILENCE_MS : MAX_WAIT_MS;
+      if (snapshot) for (const xid of commits) if (isVisible(xid, snapshot)) this.#commits.delete(xid);
+      commits = commits.filter((xid) => this.#commits.has(xid));
+      if (performance.now() - begun > patience) this.#leave(commits.splice(0));
       if (commits.length > 0) await sleep(pause);
     }
   }
@@ -77,9 +96,9 @@ export class CommitVisibility {
 
   async #lookAgain(): Promise<void> {
     this.#timer = null;
-    const isVisibleNow = await this.isVisibleNow();
+    const known = await this.knownNow();
     const { size } = this.#late;
-    if (isVisibleNow) for (const xid of this.#late) if (isVisibleNow(xid)) this.#late.delete(xid);
+    if (known) for (const xid of this.#late) if (known.has(xid)) this.#late.delete(xid);
     if (this.#late.size < size) this.#onLate();
     if (this.#late.size > 0) this.#leave([]);
   }
@@ -101,9 +120,12 @@ interface Snapshot {
 }
 
 /** What somebody sees who reads with this snapshot, as PostgreSQL writes it. */
-export function visibleIn(snapshot: string): IsVisible {
-  const parsed = parseSnapshot(snapshot);
-  return (xid) => isVisible(xid, parsed);
+export function knownBy(snapshot: string): Known {
+  return knownIn(parseSnapshot(snapshot));
+}
+
+function knownIn(snapshot: Snapshot): Known {
+  return { has: (xid) => isVisible(xid, snapshot), isBefore: (xid) => ((xid - snapshot.end) | 0) >= 0 };
 }
 
 function parseSnapshot(text: string): Snapshot {

@@ -1,7 +1,7 @@
 /** One connection of GraphQL over WebSockets: who speaks, and the operations that have not ended. */
 import type { Identity } from '../access/identity.js';
 import type { LastingCredentials } from '../access/lasting-credentials.js';
-import { isObject, parseJson, writeJson } from '../digits.js';
+import { isObject, writeJson } from '../digits.js';
 import type { MaybePromise } from '../engine/pipeline.js';
 import type { RequestClient } from '../engine/stages.js';
 import { requestsExceeded, ServiceError } from '../errors.js';
@@ -20,6 +20,7 @@ import {
   runOperation,
 } from './graphql-socket-operation.js';
 import type { KeptConnection } from './socket-keeper.js';
+import { readMessage } from './socket-message.js';
 import { credentialsOf, ifRefused, isSomebody, requestClientOf } from './websocket-speaker.js';
 
 /** Operations of a connection that begin, or are answered, at the same time: the others wait for their turn, all while the client does not read. */
@@ -79,7 +80,7 @@ export class GraphqlConnection implements KeptConnection {
     if (!this.#socket.isOpen) return;
     this.#goOn();
     try {
-      this.#handle(readMessage(text), text.length);
+      this.#handle(readMessage(text, refused), text.length);
     } catch (error) {
       const known = publicError(error);
       if (known.status < 500) this.#socket.end(BAD_REQUEST, known.message);
@@ -333,18 +334,6 @@ class Operation {
 
 function refused(reason: string): ServiceError {
   return new ServiceError('INVALID_PAYLOAD', reason);
-}
-
-function readMessage(text: string): Input {
-  let message: unknown;
-  try {
-    message = parseJson(text);
-  } catch (error) {
-    if (error instanceof RangeError) throw error;
-    throw refused('The message is not valid JSON');
-  }
-  if (!isObject(message)) throw refused('The message must be an object');
-  return message;
 }
 
 function readId({ id }: Input): string {

@@ -2,7 +2,6 @@
 import type { Identity } from '../access/identity.js';
 import type { LastingCredentials } from '../access/lasting-credentials.js';
 import { login, refresh } from '../accounts/authentication.js';
-import { isObject, parseJson } from '../digits.js';
 import type { MaybePromise } from '../engine/pipeline.js';
 import { invalidPayload, requestsExceeded, type ServiceError } from '../errors.js';
 import { publicError } from '../http/reply.js';
@@ -11,6 +10,7 @@ import type { EventHandle } from '../live/live-events.js';
 import type { Input } from '../request/parse-context.js';
 import { isUnavailable } from '../sqlstate.js';
 import { readEmail, readText } from './credentials.js';
+import { readMessage } from './socket-message.js';
 import { SocketOutbox } from './socket-outbox.js';
 import { runItems } from './websocket-items.js';
 import {
@@ -150,7 +150,7 @@ export class SocketConnection implements SocketHandler, Speaker {
     let type = 'server';
     let uid = NO_UID;
     try {
-      const message = readMessage(text);
+      const message = readTyped(text);
       uid = readUid(message['uid']);
       const isAuth = message['type'] === 'auth';
       if (!isAuth) await this.#signingIn;
@@ -294,15 +294,8 @@ export class SocketConnection implements SocketHandler, Speaker {
   }
 }
 
-function readMessage(text: string): Input {
-  let message: unknown;
-  try {
-    message = parseJson(text);
-  } catch (error) {
-    if (error instanceof RangeError) throw error;
-    throw invalidPayload('The message is not valid JSON');
-  }
-  if (!isObject(message)) throw invalidPayload('The message must be an object');
+function readTyped(text: string): Input {
+  const message = readMessage(text, invalidPayload);
   if (typeof message['type'] !== 'string') throw invalidPayload('"type" must be a string');
   return message;
 }

@@ -66,12 +66,13 @@ export class SingleThread implements Threads {
   };
 
   drain(): void {
-    this.#app?.stopping();
+    void this.#app?.stopping();
     this.#http?.drain();
   }
 
   async stop(): Promise<void> {
     this.drain();
     await this.#http?.close(this.#config.SHUTDOWN_TIMEOUT);
+    await this.#app?.stopping();
   }
 }

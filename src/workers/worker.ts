@@ -51,12 +51,13 @@ async function work(assignment: Assignment): Promise<void> {
     http = await startHttpServer(router, { config, address, limit, responseMemory, observe, names, sockets });
   };
   const drain = (): void => {
-    stopping();
+    void stopping();
     http?.drain();
   };
   const end = async (): Promise<void> => {
     drain();
     await http?.close(config.SHUTDOWN_TIMEOUT);
+    await stopping();
     await Promise.all([database.close(), replicas?.close()]);
   };
   channel.follow({

@@ -138,7 +138,31 @@ t.test('streams end when the service stops', async (t) => {
   await stream.ended();
   t.ok(performance.now() - started < 5_000);
   t.equal(await slots(), 0);
+  t.equal((await sql`select from pg_publication`).length, 0);
 });
+
+t.test(
+  'a service of several threads takes all of its slots with it, and leaves the publications to another one',
+  async (t) => {
+    const [first, second] = [
+      await startTestService({ databaseUrl: url, WORKERS: '2' }),
+      await startTestService({ databaseUrl: url, WORKERS: '1' }),
+    ];
+    const streams = Array.from({ length: 12 }, () => new EventStream(first, '/items/authors'));
+    const other = new EventStream(second, '/items/authors?fields=bio&filter[id][_eq]=1');
+    await Promise.all([...streams, other].map((stream) => stream.count(1)));
+    await waitFor(async () => (await slots()) >= 2, 5_000);
+    await first.stop();
+    t.equal(await slots(), 1);
+    t.equal((await sql`select from pg_publication`).length, 2);
+    await sql`update authors set bio = 'still told' where id = 1`;
+    await other.count(2);
+    t.strictSame(other.last, { data: [{ bio: 'still told' }] });
+    await second.stop();
+    t.equal(await slots(), 0);
+    t.equal((await sql`select from pg_publication`).length, 0);
+  },
+);
 
 t.test('where the log cannot be read a live query is refused, and it is said why', async (t) => {
   const password = 'of-the-role-without-replication';

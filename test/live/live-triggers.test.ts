@@ -2,8 +2,8 @@
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import t, { type Test } from 'tap';
-import { EventFollower } from '../support/event-follower.js';
 import { EventStream } from '../support/event-stream.js';
+import { EventFollower } from '../support/live-follower.js';
 import {
   ADMIN_TOKEN,
   connectSql,
@@ -146,14 +146,19 @@ t.test('a change of one row leads to reads of those who ask for it', async (t) =
 });
 
 t.test('events tell each change once, by its key', async (t) => {
-  const follower = new EventFollower(service, { collection: 'authors', fields: ['id', 'name'], seesAll: true });
+  const viewer = { token: ADMIN_TOKEN, hidden: null };
+  const follower = new EventFollower(viewer, {
+    collection: 'authors',
+    fields: ['id', 'name'],
+    seesAll: true,
+    limit: Number.POSITIVE_INFINITY,
+    witnessToken: ADMIN_TOKEN,
+    isWhole: false,
+  });
   t.teardown(() => follower.close());
-  await follower.open(ADMIN_TOKEN);
+  follower.connect(service);
   await waitFor(async () => follower.isReady, 5_000);
-  const matches = async (): Promise<boolean> =>
-    follower.differenceFrom(
-      JSON.parse((await get(service, '/items/authors?fields=id,name&sort=id&limit=-1')).text).data,
-    ) === '';
+  const matches = async (): Promise<boolean> => (await follower.difference(service)) === '';
   t.ok(await matches());
   for (const write of [
     () => sql`insert into authors (id, name) values (901, 'new'), (902, 'second')`,
@@ -173,9 +178,9 @@ t.test('events tell each change once, by its key', async (t) => {
       ]),
     () => sql`delete from authors where id in (902, 903, 904)`,
   ]) {
-    const { events } = follower;
+    const { answers } = follower;
     await write();
-    await waitFor(async () => follower.events > events && (await matches()), 5_000).catch(() =>
+    await waitFor(async () => follower.answers > answers && (await matches()), 5_000).catch(() =>
       t.fail(write.toString()),
     );
   }

@@ -16,6 +16,8 @@ export interface EventStreamOptions {
   readonly method?: string;
   readonly body?: string;
   readonly headers?: Readonly<Record<string, string>>;
+  /** Hears of each event; then only the last one is kept. */
+  readonly onEvent?: (event: ServerEvent) => void;
 }
 
 export class EventStream {
@@ -26,13 +28,15 @@ export class EventStream {
   isEnded = false;
   response: IncomingMessage | null = null;
   readonly #request: ClientRequest;
+  readonly #onEvent: ((event: ServerEvent) => void) | null;
   #pieces: string[] = [];
 
   constructor(
     service: { readonly url: string },
     path: string,
-    { token = ADMIN_TOKEN, method = 'GET', body, headers = {} }: EventStreamOptions = {},
+    { token = ADMIN_TOKEN, method = 'GET', body, headers = {}, onEvent }: EventStreamOptions = {},
   ) {
+    this.#onEvent = onEvent ?? null;
     const { hostname, port } = new URL(service.url);
     const authorization: Record<string, string> = token === null ? {} : { authorization: `Bearer ${token}` };
     this.#request = openRequest({
@@ -73,7 +77,11 @@ export class EventStream {
     const fieldOf = (field: string): string | undefined =>
       lines.find((line) => line.startsWith(`${field}: `))?.slice(field.length + 2);
     const data = fieldOf('data');
-    if (data !== undefined) this.events.push({ id: fieldOf('id') ?? '', name: fieldOf('event') ?? 'message', data });
+    if (data === undefined) return;
+    const event = { id: fieldOf('id') ?? '', name: fieldOf('event') ?? 'message', data };
+    if (this.#onEvent) this.events.length = 0;
+    this.events.push(event);
+    this.#onEvent?.(event);
   }
 
   /** The answer of the last event. */
