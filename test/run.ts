@@ -60,6 +60,9 @@ const LONGEST = [
   'concurrency',
   'attacks',
   'explorer',
+  'websocket',
+  'live-triggers',
+  'sdk-commands',
 ];
 
 /**

@@ -27,6 +27,9 @@ that changes rows of a table sends one notification with their keys. Running ser
 
 All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
+/** Milliseconds that a table which is in use is waited for. */
+const LOCK_TIMEOUT_MS = 2_000;
+
 const COMMANDS = new Map<
   string,
   { readonly find: (database: Database) => Promise<readonly TriggerChange[]>; readonly done: string }
@@ -60,7 +63,7 @@ export async function live(words: readonly string[]): Promise<void> {
         for (const { statements } of tables) for (const statement of statements) console.log(`${statement};`);
         return;
       }
-      const failures = await changeTriggers(database, tables);
+      const failures = await changeTriggers(database, tables, LOCK_TIMEOUT_MS);
       await announceTriggers(database);
       for (const { schema, name: table } of tables) {
         const failure = failures.get(`${schema}.${table}`);

@@ -41,6 +41,7 @@ export class ChangeStream {
   #stopping: AbortController | null = null;
   #closing: Promise<void> = Promise.resolve();
   #refreshing: Promise<void> = Promise.resolve();
+  #isRefreshAwaited = false;
   state: StreamState = 'closed';
   /** Why it could not be opened, or was lost. */
   failure: Error | null = null;
@@ -95,8 +96,11 @@ export class ChangeStream {
   /** The tables that are served may be others. */
   tablesChanged(): void {
     const { source } = this.#choice;
-    if (this.state !== 'open' || source === null) return;
+    // One that waits will look at all that there is by then.
+    if (this.state !== 'open' || source === null || this.#isRefreshAwaited) return;
+    this.#isRefreshAwaited = true;
     this.#refreshing = this.#refreshing.then(async () => {
+      this.#isRefreshAwaited = false;
       if (this.state !== 'open' || this.#choice.source !== source) return;
       try {
         const sources = await source.refresh();

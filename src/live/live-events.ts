@@ -361,8 +361,10 @@ export class LiveEvents {
       there,
       () => generation === this.#host.generation && [...turns.keys()].some(({ isClosed }) => !isClosed),
     );
-    // Which are missing because they are gone already, the log says later.
-    const known = items.size < there.length ? await this.#services.visibility.surelyKnownNow() : null;
+    // Which are missing because they are gone already, the log says later; it counts for who was told of them.
+    const missing = there.filter((key) => !items.has(key));
+    const isMissed = [...turns.keys()].some(({ visible }) => missing.some((key) => visible?.has(key) === true));
+    const known = isMissed ? await this.#services.visibility.surelyKnownNow() : null;
     // What was read under former rights is not told; it is read again.
     if (generation !== this.#host.generation) return;
     for (const [subscriber, turn] of turns) {

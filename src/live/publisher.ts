@@ -45,14 +45,15 @@ export class Publisher {
 
   #slice(): void {
     const until = performance.now() + SLICE_MS;
+    this.#next = null;
     for (const [topic, publication] of this.#publications) {
       const isDone = this.#advance(publication, until);
       this.#publications.delete(topic);
-      if (isDone) continue;
-      this.#publications.set(topic, publication);
-      break;
+      // Behind those who have waited for a turn meanwhile.
+      if (!isDone) this.#publications.set(topic, publication);
+      if (performance.now() > until) break;
     }
-    this.#next = this.#publications.size > 0 ? setImmediate(() => this.#slice()) : null;
+    if (this.#publications.size > 0) this.#next ??= setImmediate(() => this.#slice());
   }
 
   /** Answers whether it is done. */

@@ -27,6 +27,9 @@ const BEAT_MS = 5_000;
 /** Looks at the connection between two looks for tables that have lost their triggers, and for partitions without any. */
 const BEATS_PER_LOOK = 6;
 
+/** Milliseconds that a table which is in use is waited for: whoever writes to it waits as well. */
+const LOCK_TIMEOUT_MS = 100;
+
 interface Options {
   readonly database: Database;
   readonly tables: () => readonly TableName[];
@@ -44,6 +47,7 @@ export class TriggerSource implements ChangeSource {
   #events: SourceEvents | null = null;
   #timer: NodeJS.Timeout | null = null;
   #beats = 0;
+  #isLooking = false;
   #written: TriggeredTables['written'] = new Map();
   /** What was seen at the last look, to compare. */
   #seen = '';
@@ -65,7 +69,11 @@ export class TriggerSource implements ChangeSource {
   }
 
   async open(events: SourceEvents, stopping: AbortSignal): Promise<Opened> {
-    const notifications = new Notifications(events, () => this.#written);
+    const notifications = new Notifications(
+      events,
+      () => this.#written,
+      (error) => this.fail(error),
+    );
     const session: Session = this.#database.listener.open(
       (_, payload) => {
         if (payload === TABLES_CHANGED) events.tablesChanged();
@@ -90,21 +98,21 @@ export class TriggerSource implements ChangeSource {
   }
 
   async refresh(): Promise<Sources> {
-    const tables = await this.#bringInStep();
+    const { tables } = await this.#bringInStep();
     this.#written = tables.written;
     this.#seen = summaryOf(tables);
     return tables.sources;
   }
 
-  /** Installs what is missing where the role may. */
-  async #bringInStep(): Promise<TriggeredTables> {
+  /** Installs what is missing where the role may: how it was found, and how it is. */
+  async #bringInStep(): Promise<{ readonly found: TriggeredTables; readonly tables: TriggeredTables }> {
     const found = await inspectTriggers(this.#database, this.#tables());
     const allowed = found.missing.filter(({ mayInstall }) => mayInstall);
     const isWanted = allowed.length > 0 && (this.#installsFirst || found.installed > 0);
-    const failures = isWanted ? await changeTriggers(this.#database, allowed) : null;
+    const failures = isWanted ? await changeTriggers(this.#database, allowed, LOCK_TIMEOUT_MS) : null;
     const tables = failures ? await inspectTriggers(this.#database, this.#tables(), failures) : found;
     if (tables.installed === 0) throw new Error([...(failures?.values() ?? [])][0] ?? 'no triggers are installed');
-    return tables;
+    return { found, tables };
   }
 
   fail(error: Error): void {
@@ -131,10 +139,15 @@ export class TriggerSource implements ChangeSource {
   async #beat(session: Session): Promise<void> {
     try {
       await this.#look(session);
-      if (++this.#beats % BEATS_PER_LOOK !== 0) return;
-      if (summaryOf(await this.#bringInStep()) !== this.#seen) this.#events?.tablesChanged();
+      if (++this.#beats % BEATS_PER_LOOK !== 0 || this.#isLooking) return;
+      this.#isLooking = true;
+      const { found, tables } = await this.#bringInStep();
+      // Where triggers were missing for a while, changes were not told.
+      if ([found, tables].some((each) => summaryOf(each) !== this.#seen)) this.#events?.tablesChanged();
     } catch (error) {
       this.#lose(session, asError(error));
+    } finally {
+      this.#isLooking = false;
     }
   }
 
@@ -175,10 +188,13 @@ interface Told {
 
 type Key = string | readonly string[];
 
+const MAX_TABLES = 10_000;
+
 /** Joins the notifications of a transaction. */
 export class Notifications {
   readonly #reader: TransactionReader;
   readonly #written: () => TriggeredTables['written'];
+  readonly #onFailure: (error: Error) => void;
   readonly #tables = new Map<string, LoggedTable>();
   /** The transaction whose notifications arrive. */
   #xid: number | null = null;
@@ -186,9 +202,10 @@ export class Notifications {
   #time = Number.POSITIVE_INFINITY;
   #flush: NodeJS.Immediate | null = null;
 
-  constructor(events: SourceEvents, written: () => TriggeredTables['written']) {
+  constructor(events: SourceEvents, written: () => TriggeredTables['written'], onFailure: (error: Error) => void) {
     this.#reader = new TransactionReader(events, true);
     this.#written = written;
+    this.#onFailure = onFailure;
   }
 
   take(payload: string): void {
@@ -211,7 +228,12 @@ export class Notifications {
     this.#xid = null;
     const time = this.#time;
     this.#time = Number.POSITIVE_INFINITY;
-    this.#reader.commit(this.#position, time);
+    try {
+      this.#reader.commit(this.#position, time);
+    } catch (error) {
+      // Nobody else would hear of it: the stream begins anew.
+      this.#onFailure(asError(error));
+    }
   }
 
   #change({ schema, name, isExact }: Written, { rows }: Told): void {
@@ -236,6 +258,8 @@ export class Notifications {
     const known = this.#tables.get(id);
     if (known) return known;
     const table = { schema, name, columns: columns.map((column) => ({ name: column, isKey: true })), isFull: false };
+    // Everybody may notify, of columns that there are not.
+    if (this.#tables.size >= MAX_TABLES) this.#tables.clear();
     this.#tables.set(id, table);
     return table;
   }
@@ -256,18 +280,37 @@ const XIDS = 2 ** 32;
 export function readPayload(payload: string): Told | null {
   try {
     const { t: table, x: xid, p, at, a, k, o, n } = propertiesOf(JSON.parse(payload));
-    if (typeof table !== 'number' || typeof xid !== 'number') return null;
+    if (!isNumber(table) || !isNumber(xid)) return null;
     if (a === undefined) return { table, xid: xid % XIDS, rows: null };
-    const after = keysOf(n);
-    const before = o === undefined && a === 'update' ? after : keysOf(o);
-    const columns = keysOf(k).map(String);
-    if (typeof p !== 'string' || typeof at !== 'number') return null;
+    if (!isTexts(k) || k.length === 0 || k.length > MAX_COLUMNS) return null;
+    if (typeof p !== 'string' || !POSITION.test(p) || typeof at !== 'number') return null;
+    const columns = k;
+    const after = keysOf(n, columns.length);
+    const before = o === undefined && a === 'update' ? after : keysOf(o, columns.length);
+    if (before === null || after === null) return null;
     return { table, xid: xid % XIDS, rows: { position: positionOf(p), time: at * 1_000, columns, before, after } };
   } catch {
     return null;
   }
 }
 
-function keysOf(value: unknown): readonly Key[] {
-  return Array.isArray(value) ? value.filter((key) => typeof key === 'string' || Array.isArray(key)) : [];
+const POSITION = /^[0-9A-F]{1,8}\/[0-9A-F]{1,8}$/i;
+/** Of an index of PostgreSQL. */
+const MAX_COLUMNS = 32;
+
+/** Null for what are no keys of so many columns. */
+function keysOf(value: unknown, columns: number): readonly Key[] | null {
+  if (value === undefined) return [];
+  if (!Array.isArray(value)) return null;
+  const isKey = (key: unknown): key is Key =>
+    columns === 1 ? typeof key === 'string' : isTexts(key) && key.length === columns;
+  return value.every(isKey) ? value : null;
+}
+
+function isNumber(value: unknown): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0;
+}
+
+function isTexts(value: unknown): value is readonly string[] {
+  return Array.isArray(value) && value.every((each) => typeof each === 'string');
 }

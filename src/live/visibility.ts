@@ -30,6 +30,8 @@ export interface Known {
 
 export class CommitVisibility {
   readonly #database: Database;
+  /** Not sent yet. */
+  #asked: Promise<Known | null> | null = null;
   readonly #onLate: () => void;
   #commits = new Set<number>();
   /** Reads have gone on without them. */
@@ -48,8 +50,15 @@ export class CommitVisibility {
     return snapshot && knownIn(snapshot);
   }
 
+  /** Those who ask in the same moment share one answer. */
   async surelyKnownNow(): Promise<Known> {
-    const known = await this.knownNow();
+    this.#asked ??= new Promise((resolve) => {
+      setImmediate(() => {
+        this.#asked = null;
+        resolve(this.knownNow());
+      });
+    });
+    const known = await this.#asked;
     if (known === null) throw serviceUnavailable('database', 'It does not say what is visible');
     return known;
   }

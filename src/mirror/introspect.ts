@@ -183,6 +183,7 @@ function buildFields(
         relation: relations?.get(name) ?? null,
         meta,
         ...(computation && { computed: computation.computed }),
+        ...(table.system && namesCollections(table, name, relations) && { isSystemName: true }),
         ...(synonyms && namesCollections(table, name, relations) && { synonyms }),
       }),
     );

@@ -113,6 +113,8 @@ export interface Field {
   readonly meta: FieldMeta | null;
   /** The function of the row that makes the value: there is no such column in the table, `column` says of which type it would be. */
   readonly computed?: Computation;
+  /** Whether it is a field of the service's own tables that holds names of collections. */
+  readonly isSystemName?: boolean;
   /** Of a field that holds names of collections, where these have others. */
   readonly synonyms?: Synonyms;
 }

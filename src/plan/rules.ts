@@ -72,11 +72,26 @@ function checkConstants(condition: Condition): void {
     checkKeys(condition.toOne.columns, condition.keyParameter);
   if (condition.kind !== 'compare' || condition.value?.kind !== 'slot') return;
   const { operator, value } = condition;
+  if (condition.operand.kind === 'field') checkNames(condition.operand.field, operator, value.slot);
   const origin = typedValue(value);
   if (operator === 'dwithin') bind([{ kind: 'entry', position: 0, ...origin }], [], SAMPLE_CALLER);
   else if (LISTS.has(operator)) bind([{ kind: 'list', ...origin }], [], SAMPLE_CALLER);
   else if (VALUES.has(operator) || value.operator !== undefined)
     bind([{ kind: 'value', ...origin }], [], SAMPLE_CALLER);
+}
+
+/** Operators that compare whole names, which a field with other names of collections understands. */
+const WHOLE: ReadonlySet<Operator> = new Set(['eq', 'neq', 'in', 'nin']);
+
+/**
+ * A rule that was written with the other names of collections, or with a part of one, fits only while they are understood: without, one that
+ * excludes them would exclude nothing.
+ */
+function checkNames({ isSystemName, synonyms }: Field, operator: Operator, slot: Slot): void {
+  if (!isSystemName || typeof slot === 'number') return;
+  const names = JSON.stringify(slot.constant ?? null);
+  const isUnderstood = WHOLE.has(operator) && synonyms !== undefined;
+  if (!isUnderstood && names.includes('directus')) throw new Error('other names of collections are not understood');
 }
 
 function checkKeys(key: readonly Field[], { slot, many }: { readonly slot: Slot; readonly many: boolean }): void {

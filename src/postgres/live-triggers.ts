@@ -102,13 +102,22 @@ export interface TriggeredTables {
   readonly installed: number;
 }
 
+/** Tables of the service that requests write to: each notification would make them wait for each other. */
+const UNTOLD: ReadonlySet<string> = new Set([
+  'service_rate_limits',
+  'service_receipts',
+  'service_sessions',
+  'service_logins',
+]);
+
 /** What is there. `failures`: why triggers could not be installed, by schema.name. */
 export async function inspectTriggers(
   database: Database,
   tables: readonly TableName[],
   failures: ReadonlyMap<string, string> = new Map(),
 ): Promise<TriggeredTables> {
-  const wanted = JSON.stringify(tables.map(({ schema, name }) => [schema, name]));
+  const told = tables.filter(({ schema, name }) => schema !== database.system || !UNTOLD.has(name));
+  const wanted = JSON.stringify(told.map(({ schema, name }) => [schema, name]));
   const rows = await database.rows<WriterRow>(WRITERS, [wanted]);
   const written = new Map<number, Map<string, Written>>();
   const missing = new Map<string, Missing>();
@@ -161,18 +170,19 @@ function statementsFor({ writer_schema, writer_name, key_columns }: WriterRow, s
   );
 }
 
-/** Milliseconds that a table which is in use is waited for. */
-const LOCK_TIMEOUT_MS = 2_000;
-
-/** Each table by itself, so that no writer waits for more than one; answers why some could not be changed, by schema.name. */
+/**
+ * Each table by itself, so that no writer waits for more than one; answers why some could not be changed, by schema.name. `lockTimeout`:
+ * milliseconds that a table which is in use is waited for.
+ */
 export async function changeTriggers(
   database: Database,
   changes: readonly TriggerChange[],
+  lockTimeout: number,
 ): Promise<ReadonlyMap<string, string>> {
   const failures = new Map<string, string>();
   for (const { schema, name, statements } of changes) {
     const change = database.transaction(async (session) => {
-      await session.query(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
+      await session.query(`set local lock_timeout = ${lockTimeout}`);
       await session.query(`select ${LOCK}`);
       for (const statement of statements) await session.query(statement);
     });

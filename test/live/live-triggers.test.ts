@@ -131,6 +131,53 @@ t.test('changes of anybody are seen', async (t) => {
   await seen(t, '/items/keyless', () => sql`truncate keyless`, /^\{"data":\[\]\}$/);
 });
 
+t.test('whoever attaches the function to a table of theirs gets no rights by it', async (t) => {
+  const writer = connectSql(databaseUrl(server, 'live_triggers', { user: 'writer', password: 'writer' }));
+  t.teardown(() => writer.end());
+  await writer
+    .unsafe(`
+      create temp table own (id int);
+      create temp table ran_as (name text);
+      grant insert on ran_as to public;
+      create function pg_temp.note() returns int language plpgsql as $$
+        begin insert into pg_temp.ran_as values (current_user); return 1; end $$;
+      create temp view new_rows as select pg_temp.note() as id;
+      grant select on new_rows to public;
+      create trigger own after insert on own for each statement execute function public.service_live_change('id');
+      insert into own values (1)`)
+    .simple();
+  const ran = await writer<{ name: string }[]>`select distinct name from ran_as`;
+  t.strictSame(
+    ran.map(({ name }) => name).filter((name) => name !== 'writer'),
+    [],
+  );
+});
+
+t.test('notifications of others that are not like ours change nothing', async (t) => {
+  const key = '00000000-0000-4000-8000-00000000000a';
+  const stream = open(t, `/items/${encodeURIComponent(ODD)}/${key}~9223372036854775807`);
+  await stream.count(1, 10_000);
+  const [table] = await sql`select ${`"${ODD.replaceAll('"', '""')}"`}::regclass::oid::int8 as oid`;
+  const like = { t: Number(table?.['oid']), x: 1, p: '0/1', at: 1, a: 'update', k: ['k é', 'b%s'], n: [[1, 2]] };
+  for (const payload of [
+    like,
+    { ...like, n: [[key]] },
+    { ...like, n: ['text'] },
+    { ...like, p: 'x' },
+    { ...like, x: 1.5 },
+    { ...like, k: [1] },
+    { ...like, k: [] },
+    { ...like, n: { a: 1 } },
+    [],
+    'text',
+  ])
+    await sql.unsafe(`notify service_live, '${JSON.stringify(payload)}'`);
+  await sql`update ${sql(ODD)} set v = 'still told'`;
+  await waitFor(async () => stream.events.at(-1)?.data.includes('still told') === true, 5_000);
+  t.equal((await get(service, '/server/ping')).status, 200);
+  stream.close();
+});
+
 t.test('a change of one row leads to reads of those who ask for it', async (t) => {
   const reads = async (): Promise<number> => {
     const { text } = await get(service, '/server/metrics');

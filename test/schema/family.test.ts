@@ -1,5 +1,6 @@
 /** FAMILY_COMPATIBILITY: the schema in the words of Directus, for tools that were made for it. */
 import t from 'tap';
+import { inForce, makeCaller } from '../support/callers.js';
 import { createLibrary, get, request, startDatabase, startTestService, withSql } from '../support/service.js';
 
 const server = await startDatabase();
@@ -246,5 +247,24 @@ t.test('without the option the names are ours', async (t) => {
   const service = await startTestService({ databaseUrl: url });
   t.equal((await get(service, '/collections/directus_users')).status, 403);
   t.match((await get(service, '/fields/service_users/password')).json, { data: { meta: { special: 'hash,conceal' } } });
+  const rules = [
+    { collection: { _neq: 'directus_users' } },
+    { collection: { _nin: ['directus_users'] } },
+    { collection: { _nstarts_with: 'directus_' } },
+    { collection: { _neq: 'service_users' } },
+  ];
+  await withSql(url, async (sql) => {
+    await sql`insert into service_comments (collection, item, comment) values ('authors', '1', 'said')`;
+    for (const [position, permissions] of rules.entries()) {
+      const rule = { collection: 'service_comments', action: 'read', permissions } as const;
+      const caller = await makeCaller(sql, `rule${position}`, [
+        { permissions: [rule, { ...rule, collection: 'tags', permissions: {} }] },
+      ]);
+      await inForce(service, caller, '/items/tags');
+      const answer = await get(service, '/comments', { token: caller.token });
+      const isOurs = position === rules.length - 1;
+      t.equal(answer.text.includes('said'), isOurs, `${JSON.stringify(permissions)}: ${answer.text}`);
+    }
+  });
   await service.stop();
 });
