@@ -192,7 +192,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
   tree: { type: 'ltree', values: ['a.b.c'] },
 };
 
-const RANDOM = 4;
+const RANDOM = 2;
 const given = process.env['PROPERTY_SEED'] ?? '20260101';
 const seed = given === 'random' ? Math.floor(Math.random() * 2_000_000_000) : Number(given);
 t.comment(`PROPERTY_SEED=${seed}`);
