@@ -47,7 +47,6 @@ const LONGEST = [
   'stream',
   'writes-property',
   'access-property',
-  'faults',
   'failover',
   'slow-readers',
   'snapshot-command',
@@ -66,7 +65,7 @@ const LONGEST = [
 ];
 
 /**
- * Left to `npm run test:explorer`, `npm run test:faults` and `npm run test:live`: the whole would take longer than a quarter of an hour on two processors.
+ * Left to `npm run test:explorer`, `npm run test:faults`, `npm run test:live` and `npm run test:replicas`: the whole would take longer than a quarter of an hour on two processors.
  */
 const LEFT_OUT: ReadonlySet<string> = new Set([
   'schema-faults',
@@ -75,7 +74,10 @@ const LEFT_OUT: ReadonlySet<string> = new Set([
   'killed-backends',
   'backoff',
   'half-open',
+  'faults',
+  'replicas',
   'websocket-limits',
+  'live-faults',
   'live-burdens',
   'live-oracle-faults',
   'graphql-ide',
