@@ -43,22 +43,22 @@ let ages: number[] = [];
 let answered = 0;
 const buffer = Buffer.allocUnsafe(BUFFER_BYTES);
 
-/** Notes the changes in the first bytes of the buffer that are newer than the given one; answers the newest. */
-function noteChanges(length: number, known: number): number {
-  const chunk = buffer.subarray(0, length);
+/**
+ * Notes the changes behind a place in the buffer that are newer than the given one; answers the newest. All subscriptions of a connection
+ * have the same answer: the last one in the buffer says what all of them do.
+ */
+function noteChanges(from: number, length: number, known: number): number {
   const now = Date.now();
-  const found = new Set<number>();
   let newest = known;
-  for (let at = chunk.indexOf(STAMP); at >= 0; at = chunk.indexOf(STAMP, at)) {
+  for (let at = buffer.indexOf(STAMP, from); at >= 0 && at < length; at = buffer.indexOf(STAMP, at)) {
     at += STAMP.length;
     let stamp = 0;
-    for (let digit = 0; digit < DIGITS; digit++) {
-      const byte = chunk[at + digit] ?? 0;
+    for (let digit = 0; digit < DIGITS && at + digit < length; digit++) {
+      const byte = buffer[at + digit] ?? 0;
       if (byte < ZERO || byte > NINE) break;
       stamp = stamp * 10 + byte - ZERO;
     }
-    if (stamp <= known || found.has(stamp)) continue;
-    found.add(stamp);
+    if (stamp <= known) continue;
     ages.push(now - stamp);
     newest = Math.max(newest, stamp);
   }
@@ -72,12 +72,12 @@ async function open({ url, requests, sharing }: ClientTask): Promise<void> {
     let awaited = sharing ?? 1;
     let newest = 0;
     const take = (length: number): boolean => {
-      const answers = answersIn(length, sharing === null ? EVENT : NEXT);
+      const { answers, last } = answersIn(length, sharing === null ? EVENT : NEXT);
       if (awaited > 0) {
         awaited -= answers;
         if (awaited <= 0) ready++;
       } else answered += answers;
-      newest = noteChanges(length, newest);
+      newest = noteChanges(last, length, newest);
       return true;
     };
     const socket = connect({ port: Number(port), host: hostname, onread: { buffer, callback: take } });
@@ -92,11 +92,19 @@ async function open({ url, requests, sharing }: ClientTask): Promise<void> {
 const EVENT = Buffer.from('data: ');
 const NEXT = Buffer.from('"type":"next"');
 
-function answersIn(length: number, sign: Buffer): number {
+/** How many there are, and where the last whole one begins, or what there is of one. */
+function answersIn(length: number, sign: Buffer): { readonly answers: number; readonly last: number } {
   const chunk = buffer.subarray(0, length);
-  let count = 0;
-  for (let at = chunk.indexOf(sign); at >= 0; at = chunk.indexOf(sign, at + sign.length)) count++;
-  return count;
+  let answers = 0;
+  let last = 0;
+  let before = 0;
+  for (let at = chunk.indexOf(sign); at >= 0; at = chunk.indexOf(sign, at + sign.length)) {
+    answers++;
+    before = last;
+    last = at;
+  }
+  // The end of the last one may come later.
+  return { answers, last: before };
 }
 
 function ask(socket: Socket, { path, token }: ClientRequest): void {
