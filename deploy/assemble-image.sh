@@ -17,8 +17,19 @@ find "$modules" -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o
 rm -rf "$modules/@embedded-postgres" "$modules/.bin"
 
 cp "$(command -v node)" "$image/usr/local/bin/node"
-find "$image" -type f \( -name '*.node' -o -path "$image/usr/local/bin/node" \) -exec ldd {} + |
-  grep -o '/[^ :]*\.so[.0-9]*' | sort -u |
+# What ldd says is looked at as a whole: in a pipe, neither its failure nor a library that it misses would end the script.
+status=0
+libraries=$(find "$image" -type f \( -name '*.node' -o -path "$image/usr/local/bin/node" \) -exec ldd {} + 2>&1) || status=$?
+missing=$(echo "$libraries" | grep 'not found' | sort -u) || true
+if [ -n "$missing" ]; then
+  echo "a library is missing: $missing" >&2
+  exit 1
+fi
+if [ "$status" -ne 0 ]; then
+  echo "the libraries could not be listed: $libraries" >&2
+  exit 1
+fi
+echo "$libraries" | grep -o '/[^ :]*\.so[.0-9]*' | sort -u |
   while read -r library; do
     install -D -m 755 "$library" "$image$library"
   done

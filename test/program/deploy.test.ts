@@ -1,7 +1,7 @@
 /** The files of deploy/: they name metrics, options and paths that exist, and the programs they are for can read them. */
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { chmod, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
@@ -61,6 +61,31 @@ t.test('the options of the example exist, and the paths of the image', async (t)
   // The image has Node 24.
   for (const arch of ['x64', 'arm64']) t.ok(binaries.includes(`uws_linux_${arch}_137.node`), arch);
 });
+
+const ldd = await findProgram('ldd');
+t.test(
+  'no image is assembled without a library that it needs',
+  { skip: (ldd === null || process.platform !== 'linux') && 'ldd is not installed' },
+  async (t) => {
+    const folder = await makeFolder();
+    const server = join(folder, 'node_modules', 'uWebSockets.js');
+    for (const each of [server, join(folder, 'sql'), join(folder, 'dist', 'src'), join(folder, 'dist', 'web')])
+      await mkdir(each, { recursive: true });
+    await writeFile(join(folder, 'package.json'), '{}');
+    const name = `uws_linux_${process.arch}_${process.versions.modules}.node`;
+    const binary = await readFile(packagePath('node_modules', 'uWebSockets.js', name), 'latin1');
+    const assemble = async (needed: string): Promise<string> => {
+      await writeFile(join(server, name), binary.replaceAll('libc.so.6', needed), 'latin1');
+      const image = join(folder, `image-${needed.slice(0, 4)}`);
+      return run('sh', [packagePath('deploy', 'assemble-image.sh'), image], { cwd: folder }).then(
+        () => '',
+        ({ code, stderr }: { code: number; stderr: string }) => `${code} ${stderr}`,
+      );
+    };
+    t.match(await assemble('libx.so.6'), /^1 a library is missing: .*libx\.so\.6 => not found/);
+    t.notMatch(await assemble('libc.so.6'), /a library is missing/);
+  },
+);
 
 const promtool = await findProgram('promtool');
 t.test(
