@@ -29,7 +29,6 @@ import type { EdgeNames } from './http/reply.js';
 import { type Route, Router } from './http/router.js';
 import type { SocketProtocol } from './http/websocket.js';
 import { LiveQueries } from './live/live-queries.js';
-import { synonymsOf } from './mirror/synonyms.js';
 import type { Mirror } from './mirror/watch.js';
 import type { Event, Observer } from './observe.js';
 import { Database, type DatabaseOptions } from './postgres/database.js';
@@ -37,7 +36,6 @@ import { type Checks, checkHealth, type Health, Readiness } from './postgres/hea
 import { ReplicaBoard } from './postgres/replica-board.js';
 import { ReplicaServer, serverBuffer } from './postgres/replica-server.js';
 import { Replica, type ReplicaMemory, Replicas } from './postgres/replicas.js';
-import { systemTables } from './postgres/system-tables.js';
 import type { ParseLimits } from './request/parse-context.js';
 import { accountRoutes } from './resources/account.js';
 import { assetsRoutes } from './resources/assets.js';
@@ -45,6 +43,7 @@ import { authRoutes } from './resources/auth.js';
 import { collectionsRoutes } from './resources/collections.js';
 import { explorerRoutes } from './resources/explorer.js';
 import { FAMILY_SDL_TYPE, familyNames, withFamilySchema } from './resources/family.js';
+import { familySynonyms } from './resources/family-names.js';
 import { fieldsRoutes } from './resources/fields.js';
 import { graphqlRoutes } from './resources/graphql.js';
 import { graphqlSocketProtocol } from './resources/graphql-socket.js';
@@ -184,7 +183,7 @@ function databaseOptions(config: Config, url: string): DatabaseOptions {
     staleness: config.MAX_STALENESS,
     startTimeout: config.DATABASE_START_TIMEOUT,
     asksPositions: config.DATABASE_REPLICA_URLS.length > 0,
-    synonyms: config.FAMILY_COMPATIBILITY ? synonymsOf(systemTables()) : null,
+    synonyms: config.FAMILY_COMPATIBILITY ? familySynonyms() : null,
   };
 }
 
