@@ -91,7 +91,8 @@ function checkNames({ isSystemName, synonyms }: Field, operator: Operator, slot:
   if (!isSystemName || typeof slot === 'number') return;
   const names = JSON.stringify(slot.constant ?? null);
   const isUnderstood = WHOLE.has(operator) && synonyms !== undefined;
-  if (!isUnderstood && names.includes('directus')) throw new Error('other names of collections are not understood');
+  if (!isUnderstood && names.toLowerCase().includes('directus'))
+    throw new Error('other names of collections are not understood');
 }
 
 function checkKeys(key: readonly Field[], { slot, many }: { readonly slot: Slot; readonly many: boolean }): void {

@@ -251,6 +251,7 @@ t.test('without the option the names are ours', async (t) => {
     { collection: { _neq: 'directus_users' } },
     { collection: { _nin: ['directus_users'] } },
     { collection: { _nstarts_with: 'directus_' } },
+    { collection: { _nistarts_with: 'DIRECTUS_' } },
     { collection: { _neq: 'service_users' } },
   ];
   await withSql(url, async (sql) => {
