@@ -105,10 +105,9 @@ export class TypeNames {
       if (isName(name)) give(`${name}_result`, { kind: 'result', collection: name });
   }
 
-  /** A table of the user may be called as one of the service's is shown: then it has another name. */
   #showNames({ collections }: Model, synonyms: Synonyms): void {
-    for (const { name, system } of collections.values()) {
-      const shown = system ? shownName(synonyms, name) : Object.hasOwn(synonyms.own, name) ? `${name}_` : name;
+    for (const name of collections.keys()) {
+      const shown = shownName(synonyms, name);
       if (shown === name) continue;
       this.#shown.set(name, shown);
       this.#collections.set(shown, name);

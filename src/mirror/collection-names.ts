@@ -1,10 +1,11 @@
 /**
  * What the tables of several schemas are called as collections. A table of the first schema keeps its name, one of another schema
  * is called schema_table, and a row of service_collections that names schema and table decides otherwise. Two tables never share a name: who
- * comes later is refused, so that a schema that is added takes no name away from a collection that is there.
+ * comes later is refused, so that a schema that is added takes no name away from a collection that is there. Other names of the service's own
+ * collections (synonyms.ts) are taken as well: whoever asks for directus_users means one table.
  */
 import type { MetadataRow, TableEntry } from './catalog-document.js';
-import type { Synonyms } from './synonyms.js';
+import { type Synonyms, shownName } from './synonyms.js';
 
 /** Where the tables are: those that are served, and the service's own. */
 export interface SchemaNames {
@@ -26,7 +27,7 @@ export interface CollectionNames {
 /** `rows` of service_collections, by collection. */
 export function nameCollections(
   tables: readonly TableEntry[],
-  { schema: first, schemas, system: home }: SchemaNames,
+  { schema: first, schemas, system: home, synonyms }: SchemaNames,
   rows: ReadonlyMap<string, MetadataRow>,
 ): CollectionNames {
   const names = new Map<number, string>();
@@ -36,6 +37,7 @@ export function nameCollections(
     if (!entry[4]) continue;
     names.set(entry[0], entry[1]);
     holders.set(entry[1], entry);
+    holders.set(shownName(synonyms ?? undefined, entry[1]), entry);
   }
   const declared = declaredNames(rows, first, holders);
   const strangers = otherInstallations(tables, first, home);
@@ -47,12 +49,12 @@ export function nameCollections(
     const [table, relation, , schema] = entry;
     const name = declared.get(keyOf(entry)) ?? usual.get(table) ?? relation;
     const holder = holders.get(name);
-    if (strangers.has(schema) && holders.get(relation)?.[4])
+    if (strangers.has(schema) && isOwn(holders.get(relation), relation))
       refused.set(name, 'belongs to another installation of the service');
     else if (directus.has(schema) && relation.startsWith('directus_') && !rows.has(name))
       refused.set(
         name,
-        'belongs to Directus: lateral adopt takes it over, a row of service_collections serves it as it is',
+        'belongs to Directus: lateral adopt takes it over, a row of service_collections with its table serves it as it is, under a name of its own',
       );
     else if (holder) refused.set(`${schema}.${relation}`, collisionOf(name, holder));
     else {
@@ -61,6 +63,11 @@ export function nameCollections(
     }
   }
   return { names, refused };
+}
+
+/** Whether it is a table of the service that is called so itself. */
+function isOwn(holder: TableEntry | undefined, name: string): boolean {
+  return holder?.[4] === true && holder[1] === name;
 }
 
 function collisionOf(name: string, [, table, , schema]: TableEntry): string {
@@ -82,7 +89,7 @@ function declaredNames(
   return declared;
 }
 
-/** A table of the first schema that has a name of the service's own is known by its schema too. */
+/** A table of the first schema that has a name of the service's own, or another name of one, is known by its schema too. */
 function usualNames(
   tables: readonly TableEntry[],
   first: string,

@@ -13,7 +13,7 @@ import { freezeMap, freezeTree } from './freeze.js';
 import { buildFunctions } from './functions.js';
 import type { Collection, Field, Model, Relation } from './model.js';
 import { isReserved, relate } from './relations.js';
-import { namesCollections, type Synonyms } from './synonyms.js';
+import { namesCollections, ownName, type Synonyms } from './synonyms.js';
 
 /** Without computed fields for who changes tables: to them such a field is one without a column. */
 export function buildModel(
@@ -50,7 +50,9 @@ export function buildModel(
     });
     collections.set(table.name, buildCollection(table, fields, metadata.collections.get(table.name) ?? null, served));
   }
-  const folders = new Map([...metadata.collections].filter(([name]) => !served.has(name) && !refused.has(name)));
+  // Another name of a collection of the service is none: a row that has it describes a table that is called otherwise now.
+  const isTaken = (name: string): boolean => served.has(ownName(schemas.synonyms ?? undefined, name));
+  const folders = new Map([...metadata.collections].filter(([name]) => !isTaken(name) && !refused.has(name)));
   return Object.freeze({
     version,
     schema: schemas.schema,

@@ -44,9 +44,10 @@ function familyEntry(entry: unknown): unknown {
   if (!isObject(entry) || !isObject(entry['extensions'])) return entry;
   const { extensions, message: written } = entry;
   const { code, message } = familyError({ code: String(extensions['code']), message: String(written), extensions });
-  const { collection } = extensions;
+  const { collection, reason } = extensions;
   const place = typeof collection === 'string' ? { collection: familyName(collection) } : {};
-  return { ...entry, message, extensions: { ...extensions, ...place, code } };
+  const why = typeof reason === 'string' ? { reason: renamedText(reason) } : {};
+  return { ...entry, message, extensions: { ...extensions, ...place, ...why, code } };
 }
 
 type Complaint = readonly [code: string, text: (field: string, place: string) => string];
@@ -107,17 +108,22 @@ const SCHEMA_FIELDS: ReadonlySet<string> = new Set([
 /** What applications have put there is theirs. */
 const OPAQUE: ReadonlySet<string> = new Set(['options', 'display_options', 'conditions', 'validation', 'translations']);
 
+/** A collection's `meta.table` says which table it is: one of the database, whose name may be a synonym of one of ours. */
 export function schemaNames(value: unknown, rename: Rename, property = ''): unknown {
-  return changed(value, property, (text, name) => (SCHEMA_FIELDS.has(name) ? rename(text) : text));
+  return changed(value, property, (text, name, parent) =>
+    SCHEMA_FIELDS.has(name) && !(name === 'table' && parent === 'meta') ? rename(text) : text,
+  );
 }
 
 export function withLists(value: unknown): unknown {
   return changed(value, '', (text, name) => (name === 'special' ? listOf(text) : text));
 }
 
-function changed(value: unknown, property: string, change: (text: string, property: string) => unknown): unknown {
-  if (typeof value === 'string') return change(value, property);
-  if (Array.isArray(value)) return value.map((each) => changed(each, property, change));
+type Change = (text: string, property: string, parent: string) => unknown;
+
+function changed(value: unknown, property: string, change: Change, parent = ''): unknown {
+  if (typeof value === 'string') return change(value, property, parent);
+  if (Array.isArray(value)) return value.map((each) => changed(each, property, change, parent));
   if (value === null || typeof value !== 'object' || OPAQUE.has(property)) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, changed(each, name, change)]));
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, changed(each, name, change, property)]));
 }

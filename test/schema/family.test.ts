@@ -216,6 +216,87 @@ t.test('snapshots have the format of Directus, in both directions', async (t) =>
   await service.stop();
 });
 
+t.test('a table of the user that is called as one of Directus has another name', async (t) => {
+  const url = await createLibrary(server, 'taken');
+  const caller = await withSql(url, async (sql) => {
+    await sql`create table directus_users (id integer primary key, mine text)`;
+    await sql`insert into directus_users values (1, 'own')`;
+    await sql`alter table articles add column old integer references directus_users`;
+    await sql`update articles set old = 1`;
+    await sql`insert into service_collections (collection, note) values ('directus_users', 'of the table')`;
+    await sql`create table directus_panels (id integer primary key)`;
+    await sql`insert into service_collections (collection, "table") values ('old_panels', 'directus_panels')`;
+    await sql`create schema directus`;
+    await sql`create table directus.roles (id integer primary key)`;
+    const read = { action: 'read', permissions: {} } as const;
+    return makeCaller(sql, 'reader', [
+      {
+        permissions: [
+          { ...read, collection: 'directus_users' },
+          { ...read, collection: 'tags' },
+        ],
+      },
+    ]);
+  });
+  const service = await startTestService({
+    databaseUrl: url,
+    DATABASE_SCHEMAS: 'public,directus',
+    FAMILY_COMPATIBILITY: 'true',
+  });
+  const send = (method: string, path: string, body: unknown) =>
+    request(service, method, path, { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
+
+  t.equal((await get(service, '/items/directus_users')).status, 403);
+  t.strictSame((await get(service, '/items/public_directus_users')).json, { data: [{ id: 1, mine: 'own' }] });
+  t.strictSame((await get(service, '/items/old_panels')).json, { data: [] });
+  t.match((await get(service, '/items/directus.roles')).json, {
+    errors: [{ message: /would be called "directus_roles", like the table "directus_roles".*another name/ }],
+  });
+  const collections = dataOf<{ collection: string }[]>(await get(service, '/collections'));
+  const names = collections.map(({ collection }) => collection).filter((name) => /users$|panels$|roles$/.test(name));
+  t.strictSame(names.sort(), [
+    'directus_panels',
+    'directus_roles',
+    'directus_users',
+    'old_panels',
+    'public_directus_users',
+  ]);
+  const named = await send('POST', '/collections', { collection: 'again', meta: { table: 'directus_panels' } });
+  t.match(named.json, { data: { meta: { table: 'directus_panels' } } }, 'a table is named as it is in the database');
+
+  t.match((await get(service, '/relations/articles/old')).json, {
+    data: { related_collection: 'public_directus_users', schema: { foreign_key_table: 'directus_users' } },
+  });
+  t.match((await get(service, '/items/articles/1?fields=old.mine')).json, { data: { old: { mine: 'own' } } });
+  const items = await send('POST', '/graphql', {
+    query: '{ public_directus_users { mine __typename } articles_by_id(id: 1) { old { mine } } }',
+  });
+  t.strictSame(items.json, {
+    data: {
+      public_directus_users: [{ mine: 'own', __typename: 'public_directus_users' }],
+      articles_by_id: { old: { mine: 'own' } },
+    },
+  });
+  const users = await send('POST', '/graphql/system', { query: '{ users(limit: 1) { __typename email } }' });
+  t.match(users.json, { data: { users: [{ __typename: 'directus_users' }] } });
+  const { paths } = (await get(service, '/server/specs/oas')).json as { paths: Record<string, unknown> };
+  t.ok('/items/public_directus_users' in paths);
+  t.notOk('/items/directus_users' in paths);
+
+  await inForce(service, caller, '/items/tags');
+  const { token } = caller;
+  t.notMatch(
+    (await get(service, '/users?fields=email', { token })).text,
+    /@/,
+    'a permission for the table is none for users',
+  );
+  t.equal((await get(service, '/items/public_directus_users', { token })).status, 403);
+
+  const same = await send('POST', '/schema/diff', dataOf(await get(service, '/schema/snapshot')));
+  t.equal(same.status, 204, same.text);
+  await service.stop();
+});
+
 interface TakenEntry {
   readonly collection: string;
   readonly field?: string;
