@@ -45,6 +45,11 @@ function open(t: Test, path: string): EventStream {
 }
 
 const health = async (): Promise<string> => JSON.stringify((await get(service, '/server/health')).json);
+/** Of live queries, until now. */
+const reads = async (): Promise<number> => {
+  const { text } = await get(service, '/server/metrics');
+  return Number(/^lateral_live_reads_total(?:\{[^}]*\})? (\d+)/m.exec(text)?.[1]);
+};
 const triggers = async (): Promise<number> => {
   const [row] = await sql`select count(*)::int as count from pg_trigger where starts_with(tgname, 'service_live_')`;
   return Number(row?.['count']);
@@ -156,33 +161,52 @@ t.test('whoever attaches the function to a table of theirs gets no rights by it'
 t.test('notifications of others that are not like ours change nothing', async (t) => {
   const key = '00000000-0000-4000-8000-00000000000a';
   const stream = open(t, `/items/${encodeURIComponent(ODD)}/${key}~9223372036854775807`);
-  await stream.count(1, 10_000);
+  const behind = open(t, '/items/tags/1?fields=name');
+  await sql`insert into tags (id, name) values (1, 'behind') on conflict do nothing`;
+  for (const each of [stream, behind]) await each.count(1, 10_000);
   const [table] = await sql`select ${`"${ODD.replaceAll('"', '""')}"`}::regclass::oid::int8 as oid`;
-  const like = { t: Number(table?.['oid']), x: 1, p: '0/1', at: 1, a: 'update', k: ['k é', 'b%s'], n: [[1, 2]] };
+  const row = [key, '9223372036854775807'];
+  const like = { t: Number(table?.['oid']), x: 1, p: '0/1', at: 1, a: 'update', k: ['k é', 'b%s'], n: [row] };
+  /** Reads that it leads to, beside that of a change which follows. */
+  let round = 0;
+  const readsBy = async (payload: unknown): Promise<number> => {
+    const before = await reads();
+    await sql.unsafe(`notify service_live, '${JSON.stringify(payload)}'`);
+    await sql`update tags set name = ${`behind ${++round}`} where id = 1`;
+    await waitFor(async () => behind.events.at(-1)?.data.includes(`behind ${round}"`) === true, 5_000);
+    return (await reads()) - before - 1;
+  };
+  t.equal(await readsBy(like), 1, 'one that is like ours does');
   for (const payload of [
-    like,
-    { ...like, n: [[key]] },
-    { ...like, n: ['text'] },
-    { ...like, p: 'x' },
     { ...like, x: 1.5 },
-    { ...like, k: [1] },
+    { ...like, x: -1 },
+    { ...like, x: undefined },
+    { ...like, p: 'x' },
+    { ...like, p: 1 },
+    { ...like, at: 'x' },
     { ...like, k: [] },
+    { ...like, k: [], n: [[]] },
+    { ...like, k: ['k é'], n: [1] },
+    { ...like, k: [1, 2] },
+    { ...like, k: 'text' },
+    { ...like, k: [...like.k, ...Array(31).fill('x')], n: [[...row, ...Array(31).fill('x')]] },
+    { ...like, n: [row, [key]] },
+    { ...like, n: [row, 'text'] },
+    { ...like, n: [row, [1, 2]] },
     { ...like, n: { a: 1 } },
+    { ...like, o: 'text' },
     [],
     'text',
+    null,
   ])
-    await sql.unsafe(`notify service_live, '${JSON.stringify(payload)}'`);
+    t.equal(await readsBy(payload), 0, JSON.stringify(payload));
   await sql`update ${sql(ODD)} set v = 'still told'`;
   await waitFor(async () => stream.events.at(-1)?.data.includes('still told') === true, 5_000);
-  t.equal((await get(service, '/server/ping')).status, 200);
-  stream.close();
+  t.match(await health(), /"triggers: /);
+  for (const each of [stream, behind]) each.close();
 });
 
 t.test('a change of one row leads to reads of those who ask for it', async (t) => {
-  const reads = async (): Promise<number> => {
-    const { text } = await get(service, '/server/metrics');
-    return Number(/^lateral_live_reads_total(?:\{[^}]*\})? (\d+)/m.exec(text)?.[1]);
-  };
   const streams = [1, 2, 3].map((id) => open(t, `/items/authors/${id}?fields=name`));
   for (const stream of streams) await stream.count(1);
   const before = await reads();
