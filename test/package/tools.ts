@@ -105,7 +105,14 @@ t.test('tools for Directus work as they are', { skip: missing }, async (t) => {
     t.match(await sync('pull'), /Done!/);
     t.match(JSON.parse(await written('dump/snapshot/collections/articles.json')), { collection: 'articles' });
     t.match(await written('dump/specs/system.graphql'), /type directus_users /);
-    t.notMatch(await sync('diff'), /create|delete/i, 'nothing has changed');
+    t.notMatch(await sync('diff'), /Found \d/, 'nothing has changed');
+    const bare = { field: 'bare', type: 'string', schema: {} };
+    t.equal((await send('POST', '/fields/articles', bare)).status, 200);
+    t.notMatch(await sync('diff'), /Found \d/, 'a column without metadata would be in no snapshot of Directus');
+    const added = { field: 'added', type: 'string', meta: { note: 'after the snapshot' }, schema: {} };
+    t.equal((await send('POST', '/fields/articles', added)).status, 200);
+    t.equal((await send('PATCH', '/fields/articles/title', { meta: { note: 'changed' } })).status, 200);
+    t.match(await sync('diff'), /Found 2 changes in fields/, 'one was added, one was changed');
   });
 
   await t.test('@tspvivek/refine-directus reads and writes', async (t) => {
