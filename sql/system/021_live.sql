@@ -1,5 +1,5 @@
 -- Live queries without the log of PostgreSQL: triggers of tables, installed on request, tell which rows a statement has changed.
--- The arguments of a trigger are the columns of the primary key. Where there are none, where many rows have changed, and where the keys
+-- The arguments of a trigger are the channel and the columns of the primary key. Where there are none of these, where many rows have changed, and where the keys
 -- do not fit into one notification, only that something has changed is told. Whatever goes wrong must not fail the user's statement.
 -- It runs with the rights of whoever writes, and needs none: with others, whoever attached it to a table of theirs could use them.
 -- Keys are written by the output functions of their types, not by casts: a cast may be a function of somebody else.
@@ -8,6 +8,7 @@ create function service_live_change() returns trigger language plpgsql
 declare
   most constant int := 1000;
   collect constant text := 'select count(*), ''['' || string_agg(%s, '','') || '']'' from (select * from %I limit %s) found';
+  columns constant text[] := TG_ARGV[1:];
   key text;
   old_count int;
   new_count int;
@@ -17,15 +18,15 @@ declare
 begin
   if TG_OP = 'TRUNCATE' then
     null;
-  elsif TG_NARGS = 0 then
+  elsif TG_NARGS < 2 then
     if TG_OP = 'DELETE' then
       if not exists (select from old_rows) then return null; end if;
     elsif not exists (select from new_rows) then
       return null;
     end if;
   else
-    select string_agg(format('to_json(concat(found.%I))::text', name), ' || '','' || ') into key from unnest(TG_ARGV) name;
-    if TG_NARGS > 1 then key := format('''['' || %s || '']''', key); end if;
+    select string_agg(format('to_json(concat(found.%I))::text', name), ' || '','' || ') into key from unnest(columns) name;
+    if TG_NARGS > 2 then key := format('''['' || %s || '']''', key); end if;
     if TG_OP <> 'INSERT' then
       execute format(collect, key, 'old_rows', most + 1) into old_count, old_keys;
       if old_count = 0 then return null; end if;
@@ -37,7 +38,7 @@ begin
     if greatest(old_count, new_count) <= most then
       -- With the time, since equal notifications of one transaction arrive once.
       payload := concat('{"t":', TG_RELID, ',"x":', pg_current_xact_id(), ',"p":"', pg_current_wal_insert_lsn(),
-        '","at":', date_part('epoch', clock_timestamp()), ',"a":"', lower(TG_OP), '","k":', array_to_json(TG_ARGV),
+        '","at":', date_part('epoch', clock_timestamp()), ',"a":"', lower(TG_OP), '","k":', array_to_json(columns),
         ',"o":' || case when old_keys is distinct from new_keys then old_keys end, ',"n":' || new_keys, '}');
     end if;
   end if;
@@ -45,11 +46,11 @@ begin
     payload := concat('{"t":', TG_RELID, ',"x":', pg_current_xact_id(), '}');
   end if;
   -- The command needs no right, unlike the function.
-  execute format('notify service_live, %L', payload);
+  execute format('notify %I, %L', TG_ARGV[0], payload);
   return null;
 exception when others then
   begin
-    execute format('notify service_live, %L', concat('{"t":', TG_RELID, ',"x":', pg_current_xact_id(), '}'));
+    execute format('notify %I, %L', TG_ARGV[0], concat('{"t":', TG_RELID, ',"x":', pg_current_xact_id(), '}'));
   exception when others then
     raise log 'service_live_change: %', sqlerrm;
   end;

@@ -19,9 +19,9 @@ export const LIVE_HELP = `Usage: lateral live {install | remove} [--dry-run] [--
 Live queries read PostgreSQL's log. Where that is not possible (lateral doctor says why), triggers can tell of changes instead: a statement
 that changes rows of a table sends one notification with their keys. Running services with LIVE=auto use them from then on.
 
-  install    makes the triggers service_live_insert, _update, _delete and _truncate on the tables that are served and their partitions;
+  install    makes the triggers service_live_insert_*, _update_*, _delete_* and _truncate_* on the tables that are served and their partitions;
              the role must own the tables, or have the right TRIGGER on them. What is there already stays
-  remove     drops them, on all tables of the database; the role must own the tables. A service with LIVE=triggers makes them again
+  remove     drops those of this installation, on all tables of the database; the role must own the tables. A service with LIVE=triggers makes them again
 
   --dry-run  prints the statements without running them: for whoever owns the tables
 

@@ -5,8 +5,8 @@
 import { asError, propertiesOf } from '../narrow.js';
 import type { Database } from '../postgres/database.js';
 import {
-  CHANNEL,
   changeTriggers,
+  channelOf,
   hasTriggers,
   inspectTriggers,
   notificationObstacle,
@@ -35,6 +35,8 @@ interface Options {
   readonly tables: () => readonly TableName[];
   /** Whether to install the first ones too: where there are some, tables without any get them in any case. */
   readonly installsFirst: boolean;
+  /** Milliseconds between two looks at the connection; a test does not wait for so long. */
+  readonly beat?: number;
 }
 
 export class TriggerSource implements ChangeSource {
@@ -43,6 +45,7 @@ export class TriggerSource implements ChangeSource {
   readonly #database: Database;
   readonly #tables: () => readonly TableName[];
   readonly #installsFirst: boolean;
+  readonly #beatMs: number;
   #session: Session | null = null;
   #events: SourceEvents | null = null;
   #timer: NodeJS.Timeout | null = null;
@@ -52,10 +55,11 @@ export class TriggerSource implements ChangeSource {
   /** What was seen at the last look, to compare. */
   #seen = '';
 
-  constructor({ database, tables, installsFirst }: Options) {
+  constructor({ database, tables, installsFirst, beat = BEAT_MS }: Options) {
     this.#database = database;
     this.#tables = tables;
     this.#installsFirst = installsFirst;
+    this.#beatMs = beat;
   }
 
   async obstacle(): Promise<string | null> {
@@ -84,12 +88,12 @@ export class TriggerSource implements ChangeSource {
     this.#session = session;
     this.#events = events;
     try {
-      await within(session.query(`listen ${quoteIdentifier(CHANNEL)}`), BEAT_MS);
+      await within(session.query(`listen ${quoteIdentifier(channelOf(this.#database.system))}`), BEAT_MS);
       const position = await this.#look(session);
       // Triggers that are there now tell whoever writes later; what was written before is in what is read from now on.
       const sources = await this.refresh();
       if (stopping.aborted || this.#session !== session) throw new Error('the stream was closed');
-      this.#timer = setInterval(() => void this.#beat(session), BEAT_MS).unref();
+      this.#timer = setInterval(() => void this.#beat(session), this.#beatMs).unref();
       return { sources, position };
     } catch (error) {
       await this.close();
@@ -139,13 +143,18 @@ export class TriggerSource implements ChangeSource {
   async #beat(session: Session): Promise<void> {
     try {
       await this.#look(session);
-      if (++this.#beats % BEATS_PER_LOOK !== 0 || this.#isLooking) return;
-      this.#isLooking = true;
+      if (++this.#beats % BEATS_PER_LOOK === 0 && !this.#isLooking) await this.#compare();
+    } catch (error) {
+      this.#lose(session, asError(error));
+    }
+  }
+
+  async #compare(): Promise<void> {
+    this.#isLooking = true;
+    try {
       const { found, tables } = await this.#bringInStep();
       // Where triggers were missing for a while, changes were not told.
       if ([found, tables].some((each) => summaryOf(each) !== this.#seen)) this.#events?.tablesChanged();
-    } catch (error) {
-      this.#lose(session, asError(error));
     } finally {
       this.#isLooking = false;
     }
@@ -153,9 +162,10 @@ export class TriggerSource implements ChangeSource {
 
   /** Answers how far the log reaches. */
   async #look(session: Session): Promise<number> {
-    const text = `select pg_current_wal_insert_lsn()::text as position, array(select pg_listening_channels())::text as channels`;
-    const [row] = await within(session.query<{ position: string; channels: string }>(text), BEAT_MS);
-    if (row?.channels !== `{${CHANNEL}}`) throw new Error('notifications do not arrive');
+    const text = `select pg_current_wal_insert_lsn()::text as position, $1 in (select pg_listening_channels()) as heard`;
+    const asked = session.query<{ position: string; heard: boolean }>(text, [channelOf(this.#database.system)]);
+    const [row] = await within(asked, BEAT_MS);
+    if (!row?.heard) throw new Error('notifications do not arrive');
     return positionOf(row.position);
   }
 }

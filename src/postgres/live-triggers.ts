@@ -3,30 +3,48 @@
  * them. A statement fires the triggers of the table that it names, and no others: rows of a partition can be changed by a statement
  * that names it or what it is a partition of, rows of a table that inherits also by one that names an ancestor.
  */
+import { createHash } from 'node:crypto';
 import { asError, parseOwnJson } from '../narrow.js';
 import { quoteIdentifier, quoteLiteral } from '../sql/fragment.js';
 import type { Database } from './database.js';
 import { BELOW, LOCK, type Source, type TableName } from './publication.js';
 
-/** On which they notify. */
-export const CHANNEL = 'service_live';
-/** What is said there when other tables have triggers. */
+/** What is said on the channel when other tables have triggers. */
 export const TABLES_CHANGED = 'tables';
 
 const FUNCTION = 'service_live_change';
 
-/** By name, what each fires after. */
+/** What each fires after. */
 const TRIGGERS: ReadonlyMap<string, string> = new Map([
-  ['service_live_insert', 'insert on % referencing new table as new_rows'],
-  ['service_live_update', 'update on % referencing old table as old_rows new table as new_rows'],
-  ['service_live_delete', 'delete on % referencing old table as old_rows'],
-  ['service_live_truncate', 'truncate on %'],
+  ['insert', 'insert on % referencing new table as new_rows'],
+  ['update', 'update on % referencing old table as old_rows new table as new_rows'],
+  ['delete', 'delete on % referencing old table as old_rows'],
+  ['truncate', 'truncate on %'],
 ]);
+
+/** On which those of an installation notify: others in the same database have triggers of their own, also on the same tables. */
+export function channelOf(system: string): string {
+  return `service_live_${ownName(system)}`;
+}
+
+function triggerName(kind: string, system: string): string {
+  return `service_live_${kind}_${ownName(system)}`;
+}
+
+/** Bytes of a name of PostgreSQL that the longest of these leaves. */
+const MAX_OWN_BYTES = 63 - 'service_live_truncate_'.length;
+
+function ownName(system: string): string {
+  return Buffer.byteLength(system) <= MAX_OWN_BYTES ? system : createHash('md5').update(system).digest('hex');
+}
 
 /** Whose text is the same for every writer: that of others depends on settings of the session. */
 const PLAIN_TYPES = "'int2','int4','int8','oid','numeric','text','varchar','bpchar','name','bool','uuid'";
 
-/** Each table below those in $1 with each table whose statements change its rows (`writer`), and the triggers of that one. */
+/**
+ * Each table below those in $1 with each table whose statements change its rows (`writer`), and whether that one has the triggers in $4 of the
+ * installation in schema $2, which notify on channel $3.
+ */
 const WRITERS = `${BELOW}, sources as (
   select below.served, c.oid, n.nspname as schema, c.relname as name, c.relkind as kind
   from below join pg_class c on c.oid = below.oid join pg_namespace n on n.oid = c.relnamespace
@@ -45,9 +63,10 @@ const WRITERS = `${BELOW}, sources as (
 select s.served, s.schema, s.name, s.kind::text as kind, w.exact, c.oid::int8::text as writer, n.nspname as writer_schema,
   c.relname as writer_name, c.relkind::text as writer_kind, key.columns as key_columns,
   pg_has_role(c.relowner, 'usage') or has_table_privilege(c.oid, 'trigger') as may_install,
-  (select count(*) from pg_trigger t join pg_proc f on f.oid = t.tgfoid
-   where t.tgrelid = c.oid and f.proname = '${FUNCTION}' and t.tgenabled in ('O', 'A')
-     and t.tgname in (${[...TRIGGERS.keys()].map((name) => `'${name}'`).join(', ')}) and t.tgargs = key.arguments)::int
+  (select count(*) from pg_trigger t join pg_proc f on f.oid = t.tgfoid join pg_namespace h on h.oid = f.pronamespace
+   where t.tgrelid = c.oid and f.proname = '${FUNCTION}' and h.nspname = $2 and t.tgenabled in ('O', 'A')
+     and t.tgname in (select json_array_elements_text($4::json))
+     and t.tgargs = convert_to($3, getdatabaseencoding()) || '\\x00'::bytea || key.arguments)::int
   = ${TRIGGERS.size} as installed
 from sources s join writers w on w.oid = s.oid
 join pg_class c on c.oid = w.writer join pg_namespace n on n.oid = c.relnamespace
@@ -118,7 +137,9 @@ export async function inspectTriggers(
 ): Promise<TriggeredTables> {
   const told = tables.filter(({ schema, name }) => schema !== database.system || !UNTOLD.has(name));
   const wanted = JSON.stringify(told.map(({ schema, name }) => [schema, name]));
-  const rows = await database.rows<WriterRow>(WRITERS, [wanted]);
+  const { system } = database;
+  const names = JSON.stringify([...TRIGGERS.keys()].map((kind) => triggerName(kind, system)));
+  const rows = await database.rows<WriterRow>(WRITERS, [wanted, system, channelOf(system), names]);
   const written = new Map<number, Map<string, Written>>();
   const missing = new Map<string, Missing>();
   const installed = new Set<string>();
@@ -137,7 +158,7 @@ export async function inspectTriggers(
         schema: writer_schema,
         name: writer_name,
         mayInstall: row.may_install,
-        statements: statementsFor(row, database.system),
+        statements: statementsFor(row, system),
       });
   }
   return {
@@ -163,11 +184,11 @@ function lacking({ writer_schema, writer_name }: WriterRow, failures: ReadonlyMa
 function statementsFor({ writer_schema, writer_name, key_columns }: WriterRow, system: string): string[] {
   const table = `${quoteIdentifier(writer_schema)}.${quoteIdentifier(writer_name)}`;
   const columns = parseOwnJson<string[]>(key_columns);
-  const call = `${quoteIdentifier(system)}.${FUNCTION}(${columns.map(quoteLiteral).join(', ')})`;
-  return [...TRIGGERS].map(
-    ([name, after]) =>
-      `create or replace trigger ${name} after ${after.replace('%', () => table)} for each statement execute function ${call}`,
-  );
+  const call = `${quoteIdentifier(system)}.${FUNCTION}(${[channelOf(system), ...columns].map(quoteLiteral).join(', ')})`;
+  return [...TRIGGERS].map(([kind, after]) => {
+    const name = quoteIdentifier(triggerName(kind, system));
+    return `create or replace trigger ${name} after ${after.replace('%', () => table)} for each statement execute function ${call}`;
+  });
 }
 
 /**
@@ -191,11 +212,13 @@ export async function changeTriggers(
   return failures;
 }
 
+/** Of the installation in schema $1. */
+const OWN = `pg_trigger t join pg_proc f on f.oid = t.tgfoid and f.proname = '${FUNCTION}'
+join pg_namespace s on s.oid = f.pronamespace and s.nspname = $1`;
+
 const INSTALLED = `
 select n.nspname as schema, c.relname as name, json_agg(t.tgname order by t.tgname)::text as triggers
-from pg_trigger t join pg_proc f on f.oid = t.tgfoid join pg_namespace s on s.oid = f.pronamespace
-join pg_class c on c.oid = t.tgrelid join pg_namespace n on n.oid = c.relnamespace
-where f.proname = '${FUNCTION}' and s.nspname = $1
+from ${OWN} join pg_class c on c.oid = t.tgrelid join pg_namespace n on n.oid = c.relnamespace
 group by 1, 2 order by 1, 2`;
 
 /** Tables that have some, also those that are not served, and the statements that take them away. */
@@ -212,13 +235,12 @@ export async function installedTriggers(database: Database): Promise<readonly Tr
 }
 
 export async function hasTriggers(database: Database): Promise<boolean> {
-  const text = `select from pg_trigger t join pg_proc f on f.oid = t.tgfoid where f.proname = '${FUNCTION}' limit 1`;
-  return (await database.rows(text)).length > 0;
+  return (await database.rows(`select from ${OWN} limit 1`, [database.system])).length > 0;
 }
 
 /** Running instances look again. */
 export async function announceTriggers(database: Database): Promise<void> {
-  await database.rows('select pg_notify($1, $2)', [CHANNEL, TABLES_CHANGED]);
+  await database.rows('select pg_notify($1, $2)', [channelOf(database.system), TABLES_CHANGED]);
 }
 
 /** Why notifications cannot be had; null where they can. */

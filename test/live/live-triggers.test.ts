@@ -83,7 +83,7 @@ t.test('they are installed on request', async (t) => {
   const dry = await run('live', 'install', '--dry-run');
   t.match(dry, {
     code: 0,
-    output: /^create or replace trigger service_live_insert after insert on "public"."parted_low"/m,
+    output: /^create or replace trigger "service_live_insert_public" after insert on "public"."parted_low"/m,
   });
   t.equal(await triggers(), 0, 'a dry run changes nothing');
   t.match(await run('live', 'install'), { code: 0, output: /^public.tags {2}has triggers$/m });
@@ -148,7 +148,7 @@ t.test('whoever attaches the function to a table of theirs gets no rights by it'
         begin insert into pg_temp.ran_as values (current_user); return 1; end $$;
       create temp view new_rows as select pg_temp.note() as id;
       grant select on new_rows to public;
-      create trigger own after insert on own for each statement execute function public.service_live_change('id');
+      create trigger own after insert on own for each statement execute function public.service_live_change('service_live_public', 'id');
       insert into own values (1)`)
     .simple();
   const ran = await writer<{ name: string }[]>`select distinct name from ran_as`;
@@ -171,7 +171,7 @@ t.test('notifications of others that are not like ours change nothing', async (t
   let round = 0;
   const readsBy = async (payload: unknown): Promise<number> => {
     const before = await reads();
-    await sql.unsafe(`notify service_live, '${JSON.stringify(payload)}'`);
+    await sql.unsafe(`notify service_live_public, '${JSON.stringify(payload)}'`);
     await sql`update tags set name = ${`behind ${++round}`} where id = 1`;
     await waitFor(async () => behind.events.at(-1)?.data.includes(`behind ${round}"`) === true, 5_000);
     return (await reads()) - before - 1;
@@ -279,7 +279,7 @@ t.test('what was missed while nobody listened is made up for', async (t) => {
   for (let round = 0; round < 3; round++) {
     const { length } = stream.events;
     await waitFor(async () => (await health()).includes('"triggers: '), 5_000);
-    await sql`select pg_terminate_backend(pid) from pg_stat_activity where query like '%pg_listening_channels())::text%' and pid <> pg_backend_pid()`;
+    await sql`select pg_terminate_backend(pid) from pg_stat_activity where query like '%pg_listening_channels()) as heard%' and pid <> pg_backend_pid()`;
     await sql`update authors set bio = ${`round ${round}`} where id = 4`;
     await stream.count(length + 1, 5_000);
     t.strictSame(stream.last, { data: { bio: `round ${round}` } });
@@ -320,7 +320,7 @@ t.test(
     await plain.stop();
     const { output } = await runProgram(['doctor'], { DATABASE_URL: plainUrl });
     t.match(output, /PROBLEM +tables have no triggers[\s\S]*public.foreign_owned/);
-    t.match(output, /create or replace trigger service_live_insert after insert on "public"."foreign_owned"/);
+    t.match(output, /create or replace trigger "service_live_insert_public" after insert on "public"."foreign_owned"/);
   },
 );
 
