@@ -78,19 +78,32 @@ function commentsInActivity(places: Installations): Copy[] {
 }
 
 /**
- * Those of an item that does not exist yet stay behind: here a version has an item. What was stored with a change, who made it and when,
- * is in the history. Digests are made in another way: such a version counts as outdated.
+ * Those that are here already are found by their id: they may have got an item since, there or here. Others are found by what they are called. What
+ * was stored with a change, who made it and when, is in the history. Digests are made in another way: such a version counts as outdated.
  */
 function versionRows(places: Installations): Copy[] {
   const delta = hasColumn(places, 'directus_versions', 'delta') ? sql`old.delta::jsonb` : savedChanges(places);
-  const special = { collection: renamed(places, sql`old.collection`), delta: withoutStamps(delta), hash: null };
-  return rowsOf(places, 'versions', special).map((copy) => ({
-    ...copy,
-    key: ['collection', 'item', 'key'],
-    first: sql`old.id`,
-    once: new Set(['id', 'delta', 'date_updated', 'user_updated']),
-    from: sql`${copy.from} where old.item is not null and exists (select from ${ours(places, 'collections')} parent where parent.collection = ${renamed(places, sql`old.collection`)})`,
-  }));
+  const collection = renamed(places, sql`old.collection`);
+  const mine = sql`from ${ours(places, 'versions')} mine where mine.id = old.id`;
+  const item = sql`coalesce(old.item, (select mine.item ${mine}))`;
+  const known = sql`exists (select from ${ours(places, 'collections')} parent where parent.collection = ${collection})`;
+  const once = ['delta', 'date_updated', 'user_updated'];
+  return rowsOf(places, 'versions', { collection, item, delta: withoutStamps(delta), hash: null }).flatMap(
+    (copy): Copy[] => [
+      {
+        ...copy,
+        once: new Set(once),
+        from: sql`${copy.from} where (old.item is null or exists (select ${mine})) and ${known}`,
+      },
+      {
+        ...copy,
+        key: ['collection', 'item', 'key'],
+        first: sql`old.id`,
+        once: new Set(['id', ...once]),
+        from: sql`${copy.from} where old.item is not null and not exists (select ${mine}) and ${known}`,
+      },
+    ],
+  );
 }
 
 /** How often they were used goes on from there. */

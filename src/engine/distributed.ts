@@ -19,9 +19,13 @@ export function isDistributed({ plan }: PlannedWrite): boolean {
 /** With the keys that the statement has left: only with values at hand the read-back reaches one worker. */
 export async function withKeysLeft(planned: PlannedWrite, session: Session): Promise<PlannedWrite> {
   if (planned.keys || !isDistributed(planned)) return planned;
+  return { ...planned, keys: await writtenKeys(planned.plan.collection, session) };
+}
+
+/** The keys that the last statement of the transaction made which creates items of the collection. */
+export async function writtenKeys(collection: Collection, session: Session): Promise<string[]> {
   const cell = await session.cell("select to_json(current_setting('lateral.keys')::text[])::text", []);
-  const keys = parseOwnJson<Key[]>(String(cell)).map((each) => displayWrittenKey(planned.plan.collection, each));
-  return { ...planned, keys };
+  return parseOwnJson<Key[]>(String(cell)).map((each) => displayWrittenKey(collection, each));
 }
 
 /** The value that all rows have in the columns by which their tables are distributed; null where there is none. */

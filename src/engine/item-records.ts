@@ -3,10 +3,11 @@
  * columns cannot express is checked. By every way in which they are written: REST, GraphQL and nested in other items.
  */
 import { createHash } from 'node:crypto';
+import { CLI_IDENTITY } from '../access/identity.js';
 import { concernsAccess } from '../accounts/administrators.js';
 import { forbidden, invalidPayload, unprocessable } from '../errors.js';
 import { hasVersions } from '../mirror/item-key.js';
-import { isStamped } from '../mirror/model.js';
+import { type Collection, isStamped } from '../mirror/model.js';
 import { VERSIONS } from '../plan/version.js';
 import type { PlannedWrite, WriteNode } from '../plan/write.js';
 import type { Database } from '../postgres/database.js';
@@ -18,6 +19,7 @@ import { arrayLiteral } from '../sql/literal.js';
 import { billWriter } from './caller-budget.js';
 import { checkNamedItems, NAMING_ITEMS } from './named-items.js';
 import type { Reads } from './reads.js';
+import { lock } from './write-errors.js';
 import type { Writer } from './writer.js';
 
 export interface RecordServices {
@@ -53,14 +55,17 @@ export async function writeRecords<Result>(
     for (const row of node.collection.name === SHARES ? (planned.input.nodes[position] ?? []) : [])
       await checkShare(node, row, writer, services, session);
     if (node.collection.name !== VERSIONS) continue;
-    for (const row of planned.input.nodes[position] ?? [])
-      made.push(...(await checkVersion(planned, node, cellsOf(node, row), writer, services, session)));
+    const rows = planned.input.nodes[position] ?? [];
+    for (const row of rows)
+      made.push(...(await checkVersion(planned, node, cellsOf(node, row), made, writer, services, session)));
+    if (node.verb === 'update') await checkRenamed(node, rows, services, session);
   }
   const result = await write();
   const keep = services.database.qualified(
     'update service_versions set hash = $4 where collection = $1 and item = $2 and key = $3',
   );
-  for (const { collection, item, key, hash } of made) await session.query(keep, [collection, item, key, hash]);
+  for (const { collection, item, key, hash } of made)
+    if (item !== null) await session.query(keep, [collection, item, key, hash]);
   return result;
 }
 
@@ -74,10 +79,14 @@ function cellsOf({ columns }: WriteNode, row: Readonly<Record<string, unknown>>)
 
 interface MadeVersion {
   readonly collection: string;
-  readonly item: string;
+  /** Null for the draft of an item that does not exist yet. */
+  readonly item: string | null;
   readonly key: string;
-  readonly hash: string;
+  readonly hash: string | null;
 }
+
+/** What a version without an item is called: there is one way to name what has no other name. */
+const DRAFT = 'draft';
 
 const NEW_FIELDS: ReadonlySet<string> = new Set(['id', 'key', 'name', 'collection', 'item']);
 const CHANGED_FIELDS: ReadonlySet<string> = new Set(['id', 'key', 'name']);
@@ -86,7 +95,8 @@ async function checkVersion(
   { model }: PlannedWrite,
   { verb }: WriteNode,
   cells: ReadonlyMap<string, unknown>,
-  { caller, ...writer }: Writer,
+  made: readonly MadeVersion[],
+  writer: Writer,
   services: RecordServices,
   session: Session,
 ): Promise<MadeVersion[]> {
@@ -97,20 +107,87 @@ async function checkVersion(
   if (key !== undefined && LIVE_VERSIONS.includes(key)) throw invalidPayload(`"${key}" is a reserved version key`);
   if (key === '') throw invalidPayload('"key" is not allowed to be empty');
   if (verb === 'update') return [];
-  const missing = ['key', 'collection', 'item'].find((name) => typeof cells.get(name) !== 'string');
+  const missing = ['key', 'collection'].find((name) => typeof cells.get(name) !== 'string');
   if (missing !== undefined) throw invalidPayload(`"${missing}" is required`);
-  const [name, item] = [String(cells.get('collection')), String(cells.get('item'))];
-  const hash = await itemHash(name, item, { caller, ...writer }, services, session);
+  const [name, item] = [String(cells.get('collection')), cells.get('item') ?? null];
+  if (item !== null && typeof item !== 'string') throw invalidPayload('"item" must be a string');
+  if (item === null && key !== DRAFT)
+    throw invalidPayload(`"item" is required: only a version with the key "${DRAFT}" can be made without one`);
+  const hash = item === null ? null : await itemHash(name, item, writer, services, session);
+  if (item === null) mustBeReadable(name, writer, services);
   const collection = model.collections.get(name);
   if (!collection || !hasVersions(collection))
     throw unprocessable(`Content Versioning is not enabled for collection "${name}"`);
+  const version = { collection: name, item, key: String(key), hash };
+  if (item !== null) await mustBeNew({ ...version, item }, services.database, session);
+  else if (collection.singleton) await mustBeOnlyDraft(collection, made, writer, services, session);
+  return [version];
+}
+
+/** Drafts of new items keep the name by which they are known. */
+async function checkRenamed(
+  node: WriteNode,
+  rows: readonly Readonly<Record<string, unknown>>[],
+  { database }: RecordServices,
+  session: Session,
+): Promise<void> {
+  const renamed = rows.filter((row) => (cellsOf(node, row).get('key') ?? DRAFT) !== DRAFT);
+  const drafts = await session.query(
+    database.qualified('select from service_versions where id = any($1::text[]::uuid[]) and item is null limit 1'),
+    [arrayLiteral(renamed.map((row) => String(row['k'])))],
+  );
+  if (drafts.length > 0) throw invalidPayload(`"key" must be "${DRAFT}" for a version without an item`);
+}
+
+/** Who may read no item of the collection makes no draft of one, and changes none. */
+export function mustBeReadable(collection: string, writer: Writer, { reads, limits }: RecordServices): void {
+  const query = parseRead(collection, null, 'limit=1', limits.parse);
+  reads.compile(query, writer.caller, null, billWriter(writer));
+}
+
+export async function mustBeNew(
+  { collection, item, key }: { readonly collection: string; readonly item: string; readonly key: string },
+  database: Database,
+  session: Session,
+): Promise<void> {
   const found = await session.query(
-    services.database.qualified('select from service_versions where collection = $1 and item = $2 and key = $3'),
-    [name, item, String(key)],
+    database.qualified('select from service_versions where collection = $1 and item = $2 and key = $3'),
+    [collection, item, key],
   );
   if (found.length > 0)
-    throw unprocessable(`Version "${key}" already exists for item "${item}" in collection "${name}"`);
-  return [{ collection: name, item, key: String(key), hash }];
+    throw unprocessable(`Version "${key}" already exists for item "${item}" in collection "${collection}"`);
+}
+
+/** Of a singleton, until the end of the transaction. Whether there is an item is no matter of permissions. */
+export async function mustBeEmpty(
+  collection: Collection,
+  writer: Writer,
+  { reads, limits }: RecordServices,
+  session: Session,
+): Promise<void> {
+  await lock(collection, session);
+  const query = parseSearch(collection.name, { query: { aggregate: { count: '*' } } }, '', limits.parse);
+  const compiled = reads.compile(query, CLI_IDENTITY, null, billWriter(writer));
+  const { text, parameters, prepare } = reads.bind({ query, compiled, caller: CLI_IDENTITY });
+  if (!String(await session.cell(text, parameters, prepare)).includes('"count":0'))
+    throw unprocessable(`Singleton collection "${collection.name}" already contains an item`);
+}
+
+async function mustBeOnlyDraft(
+  collection: Collection,
+  made: readonly MadeVersion[],
+  writer: Writer,
+  services: RecordServices,
+  session: Session,
+): Promise<void> {
+  await mustBeEmpty(collection, writer, services, session);
+  const { name } = collection;
+  const found = await session.query(
+    services.database.qualified('select from service_versions where collection = $1 and item is null'),
+    [name],
+  );
+  if (found.length > 0 || made.some((each) => each.collection === name))
+    throw unprocessable(`Singleton collection "${name}" already has a version without an item`);
 }
 
 const SHARE_FIELDS: ReadonlySet<string> = new Set([

@@ -53,7 +53,8 @@ function visibleValue(value: unknown, target: Collection | undefined, model: Mod
   return Object.fromEntries(names.map((name) => [name, visibleValue(value[name], target, model)]));
 }
 
-function maySeeAll(target: Collection | undefined): boolean {
+/** Whether no rule of the caller leaves rows of the collection out. */
+export function maySeeAll(target: Collection | undefined): boolean {
   const restriction = target && restrictionOf(target);
   return !restriction || isAlways(restriction.rows);
 }

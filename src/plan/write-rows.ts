@@ -42,6 +42,7 @@ const UPDATED_FLAGS: Readonly<Record<string, VariableName>> = {
 export class Rows {
   readonly #maxRows: number | null;
   readonly #variables: WriteVariables;
+  readonly #isPartial: boolean;
   readonly #model: Model;
   readonly #author: Author;
   readonly #guard: Guard | null;
@@ -58,13 +59,14 @@ export class Rows {
   #count = 0;
 
   constructor(
-    { maxRows, variables, model, author }: WritePlanContext,
+    { maxRows, variables, model, author, isPartial = false }: WritePlanContext,
     guard: Guard | null,
     conflict: ConflictTarget | null = null,
   ) {
     this.#conflict = conflict;
     this.#maxRows = maxRows;
     this.#variables = variables;
+    this.#isPartial = isPartial;
     this.#model = model;
     this.#author = author;
     this.#guard = guard;
@@ -292,7 +294,7 @@ export class Rows {
     const { column } = field;
     const isKnown = row.key !== null && isKey(row.collection, field);
     if (!column || isKnown || row.columnValues.has(field.name)) return;
-    if (this.#makeUuid(row, field, row.columnValues)) return;
+    if (this.#makeUuid(row, field, row.columnValues) || (this.#isPartial && row.path === '')) return;
     if (column.is_generated && isKey(row.collection, field)) throw unsaidKey(row.path, field);
     if (needsValue(column) || isNullablePart(row.collection, field))
       throw failedValidation(field, 'required', row.path === '' ? field.name : `${row.path}.${field.name}`);

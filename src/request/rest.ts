@@ -267,10 +267,12 @@ function finish(
 export const LIVE_VERSIONS: readonly unknown[] = ['main', 'published'];
 
 /** Null for the items as they are. */
-export function readVersion({ version }: Input): string | null {
+export function readVersion({ version, versionRaw = false }: Input): string | null {
   if (version === undefined || version === null || version === '' || LIVE_VERSIONS.includes(version)) return null;
   if (typeof version !== 'string' || version.includes('\0'))
     throw invalidQuery('"version" must be the key of a version');
+  if (versionRaw !== false && versionRaw !== null && versionRaw !== 'false' && versionRaw !== '0')
+    throw invalidQuery('"versionRaw" is not offered: GET /versions/:id/compare answers the changes as they were saved');
   return version;
 }
 

@@ -37,16 +37,18 @@ export function versionsRoutes(services: VersionRouteServices): Route[] {
   async function save(request: ActionRequest): Promise<ActionResult> {
     const by = await writtenBy(request);
     const data = requireObject(await request.json(parseJson), 'The body');
-    return { data: await saveVersion(idOf(request), data, by, services) };
+    const flag = new URLSearchParams(request.queryString).get('patchRevision');
+    return { data: await saveVersion(idOf(request), data, flag !== null && flag !== 'false', by, services) };
   }
 
   async function promote(request: ActionRequest): Promise<ActionResult> {
     const by = await writtenBy(request);
-    const { mainHash, fields } = readBody(await request.json());
-    if (typeof mainHash !== 'string') throw invalidPayload('"mainHash" field is required');
+    const { mainHash = null, fields } = readBody((await request.json()) ?? {});
+    if (mainHash !== null && typeof mainHash !== 'string') throw invalidPayload('"mainHash" must be a string');
     if (fields !== undefined && fields !== null && !isNames(fields))
       throw invalidPayload('"fields" must be a list of names');
-    return { data: await promoteVersion(idOf(request), mainHash, isNames(fields) ? fields : null, by, services) };
+    const promotion = { mainHash, fields: isNames(fields) ? fields : null };
+    return { data: await promoteVersion(idOf(request), promotion, by, services) };
   }
 }
 

@@ -289,7 +289,7 @@ t.test('what cannot be a version is refused, and nothing is changed', async (t) 
   const cases: [object, number, string][] = [
     [{ key: 'main', collection: 'articles', item: '1' }, 400, 'INVALID_PAYLOAD'],
     [{ key: '', collection: 'articles', item: '1' }, 400, 'INVALID_PAYLOAD'],
-    [{ key: 'x', collection: 'articles' }, 400, 'FAILED_VALIDATION'],
+    [{ key: 'x', collection: 'articles' }, 400, 'INVALID_PAYLOAD'],
     [{ key: 'x', item: '1' }, 400, 'FAILED_VALIDATION'],
     [{ key: 'x', collection: 'articles', item: '1', delta: { title: 'x' } }, 400, 'INVALID_PAYLOAD'],
     [{ key: 'x', collection: 'articles', item: '1', hash: 'x' }, 400, 'INVALID_PAYLOAD'],

@@ -258,6 +258,16 @@ t.test('an installation is adopted', async (t) => {
     t.match(output, /presets +1 new, 1 changed, 1 removed/);
     t.match(output, /comments +0 new, 1 changed/);
     t.match(output, /access taken away +0 new, 0 changed, 2 removed/);
+    t.match(output, /versions +0 new, 2 changed/);
+    const drafts = await withSql(
+      url,
+      (sql) => sql`select key, item from service_versions where right(id::text, 2) in ('32', '34', '39') order by id`,
+    );
+    t.same(
+      drafts.map(({ key, item }) => `${key} ${item}`),
+      ['draft 3', 'renamed 2', 'draft 77'],
+      'one was promoted there, one renamed, and one promoted here stays so',
+    );
     t.match(output, /1 users were deleted there and are suspended here/);
     t.match(output, /activity +1 new.*\n +revisions +1 new/);
     const later = '/revisions?filter[item]=2&filter[collection]=articles&fields=delta,activity.action,activity.item';
@@ -421,7 +431,11 @@ const SINCE = `
   delete from directus_presets where bookmark = 'Mine';
   update directus_presets set search = 'x' where bookmark = 'People';
   insert into directus_presets (id, bookmark) values (10, 'Everybody');
-  update directus_comments set comment = 'Very well said' where item = '1'`;
+  update directus_comments set comment = 'Very well said' where item = '1';
+  insert into directus_versions (id, key, collection, delta) values ('00000000-0000-4000-8000-000000000039', 'draft', 'articles', '{}');
+  insert into service_versions (id, key, collection, item) values ('00000000-0000-4000-8000-000000000039', 'draft', 'articles', '77');
+  update directus_versions set item = '3' where id = '00000000-0000-4000-8000-000000000032';
+  update directus_versions set key = 'renamed' where id = '00000000-0000-4000-8000-000000000034'`;
 
 const AS_VERSION_10 = `
   alter table directus_roles add ip_access text, add enforce_tfa boolean not null default false, add admin_access boolean not null default false, add app_access boolean not null default true;

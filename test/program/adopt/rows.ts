@@ -27,7 +27,6 @@ const TABLES: Readonly<Record<string, Difference>> = {
   presets: { change: ({ id: _, ...row }) => row },
   notifications: { change: ({ id: _, ...row }) => row },
   versions: {
-    isLeft: ({ item }) => item === null,
     // Digests are made in another way, and who saved a change and when is not part of it.
     change: (row) => ({ ...row, hash: null, delta: withoutStamps(row['delta']) }),
   },
