@@ -3,7 +3,7 @@
  * service runs; in place of the queues stands a function that never answers, so that nothing behind it is counted.
  */
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
-import { Identities } from '../src/access/identity.js';
+import { Identities } from '../src/access/identities.js';
 import { Tokens } from '../src/access/tokens.js';
 import { lookUpAccount } from '../src/accounts/shares.js';
 import { readConfig } from '../src/config.js';
@@ -53,6 +53,9 @@ export async function measureHits(databaseUrl: string): Promise<void> {
         answersOrigins: false,
         respond: ignore,
         respondError: ignore,
+        open: (): never => {
+          throw new Error('no response stays open here');
+        },
       };
       const router = new Router(
         itemsRoutes({ identities, reads, writes, limits: parseLimits(config), live: openLive(config, core, () => {}) }),

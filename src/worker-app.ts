@@ -5,7 +5,7 @@
 
 import { isMainThread } from 'node:worker_threads';
 import { ForeignTokens } from './access/foreign-tokens.js';
-import { Identities, type Lookup } from './access/identity.js';
+import { Identities, type Lookup } from './access/identities.js';
 import { openMailer } from './access/mailer.js';
 import type { Policies } from './access/policies.js';
 import { Tokens } from './access/tokens.js';

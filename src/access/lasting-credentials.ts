@@ -1,5 +1,5 @@
 /** The credentials of a connection that stays open: presented again and again, as a client would with each request. */
-import type { RequestCredentials } from './identity.js';
+import type { RequestCredentials } from './identities.js';
 
 /** What a connection began with. */
 type Presented = Pick<RequestCredentials, 'headers' | 'accessToken' | 'address' | 'cookie'>;

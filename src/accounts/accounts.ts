@@ -1,7 +1,8 @@
 /** Users as the database knows them: who holds a token, and the first administrator. */
 
 import { readFileSync } from 'node:fs';
-import type { Account, LookupKey } from '../access/identity.js';
+import type { Account } from '../access/account.js';
+import type { LookupKey } from '../access/identities.js';
 import { hashPassword } from '../access/passwords.js';
 import { digestToken } from '../access/tokens.js';
 import { assertNever } from '../assert-never.js';

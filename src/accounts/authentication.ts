@@ -1,7 +1,7 @@
 /** Signing in, staying signed in, signing out, and a new password for who has forgotten it. */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Identities } from '../access/identity.js';
+import type { Identities } from '../access/identities.js';
 import type { Mailer } from '../access/mailer.js';
 import { stepOf } from '../access/otp.js';
 import { assertPassword, hashPassword, verifyPassword } from '../access/passwords.js';

@@ -1,6 +1,7 @@
 /** Shares as the database knows them: who comes in by one, and the sessions that this begins. Each step is one statement. */
 import { readFileSync } from 'node:fs';
-import type { Account, LookupKey } from '../access/identity.js';
+import type { Account } from '../access/account.js';
+import type { LookupKey } from '../access/identities.js';
 import { packagePath } from '../files.js';
 import type { Database } from '../postgres/database.js';
 import { UUID_PATTERN } from '../sql/codec.js';

@@ -18,7 +18,17 @@ import { negotiateEncoding } from './encoding.js';
 import { Exchange } from './exchange.js';
 import type { Limit } from './limiter.js';
 import { type ListenAddress, loadSockets, openPort } from './listen.js';
-import { DEFERRED, type EdgeNames, errorReply, noContent, type Outcome, type Reply } from './reply.js';
+import { OpenResponseWriter } from './open-response.js';
+import {
+  DEFERRED,
+  type EdgeNames,
+  errorReply,
+  noContent,
+  type OpenListener,
+  type OpenResponse,
+  type Outcome,
+  type Reply,
+} from './reply.js';
 import { CLIENT_LEFT_STATUS } from './route-stats.js';
 import { type Handler, type Route, type Router, streamsBody } from './router.js';
 import { openTraced } from './traced-exchange.js';
@@ -139,6 +149,11 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
     positions: config.DATABASE_REPLICA_URLS.length > 0 ? positionCookies(cookies) : null,
     respond,
     respondError,
+    open: (exchange: Exchange, reply: Reply, listener: OpenListener): OpenResponse => {
+      const close = running.closing || exchange.unread;
+      const head = headOf(exchange, reply, cors.headers(exchange), close);
+      return new OpenResponseWriter(exchange, reply, listener, { head, close, onDone: done });
+    },
   };
   // Chosen once: without traces no request asks whether there are any.
   const open =

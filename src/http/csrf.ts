@@ -2,7 +2,7 @@
  * Cookies travel by themselves, also with requests that another site made the browser send. Besides SameSite, a request that
  * changes something and leans on a cookie of ours has to come from our own origin, or from one that CORS lets in.
  */
-import { isBearer } from '../access/identity.js';
+import { isBearer } from '../access/identities.js';
 import type { Config } from '../config.js';
 import { forbidden } from '../errors.js';
 import { originTest } from './cors.js';

@@ -12,7 +12,7 @@ import { onlyOf } from '../narrow.js';
 import { TurnQueue } from '../time-slices.js';
 import type { ClientAddressResolver } from './client-address.js';
 import type { NegotiatedEncoding } from './encoding.js';
-import type { EdgeNames, Outcome } from './reply.js';
+import type { EdgeNames, OpenListener, OpenResponse, Outcome, Reply } from './reply.js';
 import type { RouteStats } from './route-stats.js';
 import { addStageTime, noStageTimes, type StageTimes, serverTiming } from './server-timing.js';
 
@@ -61,6 +61,7 @@ export interface ServerHooks {
   readonly answersOrigins: boolean;
   respond(exchange: Exchange, outcome: Outcome): void;
   respondError(exchange: Exchange, error: unknown): void;
+  open(exchange: Exchange, reply: Reply, listener: OpenListener): OpenResponse;
 }
 
 export class Exchange {
@@ -215,6 +216,11 @@ export class Exchange {
 
   respondError(error: unknown): void {
     this.#hooks.respondError(this, error);
+  }
+
+  /** Begins a response that stays open: its head leaves with the first piece. */
+  open(reply: Reply, listener: OpenListener): OpenResponse {
+    return this.#hooks.open(this, reply, listener);
   }
 
   /** Ends a stage of the pipeline: what has passed since the last call is its duration. */

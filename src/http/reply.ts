@@ -50,6 +50,19 @@ export interface Sink {
   readonly address: string;
 }
 
+/** A response that stays open for as long as the client does: its pieces come one by one, from whoever holds it. */
+export interface OpenResponse {
+  /** False where the client takes no more for now; what was written is on its way all the same. */
+  write(piece: Buffer): boolean;
+  /** Also where the client has left. */
+  end(): void;
+}
+
+export interface OpenListener {
+  /** The client takes more again. */
+  drained(): void;
+}
+
 export const JSON_TYPE = 'application/json; charset=utf-8';
 
 export function jsonText(body: string, status = 200): Reply {

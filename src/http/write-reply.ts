@@ -100,6 +100,12 @@ export async function stream(
     waiting?.(open);
   };
   exchange.onAbort(() => settle(false));
+  // Made here and not where a piece is written: it would hold that piece for as long as the response lasts.
+  const onWritable = (offset: number): boolean => {
+    if (sendRest && !sendRest(offset)) return false;
+    settle(true);
+    return true;
+  };
   const sink: Sink = {
     address: exchange.address,
     onAbort: (listener) => exchange.onAbort(listener),
@@ -115,11 +121,7 @@ export async function stream(
         if (!begun) {
           writeHead(exchange, reply, headOf(exchange, reply, options.headers, options.close));
           if (options.close && length !== undefined) response.writeHeader('Connection', 'close');
-          response.onWritable((offset) => {
-            if (sendRest && !sendRest(offset)) return false;
-            settle(true);
-            return true;
-          });
+          response.onWritable(onWritable);
         }
         begun = true;
         // A refusal means "buffered, stop": the piece is on its way and must not be sent again.
@@ -171,7 +173,7 @@ function tryEnd({ response }: Exchange, piece: Buffer, length: number): boolean 
   return accepted || ended;
 }
 
-function writeHead(exchange: Exchange, { status }: Reply, head: string | Uint8Array): void {
+export function writeHead(exchange: Exchange, { status }: Reply, head: string | Uint8Array): void {
   const { response } = exchange;
   exchange.status = status;
   // 200 is what is written where no status is.

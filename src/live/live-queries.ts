@@ -361,7 +361,7 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
   /** Tokens expire without anybody saying so. */
   #lookAt(subscriber: Subscriber, beats: boolean): void {
     if (beats) subscriber.listener.beat();
-    this.#look(subscriber);
+    if (subscriber.caller !== null && subscriber.caller.validUntil <= Date.now()) this.#look(subscriber);
   }
 
   #look(subscriber: Subscriber): void {

@@ -8,7 +8,7 @@ const ROUND_MS = 500;
 /** Milliseconds between two looks at some of them. */
 const STEP_MS = 20;
 /** Rounds between two signs of life. */
-const BEAT_ROUNDS = 20;
+const BEAT_ROUNDS = 40;
 
 export interface Swept {
   /** Of which round its signs of life come. */

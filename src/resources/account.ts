@@ -1,5 +1,6 @@
 /** What users do about their own account: a second factor, and the invitation they came by. */
-import { type Identities, onlyAdministrator, onlyUser } from '../access/identity.js';
+import type { Identities } from '../access/identities.js';
+import { onlyAdministrator, onlyUser } from '../access/identity.js';
 import { acceptInvitation, type InvitationServices, invite } from '../accounts/invitations.js';
 import {
   disableSecondFactor,

@@ -5,7 +5,7 @@ import type { RequestClient } from '../engine/stages.js';
 import { invalidQuery, ServiceError } from '../errors.js';
 import type { ParsedDocument, ParsedQueryDocument } from '../graphql/parsed-document.js';
 import type { Exchange } from '../http/exchange.js';
-import type { Reply } from '../http/reply.js';
+import type { DEFERRED, Reply } from '../http/reply.js';
 import type { LiveQueries } from '../live/live-queries.js';
 import { checkArguments } from '../plan/call-arguments.js';
 import type { ParsedOperation } from '../request/ast.js';
@@ -26,7 +26,7 @@ export interface LiveOperation {
 const COMPLETE = Buffer.from('event: complete\ndata:\n\n');
 
 /** What is wrong with the document is said in the stream, as its clients expect. */
-export async function liveOperation(operation: LiveOperation, caller: Identity): Promise<Reply> {
+export async function liveOperation(operation: LiveOperation, caller: Identity): Promise<Reply | typeof DEFERRED> {
   const { exchange, live, identities, reads } = operation;
   const failure = (error: unknown): string =>
     operation.failure(error instanceof RefusedOperation ? error.cause : error);

@@ -1,6 +1,7 @@
 /** /graphql and /graphql/system: a whole operation with all its root fields is one statement, or one transaction. */
 
-import type { Identities, Identity } from '../access/identity.js';
+import type { Identities } from '../access/identities.js';
+import type { Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { type MaybePromise, type ReadStages, ReplyListener, type ReplyStage, read, write } from '../engine/pipeline.js';
 import type { PreparedRead, Reads } from '../engine/reads.js';

@@ -1,6 +1,7 @@
 /** Reading items: whole, streamed, exported or explained. */
 import { build } from 'fast-json-stringify';
-import type { Identities, Identity } from '../access/identity.js';
+import type { Identities } from '../access/identities.js';
+import type { Identity } from '../access/identity.js';
 import { mayExplain } from '../access/view-as.js';
 import { parseJson } from '../digits.js';
 import type { CompiledRead } from '../engine/compiled-read.js';
@@ -23,17 +24,26 @@ import { COMMA, FORMATS, type Format, geojson, joinCells } from './formats.js';
 import { eventStream, preferredWait, waitForChange, wantsEvents } from './live-reads.js';
 
 export function readItems(exchange: Exchange, services: ItemsServices, urls: UrlCache, path: ItemPath): Outcome {
-  if (wantsEvents(exchange)) return liveItems(exchange, services, path);
+  if (wantsEvents(exchange)) return liveItems(exchange, services, urls, path);
   const wait = preferredWait(exchange);
   if (wait > 0) return waitForItems(exchange, services, urls, path, wait);
   return read(new ItemsRead(exchange, services, urls, path), services.reads);
 }
 
-async function liveItems(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
-  const { identities, live } = services;
-  const body = exchange.method === 'SEARCH' ? await exchange.json(parseJson) : null;
-  const parsed = parseWhole(exchange, services, path, body);
-  return eventStream(exchange, live, identities, () => parsed);
+function liveItems(exchange: Exchange, services: ItemsServices, urls: UrlCache, path: ItemPath): Outcome {
+  if (exchange.method === 'SEARCH') return liveSearch(exchange, services, path);
+  const parsed = parseUrl(exchange, urls, path, wholeAnswers(services), 'live');
+  return eventStream(exchange, services.live, services.identities, () => parsed);
+}
+
+async function liveSearch(
+  exchange: Exchange,
+  services: ItemsServices,
+  { collection }: ItemPath,
+): Promise<Reply | typeof DEFERRED> {
+  const body = await exchange.json(parseJson);
+  const parsed = parseSearch(collection, body, exchange.queryString, wholeAnswers(services));
+  return eventStream(exchange, services.live, services.identities, () => parsed);
 }
 
 /** What cannot wait is answered at once, as if nobody had asked for it. */
@@ -46,17 +56,29 @@ async function waitForItems(
 ): Promise<Reply | typeof DEFERRED> {
   const { identities, live, reads } = services;
   if ((await live.obstacle()) !== null) return read(new ItemsRead(exchange, services, urls, path), reads);
-  const parsed = parseWhole(exchange, services, path, null);
+  const parsed = parseUrl(exchange, urls, path, wholeAnswers(services), 'live');
   return waitForChange(exchange, live, identities, () => parsed, seconds);
 }
 
-/** The answer of a live query comes as a whole. */
-function parseWhole(exchange: Exchange, services: ItemsServices, { collection, key }: ItemPath, body: unknown): Parsed {
+/** The answer of a live query is never streamed. */
+function wholeAnswers({ limits }: ItemsServices): ParseLimits {
   const unlimited = Number.MAX_SAFE_INTEGER;
-  const limits = { ...services.limits, pageSize: services.limits.pageSize ?? unlimited, wholeRows: unlimited };
-  const { queryString } = exchange;
-  if (exchange.method === 'SEARCH') return parseSearch(collection, body, queryString, limits);
-  return parseRead(collection, key, queryString, limits);
+  return { ...limits, pageSize: limits.pageSize ?? unlimited, wholeRows: unlimited };
+}
+
+/** `use` says which limits these are. */
+function parseUrl(
+  { queryString }: Exchange,
+  urls: UrlCache,
+  { collection, key }: ItemPath,
+  limits: ParseLimits,
+  use: 'once' | 'live',
+): Parsed {
+  const path = `${use} ${key === null ? 'list' : 'item'} ${collection}`;
+  const parsed = urls.get(path, queryString, (text) => parseRead(collection, key, text, limits));
+  // The key of an item is the first value: only it differs between requests with the same query.
+  if (key === null) return parsed;
+  return { ...parsed, values: parsed.values.length === 1 ? [key] : [key, ...parsed.values.slice(1)] };
 }
 
 /** The stages of GET and SEARCH. */
@@ -78,23 +100,14 @@ export class ItemsRead implements ReadStages<Parsed, Reply | typeof DEFERRED>, R
   }
 
   parse(): MaybePromise<Parsed> {
-    return this.client.method === 'SEARCH' ? this.#parseBody() : this.#parseUrl();
+    return this.client.method === 'SEARCH'
+      ? this.#parseBody()
+      : parseUrl(this.client, this.#urls, this.#path, this.#services.limits, 'once');
   }
 
   async #parseBody(): Promise<Parsed> {
     const body = await this.client.json(parseJson);
     return parseSearch(this.#path.collection, body, this.client.queryString, this.#services.limits);
-  }
-
-  #parseUrl(): Parsed {
-    const { collection, key } = this.#path;
-    const { queryString } = this.client;
-    const { limits } = this.#services;
-    const path = `${key === null ? 'list' : 'item'} ${collection}`;
-    const parsed = this.#urls.get(path, queryString, (text) => parseRead(collection, key, text, limits));
-    // The key of an item is the first value: only it differs between requests with the same query.
-    if (key === null) return parsed;
-    return { ...parsed, values: parsed.values.length === 1 ? [key] : [key, ...parsed.values.slice(1)] };
   }
 
   execute(prepared: PreparedRead<Parsed>): MaybePromise<Reply | typeof DEFERRED> {

@@ -1,10 +1,19 @@
 /** Live queries over HTTP: as server-sent events, or as one answer that waits until it is another than the one that the client has. */
-import type { Identities, Identity } from '../access/identity.js';
+import type { Identities } from '../access/identities.js';
+import type { Identity } from '../access/identity.js';
 import { LastingCredentials } from '../access/lasting-credentials.js';
 import type { MaybePromise } from '../engine/pipeline.js';
 import { isNotModified } from '../http/compress.js';
 import type { Exchange } from '../http/exchange.js';
-import { errorReply, JSON_TYPE, type Produce, type Reply, type Sink } from '../http/reply.js';
+import {
+  DEFERRED,
+  errorReply,
+  JSON_TYPE,
+  noContent,
+  type OpenListener,
+  type OpenResponse,
+  type Reply,
+} from '../http/reply.js';
 import type { LiveQueries } from '../live/live-queries.js';
 import type { LiveAnswer, LiveListener, LiveSource } from '../live/subscriber.js';
 
@@ -20,18 +29,10 @@ export function eventStream(
   identities: Identities,
   parse: LiveSource['parse'],
   format: EventFormat = ITEM_EVENTS,
-): Reply {
-  const produce: Produce = async (sink) => {
-    const feed = new EventFeed(format, tagIn(exchange.headers.lastEventId), live, sink);
-    const close = await live.subscribe(sourceOf(exchange, identities, parse), feed);
-    sink.onAbort(() => feed.leave());
-    try {
-      await feed.over;
-    } finally {
-      close();
-    }
-  };
-  return eventReply(produce);
+): Reply | typeof DEFERRED {
+  if (exchange.method === 'HEAD') return eventReply(async () => {});
+  new EventFeed(exchange, format, live).begin(new RequestSource(exchange, identities, parse));
+  return DEFERRED;
 }
 
 export function eventReply(body: Reply['body']): Reply {
@@ -68,7 +69,7 @@ export async function waitForChange(
   const unchanged = (): void => settle({ status: 304, type: '', body: '', ...(tag === '' ? {} : { tag }) });
   // It may fail before anybody waits for it.
   settled.catch(() => {});
-  const close = await live.subscribe(sourceOf(exchange, identities, parse), {
+  const close = await live.subscribe(new RequestSource(exchange, identities, parse), {
     answer: (answer) => {
       tag = answer.tag;
       if (!isNotModified(ifNoneMatch, tag)) settle({ status: 200, type: JSON_TYPE, body: answer.body, tag });
@@ -89,13 +90,19 @@ export async function waitForChange(
 }
 
 /** The same credentials are presented again and again, as a client would with each request. */
-export function sourceOf(exchange: Exchange, identities: Identities, parse: LiveSource['parse']): LiveSource {
-  const credentials = new LastingCredentials(exchange);
-  return {
-    address: exchange.address,
-    identify: (): MaybePromise<Identity> => identities.identify(credentials),
-    parse,
-  };
+class RequestSource extends LastingCredentials implements LiveSource {
+  readonly #identities: Identities;
+  readonly parse: LiveSource['parse'];
+
+  constructor(exchange: Exchange, identities: Identities, parse: LiveSource['parse']) {
+    super(exchange);
+    this.#identities = identities;
+    this.parse = parse;
+  }
+
+  identify(): MaybePromise<Identity> {
+    return this.#identities.identify(this);
+  }
 }
 
 export interface EventFormat {
@@ -111,43 +118,48 @@ export interface EventFormat {
  * Answers go out at once, without a detour for each of ten thousand clients; while one takes nothing, the newest waits: who reads slowly
  * misses those in between.
  */
-class EventFeed implements LiveListener {
+class EventFeed implements LiveListener, OpenListener {
+  readonly #exchange: Exchange;
   readonly #format: EventFormat;
-  readonly #known: string;
   readonly #live: LiveQueries;
-  readonly #sink: Sink;
+  /** Null before the first answer: an error until then is an ordinary one. */
+  #response: OpenResponse | null = null;
+  #close: (() => void) | null = null;
   #waiting: Buffer | null = null;
   /** Of the rights under which the waiting answer was read. */
   #generation = 0;
   /** Whether the client takes nothing now. */
   #isFull = false;
-  #isOpen = false;
+  #isOver = false;
   #end: { readonly error: unknown } | null = null;
-  #settle: () => void = () => {};
-  #fail: (error: unknown) => void = () => {};
-  /** Fails where there is an error before the first answer. */
-  readonly over = new Promise<void>((resolve, reject) => {
-    this.#settle = resolve;
-    this.#fail = reject;
-  });
 
-  /** `known`: the tag of the answer that the client has; '' for none. */
-  constructor(format: EventFormat, known: string, live: LiveQueries, sink: Sink) {
+  constructor(exchange: Exchange, format: EventFormat, live: LiveQueries) {
+    this.#exchange = exchange;
     this.#format = format;
-    this.#known = known;
     this.#live = live;
-    this.#sink = sink;
-    // It may fail before anybody waits for it.
-    this.over.catch(() => {});
+  }
+
+  begin(source: LiveSource): void {
+    this.#exchange.onAbort(() => {
+      if (this.#isOver) return;
+      this.#leave();
+      // Nobody reads it: it is counted.
+      if (this.#response === null) this.#exchange.respond(noContent);
+      else this.#response.end();
+    });
+    this.#live.subscribe(source, this).then(
+      (close) => {
+        this.#close = close;
+        if (this.#isOver) close();
+      },
+      (error: unknown) => this.end(error),
+    );
   }
 
   answer(answer: LiveAnswer): void {
-    const isKnown = !this.#isOpen && answer.tag === this.#known;
-    const event = isKnown ? UNCHANGED : this.#format.answer(answer);
-    const piece = this.#isOpen ? event : Buffer.concat([this.#format.opening, event]);
-    this.#isOpen = true;
+    const isKnown = this.#response === null && answer.tag === tagIn(this.#exchange.headers.lastEventId);
     if (this.#waiting !== null) this.#live.stats.dropped++;
-    this.#waiting = piece;
+    this.#waiting = isKnown ? UNCHANGED : this.#format.answer(answer);
     this.#generation = this.#live.generation;
     if (!this.#isFull) this.#writeWaiting();
   }
@@ -166,25 +178,23 @@ class EventFeed implements LiveListener {
   }
 
   beat(): void {
-    if (this.#isOpen && !this.#isFull) this.#write(BEAT);
+    if (this.#response !== null && !this.#isFull) this.#write(BEAT);
   }
 
-  leave(): void {
-    this.#settle();
-  }
-
-  #write(piece: Buffer): void {
-    const taken = this.#sink.write(piece);
-    if (taken === false) this.leave();
-    if (typeof taken === 'boolean') return;
-    this.#isFull = true;
-    void taken.then((isThere) => (isThere ? this.#goOn() : this.leave()));
-  }
-
-  #goOn(): void {
+  drained(): void {
     this.#isFull = false;
     this.#writeWaiting();
     if (this.#end !== null && !this.#isFull) this.#finish(this.#end.error);
+  }
+
+  #write(piece: Buffer): void {
+    if (this.#isOver) return;
+    const { opening } = this.#format;
+    const whole = this.#response === null ? Buffer.concat([opening, piece]) : piece;
+    // An empty piece would be the end of the response.
+    if (whole.length === 0) return;
+    this.#response ??= this.#exchange.open(eventReply(''), this);
+    this.#isFull = !this.#response.write(whole);
   }
 
   /** What was read under former rights stays until it is withdrawn. */
@@ -196,14 +206,21 @@ class EventFeed implements LiveListener {
   }
 
   #finish(error: unknown): void {
-    if (error !== null && !this.#isOpen) {
-      this.#fail(error);
+    if (this.#isOver) return;
+    if (error !== null && this.#response === null) {
+      this.#leave();
+      this.#exchange.respondError(error);
       return;
     }
     const ending = this.#format.ending ?? NOTHING;
-    const last = error === null ? ending : Buffer.concat([this.#format.failure(error), ending]);
-    if (last.length > 0) this.#sink.write(last);
-    this.#settle();
+    this.#write(error === null ? ending : Buffer.concat([this.#format.failure(error), ending]));
+    this.#leave();
+    this.#response?.end();
+  }
+
+  #leave(): void {
+    this.#isOver = true;
+    this.#close?.();
   }
 }
 

@@ -4,7 +4,8 @@
  */
 import { isMainThread } from 'node:worker_threads';
 import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
-import { type Identities, onlyAdministrator } from '../access/identity.js';
+import type { Identities } from '../access/identities.js';
+import { onlyAdministrator } from '../access/identity.js';
 import type { Config } from '../config.js';
 import type { Reads } from '../engine/reads.js';
 import type { Writes } from '../engine/writes.js';

@@ -1,5 +1,6 @@
 /** What /fields, /collections and /relations share: who may ask, and how they answer. */
-import { type Identities, onlyAdministrator } from '../access/identity.js';
+import type { Identities } from '../access/identities.js';
+import { onlyAdministrator } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { forbidden } from '../errors.js';
 import type { Model } from '../mirror/model.js';

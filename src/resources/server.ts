@@ -1,6 +1,7 @@
 /** /server: whether the service is there, whether it is well, and what it is. */
 import { build } from 'fast-json-stringify';
-import type { Identities, Identity } from '../access/identity.js';
+import type { Identities } from '../access/identities.js';
+import type { Identity } from '../access/identity.js';
 import type { Config } from '../config.js';
 import { forbidden, ServiceError } from '../errors.js';
 import { packageVersion } from '../files.js';

@@ -1,5 +1,6 @@
 /** GET /server/shapes: the statements that took the most time in the last minutes, and the plan of one of them. */
-import { type Identities, onlyAdministrator } from '../access/identity.js';
+import type { Identities } from '../access/identities.js';
+import { onlyAdministrator } from '../access/identity.js';
 import { addReports, digestOf, p99, type ShapeReport } from '../batching/shape-stats.js';
 import { explainGeneric, type PlanNode } from '../engine/generic-plan.js';
 import { forbidden, invalidQuery } from '../errors.js';

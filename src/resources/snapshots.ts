@@ -1,6 +1,7 @@
 /** /schema: the whole schema as a document, what differs from another one, and how to get there. */
 import { build } from 'fast-json-stringify';
-import { type Identities, onlyAdministrator } from '../access/identity.js';
+import type { Identities } from '../access/identities.js';
+import { onlyAdministrator } from '../access/identity.js';
 import type { Config } from '../config.js';
 import { isObject } from '../digits.js';
 import { invalidPayload, invalidQuery, unsupportedMediaType } from '../errors.js';

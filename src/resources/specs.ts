@@ -1,7 +1,8 @@
 /** /server/specs: the API in the words of its tools, as far as the caller may see it. */
 import { build } from 'fast-json-stringify';
 import { schemaAccessOf } from '../access/graphql-access.js';
-import type { Identities, Identity } from '../access/identity.js';
+import type { Identities } from '../access/identities.js';
+import type { Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { forbidden, routeNotFound } from '../errors.js';
 import type { Operations } from '../graphql/operations.js';

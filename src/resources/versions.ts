@@ -1,5 +1,5 @@
 /** /versions beyond its items: saving changes, comparing them with the item, promoting them. */
-import type { Identities } from '../access/identity.js';
+import type { Identities } from '../access/identities.js';
 import { parseJson, writeJson } from '../digits.js';
 import { compareVersion, promoteVersion, saveVersion, type VersionServices } from '../engine/content-versions.js';
 import type { WrittenBy } from '../engine/writer.js';

@@ -1,5 +1,6 @@
 /** Who speaks over a WebSocket: its messages carry no headers, so what counts is the token of its request, or of its sign-in. */
-import type { Identities, Identity } from '../access/identity.js';
+import type { Identities } from '../access/identities.js';
+import type { Identity } from '../access/identity.js';
 import { LastingCredentials } from '../access/lasting-credentials.js';
 import type { AuthenticationServices } from '../accounts/authentication.js';
 import type { Config } from '../config.js';

@@ -392,6 +392,9 @@ t.test('a connection that is ended while it opens is not kept', async (t) => {
     positions: null,
     respond: () => {},
     respondError: () => {},
+    open: () => {
+      throw new Error('no response stays open here');
+    },
   };
   const uws = await loadSockets(16_384);
   const app = uws.App();

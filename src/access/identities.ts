@@ -1,0 +1,225 @@
+/**
+ * Finds out who asks. A token is looked up once and cached until something about users or policies changes, so that a warm request
+ * spends no statement on it and is answered at once. What a token allows may depend on the address it comes from.
+ */
+import { LRUCache } from 'lru-cache';
+import { forbidden, invalidCredentials, invalidPayload, ServiceError } from '../errors.js';
+import { type Account, type CachedIdentity, cachedIdentity } from './account.js';
+import type { Identity } from './identity.js';
+import { type AccessClaims, type AccessVerifier, digestToken } from './tokens.js';
+import { parseViewAs, unknownView, VIEW_AS_HEADER, type ViewKey } from './view-as.js';
+
+/** A request, as far as it says who sends it. */
+export interface RequestCredentials {
+  readonly headers: { readonly authorization: string; readonly viewAs: string };
+  /** `?access_token=`, or ''. */
+  readonly accessToken: string;
+  readonly address: string;
+  /** When it came, by the clock of `performance`. */
+  readonly begun: number;
+  cookie(name: string): string;
+  /** Set where the session cookie was refused: the response deletes it. */
+  cookieRefused: boolean;
+  /** The answer says with whose permissions it was read. */
+  viewedAs(text: string): void;
+}
+
+/** Whom to look up. */
+export type LookupKey =
+  | ViewKey
+  | { readonly kind: 'token'; readonly digest: string }
+  | { readonly kind: 'user'; readonly user: string; readonly session: string | null }
+  | { readonly kind: 'share'; readonly share: string; readonly session: string | null };
+
+export type Lookup = (key: LookupKey) => Promise<Account | null>;
+
+const MAX_CACHED_TOKENS = 50_000;
+const MAX_CACHED_VIEWS = 100;
+
+/** Told when an administrator begins to read as somebody else. */
+export type OnView = (administrator: string | null, as: string) => void;
+
+/** The scheme in any case, then one token. Another scheme carries none. */
+export function isBearer(authorization: string): boolean {
+  return /^bearer [^\s]+$/i.test(authorization);
+}
+
+export class Identities {
+  readonly #lookup: Lookup;
+  readonly #verifiers: readonly AccessVerifier[];
+  readonly #cookieName: string;
+  /** For this long a cached identity may outlive a lost notification. */
+  readonly #stalenessMs: number;
+  /** By the value of an Authorization header that carries the token. */
+  readonly #known = new LRUCache<string, CachedIdentity>({ max: MAX_CACHED_TOKENS });
+  /** Signatures stay right whatever changes in the database. */
+  readonly #verified = new LRUCache<string, AccessClaims>({ max: MAX_CACHED_TOKENS });
+  readonly #pending = new Map<string, Promise<CachedIdentity>>();
+  /** By the administrator, and whom they view as. */
+  readonly #views = new LRUCache<string, CachedIdentity>({ max: MAX_CACHED_VIEWS });
+  readonly #onView: OnView;
+  #generation = 0;
+
+  constructor(
+    lookup: Lookup,
+    verifiers: readonly AccessVerifier[],
+    cookieName: string,
+    staleness: number,
+    onView: OnView = () => {},
+  ) {
+    this.#onView = onView;
+    this.#lookup = lookup;
+    this.#verifiers = verifiers;
+    this.#cookieName = cookieName;
+    this.#stalenessMs = staleness;
+  }
+
+  /** Answers at once for whom it knows; throws, or rejects, for a token that does not count. */
+  identify(credentials: RequestCredentials): Identity | Promise<Identity> {
+    return credentials.headers.viewAs === '' ? this.#identify(credentials) : this.#view(credentials);
+  }
+
+  #identify(credentials: RequestCredentials): Identity | Promise<Identity> {
+    const { authorization } = credentials.headers;
+    if (authorization !== '' && credentials.accessToken === '') {
+      const cached = this.#known.get(authorization);
+      if (cached && isValid(cached, credentials)) return identityAt(cached, credentials);
+    }
+    const carried = this.#carriedBy(credentials);
+    const known = this.#known.get(carried);
+    if (known && isValid(known, credentials)) return identityAt(known, credentials);
+    return this.#find(carried).then(
+      (identity) => identityAt(identity, credentials),
+      (error: unknown) => {
+        const fromCookie = carried !== '' && credentials.accessToken === '' && carried !== authorization;
+        credentials.cookieRefused = fromCookie && error instanceof ServiceError && error.status < 500;
+        throw error;
+      },
+    );
+  }
+
+  /** Who it was when the database could last be asked; null for whom nobody knew. Only for what is to be answered while it is away. */
+  remembered(presented: RequestCredentials): Identity | null {
+    if (presented.headers.viewAs !== '') return null;
+    const cached = this.#known.get(this.#carriedBy(presented));
+    return cached && Date.now() < cached.expires ? identityAt(cached, presented) : null;
+  }
+
+  /** Whether whoever sends the same request gets the same answer: it says nothing of its sender, whose address makes no difference. */
+  isFromAnybody(credentials: RequestCredentials): boolean {
+    const { authorization, viewAs } = credentials.headers;
+    return authorization + viewAs + this.#carriedBy(credentials) === '' && Boolean(this.#known.get('')?.anywhere);
+  }
+
+  /** Who a user is at an address, without a token. */
+  async resolve(user: string, address: string): Promise<Identity> {
+    const account = await this.#lookup({ kind: 'user', user, session: null });
+    if (!account) throw invalidCredentials();
+    return cachedIdentity(account, null, Number.POSITIVE_INFINITY, 0).at(address);
+  }
+
+  /** With the permissions of another; nobody but an administrator learns whether there is such a one. */
+  async #view(credentials: RequestCredentials): Promise<Identity> {
+    const { viewAs } = credentials.headers;
+    const { administrator, user } = await this.#identify(credentials);
+    if (!administrator) throw forbidden(`Only administrators may send "${VIEW_AS_HEADER}"`);
+    const key = parseViewAs(viewAs);
+    const name = `${user} ${viewAs}`;
+    const cached = this.#views.get(name);
+    const viewed = cached && isValid(cached, credentials) ? cached : await this.#findView(key, viewAs, name);
+    if (viewed !== cached) this.#onView(user, viewAs);
+    credentials.viewedAs(viewAs);
+    try {
+      return identityAt(viewed, credentials);
+    } catch {
+      // It is not the administrator whose address is refused.
+      throw forbidden(`No policy of "${viewAs}" applies to the client address of this request`);
+    }
+  }
+
+  async #findView(key: ViewKey, text: string, name: string): Promise<CachedIdentity> {
+    const generation = this.#generation;
+    const account = await this.#lookup(key);
+    if (!account) throw unknownView(text);
+    const identity = cachedIdentity(account, null, Number.POSITIVE_INFINITY, this.#stalenessMs, true);
+    if (generation === this.#generation) this.#views.set(name, identity);
+    return identity;
+  }
+
+  /** After a change of anything that decides who may do what. */
+  forget(): void {
+    this.#generation++;
+    this.#pending.clear();
+    this.#known.clear();
+    this.#views.clear();
+  }
+
+  forgetSession(session: string): void {
+    this.#generation++;
+    this.#pending.clear();
+    for (const [key, known] of this.#known) if (known.session === session) this.#known.delete(key);
+  }
+
+  /** The token as an Authorization header would carry it; '' for none. */
+  #carriedBy(credentials: RequestCredentials): string {
+    const { authorization } = credentials.headers;
+    const bearer = isBearer(authorization);
+    // A request with a malformed Authorization header is not answered as the public.
+    if (!bearer && /^bearer(\s|$)/i.test(authorization)) throw invalidCredentials();
+    if (credentials.accessToken !== '') {
+      if (bearer) throw invalidPayload('The request has two access tokens, in its header and in its URL: send one');
+      return `Bearer ${credentials.accessToken}`;
+    }
+    if (bearer) return authorization;
+    const session = credentials.cookie(this.#cookieName);
+    return session === '' ? '' : `Bearer ${session}`;
+  }
+
+  /** Requests that come together share one look-up. */
+  #find(carried: string): Promise<CachedIdentity> {
+    const pending = this.#pending.get(carried);
+    if (pending) return pending;
+    const loading = this.#load(carried).finally(() => {
+      if (this.#pending.get(carried) === loading) this.#pending.delete(carried);
+    });
+    this.#pending.set(carried, loading);
+    return loading;
+  }
+
+  async #load(carried: string): Promise<CachedIdentity> {
+    const generation = this.#generation;
+    const token = carried.slice('Bearer '.length);
+    const verifier = this.#verifiers.find((each) => each.accepts(token));
+    const claims = verifier ? await this.#verify(token, verifier) : null;
+    const account = await this.#lookup(lookupKeyOf(token, claims));
+    if (!account) throw invalidCredentials();
+    const expires = Math.min(claims?.expires ?? Number.POSITIVE_INFINITY, account.expires ?? Number.POSITIVE_INFINITY);
+    const known = cachedIdentity(account, claims?.session ?? null, expires, this.#stalenessMs);
+    // What was read before a change must not be cached after it.
+    if (generation === this.#generation) this.#known.set(carried, known);
+    return known;
+  }
+
+  async #verify(token: string, verifier: AccessVerifier): Promise<AccessClaims> {
+    const verified = this.#verified.get(token);
+    if (verified && Date.now() < verified.expires) return verified;
+    const claims = await verifier.verifyAccess(token);
+    this.#verified.set(token, claims);
+    return claims;
+  }
+}
+
+function lookupKeyOf(token: string, claims: AccessClaims | null): LookupKey {
+  if (token === '') return { kind: 'public' };
+  if (claims?.share !== undefined) return { kind: 'share', share: claims.share, session: claims.session };
+  if (claims) return { kind: 'user', user: claims.user ?? '', session: claims.session };
+  return { kind: 'token', digest: digestToken(token) };
+}
+
+function isValid({ expires, until }: CachedIdentity, { begun }: RequestCredentials): boolean {
+  return begun < until && (expires === Number.POSITIVE_INFINITY || Date.now() < expires);
+}
+
+function identityAt(known: CachedIdentity, credentials: RequestCredentials): Identity {
+  return known.anywhere ?? known.at(credentials.address);
+}
