@@ -5,9 +5,10 @@ import { createObserver } from '../observe.js';
 import type { Database } from '../postgres/database.js';
 import {
   announceTriggers,
-  changeTriggers,
   inspectTriggers,
   installedTriggers,
+  installTriggers,
+  removeTriggers,
   type TriggerChange,
 } from '../postgres/live-triggers.js';
 import { locateSystemTables } from '../postgres/migrate.js';
@@ -30,18 +31,30 @@ All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 /** Milliseconds that a table which is in use is waited for. */
 const LOCK_TIMEOUT_MS = 2_000;
 
-const COMMANDS = new Map<
-  string,
-  { readonly find: (database: Database) => Promise<readonly TriggerChange[]>; readonly done: string }
->([
+interface Command {
+  find(database: Database): Promise<readonly TriggerChange[]>;
+  change(database: Database, tables: readonly TriggerChange[]): Promise<ReadonlyMap<string, string>>;
+  readonly done: string;
+}
+
+const COMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
   [
     'install',
     {
       find: async (database) => (await inspectTriggers(database, await servedTables(database))).missing,
+      change: (database, tables) =>
+        installTriggers(database, tables, { lockTimeout: LOCK_TIMEOUT_MS, besideOthers: false }),
       done: 'has triggers',
     },
   ],
-  ['remove', { find: installedTriggers, done: 'has no triggers any more' }],
+  [
+    'remove',
+    {
+      find: installedTriggers,
+      change: (database, tables) => removeTriggers(database, tables, LOCK_TIMEOUT_MS),
+      done: 'has no triggers any more',
+    },
+  ],
 ]);
 
 export async function live(words: readonly string[]): Promise<void> {
@@ -63,7 +76,7 @@ export async function live(words: readonly string[]): Promise<void> {
         for (const { statements } of tables) for (const statement of statements) console.log(`${statement};`);
         return;
       }
-      const failures = await changeTriggers(database, tables, LOCK_TIMEOUT_MS);
+      const failures = await command.change(database, tables);
       await announceTriggers(database);
       for (const { schema, name: table } of tables) {
         const failure = failures.get(`${schema}.${table}`);

@@ -42,6 +42,8 @@ export class ChangeStream {
   #closing: Promise<void> = Promise.resolve();
   #refreshing: Promise<void> = Promise.resolve();
   #isRefreshAwaited = false;
+  /** How often the tables that are served may have become others. */
+  #tablesChanges = 0;
   state: StreamState = 'closed';
   /** Why it could not be opened, or was lost. */
   failure: Error | null = null;
@@ -95,6 +97,7 @@ export class ChangeStream {
 
   /** The tables that are served may be others. */
   tablesChanged(): void {
+    this.#tablesChanges++;
     const { source } = this.#choice;
     // One that waits will look at all that there is by then.
     if (this.state !== 'open' || source === null || this.#isRefreshAwaited) return;
@@ -159,6 +162,7 @@ export class ChangeStream {
       tablesChanged: () => this.tablesChanged(),
       lost: lose,
     };
+    const tablesChanges = this.#tablesChanges;
     const { sources, position } = await source.open(events, stopping);
     if (stopping.aborted) {
       await source.close();
@@ -169,6 +173,8 @@ export class ChangeStream {
     this.state = 'open';
     this.failure = null;
     this.#listener.resynced(sources);
+    // It may have looked at them before that.
+    if (this.#tablesChanges !== tablesChanges) this.tablesChanged();
     return { lost };
   }
 

@@ -5,10 +5,10 @@
 import { asError, propertiesOf } from '../narrow.js';
 import type { Database } from '../postgres/database.js';
 import {
-  changeTriggers,
   channelOf,
   hasTriggers,
   inspectTriggers,
+  installTriggers,
   notificationObstacle,
   TABLES_CHANGED,
   type TriggeredTables,
@@ -45,6 +45,7 @@ export class TriggerSource implements ChangeSource {
   readonly #database: Database;
   readonly #tables: () => readonly TableName[];
   readonly #installsFirst: boolean;
+  readonly #installing: Parameters<typeof installTriggers>[2];
   readonly #beatMs: number;
   #session: Session | null = null;
   #events: SourceEvents | null = null;
@@ -59,6 +60,7 @@ export class TriggerSource implements ChangeSource {
     this.#database = database;
     this.#tables = tables;
     this.#installsFirst = installsFirst;
+    this.#installing = { lockTimeout: LOCK_TIMEOUT_MS, besideOthers: !installsFirst };
     this.#beatMs = beat;
   }
 
@@ -113,7 +115,7 @@ export class TriggerSource implements ChangeSource {
     const found = await inspectTriggers(this.#database, this.#tables());
     const allowed = found.missing.filter(({ mayInstall }) => mayInstall);
     const isWanted = allowed.length > 0 && (this.#installsFirst || found.installed > 0);
-    const failures = isWanted ? await changeTriggers(this.#database, allowed, LOCK_TIMEOUT_MS) : null;
+    const failures = isWanted ? await installTriggers(this.#database, allowed, this.#installing) : null;
     const tables = failures ? await inspectTriggers(this.#database, this.#tables(), failures) : found;
     if (tables.installed === 0) throw new Error([...(failures?.values() ?? [])][0] ?? 'no triggers are installed');
     return { found, tables };

@@ -191,30 +191,60 @@ function statementsFor({ writer_schema, writer_name, key_columns }: WriterRow, s
   });
 }
 
+/** Of the installation in schema $1. */
+const OWN = `pg_trigger t join pg_proc f on f.oid = t.tgfoid and f.proname = '${FUNCTION}'
+join pg_namespace s on s.oid = f.pronamespace and s.nspname = $1`;
+const ANY = `select from ${OWN} limit 1`;
+
 /**
  * Each table by itself, so that no writer waits for more than one; answers why some could not be changed, by schema.name. `lockTimeout`:
- * milliseconds that a table which is in use is waited for.
+ * milliseconds that a table which is in use is waited for. `besideOthers`: only while there are some, which somebody may be about to remove.
  */
-export async function changeTriggers(
+export async function installTriggers(
+  database: Database,
+  changes: readonly TriggerChange[],
+  { lockTimeout, besideOthers }: { readonly lockTimeout: number; readonly besideOthers: boolean },
+): Promise<ReadonlyMap<string, string>> {
+  return eachTable(changes, ({ statements }) =>
+    database.transaction(async (session) => {
+      await session.query(`set local lock_timeout = ${lockTimeout}`);
+      await session.query(`select ${LOCK}`);
+      if (besideOthers && (await session.query(ANY, [database.system])).length === 0)
+        throw new Error('the others were removed');
+      for (const statement of statements) await session.query(statement);
+    }),
+  );
+}
+
+/** Likewise. Nobody installs any meanwhile: who finds that some are missing beside others would do so. */
+export async function removeTriggers(
   database: Database,
   changes: readonly TriggerChange[],
   lockTimeout: number,
 ): Promise<ReadonlyMap<string, string>> {
-  const failures = new Map<string, string>();
-  for (const { schema, name, statements } of changes) {
-    const change = database.transaction(async (session) => {
+  const remove = ({ statements }: TriggerChange): Promise<void> =>
+    database.transaction(async (session) => {
       await session.query(`set local lock_timeout = ${lockTimeout}`);
-      await session.query(`select ${LOCK}`);
       for (const statement of statements) await session.query(statement);
     });
-    await change.catch((error) => failures.set(`${schema}.${name}`, asError(error).message));
-  }
-  return failures;
+  // On another connection than those: there may be one of them.
+  return database.own.use((session) =>
+    session.transaction(async () => {
+      await session.query(`select ${LOCK}`);
+      return eachTable(changes, remove);
+    }),
+  );
 }
 
-/** Of the installation in schema $1. */
-const OWN = `pg_trigger t join pg_proc f on f.oid = t.tgfoid and f.proname = '${FUNCTION}'
-join pg_namespace s on s.oid = f.pronamespace and s.nspname = $1`;
+async function eachTable(
+  changes: readonly TriggerChange[],
+  change: (of: TriggerChange) => Promise<void>,
+): Promise<ReadonlyMap<string, string>> {
+  const failures = new Map<string, string>();
+  for (const each of changes)
+    await change(each).catch((error) => failures.set(`${each.schema}.${each.name}`, asError(error).message));
+  return failures;
+}
 
 const INSTALLED = `
 select n.nspname as schema, c.relname as name, json_agg(t.tgname order by t.tgname)::text as triggers
@@ -235,7 +265,7 @@ export async function installedTriggers(database: Database): Promise<readonly Tr
 }
 
 export async function hasTriggers(database: Database): Promise<boolean> {
-  return (await database.rows(`select from ${OWN} limit 1`, [database.system])).length > 0;
+  return (await database.rows(ANY, [database.system])).length > 0;
 }
 
 /** Running instances look again. */

@@ -2,74 +2,16 @@
  * Shapes of PostGIS are GeoJSON as RFC 7946 has it, whatever the system of coordinates of their column; input that is none is
  * refused. PostGIS is not part of the PostgreSQL that the other tests run on: where none is installed, this is skipped.
  */
-import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, readdirSync } from 'node:fs';
-import { chown } from 'node:fs/promises';
-import { createServer } from 'node:net';
-import { join } from 'node:path';
+import { existsSync } from 'node:fs';
 import t, { type Test } from 'tap';
 import { compareGolden, goldenStatement } from '../support/golden.js';
-import {
-  type Answer,
-  connectSql,
-  get,
-  makeFolder,
-  request,
-  type Sql,
-  startTestService,
-  waitFor,
-  withSql,
-} from '../support/service.js';
+import { installedVersions, startInstalled } from '../support/installed-server.js';
+import { type Answer, connectSql, get, request, type Sql, startTestService } from '../support/service.js';
 
-const ROOT = '/usr/lib/postgresql';
-const versions = existsSync(ROOT) ? readdirSync(ROOT) : [];
-const version = versions.find((each) => existsSync(`/usr/share/postgresql/${each}/extension/postgis.control`));
+const version = installedVersions().find((each) =>
+  existsSync(`/usr/share/postgresql/${each}/extension/postgis.control`),
+);
 const skip = version === undefined ? 'no PostgreSQL with PostGIS is installed in /usr/lib/postgresql' : false;
-
-/** A server of the installed PostgreSQL in a temporary folder, run by an account without rights. */
-async function startServer(): Promise<string> {
-  const bin = join(ROOT, version as string, 'bin');
-  const folder = await makeFolder();
-  const account = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {};
-  if (account.uid !== undefined) await chown(folder, account.uid, account.gid);
-  const data = join(folder, 'data');
-  const made = spawnSync(
-    join(bin, 'initdb'),
-    ['-D', data, '-A', 'trust', '-U', 'postgres', '-E', 'UTF8', '--no-sync'],
-    account,
-  );
-  if (made.status !== 0) throw new Error(String(made.stderr));
-  const port = await freePort();
-  const settings = ['fsync=off', 'listen_addresses=127.0.0.1', `port=${port}`, `unix_socket_directories=${folder}`];
-  const child = spawn(join(bin, 'postgres'), ['-D', data, ...settings.flatMap((each) => ['-c', each])], {
-    ...account,
-    stdio: 'ignore',
-  });
-  process.once('exit', () => child.kill('SIGKILL'));
-  const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()));
-  t.teardown(async () => {
-    child.kill('SIGINT');
-    await ended;
-  });
-  const url = `postgres://postgres@127.0.0.1:${port}/postgres`;
-  await waitFor(
-    () =>
-      withSql(url, (sql) => sql`select 1`).then(
-        () => true,
-        () => false,
-      ),
-    30_000,
-  );
-  return url;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 const POINT = { type: 'Point', coordinates: [16.606837, 49.195061] };
 const POLYGON = {
@@ -97,7 +39,7 @@ const COLUMNS: Readonly<Record<string, string>> = {
 };
 
 t.test('PostGIS', { skip }, async (t) => {
-  const databaseUrl = await startServer();
+  const databaseUrl = await startInstalled(version as string);
   const sql = connectSql(databaseUrl);
   await sql.unsafe(`
     create schema shapes; create extension postgis schema shapes;

@@ -3,12 +3,22 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { servedTables } from '../../src/commands/served-tables.js';
 import { readConfig } from '../../src/config.js';
+import type { Sources } from '../../src/live/change-source.js';
 import { ChangeStream } from '../../src/live/change-stream.js';
 import { TriggerSource } from '../../src/live/trigger-source.js';
 import { createObserver } from '../../src/observe.js';
+import type { Database } from '../../src/postgres/database.js';
+import {
+  inspectTriggers,
+  installedTriggers,
+  installTriggers,
+  removeTriggers,
+} from '../../src/postgres/live-triggers.js';
 import { locateSystemTables } from '../../src/postgres/migrate.js';
+import type { TableName } from '../../src/postgres/publication.js';
 import { type Service, withDatabase } from '../../src/service.js';
 import { EventStream } from '../support/event-stream.js';
+import { installedVersions, startInstalled } from '../support/installed-server.js';
 import {
   connectSql,
   createLibrary,
@@ -98,48 +108,182 @@ t.test('two installations in one database have triggers of their own, also on th
   await Promise.all([first.stop(), second.stop()]);
 });
 
-t.test('triggers that are disabled or dropped are made anew, and all begin anew', async (t) => {
+t.test('each of two threads installs what is missing, and hears of every change', async (t) => {
+  t.match(await runProgram(['live', 'remove'], { DATABASE_URL: url }), { code: 0 });
+  const service = await startTestService({ databaseUrl: url, WORKERS: '2', LIVE: 'triggers' });
+  const streams = Array.from({ length: 8 }, () => new EventStream(service, '/items/tags/1?fields=name'));
+  t.teardown(() => {
+    for (const stream of streams) stream.close();
+  });
+  for (const stream of streams) await stream.count(1);
+  await waitFor(async () => (await healthOf(service)).split('changes are told by triggers').length === 3, 10_000);
+  await sql`update tags set name = 'to all' where id = 1`;
+  for (const stream of streams) {
+    await waitFor(async () => stream.events.length > 1, 5_000);
+    t.strictSame(stream.last, { data: { name: 'to all' } });
+  }
+  await service.stop();
+});
+
+t.test('through a pooler that gives each transaction another session there are none, and it is said why', async (t) => {
+  const options = { DATABASE_POOLER: 'transaction', LIVE: 'triggers' };
+  const service = await startTestService({ databaseUrl: url, WORKERS: '1', ...options });
+  const stream = new EventStream(service, '/items/tags');
+  await stream.ended();
+  t.equal(stream.status, 503);
+  t.match(stream.text, /notifications do not arrive through a pooler: set DATABASE_DIRECT_URL/);
+  t.match(await healthOf(service), /off: notifications do not arrive through a pooler: set DATABASE_DIRECT_URL/);
+  const { output } = await runProgram(['doctor'], { DATABASE_URL: url, ...options });
+  t.match(
+    output,
+    /PROBLEM +there are none: LIVE is triggers; notifications do not arrive through a pooler: set\s+DATABASE_DIRECT_URL/,
+  );
+  await service.stop();
+  const direct = await startTestService({ databaseUrl: url, WORKERS: '1', ...options, DATABASE_DIRECT_URL: url });
+  const heard = new EventStream(direct, '/items/tags/1?fields=name');
+  await heard.count(1);
+  await waitFor(async () => /changes are told by triggers/.test(await healthOf(direct)), 5_000);
+  await sql`update tags set name = 'past the pooler' where id = 1`;
+  await heard.count(2);
+  t.strictSame(heard.last, { data: { name: 'past the pooler' } });
+  heard.close();
+  await direct.stop();
+});
+
+const OLDEST = '15';
+const skip = installedVersions().includes(OLDEST)
+  ? false
+  : `PostgreSQL ${OLDEST} is not installed in /usr/lib/postgresql`;
+
+t.test('the oldest PostgreSQL that is supported has them as well', { skip }, async (t) => {
+  const oldUrl = await startInstalled(OLDEST, { wal_level: 'replica' });
+  const old = connectSql(oldUrl);
+  t.teardown(() => old.end());
+  await old.unsafe(`
+    create table parted (id int, part int, v text, primary key (id, part)) partition by range (part);
+    create table parted_low partition of parted for values from (0) to (100);
+    insert into parted values (1, 1, 'first'), (2, 1, 'second')`);
+  const service = await startTestService({ databaseUrl: oldUrl, WORKERS: '1', LIVE: 'triggers' });
+  const [followed, other] = [1, 2].map((id) => new EventStream(service, `/items/parted/${id}~1?fields=v`));
+  for (const stream of [followed, other]) await stream?.count(1);
+  await waitFor(async () => /changes are told by triggers/.test(await healthOf(service)), 5_000);
+  await sleep(500);
+  const before = await readsOf(service);
+  for (const [position, write] of [
+    () => old`update parted set v = 'by its root' where id = 1`,
+    () => old`update parted_low set v = 'by itself' where id = 1`,
+  ].entries()) {
+    await write();
+    await followed?.count(position + 2);
+  }
+  t.strictSame([followed?.last, (await readsOf(service)) - before], [{ data: { v: 'by itself' } }, 2]);
+  for (const stream of [followed, other]) stream?.close();
+  await service.stop();
+});
+
+/** What a stream of changes needs, on a database that nothing else uses. */
+async function withSource<Result>(
+  work: (database: Database, tables: readonly TableName[]) => Promise<Result>,
+): Promise<Result> {
   const config = readConfig({ DATABASE_URL: url });
-  const observe = createObserver('silent');
-  await withDatabase(
+  return withDatabase(
     config,
-    observe,
+    createObserver('silent'),
     () => {},
     async (database) => {
       await locateSystemTables(database, null);
-      const tables = await servedTables(database);
-      let resyncs = 0;
-      let losses = 0;
-      const source = new TriggerSource({ database, tables: () => tables, installsFirst: false, beat: 20 });
-      const listener = {
-        wanted: () => null,
-        committed: () => {},
-        resynced: () => void resyncs++,
-        lost: () => void losses++,
-      };
-      const stream = new ChangeStream([source], listener, observe);
-      try {
-        stream.open();
-        await waitFor(async () => resyncs === 1, 5_000);
-        for (const statement of [
-          'alter table tags disable trigger user',
-          'alter table tags disable trigger service_live_update_public',
-          'drop trigger service_live_delete_public on tags',
-          'drop trigger service_live_insert_public on tags; drop trigger service_live_truncate_public on authors',
-        ]) {
-          const known = resyncs;
-          await sql.unsafe(statement);
-          await waitFor(async () => resyncs > known, 5_000).catch(() => t.fail(statement));
-          t.strictSame([await triggers('public', 'tags'), await triggers('public', 'authors')], [4, 4], statement);
-          // Nothing is missing any more.
-          const settled = resyncs;
-          await sleep(300);
-          t.equal(resyncs, settled, statement);
-        }
-        t.equal(losses, 0);
-      } finally {
-        await stream.close();
-      }
+      return work(database, await servedTables(database));
     },
   );
+}
+
+t.test('triggers that are disabled or dropped are made anew, and all begin anew', async (t) => {
+  await withSource(async (database, tables) => {
+    let resyncs = 0;
+    let losses = 0;
+    const source = new TriggerSource({ database, tables: () => tables, installsFirst: false, beat: 20 });
+    const listener = {
+      wanted: () => null,
+      committed: () => {},
+      resynced: () => void resyncs++,
+      lost: () => void losses++,
+    };
+    const stream = new ChangeStream([source], listener, () => {});
+    try {
+      stream.open();
+      await waitFor(async () => resyncs === 1, 5_000);
+      for (const statement of [
+        'alter table tags disable trigger user',
+        'alter table tags disable trigger service_live_update_public',
+        'drop trigger service_live_delete_public on tags',
+        'drop trigger service_live_insert_public on tags; drop trigger service_live_truncate_public on authors',
+      ]) {
+        const known = resyncs;
+        await sql.unsafe(statement);
+        await waitFor(async () => resyncs > known, 5_000).catch(() => t.fail(statement));
+        t.strictSame([await triggers('public', 'tags'), await triggers('public', 'authors')], [4, 4], statement);
+        // Nothing is missing any more.
+        const settled = resyncs;
+        await sleep(300);
+        t.equal(resyncs, settled, statement);
+      }
+      t.equal(losses, 0);
+    } finally {
+      await stream.close();
+    }
+  });
+});
+
+t.test('a table that is served since the stream began to open is seen', async (t) => {
+  await withSource(async (database, tables) => {
+    let served: readonly TableName[] = tables.filter(({ name }) => name !== 'tags');
+    let seen: readonly string[] = [];
+    const listener = {
+      wanted: () => null,
+      committed: () => {},
+      resynced: (sources: Sources) => {
+        seen = [...sources.keys()];
+      },
+      lost: () => {},
+    };
+    const source = new TriggerSource({ database, tables: () => changing(), installsFirst: true });
+    const stream = new ChangeStream([source], listener, () => {});
+    const changing = (): readonly TableName[] => {
+      const before = served;
+      served = tables;
+      stream.tablesChanged();
+      return before;
+    };
+    try {
+      stream.open();
+      await waitFor(async () => seen.includes('public.tags'), 5_000).catch(() => t.fail('it is not seen'));
+    } finally {
+      await stream.close();
+    }
+  });
+});
+
+t.test('while triggers are removed nobody makes those again that are missing beside the others', async (t) => {
+  await withSource(async (database, tables) => {
+    const [first, ...others] = await installedTriggers(database);
+    t.ok(first && others.length > 1);
+    const { statements = [] } = first ?? {};
+    await sql.unsafe(statements.join('; '));
+    const { missing } = await inspectTriggers(database, tables);
+    t.equal(missing.length, 1);
+    // The command waits for this table when it has removed those of some others.
+    const busy = connectSql(url);
+    t.teardown(() => busy.end());
+    const last = others.at(-1);
+    await busy.unsafe(`begin; lock table ${last?.schema}.${last?.name} in row exclusive mode`);
+    const removing = removeTriggers(database, others, 10_000);
+    await waitFor(async () => (await triggers('public')) === 4, 5_000);
+    const installing = { lockTimeout: 100, besideOthers: true };
+    t.match([...(await installTriggers(database, missing, installing)).values()], [/lock timeout/]);
+    const late = installTriggers(database, missing, { ...installing, lockTimeout: 10_000 });
+    await busy`commit`.simple();
+    t.equal((await removing).size, 0);
+    t.strictSame([...(await late).values()], ['the others were removed']);
+    t.equal(await triggers('public'), 0);
+  });
 });
