@@ -17,6 +17,7 @@ import {
   request,
   startDatabase,
   startTestService,
+  waitFor,
 } from '../support/service.js';
 import { failure, post } from '../support/users.js';
 
@@ -126,8 +127,22 @@ t.test('what does not fit is refused, and nothing is left', async (t) => {
     'it is still a draft',
   );
   await send(`/versions/${id}/save`, { title: 'Once' });
-  const both = await Promise.all([1, 2, 3].map(() => send(`/versions/${id}/promote`, {})));
-  t.equal(both.filter(({ status }) => status === 200).length, 1, 'at the same time, one creates the item');
+  const holder = connectSql(url);
+  const both = await holder.begin(async (held) => {
+    await held`select from service_versions where id = ${id} for update`;
+    const promoted = [1, 2].map(() => send(`/versions/${id}/promote`, {}));
+    await waitFor(async () => {
+      const [row] = await sql`select count(*)::int as count from pg_stat_activity where wait_event_type = 'Lock'`;
+      return row?.['count'] === 2;
+    }, 10_000);
+    return { promoted };
+  });
+  await holder.end();
+  t.equal(
+    (await Promise.all(both.promoted)).filter(({ status }) => status === 200).length,
+    1,
+    'at the same time, one creates the item',
+  );
   t.equal((await sql`select from articles where title = 'Once'`).length, 1);
   const renamed = await request(service, 'PATCH', `/versions/${await makeDraft('articles')}`, {
     token: ADMIN_TOKEN,
