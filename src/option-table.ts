@@ -322,6 +322,12 @@ export const OPTIONS = {
     1_000_000,
     'Subscriptions of one WebSocket at the same time',
   ),
+  LIVE_MAX_REMEMBERED_KEYS: integer(
+    '1000000',
+    1_000,
+    100_000_000,
+    'Keys of items that are remembered for subscriptions to events of who sees some rows of a table only, so that deletions can be told, per thread; a quarter of them for one user',
+  ),
   WEBSOCKETS_ENABLED: boolean('true', 'Accept WebSockets'),
   WEBSOCKETS_REST_AUTH: choice(
     'handshake',

@@ -360,6 +360,7 @@ export function openLive(config: Config, { reads, database, mirror, policies }: 
     interval: config.LIVE_INTERVAL,
     subscriptions: config.LIVE_MAX_SUBSCRIPTIONS,
     perCaller: config.LIVE_MAX_SUBSCRIPTIONS_PER_USER,
+    keys: config.LIVE_MAX_REMEMBERED_KEYS,
   };
   const live = new LiveQueries(reads, database, mirror, policies, limits, observe);
   policies.onChange(() => live.rightsChanged());

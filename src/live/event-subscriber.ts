@@ -4,6 +4,7 @@ import type { MaybePromise } from '../engine/pipeline.js';
 import type { PreparedRead } from '../engine/reads.js';
 import type { Parsed } from '../request/ast.js';
 import { NOBODY } from './subscriber.js';
+import type { SubscriptionCounts } from './subscription-counts.js';
 import type { Change, RowChange } from './table-log.js';
 import type { Known } from './visibility.js';
 
@@ -64,6 +65,7 @@ export class EventSubscriber {
   readonly number: number;
   readonly source: EventSource;
   readonly listener: EventListener;
+  readonly #counts: SubscriptionCounts;
   /** Called where it ends without having been closed. */
   readonly onEnd: (error: unknown) => void;
   owner: string | null = null;
@@ -94,9 +96,18 @@ export class EventSubscriber {
   #untold: Set<string> | null = null;
   /** Items that it was told of and that were not there when a change of theirs was to be told, and what was known then: they were hidden, or deleted. */
   #missing: Map<string, Known> | null = null;
+  /** Keys that are counted as remembered. */
+  #counted = 0;
 
-  constructor(source: EventSource, listener: EventListener, onEnd: (error: unknown) => void, number: number) {
+  constructor(
+    source: EventSource,
+    listener: EventListener,
+    onEnd: (error: unknown) => void,
+    number: number,
+    counts: SubscriptionCounts,
+  ) {
     this.number = number;
+    this.#counts = counts;
     this.onEnd = onEnd;
     this.source = source;
     this.listener = listener;
@@ -124,6 +135,7 @@ export class EventSubscriber {
     const isOther = this.#showsKeys !== showsKeys || (before === null) !== (visible === null);
     this.#showsKeys = showsKeys;
     this.visible = visible;
+    this.#count();
     const { change } = this.source;
     // The keys decide which deletions are told.
     if (isFirst || before === visible || change === 'create' || change === 'update') return;
@@ -140,17 +152,48 @@ export class EventSubscriber {
     if (this.visible === null) return this.#untold?.delete(key) !== true;
     const known = this.#missing?.get(key);
     this.#missing?.delete(key);
-    return this.visible.delete(key) || known?.has(xid) === true;
+    const wasVisible = this.visible.delete(key);
+    this.#count();
+    return wasVisible || known?.has(xid) === true;
   }
 
   /** Nothing was told that is not in the state which it begins with. */
   begin(visible: Set<string> | null): void {
     this.visible = visible;
     this.#untold = this.#missing = null;
+    this.#count();
+  }
+
+  /** It ends. */
+  forget(): void {
+    this.visible = null;
+    this.#untold = this.#missing = null;
+    this.#count();
+  }
+
+  /** Throws where there are too many. */
+  #count(): void {
+    const now = (this.visible?.size ?? 0) + (this.#untold?.size ?? 0) + (this.#missing?.size ?? 0);
+    if (now === this.#counted) return;
+    this.#counts.remember(this.owner ?? '', now - this.#counted);
+    this.#counted = now;
   }
 
   /** `known`: of a moment behind the one in which it was looked for; null where all that was looked for was there. */
   remember(key: string, isVisible: boolean, change: Change, known: Known | null): void {
+    this.#remember(key, isVisible, change, known);
+    try {
+      this.#count();
+    } catch {
+      this.visible?.delete(key);
+      this.#untold?.delete(key);
+      this.#missing?.delete(key);
+      // It begins anew: where that takes too many as well, it ends.
+      this.isStale = true;
+    }
+  }
+
+  #remember(key: string, isVisible: boolean, change: Change, known: Known | null): void {
     if (this.visible === null) {
       if (isVisible) this.#untold?.delete(key);
       else if (change === 'create' && this.source.change !== 'delete') this.#leaveUntold(key);

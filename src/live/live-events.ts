@@ -87,7 +87,7 @@ export class LiveEvents {
   /** Resolves when the listener has the state to begin with. `onEnd` hears why nothing more is told. */
   async subscribe(source: EventSource, listener: EventListener, onEnd: (error: unknown) => void): Promise<EventHandle> {
     this.#host.counts.enter();
-    const subscriber = new EventSubscriber(source, listener, onEnd, ++this.#count);
+    const subscriber = new EventSubscriber(source, listener, onEnd, ++this.#count, this.#host.counts);
     this.#subscribers.add(subscriber);
     subscriber.isBusy = true;
     try {
@@ -164,6 +164,7 @@ export class LiveEvents {
     if (subscriber.isClosed) return;
     subscriber.isClosed = true;
     this.#subscribers.delete(subscriber);
+    subscriber.forget();
     this.#host.counts.leave(subscriber.owner);
     const log = this.#logs.get(subscriber.table);
     if (log && --log.readers === 0) this.#logs.delete(subscriber.table);

@@ -1,10 +1,15 @@
-/** How many subscriptions there are, and whose. */
-import { requestsExceeded, serviceUnavailable } from '../errors.js';
+/** How many subscriptions there are, what they remember, and whose they are. */
+import { requestsExceeded, serviceUnavailable, unprocessable } from '../errors.js';
 
 export interface SubscriptionLimits {
   readonly subscriptions: number;
   readonly perCaller: number;
+  /** Keys that are remembered for events. */
+  readonly keys: number;
 }
+
+/** Of the keys that may be remembered, for one caller. */
+const SHARE_OF_CALLER = 0.25;
 
 /** Milliseconds after which a caller may try again. */
 const RETRY_MS = 1_000;
@@ -12,6 +17,8 @@ const RETRY_MS = 1_000;
 export class SubscriptionCounts {
   readonly #limits: SubscriptionLimits;
   readonly #owners = new Map<string, number>();
+  readonly #keysOfOwners = new Map<string, number>();
+  #keys = 0;
   total = 0;
 
   constructor(limits: SubscriptionLimits) {
@@ -32,6 +39,19 @@ export class SubscriptionCounts {
     if (owned >= limit) throw requestsExceeded({ option: 'LIVE_MAX_SUBSCRIPTIONS_PER_USER', limit }, RETRY_MS);
     this.#owners.set(owner, owned + 1);
     return owner;
+  }
+
+  /** Throws, and changes nothing, where the owner or all together would have too many keys. */
+  remember(owner: string, more: number): void {
+    const { keys: limit } = this.#limits;
+    const owned = (this.#keysOfOwners.get(owner) ?? 0) + more;
+    if (more > 0 && (this.#keys + more > limit || owned > limit * SHARE_OF_CALLER))
+      throw unprocessable(
+        'More keys of visible items would have to be remembered than LIVE_MAX_REMEMBERED_KEYS allows',
+      );
+    this.#keys += more;
+    if (owned > 0) this.#keysOfOwners.set(owner, owned);
+    else this.#keysOfOwners.delete(owner);
   }
 
   leave(owner: string | null): void {

@@ -21,7 +21,14 @@ t.teardown(() => sql.end());
 await sql`create table lines (shelf int, place int, book text, primary key (shelf, place))`;
 await sql`create view drafts as select id, title from articles where status = 'draft'`;
 await sql`insert into service_collections (collection, primary_key) values ('drafts', 'id')`;
-const service = await startTestService({ databaseUrl: url, WORKERS: '1', LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION: '20' });
+await sql`create table parcels (id int primary key, state text)`;
+await sql`insert into parcels select n, 'sent' from generate_series(1, 200) n`;
+const service = await startTestService({
+  databaseUrl: url,
+  WORKERS: '1',
+  LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION: '20',
+  LIVE_MAX_REMEMBERED_KEYS: '1000',
+});
 
 async function open(options?: MessageSocketOptions): Promise<MessageSocket> {
   const socket = new MessageSocket(service, options);
@@ -432,4 +439,27 @@ t.test('more subscriptions than a connection may have are refused', async (t) =>
     error: { code: 'REQUESTS_EXCEEDED' },
   });
   t.match(await socket.ask({ type: 'subscribe', collection: 'tags', event: 'create', uid: 'u3' }), { event: 'init' });
+});
+
+t.test('keys that are remembered for deletions are limited: who needs more is told so', async (t) => {
+  const read = { collection: 'parcels', action: 'read', permissions: { state: { _eq: 'sent' } } } as const;
+  const { token } = await makeCaller(sql, 'collector', [{ permissions: [read] }]);
+  await waitFor(async () => (await get(service, '/items/parcels', { token })).status === 200, 5_000);
+  const socket = await signedIn(token);
+  const subscribe = (uid: string): Promise<unknown> =>
+    socket.ask({ type: 'subscribe', collection: 'parcels', query: { limit: 1 }, uid });
+  const refused = { error: { code: 'UNPROCESSABLE_CONTENT', message: /LIVE_MAX_REMEMBERED_KEYS/ } };
+  t.match(await subscribe('first'), { event: 'init' });
+  t.match(await subscribe('second'), refused, 'a quarter of all for one user: 250');
+  await socket.ask({ type: 'unsubscribe', uid: 'first' });
+  t.match(await subscribe('third'), { event: 'init' }, 'what was forgotten does not count');
+  await sql`delete from parcels where id <= 50`;
+  t.match(await socket.next(({ event }) => event === 'delete'), { uid: 'third' });
+  await sql`insert into parcels select n, 'sent' from generate_series(301, 350) n`;
+  t.match(await socket.next(({ event }) => event === 'create'), { uid: 'third' }, 'nor what was deleted');
+  await sql`insert into parcels select n, 'sent' from generate_series(351, 450) n`;
+  t.match(await socket.next(({ status }) => status === 'error'), { uid: 'third', ...refused });
+  t.match(await (await signedIn()).ask({ type: 'subscribe', collection: 'parcels', query: { limit: 1 }, uid: 'a' }), {
+    event: 'init',
+  });
 });
