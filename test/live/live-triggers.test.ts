@@ -296,14 +296,16 @@ t.test(
     await waitFor(async () => (await get(service, '/items/later')).status === 200, 5_000);
     await seen(t, '/items/later', () => sql`insert into later values (1, 'seen')`, /seen/);
     stream.close();
+    const installed = async (table: string): Promise<number> =>
+      (await sql`select tgname from pg_trigger where tgrelid = ${table}::regclass`).length;
+    // PostgreSQL refuses to grant rights on a table that gets triggers at the same moment.
+    await waitFor(async () => (await installed('later')) === 4, 5_000);
     // A role that may not.
     await sql.unsafe(`create role plain login password 'plain'; grant all on schema public to plain;
     grant all on all tables in schema public to plain; grant all on all sequences in schema public to plain;
     revoke trigger on all tables in schema public from plain;
     create table foreign_owned (id int primary key); grant select on foreign_owned to plain`);
-    const installed = async (): Promise<number> =>
-      (await sql`select tgname from pg_trigger where tgrelid = 'foreign_owned'::regclass`).length;
-    await waitFor(async () => (await installed()) === 4, 5_000);
+    await waitFor(async () => (await installed('foreign_owned')) === 4, 5_000);
     await sql`alter table foreign_owned disable trigger user`;
     const plainUrl = databaseUrl(server, 'live_triggers', { user: 'plain', password: 'plain' });
     const plain = await startTestService({ databaseUrl: plainUrl, WORKERS: '1' });
