@@ -52,6 +52,9 @@ export class TriggerSource implements ChangeSource {
   #timer: NodeJS.Timeout | null = null;
   #beats = 0;
   #isLooking = false;
+  /** Whether triggers could not be installed at the last attempt, and whether only at that one. */
+  #hasFailed = false;
+  #retriesSoon = false;
   #written: TriggeredTables['written'] = new Map();
   /** What was seen at the last look, to compare. */
   #seen = '';
@@ -116,6 +119,9 @@ export class TriggerSource implements ChangeSource {
     const allowed = found.missing.filter(({ mayInstall }) => mayInstall);
     const isWanted = allowed.length > 0 && (this.#installsFirst || found.installed > 0);
     const failures = isWanted ? await installTriggers(this.#database, allowed, this.#installing) : null;
+    const hasFailed = failures !== null && failures.size > 0;
+    this.#retriesSoon = hasFailed && !this.#hasFailed;
+    this.#hasFailed = hasFailed;
     const tables = failures ? await inspectTriggers(this.#database, this.#tables(), failures) : found;
     if (tables.installed === 0) throw new Error([...(failures?.values() ?? [])][0] ?? 'no triggers are installed');
     return { found, tables };
@@ -145,7 +151,9 @@ export class TriggerSource implements ChangeSource {
   async #beat(session: Session): Promise<void> {
     try {
       await this.#look(session);
-      if (++this.#beats % BEATS_PER_LOOK === 0 && !this.#isLooking) await this.#compare();
+      // A table that was in use for a moment need not wait for long; one that stays so would let its writers wait each time.
+      const isDue = ++this.#beats % BEATS_PER_LOOK === 0 || this.#retriesSoon;
+      if (isDue && !this.#isLooking) await this.#compare();
     } catch (error) {
       this.#lose(session, asError(error));
     }

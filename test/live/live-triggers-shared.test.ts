@@ -263,6 +263,30 @@ t.test('a table that is served since the stream began to open is seen', async (t
   });
 });
 
+t.test('a table that is in use for a moment gets triggers at the next look at the connection', async (t) => {
+  await withSource(async (database, tables) => {
+    const busy = connectSql(url);
+    t.teardown(() => busy.end());
+    await sql`drop trigger service_live_update_public on tags`;
+    await busy.unsafe('begin; lock table tags in row exclusive mode');
+    const opened: number[] = [];
+    const listener = { wanted: () => null, committed: () => {}, resynced: () => void opened.push(0), lost: () => {} };
+    // Six of these are between two looks for missing ones, longer than is waited for.
+    const source = new TriggerSource({ database, tables: () => tables, installsFirst: false, beat: 5_000 });
+    const stream = new ChangeStream([source], listener, () => {});
+    try {
+      stream.open();
+      await waitFor(async () => opened.length === 1, 5_000);
+      t.equal(await triggers('public', 'tags'), 3);
+      await busy`commit`.simple();
+      await waitFor(async () => opened.length === 2, 5_000).catch(() => t.fail('not seen'));
+      t.equal(await triggers('public', 'tags'), 4);
+    } finally {
+      await stream.close();
+    }
+  });
+});
+
 t.test('while triggers are removed nobody makes those again that are missing beside the others', async (t) => {
   await withSource(async (database, tables) => {
     const [first, ...others] = await installedTriggers(database);
