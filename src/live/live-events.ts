@@ -138,10 +138,10 @@ export class LiveEvents {
     return this.#subscribers;
   }
 
-  /** Tokens expire without anybody saying so. */
-  look(): void {
+  /** Tokens expire without anybody saying so. `now`: only whose identity may have ended by then, in milliseconds since 1970. */
+  look(now = Number.POSITIVE_INFINITY): void {
     for (const subscriber of this.#subscribers) {
-      if (!this.#isCurrent(subscriber) || subscriber.isBusy) continue;
+      if (!this.#isCurrent(subscriber) || subscriber.isBusy || (subscriber.caller?.validUntil ?? 0) > now) continue;
       try {
         const caller = subscriber.source.identify();
         if (caller === subscriber.caller) continue;

@@ -207,7 +207,7 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
       setInterval(() => {
         if (this.stream.state !== 'open') this.#touchAll();
       }, POLL_MS).unref(),
-      setInterval(() => this.events.look(), LOOK_MS).unref(),
+      setInterval(() => this.events.look(Date.now()), LOOK_MS).unref(),
     ];
     this.#sweep.start();
   }
