@@ -191,7 +191,7 @@ function summaryOf({ sources, written }: TriggeredTables): string {
   ]);
 }
 
-/** What sql/system/021_live.sql writes. */
+/** What sql/system/023_live_channels.sql writes. */
 interface Told {
   readonly table: number;
   readonly xid: number;

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { servedTables } from '../../src/commands/served-tables.js';
 import { readConfig } from '../../src/config.js';
+import { packagePath } from '../../src/files.js';
 import type { Sources } from '../../src/live/change-source.js';
 import { ChangeStream } from '../../src/live/change-stream.js';
 import { TriggerSource } from '../../src/live/trigger-source.js';
@@ -106,6 +107,24 @@ t.test('two installations in one database have triggers of their own, also on th
   await streams[0]?.count(3);
   t.match(await healthOf(first), /triggers: changes are told by triggers/);
   await Promise.all([first.stop(), second.stop()]);
+});
+
+t.test('triggers of a former version, which notify nobody any more, go with the update', async (t) => {
+  const [removed] = await sql`delete from service_migrations where name like '023%' returning name`;
+  t.ok(removed);
+  await sql`drop function service_live_change() cascade`;
+  await sql.file(packagePath('sql', 'system', '021_live.sql'));
+  await sql`create trigger service_live_update after update on tags referencing old table as old_rows new table as new_rows
+    for each statement execute function service_live_change('id')`;
+  const service = await startTestService({ databaseUrl: url, WORKERS: '1', LIVE: 'triggers' });
+  t.strictSame([...(await sql`select from pg_trigger where tgname = 'service_live_update'`)], []);
+  const stream = new EventStream(service, '/items/tags/1?fields=name');
+  await stream.count(1);
+  await waitFor(async () => /triggers: changes are told by triggers/.test(await healthOf(service)), 5_000);
+  await sql`update tags set name = 'after the update' where id = 1`;
+  await stream.count(2);
+  stream.close();
+  await service.stop();
 });
 
 t.test('each of two threads installs what is missing, and hears of every change', async (t) => {
