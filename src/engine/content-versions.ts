@@ -44,6 +44,8 @@ interface Version {
   readonly item: string | null;
   readonly key: string;
   readonly hash: string | null;
+  /** The user; null where that is not known. */
+  readonly madeBy: string | null;
   readonly delta: Input;
 }
 
@@ -114,7 +116,10 @@ export function promoteVersion(
     const chosen = Object.entries(version.delta).filter(([name]) => promotion.fields?.includes(name) ?? true);
     if (chosen.length === 0) throw unprocessable('No changes to promote');
     const data = Object.fromEntries(chosen);
-    if (item === null) return createItem(version, data, by, services, writes, session);
+    if (item === null) {
+      await mustBePromotable(version, data, by, services, session);
+      return createItem(version, data, by, services, writes, session);
+    }
     const update = { kind: 'update-item', collection: collection.name, key: item, data, readBack: null } as const;
     await writes.run(await writes.prepare(update, by.writer), by.writer, by.client);
     return item;
@@ -133,6 +138,21 @@ async function mustBeUnchanged(
   await lockItem(collection, item, writer, services, session);
   const main = await readMain(collection, item, writer, services, session);
   if (main.hash !== mainHash) throw changedSince(main.hash);
+}
+
+/** The new item may be one that the caller sees: of what others have saved they promote only what is shown to them before. */
+async function mustBePromotable(
+  { id, collection, madeBy }: Version,
+  data: Input,
+  { writer, client }: WrittenBy,
+  services: VersionServices,
+  session: Session,
+): Promise<void> {
+  await mustBeWritable(id, writer, client, services, session);
+  mustBeReadable(collection.name, writer, services);
+  const { user, administrator } = writer.caller;
+  if (administrator || (user !== null && user === madeBy)) return;
+  if (writeJson(shownOfNew(writer, collection, data, {}, services)) !== writeJson(data)) throw forbidden();
 }
 
 /** The version belongs to the new item from then on. */
@@ -185,9 +205,12 @@ async function readVersion(
     session,
   );
   const { data } = parseJson(String(visible)) as { data: Input };
-  const [row] = await session.query<Pick<Version, 'id' | 'key' | 'item' | 'hash'> & { delta: string | null }>(
+  const [row] = await session.query<
+    Pick<Version, 'id' | 'key' | 'item' | 'hash' | 'madeBy'> & { delta: string | null }
+  >(
     database.qualified(
-      `select id::text, key, item, hash, delta::text from service_versions where id = $1::uuid${lock}`,
+      `select id::text, key, item, hash, user_created::text as "madeBy", delta::text
+       from service_versions where id = $1::uuid${lock}`,
     ),
     [id],
   );

@@ -29,6 +29,7 @@ export interface RecordServices {
 }
 
 const SHARES = 'service_shares';
+const CREATOR = 'user_created';
 const RECORDS: ReadonlySet<string> = new Set([VERSIONS, SHARES, ...NAMING_ITEMS]);
 
 /** Whether something is to be found out inside of the transaction, before the write or after it. */
@@ -194,10 +195,16 @@ const SHARE_FIELDS: ReadonlySet<string> = new Set([
   ...['id', 'name', 'role', 'password', 'date_start', 'date_end', 'max_uses'],
 ]);
 
-/** New rows and changed ones are checked in different ways: a row that may be either could be moved to another item. */
-function checkVerb({ collection, verb }: WriteNode): void {
-  if (verb === 'upsert' && (collection.name === SHARES || collection.name === VERSIONS))
+/**
+ * New rows and changed ones are checked in different ways: a row that may be either could be moved to another item. Who made a row has
+ * rights by that, in whatever way the payload names another.
+ */
+function checkVerb({ collection, verb, columns }: WriteNode): void {
+  if (collection.name !== SHARES && collection.name !== VERSIONS) return;
+  if (verb === 'upsert')
     throw invalidPayload(`Rows of "${collection.name}" are created or updated: they cannot be upserted`);
+  if (verb === 'update' && columns.some(({ field }) => field.name === CREATOR))
+    throw invalidPayload(`"${CREATOR}" is not allowed`);
 }
 
 /** A share has the rights of its creator, so nobody else says who may come in by it. Who may delete it can end it. */
@@ -236,10 +243,9 @@ async function checkShare(
   const isNew = node.verb !== 'update';
   const stray = [...cells.keys()].find((name) => !SHARE_FIELDS.has(name) && !(isNew && isItem(name)));
   if (stray !== undefined) throw invalidPayload(`"${stray}" is not allowed`);
-  const creator = row[`c${node.columns.findIndex(({ field }) => field.name === 'user_created')}`];
-  if (creator !== undefined && (!isNew || creator !== writer.caller.user))
-    throw invalidPayload('"user_created" is not allowed');
   if (!isNew) return;
+  const creator = row[`c${node.columns.findIndex(({ field }) => field.name === CREATOR)}`];
+  if (creator !== undefined && creator !== writer.caller.user) throw invalidPayload(`"${CREATOR}" is not allowed`);
   const [name, item] = [String(cells.get('collection')), String(cells.get('item'))];
   await readItem(parseRead(name, item, '', limits.parse), writer, reads, session);
   const query = parseSearch(name, { keys: [item], query: { aggregate: { count: '*' } } }, '', limits.parse);

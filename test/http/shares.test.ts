@@ -201,7 +201,7 @@ t.test('nobody sees by a share what its creator does not', async (t) => {
   const named = await attempt({ user_created: boss?.id });
   t.match(named, { status: 200, json: { data: { user_created: creator.user } } }, 'never in the name of another');
   t.match(await attempt({ times_used: -5 }), failure(400, 'INVALID_PAYLOAD'));
-  for (const body of ['{"item":"2"}', `{"user_created":"${boss?.id}"}`]) {
+  for (const body of ['{"item":"2"}', `{"user_created":"${boss?.id}"}`, `{"user_created":{"id":"${boss?.id}"}}`]) {
     const changed = await request(service, 'PATCH', `/shares/${id}`, {
       headers: JSON_BODY,
       body,

@@ -8,7 +8,7 @@ import {
   staticToken,
 } from '@directus/sdk';
 import t from 'tap';
-import { inForce, makeCaller, type Permission } from '../support/callers.js';
+import { inForce, type MadeCaller, makeCaller, type Permission } from '../support/callers.js';
 import {
   ADMIN_TOKEN,
   connectSql,
@@ -212,6 +212,69 @@ t.test(
     t.match(await send(`/versions/${others}/save`, {}, stranger.token), failure(403, 'FORBIDDEN'));
   },
 );
+
+t.test('a draft of another is promoted by who may change it and sees all that it would create', async (t) => {
+  const read: Permission = { collection: 'service_versions', action: 'read' };
+  const versions: Permission[] = [read, { collection: 'service_versions', action: 'update' }];
+  const article: Permission[] = [
+    { collection: 'articles', action: 'read' },
+    { collection: 'articles', action: 'create' },
+  ];
+  const mine = { permissions: { slug: { _eq: 'mine' } }, presets: { slug: 'mine' } };
+  const some: Permission[] = [
+    { collection: 'articles', action: 'read', permissions: mine.permissions },
+    { collection: 'articles', action: 'create', presets: mine.presets },
+  ];
+  const own: Permission[] = [
+    { collection: 'comments', action: 'read', permissions: { body: { _eq: 'own' } } },
+    { collection: 'comments', action: 'create' },
+  ];
+  const make = async (name: string, permissions: Permission[]): Promise<MadeCaller> => {
+    const caller = await makeCaller(sql, name, [{ permissions }]);
+    await inForce(service, caller, '/items/articles');
+    return caller;
+  };
+  const reader = await make('only-reads', [read, ...article, ...own]);
+  const partial = await make('sees-some', [
+    ...versions,
+    { collection: 'service_versions', action: 'create' },
+    { collection: 'service_users', action: 'read' },
+    { collection: 'service_users', action: 'update' },
+    ...some,
+    ...own,
+  ]);
+  const whole = await make('sees-all', [...versions, ...article, ...own]);
+  const promote = (id: string, { token }: MadeCaller, fields?: string[]) =>
+    send(`/versions/${id}/promote`, fields ? { fields } : {}, token);
+
+  const secret = await makeDraft('articles', { title: 'Secret of another', body: 'hidden' });
+  t.match(await promote(secret, reader), failure(403, 'FORBIDDEN'), 'to promote it changes the version');
+  t.match(await promote(secret, partial), failure(403, 'FORBIDDEN'), 'the item would be shown');
+  for (const user_created of [partial.user, { id: partial.user }]) {
+    const taken = await request(service, 'PATCH', `/versions/${secret}`, {
+      token: partial.token,
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ user_created }),
+    });
+    t.match(taken, failure(400, 'INVALID_PAYLOAD'));
+  }
+  t.match(await promote(secret, partial), failure(403, 'FORBIDDEN'), 'nobody becomes the one who made it');
+  t.equal((await sql`select from articles where title = 'Secret of another'`).length, 0);
+  t.equal((await promote(secret, whole)).status, 200);
+
+  const nested = await makeDraft('articles', { title: 'With more', comments: [{ body: 'of another' }] });
+  t.match(await promote(nested, whole), failure(403, 'FORBIDDEN'), 'items that belong to it are not all shown');
+  t.equal((await sql`select from comments where body = 'of another'`).length, 0);
+  t.equal((await promote(nested, whole, ['title'])).status, 200, 'the rest can be promoted');
+
+  const made = await send('/versions', { key: 'draft', collection: 'articles' }, partial.token);
+  const { id } = (made.json as { data: Version }).data;
+  await send(`/versions/${id}/save`, { title: 'Made by the caller', comments: [{ body: 'own' }] }, partial.token);
+  t.equal((await promote(id, partial)).status, 200, 'a draft of their own');
+  const ofNobody = await makeDraft('articles', { title: 'Of nobody' });
+  await sql`update service_versions set user_created = null where id = ${ofNobody}`;
+  t.match(await promote(ofNobody, partial), failure(403, 'FORBIDDEN'));
+});
 
 t.test('patchRevision adds to what the same user has saved last', async (t) => {
   const { json } = await send('/versions', { key: 'patched', collection: 'articles', item: '1' });
