@@ -12,6 +12,7 @@ import {
   type TriggerChange,
 } from '../postgres/live-triggers.js';
 import { locateSystemTables } from '../postgres/migrate.js';
+import type { TableName } from '../postgres/publication.js';
 import { withDatabase } from '../service.js';
 import { servedTables } from './served-tables.js';
 
@@ -33,7 +34,11 @@ const LOCK_TIMEOUT_MS = 2_000;
 
 interface Command {
   find(database: Database): Promise<readonly TriggerChange[]>;
-  change(database: Database, tables: readonly TriggerChange[]): Promise<ReadonlyMap<string, string>>;
+  change(
+    database: Database,
+    tables: readonly TriggerChange[],
+    onTable: (table: TableName, failure: string | null) => void,
+  ): Promise<ReadonlyMap<string, string>>;
   readonly done: string;
 }
 
@@ -42,8 +47,8 @@ const COMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
     'install',
     {
       find: async (database) => (await inspectTriggers(database, await servedTables(database))).missing,
-      change: (database, tables) =>
-        installTriggers(database, tables, { lockTimeout: LOCK_TIMEOUT_MS, besideOthers: false }),
+      change: (database, tables, onTable) =>
+        installTriggers(database, tables, { lockTimeout: LOCK_TIMEOUT_MS, besideOthers: false, onTable }),
       done: 'has triggers',
     },
   ],
@@ -51,7 +56,8 @@ const COMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
     'remove',
     {
       find: installedTriggers,
-      change: (database, tables) => removeTriggers(database, tables, LOCK_TIMEOUT_MS),
+      change: (database, tables, onTable) =>
+        removeTriggers(database, tables, { lockTimeout: LOCK_TIMEOUT_MS, onTable }),
       done: 'has no triggers any more',
     },
   ],
@@ -76,11 +82,14 @@ export async function live(words: readonly string[]): Promise<void> {
         for (const { statements } of tables) for (const statement of statements) console.log(`${statement};`);
         return;
       }
-      const failures = await command.change(database, tables);
-      await announceTriggers(database);
-      for (const { schema, name: table } of tables) {
-        const failure = failures.get(`${schema}.${table}`);
-        console.log(`${schema}.${table}  ${failure === undefined ? command.done : `failed: ${failure}`}`);
+      // Said of each at once, and told in any case: what is done stays done if the rest fails.
+      const say = ({ schema, name: table }: TableName, failure: string | null): void =>
+        console.log(`${schema}.${table}  ${failure === null ? command.done : `failed: ${failure}`}`);
+      let failures: ReadonlyMap<string, string>;
+      try {
+        failures = await command.change(database, tables, say);
+      } finally {
+        await announceTriggers(database);
       }
       if (tables.length === 0) console.log('Nothing to do.');
       if (failures.size > 0) process.exitCode = 1;

@@ -196,31 +196,40 @@ const OWN = `pg_trigger t join pg_proc f on f.oid = t.tgfoid and f.proname = '${
 join pg_namespace s on s.oid = f.pronamespace and s.nspname = $1`;
 const ANY = `select from ${OWN} limit 1`;
 
-/**
- * Each table by itself, so that no writer waits for more than one; answers why some could not be changed, by schema.name. `lockTimeout`:
- * milliseconds that a table which is in use is waited for. `besideOthers`: only while there are some, which somebody may be about to remove.
- */
+interface ChangeOptions {
+  /** Milliseconds that a table which is in use is waited for. */
+  readonly lockTimeout: number;
+  /** Hears of each table when it is done, and why it could not be changed; null where it was. */
+  readonly onTable?: (table: TableName, failure: string | null) => void;
+}
+
+interface InstallOptions extends ChangeOptions {
+  /** Only while there are some, which somebody may be about to remove. */
+  readonly besideOthers: boolean;
+}
+
+/** Each table by itself, so that no writer waits for more than one; answers why some could not be changed, by schema.name. */
 export async function installTriggers(
   database: Database,
   changes: readonly TriggerChange[],
-  { lockTimeout, besideOthers }: { readonly lockTimeout: number; readonly besideOthers: boolean },
+  { lockTimeout, besideOthers, onTable }: InstallOptions,
 ): Promise<ReadonlyMap<string, string>> {
-  return eachTable(changes, ({ statements }) =>
+  const install = ({ statements }: TriggerChange): Promise<void> =>
     database.transaction(async (session) => {
       await session.query(`set local lock_timeout = ${lockTimeout}`);
       await session.query(`select ${LOCK}`);
       if (besideOthers && (await session.query(ANY, [database.system])).length === 0)
         throw new Error('the others were removed');
       for (const statement of statements) await session.query(statement);
-    }),
-  );
+    });
+  return eachTable(changes, install, onTable);
 }
 
 /** Likewise. Nobody installs any meanwhile: who finds that some are missing beside others would do so. */
 export async function removeTriggers(
   database: Database,
   changes: readonly TriggerChange[],
-  lockTimeout: number,
+  { lockTimeout, onTable }: ChangeOptions,
 ): Promise<ReadonlyMap<string, string>> {
   const remove = ({ statements }: TriggerChange): Promise<void> =>
     database.transaction(async (session) => {
@@ -231,7 +240,9 @@ export async function removeTriggers(
   return database.own.use((session) =>
     session.transaction(async () => {
       await session.query(`select ${LOCK}`);
-      return eachTable(changes, remove);
+      // It waits for as long as the tables take, which have a limit each.
+      await session.query('set local idle_in_transaction_session_timeout = 0');
+      return eachTable(changes, remove, onTable);
     }),
   );
 }
@@ -239,10 +250,17 @@ export async function removeTriggers(
 async function eachTable(
   changes: readonly TriggerChange[],
   change: (of: TriggerChange) => Promise<void>,
+  onTable: ChangeOptions['onTable'] = () => {},
 ): Promise<ReadonlyMap<string, string>> {
   const failures = new Map<string, string>();
-  for (const each of changes)
-    await change(each).catch((error) => failures.set(`${each.schema}.${each.name}`, asError(error).message));
+  for (const each of changes) {
+    const failure = await change(each).then(
+      () => null,
+      (error) => asError(error).message,
+    );
+    if (failure !== null) failures.set(`${each.schema}.${each.name}`, failure);
+    onTable(each, failure);
+  }
   return failures;
 }
 

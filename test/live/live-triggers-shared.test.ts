@@ -319,8 +319,11 @@ t.test('while triggers are removed nobody makes those again that are missing bes
     t.teardown(() => busy.end());
     const last = others.at(-1);
     await busy.unsafe(`begin; lock table ${last?.schema}.${last?.name} in row exclusive mode`);
-    const removing = removeTriggers(database, others, 10_000);
+    // What the connection that holds the lock is given, at least ten seconds elsewhere, is not enough.
+    const limit = database.own.use((session) => session.query("set idle_in_transaction_session_timeout = '300ms'"));
+    const removing = limit.then(() => removeTriggers(database, others, { lockTimeout: 10_000 }));
     await waitFor(async () => (await triggers('public')) === 4, 5_000);
+    await sleep(600);
     const installing = { lockTimeout: 100, besideOthers: true };
     t.match([...(await installTriggers(database, missing, installing)).values()], [/lock timeout/]);
     const late = installTriggers(database, missing, { ...installing, lockTimeout: 10_000 });
@@ -329,4 +332,26 @@ t.test('while triggers are removed nobody makes those again that are missing bes
     t.strictSame([...(await late).values()], ['the others were removed']);
     t.equal(await triggers('public'), 0);
   });
+});
+
+t.test('a removal that is broken off says what it did, and running instances are told', async (t) => {
+  t.match(await runProgram(['live', 'install'], { DATABASE_URL: url }), { code: 0 });
+  const [busy, heard] = [connectSql(url), connectSql(url)];
+  t.teardown(() => Promise.all([busy.end(), heard.end()]));
+  const told: string[] = [];
+  await heard.listen('service_live_public', (payload) => void told.push(payload));
+  await busy.unsafe('begin; lock table tags in row exclusive mode');
+  const removing = runProgram(['live', 'remove'], { DATABASE_URL: url });
+  await waitFor(async () => (await triggers('public', 'articles')) === 0, 10_000);
+  const ended = await sql`
+    select pg_terminate_backend(pid) from pg_locks join pg_database on oid = database
+    where locktype = 'advisory' and granted and datname = current_database()`;
+  t.equal(ended.length, 1);
+  const { code, output, complaints } = await removing;
+  t.equal(code, 1);
+  t.match(output, /^public\.articles {2}has no triggers any more$/m);
+  t.match(output, /^public\.tags {2}failed: .*lock timeout/m);
+  t.match(complaints, /connection/);
+  await waitFor(async () => told.includes('tables'), 5_000).catch(() => t.fail('they were not told'));
+  await busy`commit`.simple();
 });
