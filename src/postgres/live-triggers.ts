@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto';
 import { asError, parseOwnJson } from '../narrow.js';
 import { quoteIdentifier, quoteLiteral } from '../sql/fragment.js';
 import type { Database } from './database.js';
-import { BELOW, LOCK, type Source, type TableName } from './publication.js';
+import { BELOW, type Source, type TableName } from './publication.js';
 
 /** What is said on the channel when other tables have triggers. */
 export const TABLES_CHANGED = 'tables';
@@ -196,6 +196,9 @@ const OWN = `pg_trigger t join pg_proc f on f.oid = t.tgfoid and f.proname = '${
 join pg_namespace s on s.oid = f.pronamespace and s.nspname = $1`;
 const ANY = `select from ${OWN} limit 1`;
 
+/** Whoever changes triggers of the installation in schema $1 holds it: those of others are no matter of it. */
+const LOCK = "select pg_advisory_xact_lock(hashtextextended('lateral live triggers ' || $1::text, 0))";
+
 interface ChangeOptions {
   /** Milliseconds that a table which is in use is waited for. */
   readonly lockTimeout: number;
@@ -217,7 +220,7 @@ export async function installTriggers(
   const install = ({ statements }: TriggerChange): Promise<void> =>
     database.transaction(async (session) => {
       await session.query(`set local lock_timeout = ${lockTimeout}`);
-      await session.query(`select ${LOCK}`);
+      await session.query(LOCK, [database.system]);
       if (besideOthers && (await session.query(ANY, [database.system])).length === 0)
         throw new Error('the others were removed');
       for (const statement of statements) await session.query(statement);
@@ -239,7 +242,7 @@ export async function removeTriggers(
   // On another connection than those: there may be one of them.
   return database.own.use((session) =>
     session.transaction(async () => {
-      await session.query(`select ${LOCK}`);
+      await session.query(LOCK, [database.system]);
       // It waits for as long as the tables take, which have a limit each.
       await session.query('set local idle_in_transaction_session_timeout = 0');
       return eachTable(changes, remove, onTable);

@@ -20,8 +20,8 @@ export const SLOT_PREFIX = 'lateral_live_';
 const MAX_SLOT_MS = 5_000;
 const SLOT_PAUSE_MS = 20;
 
-/** Whoever changes publications, or triggers, holds this lock. */
-export const LOCK = "pg_advisory_xact_lock(hashtext('lateral_live'), hashtext(current_database()))";
+/** Whoever changes publications holds this lock: those of all installations have the same names. */
+const LOCK = "pg_advisory_xact_lock(hashtext('lateral_live'), hashtext(current_database()))";
 
 export interface TableName {
   readonly schema: string;

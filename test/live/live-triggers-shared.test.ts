@@ -51,8 +51,11 @@ async function readsOf(service: Service): Promise<number> {
   return Number(/^lateral_live_reads_total(?:\{[^}]*\})? (\d+)/m.exec(text)?.[1]);
 }
 
+/** Of an installation beside the one in public. */
+const OTHER_SYSTEM = `Own "place" of a name that is nearly as long as they can be`;
+
 t.test('two installations in one database have triggers of their own, also on the same table', async (t) => {
-  const system = `Own "place" of a name that is nearly as long as they can be`;
+  const system = OTHER_SYSTEM;
   await sql`create schema other`;
   await sql`create table other.things (id int primary key, v text)`;
   await sql`insert into tags (id, name) values (1, 'first') on conflict (id) do update set name = 'first'`;
@@ -203,14 +206,15 @@ t.test('the oldest PostgreSQL that is supported has them as well', { skip }, asy
 /** What a stream of changes needs, on a database that nothing else uses. */
 async function withSource<Result>(
   work: (database: Database, tables: readonly TableName[]) => Promise<Result>,
+  options: Readonly<Record<string, string>> = {},
 ): Promise<Result> {
-  const config = readConfig({ DATABASE_URL: url });
+  const config = readConfig({ DATABASE_URL: url, ...options });
   return withDatabase(
     config,
     createObserver('silent'),
     () => {},
     async (database) => {
-      await locateSystemTables(database, null);
+      await locateSystemTables(database, config.SYSTEM_SCHEMA);
       return work(database, await servedTables(database));
     },
   );
@@ -326,6 +330,15 @@ t.test('while triggers are removed nobody makes those again that are missing bes
     await sleep(600);
     const installing = { lockTimeout: 100, besideOthers: true };
     t.match([...(await installTriggers(database, missing, installing)).values()], [/lock timeout/]);
+    const beside = await withSource(
+      async (other) => {
+        const { missing: wanted } = await inspectTriggers(other, [{ schema: 'other', name: 'things' }]);
+        t.equal(wanted.length, 1);
+        return installTriggers(other, wanted, { lockTimeout: 1_000, besideOthers: false });
+      },
+      { DATABASE_SCHEMAS: 'other', SYSTEM_SCHEMA: OTHER_SYSTEM },
+    );
+    t.strictSame([...beside], [], 'another installation does not wait for it');
     const late = installTriggers(database, missing, { ...installing, lockTimeout: 10_000 });
     await busy`commit`.simple();
     t.equal((await removing).size, 0);
