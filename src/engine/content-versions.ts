@@ -222,7 +222,7 @@ async function readVersion(
   return { ...row, collection, delta };
 }
 
-/** As any other update of the row would find out. */
+/** As any other update of the row would find out; nobody else changes it from then on, so that later statements see all that was saved before. */
 async function mustBeWritable(
   id: string,
   writer: Writer,

@@ -56,8 +56,13 @@ function parseLevel(input: Input, prefix: '' | '_', parent: ParseContext, depth:
     groupFields: null,
     deep: deep === undefined ? [] : parseDeep(deep, prefix === '' ? contextOf(get('deep'), context) : context, depth),
     meta: prefix === '' ? parseMeta(get('meta')) : [],
-    backlink: !isOneOf(['false', '0', false], get('backlink')),
+    backlink: !isFalse(get('backlink')),
   };
+}
+
+/** How a parameter that is either on or off is turned off, by REST or in JSON; one that is there is on otherwise. */
+export function isFalse(value: unknown): boolean {
+  return isOneOf(['false', '0', false, 0], value);
 }
 
 const DEEP_PARAMETERS: ReadonlySet<string> = new Set(

@@ -15,7 +15,7 @@ import {
 import { textOf } from './expression.js';
 import { urlText } from './filter.js';
 import { type Input, type ParseContext, type ParseLimits, readObject } from './parse-context.js';
-import { parseQuery } from './query-parameters.js';
+import { isFalse, parseQuery } from './query-parameters.js';
 import { ValueList, type ValueSink } from './values.js';
 import { type Key, readKeys } from './write.js';
 
@@ -271,7 +271,7 @@ export function readVersion({ version, versionRaw = false }: Input): string | nu
   if (version === undefined || version === null || version === '' || LIVE_VERSIONS.includes(version)) return null;
   if (typeof version !== 'string' || version.includes('\0'))
     throw invalidQuery('"version" must be the key of a version');
-  if (versionRaw !== false && versionRaw !== null && versionRaw !== 'false' && versionRaw !== '0')
+  if (versionRaw !== null && !isFalse(versionRaw))
     throw invalidQuery('"versionRaw" is not offered: GET /versions/:id/compare answers the changes as they were saved');
   return version;
 }

@@ -6,6 +6,7 @@ import type { WrittenBy } from '../engine/writer.js';
 import { invalidPayload } from '../errors.js';
 import { jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
+import { isFalse } from '../request/query-parameters.js';
 import { requireObject } from '../request/write.js';
 import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import { readBody } from './credentials.js';
@@ -38,7 +39,7 @@ export function versionsRoutes(services: VersionRouteServices): Route[] {
     const by = await writtenBy(request);
     const data = requireObject(await request.json(parseJson), 'The body');
     const flag = new URLSearchParams(request.queryString).get('patchRevision');
-    return { data: await saveVersion(idOf(request), data, flag !== null && flag !== 'false', by, services) };
+    return { data: await saveVersion(idOf(request), data, flag !== null && !isFalse(flag), by, services) };
   }
 
   async function promote(request: ActionRequest): Promise<ActionResult> {

@@ -153,6 +153,12 @@ t.test('what does not fit is refused, and nothing is left', async (t) => {
   const raw = await get(service, '/items/articles/1?version=draft&versionRaw=true', as(ADMIN_TOKEN));
   t.match(raw, failure(400, 'INVALID_QUERY'));
   t.match(raw.text, /versionRaw.*is not offered/);
+  for (const off of ['false', '0'])
+    t.match(
+      await get(service, `/items/articles/1?version=draft&versionRaw=${off}`, as(ADMIN_TOKEN)),
+      failure(403, 'FORBIDDEN'),
+      'turned off: there is no such version',
+    );
   t.match(await send('/utils/revert/1', {}), failure(404, 'ROUTE_NOT_FOUND'));
 });
 
@@ -286,6 +292,8 @@ t.test('patchRevision adds to what the same user has saved last', async (t) => {
   t.strictSame(await recorded(), [{ title: 'a', views: 1 }]);
   await send(`/versions/${id}/save?patchRevision=false`, { views: 2 });
   t.strictSame(await recorded(), [{ title: 'a', views: 1 }, { views: 2 }]);
+  await send(`/versions/${id}/save?patchRevision=0`, { views: 4 });
+  t.strictSame(await recorded(), [{ title: 'a', views: 1 }, { views: 2 }, { views: 4 }], 'written as a number');
   const editor = await makeCaller(sql, 'patcher', [
     {
       permissions: [
@@ -297,6 +305,31 @@ t.test('patchRevision adds to what the same user has saved last', async (t) => {
   ]);
   await inForce(service, editor, '/items/articles');
   t.equal((await send(`/versions/${id}/save?patchRevision`, { views: 3 }, editor.token)).status, 200);
-  t.strictSame(await recorded(), [{ title: 'a', views: 1 }, { views: 2 }, { views: 3 }], 'not to those of another');
-  t.equal((await sql`select from service_activity where action = 'version_save' and item = '1'`).length, 3);
+  t.strictSame((await recorded()).slice(2), [{ views: 4 }, { views: 3 }], 'not to those of another');
+  t.equal((await sql`select from service_activity where action = 'version_save' and item = '1'`).length, 4);
+});
+
+t.test('of saves at the same time the later one adds to what the earlier one recorded', async (t) => {
+  const { json } = await send('/versions', { key: 'crowded', collection: 'articles', item: '1' });
+  const { id } = (json as { data: Version }).data;
+  const holder = connectSql(url);
+  const { saved } = await holder.begin(async (held) => {
+    await held`select from service_versions where id = ${id} for update`;
+    const saved = [{ title: 'one' }, { views: 2 }].map((each) => send(`/versions/${id}/save?patchRevision=true`, each));
+    await waitFor(async () => {
+      const [row] = await sql`select count(*)::int as count from pg_stat_activity where wait_event_type = 'Lock'`;
+      return row?.['count'] === 2;
+    }, 10_000);
+    return { saved };
+  });
+  await holder.end();
+  t.strictSame(
+    (await Promise.all(saved)).map(({ status }) => status),
+    [200, 200],
+  );
+  const recorded = await sql`select delta from service_revisions where version = ${id}`;
+  t.strictSame(
+    recorded.map((row) => row['delta']),
+    [{ title: 'one', views: 2 }],
+  );
 });
