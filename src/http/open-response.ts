@@ -1,7 +1,4 @@
-/**
- * Writes responses that stay open. There may be ten thousand of them, so that each holds no more than it needs: no promise, no closure,
- * and nothing of what was written.
- */
+/** Writes responses that stay open. There may be ten thousand of them, so that each holds little, and nothing of what was written. */
 import type { Exchange } from './exchange.js';
 import type { OpenListener, OpenResponse, Reply } from './reply.js';
 import { writeHead } from './write-reply.js';
@@ -20,7 +17,6 @@ export class OpenResponseWriter implements OpenResponse {
   readonly #close: boolean;
   /** Null when it was written. */
   #head: { readonly reply: Reply; readonly text: string } | null;
-  #isListening = false;
 
   constructor(exchange: Exchange, reply: Reply, listener: OpenListener, { head, close, onDone }: OpenOptions) {
     this.#exchange = exchange;
@@ -38,7 +34,6 @@ export class OpenResponseWriter implements OpenResponse {
       this.#writeHead();
       isTaken = response.write(piece);
     });
-    if (!isTaken) this.#listen();
     return isTaken;
   }
 
@@ -58,14 +53,9 @@ export class OpenResponseWriter implements OpenResponse {
     if (this.#head === null) return;
     writeHead(this.#exchange, this.#head.reply, this.#head.text);
     this.#head = null;
-  }
-
-  /** Most clients never need it. */
-  #listen(): void {
-    if (this.#isListening) return;
-    this.#isListening = true;
+    // Not later: without it a piece that was taken and did not fit would end the connection ten seconds after it has left.
     this.#exchange.response.onWritable(() => {
-      this.#listener.drained();
+      this.#listener.writable();
       return true;
     });
   }

@@ -59,8 +59,8 @@ export interface OpenResponse {
 }
 
 export interface OpenListener {
-  /** The client takes more again. */
-  drained(): void;
+  /** The client takes more again. What is left of the last piece leaves with the next one only: something has to be written. */
+  writable(): void;
 }
 
 export const JSON_TYPE = 'application/json; charset=utf-8';

@@ -3,6 +3,7 @@ import type { CompiledRead } from '../engine/compiled-read.js';
 import type { ProbedKind, RowProbe } from '../plan/row-probe.js';
 import type { LoggedChange, LoggedRow, LoggedTable } from '../postgres/pgoutput.js';
 import type { Source } from '../postgres/publication.js';
+import { systemTables } from '../postgres/system-tables.js';
 import { splitKey } from '../sql/key-text.js';
 import { type Caller, resolveVariable, type Values } from '../sql/parameter.js';
 import { namesInStatement } from '../sql/verify.js';
@@ -41,6 +42,11 @@ export function dependenciesOf(
   // Where the table occurs once more, in a nested list or a rule, other rows of it count too.
   const isExact = probed !== null && found.filter((table) => table === probed).length === 1;
   return { tables: new Set(found), probe: isExact ? probe : null, unseen: unseen[0] ?? null };
+}
+
+/** Whether it depends on tables of the service, where values of the caller are. */
+export function readsOwnTables({ statement }: CompiledRead): boolean {
+  return namesInStatement(statement.text).tables.some(({ name }) => systemTables().has(name));
 }
 
 /** The values of the probe for one request; null where any row may count. */

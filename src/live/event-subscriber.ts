@@ -86,6 +86,8 @@ export class EventSubscriber {
   turn = 0;
   isBusy = false;
   isClosed = false;
+  /** Whether what it sees depends on tables of the service, where values of its caller are. */
+  readsOwnTables = false;
   /** Whether it has to begin anew: changes may have been missed. */
   isStale = false;
   /** Where the caller sees some of the rows only: the keys of those which it was told of; null where all are seen. */

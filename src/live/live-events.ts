@@ -10,12 +10,14 @@ import { forbiddenCollection, isPassing, isRefusal } from '../errors.js';
 import type { Collection } from '../mirror/model.js';
 import type { LoggedTable } from '../postgres/pgoutput.js';
 import type { Source } from '../postgres/publication.js';
+import { systemTables } from '../postgres/system-tables.js';
 import type { Parsed } from '../request/ast.js';
 import { withKeys } from '../request/rest.js';
 import { bind } from '../sql/parameter.js';
 import type { TableChanges } from './change-source.js';
 import { ChangedReader } from './changed-reader.js';
-import { tableKey } from './dependencies.js';
+import { readsOwnTables, tableKey } from './dependencies.js';
+import type { EventHandle, EventHost } from './event-host.js';
 import {
   type EventGroup,
   type EventListener,
@@ -24,16 +26,16 @@ import {
   MAX_VISIBLE_KEYS,
 } from './event-subscriber.js';
 import { collectionOf, type EventServices, prepareRead, readFirst } from './first-state.js';
-import type { LiveStats } from './live-stats.js';
 import { Places } from './places.js';
 import { NOBODY } from './subscriber.js';
-import type { SubscriptionCounts } from './subscription-counts.js';
 import { CHANGES, type Change, type RowChange, TableLog } from './table-log.js';
 import type { Known } from './visibility.js';
 import { checkTable, keysIn, showsAllRows, showsKeys } from './visible-items.js';
 
 /** Milliseconds until something that failed for the moment is tried again. */
 const RETRY_MS = 1_000;
+/** Milliseconds in which changes of tables of the service are gathered. */
+const CALLERS_MS = 300;
 
 /** Subscriptions that begin anew at the same time. */
 const MAX_BEGINNING = 20;
@@ -41,27 +43,6 @@ const MAX_BEGINNING = 20;
 /** Milliseconds after the first state in which the log may still tell what is in it: numbers of transactions wrap around one day. */
 const KNOWN_MS = 600_000;
 const NOTHING_KNOWN = (): boolean => false;
-
-/** What events need of live queries, which share their stream with them. */
-export interface EventHost {
-  readonly generation: number;
-  readonly stats: LiveStats;
-  readonly counts: SubscriptionCounts;
-  /** Milliseconds between two rounds. */
-  readonly interval: number;
-  /** Resolves when changes are told, or after some time. */
-  begin(): Promise<void>;
-  /** One subscription less. */
-  left(): void;
-}
-
-export interface EventHandle {
-  close(): void;
-  /** The listener takes more again. */
-  wake(): void;
-  /** The client has signed in anew, or is nobody any more. */
-  renew(): void;
-}
 
 export class LiveEvents {
   readonly #services: EventServices;
@@ -74,6 +55,7 @@ export class LiveEvents {
   /** Null until it is known what is below each view. */
   #sources: ReadonlyMap<string, readonly Source[]> | null = null;
   #timer: NodeJS.Timeout | null = null;
+  #finding: NodeJS.Timeout | null = null;
   /** A number for each statement. */
   readonly #statements = new WeakMap<object, number>();
   #count = 0;
@@ -105,16 +87,29 @@ export class LiveEvents {
 
   /** Which columns of the table are needed; null where nobody wants to know of it. */
   wanted(table: LoggedTable): readonly boolean[] | null {
-    return this.#logs.get(tableKey(table))?.wanted(table) ?? null;
+    const wanted = this.#logs.get(tableKey(table))?.wanted(table) ?? null;
+    if (wanted !== null || !systemTables().has(table.name)) return wanted;
+    const isRead = [...this.#subscribers].some(({ readsOwnTables: reads }) => reads);
+    return isRead ? table.columns.map(() => false) : null;
   }
 
   committed(changes: readonly TableChanges[], xid: number): void {
     for (const change of changes) {
+      if (systemTables().has(change.table.name)) this.#callersChanged();
       const log = this.#logs.get(tableKey(change.table));
       if (!log) continue;
       log.add(change, xid);
       this.#schedule();
     }
+  }
+
+  /** Rules name values of their callers, which may be others now: what these see is found out again. */
+  #callersChanged(): void {
+    this.#finding ??= setTimeout(() => {
+      this.#finding = null;
+      for (const subscriber of this.#subscribers)
+        if (subscriber.readsOwnTables && this.#isCurrent(subscriber)) this.#renew(subscriber);
+    }, CALLERS_MS).unref();
   }
 
   /** Changes may have been missed. */
@@ -141,7 +136,9 @@ export class LiveEvents {
   /** Tokens expire without anybody saying so. `now`: only whose identity may have ended by then, in milliseconds since 1970. */
   look(now = Number.POSITIVE_INFINITY): void {
     for (const subscriber of this.#subscribers) {
-      if (!this.#isCurrent(subscriber) || subscriber.isBusy || (subscriber.caller?.validUntil ?? 0) > now) continue;
+      if (!this.#isCurrent(subscriber)) continue;
+      const isTimed = now !== Number.POSITIVE_INFINITY;
+      if (isTimed && (subscriber.isBusy || (subscriber.caller?.validUntil ?? 0) > now)) continue;
       try {
         const caller = subscriber.source.identify();
         if (caller === subscriber.caller) continue;
@@ -155,8 +152,8 @@ export class LiveEvents {
   }
 
   stop(): void {
-    if (this.#timer) clearTimeout(this.#timer);
-    this.#timer = null;
+    for (const timer of [this.#timer, this.#finding]) if (timer) clearTimeout(timer);
+    this.#timer = this.#finding = null;
     for (const subscriber of [...this.#subscribers]) this.#close(subscriber);
   }
 
@@ -174,7 +171,7 @@ export class LiveEvents {
   /** Finds out who asks and what they may see. */
   async #resolve(subscriber: EventSubscriber): Promise<void> {
     const turn = ++subscriber.turn;
-    const { generation } = this.#host;
+    const { moment } = this.#host;
     const { source } = subscriber;
     const { reads } = this.#services;
     const caller = await source.identify();
@@ -183,7 +180,7 @@ export class LiveEvents {
     const query = await source.parseChanged(caller);
     const compiled = await reads.prepare(query, caller, { ...NO_CLIENT, address: source.address });
     if (subscriber.isClosed || subscriber.turn !== turn) return;
-    if (generation !== this.#host.generation) return this.#resolve(subscriber);
+    if (moment !== this.#host.moment) return this.#resolve(subscriber);
     subscriber.owner ??= this.#host.counts.own(callerName(caller, source));
     subscriber.caller = caller;
     const prepared = { query, compiled, caller, need: null };
@@ -191,12 +188,13 @@ export class LiveEvents {
     const group = this.#groupOf(prepared, source.item);
     const visible = await this.#findVisible(subscriber, prepared, group, collection);
     if (subscriber.isClosed || subscriber.turn !== turn) return;
-    if (generation !== this.#host.generation) return this.#resolve(subscriber);
+    if (moment !== this.#host.moment) return this.#resolve(subscriber);
     // All at once: with the keys of a former caller, deletions would be told that this one may not know of.
     subscriber.prepared = prepared;
+    subscriber.readsOwnTables = visible !== null && readsOwnTables(compiled);
     subscriber.group = group;
     subscriber.see(visible, showsKeys(collection));
-    subscriber.generation = generation;
+    subscriber.generation = this.#host.generation;
   }
 
   #join(subscriber: EventSubscriber, collection: Collection): void {
@@ -214,12 +212,12 @@ export class LiveEvents {
   /** Where some rows are hidden, a deletion is told of those that were not. */
   async #findVisible(
     { source, visible, group: former }: EventSubscriber,
-    { caller }: PreparedRead<Parsed>,
+    { caller, compiled }: PreparedRead<Parsed>,
     group: string,
     collection: Collection,
   ): Promise<Set<string> | null> {
     if (!showsKeys(collection) || showsAllRows(collection)) return null;
-    if (group === former && visible !== null) return visible;
+    if (group === former && visible !== null && !readsOwnTables(compiled)) return visible;
     const names = collection.key.map(({ name }) => name);
     const { reads } = this.#services;
     const keys = await prepareRead(this.#services, source.parseKeys(caller, names), caller, source.address);

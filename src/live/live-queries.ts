@@ -18,11 +18,11 @@ import { type Check, HEALTH_TIMEOUT_MS } from '../postgres/health.js';
 import { type LoggedTable, positionText } from '../postgres/pgoutput.js';
 import type { TableName } from '../postgres/publication.js';
 import { within } from '../postgres/time-limit.js';
-import type { ChangeSource, Sources, Transaction } from './change-source.js';
+import type { Sources, Transaction } from './change-source.js';
 import { type ChangeListener, ChangeStream } from './change-stream.js';
-import { type EventHost, LiveEvents } from './live-events.js';
+import type { EventHost } from './event-host.js';
+import { LiveEvents } from './live-events.js';
 import { LiveStats } from './live-stats.js';
-import { LogSource } from './log-source.js';
 import { Publisher } from './publisher.js';
 import { type LiveListener, type LiveSource, NOBODY } from './subscriber.js';
 import { SubscriptionCounts, type SubscriptionLimits } from './subscription-counts.js';
@@ -30,10 +30,8 @@ import { Sweep } from './sweep.js';
 import { Subscriber, type Topic } from './topic.js';
 import { type ReadMoment, type TopicListener, TopicReader } from './topic-reader.js';
 import { Topics } from './topics.js';
-import { TriggerSource } from './trigger-source.js';
 import { CommitVisibility } from './visibility.js';
-
-export type LiveMode = 'auto' | 'logical' | 'triggers' | 'off';
+import { type LiveMode, waysOf } from './ways.js';
 
 export interface LiveLimits extends SubscriptionLimits {
   readonly mode: LiveMode;
@@ -76,6 +74,8 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
   #idle: NodeJS.Timeout | null = null;
   /** Grows when rights, users or the schema change: what was read before is not sent after. */
   generation = 0;
+  /** Grows when sessions end. */
+  #looks = 0;
   #isStopped = false;
 
   constructor(
@@ -104,6 +104,10 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
 
   get position(): number {
     return this.stream.position;
+  }
+
+  get moment(): number {
+    return this.generation + this.#looks;
   }
 
   get subscriptions(): number {
@@ -169,6 +173,7 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
 
   /** Sessions may have ended: whoever is not who they were gets nothing more. */
   lookAgain(): void {
+    this.#looks++;
     for (const subscriber of this.#subscribers) this.#look(subscriber);
     this.events.look();
   }
@@ -191,15 +196,20 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
     await this.#begin();
     const until = performance.now() + OPENING_MS;
     while (this.stream.state === 'opening' && performance.now() < until) await sleep(OPENING_PAUSE_MS);
+    if (this.stream.state !== 'open') await this.#check();
+  }
+
+  async #check(): Promise<void> {
+    const obstacle = await this.obstacle();
+    if (obstacle !== null) throw serviceUnavailable('live', `There are no live queries: ${obstacle}`);
+    if (this.#isStopped) throw serviceUnavailable('live', 'The service stops');
   }
 
   async #begin(): Promise<void> {
     if (this.#idle) clearTimeout(this.#idle);
     this.#idle = null;
     if (this.stream.state === 'closed') {
-      const obstacle = await this.obstacle();
-      if (obstacle !== null) throw serviceUnavailable('live', `There are no live queries: ${obstacle}`);
-      if (this.#isStopped) throw serviceUnavailable('live', 'The service stops');
+      await this.#check();
       this.stream.open();
     }
     if (this.#timers.length > 0) return;
@@ -241,14 +251,14 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
   /** Finds out who asks and what may be read, and joins the topic of it. */
   async #resolve(subscriber: Subscriber): Promise<void> {
     const turn = ++subscriber.turn;
-    const generation = this.generation;
+    const { moment } = this;
     const { source } = subscriber;
     const caller = await source.identify();
     const query = await source.parse(caller);
     const compiled = await this.#reads.prepare(query, caller, { ...NO_CLIENT, address: source.address });
     if (subscriber.isClosed || subscriber.turn !== turn) return;
-    // What was found out before a change of rights must not be read after it.
-    if (generation !== this.generation) return this.#resolve(subscriber);
+    // What was found out before a change of rights, or the end of a session, must not be read after it.
+    if (moment !== this.moment) return this.#resolve(subscriber);
     subscriber.owner ??= this.counts.own(callerName(caller, source));
     subscriber.caller = caller;
     this.#join(subscriber, { query, compiled, caller, need: null });
@@ -293,8 +303,11 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
     if (!isVisible) this.#visibility.add(xid);
     if (changes.length === 0) return;
     this.stats.transactions++;
-    this.stats.changedAt = Math.min(this.stats.changedAt, time);
-    for (const change of changes) for (const topic of this.topics.touchedBy(change)) this.#reader.touch(topic);
+    for (const change of changes)
+      for (const topic of this.topics.touchedBy(change)) {
+        this.stats.changedAt = Math.min(this.stats.changedAt, time);
+        this.#reader.touch(topic);
+      }
     // Some may have been missed before it is open: then all begin anew.
     if (this.stream.state === 'open') this.events.committed(changes, xid);
   }
@@ -377,17 +390,4 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
       this.#end(subscriber, error);
     }
   }
-}
-
-/** Those to be tried, one after the other. */
-export function waysOf(
-  mode: LiveMode,
-  database: Database,
-  tables: () => readonly TableName[],
-): readonly ChangeSource[] {
-  const ofTriggers = (installsFirst: boolean): ChangeSource => new TriggerSource({ database, tables, installsFirst });
-  if (mode === 'off') return [];
-  if (mode === 'triggers') return [ofTriggers(true)];
-  const ofLog = new LogSource(database, tables);
-  return mode === 'logical' ? [ofLog] : [ofLog, ofTriggers(false)];
 }

@@ -56,13 +56,13 @@ export async function logObstacle(database: Database): Promise<string | null> {
   return rights ? obstacleIn(rights) : 'the database does not say what it allows';
 }
 
-function obstacleIn({ wal_level, standby, may_replicate, may_create, published, role }: LogRights): string | null {
+function obstacleIn({ wal_level, standby, may_replicate, may_create, published }: LogRights): string | null {
   if (standby) return 'the server is a standby';
   if (wal_level !== 'logical')
     return `wal_level is ${wal_level}: alter system set wal_level = logical, then restart PostgreSQL`;
-  if (!may_replicate) return `the role may not read the log: alter role ${quoteIdentifier(role)} replication`;
+  if (!may_replicate) return 'the role of the service may not read the log: alter role ... replication';
   if (!may_create && !published)
-    return `the role may not create the publication ${PUBLICATION}: grant create on the database to ${quoteIdentifier(role)}`;
+    return `the role of the service may not create the publication ${PUBLICATION}: grant create on the database to it`;
   return null;
 }
 

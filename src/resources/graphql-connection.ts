@@ -7,7 +7,7 @@ import type { RequestClient } from '../engine/stages.js';
 import { requestsExceeded, ServiceError } from '../errors.js';
 import { publicError } from '../http/reply.js';
 import type { Socket, SocketClient } from '../http/websocket.js';
-import type { EventHandle } from '../live/live-events.js';
+import type { EventHandle } from '../live/event-host.js';
 import type { Input } from '../request/parse-context.js';
 import { isUnavailable } from '../sqlstate.js';
 import type { Feed } from './graphql-feeds.js';

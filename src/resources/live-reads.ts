@@ -19,7 +19,7 @@ import type { LiveAnswer, LiveListener, LiveSource } from '../live/subscriber.js
 
 /** What `EventSource` sends. */
 export function wantsEvents({ headers: { accept } }: Exchange): boolean {
-  return accept.startsWith('text/event-stream');
+  return accept.startsWith('text/event-stream') && !REFUSED.test(accept);
 }
 
 /** Each answer has an id, its position and its tag: who comes back with the last one gets it again only if it is another. */
@@ -41,13 +41,16 @@ export function eventReply(body: Reply['body']): Reply {
   return { status: 200, type: 'text/event-stream; charset=utf-8', body, headers };
 }
 
+/** Of the first type of an Accept header. */
+const REFUSED = /^[^,]*;\s*q=0(?:\.0*)?\s*(?:,|;|$)/i;
+
 /** Longest wait, in seconds. */
 const MAX_WAIT_S = 120;
 
 /** Seconds that a client is ready to wait for another answer than the one it has; 0 where it is not. */
 export function preferredWait({ method, headers: { ifNoneMatch, prefer } }: Exchange): number {
   if (ifNoneMatch === '' || prefer === '' || method !== 'GET') return 0;
-  return Math.min(Number(/(?:^|[\s,;])wait=(\d{1,9})(?:$|[\s,;])/.exec(prefer)?.[1] ?? 0), MAX_WAIT_S);
+  return Math.min(Number(/(?:^|[\s,;])wait\s*=\s*"?(\d+)"?(?:$|[\s,;])/i.exec(prefer)?.[1] ?? 0), MAX_WAIT_S);
 }
 
 /** Answers when there is another answer than the client has, or 304 when its time is over. */
@@ -181,8 +184,9 @@ class EventFeed implements LiveListener, OpenListener {
     if (this.#response !== null && !this.#isFull) this.#write(BEAT);
   }
 
-  drained(): void {
-    this.#isFull = false;
+  writable(): void {
+    this.#write(BEAT);
+    if (this.#isFull) return;
     this.#writeWaiting();
     if (this.#end !== null && !this.#isFull) this.#finish(this.#end.error);
   }

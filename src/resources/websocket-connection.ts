@@ -6,7 +6,7 @@ import type { MaybePromise } from '../engine/pipeline.js';
 import { invalidPayload, requestsExceeded, type ServiceError } from '../errors.js';
 import { publicError } from '../http/reply.js';
 import type { Socket, SocketClient, SocketHandler } from '../http/websocket.js';
-import type { EventHandle } from '../live/live-events.js';
+import type { EventHandle } from '../live/event-host.js';
 import type { Input } from '../request/parse-context.js';
 import { isUnavailable } from '../sqlstate.js';
 import { readEmail, readText } from './credentials.js';

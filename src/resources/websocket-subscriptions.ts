@@ -2,8 +2,8 @@
 import { isObject } from '../digits.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
 import { publicError } from '../http/reply.js';
+import type { EventHandle } from '../live/event-host.js';
 import { type ChangedItems, type EventListener, MAX_VISIBLE_KEYS } from '../live/event-subscriber.js';
-import type { EventHandle } from '../live/live-events.js';
 import type { Rights } from '../live/subscriber.js';
 import { CHANGES, type Change } from '../live/table-log.js';
 import type { Parsed } from '../request/ast.js';

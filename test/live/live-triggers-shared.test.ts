@@ -20,7 +20,9 @@ import type { TableName } from '../../src/postgres/publication.js';
 import { type Service, withDatabase } from '../../src/service.js';
 import { EventStream } from '../support/event-stream.js';
 import { installedVersions, startInstalled } from '../support/installed-server.js';
+import { MessageSocket } from '../support/message-socket.js';
 import {
+  ADMIN_TOKEN,
   connectSql,
   createLibrary,
   get,
@@ -106,6 +108,14 @@ t.test('two installations in one database have triggers of their own, also on th
   t.match(await ofSecond('live', 'remove'), { code: 0, output: /^public.tags {2}has no triggers any more$/m });
   t.strictSame([await triggers('public'), await triggers(system)], [installed, 0]);
   await waitFor(async () => /polled every second.*no triggers are installed/.test(await healthOf(second)), 5_000);
+  const socket = await new MessageSocket(second).opened();
+  await socket.signIn(ADMIN_TOKEN);
+  t.match(
+    await socket.ask({ type: 'subscribe', collection: 'tags' }),
+    { status: 'error', error: { code: 'SERVICE_UNAVAILABLE', message: /no triggers are installed/ } },
+    'events would not be told',
+  );
+  socket.close();
   await sql`update tags set name = 'to the first' where id = 1`;
   await streams[0]?.count(3);
   t.match(await healthOf(first), /triggers: changes are told by triggers/);

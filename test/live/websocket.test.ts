@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { addPermission, makeCaller } from '../support/callers.js';
+import { EventStream } from '../support/event-stream.js';
 import { MessageSocket, type MessageSocketOptions } from '../support/message-socket.js';
 import {
   ADMIN_TOKEN,
@@ -462,4 +463,39 @@ t.test('keys that are remembered for deletions are limited: who needs more is to
   t.match(await (await signedIn()).ask({ type: 'subscribe', collection: 'parcels', query: { limit: 1 }, uid: 'a' }), {
     event: 'init',
   });
+});
+
+t.test('a value of the caller that a rule names, and that changes, hides what it hides', async (t) => {
+  const read = {
+    collection: 'tags',
+    action: 'read',
+    permissions: { name: { _eq: '$CURRENT_USER.first_name' } },
+  } as const;
+  const { token, user } = await makeCaller(sql, 'renamed', [{ permissions: [read] }]);
+  await sql`update service_users set first_name = 'mine' where id = ${user}`;
+  await sql`insert into tags (id, name) values (921, 'mine'), (922, 'another')`;
+  const seen = async (): Promise<unknown> => (await get(service, '/items/tags?fields=id', { token })).json;
+  await waitFor(async () => JSON.stringify(await seen()) === '{"data":[{"id":921}]}', 5_000);
+  const socket = await signedIn(token);
+  const subscribe = { type: 'subscribe', collection: 'tags', query: { fields: ['id'] }, uid: 'r' };
+  t.match(await socket.ask(subscribe), { event: 'init', data: [{ id: 921 }] });
+  await sql`update service_users set first_name = 'another' where id = ${user}`;
+  t.match(await socket.next(({ event }) => event === 'init'), { resync: true, data: [{ id: 922 }] });
+  await sql`delete from tags where id = 921`;
+  await sql`delete from tags where id = 922`;
+  t.match(await socket.next(({ event }) => event === 'delete'), { data: ['922'] });
+});
+
+t.test('what waited for nobody is not counted as late', async (t) => {
+  const lags = async (): Promise<number> =>
+    Number(/^lateral_live_lag_seconds_count (\d+)/m.exec((await get(service, '/server/metrics')).text)?.[1]);
+  const socket = await signedIn();
+  await socket.ask({ type: 'subscribe', collection: 'tags', event: 'create', uid: 'l' });
+  await sql`insert into tags (id, name) values (923, 'told')`;
+  await socket.next(({ event }) => event === 'create');
+  const before = await lags();
+  const stream = new EventStream(service, '/items/tags/923');
+  await stream.count(1);
+  t.equal(await lags(), before);
+  stream.close();
 });

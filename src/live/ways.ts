@@ -1,0 +1,21 @@
+/** The ways in which changes can be learned of, by the option LIVE. */
+import type { Database } from '../postgres/database.js';
+import type { TableName } from '../postgres/publication.js';
+import type { ChangeSource } from './change-source.js';
+import { LogSource } from './log-source.js';
+import { TriggerSource } from './trigger-source.js';
+
+export type LiveMode = 'auto' | 'logical' | 'triggers' | 'off';
+
+/** Those to be tried, one after the other. */
+export function waysOf(
+  mode: LiveMode,
+  database: Database,
+  tables: () => readonly TableName[],
+): readonly ChangeSource[] {
+  const ofTriggers = (installsFirst: boolean): ChangeSource => new TriggerSource({ database, tables, installsFirst });
+  if (mode === 'off') return [];
+  if (mode === 'triggers') return [ofTriggers(true)];
+  const ofLog = new LogSource(database, tables);
+  return mode === 'logical' ? [ofLog] : [ofLog, ofTriggers(false)];
+}
