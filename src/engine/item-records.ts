@@ -133,6 +133,7 @@ async function checkRenamed(
   session: Session,
 ): Promise<void> {
   const renamed = rows.filter((row) => (cellsOf(node, row).get('key') ?? DRAFT) !== DRAFT);
+  if (renamed.length === 0) return;
   const drafts = await session.query(
     database.qualified('select from service_versions where id = any($1::text[]::uuid[]) and item is null limit 1'),
     [arrayLiteral(renamed.map((row) => String(row['k'])))],

@@ -19,9 +19,10 @@ import {
   startTestService,
   waitFor,
 } from '../support/service.js';
+import { COUNTING, StatementCounter } from '../support/statement-counter.js';
 import { failure, post } from '../support/users.js';
 
-const server = await startDatabase();
+const server = await startDatabase({ settings: COUNTING });
 const url = await createLibrary(server, 'drafts');
 const sql = connectSql(url);
 t.teardown(() => sql.end());
@@ -144,12 +145,18 @@ t.test('what does not fit is refused, and nothing is left', async (t) => {
     'at the same time, one creates the item',
   );
   t.equal((await sql`select from articles where title = 'Once'`).length, 1);
-  const renamed = await request(service, 'PATCH', `/versions/${await makeDraft('articles')}`, {
-    token: ADMIN_TOKEN,
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ key: 'other', name: 'x' }),
-  });
-  t.match(renamed, failure(400, 'INVALID_PAYLOAD'));
+  const named = await makeDraft('articles');
+  const change = (body: object) =>
+    request(service, 'PATCH', `/versions/${named}`, {
+      token: ADMIN_TOKEN,
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+  t.match(await change({ key: 'other', name: 'x' }), failure(400, 'INVALID_PAYLOAD'));
+  const counter = await StatementCounter.of(server, 'drafts');
+  const { answer, counts } = await counter.count(() => change({ name: 'x' }));
+  t.equal(answer.status, 200);
+  t.notMatch(counts.map(({ query }) => query).join('\n'), /item is null/, 'nothing is looked up where the key stays');
   const raw = await get(service, '/items/articles/1?version=draft&versionRaw=true', as(ADMIN_TOKEN));
   t.match(raw, failure(400, 'INVALID_QUERY'));
   t.match(raw.text, /versionRaw.*is not offered/);
