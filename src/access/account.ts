@@ -32,9 +32,8 @@ export interface Account {
 }
 
 export interface CachedIdentity {
-  readonly at: (address: string) => Identity;
-  /** Null where the address makes no difference. */
-  readonly anywhere: Identity | null;
+  /** Who it is; where the address makes a difference, who it is at one. */
+  readonly identity: Identity | ((address: string) => Identity);
   readonly session: string | null;
   /** Milliseconds since 1970; infinite where it does not expire. */
   readonly expires: number;
@@ -55,10 +54,10 @@ export function cachedIdentity(
   const tests = account.policies.map((policy) => testOf(policy));
   if (tests.every((test) => test === null)) {
     const identity = identityOf(account, account.policies, use);
-    return { at: () => identity, anywhere: identity, session, expires, until };
+    return { identity, session, expires, until };
   }
   const byAddress = new LRUCache<string, Identity>({ max: MAX_ADDRESSES_OF_TOKEN });
-  const at = (address: string): Identity => {
+  const identityAt = (address: string): Identity => {
     const cached = byAddress.get(address);
     if (cached) return cached;
     const policies = account.policies.filter((_, position) => tests[position]?.(address) ?? true);
@@ -67,7 +66,7 @@ export function cachedIdentity(
     byAddress.set(address, identity);
     return identity;
   };
-  return { at, anywhere: null, session, expires, until };
+  return { identity: identityAt, session, expires, until };
 }
 
 function testOf({ ip_access: list }: AssignedPolicy): AddressTest | null {

@@ -108,14 +108,16 @@ export class Identities {
   /** Whether whoever sends the same request gets the same answer: it says nothing of its sender, whose address makes no difference. */
   isFromAnybody(credentials: RequestCredentials): boolean {
     const { authorization, viewAs } = credentials.headers;
-    return authorization + viewAs + this.#carriedBy(credentials) === '' && Boolean(this.#known.get('')?.anywhere);
+    return (
+      authorization + viewAs + this.#carriedBy(credentials) === '' && typeof this.#known.get('')?.identity === 'object'
+    );
   }
 
   /** Who a user is at an address, without a token. */
   async resolve(user: string, address: string): Promise<Identity> {
     const account = await this.#lookup({ kind: 'user', user, session: null });
     if (!account) throw invalidCredentials();
-    return cachedIdentity(account, null, Number.POSITIVE_INFINITY, 0).at(address);
+    return identityAt(cachedIdentity(account, null, Number.POSITIVE_INFINITY, 0), { address });
   }
 
   /** With the permissions of another; nobody but an administrator learns whether there is such a one. */
@@ -220,6 +222,7 @@ function isValid({ expires, until }: CachedIdentity, { begun }: RequestCredentia
   return begun < until && (expires === Number.POSITIVE_INFINITY || Date.now() < expires);
 }
 
-function identityAt(known: CachedIdentity, credentials: RequestCredentials): Identity {
-  return known.anywhere ?? known.at(credentials.address);
+/** The address is asked for only where it matters: to find it out takes time. */
+function identityAt({ identity }: CachedIdentity, from: Pick<RequestCredentials, 'address'>): Identity {
+  return typeof identity === 'function' ? identity(from.address) : identity;
 }
