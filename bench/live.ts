@@ -15,6 +15,7 @@ import type { ClientOrder, ClientReport, ClientTask } from './live-clients.js';
 import { measure } from './load.js';
 import { readMemory } from './memory.js';
 import { spentBy } from './processor.js';
+import { percentilesOf } from './statistics.js';
 
 export interface LiveOptions {
   readonly subscribers: number;
@@ -49,8 +50,8 @@ export interface Live {
   /** Bytes of a connection that has asked for an item and is kept open. */
   readonly connectionMemory: number;
   readonly cases: readonly LiveCaseResult[];
-  /** Reads by key: before anybody subscribes, while all do and nothing changes, and after. */
-  readonly reads: { readonly before: KeyReads; readonly beside: KeyReads; readonly after: KeyReads };
+  /** Reads by key, of a service that all subscribe to while nothing changes, and of another one without subscribers: in turns. */
+  readonly reads: { readonly beside: KeyReads; readonly alone: KeyReads };
 }
 
 export interface KeyReads {
@@ -160,14 +161,11 @@ export async function measureLive(
     const cases: LiveCaseResult[] = [];
     for (const each of casesOf(subscribers)) {
       await withService(async (service) => {
-        const before = await readByKey(service, subscribers, seconds);
+        await warmUp(service, subscribers);
         const clients = await openClients(each, service, subscribers, signal);
         try {
-          const beside = reads ? null : await readByKey(service, subscribers, seconds);
+          reads ??= await withService((other) => compareReads(service, other, subscribers, seconds));
           cases.push(await measureCase(each, clients, service, sql, options, report, signal));
-          clients.process.kill();
-          await once(clients.process, 'exit');
-          if (beside) reads = { before, beside, after: await readByKey(service, subscribers, seconds) };
         } finally {
           clients.process.kill();
         }
@@ -185,11 +183,11 @@ export function kilobytes(bytes: number): string {
   return (bytes / 1_024).toFixed(1);
 }
 
-export function describeReads({ before, beside, after }: Live['reads']): string {
+export function describeReads({ beside, alone }: Live['reads']): string {
   const tell = ({ perSecond, spent }: KeyReads): string => `${perSecond.toFixed(0)} (${spent.toFixed(1)} us)`;
   return (
-    `reads by key per second, and processor time of the service for each: ${tell(before)} before anybody subscribes, ` +
-    `${tell(beside)} while all do and nothing changes, ${tell(after)} after`
+    'reads by key per second, and processor time of the service for each, in turns: ' +
+    `${tell(beside)} of a service that all subscribe to while nothing changes, ${tell(alone)} of one without subscribers`
   );
 }
 
@@ -213,7 +211,7 @@ async function fill(sql: postgres.Sql, subscribers: number): Promise<void> {
 
 /** Bytes that the service takes for a connection whose request was answered. */
 async function measureConnections(service: RunningService, count: number, signal: AbortSignal): Promise<number> {
-  await readByKey(service, count, 1);
+  await warmUp(service, count);
   const before = await readMemory(service.pid);
   const { hostname, port } = new URL(service.url);
   const sockets: Socket[] = [];
@@ -316,17 +314,46 @@ async function measureCase(
   return { title: name, memory, points };
 }
 
+const READ_ROUNDS = 10;
+
+async function warmUp(service: RunningService, subscribers: number): Promise<void> {
+  for (let round = 0; round < 3; round++) await readByKey(service, subscribers, 1);
+}
+
+/** In turns, each first as often as the other: what else the machine does meanwhile falls on both. The median of each. */
+async function compareReads(
+  service: RunningService,
+  other: RunningService,
+  subscribers: number,
+  seconds: number,
+): Promise<Live['reads']> {
+  await warmUp(other, subscribers);
+  const beside: KeyReads[] = [];
+  const alone: KeyReads[] = [];
+  const ask = async (of: RunningService, into: KeyReads[]): Promise<void> => {
+    into.push(await readByKey(of, subscribers, seconds));
+  };
+  for (let round = 0; round < READ_ROUNDS; round++) {
+    if (round % 2 === 0) await ask(service, beside);
+    await ask(other, alone);
+    if (round % 2 === 1) await ask(service, beside);
+  }
+  return { beside: medianOf(beside), alone: medianOf(alone) };
+}
+
+function medianOf(rounds: readonly KeyReads[]): KeyReads {
+  const { p50: perSecond } = percentilesOf(rounds.map((each) => each.perSecond));
+  const { p50: spent } = percentilesOf(rounds.map((each) => each.spent));
+  return { perSecond, spent };
+}
+
 async function readByKey({ url, pid }: RunningService, subscribers: number, seconds: number): Promise<KeyReads> {
   const paths = Array.from({ length: 100 }, (_, index) => `${ITEM}/${1 + ((index * 97) % subscribers)}?fields=stamp`);
   const headers = { Authorization: `Bearer ${ADMINISTRATOR.token}` };
-  const rounds: KeyReads[] = [];
-  for (let round = 0; round < 3; round++) {
-    const spent = spentBy(pid) ?? 0;
-    const { requestsPerSecond } = await measure({ url, paths, headers, connections: 32, seconds });
-    const used = (spentBy(pid) ?? 0) - spent;
-    rounds.push({ perSecond: requestsPerSecond, spent: (used * 1_000) / (requestsPerSecond * seconds) });
-  }
-  return rounds.reduce((best, round) => (round.perSecond > best.perSecond ? round : best));
+  const spent = spentBy(pid) ?? 0;
+  const { requestsPerSecond } = await measure({ url, paths, headers, connections: 32, seconds });
+  const used = (spentBy(pid) ?? 0) - spent;
+  return { perSecond: requestsPerSecond, spent: (used * 1_000) / (requestsPerSecond * seconds) };
 }
 
 /** Those that read. */

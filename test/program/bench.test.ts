@@ -271,9 +271,8 @@ t.test('live queries have plots beside the longest time that is allowed', async 
   const cases = [{ title: 'an <item> each', memory: 4_096, points }];
   const spent = 60;
   const reads = {
-    before: { perSecond: 1_000, spent },
     beside: { perSecond: 990, spent },
-    after: { perSecond: 1_001, spent },
+    alone: { perSecond: 1_001, spent },
   };
   const { machine, version, revision, tools, settings } = DOCUMENTS.cases;
   const live = {
