@@ -78,6 +78,7 @@ const LEFT_OUT: ReadonlySet<string> = new Set([
   'replicas',
   'websocket-limits',
   'live-faults',
+  'live-triggers-shared',
   'live-burdens',
   'live-oracle-faults',
   'graphql-ide',
