@@ -310,12 +310,17 @@ export function takenKey(error: unknown): readonly [column: string, value: strin
   return column === undefined || value === undefined ? null : [unquoted(column), value];
 }
 
+/** "lower(email)" or "lower((email)::text)": an index over a function of one column. */
+const ONE_ARGUMENT = /^\w+\(\(?("[^"]+"|[a-z_]\w*)\)?(?:::[a-z ]+)?\)$/;
+
 /**
  * The columns of a constraint that the model does not know: over several columns or some of the rows, or of a partition. Where rows
  * still refer to what was to be deleted, the columns are those of the other table, and the detail names the one that refers.
  */
 function columnsOf({ code, detail = '', table_name: table = '' }: ConstraintFailure, mayBeReferredTo: boolean) {
   const [, before = '', columns = '', , after = ''] = KEY_DETAIL.exec(detail) ?? [];
+  const ofExpression = ONE_ARGUMENT.exec(columns)?.[1];
+  if (ofExpression !== undefined) return unquoted(ofExpression);
   if (columns === '' || /[()]/.test(columns)) return null;
   const isReferredTo = CONSTRAINTS[code] === 'foreign_key' && mayBeReferredTo && names(`${before} ${after}`, table);
   return isReferredTo ? null : unquoted(columns);

@@ -43,14 +43,14 @@ const SUBSCRIBER_EXISTS = 4409;
 const TOO_MANY_INITIALISATIONS = 4429;
 
 export class GraphqlConnection implements KeptConnection {
-  readonly #socket: Socket;
-  readonly #from: SocketClient;
-  readonly #client: RequestClient;
+  readonly socket: Socket;
+  readonly from: SocketClient;
+  readonly client: RequestClient;
   readonly #services: GraphqlSocketServices;
   readonly #onClosed: () => void;
   readonly #operations = new Map<string, Operation>();
-  readonly #turns: Operation[] = [];
-  readonly #slow = new Set<Feed>();
+  readonly #turns: Turn[] = [];
+  readonly slow = new Set<Feed>();
   /** Whether something waits until the client reads. */
   #isHeld = false;
   #pong: string | null = null;
@@ -63,9 +63,9 @@ export class GraphqlConnection implements KeptConnection {
   #hasSpoken = true;
 
   constructor(socket: Socket, from: SocketClient, services: GraphqlSocketServices, onClosed: () => void) {
-    this.#socket = socket;
-    this.#from = from;
-    this.#client = requestClientOf(socket, from);
+    this.socket = socket;
+    this.from = from;
+    this.client = requestClientOf(socket, from);
     this.#services = services;
     this.#onClosed = onClosed;
     this.#credentials = credentialsOf(from);
@@ -77,25 +77,25 @@ export class GraphqlConnection implements KeptConnection {
 
   message(text: string): void {
     this.#hasSpoken = true;
-    if (!this.#socket.isOpen) return;
+    if (!this.socket.isOpen) return;
     this.#goOn();
     try {
       this.#handle(readMessage(text, refused), text.length);
     } catch (error) {
       const known = publicError(error);
-      if (known.status < 500) this.#socket.end(BAD_REQUEST, known.message);
+      if (known.status < 500) this.socket.end(BAD_REQUEST, known.message);
       else this.#break(error);
     }
   }
 
   drained(): void {
     this.#isHeld = false;
-    for (const feed of this.#slow) {
-      if (this.#mustWait() || !feed.flush()) return;
-      this.#slow.delete(feed);
+    for (const feed of this.slow) {
+      if (this.mustWait() || !feed.flush()) return;
+      this.slow.delete(feed);
     }
-    if (this.#mustWait()) return;
-    if (this.#pong !== null) this.#socket.send(this.#pong);
+    if (this.mustWait()) return;
+    if (this.#pong !== null) this.socket.send(this.#pong);
     this.#pong = null;
     for (const { handle } of this.#operations.values()) handle?.wake();
     this.#next();
@@ -103,11 +103,11 @@ export class GraphqlConnection implements KeptConnection {
 
   /** Not every buffer that has emptied is told of. */
   #goOn(): void {
-    if (this.#isHeld && !this.#socket.isSlow) this.drained();
+    if (this.#isHeld && !this.socket.isSlow) this.drained();
   }
 
-  #mustWait(): boolean {
-    const { isSlow } = this.#socket;
+  mustWait(): boolean {
+    const { isSlow } = this.socket;
     if (isSlow) this.#isHeld = true;
     return isSlow;
   }
@@ -117,36 +117,36 @@ export class GraphqlConnection implements KeptConnection {
     for (const operation of this.#operations.values()) operation.handle?.close();
     this.#operations.clear();
     this.#turns.length = 0;
-    this.#slow.clear();
+    this.slow.clear();
     this.#onClosed();
   }
 
   end(): void {
-    this.#socket.end(1001, 'The service stops');
+    this.socket.end(1001, 'The service stops');
   }
 
   beat(): void {
     if (!this.#isAcknowledged) return;
-    if (!this.#hasSpoken) this.#socket.end();
+    if (!this.#hasSpoken) this.socket.end();
     this.#hasSpoken = false;
-    if (!this.#socket.isSlow) this.#socket.send(PING);
+    if (!this.socket.isSlow) this.socket.send(PING);
   }
 
   look(): void {
     this.#goOn();
     if (this.#credentials.headers.authorization === '' || !this.#isAcknowledged) return;
     ifRefused(
-      () => this.#identify(),
+      () => this.identify(),
       () => this.#forbid(),
     );
   }
 
   /** The protocol has no way to sign in anew: clients connect again, with a new token if they have one. */
   #forbid(): void {
-    this.#socket.end(FORBIDDEN, 'Forbidden');
+    this.socket.end(FORBIDDEN, 'Forbidden');
   }
 
-  #identify(): MaybePromise<Identity> {
+  identify(): MaybePromise<Identity> {
     return this.#services.identities.identify(this.#credentials);
   }
 
@@ -175,7 +175,7 @@ export class GraphqlConnection implements KeptConnection {
   }
 
   #begin(payload: Input): void {
-    if (this.#hasBegun) this.#socket.end(TOO_MANY_INITIALISATIONS, 'Too many initialisation requests');
+    if (this.#hasBegun) this.socket.end(TOO_MANY_INITIALISATIONS, 'Too many initialisation requests');
     else this.#initialise(payload).catch((error: unknown) => this.#break(error));
     this.#hasBegun = true;
   }
@@ -184,11 +184,11 @@ export class GraphqlConnection implements KeptConnection {
     const isPublic = this.#services.config.WEBSOCKETS_GRAPHQL_AUTH === 'public';
     if (token !== undefined && token !== null) {
       if (typeof token !== 'string' || !/^\S+$/.test(token)) return this.#forbid();
-      this.#credentials = credentialsOf({ authorization: `Bearer ${token}`, address: this.#from.address });
+      this.#credentials = credentialsOf({ authorization: `Bearer ${token}`, address: this.from.address });
     }
     try {
-      await this.#services.limit?.(this.#from.address);
-      const caller = await this.#identify();
+      await this.#services.limit?.(this.from.address);
+      const caller = await this.identify();
       if (!isPublic && !isSomebody(caller)) return this.#forbid();
     } catch (error) {
       if (publicError(error).status >= 500) throw error;
@@ -196,7 +196,7 @@ export class GraphqlConnection implements KeptConnection {
     }
     clearTimeout(this.#deadline);
     this.#isAcknowledged = true;
-    this.#socket.send('{"type":"connection_ack"}');
+    this.socket.send('{"type":"connection_ack"}');
   }
 
   /** While the client does not read, one answer stands for all. */
@@ -204,15 +204,15 @@ export class GraphqlConnection implements KeptConnection {
     const text = payload === null ? '' : writeJson(payload);
     const pong = text === '' || text.length > MAX_PONG_LENGTH ? '' : `,"payload":${text}`;
     const answer = `{"type":"pong"${pong}}`;
-    if (this.#mustWait()) this.#pong = answer;
-    else this.#socket.send(answer);
+    if (this.mustWait()) this.#pong = answer;
+    else this.socket.send(answer);
   }
 
   #subscribe(id: string, parameters: Parameters, length: number): void {
-    if (!this.#isAcknowledged) this.#socket.end(UNAUTHORIZED, 'Unauthorized');
-    else if (this.#operations.has(id)) this.#socket.end(SUBSCRIBER_EXISTS, `Subscriber for ${id} already exists`);
-    if (!this.#socket.isOpen) return;
-    const operation = new Operation(id, parameters, length);
+    if (!this.#isAcknowledged) this.socket.end(UNAUTHORIZED, 'Unauthorized');
+    else if (this.#operations.has(id)) this.socket.end(SUBSCRIBER_EXISTS, `Subscriber for ${id} already exists`);
+    if (!this.socket.isOpen) return;
+    const operation = new Operation(this, id, length);
     const { LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION: limit } = this.#services.config;
     if (this.#operations.size >= limit || this.#characters + length > MAX_CHARACTERS) {
       const many = { option: 'LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION', limit };
@@ -222,61 +222,39 @@ export class GraphqlConnection implements KeptConnection {
     }
     this.#operations.set(id, operation);
     this.#characters += length;
-    this.#turns.push(operation);
+    this.#turns.push({ operation, parameters });
     this.#next();
   }
 
   #next(): void {
-    while (this.#turns.length > 0 && this.#running < MAX_RUNNING && !this.#mustWait()) {
-      const operation = this.#turns.shift();
-      if (!operation || !this.#isOpen(operation)) continue;
+    while (this.#turns.length > 0 && this.#running < MAX_RUNNING && !this.mustWait()) {
+      const turn = this.#turns.shift();
+      if (!turn || !this.isOpen(turn.operation)) continue;
       this.#running++;
-      void this.#run(operation).finally(() => {
+      void this.#run(turn).finally(() => {
         this.#running--;
         this.#next();
       });
     }
   }
 
-  async #run(operation: Operation): Promise<void> {
+  async #run({ operation, parameters }: Turn): Promise<void> {
     try {
-      const handle = await runOperation(operation.parameters, this.#targetOf(operation), this.#services);
-      if (this.#isOpen(operation)) operation.handle = handle;
+      const handle = await runOperation(parameters, operation, this.#services);
+      if (this.isOpen(operation)) operation.handle = handle;
       else handle.close();
     } catch (error) {
-      this.#fail(operation, error);
+      this.fail(operation, error);
     }
   }
 
-  #targetOf(operation: Operation): OperationTarget {
-    const socket = this.#socket;
-    const isOpen = (): boolean => this.#isOpen(operation);
-    const mustWait = (): boolean => this.#mustWait();
-    return {
-      client: this.#client,
-      from: this.#from,
-      identify: () => this.#identify(),
-      get isReady() {
-        return !isOpen() || !mustWait();
-      },
-      next: (payload) => {
-        const body = typeof payload === 'string' ? Buffer.from(payload) : payload;
-        if (isOpen()) socket.send(Buffer.concat([operation.head, body, TAIL]));
-      },
-      wait: (feed) => {
-        if (isOpen()) this.#slow.add(feed);
-      },
-      fail: (error) => this.#fail(operation, error),
-      complete: () => {
-        if (!isOpen()) return;
-        this.#leave(operation.id);
-        socket.send(`{"id":${JSON.stringify(operation.id)},"type":"complete"}`);
-      },
-    };
+  isOpen(operation: Operation): boolean {
+    return this.#operations.get(operation.id) === operation;
   }
 
-  #isOpen(operation: Operation): boolean {
-    return this.#operations.get(operation.id) === operation;
+  complete(operation: Operation): void {
+    this.#leave(operation.id);
+    this.socket.send(`{"id":${JSON.stringify(operation.id)},"type":"complete"}`);
   }
 
   #leave(id: string): void {
@@ -287,8 +265,8 @@ export class GraphqlConnection implements KeptConnection {
     operation.handle?.close();
   }
 
-  #fail(operation: Operation, error: unknown): void {
-    if (!this.#isOpen(operation)) return;
+  fail(operation: Operation, error: unknown): void {
+    if (!this.isOpen(operation)) return;
     this.#leave(operation.id);
     // Others would fail as well: the client has to come back with a token that counts.
     if (isUnauthorized(error)) this.#forbid();
@@ -298,13 +276,13 @@ export class GraphqlConnection implements KeptConnection {
   #sendError({ id }: Operation, error: unknown): void {
     const { errors, isOurs } = failureText(error);
     if (isOurs) this.#report(error);
-    this.#socket.send(`{"id":${JSON.stringify(id)},"type":"error","payload":${errors}}`);
+    this.socket.send(`{"id":${JSON.stringify(id)},"type":"error","payload":${errors}}`);
   }
 
   /** Clients try again after this code. */
   #break(error: unknown): void {
     this.#report(error);
-    this.#socket.end(1013, 'Try again later');
+    this.socket.end(1013, 'Try again later');
   }
 
   #report(error: unknown): void {
@@ -315,20 +293,65 @@ export class GraphqlConnection implements KeptConnection {
 
 const TAIL = Buffer.from('}');
 
-class Operation {
-  readonly id: string;
+/** An operation that waits for its turn. */
+interface Turn {
+  readonly operation: Operation;
   readonly parameters: Parameters;
+}
+
+/** There may be ten thousand of them: each holds no functions of its own. */
+class Operation implements OperationTarget {
+  readonly #connection: GraphqlConnection;
+  readonly id: string;
   readonly length: number;
   /** What stands before the payload of an answer. */
-  readonly head: Buffer;
+  readonly #head: string;
   /** Null until it has begun. */
   handle: EventHandle | null = null;
 
-  constructor(id: string, parameters: Parameters, length: number) {
+  constructor(connection: GraphqlConnection, id: string, length: number) {
+    this.#connection = connection;
     this.id = id;
-    this.parameters = parameters;
     this.length = length;
-    this.head = Buffer.from(`{"id":${JSON.stringify(id)},"type":"next","payload":`);
+    this.#head = `{"id":${JSON.stringify(id)},"type":"next","payload":`;
+  }
+
+  get client(): RequestClient {
+    return this.#connection.client;
+  }
+
+  get from(): SocketClient {
+    return this.#connection.from;
+  }
+
+  identify(): MaybePromise<Identity> {
+    return this.#connection.identify();
+  }
+
+  get isReady(): boolean {
+    return !this.#connection.isOpen(this) || !this.#connection.mustWait();
+  }
+
+  next(payload: Buffer | string): void {
+    if (!this.#connection.isOpen(this)) return;
+    const body = typeof payload === 'string' ? Buffer.from(payload) : payload;
+    const message = Buffer.allocUnsafe(Buffer.byteLength(this.#head) + body.length + TAIL.length);
+    const start = message.write(this.#head);
+    body.copy(message, start);
+    TAIL.copy(message, start + body.length);
+    this.#connection.socket.send(message);
+  }
+
+  wait(feed: Feed): void {
+    if (this.#connection.isOpen(this)) this.#connection.slow.add(feed);
+  }
+
+  fail(error: unknown): void {
+    this.#connection.fail(this, error);
+  }
+
+  complete(): void {
+    if (this.#connection.isOpen(this)) this.#connection.complete(this);
   }
 }
 

@@ -6,6 +6,7 @@ import { type MaybePromise, write } from '../engine/pipeline.js';
 import type { RequestClient } from '../engine/stages.js';
 import { forbidden, ServiceError } from '../errors.js';
 import { DocumentFailure } from '../graphql/failure.js';
+import type { GraphqlRequest } from '../graphql/operations.js';
 import type {
   ParsedDocument,
   ParsedEventsDocument,
@@ -18,9 +19,10 @@ import { publicError } from '../http/reply.js';
 import type { SocketClient } from '../http/websocket.js';
 import type { EventHandle } from '../live/event-host.js';
 import { MAX_VISIBLE_KEYS } from '../live/event-subscriber.js';
+import type { LiveSource } from '../live/subscriber.js';
 import type { Observer } from '../observe.js';
 import { checkArguments } from '../plan/call-arguments.js';
-import type { Parsed } from '../request/ast.js';
+import type { Parsed, ParsedOperation } from '../request/ast.js';
 import { parseSearch } from '../request/rest.js';
 import { ChangeFeed, type FeedTarget, StateFeed } from './graphql-feeds.js';
 import type { Parameters } from './graphql-http.js';
@@ -69,18 +71,16 @@ export async function runOperation(
   const text = await services.persisted.resolve(query, extensions);
   if (text === null) throw new DocumentFailure([NOT_FOUND]);
   const request = { text, operationName, variables, safe: false };
-  const parse = async (as: Identity): Promise<ParsedDocument> =>
-    parseAsCaller(request, 'items', as, target.client, services);
-  const document = await parse(caller);
+  const document = await parseAsCaller(request, 'items', caller, target.client, services);
   switch (document.kind) {
     case 'query':
       return answerOnce(target, () => readOnce(document, caller, target, services));
     case 'mutation':
       return answerOnce(target, () => writeOnce(document, caller, target, services));
     case 'live':
-      return follow(parse, target, services);
+      return follow(request, target, services);
     case 'events':
-      return followChanges(document, parse, target, services);
+      return followChanges(document, request, target, services);
     default:
       return assertNever(document);
   }
@@ -138,29 +138,53 @@ function writeOnce(
 }
 
 async function follow(
-  parse: (as: Identity) => Promise<ParsedDocument>,
+  request: GraphqlRequest,
   target: OperationTarget,
-  { live, reads }: GraphqlSocketServices,
+  services: GraphqlSocketServices,
 ): Promise<EventHandle> {
-  const source = {
-    address: target.from.address,
-    identify: () => target.identify(),
-    parse: (as: Identity) => readable(() => parse(as), reads, as, target.client),
-  };
-  const close = await live.subscribe(source, new StateFeed(target, live));
+  const { live } = services;
+  const close = await live.subscribe(new QuerySource(request, target, services), new StateFeed(target, live));
   return { ...NOTHING, close };
+}
+
+class QuerySource implements LiveSource {
+  readonly #request: GraphqlRequest;
+  readonly #target: OperationTarget;
+  readonly #services: GraphqlSocketServices;
+
+  constructor(request: GraphqlRequest, target: OperationTarget, services: GraphqlSocketServices) {
+    this.#request = request;
+    this.#target = target;
+    this.#services = services;
+  }
+
+  get address(): string {
+    return this.#target.from.address;
+  }
+
+  identify(): MaybePromise<Identity> {
+    return this.#target.identify();
+  }
+
+  parse(caller: Identity): Promise<ParsedOperation> {
+    const { client } = this.#target;
+    const parse = async (): Promise<ParsedDocument> =>
+      parseAsCaller(this.#request, 'items', caller, client, this.#services);
+    return readable(parse, this.#services.reads, caller, client);
+  }
 }
 
 function followChanges(
   { collection, change, output }: ParsedEventsDocument,
-  parse: (as: Identity) => Promise<ParsedDocument>,
+  request: GraphqlRequest,
   target: OperationTarget,
-  { live, limits }: GraphqlSocketServices,
+  services: GraphqlSocketServices,
 ): Promise<EventHandle> {
+  const { live, limits } = services;
   let hasBegun = false;
   const parseChanged = async (as: Identity): Promise<Parsed> => {
     try {
-      const document = await parse(as);
+      const document = await parseAsCaller(request, 'items', as, target.client, services);
       if (document.kind !== 'events') throw forbidden();
       hasBegun = true;
       return document.changed;

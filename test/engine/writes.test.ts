@@ -56,6 +56,8 @@ t.test('a value that does not fit is refused by the name of its field', async (t
 t.test('what the database would refuse names collection, field and kind', async (t) => {
   const cases: [string, string, unknown, string, string, string][] = [
     ['POST', '/items/authors', { name: 'Twin', email: 'ada@example.com' }, 'authors', 'email', 'unique'],
+    ['POST', '/items/named', { name: 'ADA' }, 'named', 'name', 'unique'],
+    ['POST', '/items/named', { short: 'ADA' }, 'named', 'short', 'unique'],
     ['POST', '/items/articles', { title: 'x', author: 999 }, 'articles', 'author', 'foreign_key'],
     ['POST', '/items/articles', { title: 'x', comments: [{ author: 999 }] }, 'comments', 'author', 'foreign_key'],
     ['PATCH', '/items/articles/1', { title: null }, 'articles', 'title', 'nnull'],

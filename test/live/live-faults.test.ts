@@ -5,6 +5,7 @@ import { inForce, makeCaller } from '../support/callers.js';
 import { EventStream, type EventStreamOptions } from '../support/event-stream.js';
 import { connectSql, createLibrary, get, startDatabase, startTestService, waitFor } from '../support/service.js';
 
+t.setTimeout(120_000);
 const server = await startDatabase();
 const url = await createLibrary(server, 'live_faults');
 const sql = connectSql(url);
@@ -16,6 +17,12 @@ function open(path: string, options?: EventStreamOptions): EventStream {
   t.teardown(() => stream.close());
   return stream;
 }
+
+/** Of the service, in megabytes. */
+const residentMemory = async (): Promise<number> => {
+  const { text } = await get(service, '/server/metrics');
+  return Number(/^process_resident_memory_bytes (\S+)$/m.exec(text)?.[1]) / 1_000_000;
+};
 
 const slots = async (): Promise<number> => {
   const [row] = await sql`select count(*)::int as slots from pg_replication_slots`;
@@ -95,7 +102,31 @@ t.test('a client that does not read gets the newest state when it does', async (
     ),
   );
   t.ok(slow.events.length < 13, `${slow.events.length} of 13 states were sent`);
+  // The server would end a response that takes nothing for ten seconds: this one takes all that there is.
+  await sleep(12_000);
+  await sql`update articles set title = 'behind the pause' where id = 500`;
+  await waitFor(async () => slow.isEnded || slow.events.at(-1)?.data.includes('behind the pause') === true, 10_000);
+  t.notOk(slow.isEnded);
   slow.close();
+});
+
+t.test('what waits for clients that do not read is the newest state, and no more', async (t) => {
+  const slow = Array.from({ length: 4 }, () => open('/items/articles/500?fields=title,body'));
+  for (const each of slow) await each.count(1);
+  for (const each of slow) each.response?.pause();
+  let before = 0;
+  let grown = 0;
+  for (let round = 0; round < 50; round++) {
+    await sql`update articles set title = ${`state ${round}`}, body = repeat(${String(round % 10)}, 2000000) where id = 500`;
+    await sleep(60);
+    if (round % 10 !== 9) continue;
+    const now = await residentMemory();
+    before ||= now;
+    grown = Math.max(grown, now - before);
+  }
+  // 40 states of 2 MB for each of four would be 320 MB.
+  t.ok(grown < 120, `${grown.toFixed(0)} MB more`);
+  for (const each of slow) each.close();
 });
 
 t.test('what waits for a client that does not read is not sent when it may not read it any more', async (t) => {

@@ -11,6 +11,10 @@ export async function createTables(sql: Sql): Promise<void> {
     above positive, total integer generated always as (whole * 2) stored)`;
   await sql`create table always (id integer generated always as identity primary key, label text)`;
   await sql`create table counted (id serial primary key, label text)`;
+  await sql`create table named (id serial primary key, name text, short varchar(9))`;
+  await sql`create unique index on named (lower(name))`;
+  await sql`create unique index on named (lower(short))`;
+  await sql`insert into named (name, short) values ('ada', 'ada')`;
   await sql`create table keyed (id uuid primary key default gen_random_uuid(), label text, extra text)`;
   await sql`create table stamped (
     id uuid primary key, label text, made timestamptz, maker uuid, changed timestamptz, changer uuid, code uuid, secret text)`;
