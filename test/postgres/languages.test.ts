@@ -69,7 +69,7 @@ const STEPS: readonly Step[] = [
   ['400 unique makers.country, city', 'POST', '/items/makers', { name: 'new', country: 'a', city: 'b' }],
   ['400 unique makers.quo"te', 'POST', '/items/makers', { name: 'new', 'quo"te': 'q' }],
   ['400 unique makers.during', 'POST', '/items/makers', { name: 'new', during: '[2,3)' }],
-  ['400 unique makers.null', 'POST', '/items/makers', { name: 'THIRD', country: 'expression' }],
+  ['400 unique makers.name', 'POST', '/items/makers', { name: 'THIRD', country: 'expression' }],
   ['400 unique makers.size', 'POST', '/items/makers', { name: 'new', country: 'partial', size: 2 }],
   ['400 unique makers.id', 'POST', '/items/makers', { id: 1, name: 'new' }],
   ['400 required makers.name', 'POST', '/items/makers', { email: 'c@example.com' }],
