@@ -6,6 +6,18 @@ import { type Identity, PUBLIC } from './identity.js';
 
 const MAX_ADDRESSES_OF_TOKEN = 100;
 
+/** The lists of roles and of policies that callers have: most have the same as others, and there may be ten thousand of them. */
+const lists = new LRUCache<string, readonly string[]>({ max: 1_000 });
+
+function listOf(ids: readonly string[]): readonly string[] {
+  const key = ids.join();
+  const known = lists.get(key);
+  if (known) return known;
+  const list = Object.freeze([...ids]);
+  lists.set(key, list);
+  return list;
+}
+
 interface AssignedPolicy {
   readonly id: string;
   readonly ip_access: string | null;
@@ -80,11 +92,12 @@ function identityOf(account: Account, policies: readonly AssignedPolicy[], use: 
   const { share } = account;
   const unlimited = policies.some((policy) => policy.admin_access);
   if (share) return sharedIdentity(account, share, policies, unlimited, use);
+  const roles = listOf(account.roles);
   return Object.freeze({
     user: account.user,
-    role: account.role,
-    roles: Object.freeze([...account.roles]),
-    policies: Object.freeze(policies.map((policy) => policy.id)),
+    role: roles.find((role) => role === account.role) ?? account.role,
+    roles,
+    policies: listOf(policies.map((policy) => policy.id)),
     administrator: unlimited,
     application: policies.some((policy) => policy.app_access || policy.admin_access),
     enforceTfa: policies.some((policy) => policy.enforce_tfa),
@@ -106,8 +119,8 @@ function sharedIdentity(
     ...PUBLIC,
     ...use,
     role,
-    roles: Object.freeze([...roles]),
-    policies: Object.freeze(policies.map(({ id }) => id)),
+    roles: listOf(roles),
+    policies: listOf(policies.map(({ id }) => id)),
     share: Object.freeze({
       ...item,
       unlimited,
