@@ -41,5 +41,5 @@ const digest = (name) => createHash('sha256').update(readFileSync(join(folder, n
 writeFileSync(join(folder, 'SHA256SUMS'), [filename, bill].map((name) => `${digest(name)}  ${name}\n`).join(''));
 console.log(`dist/release has ${filename}, ${bill} and SHA256SUMS. What is left:
   git tag v${version} && git push origin v${version}
-  attach the files of dist/release to the release (on npm, `lateral` is the name of another package)
+  attach the files of dist/release to the release (on npm, another package has the name lateral)
   docker build -f deploy/Dockerfile -t lateral:${version} .`);

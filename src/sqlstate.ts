@@ -311,18 +311,21 @@ export function takenKey(error: unknown): readonly [column: string, value: strin
 }
 
 /** "lower(email)" or "lower((email)::text)": an index over a function of one column. */
-const ONE_ARGUMENT = /^\w+\(\(?("[^"]+"|[a-z_]\w*)\)?(?:::[a-z ]+)?\)$/;
+const ONE_ARGUMENT = /^\w+\(\(?("[^"]+"|(?!true\b|false\b|null\b)[a-z_]\w*)\)?(?:::[a-z ]+)?\)$/;
 
 /**
  * The columns of a constraint that the model does not know: over several columns or some of the rows, or of a partition. Where rows
  * still refer to what was to be deleted, the columns are those of the other table, and the detail names the one that refers.
  */
 function columnsOf({ code, detail = '', table_name: table = '' }: ConstraintFailure, mayBeReferredTo: boolean) {
+  const type = CONSTRAINTS[code];
+  // Details of other failures are made of values, which may look like columns.
+  if (type !== 'unique' && type !== 'foreign_key') return null;
   const [, before = '', columns = '', , after = ''] = KEY_DETAIL.exec(detail) ?? [];
-  const ofExpression = ONE_ARGUMENT.exec(columns)?.[1];
+  const ofExpression = type === 'unique' ? ONE_ARGUMENT.exec(columns)?.[1] : undefined;
   if (ofExpression !== undefined) return unquoted(ofExpression);
   if (columns === '' || /[()]/.test(columns)) return null;
-  const isReferredTo = CONSTRAINTS[code] === 'foreign_key' && mayBeReferredTo && names(`${before} ${after}`, table);
+  const isReferredTo = type === 'foreign_key' && mayBeReferredTo && names(`${before} ${after}`, table);
   return isReferredTo ? null : unquoted(columns);
 }
 

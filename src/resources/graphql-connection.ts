@@ -263,6 +263,9 @@ export class GraphqlConnection implements KeptConnection {
     this.#operations.delete(id);
     this.#characters -= operation.length;
     operation.handle?.close();
+    // What a client that does not read begins and ends again must not pile up.
+    const waiting = this.#turns.findIndex((turn) => turn.operation === operation);
+    if (waiting >= 0) this.#turns.splice(waiting, 1);
   }
 
   fail(operation: Operation, error: unknown): void {

@@ -78,6 +78,12 @@ t.test('what the database would refuse names collection, field and kind', async 
   }
 });
 
+t.test('values of a row that fails a check are not told, whatever they look like', async (t) => {
+  const answer = await refused(t, 400, 'POST', '/items/guarded', { note: 'x)=(y', size: 1_000 });
+  t.match(errorOf(answer).extensions, { collection: 'guarded', field: null, type: 'check' });
+  t.notMatch(answer.text, /hidden/);
+});
+
 t.test('what is no field of a collection is refused by name', async (t) => {
   for (const [path, body, name] of [
     ['/items/articles', { title: 'x', titel: 'y' }, 'titel'],

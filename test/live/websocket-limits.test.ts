@@ -5,6 +5,8 @@
 import { once } from 'node:events';
 import { createConnection, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import t from 'tap';
 import { addPermission, inForce, makeCaller } from '../support/callers.js';
 import { MessageSocket, type MessageSocketOptions } from '../support/message-socket.js';
@@ -312,6 +314,35 @@ t.test('over GraphQL such a client gets the newest answer of each live query', a
   await slow.next(({ payload }) => JSON.stringify(payload)?.includes('last') === true, 10_000);
   const answers = slow.messages.filter(({ type }) => type === 'next').length;
   t.ok(answers < 12, `it was spared some: ${answers} of 13`);
+});
+
+/** Bytes that are in use, without what is only not collected yet. */
+function heldMemory(): number {
+  setFlagsFromString('--expose-gc');
+  runInNewContext('gc')();
+  return process.memoryUsage().heapUsed;
+}
+
+t.test('over GraphQL what it begins and ends meanwhile does not pile up', async (t) => {
+  const sockets = await followers('subscription { large { text } }');
+  const [reader, slow] = sockets;
+  for (const socket of sockets) await socket.next(({ type }) => type === 'next');
+  slow.socket.pause();
+  for (let turn = 0; turn < 8; turn++) {
+    await sql`update large set text = ${`${turn} ${'y'.repeat(2_000_000)}`}`;
+    await reader.next(({ type }) => type === 'next', 10_000);
+  }
+  const query = `{ large { id } } #${'x'.repeat(50_000)}`;
+  const before = heldMemory();
+  for (let turn = 0; turn < 2_000; turn++) {
+    slow.send({ id: `turn ${turn}`, type: 'subscribe', payload: { query } });
+    slow.send({ id: `turn ${turn}`, type: 'complete' });
+    if (turn % 50 === 0) await sleep(5);
+  }
+  await waitFor(async () => slow.socket.bufferedAmount === 0, 10_000);
+  t.equal(slow.closed, null);
+  t.ok(heldMemory() - before < 40_000_000, 'memory stays bounded: what was sent is 100 MB');
+  for (const socket of sockets) socket.close();
 });
 
 const LARGE = { collection: 'large', action: 'read' } as const;

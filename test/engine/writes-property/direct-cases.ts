@@ -11,6 +11,7 @@ export async function createTables(sql: Sql): Promise<void> {
     above positive, total integer generated always as (whole * 2) stored)`;
   await sql`create table always (id integer generated always as identity primary key, label text)`;
   await sql`create table counted (id serial primary key, label text)`;
+  await sql`create table guarded (id serial primary key, secret text default 'hidden', note text, size integer check (size < 10))`;
   await sql`create table named (id serial primary key, name text, short varchar(9))`;
   await sql`create unique index on named (lower(name))`;
   await sql`create unique index on named (lower(short))`;
