@@ -366,7 +366,10 @@ async function missing300(token?: string): Promise<MessageSocket> {
   slow.socket.pause();
   await sql`insert into large select ${made}::int + n, repeat('x', 100000) from generate_series(1, 300) n`;
   made += 300;
-  await waitFor(async () => told(reader) === 300, 20_000);
+  await waitFor(async () => told(reader) === 300, 20_000).catch(() => {
+    const resyncs = reader.messages.filter(({ payload }) => Object(payload).extensions?.resync).length;
+    throw new Error(`who reads was told of ${told(reader)} of 300, and ${resyncs} times that some may be missing`);
+  });
   reader.close();
   return slow;
 }
