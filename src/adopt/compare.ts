@@ -61,7 +61,7 @@ function explain(
 ): string | null {
   if (collections.some((name) => ignored.has(name)))
     return 'version 12 without a licence ignores custom permission rules, which apply here';
-  if (theirs.status >= 500) return 'the other server failed';
+  if (theirs.status >= 500 || isFault(left)) return 'the other server failed';
   if (isError(left) && isError(right)) return 'both refuse, with another code';
   if (relation !== undefined && ours.status === 403 && theirs.status === 200 && !mentions(theirs.body, relation))
     return 'a relation that is not granted is left out there where its target cannot be read, and is 403 here';
@@ -76,6 +76,11 @@ function explain(
 
 function isError(content: unknown): boolean {
   return isObject(content) && 'error' in content;
+}
+
+/** GraphQL answers with 200 also where the server has failed. */
+function isFault(content: unknown): boolean {
+  return isObject(content) && content['code'] === 'INTERNAL_SERVER_ERROR';
 }
 
 /** Whether a name is a key anywhere inside. */
@@ -139,13 +144,18 @@ function isMoment(text: string): boolean {
 
 function unordered(value: unknown): unknown {
   if (Array.isArray(value))
-    return value.map(unordered).sort((one, other) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1));
+    return value.map(unordered).sort((one, other) => (orderText(one) < orderText(other) ? -1 : 1));
   if (!isObject(value)) return value;
   return Object.fromEntries(
     Object.entries(value)
       .sort(([one], [other]) => (one < other ? -1 : 1))
       .map(([name, each]) => [name, unordered(each)]),
   );
+}
+
+/** The same for a number and for its text. */
+function orderText(value: unknown): string {
+  return JSON.stringify(value, (_, each: unknown) => (isNumeric(each) ? String(Number(each)) : each)) ?? '';
 }
 
 function show(value: unknown): string {

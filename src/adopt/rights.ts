@@ -95,21 +95,33 @@ export function accessRows(places: Installations): Copy {
   };
 }
 
+/** What lets somebody in: roles and users by access, and whoever has a link by a share. */
+function accessSources(places: Installations): readonly { readonly table: string; readonly rows: Fragment }[] {
+  const access = { table: 'access', rows: holders(places) };
+  return places.tables.has('directus_shares')
+    ? [access, { table: 'shares', rows: theirs(places, 'shares') }]
+    : [access];
+}
+
 /** Rows that this command has made and whose source is gone: what was taken away there is taken away here. */
 export async function removeGoneAccess(session: Session, places: Installations): Promise<number> {
-  const adopted = ours(places, 'adopted');
-  const gone = sql`from ${adopted} adopted where adopted.source = 'access'
-    and not exists (select from ${holders(places)} old where old.id::text = adopted.source_key)`;
-  return removeAdopted(session, places, 'access', gone);
+  let removed = 0;
+  for (const { table, rows } of accessSources(places)) {
+    const gone = sql`from ${ours(places, 'adopted')} adopted where adopted.source = ${literal(table)}
+      and not exists (select from ${rows} old where old.id::text = adopted.source_key)`;
+    removed += await removeAdopted(session, places, table, gone);
+  }
+  return removed;
 }
 
 /** Remembers which rows came from there. */
 export async function rememberAccess(session: Session, places: Installations): Promise<void> {
-  await run(
-    session,
-    sql`insert into ${ours(places, 'adopted')} (source, source_key, target_key)
-      select 'access', old.id::text, old.id::text from ${holders(places)} old on conflict do nothing`,
-  );
+  for (const { table, rows } of accessSources(places))
+    await run(
+      session,
+      sql`insert into ${ours(places, 'adopted')} (source, source_key, target_key)
+        select ${literal(table)}, old.id::text, old.id::text from ${rows} old on conflict do nothing`,
+    );
 }
 
 const ACTIONS = sql`('create', 'read', 'update', 'delete', 'share')`;

@@ -36,7 +36,7 @@ export async function checkUsers(session: Session, places: Installations): Promi
   const [users, mine] = [theirs(places, 'users'), ours(places, 'users')];
   const twice = await run<{ email: string }>(
     session,
-    sql`select string_agg(email, ', ' order by email) as email from ${users} group by lower(email) having count(*) > 1 limit 10`,
+    sql`select string_agg(email, ', ' order by email) as email from ${users} where email is not null group by lower(email) having count(*) > 1 limit 10`,
   );
   if (twice.length > 0)
     throw new StartError(

@@ -18,7 +18,7 @@ was taken away there. It says what it does not carry over, and why.
   --dry-run          shows what would be done and changes nothing
   --activity         copies the activity and the revisions as well, which may be large
   --keep-references  leaves foreign keys to directus_users and directus_roles as they are, for as long as the other server goes on
-                     writing: until the command is repeated without it, only users that exist there can be referred to
+                     writing: until the command is repeated without it, only users and files that exist there can be referred to
   --verify URL       asks the server at URL and this service the same questions, as an administrator, as the public and as a user of each role
                      that has a static token, and shows where the answers differ; exits with 1 if a difference is not explained
   --token TOKEN      the static token of an administrator there, for --verify

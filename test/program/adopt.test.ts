@@ -251,14 +251,19 @@ t.test('an installation is adopted', async (t) => {
   });
 
   await t.test('what changed there since is changed here, and rights that were taken away are gone', async (t) => {
+    const share = JSON.stringify({ share: '00000000-0000-4000-8000-000000000041' });
+    const enterShare = async (): Promise<number> =>
+      (await request(service, 'POST', '/shares/auth', { body: share, headers: JSON_BODY })).status;
+    t.equal(await enterShare(), 200);
     await withSql(url, (sql) => sql.unsafe(SINCE));
     const { output, code, complaints } = await adopt('--activity');
     t.equal(code, 0, complaints);
     t.match(output, /permissions +1 new, 1 changed, 1 removed/);
     t.match(output, /presets +1 new, 1 changed, 1 removed/);
     t.match(output, /comments +0 new, 1 changed/);
-    t.match(output, /access taken away +0 new, 0 changed, 2 removed/);
+    t.match(output, /access taken away +0 new, 0 changed, 3 removed/);
     t.match(output, /versions +0 new, 2 changed/);
+    t.equal(await enterShare(), 401);
     const drafts = await withSql(
       url,
       (sql) => sql`select key, item from service_versions where right(id::text, 2) in ('32', '34', '39') order by id`,
@@ -329,12 +334,14 @@ t.test('answers are compared by what they say', async (t) => {
   t.match(ofItem(1, 2), { explanation: null, detail: 'data.a: 1 there, 2 here' });
   t.match(ofItem([1], [1, 2]), { explanation: null, detail: 'data.a: 1 entries there, 2 here' });
   t.match(ofItem([1, 2], [2, 1]), { explanation: /another order/ });
+  t.match(ofItem([{ id: 16 }, { id: 1 }], [{ id: '1' }, { id: '16' }]), { explanation: /another order/ });
   t.match(ofItem([1, 2], [{}, {}]), { explanation: /its key there/ });
   t.match(compare({ data: [] }, { data: [1] }, { kind: 'filter' }), { explanation: /may read/ });
   t.match(compare({ data: [] }, { data: [1] }, { ignored: new Set(['b']) }), { explanation: /licence/ });
   const refused = (code: string) => ({ errors: [{ extensions: { code } }] });
   t.match(compare(refused('A'), refused('B')), { explanation: /both refuse/ });
   t.match(compare(refused('A'), { data: 1 }), { explanation: null });
+  t.match(compare(refused('INTERNAL_SERVER_ERROR'), { data: 1 }), { explanation: 'the other server failed' });
 });
 
 t.test('version 10 has no policies: roles become policies of the same key', async (t) => {
@@ -426,6 +433,8 @@ const SINCE = `
   delete from directus_access where id = '00000000-0000-4000-8000-0000000000c4';
   insert into directus_access values ('00000000-0000-4000-8000-0000000000c5', '00000000-0000-4000-8000-000000000003', null, '00000000-0000-4000-8000-00000000000c', 1);
   delete from directus_users where email = 'careful@example.org';
+  insert into directus_users (id) values (gen_random_uuid()), (gen_random_uuid());
+  delete from directus_shares where name = 'For reviewers';
   insert into directus_activity (id, action, collection, item) values (7, 'update', 'articles', '2');
   insert into directus_revisions (activity, collection, item, delta) values (7, 'articles', '2', '{"title":"later"}');
   delete from directus_presets where bookmark = 'Mine';
