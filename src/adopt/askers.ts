@@ -1,5 +1,6 @@
 /** Who asks both servers: the public, an administrator, and for each role somebody with a static token. */
 import { digestToken } from '../access/tokens.js';
+import { isObject } from '../digits.js';
 import { StartError } from '../errors.js';
 import type { Session } from '../postgres/sessions.js';
 import { sql } from '../sql/fragment.js';
@@ -39,7 +40,7 @@ export async function findAskers(
         select from ${theirs(places, 'users')} users where users.role = role.id and users.status = 'active' and users.token <> '')
       order by role.name`,
   );
-  const limits = (role: string | null, user: string | null): Promise<Pick<Asker, 'ignored' | 'limited'>> =>
+  const limits = (role: string | null, user: string | null): Promise<Limits> =>
     findLimits(session, places, shown, role, user);
   const asked = users.map(async (each) => ({
     name: each.name === null ? `the user ${each.email}` : `the role "${each.name}"`,
@@ -48,7 +49,7 @@ export async function findAskers(
   }));
   return {
     askers: [
-      { name: 'an administrator', token, ignored: new Set(), limited: new Set() },
+      { name: 'an administrator', token, ...limitsOf([], shown) },
       { name: 'the public', token: null, ...(await limits(null, null)) },
       ...(await Promise.all(asked)),
     ],
@@ -62,24 +63,55 @@ async function findLimits(
   shown: ReadonlySet<number>,
   role: string | null,
   user: string | null,
-): Promise<Pick<Asker, 'ignored' | 'limited'>> {
-  const rules = await run<{ id: number; collection: string; limited: boolean }>(
+): Promise<Limits> {
+  const rules = await run<Rule>(
     session,
     sql`with recursive above (id) as (
         select ${constant(role ?? '')}::text
         union
         select roles.parent::text from ${ours(places, 'roles')} roles join above on above.id = roles.id::text where roles.parent is not null
       )
-      select adopted.source_key::int as id, rule.collection,
-        rule.action = 'read' and coalesce(rule.permissions::text, '{}') not in ('{}', 'null') as limited
+      select adopted.source_key::int as id, rule.collection, rule.action = 'read' as reads, rule.fields::text as fields,
+        coalesce(rule.permissions::text, '{}') as filter
       from ${ours(places, 'permissions')} rule
       join ${ours(places, 'adopted')} adopted on adopted.source = 'permissions' and adopted.target_key = rule.id::text
       join ${ours(places, 'access')} access on access.policy = rule.policy
       where access.role::text in (select id from above) or access."user"::text = ${constant(user ?? '')}
         or (access.role is null and access."user" is null and ${constant(role ?? '')} = '')`,
   );
+  return limitsOf(rules, shown);
+}
+
+type Limits = Pick<Asker, 'ignored' | 'limited' | 'related' | 'uneven'>;
+
+interface Rule {
+  readonly id: number;
+  readonly collection: string;
+  readonly reads: boolean;
+  readonly fields: string | null;
+  readonly filter: string;
+}
+
+function limitsOf(rules: readonly Rule[], shown: ReadonlySet<number>): Limits {
+  const collectionsOf = (some: readonly Rule[]): ReadonlySet<string> =>
+    new Set(some.map(({ collection }) => collection));
+  const limited = rules.filter(({ reads, filter }) => reads && filter !== '{}' && filter !== 'null');
+  const differs = ({ collection, fields }: Rule): boolean =>
+    rules.some((other) => other.reads && other.collection === collection && other.fields !== fields);
   return {
-    ignored: new Set(rules.filter(({ id }) => !shown.has(id)).map(({ collection }) => collection)),
-    limited: new Set(rules.filter(({ limited }) => limited).map(({ collection }) => collection)),
+    ignored: collectionsOf(rules.filter(({ id }) => !shown.has(id))),
+    limited: collectionsOf(limited),
+    related: collectionsOf(limited.filter(({ filter }) => leadsElsewhere(JSON.parse(filter)))),
+    uneven: collectionsOf(limited.filter(differs)),
   };
+}
+
+/** Whether a rule has a condition on a field of a related item. */
+function leadsElsewhere(rule: unknown, isBelowField = false): boolean {
+  if (Array.isArray(rule)) return rule.some((each) => leadsElsewhere(each, isBelowField));
+  if (!isObject(rule)) return false;
+  return Object.entries(rule).some(([name, each]) => {
+    const isField = !name.startsWith('_');
+    return (isField && isBelowField) || leadsElsewhere(each, isBelowField || isField);
+  });
 }

@@ -16,6 +16,10 @@ export interface Asker {
   readonly ignored: ReadonlySet<string>;
   /** Collections of which not all rows may be read. */
   readonly limited: ReadonlySet<string>;
+  /** Those of them whose rules look at related items. */
+  readonly related: ReadonlySet<string>;
+  /** Those of which some fields may be read on some rows only. */
+  readonly uneven: ReadonlySet<string>;
 }
 
 /** Null where they say the same. */
@@ -52,13 +56,14 @@ function codeOf(error: unknown): unknown {
 }
 
 function explain(
-  { kind, collections, relation }: Question,
-  { ignored, limited }: Asker,
+  question: Question,
+  { ignored, limited, related, uneven }: Asker,
   theirs: ServerAnswer,
   ours: ServerAnswer,
   left: unknown,
   right: unknown,
 ): string | null {
+  const { kind, collections, relation } = question;
   if (collections.some((name) => ignored.has(name)))
     return 'version 12 without a licence ignores custom permission rules, which apply here';
   if (theirs.status >= 500 || isFault(left)) return 'the other server failed';
@@ -71,7 +76,17 @@ function explain(
     return 'a related item of which nothing may be read is its key there, and an empty object here';
   if (firstDifference(unordered(left), unordered(right), '') === null)
     return 'lists come in another order: without a sort order by their keys here';
+  if (isAggregate(question) && collections.slice(0, 1).some((name) => related.has(name)))
+    return 'a rule that looks at related items counts an item once for each of them there, and once here';
+  if (kind !== 'list' && kind !== 'item' && collections.some((name) => uneven.has(name)))
+    return 'fields that may be read on some rows only are read on all there, or the items are left out, and are null here';
+  if (/:service_/.test(question.path))
+    return 'many-to-any rows that name a collection of Directus lead to ours after a run without --keep-references';
   return null;
+}
+
+function isAggregate({ kind, body }: Question): boolean {
+  return kind === 'aggregate' || body?.includes('_aggregated') === true;
 }
 
 function isError(content: unknown): boolean {

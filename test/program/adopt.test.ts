@@ -319,7 +319,8 @@ t.test('--verify asks two servers the same and tells where they differ', async (
 
 t.test('answers are compared by what they say', async (t) => {
   const question: Question = { kind: 'nested', path: '/items/a', collections: ['a', 'b'], relation: 'kids' };
-  const asker: Asker = { name: 'x', token: null, ignored: new Set(), limited: new Set(['b']) };
+  const none = new Set<string>();
+  const asker: Asker = { name: 'x', token: null, ignored: none, limited: new Set(['b']), related: none, uneven: none };
   const compare = (theirs: object, ours: object, more: Partial<Question & Asker> = {}) =>
     compareAnswers(
       { ...question, ...more },
@@ -338,6 +339,11 @@ t.test('answers are compared by what they say', async (t) => {
   t.match(ofItem([1, 2], [{}, {}]), { explanation: /its key there/ });
   t.match(compare({ data: [] }, { data: [1] }, { kind: 'filter' }), { explanation: /may read/ });
   t.match(compare({ data: [] }, { data: [1] }, { ignored: new Set(['b']) }), { explanation: /licence/ });
+  const other: [object, object] = [{ data: [{ count: 8 }] }, { data: [{ count: 1 }] }];
+  t.match(compare(...other, { kind: 'aggregate' }), { explanation: null });
+  t.match(compare(...other, { kind: 'aggregate', related: new Set(['a']) }), { explanation: /once for each/ });
+  t.match(compare(...other, { kind: 'list', related: new Set(['a']), uneven: new Set(['a']) }), { explanation: null });
+  t.match(compare(...other, { uneven: new Set(['b']) }), { explanation: /some rows only/ });
   const refused = (code: string) => ({ errors: [{ extensions: { code } }] });
   t.match(compare(refused('A'), refused('B')), { explanation: /both refuse/ });
   t.match(compare(refused('A'), { data: 1 }), { explanation: null });
