@@ -14,12 +14,13 @@ import { measureMirror } from './mirror.js';
 import { type Options, readOptions, USAGE, UsageError } from './options.js';
 import { startPeers, stopPeers } from './peers/all.js';
 import { makeReader } from './reader.js';
-import { writeReport } from './report/write.js';
+import { renewLive, writeReport } from './report/write.js';
 import {
   type CasesDocument,
   type Documents,
   describeOrigin,
   loadDocuments,
+  loadLive,
   type Origin,
   saveDocument,
 } from './results.js';
@@ -124,11 +125,11 @@ async function runAgainst(run: Run, root: string, name: string, origin: Origin):
 async function rewriteReport({ report: folder, command }: Options): Promise<void> {
   const documents: Documents | null = await loadDocuments();
   if (folder === undefined) return;
-  if (documents === null) {
-    if (command === 'report') throw new UsageError('nothing was measured yet: npm run bench');
-    return;
-  }
-  await writeReport(documents, folder);
+  const live = await loadLive();
+  if (documents !== null) await writeReport(documents, folder);
+  else if (live !== null && (command === 'live' || command === 'report')) await renewLive(live, folder);
+  else if (command === 'report') throw new UsageError('nothing was measured yet: npm run bench');
+  else return;
   report(`written: ${['report.html', 'report.md'].map((name) => relative('.', `${folder}/${name}`)).join(', ')}`);
 }
 

@@ -100,8 +100,12 @@ export async function loadDocuments(): Promise<Documents | null> {
     cases,
     beside: await loadDocument('beside'),
     soak: await loadDocument('soak'),
-    live: await loadDocument('live'),
+    live: await loadLive(),
   };
+}
+
+export function loadLive(): Promise<Documents['live']> {
+  return loadDocument('live');
 }
 
 const NOT_MEASURED = { noise: null, open: null, start: null, classes: [], bulk: [] };

@@ -1,8 +1,9 @@
 /** The report as one page without anything from elsewhere: what matters first, then plots, then all numbers, then the SQL. */
 import { TITLES } from '../beside.js';
+import type { Live } from '../live.js';
 import type { CaseResult } from '../measure.js';
 import { PEERS, type PeerId } from '../peers/peer.js';
-import type { Documents } from '../results.js';
+import type { Documents, Origin } from '../results.js';
 import { judgeRatio, judgeTail } from '../verdict.js';
 import { escapeText, figure, milliseconds, times, timesAtMost } from './format.js';
 import { writeGrowth, writeMemory } from './growth.js';
@@ -82,16 +83,7 @@ export function writeHtml(documents: Documents): string {
     beside === null && soak === null
       ? ''
       : section('Beside a long query, and over minutes', '', `${writeBeside(beside)}${writeMemory(soak)}`),
-    live === null
-      ? ''
-      : section(
-          'Live queries',
-          describeLive(live),
-          writeLive(live) +
-            panel(
-              `<details><summary>All rates</summary><div class="wide">${plainTable(LIVE_HEAD, liveRows(live))}</div></details>`,
-            ),
-        ),
+    live === null ? '' : liveSection(live),
     section(
       'All numbers',
       'Requests per second, latencies in milliseconds. A ratio is one to the ceiling where it says nothing else; below the ceiling stands what pgbench did with each number of clients. Statements are counted by PostgreSQL: per request (below 1 where waiting reads share one), and per node, which is an object of the answer at any level.',
@@ -281,6 +273,12 @@ function writeTried({ ceiling }: CaseResult): string {
 }
 
 /** The first columns are words, the others figures. */
+export function liveSection(live: Origin & Live): string {
+  const table = plainTable(LIVE_HEAD, liveRows(live));
+  const details = `<details><summary>All rates</summary><div class="wide">${table}</div></details>`;
+  return section('Live queries', describeLive(live), writeLive(live) + panel(details));
+}
+
 function plainTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const line = (cells: readonly string[], tag: 'th' | 'td'): string =>
     `<tr>${cells.map((cell) => `<${tag}>${escapeText(cell)}</${tag}>`).join('')}</tr>`;

@@ -1,7 +1,9 @@
 /** Live queries under changes: the time from commit to subscriber by the rate of changes, and all numbers. */
 import { describeReads, kilobytes, type Live, MOST_LAG } from '../live.js';
+import type { Origin } from '../results.js';
 import { escapeText, figure, milliseconds } from './format.js';
 import { type Axes, linePlot, type Series } from './plot.js';
+import { describeMachine } from './summary.js';
 
 const AXES: Axes = {
   x: 'log',
@@ -28,8 +30,11 @@ export function writeLive({ cases }: Live): string {
   return `<div class="panels">${panels.join('\n')}</div>`;
 }
 
-export function describeLive({ subscribers, seconds, reads, connectionMemory }: Live): string {
+/** It is measured by itself, and so may be of another revision or machine than the rest. */
+export function describeLive(live: Origin & Live): string {
+  const { subscribers, seconds, reads, connectionMemory, revision } = live;
   return (
+    `Revision ${revision}; ${describeMachine(live)}. ` +
     `${figure(subscribers)} subscribers that get server-sent events, each over a connection of its own, or share WebSockets; ${seconds} s at each rate. ` +
     `A connection that is kept open takes ${kilobytes(connectionMemory)} kB. Counted is each change that comes to a connection. In one run, ${describeReads(reads)}.`
   );

@@ -1,8 +1,9 @@
 /** The report as Markdown: for those who read it in a terminal or on a forge. */
 import { TITLES } from '../beside.js';
+import type { Live } from '../live.js';
 import type { CaseResult } from '../measure.js';
 import { PEERS, type PeerId } from '../peers/peer.js';
-import type { Documents } from '../results.js';
+import type { Documents, Origin } from '../results.js';
 import { judgeRatio, judgeTail } from '../verdict.js';
 import { figure, times, timesAtMost } from './format.js';
 import { describeLive, LIVE_HEAD, liveRows } from './live.js';
@@ -119,8 +120,12 @@ export function writeMarkdown(documents: Documents): string {
       ),
     );
   }
-  if (live !== null) sections.push('## Live queries', describeLive(live), writeTable(LIVE_HEAD, liveRows(live)));
+  if (live !== null) sections.push(liveText(live));
   return `${sections.join('\n\n')}\n`;
+}
+
+export function liveText(live: Origin & Live): string {
+  return ['## Live queries', describeLive(live), writeTable(LIVE_HEAD, liveRows(live))].join('\n\n');
 }
 
 const CASE_HEAD = [

@@ -1,12 +1,28 @@
 /** Writes both files of the report. */
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Documents } from '../results.js';
-import { writeHtml } from './html.js';
-import { writeMarkdown } from './markdown.js';
+import type { Live } from '../live.js';
+import type { Documents, Origin } from '../results.js';
+import { liveSection, writeHtml } from './html.js';
+import { liveText, writeMarkdown } from './markdown.js';
 
 export async function writeReport(documents: Documents, folder: string): Promise<void> {
   await mkdir(folder, { recursive: true });
   await writeFile(join(folder, 'report.html'), writeHtml(documents));
   await writeFile(join(folder, 'report.md'), writeMarkdown(documents));
+}
+
+/** Puts live queries that were measured by themselves in the place of those in a report whose other numbers are not here. */
+export async function renewLive(live: Origin & Live, folder: string): Promise<void> {
+  await replaceIn(join(folder, 'report.html'), /<h2>Live queries<\/h2>.*?(?=\n<h2>)/s, liveSection(live));
+  await replaceIn(join(folder, 'report.md'), /## Live queries\n.*?(?=\n\n## |\n*$)/s, liveText(live));
+}
+
+async function replaceIn(path: string, section: RegExp, text: string): Promise<void> {
+  const before = await readFile(path, 'utf8');
+  if (!section.test(before)) throw new Error(`${path} has no section of live queries: run the whole bench first`);
+  await writeFile(
+    path,
+    before.replace(section, () => text),
+  );
 }
