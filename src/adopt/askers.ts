@@ -27,7 +27,13 @@ export async function findAskers(
   );
   if (!known?.count)
     throw new StartError('--token must be a static token of a user that was adopted: run lateral adopt first');
-  const users = await run<{ role: string | null; name: string | null; email: string; token: string; user: string }>(
+  const users = await run<{
+    role: string | null;
+    name: string | null;
+    email: string | null;
+    token: string;
+    user: string;
+  }>(
     session,
     sql`select distinct on (coalesce(users.role, users.id)) users.role, role.name, users.email, users.token, users.id as "user"
       from ${theirs(places, 'users')} users left join ${theirs(places, 'roles')} role on role.id = users.role
@@ -43,7 +49,7 @@ export async function findAskers(
   const limits = (role: string | null, user: string | null): Promise<Limits> =>
     findLimits(session, places, shown, role, user);
   const asked = users.map(async (each) => ({
-    name: each.name === null ? `the user ${each.email}` : `the role "${each.name}"`,
+    name: each.name === null ? `the user ${each.email ?? each.user}` : `the role "${each.name}"`,
     token: each.token,
     ...(await limits(each.role, each.user)),
   }));

@@ -80,7 +80,7 @@ function explain(
     return 'a rule that looks at related items counts an item once for each of them there, and once here';
   if (kind !== 'list' && kind !== 'item' && collections.some((name) => uneven.has(name)))
     return 'fields that may be read on some rows only are read on all there, or the items are left out, and are null here';
-  if (/:service_/.test(question.path))
+  if (/(?::|%3A)service_/i.test(question.path))
     return 'many-to-any rows that name a collection of Directus lead to ours after a run without --keep-references';
   return null;
 }

@@ -344,6 +344,8 @@ t.test('answers are compared by what they say', async (t) => {
   t.match(compare(...other, { kind: 'aggregate', related: new Set(['a']) }), { explanation: /once for each/ });
   t.match(compare(...other, { kind: 'list', related: new Set(['a']), uneven: new Set(['a']) }), { explanation: null });
   t.match(compare(...other, { uneven: new Set(['b']) }), { explanation: /some rows only/ });
+  const ofSystem = { path: '/items/a?fields=item%3Aservice_files.*' };
+  t.match(compare(...other, ofSystem), { explanation: /keep-references/ });
   const refused = (code: string) => ({ errors: [{ extensions: { code } }] });
   t.match(compare(refused('A'), refused('B')), { explanation: /both refuse/ });
   t.match(compare(refused('A'), { data: 1 }), { explanation: null });
