@@ -80,6 +80,7 @@ const LEFT_OUT: ReadonlySet<string> = new Set([
   'slow-readers',
   'bounded',
   'uneven-plans',
+  'busy-machine',
   'big-reads',
   'embedded-hung',
   'stream',

@@ -12,14 +12,7 @@ import { arrayLiteral } from '../sql/literal.js';
 import { ConnectionSlots } from './connection-slots.js';
 import { MAX_BATCH_MS, MAX_BATCH_READS } from './cost-model.js';
 import { Deadlines } from './deadlines.js';
-import {
-  MAX_BATCH_WAIT_MS,
-  PendingRead,
-  type PlanWatch,
-  type ReadListener,
-  type Shape,
-  ShapeQueue,
-} from './shape-queue.js';
+import { MAX_BATCH_WAIT_MS, PendingRead, type ReadListener, type Shape, ShapeQueue } from './shape-queue.js';
 import { ShapeStats } from './shape-stats.js';
 
 /** Between two looks at what runs for clients that have all left, and at what has waited too long. */
@@ -33,8 +26,6 @@ export class ReadBatcher {
   readonly sizes = new Float64Array(MAX_BATCH_READS + 1);
   /** Batches whose reads were sent once more, one by one. */
   splits = 0;
-  /** Reads that were stopped, and sent with another plan. */
-  rerouted = 0;
   /** Whether some have waited in vain, and nothing was answered since. */
   isStarved = false;
   readonly #slots: ConnectionSlots;
@@ -155,8 +146,6 @@ export class ReadBatcher {
       if (!unsent) {
         this.isStarved = false;
         queue.learn(ms, reads.length, slot, error !== null);
-        if (error === null) queue.shape.watch?.learn(ms / reads.length);
-        if (error === null) first.stoppedBy?.compare(first.parameters, ms);
       }
       if (slot.load === 0) this.#slots.release(slot, !unsent);
       const again = unsent && !isSplit && this.#mayReturn(reads);
@@ -170,11 +159,7 @@ export class ReadBatcher {
     };
     // One that goes behind another statement is a batch too: it must be possible to split it off.
     const isBatch = reads.length > 1 || behind !== null;
-    const query = isBatch
-      ? this.#batchQuery(queue, reads, slot.connection, onEnd)
-      : queue.shape.watch && !first.stoppedBy
-        ? this.#watchedQuery(queue, first, slot.connection, queue.shape.watch, onEnd)
-        : singleQuery(queue, first, onEnd);
+    const query = isBatch ? this.#batchQuery(queue, reads, slot.connection, onEnd) : singleQuery(queue, first, onEnd);
     if (queue.shape.isPlannedPerRead) slot.connection.run(planPerRead(query), query);
     else slot.connection.run(query);
   }
@@ -204,50 +189,6 @@ export class ReadBatcher {
     return this.#slots.isAnyOpening && reads.every((read) => !read.isReturned);
   }
 
-  /** Returns how to remove it. */
-  #addDeadline(watch: PlanWatch | null, onMissed: () => void): () => void {
-    if (watch) {
-      const timer = setTimeout(onMissed, watch.limitMs).unref();
-      return () => clearTimeout(timer);
-    }
-    const deadline = this.#deadlines.add(onMissed);
-    return () => this.#deadlines.remove(deadline);
-  }
-
-  /** One read that takes too long by its plan is stopped, and sent in another way. */
-  #watchedQuery(
-    queue: ShapeQueue,
-    read: PendingRead,
-    connection: Connection,
-    watch: PlanWatch,
-    onEnd: OnEnd,
-  ): WireQuery {
-    const query = singleQuery(queue, read, onEnd);
-    const removeDeadline = this.#addDeadline(watch, () => {
-      read.stoppedBy = watch;
-      connection.stopAbandoned();
-    });
-    return {
-      ...query,
-      isAbandoned: () => read.stoppedBy !== null || read.isGone,
-      end: (error, unsent) => {
-        removeDeadline();
-        const isStopped = read.stoppedBy !== null && error !== null && codeOf(error) === '57014';
-        if (!isStopped || read.isGone || read.isAnswered) {
-          read.stoppedBy = null;
-          query.end(error, unsent);
-          return;
-        }
-        onEnd(error, unsent, true);
-        this.rerouted++;
-        const other = this.#queueOf(watch.instead);
-        other.individual.push(read);
-        this.#enter(other);
-        this.#schedule();
-      },
-    };
-  }
-
   /** One read that fails must not fail the others: then each is sent by itself. */
   #batchQuery(queue: ShapeQueue, reads: readonly PendingRead[], connection: Connection, onEnd: OnEnd): WireQuery {
     const { batchText } = queue.shape;
@@ -263,9 +204,8 @@ export class ReadBatcher {
       this.#enter(queue);
       this.#schedule();
     };
-    const { watch } = queue.shape;
-    const removeDeadline = this.#addDeadline(watch ?? null, () => {
-      if (!watch) queue.markSlow();
+    const deadline = this.#deadlines.add(() => {
+      queue.markSlow();
       split();
       connection.stopAbandoned();
     });
@@ -280,7 +220,7 @@ export class ReadBatcher {
         reads[number - 1]?.onResult(cell, reads.length);
       },
       end: (error, unsent) => {
-        removeDeadline();
+        this.#deadlines.remove(deadline);
         // Those of a split batch are answered each by its own statement.
         if (onEnd(error, unsent, isSplit) || isSplit || reads.every((read) => read.isAnswered)) return;
         if (error !== null && mayLieInValues(error)) split();

@@ -18,19 +18,6 @@ export interface Shape {
   readonly isPlannedPerRead?: boolean;
   /** Whether its rows are found before they are put in order. */
   readonly isFenced?: boolean;
-  /** Where a statement may take far too long because of its plan. */
-  readonly watch?: PlanWatch;
-}
-
-export interface PlanWatch {
-  /** Milliseconds after which a statement is stopped. */
-  readonly limitMs: number;
-  /** How its read is sent then. */
-  readonly instead: Shape;
-  /** What a read took. */
-  learn(ms: number): void;
-  /** What a read that was stopped took in the other way. */
-  compare(values: readonly (string | null)[], ms: number): void;
 }
 
 /** Who waits for an answer. */
@@ -58,8 +45,6 @@ export class PendingRead {
   readonly arrived: number;
   /** Whether it was to be sent on a connection that could not be opened. */
   isReturned = false;
-  /** Where it was stopped to be sent in another way: who wants to know what it takes there. */
-  stoppedBy: PlanWatch | null = null;
   readonly #listener: ReadListener;
   #answered = false;
 

@@ -112,7 +112,7 @@ export class PlanChoices {
     if (!fence) return { plain, perRead, fenced: null };
     const fencedPerRead: Shape = { ...fence, batchText: unbatched, isPlannedPerRead: true };
     const isPlain = findsByIndex(await explainGeneric(this.#database, fence.statement));
-    return { plain, perRead, fenced: { plain: isPlain ? fence : fencedPerRead, perRead: fencedPerRead } };
+    return { plain, perRead, fenced: isPlain ? fence : fencedPerRead };
   }
 
   #single(shape: UnevenShape): Shape {

@@ -162,11 +162,6 @@ function batchMetrics({ batcher }: Reads): Metric[] {
   return [
     { name, help, type: 'histogram', aggregator: 'sum', values: histogramValues(name, SIZES, buckets, members, {}) },
     counter('lateral_read_batch_splits_total', 'Batches whose reads were sent again individually.', batcher.splits),
-    counter(
-      'lateral_read_reroutes_total',
-      'Reads that were cancelled and sent again with another plan.',
-      batcher.rerouted,
-    ),
   ];
 }
 
