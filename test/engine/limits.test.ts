@@ -1,5 +1,6 @@
 /** Every limit answers 400 and names itself; what stays within it is served. */
 import t from 'tap';
+import { inForce, makeCaller } from '../support/callers.js';
 import {
   type Answer,
   createLibrary,
@@ -194,6 +195,26 @@ t.test('MAX_QUERY_COST', async (t) => {
   names(t, await get(service, '/items/articles?fields=*.*.*&limit=-1'), 'MAX_QUERY_COST', 'a stream');
   names(t, await get(service, '/items/articles?fields=*.*.*'), 'MAX_QUERY_COST', 'a list');
   names(t, await get(service, '/items/articles?fields=*.*.*'), 'MAX_QUERY_COST', 'and again');
+  const costly = '/items/articles?fields=*.*.*';
+  const seen = await get(service, costly);
+  t.match(
+    seen.text,
+    /The estimated cost of the query is \d+, above the limit of 2000/,
+    'administrators see the figure',
+  );
+  const permissions = ['articles', 'authors', 'comments'].map((collection) => ({
+    collection,
+    action: 'read' as const,
+  }));
+  const caller = await withSql(databaseUrl, (sql) => makeCaller(sql, 'frugal', [{ permissions }]));
+  await inForce(service, caller, '/items/articles/1');
+  const hidden = await get(service, costly, { token: caller.token });
+  t.match(hidden, wrong);
+  t.match(
+    hidden.text,
+    '"The estimated cost of the query is above the limit of 2000"',
+    'the figure tells of hidden rows',
+  );
 });
 
 t.test('STREAM_ABOVE: pages of a cursor are no streams', async (t) => {
