@@ -79,6 +79,8 @@ export class Exchange {
   aborted = false;
   /** It gives two lengths of its body: proxies may disagree on where the next request begins. */
   readonly ambiguous: boolean;
+  /** The client asked to close the connection after the response, which uWebSockets does. */
+  readonly closes: boolean;
   /** The rest of a body that nobody wants is not read: the connection ends with the response. */
   unread = false;
   /** Whether the response was written: from then on nothing may touch it. */
@@ -143,6 +145,7 @@ export class Exchange {
     this.#hooks = hooks;
     this.#forwarded = header === '' ? '' : request.getHeader(header);
     this.#forwardedProtocol = header === '' ? '' : request.getHeader('x-forwarded-proto');
+    this.closes = request.getHeader('connection').length === CLOSE_LENGTH;
     this.ambiguous = request.getHeader('content-length') !== '' && hasTwoLengths(request);
     this.id = requestId(request.getHeader('x-request-id'));
     this.response = response;
@@ -302,6 +305,9 @@ export class Exchange {
     });
   }
 }
+
+/** uWebSockets recognizes `Connection: close` by its length alone. */
+const CLOSE_LENGTH = 'close'.length;
 
 function hasTwoLengths(request: HttpRequest): boolean {
   const lengths = new Set<string>();

@@ -56,7 +56,7 @@ export function writeBody({ exchange, reply, head, close }: PendingResponse): Pr
     else if (body.length < LARGE_BODY_BYTES) response.end(body, close);
     else {
       // `end` would not say when all of it has left, and what has not is lost when the service stops.
-      if (close) response.writeHeader('Connection', 'close');
+      if (close && !exchange.closes) response.writeHeader('Connection', 'close');
       sent = endLarge(exchange, typeof body === 'string' ? Buffer.from(body) : body);
     }
   });
@@ -197,10 +197,11 @@ const CLOSED_SECRET = `${ALWAYS}\r\nCache-Control: no-store`;
 
 /** The headers of a response behind the name of the first: in ASCII, so that a character is a byte. */
 export function headOf(exchange: Exchange, reply: Reply, common: HeaderList, close: boolean): string {
+  const isLast = close || exchange.closes;
   const fixed =
     reply.cache !== undefined
-      ? `${ALWAYS}${close ? '' : KEEP_ALIVE}\r\nCache-Control: ${reply.cache}`
-      : close
+      ? `${ALWAYS}${isLast ? '' : KEEP_ALIVE}\r\nCache-Control: ${reply.cache}`
+      : isLast
         ? reply.secret
           ? CLOSED_SECRET
           : CLOSED
@@ -208,6 +209,8 @@ export function headOf(exchange: Exchange, reply: Reply, common: HeaderList, clo
           ? KEPT_SECRET
           : KEPT;
   let head = `${exchange.id}${fixed}`;
+  // uWebSockets names the end of a connection only where the client did not ask for it; some clients rely on the answer.
+  if (exchange.closes) head += '\r\nConnection: close';
   if (reply.type !== '') head += `\r\nContent-Type: ${reply.type}`;
   if (reply.tag !== undefined) head += `\r\nETag: ${reply.tag}`;
   const timing = exchange.serverTiming();

@@ -1,5 +1,6 @@
 /** HTTP itself: what connections are told, and what cannot be told apart is refused. */
 import { once } from 'node:events';
+import { Agent } from 'node:http';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
@@ -8,6 +9,7 @@ import {
   connectSql,
   createLibrary,
   get,
+  type RequestOptions,
   request,
   sendRaw,
   startDatabase,
@@ -40,35 +42,62 @@ const idle = (async () => {
   return answers.split('pong').length - 1;
 })();
 
+t.test('an answer to Connection: close says so, and clients do not use the connection again', async (t) => {
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  t.teardown(() => agent.destroy());
+  const headers = { connection: 'close' };
+  const paths = [
+    '/items/articles/1',
+    '/items/articles?limit=-1',
+    '/items/nothing',
+    '/server/ping',
+    '/server/specs/oas',
+  ];
+  for (let turn = 0; turn < 20; turn++)
+    for (const path of paths) {
+      const answer = await request(service, 'GET', path, { headers, agent });
+      t.match(answer.headers, { connection: 'close' }, path);
+      t.equal(answer.headers['keep-alive'], undefined);
+    }
+  const head = `GET /server/specs/oas HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\nConnection: close\r\n\r\n`;
+  t.equal((await sendRaw(service, [head])).match(/connection: close/gi)?.length, 1, 'once');
+});
+
 t.test('every answer says how long its connection is kept, and is what it says it is', async (t) => {
-  const body = (name: string): { body: string; headers: Record<string, string> } => ({
+  const agent = new Agent({ keepAlive: true });
+  t.teardown(() => agent.destroy());
+  const body = (name: string): RequestOptions => ({
+    agent,
     body: JSON.stringify({ name }),
     headers: { 'content-type': 'application/json' },
   });
-  const read = await get(service, '/items/articles/1');
+  const read = await get(service, '/items/articles/1', { agent });
   const answers = {
     'an item': read,
     'an item that has not changed': await get(service, '/items/articles/1', {
+      agent,
       headers: { 'if-none-match': read.headers.etag ?? '' },
     }),
-    'a stream': await get(service, '/items/articles?limit=-1'),
-    'an export': await get(service, '/items/articles?export=csv'),
-    'a refusal': await get(service, '/items/nothing'),
-    'no route': await get(service, '/nothing'),
+    'a stream': await get(service, '/items/articles?limit=-1', { agent }),
+    'an export': await get(service, '/items/articles?export=csv', { agent }),
+    'a refusal': await get(service, '/items/nothing', { agent }),
+    'no route': await get(service, '/nothing', { agent }),
     'a write': await request(service, 'PATCH', '/items/tags/1', body('a')),
-    'a deletion': await request(service, 'DELETE', '/items/tags/5'),
-    HEAD: await request(service, 'HEAD', '/items/articles/1'),
+    'a deletion': await request(service, 'DELETE', '/items/tags/5', { agent }),
+    HEAD: await request(service, 'HEAD', '/items/articles/1', { agent }),
     'a preflight': await request(service, 'OPTIONS', '/items/articles', {
+      agent,
       headers: { origin: 'https://a.example.com', 'access-control-request-method': 'GET' },
     }),
     GraphQL: await request(service, 'POST', '/graphql', {
+      agent,
       body: '{"query":"{ tags { id } }"}',
       headers: { 'content-type': 'application/json' },
     }),
-    'the IDE': await get(service, '/graphql', { headers: { accept: 'text/html' } }),
-    ping: await get(service, '/server/ping'),
-    ready: await get(service, '/server/ready'),
-    metrics: await get(service, '/server/metrics'),
+    'the IDE': await get(service, '/graphql', { agent, headers: { accept: 'text/html' } }),
+    ping: await get(service, '/server/ping', { agent }),
+    ready: await get(service, '/server/ready', { agent }),
+    metrics: await get(service, '/server/metrics', { agent }),
   };
   for (const [name, { headers }] of Object.entries(answers)) {
     t.equal(headers['keep-alive'], 'timeout=8', name);
