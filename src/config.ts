@@ -28,6 +28,11 @@ const RENAMED: Readonly<Record<string, OptionName>> = {
   STRUCTURE_TIMEOUT: 'SCHEMA_CHANGE_TIMEOUT',
 };
 
+/** Former names of options that no longer work. Ignoring them would start a service that answers differently. */
+const REPLACED: Readonly<Record<string, OptionName>> = {
+  FAMILY_COMPATIBILITY: 'DIRECTUS_COMPATIBILITY',
+};
+
 /** The former names that are used, with the present ones. */
 export function renamedOptions(environment: Environment): (readonly [former: string, name: OptionName])[] {
   return Object.entries(RENAMED).filter(([former]) => (environment[former] ?? '') !== '');
@@ -38,7 +43,13 @@ function withPresentNames(environment: Environment): Environment {
   return former.length === 0 ? environment : { ...Object.fromEntries(former), ...environment };
 }
 
+function refuseReplaced(environment: Environment): void {
+  for (const [former, name] of Object.entries(REPLACED))
+    if ((environment[former] ?? '') !== '') throw new StartError(`${former} was renamed: set ${name} instead`);
+}
+
 export function readConfig(variables: Environment): Config {
+  refuseReplaced(variables);
   const environment = withPresentNames(variables);
   const config: Record<string, unknown> = {};
   for (const [name, option] of Object.entries(OPTIONS) as [OptionName, Option<unknown>][]) {
@@ -85,7 +96,8 @@ export interface CommandLine {
 }
 
 const FLAGS = Object.fromEntries(
-  [...Object.keys(OPTIONS), ...Object.keys(RENAMED)]
+  [OPTIONS, RENAMED, REPLACED]
+    .flatMap((names) => Object.keys(names))
     .flatMap((name) => [name, name.toLowerCase().replaceAll('_', '-')])
     .map((flag) => [flag, { type: 'string' as const }]),
 );

@@ -211,7 +211,7 @@ export const OPTIONS = {
     integer(null, 1, 2_147_483_647),
     "Highest cost of a query as PostgreSQL's planner estimates it; if not set, unlimited",
   ),
-  FAMILY_COMPATIBILITY: boolean(
+  DIRECTUS_COMPATIBILITY: boolean(
     'false',
     'Take and answer the names directus_* for system tables, meta.special as a list, and the snapshots and error codes of Directus, for tools made for it',
   ),

@@ -183,7 +183,7 @@ function databaseOptions(config: Config, url: string): DatabaseOptions {
     staleness: config.MAX_STALENESS,
     startTimeout: config.DATABASE_START_TIMEOUT,
     asksPositions: config.DATABASE_REPLICA_URLS.length > 0,
-    synonyms: config.FAMILY_COMPATIBILITY ? familySynonyms() : null,
+    synonyms: config.DIRECTUS_COMPATIBILITY ? familySynonyms() : null,
   };
 }
 
@@ -271,7 +271,7 @@ export async function createWorkerApp(
       introspection: config.GRAPHQL_INTROSPECTION,
       routes: () => allRoutes,
       publicUrl: access.publicUrl,
-      sdlType: config.FAMILY_COMPATIBILITY ? FAMILY_SDL_TYPE : 'text/plain',
+      sdlType: config.DIRECTUS_COMPATIBILITY ? FAMILY_SDL_TYPE : 'text/plain',
     }),
     ...serverRoutes({ config, identities, database, health: shared.health, readiness }),
     ...metricsRoutes(metrics, shared.gather),
@@ -281,7 +281,7 @@ export async function createWorkerApp(
     ...accountRoutes(access),
     ...registrationRoutes({ ...access, policies, writes, registrationLimit: shared.limits.registrations, observe }),
     ...utilsRoutes({ ...items, config, readAnew }),
-    ...(config.FAMILY_COMPATIBILITY ? withFamilySchema(described) : described),
+    ...(config.DIRECTUS_COMPATIBILITY ? withFamilySchema(described) : described),
     ...schemaRoutes({ config, identities, schemaChanges }),
     ...suggestionsRoutes({ identities, policies, schemaChanges }),
     ...meRoutes(items),
@@ -339,7 +339,7 @@ export async function createWorkerApp(
   };
   return {
     router,
-    names: config.FAMILY_COMPATIBILITY ? familyNames : null,
+    names: config.DIRECTUS_COMPATIBILITY ? familyNames : null,
     sockets: config.WEBSOCKETS_ENABLED ? sockets : [],
     apply,
     collect: () => collect(metrics),

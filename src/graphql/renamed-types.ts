@@ -1,4 +1,4 @@
-/** Root fields of the system once more, with the names of types that FAMILY_COMPATIBILITY gives them. */
+/** Root fields of the system once more, with the names of types that DIRECTUS_COMPATIBILITY gives them. */
 import {
   type GraphQLFieldConfigArgumentMap,
   GraphQLInputObjectType,

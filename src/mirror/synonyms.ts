@@ -1,5 +1,5 @@
 /**
- * Other names of the service's own collections, with FAMILY_COMPATIBILITY: requests may use both, answers have the other ones. Plain data,
+ * Other names of the service's own collections, with DIRECTUS_COMPATIBILITY: requests may use both, answers have the other ones. Plain data,
  * since it is a part of parameters of statements. Only fields that hold names of collections have them: values of others are data.
  */
 export interface Synonyms {

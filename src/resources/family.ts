@@ -1,5 +1,5 @@
 /**
- * What FAMILY_COMPATIBILITY changes: requests may call the tables of the service as Directus does, answers do, and errors have its codes.
+ * What DIRECTUS_COMPATIBILITY changes: requests may call the tables of the service as Directus does, answers do, and errors have its codes.
  * Fields that hold names of collections have both in the model (mirror/synonyms.ts); here are paths, errors and documents of the schema.
  */
 import { isObject, parseJson, writeJson } from '../digits.js';

@@ -119,7 +119,7 @@ async function info({ client }: ActionRequest, services: ServerServices): Promis
       ? shared
       : {
           ...shared,
-          ...(config.FAMILY_COMPATIBILITY
+          ...(config.DIRECTUS_COMPATIBILITY
             ? { version: FAMILY_VERSION, lateral: packageVersion }
             : { version: packageVersion }),
           rateLimit: config.RATE_LIMITER_ENABLED && {

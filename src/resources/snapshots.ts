@@ -49,7 +49,7 @@ async function snapshot(exchange: Exchange, { config, identities, schemaChanges 
     listOf(query, 'includeCollections'),
     listOf(query, 'excludeCollections'),
   );
-  const data = config.FAMILY_COMPATIBILITY ? familySnapshot(selected) : selected;
+  const data = config.DIRECTUS_COMPATIBILITY ? familySnapshot(selected) : selected;
   if (format === null) return jsonText(dataBody({ data }));
   const headers = { 'Content-Disposition': `attachment; filename="snapshot.${format}"` };
   return format === 'json'
@@ -62,7 +62,7 @@ async function difference(exchange: Exchange, services: SchemaServices): Promise
   const query = new URLSearchParams(exchange.queryString);
   const mode = query.get('mode') ?? 'mirror';
   if (mode !== 'mirror' && mode !== 'merge') throw invalidQuery('"mode" must be mirror or merge');
-  const { FAMILY_COMPATIBILITY: isFamily } = services.config;
+  const { DIRECTUS_COMPATIBILITY: isFamily } = services.config;
   const snapshot = readSnapshot(isFamily ? ownSnapshot(body) : body, isForced(query));
   const keepsUnmanaged = isFamily && isObject(body) && 'directus' in body;
   const difference = await compareSnapshot(services.schemaChanges, snapshot, {
@@ -76,7 +76,7 @@ async function difference(exchange: Exchange, services: SchemaServices): Promise
 
 async function apply(exchange: Exchange, services: SchemaServices): Promise<Reply> {
   const document = await readDocument(exchange, services);
-  const body = readDifference(services.config.FAMILY_COMPATIBILITY ? ownDifference(document) : document);
+  const body = readDifference(services.config.DIRECTUS_COMPATIBILITY ? ownDifference(document) : document);
   await applyDifference(services.schemaChanges, body, isForced(new URLSearchParams(exchange.queryString)));
   return noContent;
 }

@@ -222,7 +222,7 @@ t.test('another order keeps widths, the place of the keys and what is open', { s
 });
 
 t.test('system collections are found under the names of the family', { skip }, async (t) => {
-  const other = await startTestService({ databaseUrl, FAMILY_COMPATIBILITY: 'true', WORKERS: '1' });
+  const other = await startTestService({ databaseUrl, DIRECTUS_COMPATIBILITY: 'true', WORKERS: '1' });
   const { page, complaints } = await openPage(other);
   await logIn(other, page, '#/data/directus_users');
   await page.getByRole('grid', { name: 'directus_users' }).getByText('admin@example.com').waitFor();

@@ -1,5 +1,5 @@
 /**
- * Tools that others made for Directus, unmodified, in exact versions from npm, against a service with FAMILY_COMPATIBILITY. They are
+ * Tools that others made for Directus, unmodified, in exact versions from npm, against a service with DIRECTUS_COMPATIBILITY. They are
  * downloaded into a temporary folder, so it is no part of `npm test`; without a registry nothing is tested, and it says so.
  */
 import { execFile } from 'node:child_process';
@@ -49,7 +49,7 @@ t.test('tools for Directus work as they are', { skip: missing }, async (t) => {
   const server = await startDatabase();
   const service = await startTestService({
     databaseUrl: await createLibrary(server, 'tools'),
-    FAMILY_COMPATIBILITY: 'true',
+    DIRECTUS_COMPATIBILITY: 'true',
   });
   const send = (method: string, path: string, body: unknown) =>
     request(service, method, path, { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });

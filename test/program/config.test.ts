@@ -162,6 +162,14 @@ t.test('a former name of an option still works, and the present one counts for m
   t.strictSame(renamedOptions({ COHORTS: '', READ_BATCHING: 'true' }), []);
 });
 
+t.test('a former name that no longer works stops the start and names the present option', async (t) => {
+  const message = 'FAMILY_COMPATIBILITY was renamed: set DIRECTUS_COMPATIBILITY instead';
+  for (const value of ['true', 'false']) t.throws(() => readConfig({ FAMILY_COMPATIBILITY: value }), { message });
+  t.throws(() => readConfig({ FAMILY_COMPATIBILITY: 'true', DIRECTUS_COMPATIBILITY: 'true' }), { message });
+  t.throws(() => readConfig(readFlags(['--family-compatibility=true'])), { message });
+  t.equal(readConfig({ FAMILY_COMPATIBILITY: '', DIRECTUS_COMPATIBILITY: 'true' }).DIRECTUS_COMPATIBILITY, true);
+});
+
 t.test('every option says what it is for, and its default is one it takes', async (t) => {
   const rows = optionRows();
   t.strictSame(rows.map((row) => row.name).sort(), Object.keys(readConfig({})).sort());

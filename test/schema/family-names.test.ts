@@ -1,4 +1,4 @@
-/** FAMILY_COMPATIBILITY: which columns hold names of collections, in every format, and what GraphQL, OpenAPI and errors call things. */
+/** DIRECTUS_COMPATIBILITY: which columns hold names of collections, in every format, and what GraphQL, OpenAPI and errors call things. */
 import t from 'tap';
 import { MessageSocket } from '../support/message-socket.js';
 import {
@@ -20,7 +20,7 @@ await withSql(url, (sql) =>
     insert into service_relations (many_collection, many_field, one_collection_field, one_allowed_collections) values
       ('places', 'item', 'collection', 'service_users,authors')`.simple(),
 );
-const service = await startTestService({ databaseUrl: url, FAMILY_COMPATIBILITY: 'true' });
+const service = await startTestService({ databaseUrl: url, DIRECTUS_COMPATIBILITY: 'true' });
 const send = (method: string, path: string, body: unknown) =>
   request(service, method, path, { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
 const ask = async (path: string, query: string, variables = {}) =>

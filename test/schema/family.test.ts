@@ -1,4 +1,4 @@
-/** FAMILY_COMPATIBILITY: the schema in the words of Directus, for tools that were made for it. */
+/** DIRECTUS_COMPATIBILITY: the schema in the words of Directus, for tools that were made for it. */
 import t from 'tap';
 import { inForce, makeCaller } from '../support/callers.js';
 import { createLibrary, get, request, startDatabase, startTestService, withSql } from '../support/service.js';
@@ -11,7 +11,7 @@ function dataOf<Data = unknown>({ json }: { readonly json: unknown }): Data {
 
 t.test('system tables have the names of Directus, in both directions', async (t) => {
   const url = await createLibrary(server, 'family');
-  const service = await startTestService({ databaseUrl: url, FAMILY_COMPATIBILITY: 'true' });
+  const service = await startTestService({ databaseUrl: url, DIRECTUS_COMPATIBILITY: 'true' });
   const send = (method: string, path: string, body: unknown) =>
     request(service, method, path, { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
 
@@ -53,7 +53,7 @@ t.test('system tables have the names of Directus, in both directions', async (t)
 
 t.test('rows, filters, rules and errors have the names of Directus', async (t) => {
   const url = await createLibrary(server, 'rows');
-  const service = await startTestService({ databaseUrl: url, FAMILY_COMPATIBILITY: 'true' });
+  const service = await startTestService({ databaseUrl: url, DIRECTUS_COMPATIBILITY: 'true' });
   const send = (method: string, path: string, body: unknown) =>
     request(service, method, path, { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
 
@@ -120,7 +120,7 @@ t.test('rows, filters, rules and errors have the names of Directus', async (t) =
 t.test('snapshots have the format of Directus, in both directions', async (t) => {
   const url = await createLibrary(server, 'snapshots');
   await withSql(url, (sql) => sql`create table bare (id integer primary key, label text)`);
-  const service = await startTestService({ databaseUrl: url, FAMILY_COMPATIBILITY: 'true' });
+  const service = await startTestService({ databaseUrl: url, DIRECTUS_COMPATIBILITY: 'true' });
   const send = (path: string, body: unknown) =>
     request(service, 'POST', path, { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });
   const take = async () => dataOf<Taken>(await get(service, '/schema/snapshot'));
@@ -241,7 +241,7 @@ t.test('a table of the user that is called as one of Directus has another name',
   const service = await startTestService({
     databaseUrl: url,
     DATABASE_SCHEMAS: 'public,directus',
-    FAMILY_COMPATIBILITY: 'true',
+    DIRECTUS_COMPATIBILITY: 'true',
   });
   const send = (method: string, path: string, body: unknown) =>
     request(service, method, path, { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) });

@@ -191,7 +191,7 @@ function stagesOf(header: string): Stage[] {
 
 let systemPrefix = 'service_';
 
-/** What the names of the service's own collections begin with: FAMILY_COMPATIBILITY gives them others. */
+/** What the names of the service's own collections begin with: DIRECTUS_COMPATIBILITY gives them others. */
 export function setSystemPrefix(collections: readonly string[]): string {
   const isFamily = collections.includes('directus_users') && !collections.includes('service_users');
   systemPrefix = isFamily ? 'directus_' : 'service_';
