@@ -5,6 +5,7 @@ import {
   behaviourIn,
   type Collection,
   type Column,
+  declaredType,
   type Field,
   type ForeignKey,
   type Model,
@@ -48,11 +49,11 @@ export function describeFields(collection: Collection): FieldObject[] {
 }
 
 export function describeField(field: Field): FieldObject {
-  const { collection, name, type, column, meta, computed } = field;
+  const { collection, name, column, meta, computed } = field;
   return {
     collection,
     field: name,
-    type: computed ? 'alias' : type,
+    type: computed ? 'alias' : declaredType(field),
     schema: column && !computed ? describeColumn(column) : null,
     meta: meta && Object.fromEntries(FIELD_PROPERTIES.map((property) => [property, meta[property] ?? null])),
   };

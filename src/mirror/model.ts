@@ -124,6 +124,11 @@ export interface Computation {
   readonly function: string;
 }
 
+/** The type that /fields reports. A field that was declared as `csv` without `cast-csv` has its own flag: requests treat it as the text it is. */
+export function declaredType({ type, special }: Field): FieldType {
+  return (type === 'text' || type === 'string') && special.includes('csv') ? 'csv' : type;
+}
+
 /** Secrets are accepted and shown masked: nothing may be learned from comparing, ordering, grouping or taking them apart. */
 export function isSecretField(field: Field): boolean {
   return field.type === 'hash' || field.special.includes('conceal');

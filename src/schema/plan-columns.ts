@@ -1,7 +1,7 @@
 /** The steps that change a column to what a body asks for. */
 import { isDeepStrictEqual } from 'node:util';
 import { invalidPayload } from '../errors.js';
-import type { Collection, Column, Field } from '../mirror/model.js';
+import { type Collection, type Column, declaredType, type Field } from '../mirror/model.js';
 import type { ColumnDefault, ColumnType, Definition } from './ddl-statement.js';
 import type { ColumnOptions, FieldChange } from './parse.js';
 import { convertDefault, planDefault } from './plan-defaults.js';
@@ -48,8 +48,9 @@ function changeGeneration(column: Column, { schema }: FieldChange): Definition[]
 
 /** Null when the column keeps its type. */
 function newType(field: Field, column: Column, change: FieldChange): ColumnType | null {
-  const type = change.type ?? field.type;
-  if (type === field.type) return resizedType(column, change.schema);
+  const declared = declaredType(field);
+  const type = change.type ?? declared;
+  if (type === declared) return resizedType(column, change.schema);
   const wantedType = newColumnType(type, change.schema, column.name);
   if (isSameColumn(wantedType, column)) return resizedType(column, change.schema);
   return wantedType;

@@ -3,7 +3,7 @@ import { forbidden, invalidPayload } from '../errors.js';
 import { listOf } from '../mirror/columns.js';
 import { isPresentation } from '../mirror/introspect.js';
 import { isKey } from '../mirror/item-key.js';
-import type { Collection, Field, Model } from '../mirror/model.js';
+import { type Collection, declaredType, type Field, type Model } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';
 import type { ColumnDefinition, DdlStatement } from './ddl-statement.js';
 import type { ColumnOptions, FieldChange, NewField } from './parse.js';
@@ -96,7 +96,7 @@ export function planUpdateField(
   const field = requireField(collection, change.field);
   if (isProtected(collection, field.name, protectedTables)) return changeProtected(collection, field, change);
   checkFlags(change.meta);
-  const type = change.type ?? field.type;
+  const type = change.type ?? declaredType(field);
   if ((type === 'alias') !== (field.type === 'alias')) throw invalidPayload('Alias type cannot be changed');
   const steps: DdlStatement[] = [];
   if (field.column) {
@@ -105,7 +105,9 @@ export function planUpdateField(
     steps.push(...definitions);
   }
   const special =
-    type === field.type ? {} : { special: specialForType(type, change.meta?.['special'] ?? field.special.join(',')) };
+    type === declaredType(field)
+      ? {}
+      : { special: specialForType(type, change.meta?.['special'] ?? field.special.join(',')) };
   const values = { ...change.meta, ...special };
   const changed = change.meta !== null || (special.special ?? null) !== (field.special.join(',') || null);
   if (Object.keys(values).length > 0 && changed) steps.push(saveField(collection.name, field.name, values));

@@ -1,7 +1,7 @@
 /** Types of the service as columns: which column a type makes, which flags it needs, how values pass from one to another. */
 import { invalidPayload } from '../errors.js';
 import { listOf } from '../mirror/columns.js';
-import type { Column, Field, FieldType } from '../mirror/model.js';
+import { type Column, declaredType, type Field, type FieldType } from '../mirror/model.js';
 import type { ColumnType, Conversion } from './ddl-statement.js';
 import type { ColumnOptions } from './parse.js';
 
@@ -41,7 +41,8 @@ export function resizedType(column: Column, options: ColumnOptions): ColumnType 
 }
 
 /** The type that a column has: what its values, a default for one, have to fit. */
-export function presentType({ type }: Field, column: Column): ColumnType {
+export function presentType(field: Field, column: Column): ColumnType {
+  const type = declaredType(field);
   return {
     type: type === 'alias' || type === 'unknown' ? 'text' : type,
     length: column.max_length,
@@ -51,14 +52,15 @@ export function presentType({ type }: Field, column: Column): ColumnType {
   };
 }
 
-/** Flags without which a column would read back as another type. */
-const NEEDED_FLAGS: ReadonlyMap<FieldType, string> = new Map([
-  ['csv', 'cast-csv'],
-  ['hash', 'hash'],
+/** Flags without which a column would read back as another type: it needs one of them, and gets the last. */
+const NEEDED_FLAGS: ReadonlyMap<FieldType, readonly string[]> = new Map([
+  ['csv', ['cast-csv', 'csv']],
+  ['hash', ['hash']],
 ]);
 /** Flags that make a column read back as another type than its own. */
 const TYPE_FLAGS: ReadonlyMap<string, readonly FieldType[]> = new Map([
   ['cast-csv', ['csv']],
+  ['csv', ['csv']],
   ['hash', ['hash']],
   ['cast-json', ['json']],
   ['uuid', ['uuid', 'string', 'text']],
@@ -70,8 +72,8 @@ const TYPE_FLAGS: ReadonlyMap<string, readonly FieldType[]> = new Map([
 /** The flags of a field that has the type: those that speak of another type leave. */
 export function specialForType(type: FieldType, special: unknown): string | null {
   const flags = listOf(special).filter((flag) => TYPE_FLAGS.get(flag)?.includes(type) ?? true);
-  const needed = NEEDED_FLAGS.get(type);
-  if (needed !== undefined && !flags.includes(needed)) flags.unshift(needed);
+  const needed = NEEDED_FLAGS.get(type) ?? [];
+  if (!needed.some((flag) => flags.includes(flag))) flags.unshift(...needed.slice(-1));
   return flags.join(',') || null;
 }
 

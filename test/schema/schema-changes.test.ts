@@ -210,7 +210,7 @@ t.test('every type with every option, created and read back', async (t) => {
     t.match(made, { collection: 'made', field, type, meta: { field, note: field }, schema: { data_type: dataType } });
     const { default_value: wanted, generation_expression: _, ...others } = schema;
     t.match(made.schema, others, field);
-    const special = { csv: ['cast-csv'], hash: ['hash'] }[type]?.join() ?? null;
+    const special = { csv: 'csv', hash: 'hash' }[type] ?? null;
     t.equal(made.meta?.['special'], special);
     const expected: Record<string, unknown> = { f_decimal: 12.5, f_csv: 'a,b', f_binary: '\\x00ff' };
     if (wanted !== undefined)
@@ -231,7 +231,7 @@ t.test('every type with every option, created and read back', async (t) => {
   t.match(item, {
     f_decimal: '12.5000',
     f_json: { a: ["it's", null] },
-    f_csv: ['a', 'b'],
+    f_csv: 'a,b',
     f_generated: 'some words.!',
   });
   t.equal(await refusal('POST', '/fields/made', { field: 'place', type: 'geometry.Point' }), '400 INVALID_PAYLOAD');
@@ -414,8 +414,8 @@ const CONVERSIONS: readonly [from: string, value: unknown, to: string, result: u
   ['string', '2024-02-29', 'date', '2024-02-29'],
   ['text', '{"a":1}', 'json', { a: 1 }],
   ['json', { a: 1 }, 'text', '{"a":1}'],
-  ['csv', ['a', 'b'], 'text', 'a,b'],
-  ['text', 'a,b', 'csv', ['a', 'b']],
+  ['csv', 'a,b', 'text', 'a,b'],
+  ['text', 'a,b', 'csv', 'a,b'],
   ['uuid', 'b7f3d1f0-0000-4000-8000-000000000001', 'string', 'b7f3d1f0-0000-4000-8000-000000000001'],
   ['string', 'b7f3d1f0-0000-4000-8000-000000000001', 'uuid', 'b7f3d1f0-0000-4000-8000-000000000001'],
 ];
@@ -430,6 +430,35 @@ t.test('a new type converts the values', async (t) => {
     t.strictSame(await ask('GET', `/items/turned/${id}?fields=f`), { f: result }, `${from} to ${to}`);
     await send('DELETE', '/fields/turned/f');
   }
+});
+
+t.test('a csv field is a list only with the flag cast-csv, and else the text of its column', async (t) => {
+  await ask('POST', '/collections', { collection: 'listed', schema: {} });
+  const typeOf = async (field: string): Promise<string> =>
+    (await ask<FieldObject>('GET', `/fields/listed/${field}`)).type;
+  const made = await ask<FieldObject>('POST', '/fields/listed', { field: 'plain', type: 'csv' });
+  t.match(made, { type: 'csv', meta: { special: 'csv' }, schema: { data_type: 'text' } });
+  await ask('POST', '/fields/listed', { field: 'words', type: 'csv', meta: { special: ['cast-csv'] } });
+  t.strictSame(await ask('POST', '/items/listed', { plain: ' a,,b', words: ['a', 'b'] }), {
+    id: 1,
+    plain: ' a,,b',
+    words: ['a', 'b'],
+  });
+  t.match(await refusal('POST', '/items/listed', { plain: ['a', 'b'] }), /^400 INVALID_PAYLOAD/);
+  t.match(await ask('GET', '/items/listed?search=,,b'), [{ id: 1 }], 'and is searched as a text');
+  const { text: sdl } = await request(service, 'GET', '/server/specs/graphql/items');
+  t.match(/type listed \{[^}]*\}/.exec(sdl)?.[0], /plain: String\n[^}]*words: \[String\]/);
+  await ask('PATCH', '/fields/listed/plain', { type: 'csv', meta: { special: ['cast-csv'] } });
+  t.strictSame(await ask('GET', '/items/listed/1?fields=plain'), { plain: [' a', '', 'b'] });
+  t.equal(await typeOf('plain'), 'csv');
+  await ask('PATCH', '/fields/listed/plain', { meta: { note: 'x' } });
+  t.strictSame(await ask('GET', '/items/listed/1?fields=plain'), { plain: [' a', '', 'b'] }, 'other changes keep it');
+  await ask('PATCH', '/fields/listed/plain', { type: 'text' });
+  t.equal(await typeOf('plain'), 'text');
+  const again = await ask<FieldObject>('PATCH', '/fields/listed/plain', { type: 'csv' });
+  t.match(again, { type: 'csv', meta: { special: 'csv' } });
+  await ask('PATCH', '/fields/listed/plain', { type: 'text' });
+  t.match(await ask('GET', '/fields/listed/plain'), { type: 'text', meta: { special: null } });
 });
 
 t.test('a new type that does not suit the values is refused; an empty column takes any', async (t) => {
