@@ -33,6 +33,16 @@ const REPLACED: Readonly<Record<string, OptionName>> = {
   FAMILY_COMPATIBILITY: 'DIRECTUS_COMPATIBILITY',
 };
 
+/** Values that DIRECTUS_COMPATIBILITY gives to options that are not set. */
+const COMPATIBLE_VALUES: Partial<Record<OptionName, string>> = {
+  REFRESH_TOKEN_COOKIE_NAME: 'directus_refresh_token',
+  SESSION_COOKIE_NAME: 'directus_session_token',
+};
+
+function compatibleValues(environment: Environment): Environment {
+  return Object.fromEntries(Object.entries(COMPATIBLE_VALUES).filter(([name]) => !environment[name]));
+}
+
 /** The former names that are used, with the present ones. */
 export function renamedOptions(environment: Environment): (readonly [former: string, name: OptionName])[] {
   return Object.entries(RENAMED).filter(([former]) => (environment[former] ?? '') !== '');
@@ -60,6 +70,7 @@ export function readConfig(variables: Environment): Config {
       throw new StartError(`${name}: ${error instanceof Error ? error.message : String(error)}`);
     }
   }
+  if (config['DIRECTUS_COMPATIBILITY'] === true) Object.assign(config, compatibleValues(environment));
   // Elsewhere the system does not share connections out among those who listen.
   if (config['WORKERS'] === AUTOMATIC)
     config['WORKERS'] =

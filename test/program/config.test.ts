@@ -170,6 +170,25 @@ t.test('a former name that no longer works stops the start and names the present
   t.equal(readConfig({ FAMILY_COMPATIBILITY: '', DIRECTUS_COMPATIBILITY: 'true' }).DIRECTUS_COMPATIBILITY, true);
 });
 
+t.test('with DIRECTUS_COMPATIBILITY cookies have the names of Directus unless configured', async (t) => {
+  const namesOf = (environment: Record<string, string>): unknown => {
+    const { SESSION_COOKIE_NAME, REFRESH_TOKEN_COOKIE_NAME } = readConfig(environment);
+    return [SESSION_COOKIE_NAME, REFRESH_TOKEN_COOKIE_NAME];
+  };
+  const compatible = { DIRECTUS_COMPATIBILITY: 'true' };
+  t.strictSame(namesOf({}), ['service_session_token', 'service_refresh_token']);
+  t.strictSame(namesOf(compatible), ['directus_session_token', 'directus_refresh_token']);
+  t.strictSame(namesOf({ ...compatible, SESSION_COOKIE_NAME: '' }), [
+    'directus_session_token',
+    'directus_refresh_token',
+  ]);
+  t.strictSame(namesOf({ ...compatible, SESSION_COOKIE_NAME: 'mine' }), ['mine', 'directus_refresh_token']);
+  t.strictSame(namesOf({ ...compatible, REFRESH_TOKEN_COOKIE_NAME: 'service_refresh_token' }), [
+    'directus_session_token',
+    'service_refresh_token',
+  ]);
+});
+
 t.test('every option says what it is for, and its default is one it takes', async (t) => {
   const rows = optionRows();
   t.strictSame(rows.map((row) => row.name).sort(), Object.keys(readConfig({})).sort());
