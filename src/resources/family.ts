@@ -63,11 +63,16 @@ const COMPLAINTS: Readonly<Record<string, Complaint>> = {
 
 function familyError({ code, message, extensions }: ErrorText): { code: string; message: string } {
   const { type, field, collection } = extensions;
-  const complaint = code === 'FAILED_VALIDATION' ? COMPLAINTS[String(type)] : undefined;
+  const complaint = code === 'FAILED_VALIDATION' && !isOwnCheck(extensions) ? COMPLAINTS[String(type)] : undefined;
   if (!complaint) return { code, message: renamedText(message) };
   const named = typeof field === 'string' ? ` for field "${field}"` : '';
   const place = typeof collection === 'string' ? ` in collection "${familyName(collection)}"` : '';
   return { code: complaint[0], message: complaint[1](named, place) };
+}
+
+/** Directus validates nulls by itself too, and its database only sees others. PostgreSQL knows no path into the payload. */
+function isOwnCheck({ type, path }: ErrorText['extensions']): boolean {
+  return type === 'nnull' && Array.isArray(path) && path.length > 0;
 }
 
 /** The schema has more places for names than items have, and `meta.special` is a list. */

@@ -3,6 +3,7 @@ import t from 'tap';
 import { MessageSocket } from '../support/message-socket.js';
 import {
   ADMIN_TOKEN,
+  type Answer,
   createLibrary,
   get,
   request,
@@ -16,6 +17,9 @@ const url = await createLibrary(server, 'names');
 await withSql(url, (sql) =>
   sql`
     create table labels (id integer primary key, collection text, note jsonb, owner uuid references service_users);
+    create table shelves (id integer primary key);
+    create table volumes (id integer primary key, shelf integer not null references shelves on delete set null);
+    insert into shelves values (1); insert into volumes values (1, 1);
     create table places (id integer primary key, item text, collection varchar(80));
     insert into service_relations (many_collection, many_field, one_collection_field, one_allowed_collections) values
       ('places', 'item', 'collection', 'service_users,authors')`.simple(),
@@ -28,6 +32,11 @@ const ask = async (path: string, query: string, variables = {}) =>
     readonly data: Record<string, unknown>;
     readonly errors?: unknown;
   };
+
+function dataOf<Data>({ status, text, json }: Answer): Data {
+  if (status !== 200) throw new Error(`${status}: ${text}`);
+  return (json as { data: Data }).data;
+}
 
 t.test("values of a user's own column are never changed", async (t) => {
   const label = {
@@ -141,6 +150,37 @@ t.test('errors have the codes of Directus in GraphQL and over WebSockets as in R
     error: { code: 'RECORD_NOT_UNIQUE', message: /has to be unique/ },
   });
 });
+
+t.test(
+  'null that a validation refuses is FAILED_VALIDATION, and NOT_NULL_VIOLATION comes from the database',
+  async (t) => {
+    const policy = dataOf<{ id: string }>(await send('POST', '/policies', { name: 'Writers' })).id;
+    const rule = {
+      policy,
+      collection: 'authors',
+      action: 'create',
+      fields: ['*'],
+      validation: { bio: { _nnull: true } },
+    };
+    await send('POST', '/permissions', rule);
+    const token = 'the-token-of-a-writer';
+    await send('POST', '/users', { email: 'writer@example.com', token, policies: [{ policy }] });
+    const authorWith = (values: object, caller: string) =>
+      request(service, 'POST', '/items/authors', {
+        token: caller,
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(values),
+      });
+    const refused = (field: string) => ({
+      status: 400,
+      json: { errors: [{ extensions: { code: 'FAILED_VALIDATION', type: 'nnull', field } }] },
+    });
+    t.match(await authorWith({ name: 'A', bio: null }, token), refused('bio'), 'the validation of a permission');
+    t.match(await authorWith({ name: null }, ADMIN_TOKEN), refused('name'), 'a column that is not nullable');
+    const gone = await request(service, 'DELETE', '/items/shelves/1');
+    t.match(gone, { status: 400, json: { errors: [{ extensions: { code: 'NOT_NULL_VIOLATION', type: 'nnull' } }] } });
+  },
+);
 
 t.test('permissions and the version of the server', async (t) => {
   const { json } = await get(service, '/permissions/me');
