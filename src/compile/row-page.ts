@@ -136,6 +136,7 @@ function shownFields(output: Output): Field[] {
     case 'any':
       return output.targets.map(({ toOne }) => toOne.field);
     case 'constant':
+    case 'version':
       return [];
     case 'object':
       return output.outputs.flatMap((each) => shownFields(each));
@@ -161,6 +162,7 @@ function neededFields(output: Output, level: RowLevel): Field[] {
     case 'reference':
       return output.toOne.kind === 'one' ? [...output.toOne.columns] : [output.toOne.field];
     case 'constant':
+    case 'version':
       return [];
     case 'object':
       return output.outputs.flatMap((each) => neededFields(each, level));

@@ -13,7 +13,7 @@ import { type CompiledLevel, type JoinCondition, orderClause } from './page.js';
 import { isReferred, keyOfTarget } from './reference.js';
 import { compilePage, type Page, pageSource } from './row-page.js';
 import { sharedOutputs } from './shared-subtree.js';
-import { changesOfList, changesOfOne, type RowChanges, versionChanges } from './version.js';
+import { changesOfList, changesOfOne, type RowChanges, versionChanges, versionOf } from './version.js';
 
 export function compileRows(
   level: RowLevel,
@@ -134,6 +134,8 @@ function compileOutput(output: Output, page: FromClause, shared: Shared, changes
       return { value: showOperand(output.operand, compileOperand(output.operand, page), output.as), from: nothing };
     case 'constant':
       return { value: { form: 'constant', constant: output.text }, from: nothing };
+    case 'version':
+      return { value: { form: 'json', text: changes ? versionOf(changes) : sql`null` }, from: nothing };
     case 'object': {
       const { json, joins } = compileObject(output.outputs, page, shared, changes);
       return { value: { form: 'document', text: json }, from: joins };

@@ -23,19 +23,34 @@ export interface RowChanges {
 export const CHANGES: Fragment = alias('v');
 
 /** Of the items of the request. */
-export function versionChanges({ toMany, where, delta }: VersionPlan): RowChanges {
+export function versionChanges({ toMany, where, delta, id }: VersionPlan): RowChanges {
   return {
     document: (source) => {
       const { scope } = source;
       const versions = new FromClause(alias(`t${scope.next()}`), scope, toMany.collection);
       const condition = scope.compileCondition(where, versions);
-      const value = versions.column([], delta);
+      const stored = sql`${versions.column([], delta)}::jsonb`;
+      const value = id ? withVersion(stored, versions.column([], id)) : stored;
       const row = alias(`l${scope.next()}`);
       const rows = versions.from(refersTo(toMany, versions, source), condition);
-      source.join(sql` left join lateral (select ${value}::jsonb as ${CHANGES} from ${rows} limit 1) ${row} on true`);
+      source.join(sql` left join lateral (select ${value} as ${CHANGES} from ${rows} limit 1) ${row} on true`);
       return sql`${row}.${CHANGES}`;
     },
   };
+}
+
+/** No field has this name where the changes carry it. */
+const META = literal('$meta');
+
+/** The changes with what the item says of its version; one that was never saved has no changes. */
+function withVersion(stored: Fragment, id: Fragment): Fragment {
+  const meta = sql`pg_catalog.jsonb_build_object('version_id', ${id})`;
+  const unsaved = sql`pg_catalog.jsonb_build_object('version_id', ${id}, 'delta', '{}'::jsonb)`;
+  return sql`case pg_catalog.jsonb_typeof(${stored}) when 'object' then pg_catalog.jsonb_set(${stored}, '{$meta}', ${meta}) else pg_catalog.jsonb_build_object(${META}, ${unsaved}) end`;
+}
+
+export function versionOf(changes: Fragment): Fragment {
+  return sql`pg_catalog.jsonb_extract_path_text(${changes}, ${META})`;
 }
 
 /** What the changes say of a field. */

@@ -76,6 +76,8 @@ export interface VersionPlan {
   readonly where: Condition;
   /** The field that holds the changes. */
   readonly delta: Field;
+  /** The key of the version, if items say which version they are shown as. */
+  readonly id?: Field;
 }
 
 /** Aggregates over a collection, by groups. */
@@ -117,6 +119,8 @@ export type Output =
   | { readonly kind: 'value'; readonly name: string; readonly operand: OperandPlan; readonly as?: Representation }
   | { readonly kind: 'object'; readonly name: string; readonly outputs: readonly Output[] }
   | { readonly kind: 'constant'; readonly name: string; readonly text: string }
+  /** Which version the row is shown as. */
+  | { readonly kind: 'version'; readonly name: string }
   /** With `keys` the key of the related item, where nothing of it was selected. */
   | {
       readonly kind: 'one';

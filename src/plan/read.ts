@@ -76,8 +76,7 @@ export function planRead(
   const level = grouped
     ? planGroups(query, collection, model, filtered(request, collection, planner, narrowed), limits.defaultLimit)
     : {
-        ...planRows(fields, collection, position, planner, null, narrowed),
-        ...shownAs(version),
+        ...shownAs(planRows(fields, collection, position, planner, null, narrowed), version),
         locked: target.kind === 'selected',
       };
   const isStreamable = target.kind !== 'selected' && !call?.overload.volatile;
@@ -154,11 +153,10 @@ function planItem(
     order: target.kind === 'item' ? [] : defaultOrder(collection, null),
     limit: { kind: 'constant', value: 1 },
     offset: null,
-    ...shownAs(version),
   };
   // A version of an item that does not exist yet is none.
   const result = target.kind === 'item' || version ? 'item' : 'singleton';
-  return { kind: 'read', result, stream: false, level, meta: [], cursor: false };
+  return { kind: 'read', result, stream: false, level: shownAs(level, version), meta: [], cursor: false };
 }
 
 /** A cursor holds the key of the last row, so it may go only to those who may see it. */

@@ -8,6 +8,9 @@ import type { Condition, RowLevel, VersionPlan } from './plan.js';
 
 export const VERSIONS = 'service_versions';
 
+/** Under this name Directus 12 tells the version of an item. It is no field that was asked for, so only its clients get it. */
+const META = '$meta';
+
 /** Null where the request names none. Whether there is such a version is for the statement to say: it then finds no item. */
 export function planVersion(request: ReadRequest, collection: Collection, model: Model): VersionPlan | null {
   const { version, query } = request;
@@ -34,7 +37,8 @@ export function planVersion(request: ReadRequest, collection: Collection, model:
   };
   const delta = unrestrictedCollection(versions).fields.get('delta');
   if (!delta) throw new Error('versions have changes');
-  return { toMany, where: isNamed(field('key'), version), delta };
+  const id = request.showsVersion && model.synonyms && !collection.fields.has(META) ? versions.fields.get('id') : null;
+  return { toMany, where: isNamed(field('key'), version), delta, ...(id && { id }) };
 }
 
 function isNamed(field: Field, slot: Slot): Condition {
@@ -48,6 +52,8 @@ export function ofVersion(version: VersionPlan | null): Condition[] {
   return [{ kind: 'exists', through: [], toMany: version.toMany, negated: false, where: version.where }];
 }
 
-export function shownAs(version: VersionPlan | null): Pick<RowLevel, 'version'> {
-  return version ? { version } : {};
+export function shownAs(level: RowLevel, version: VersionPlan | null): RowLevel {
+  if (!version) return level;
+  const outputs: RowLevel['outputs'] = version.id ? [...level.outputs, { kind: 'version', name: META }] : level.outputs;
+  return { ...level, outputs, version };
 }

@@ -16,6 +16,8 @@ export interface ReadRequest {
   readonly target: ReadTarget;
   /** The key of the content version that the items are shown as. */
   readonly version?: Slot;
+  /** Whether items may say which version they are shown as: GraphQL and files hold what was asked for alone. */
+  readonly showsVersion?: true;
   readonly query: Query;
   /** Whether the items are wanted one by one, for a file. */
   readonly export: boolean;

@@ -256,6 +256,7 @@ function finish(
     export: format !== null,
     ...(call && { call }),
     ...(version !== null && { version: context.values.add(version) }),
+    ...(version !== null && format === null && { showsVersion: true as const }),
   };
   const parsed = { request, values: context.values.done(), shape: requestShape(request), format };
   if (format !== 'geojson' || input['geometry'] === undefined) return parsed;
@@ -293,7 +294,8 @@ const PARTS = [
 ] as const;
 
 /** The AST as text: what is left out was not asked for. */
-export function requestShape({ collection, call, target, version, query, export: exported }: ReadRequest): string {
+export function requestShape(request: ReadRequest): string {
+  const { collection, call, target, version, query, export: exported } = request;
   const { fields } = query;
   const parts: unknown[] = [collection, target, exported, query.backlink, (fields && textOf(fields)) ?? fields];
   for (const name of PARTS) {
@@ -301,7 +303,7 @@ export function requestShape({ collection, call, target, version, query, export:
     if (part !== null && !(Array.isArray(part) && part.length === 0)) parts.push(name, part);
   }
   if (call) parts.push('call', call.arguments);
-  if (version !== undefined) parts.push('version', version);
+  if (version !== undefined) parts.push(request.showsVersion ? 'shown version' : 'version', version);
   return JSON.stringify(parts);
 }
 

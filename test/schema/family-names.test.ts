@@ -182,6 +182,29 @@ t.test(
   },
 );
 
+t.test('an item that is shown as a version says which one', async (t) => {
+  await send('PATCH', '/collections/articles', { meta: { versioning: true } });
+  const make = async (key: string, item: string) =>
+    dataOf<{ id: string }>(await send('POST', '/versions', { key, collection: 'articles', item })).id;
+  const [saved, unsaved] = [await make('v1', '1'), await make('v1', '2')];
+  dataOf(await send('POST', `/versions/${saved}/save`, { title: 'Draft' }));
+  const read = async (path: string) => dataOf(await get(service, path));
+  const first = { id: 1, title: 'Draft', $meta: { version_id: saved } };
+  t.strictSame(await read('/items/articles/1?version=v1&fields=id,title'), first);
+  t.match(await read('/items/articles/2?version=v1'), { id: 2, $meta: { version_id: unsaved, delta: {} } });
+  const list = '/items/articles?version=v1&fields=id,title&sort=id';
+  t.match(await read(list), [first, { id: 2, $meta: { version_id: unsaved } }]);
+  t.match(await read(`${list}&cursor=`), [first, { id: 2, $meta: { version_id: unsaved } }]);
+  t.strictSame(await read('/items/articles/1?fields=id,title&version=main'), {
+    id: 1,
+    title: 'Hello World',
+  });
+  const { text } = await get(service, `${list}&export=csv&limit=1`);
+  t.equal(text, 'id,title\n1,Draft\n', 'a file has the fields that were asked for');
+  const answer = await ask('/graphql', '{ articles_by_id(id: 1, version: "v1") { title } }');
+  t.strictSame(answer, { data: { articles_by_id: { title: 'Draft' } } }, 'GraphQL answers what was selected');
+});
+
 t.test('permissions and the version of the server', async (t) => {
   const { json } = await get(service, '/permissions/me');
   t.match(json, { data: { directus_users: { read: { access: 'full' } } } });
