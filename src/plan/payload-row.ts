@@ -68,6 +68,6 @@ export interface WritePlanContext {
   readonly author: Author;
   /** Null for who may write everything. */
   readonly access: Access | null;
-  /** New items that the payload is not nested in need not be complete: the plan is made to check what they have, not to be carried out. */
+  /** Items may lack values that they need: the plan checks what they have, and is not carried out. */
   readonly isPartial?: boolean;
 }

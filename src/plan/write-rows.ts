@@ -122,8 +122,7 @@ export class Rows {
 
   set(row: Row, field: Field, columnValue: ColumnValue, path: string): void {
     const isNull = columnValue.kind === 'value' && columnValue.value === null;
-    const refusesNull = field.column?.is_nullable === false && !field.column.is_filled;
-    if (isNull && (refusesNull || isNullablePart(row.collection, field))) throw failedValidation(field, 'nnull', path);
+    if (isNull && this.#refusesNull(row, field)) throw failedValidation(field, 'nnull', path);
     const before = row.columnValues.get(field.name);
     if (!before || isSame(before, columnValue)) {
       row.columnValues.set(field.name, columnValue);
@@ -132,6 +131,11 @@ export class Rows {
     if (before.kind === 'value' && columnValue.kind === 'value') throw contradiction(path, row.collection, field);
     row.columnValues.set(field.name, { kind: 'several', values: [before, columnValue] });
     this.#disputes.push({ row, field, path });
+  }
+
+  #refusesNull({ collection }: Row, field: Field): boolean {
+    if (this.#isPartial && !isKey(collection, field)) return false;
+    return (field.column?.is_nullable === false && !field.column.is_filled) || isNullablePart(collection, field);
   }
 
   /** What the payload says of a part of a key that is known: it has to be the same. */
@@ -294,7 +298,7 @@ export class Rows {
     const { column } = field;
     const isKnown = row.key !== null && isKey(row.collection, field);
     if (!column || isKnown || row.columnValues.has(field.name)) return;
-    if (this.#makeUuid(row, field, row.columnValues) || (this.#isPartial && row.path === '')) return;
+    if (this.#makeUuid(row, field, row.columnValues) || this.#isPartial) return;
     if (column.is_generated && isKey(row.collection, field)) throw unsaidKey(row.path, field);
     if (needsValue(column) || isNullablePart(row.collection, field))
       throw failedValidation(field, 'required', row.path === '' ? field.name : `${row.path}.${field.name}`);

@@ -284,6 +284,26 @@ t.test('GraphQL reads versions', async (t) => {
   });
 });
 
+t.test('a version may lack values that the item needs: the promotion refuses them', async (t) => {
+  const id = await makeVersion('4', 'unfinished');
+  const delta = { title: null, author: { name: null }, comments: { create: [{ body: 'x' }] } };
+  const saved = await post(service, `/versions/${id}/save`, delta, as(ADMIN_TOKEN));
+  t.match(saved, { status: 200, json: { data: { id: 4, title: null } } });
+  const shown = await get(service, '/items/articles/4?version=unfinished&fields=id,title,author.name');
+  t.strictSame(shown.json, { data: { id: 4, title: null, author: { name: null } } });
+  const { mainHash } = await compared(id);
+  t.match(await post(service, `/versions/${id}/promote`, { mainHash }, as(ADMIN_TOKEN)), {
+    status: 400,
+    json: { errors: [{ extensions: { code: 'FAILED_VALIDATION', type: 'nnull', field: /^(title|name)$/ } }] },
+  });
+  t.notSame((await get(service, '/items/articles/4?fields=title')).json, { data: { title: null } });
+  await post(service, `/versions/${id}/save`, { title: 'Finished', author: { name: 'Named' } }, as(ADMIN_TOKEN));
+  const promoted = await post(service, `/versions/${id}/promote`, { mainHash }, as(ADMIN_TOKEN));
+  t.match(promoted, { status: 200, json: { data: '4' } });
+  const finished = await get(service, '/items/articles/4?fields=title,author.name');
+  t.strictSame(finished.json, { data: { title: 'Finished', author: { name: 'Named' } } });
+});
+
 t.test('what cannot be a version is refused, and nothing is changed', async (t) => {
   const before = await sql`select count(*)::int as count from service_versions`;
   const cases: [object, number, string][] = [
