@@ -8,7 +8,16 @@ import { planGroups } from './aggregate.js';
 import { type Budget, KEYS_WEIGHT, LEVEL_WEIGHT, planFilter, spend } from './filter.js';
 import { planCursor, planLimit, planOffset, planOrder } from './order.js';
 import { ALWAYS, both, type Condition, type Level, type Output, type RowLevel, type ToManyJoin } from './plan.js';
-import { anyJoins, checkName, fieldNamed, resolveCall, toManyOf, toOneJoin } from './resolve-names.js';
+import {
+  type Aliased,
+  aliasNamed,
+  anyJoins,
+  checkName,
+  fieldNamed,
+  resolveCall,
+  toManyOf,
+  toOneJoin,
+} from './resolve-names.js';
 import { planSearch } from './search.js';
 
 export interface Planner extends Budget {
@@ -58,8 +67,8 @@ export function planOutputs(
 /** An unknown name in `deep` is an error, also below a relation that is not selected: its conditions would be lost. */
 function checkDeep(collection: Collection, { query, location, backlink }: Position, planner: Planner): void {
   for (const { name, query: inner } of query.deep) {
-    const target = query.alias.find((alias) => alias.name === name)?.target.path[0] ?? name;
-    const { field, scope } = fieldNamed(collection, target, `${location}, deep`);
+    const place = `${location}, deep`;
+    const { field, scope } = aliasNamed(collection, name, query.alias, place) ?? fieldNamed(collection, name, place);
     const { relation } = field;
     if (!relation) throw invalidQuery(`${location}, deep: "${name}" is not a relation`);
     const nested: Position = { query: inner, location: `${location}.${name}`, from: field, backlink };
@@ -99,13 +108,10 @@ function expand(selections: readonly Selection[], collection: Collection, positi
       scopes,
     });
   };
-  const aliases = new Map(position.query.alias.map(({ name, target }) => [name, target]));
-  const addAlias = (name: string, fields: readonly Selection[]): void => {
-    const target = aliases.get(name);
-    if (!target) return;
-    const { field } = fieldNamed(collection, target.path[0] ?? '', `${position.location}, alias "${name}"`);
-    add(name, field, target.call, fields, null);
-  };
+  const aliases = position.query.alias;
+  const addNamed = ({ name, field, scope, call }: Aliased, fields: readonly Selection[]): void =>
+    add(name, field, call, scope !== null && fields.length === 0 ? EVERYTHING : fields, scope);
+  const aliased = (name: string): Aliased | null => aliasNamed(collection, name, aliases, position.location);
   for (const selection of selections) {
     switch (selection.kind) {
       case 'function':
@@ -118,8 +124,9 @@ function expand(selections: readonly Selection[], collection: Collection, positi
         );
         break;
       case 'field': {
-        if (aliases.has(selection.name)) {
-          addAlias(selection.name, selection.fields);
+        const alias = aliased(selection.name);
+        if (alias) {
+          addNamed(alias, selection.fields);
           break;
         }
         const { field, scope } = fieldNamed(collection, selection.name, position.location);
@@ -130,13 +137,7 @@ function expand(selections: readonly Selection[], collection: Collection, positi
             position.location,
           );
         }
-        add(
-          field.name,
-          field,
-          null,
-          scope !== null && selection.fields.length === 0 ? EVERYTHING : selection.fields,
-          scope,
-        );
+        addNamed({ name: field.name, field, scope, call: null }, selection.fields);
         break;
       }
       case 'value':
@@ -148,7 +149,10 @@ function expand(selections: readonly Selection[], collection: Collection, positi
         for (const field of collection.fields.values()) {
           add(field.name, field, null, field.relation && !isWayBack(field, position) ? selection.fields : [], null);
         }
-        for (const name of aliases.keys()) addAlias(name, selection.fields);
+        for (const { name } of aliases) {
+          const alias = aliased(name);
+          if (alias) addNamed(alias, selection.fields);
+        }
         break;
       default:
         assertNever(selection);

@@ -13,7 +13,7 @@ import {
   type OneToOne,
 } from '../mirror/model.js';
 import { ownName } from '../mirror/synonyms.js';
-import type { Expression, FunctionCall } from '../request/ast.js';
+import type { Alias, Expression, FunctionCall } from '../request/ast.js';
 import { unrestrictedCollection, unrestrictedModel } from './access.js';
 import type { ManyToAnyJoin, ManyToOneJoin, OperandPlan, OperandType, ToManyJoin, ToOneJoin } from './plan.js';
 
@@ -31,6 +31,30 @@ export function fieldNamed(collection: Collection, name: string, location: strin
   if (field?.relation?.kind !== 'many-to-any') throw forbiddenField(name, collection.name, location);
   const { synonyms } = fieldOf(unrestrictedCollection(collection), field.relation.collectionField);
   return { field, scope: ownName(synonyms, name.slice(colon + 1)) };
+}
+
+/** What an alias stands for, under the name it has in the response. */
+export interface Aliased extends Named {
+  readonly name: string;
+  readonly call: FunctionCall | null;
+}
+
+/** Null for a name that is no alias. The scope of a many-to-any relation may follow an alias as it follows a field: `aliased:headings`. */
+export function aliasNamed(
+  collection: Collection,
+  written: string,
+  aliases: readonly Alias[],
+  location: string,
+): Aliased | null {
+  if (aliases.length === 0) return null;
+  const isScoped = ({ name }: Alias): boolean => written.startsWith(`${name}:`) && !collection.fields.has(name);
+  const found =
+    aliases.find(({ name }) => name === written) ??
+    (collection.fields.has(written) ? undefined : aliases.find(isScoped));
+  if (!found) return null;
+  const { name, target } = found;
+  const meant = `${target.path[0] ?? ''}${written.slice(name.length)}`;
+  return { name, call: target.call, ...fieldNamed(collection, meant, `${location}, alias "${name}"`) };
 }
 
 export function fieldOf(collection: Collection, name: string): Field {

@@ -460,6 +460,19 @@ t.test('deep, alias and backlink', async (t) => {
       ],
     },
   );
+  const aliased = (fields: string, deep: object) => one(`fields=${fields}&deep=${JSON.stringify({ blocks: deep })}`);
+  t.strictSame(await aliased('blocks.aliased:block_text.text', { _alias: { aliased: 'item' } }), {
+    blocks: [{ aliased: 1 }, { aliased: { text: 'Intro text' } }, { aliased: 1 }],
+  });
+  const scoped = { _alias: { a: 'item' }, 'a:block_image': { _filter: { id: 9 } } };
+  t.strictSame(
+    await aliased('blocks.a:block_image.caption,blocks.a:block_text.text', scoped),
+    { blocks: [{ a: null }, { a: { text: 'Intro text' } }, { a: 1 }] },
+    'with a query of its own',
+  );
+  t.strictSame(await aliased('blocks.a.id', { _alias: { a: 'item:block_text' } }), {
+    blocks: [{ a: 1 }, { a: { id: 1 } }, { a: 1 }],
+  });
   t.strictSame(await one('alias[a]=comments&fields=a.b&deep[a][_alias][b]=body&deep[a][_search]=nice'), {
     a: [{ b: 'Nice!' }],
   });
