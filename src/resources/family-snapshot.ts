@@ -3,6 +3,7 @@
  * under the names of ours, so that nothing is lost on the way through a client.
  */
 import { isObject } from '../digits.js';
+import { invalidPayload } from '../errors.js';
 import type { Difference } from '../schema/parse-difference.js';
 import type { Snapshot } from '../schema/parse-snapshot.js';
 import { schemaNames, withLists } from './family.js';
@@ -85,11 +86,18 @@ export function familyDifference(hash: string, diff: Difference): Entry {
   return { hash, diff: { ...Object.fromEntries(sections), systemFields: [] } };
 }
 
-/** A document of either format, in ours; what is wrong with it is said by who reads it. */
-export function ownSnapshot(value: unknown): unknown {
+/**
+ * A document of either format, in ours; `readSnapshot` reports the rest that is wrong with it. Another version of Directus may mean something
+ * else by the same document, so only `force` accepts it.
+ */
+export function ownSnapshot(value: unknown, force: boolean): unknown {
   if (!isObject(value) || !('directus' in value)) return value;
   // Which system fields are indexed is for each installation to say.
-  const { directus: _, systemFields: __, ...rest } = value;
+  const { directus: version, systemFields: _, ...rest } = value;
+  if (version !== FAMILY_VERSION && !force)
+    throw invalidPayload(
+      `The snapshot was made by version ${JSON.stringify(version)} of Directus, and this is ${FAMILY_VERSION}: add "force" to the query to use it`,
+    );
   return Object.fromEntries(
     Object.entries(rest).map(([name, entries]) => [name, Array.isArray(entries) ? entries.map(ownEntry) : entries]),
   );

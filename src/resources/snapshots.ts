@@ -62,8 +62,9 @@ async function difference(exchange: Exchange, services: SchemaServices): Promise
   const query = new URLSearchParams(exchange.queryString);
   const mode = query.get('mode') ?? 'mirror';
   if (mode !== 'mirror' && mode !== 'merge') throw invalidQuery('"mode" must be mirror or merge');
+  const force = isForced(query);
   const { DIRECTUS_COMPATIBILITY: isFamily } = services.config;
-  const snapshot = readSnapshot(isFamily ? ownSnapshot(body) : body, isForced(query));
+  const snapshot = readSnapshot(isFamily ? ownSnapshot(body, force) : body, force);
   const keepsUnmanaged = isFamily && isObject(body) && 'directus' in body;
   const difference = await compareSnapshot(services.schemaChanges, snapshot, {
     merge: mode === 'merge',

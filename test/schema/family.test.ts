@@ -195,7 +195,12 @@ t.test('snapshots have the format of Directus, in both directions', async (t) =>
       },
     ],
   };
-  const difference = await send('/schema/diff?mode=merge', added);
+  t.match(await send('/schema/diff?mode=merge', added), {
+    status: 400,
+    json: { errors: [{ message: /11\.17\.4.*force/, extensions: { code: 'INVALID_PAYLOAD' } }] },
+  });
+  t.match(await send('/schema/diff?mode=merge', { ...added, directus: 12 }), { status: 400 });
+  const difference = await send('/schema/diff?mode=merge&force', added);
   t.equal(difference.status, 200, difference.text);
   t.match(dataOf(difference), { diff: { relations: [{ related_collection: 'directus_users' }], systemFields: [] } });
   const applied = await send('/schema/apply', dataOf(difference));
