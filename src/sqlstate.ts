@@ -108,6 +108,9 @@ export function fromDatabase(
     if (use === 'key') return isComputing(error) ? misfit(error, invalidQuery) : forbidden();
     return refused({ code, message: messageOf(error) }) ?? misfit(error, invalidQuery);
   }
+  if (/^23/.test(code)) return use === 'key' && !isComputing(error) ? forbidden() : violation(error);
+  // A subquery in a view or in a function of SQL has several rows where one is expected.
+  if (/^21/.test(code)) return functionFailed(error, 'A view or function failed');
   if (code === '55P03' || (code === '57014' && isLockWait(error)))
     return serviceUnavailable('database', 'Another session holds a lock on the requested rows or tables');
   if (code === '57014') return ranTooLong();
@@ -163,8 +166,16 @@ function isOfFunction(error: DatabaseFailure): boolean {
   return isRaised(error) || (inner !== undefined && /^42/.test(code));
 }
 
-function functionFailed(error: DatabaseFailure): ServiceError {
-  return new Undisclosed(serviceUnavailable('database', 'A function or trigger failed'), messageOf(error));
+function functionFailed(error: DatabaseFailure, reason = 'A function or trigger failed'): ServiceError {
+  return new Undisclosed(serviceUnavailable('database', reason), messageOf(error));
+}
+
+/** In a read: a domain refuses an argument or a value of a filter, or a function uses a value that a constraint refuses. */
+function violation(error: ConstraintFailure): ServiceError {
+  const { 'data type_name': domain } = error;
+  if (isComputing(error)) return misfit(error, invalidQuery);
+  if (domain !== undefined) return invalidQuery(`A value violates a constraint of the domain "${domain}"`);
+  return new Undisclosed(invalidQuery('A value violates a constraint of the database'), messageOf(error));
 }
 
 /** Errors of a calculation, which no request can ask for by itself: a division by zero, a logarithm, a power, a part of a text. */

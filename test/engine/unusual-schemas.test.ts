@@ -1,0 +1,83 @@
+/** Types, keys, names and functions that few schemas have: domains, composite and jsonb keys, columns called `a.b`, tables without a key. */
+import t from 'tap';
+import {
+  ADMIN_TOKEN,
+  type Answer,
+  connectSql,
+  createDatabase,
+  get,
+  request,
+  startDatabase,
+  startTestService,
+  waitFor,
+} from '../support/service.js';
+
+const server = await startDatabase();
+const databaseUrl = await createDatabase(server, 'unusual');
+const sql = connectSql(databaseUrl);
+t.teardown(() => sql.end());
+await sql.unsafe(`
+  create domain zip as text check (value ~ '^[0-9]{5}$');
+  create domain posint as int constraint positive check (value > 0);
+  create domain given as int not null;
+  create table counted (id int primary key, n posint, ns posint[], z zip);
+  insert into counted values (1, 1, '{1,2}', '12345');
+  create table limited (id int primary key, n int check (n > 0) not null, parent int references limited, u int unique);
+  insert into limited values (1, 1, null, 1);
+  create function f_domain(z zip) returns text language sql immutable as 'select z::text';
+  create function f_given(g given) returns int language sql immutable as 'select g::int';
+  create function f_cast(t text) returns text language sql stable as 'select t::zip::text';
+  create function f_cast_body(t text) returns text language plpgsql stable as 'begin return t::zip; end';
+  create view many_rows as select 1 as id, (select x from generate_series(1, 2) x) as n;
+  create function f_write(n int, p int default null, u int default null) returns int language plpgsql volatile as
+    'begin insert into limited values (2, n, p, u); return 1; end'`);
+const service = await startTestService({ databaseUrl });
+await sql.unsafe(`insert into service_functions (name) select proname from pg_proc where proname ~ '^f_'`);
+const headers = { 'content-type': 'application/json', authorization: `Bearer ${ADMIN_TOKEN}` };
+
+function send(method: string, path: string, body: unknown): Promise<Answer> {
+  return request(service, method, path, { headers, body: JSON.stringify(body) });
+}
+
+const rpc = (name: string, body: unknown): Promise<Answer> => send('POST', `/rpc/${name}`, body);
+
+function listed(collection: string, query: Readonly<Record<string, unknown>>): Promise<Answer> {
+  const text = Object.entries(query).map(([name, value]) => {
+    const written = typeof value === 'string' ? value : JSON.stringify(value);
+    return `${name}=${encodeURIComponent(written)}`;
+  });
+  return get(service, `/items/${collection}?${text.join('&')}`);
+}
+
+function refusal({ status, json }: Answer): unknown {
+  const [error] = (json as { errors?: { message: string; extensions: { code: string } }[] }).errors ?? [];
+  return { status, code: error?.extensions.code, message: error?.message };
+}
+
+await waitFor(async () => (await rpc('f_domain', { z: '12345' })).status === 200, 5_000);
+
+t.test('a value that a domain or a constraint refuses is the caller’s fault', async (t) => {
+  for (const [name, body] of [
+    ['f_domain', { z: '12' }],
+    ['f_given', { g: null }],
+    ['f_cast', { t: '12' }],
+    ['f_cast_body', { t: '12' }],
+    ['f_write', { n: 0 }],
+    ['f_write', { n: null }],
+    ['f_write', { n: 1, p: 9 }],
+    ['f_write', { n: 1, u: 1 }],
+  ] as const) {
+    const answer = await rpc(name, body);
+    t.equal(answer.status, 400, `${name} ${JSON.stringify(body)}: ${answer.text}`);
+  }
+  t.match(refusal(await rpc('f_domain', { z: '12' })), { code: 'INVALID_QUERY', message: /"zip"/ });
+  for (const filter of [{ ns: { _contains_any: [-1] } }, { ns: { _eq: [-1] } }, { ns: { _in: [[1], [-1]] } }]) {
+    const answer = await listed('counted', { filter });
+    t.equal(answer.status, 400, `${JSON.stringify(filter)}: ${answer.text}`);
+  }
+  t.match(await listed('counted', { filter: { n: { _in: [1, -1] } } }), { status: 200, json: { data: [{ id: 1 }] } });
+  t.match(await rpc('f_domain', { z: '12345' }), { status: 200, json: { data: '12345' } });
+  t.equal((await get(service, '/items/many_rows')).status, 503, 'a view that fails by itself');
+  t.equal((await get(service, '/items/limited')).text.includes('"id":2'), false, 'nothing is written');
+});
+
