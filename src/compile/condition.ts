@@ -18,7 +18,7 @@ import { matchesWords } from './full-text.js';
 import { compareGeometries, isWithinDistance } from './geometry.js';
 import { typeName } from './identifiers.js';
 import { hasKey } from './key-columns.js';
-import { asText, comparable, compileOperand, operandTypeName } from './operand.js';
+import { asText, comparable, compileOperand, isNotNull, isNull, operandTypeName } from './operand.js';
 import { compileTypeOperator } from './type-operators.js';
 
 /** Null where the condition always holds. */
@@ -129,13 +129,13 @@ function compileComparison(
   const left = comparable(operand, compileOperand(operand, source));
   switch (operator) {
     case 'null':
-      return sql`${left} is null`;
+      return isNull(operand, left);
     case 'nnull':
-      return sql`${left} is not null`;
+      return isNotNull(operand, left);
     case 'empty':
-      return sql`(${left} is null or ${asText(operand, left)} = '')`;
+      return sql`(${isNull(operand, left)} or ${asText(operand, left)} = '')`;
     case 'nempty':
-      return sql`(${left} is not null and ${asText(operand, left)} <> '')`;
+      return sql`(${isNotNull(operand, left)} and ${asText(operand, left)} <> '')`;
   }
   if (!value) throw new Error(`the operator ${operator} needs a value`);
   if (value.kind === 'caller') return compareWithCaller(left, operand, operator, value, source);

@@ -7,14 +7,17 @@ import { elementAt } from '../narrow.js';
 import { isMaskedOperand } from '../plan/access.js';
 import type { CursorCondition, LimitPlan, OperandPlan, Order } from '../plan/plan.js';
 import { alias, type Fragment, join, nothing, parameter, sql } from '../sql/fragment.js';
-import { operandTypeName } from './operand.js';
+import { isNotNull, isNull, operandTypeName } from './operand.js';
 import { limitClause, limitValue, orderClause, type PageOrder } from './page.js';
 
 /** A sort key, and the value of the row that the cursor stands for. */
 interface Key {
   readonly value: Fragment;
   readonly cursorValue: Fragment;
-  readonly isNull: boolean;
+  /** Whether the row that the cursor stands for has no value. */
+  readonly isMissing: boolean;
+  readonly isNull: Fragment;
+  readonly isNotNull: Fragment;
   readonly descending: boolean;
   readonly isNeverNull: boolean;
 }
@@ -41,13 +44,18 @@ export function compileCursor(
   collection: Collection,
 ): readonly CursorRange[] {
   const conditions = ranges(
-    order.map(({ operand, descending }, position) => ({
-      value: elementAt(expressions, position),
-      cursorValue: sql`${parameter({ kind: 'cursor', slot, position })}::${operandTypeName(operand)}`,
-      isNull: nulls[position] === true,
-      descending,
-      isNeverNull: !isMaskedOperand(collection, operand) && isNotNull(operand),
-    })),
+    order.map(({ operand, descending }, position) => {
+      const value = elementAt(expressions, position);
+      return {
+        value,
+        cursorValue: sql`${parameter({ kind: 'cursor', slot, position })}::${operandTypeName(operand)}`,
+        isMissing: nulls[position] === true,
+        isNull: isNull(operand, value),
+        isNotNull: isNotNull(operand, value),
+        descending,
+        isNeverNull: !isMaskedOperand(collection, operand) && isNeverNull(operand),
+      };
+    }),
   );
   return conditions.length === 0 ? [NO_ROW] : conditions;
 }
@@ -86,20 +94,20 @@ export function firstOf(
 function ranges([key, ...rest]: readonly Key[]): readonly (CursorRange & { readonly where: Fragment })[] {
   if (!key) return [];
   const { value, cursorValue } = key;
-  if (key.isNull) {
+  if (key.isMissing) {
     const behindRest = ranges(rest).map(({ where, nullKeys }) => ({
-      where: sql`${value} is null and ${where}`,
+      where: sql`${key.isNull} and ${where}`,
       nullKeys: nullKeys + 1,
     }));
     return key.descending && !key.isNeverNull
-      ? [...behindRest, { where: sql`${value} is not null`, nullKeys: 0 }]
+      ? [...behindRest, { where: key.isNotNull, nullKeys: 0 }]
       : behindRest;
   }
   const bound = isRow([key, ...rest])
     ? nothing
     : sql`${value} ${key.descending ? sql`<=` : sql`>=`} ${cursorValue} and `;
   const range = { where: sql`${bound}${behind([key, ...rest], false)}`, nullKeys: 0 };
-  return key.descending || key.isNeverNull ? [range] : [range, { where: sql`${value} is null`, nullKeys: 1 }];
+  return key.descending || key.isNeverNull ? [range] : [range, { where: key.isNull, nullKeys: 1 }];
 }
 
 /** `withNulls`: nulls of the first key are behind the cursor too, unless a range of their own has them. */
@@ -111,22 +119,22 @@ function behind(keys: readonly Key[], withNulls: boolean): Fragment {
     const [values, cursorValues] = [keys.map((each) => each.value), keys.map((each) => each.cursorValue)];
     return sql`(${join(values, sql`, `)}) ${key.descending ? sql`<` : sql`>`} (${join(cursorValues, sql`, `)})`;
   }
-  if (key.isNull) {
+  if (key.isMissing) {
     const behindRest = rest.length === 0 ? sql`false` : behind(rest, true);
-    return key.descending ? sql`(${value} is not null or ${behindRest})` : sql`(${value} is null and ${behindRest})`;
+    return key.descending ? sql`(${key.isNotNull} or ${behindRest})` : sql`(${key.isNull} and ${behindRest})`;
   }
   const alternatives = [sql`${value} ${key.descending ? sql`<` : sql`>`} ${cursorValue}`];
-  if (withNulls && !key.descending && !key.isNeverNull) alternatives.push(sql`${value} is null`);
+  if (withNulls && !key.descending && !key.isNeverNull) alternatives.push(key.isNull);
   if (rest.length > 0) alternatives.push(sql`(${value} = ${cursorValue} and ${behind(rest, true)})`);
   return sql`(${join(alternatives, sql` or `)})`;
 }
 
 /** Whether the keys can be compared as one row. */
 function isRow(keys: readonly Key[]): boolean {
-  return keys.every((key) => key.descending === keys[0]?.descending && key.isNeverNull && !key.isNull);
+  return keys.every((key) => key.descending === keys[0]?.descending && key.isNeverNull && !key.isMissing);
 }
 
-function isNotNull(operand: OperandPlan): boolean {
+function isNeverNull(operand: OperandPlan): boolean {
   return (
     // Behind a reference, the list may be hidden in some rows.
     (operand.kind === 'count' && operand.through.length === 0) ||

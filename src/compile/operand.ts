@@ -155,6 +155,34 @@ function isJsonText(operand: OperandPlan): boolean {
   return operand.kind === 'field' && operand.field.column?.base_type === 'json';
 }
 
+/**
+ * Whether there is a value. `is null` on a composite value asks about its attributes; compared with the constant null, PostgreSQL tests the
+ * value itself.
+ */
+export function isNull(operand: OperandPlan, value: Fragment): Fragment {
+  return isComposite(operand) ? sql`${value} is not distinct from null` : sql`${value} is null`;
+}
+
+export function isNotNull(operand: OperandPlan, value: Fragment): Fragment {
+  return isComposite(operand) ? sql`${value} is distinct from null` : sql`${value} is not null`;
+}
+
+function isComposite(operand: OperandPlan): boolean {
+  switch (operand.kind) {
+    case 'field':
+    case 'key':
+      return operand.field.column?.composite != null && !operand.field.column.is_array;
+    case 'first':
+      return isComposite(operand.operand);
+    case 'aggregate':
+      return operand.aggregate.operand !== null && /^(min|max)$/.test(operand.aggregate.function)
+        ? isComposite(operand.aggregate.operand)
+        : false;
+    default:
+      return false;
+  }
+}
+
 /** The type of a value that is compared with the operand. */
 export function operandTypeName(operand: OperandPlan): Fragment {
   switch (operand.kind) {

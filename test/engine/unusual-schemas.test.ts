@@ -28,6 +28,10 @@ await sql.unsafe(`
   create function f_given(g given) returns int language sql immutable as 'select g::int';
   create function f_cast(t text) returns text language sql stable as 'select t::zip::text';
   create function f_cast_body(t text) returns text language plpgsql stable as 'begin return t::zip; end';
+  create type pair as (one int, two text);
+  create domain pair_domain as pair;
+  create table pairs (id int primary key, p pair, d pair_domain, parent int references pairs);
+  insert into pairs values (1, null, null, 2), (2, (1, null), (1, null), 3), (3, (1, 'a'), (1, 'a'), 1), (4, (null, null), (null, null), null);
   create view many_rows as select 1 as id, (select x from generate_series(1, 2) x) as n;
   create function f_write(n int, p int default null, u int default null) returns int language plpgsql volatile as
     'begin insert into limited values (2, n, p, u); return 1; end'`);
@@ -81,3 +85,27 @@ t.test('a value that a domain or a constraint refuses is the caller’s fault', 
   t.equal((await get(service, '/items/limited')).text.includes('"id":2'), false, 'nothing is written');
 });
 
+
+t.test('a composite value of which attributes are null is not null', async (t) => {
+  const idsOf = async (filter: unknown): Promise<unknown> => {
+    const { json, text } = await listed('pairs', { filter, fields: 'id', sort: 'id' });
+    return (json as { data?: { id: number }[] }).data?.map(({ id }) => id) ?? text;
+  };
+  for (const field of ['p', 'd']) {
+    t.strictSame(await idsOf({ [field]: { _null: true } }), [1], `${field} _null`);
+    t.strictSame(await idsOf({ [field]: { _nnull: true } }), [2, 3, 4], `${field} _nnull`);
+    t.strictSame(await idsOf({ parent: { [field]: { _nnull: true } } }), [1, 2], `${field} _nnull of the parent`);
+  }
+  for (const sort of ['p', '-p']) {
+    const seen: unknown[] = [];
+    let cursor = '';
+    do {
+      const { json, text } = await listed('pairs', { sort, fields: 'id', limit: '1', cursor });
+      const { data, meta } = json as { data?: { id: number }[]; meta?: { next_cursor: string | null } };
+      if (!data || seen.length > 5) return void t.fail(text);
+      seen.push(...data.map(({ id }) => id));
+      cursor = meta?.next_cursor ?? '';
+    } while (cursor !== '');
+    t.strictSame(seen, sort === 'p' ? [3, 2, 4, 1] : [1, 4, 2, 3], `pages in the order of ${sort}`);
+  }
+});
