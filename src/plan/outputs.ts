@@ -2,47 +2,21 @@
 import { assertNever } from '../assert-never.js';
 import { forbiddenField, invalidQuery } from '../errors.js';
 import { showsKey } from '../mirror/item-key.js';
-import type { Collection, Field } from '../mirror/model.js';
-import { type FunctionCall, NO_QUERY, type Query, type Selection, type ShapedSelection } from '../request/ast.js';
+import type { Collection } from '../mirror/model.js';
+import { NO_QUERY, type Query, type Selection, type ShapedSelection } from '../request/ast.js';
+import { unrestrictedCollection } from './access.js';
 import { planGroups } from './aggregate.js';
 import { type Budget, KEYS_WEIGHT, LEVEL_WEIGHT, planFilter, spend } from './filter.js';
 import { planCursor, planLimit, planOffset, planOrder } from './order.js';
 import { ALWAYS, both, type Condition, type Level, type Output, type RowLevel, type ToManyJoin } from './plan.js';
-import {
-  type Aliased,
-  aliasNamed,
-  anyJoins,
-  checkName,
-  fieldNamed,
-  resolveCall,
-  toManyOf,
-  toOneJoin,
-} from './resolve-names.js';
+import { aliasNamed, anyJoins, checkName, fieldNamed, resolveCall, toManyOf, toOneJoin } from './resolve-names.js';
 import { planSearch } from './search.js';
+import { describeSelection, expandFields, type Position, type Wanted } from './wanted-fields.js';
 
 export interface Planner extends Budget {
   /** Items per list, root or nested, when the request names no limit. */
   readonly defaultLimit: number;
 }
-
-/** Where a level stands: what is asked of it, and the way that led to it. */
-export interface Position {
-  readonly query: Query;
-  readonly location: string;
-  /** The field through which the level was reached; wildcards may leave out the way back. */
-  readonly from: Field | null;
-  readonly backlink: boolean;
-}
-
-interface Wanted {
-  readonly field: Field;
-  readonly call: FunctionCall | null;
-  readonly fields: readonly Selection[];
-  /** Collections of a many-to-any field, with what is wanted of each. */
-  readonly scopes: ReadonlyMap<string, readonly Selection[]>;
-}
-
-export const EVERYTHING: readonly Selection[] = [{ kind: 'wildcard', fields: [] }];
 
 export function planOutputs(
   selections: readonly Selection[],
@@ -56,7 +30,7 @@ export function planOutputs(
   }
   if (position.query.having) throw invalidQuery(`${position.location}: "having" needs "aggregate" or "groupBy"`);
   checkDeep(collection, position, planner);
-  for (const [name, wanted] of expand(selections, collection, position)) {
+  for (const [name, wanted] of expandFields(selections, collection, position)) {
     spend(planner, 1);
     const output = planOutput(name, wanted, collection, position, planner);
     if (output) outputs.push(output);
@@ -86,94 +60,6 @@ function checkDeep(collection: Collection, { query, location, backlink }: Positi
   }
 }
 
-/** By output name, in the order in which they first appear; what is said of one field in several places adds up. */
-function expand(selections: readonly Selection[], collection: Collection, position: Position): Map<string, Wanted> {
-  const wantedOutputs = new Map<string, Wanted>();
-  const add = (
-    name: string,
-    field: Field,
-    call: FunctionCall | null,
-    fields: readonly Selection[],
-    scope: string | null,
-  ): void => {
-    const before = wantedOutputs.get(name) ?? { field, call, fields: [], scopes: new Map() };
-    const scopes =
-      scope === null
-        ? before.scopes
-        : new Map(before.scopes).set(scope, [...(before.scopes.get(scope) ?? []), ...fields]);
-    wantedOutputs.set(name, {
-      field,
-      call,
-      fields: scope === null ? [...before.fields, ...fields] : before.fields,
-      scopes,
-    });
-  };
-  const aliases = position.query.alias;
-  const addNamed = ({ name, field, scope, call }: Aliased, fields: readonly Selection[]): void =>
-    add(name, field, call, scope !== null && fields.length === 0 ? EVERYTHING : fields, scope);
-  const aliased = (name: string): Aliased | null => aliasNamed(collection, name, aliases, position.location);
-  for (const selection of selections) {
-    switch (selection.kind) {
-      case 'function':
-        add(
-          selection.output,
-          fieldNamed(collection, selection.field, position.location).field,
-          selection.call,
-          [],
-          null,
-        );
-        break;
-      case 'field': {
-        const alias = aliased(selection.name);
-        if (alias) {
-          addNamed(alias, selection.fields);
-          break;
-        }
-        const { field, scope } = fieldNamed(collection, selection.name, position.location);
-        if (selection.fields.length > 0 && !field.relation) {
-          throw forbiddenField(
-            `${field.name}.${describeSelection(selection.fields[0])}`,
-            collection.name,
-            position.location,
-          );
-        }
-        addNamed({ name: field.name, field, scope, call: null }, selection.fields);
-        break;
-      }
-      case 'value':
-      case 'related':
-      case 'object':
-      case 'constant':
-        throw new Error('a list of fields is shaped as a whole or not at all');
-      case 'wildcard':
-        for (const field of collection.fields.values()) {
-          add(field.name, field, null, field.relation && !isWayBack(field, position) ? selection.fields : [], null);
-        }
-        for (const { name } of aliases) {
-          const alias = aliased(name);
-          if (alias) addNamed(alias, selection.fields);
-        }
-        break;
-      default:
-        assertNever(selection);
-    }
-  }
-  return wantedOutputs;
-}
-
-function describeSelection(selection: Selection | undefined): string {
-  return selection?.kind === 'field' ? selection.name : '*';
-}
-
-function isWayBack(field: Field, position: Position): boolean {
-  const { from } = position;
-  if (position.backlink || !from?.relation || !field.relation) return false;
-  return (
-    from.relation.manyCollection === field.relation.manyCollection &&
-    from.relation.manyField === field.relation.manyField
-  );
-}
-
 function planOutput(
   name: string,
   wanted: Wanted,
@@ -200,7 +86,7 @@ function planOutput(
     spend(planner, fields.length === 0 ? KEYS_WEIGHT : LEVEL_WEIGHT);
     const isGrouped = nested.query.aggregate !== null || nested.query.groupBy !== null;
     const isKeys = fields.length === 0 && !isGrouped;
-    if (isKeys && !showsKey(toMany.collection)) return null;
+    if (isKeys && !showsKey(toMany.collection)) return withoutKeys(wanted, toMany.collection, nested.location);
     const level = planMany(fields, toMany, nested, planner, field.relation.sortField);
     return isKeys && level.kind === 'rows'
       ? { kind: 'keys', name, toMany, level }
@@ -210,7 +96,8 @@ function planOutput(
   if (field.relation?.kind === 'one-to-one' || (field.relation?.kind === 'many-to-one' && !keys)) {
     const toOne = toOneJoin(model, collection, field, field.relation);
     // What leads to where the caller may see nothing is left out, as if it had not been asked for.
-    if (!toOne || (keys && !showsKey(toOne.target))) return null;
+    if (!toOne) return null;
+    if (keys && !showsKey(toOne.target)) return withoutKeys(wanted, toOne.target, location);
     spend(planner, keys ? KEYS_WEIGHT : LEVEL_WEIGHT);
     return { kind: 'one', name, keys, toOne, level: planSingle(fields, toOne.target, inner(name), planner) };
   }
@@ -223,6 +110,12 @@ function planOutput(
   }
   // Alias fields without a relation (groups, presentation) have nothing to show.
   return field.column ? { kind: 'value', name, operand: { kind: 'field', through: [], field } } : null;
+}
+
+/** Related items that have no keys to show. Keys that the caller may not see are left out. */
+function withoutKeys({ field, isNamed }: Wanted, target: Collection, location: string): null {
+  if (!isNamed || unrestrictedCollection(target).key.length > 0) return null;
+  throw invalidQuery(`${location}: "${target.name}" has no key to show: write "${field.name}.*" or name fields of it`);
 }
 
 /** The rows of a list, or groups of them. */

@@ -19,10 +19,11 @@ import { planFilter } from './filter.js';
 import { isEmpty, restrictsRows } from './filter-effect.js';
 import { checkKeyed } from './key.js';
 import { defaultOrder } from './order.js';
-import { EVERYTHING, type Planner, type Position, planOutputs, planRows } from './outputs.js';
+import { type Planner, planOutputs, planRows } from './outputs.js';
 import { ALWAYS, both, type Condition, type ReadPlan, type RowLevel, type VersionPlan } from './plan.js';
 import { planSearch } from './search.js';
 import { ofVersion, planVersion, shownAs } from './version.js';
+import { EVERYTHING, type Position } from './wanted-fields.js';
 
 export interface PlanLimits {
   readonly defaultLimit: number;

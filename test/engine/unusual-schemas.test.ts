@@ -32,11 +32,19 @@ await sql.unsafe(`
   create domain pair_domain as pair;
   create table pairs (id int primary key, p pair, d pair_domain, parent int references pairs);
   insert into pairs values (1, null, null, 2), (2, (1, null), (1, null), 3), (3, (1, 'a'), (1, 'a'), 1), (4, (null, null), (null, null), null);
+  create table releases (id int primary key, name text);
+  create table notes (release int references releases, body text);
+  create table covers (release int unique references releases, body text);
+  insert into releases values (1, 'one');
+  insert into notes values (1, 'a'), (1, 'b');
   create view many_rows as select 1 as id, (select x from generate_series(1, 2) x) as n;
   create function f_write(n int, p int default null, u int default null) returns int language plpgsql volatile as
     'begin insert into limited values (2, n, p, u); return 1; end'`);
 const service = await startTestService({ databaseUrl });
-await sql.unsafe(`insert into service_functions (name) select proname from pg_proc where proname ~ '^f_'`);
+await sql.unsafe(`
+  insert into service_relations (many_collection, many_field, one_collection, one_field) values
+    ('notes', 'release', 'releases', 'notes'), ('covers', 'release', 'releases', 'covers');
+  insert into service_functions (name) select proname from pg_proc where proname ~ '^f_'`);
 const headers = { 'content-type': 'application/json', authorization: `Bearer ${ADMIN_TOKEN}` };
 
 function send(method: string, path: string, body: unknown): Promise<Answer> {
@@ -85,7 +93,6 @@ t.test('a value that a domain or a constraint refuses is the caller’s fault', 
   t.equal((await get(service, '/items/limited')).text.includes('"id":2'), false, 'nothing is written');
 });
 
-
 t.test('a composite value of which attributes are null is not null', async (t) => {
   const idsOf = async (filter: unknown): Promise<unknown> => {
     const { json, text } = await listed('pairs', { filter, fields: 'id', sort: 'id' });
@@ -108,4 +115,23 @@ t.test('a composite value of which attributes are null is not null', async (t) =
     } while (cursor !== '');
     t.strictSame(seen, sort === 'p' ? [3, 2, 4, 1] : [1, 4, 2, 3], `pages in the order of ${sort}`);
   }
+});
+
+t.test('items without a key are not shown by their keys', async (t) => {
+  for (const name of ['notes', 'covers']) {
+    for (const path of ['/items/releases/1', '/items/releases']) {
+      t.match(refusal(await get(service, `${path}?fields=id,${name}`)), {
+        status: 400,
+        code: 'INVALID_QUERY',
+        message: new RegExp(`"${name}" has no key to show: write "${name}\\.\\*"`),
+      });
+    }
+    t.equal((await get(service, `/items/releases/1?fields=${name}&alias[x]=${name}`)).status, 400);
+    t.equal((await get(service, `/items/releases/1?fields=x&alias[x]=${name}`)).status, 400);
+    t.equal((await get(service, `/items/releases/1?fields=${name},${name}.body`)).status, 200);
+  }
+  t.match((await get(service, '/items/releases/1?fields=notes.*')).json, {
+    data: { notes: [{ body: 'a' }, { body: 'b' }] },
+  });
+  t.strictSame((await get(service, '/items/releases/1?fields=*')).json, { data: { id: 1, name: 'one' } });
 });

@@ -30,6 +30,7 @@ function fieldsOf(name: string, collection: Collection, model: Model): string[] 
   const { relation } = collection.fields.get(name) ?? {};
   if (relation?.kind === 'many') return [`count(${name})`];
   const target = relation?.kind === 'one' ? model.get(relation.to) : undefined;
+  if (target?.keys.length === 0 && relation?.kind === 'one' && relation.by !== null) return [`${name}.*`];
   if (!target || target.keys.length === 0) return [name];
   return identifyingFields(target).map((each) => `${name}.${each}`);
 }

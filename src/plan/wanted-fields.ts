@@ -1,0 +1,127 @@
+/** What a list of fields asks for: wildcards become fields, and what is said of one field in several places adds up. */
+import { assertNever } from '../assert-never.js';
+import { forbiddenField } from '../errors.js';
+import type { Collection, Field } from '../mirror/model.js';
+import type { FunctionCall, Query, Selection } from '../request/ast.js';
+import { type Aliased, aliasNamed, fieldNamed } from './resolve-names.js';
+
+/** Where a level stands: what is asked of it, and the way that led to it. */
+export interface Position {
+  readonly query: Query;
+  readonly location: string;
+  /** The field through which the level was reached; wildcards may leave out the way back. */
+  readonly from: Field | null;
+  readonly backlink: boolean;
+}
+
+export interface Wanted {
+  readonly field: Field;
+  readonly call: FunctionCall | null;
+  readonly fields: readonly Selection[];
+  /** Collections of a many-to-any field, with what is wanted of each. */
+  readonly scopes: ReadonlyMap<string, readonly Selection[]>;
+  /** Whether the request names it: wildcards leave out what has nothing to show. */
+  readonly isNamed: boolean;
+}
+
+export const EVERYTHING: readonly Selection[] = [{ kind: 'wildcard', fields: [] }];
+
+/** By output name, in the order in which they first appear. */
+export function expandFields(
+  selections: readonly Selection[],
+  collection: Collection,
+  position: Position,
+): Map<string, Wanted> {
+  const wanted: WantedFields = new Map();
+  const aliases = position.query.alias;
+  const aliased = (name: string): Aliased | null => aliasNamed(collection, name, aliases, position.location);
+  for (const selection of selections) {
+    switch (selection.kind) {
+      case 'function': {
+        const { field } = fieldNamed(collection, selection.field, position.location);
+        add(wanted, selection.output, { field, call: selection.call, fields: [] });
+        break;
+      }
+      case 'field': {
+        const alias = aliased(selection.name);
+        if (alias) addNamed(wanted, alias, selection.fields);
+        else addField(wanted, selection, collection, position);
+        break;
+      }
+      case 'value':
+      case 'related':
+      case 'object':
+      case 'constant':
+        throw new Error('a list of fields is shaped as a whole or not at all');
+      case 'wildcard':
+        for (const field of collection.fields.values()) {
+          const fields = field.relation && !isWayBack(field, position) ? selection.fields : [];
+          add(wanted, field.name, { field, call: null, fields, isNamed: false });
+        }
+        for (const { name } of aliases) {
+          const alias = aliased(name);
+          if (alias) addNamed(wanted, alias, selection.fields);
+        }
+        break;
+      default:
+        assertNever(selection);
+    }
+  }
+  return wanted;
+}
+
+type WantedFields = Map<string, Wanted>;
+
+function addField(
+  wanted: WantedFields,
+  { name, fields }: Extract<Selection, { kind: 'field' }>,
+  collection: Collection,
+  { location }: Position,
+): void {
+  const { field, scope } = fieldNamed(collection, name, location);
+  if (fields.length > 0 && !field.relation)
+    throw forbiddenField(`${field.name}.${describeSelection(fields[0])}`, collection.name, location);
+  addNamed(wanted, { name: field.name, field, scope, call: null }, fields);
+}
+
+function addNamed(wanted: WantedFields, { name, field, scope, call }: Aliased, fields: readonly Selection[]): void {
+  const inner = scope !== null && fields.length === 0 ? EVERYTHING : fields;
+  add(wanted, name, { field, call, fields: inner, scope });
+}
+
+interface Addition extends Pick<Wanted, 'field' | 'call' | 'fields'> {
+  readonly scope?: string | null;
+  readonly isNamed?: boolean;
+}
+
+/** What is said of one field in several places adds up. */
+function add(
+  wanted: WantedFields,
+  name: string,
+  { field, call, fields, scope = null, isNamed = true }: Addition,
+): void {
+  const before = wanted.get(name) ?? { fields: [], scopes: new Map<string, readonly Selection[]>(), isNamed };
+  wanted.set(name, {
+    field,
+    call,
+    fields: scope === null ? [...before.fields, ...fields] : before.fields,
+    scopes:
+      scope === null
+        ? before.scopes
+        : new Map(before.scopes).set(scope, [...(before.scopes.get(scope) ?? []), ...fields]),
+    isNamed: before.isNamed || isNamed,
+  });
+}
+
+export function describeSelection(selection: Selection | undefined): string {
+  return selection?.kind === 'field' ? selection.name : '*';
+}
+
+function isWayBack(field: Field, position: Position): boolean {
+  const { from } = position;
+  if (position.backlink || !from?.relation || !field.relation) return false;
+  return (
+    from.relation.manyCollection === field.relation.manyCollection &&
+    from.relation.manyField === field.relation.manyField
+  );
+}
