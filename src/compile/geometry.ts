@@ -39,6 +39,14 @@ export function geometryOf(text: Fragment, field: Field): Fragment {
   return isGeography(field) ? sql`${transformed}::${call('geography')}` : transformed;
 }
 
+/** A value in the place of another. In a column without an SRID each value has one of its own, which its successor keeps. */
+export function withSridOf(previous: Fragment, value: Fragment, field: Field): Fragment {
+  if (!isGeometry(field) || isGeography(field) || columnOf(field).srid !== null) return value;
+  const call = functionsOf(columnOf(field));
+  const srid = sql`coalesce(${call('st_srid')}(${previous}), ${integerLiteral(WGS84_SRID)})`;
+  return sql`case ${srid} when 0 then ${call('st_setsrid')}(${value}, 0) else ${call('st_transform')}(${value}, ${srid}) end`;
+}
+
 /** `given` is the text of a GeoJSON geometry. */
 export function compareGeometries(left: Fragment, operator: Operator, operand: Fragment, field: Field): Fragment {
   const column = columnOf(field);

@@ -24,6 +24,7 @@ import { type ActivityLog, type Recorded, record, snapshot } from './activity.js
 import { compileCaller, compileCondition } from './condition.js';
 import { andFound, compileExisting, otherKeys } from './conflict.js';
 import { FromClause, Scope } from './from-clause.js';
+import { withSridOf } from './geometry.js';
 import { compileGuard, compileValidations } from './guard.js';
 import { columnName, tableName, typeName } from './identifiers.js';
 import { areEqual, asRow, commaList, inputKeyColumns, inputKeyNames, keyColumns } from './key-columns.js';
@@ -201,8 +202,8 @@ class Chain {
       ({ unlink, condition }) => sql` and not (${condition}${unlessPresent(node, referenceColumn(unlink))})`,
     );
     const changes = columns.map((column) => {
-      const value = this.#value(node, column);
       const name = columnName(column.field);
+      const value = withSridOf(sql`${alias('t')}.${name}`, this.#value(node, column), column.field);
       if (!column.mixed) return sql`${name} = ${value}`;
       const clearing = cleared(this.#plan, node.collection, column.field);
       const unlinked = clearing ? sql` when ${clearing} then null` : nothing;
@@ -322,8 +323,7 @@ class Chain {
   }
 
   #callerValue(column: WriteColumn, caller: NonNullable<WriteColumn['caller']>, index: number): Fragment {
-    const values = compileCaller(caller, typeName(column.field), this.#scope);
-    return sql`case when ${alias('i')}.${identifier(`v${index}`)} then (${values} limit 1) end`;
+    return sql`case when ${alias('i')}.${identifier(`v${index}`)} then (${compileCaller(caller, typeName(column.field), this.#scope)} limit 1) end`;
   }
 
   #end(node: WriteNode, foreignKey: Field, column: WriteColumn, index: number): Fragment {

@@ -94,6 +94,32 @@ t.test('PostGIS', { skip }, async (t) => {
     }
   }
 
+  await t.test('a value that replaces another keeps its system of coordinates', async (t) => {
+    const shapes = (): Promise<unknown> =>
+      sql`select id, shapes.st_asewkt(shape) as shape from odd where id in (3, 4, 5) order by id`.then((rows) =>
+        rows.map(({ shape }) => shape),
+      );
+    const { json } = await get(service, '/items/odd?filter[id][_in]=3,5&sort=id');
+    const { data } = json as { data: { id: number; shape: unknown }[] };
+    t.strictSame(
+      data.map(({ shape }) => shape),
+      [
+        { type: 'Point', coordinates: [0, 0] },
+        { type: 'Point', coordinates: [1, 2] },
+      ],
+    );
+    for (const { id, shape } of data) t.equal((await send('PATCH', `/items/odd/${id}`, { shape })).status, 200);
+    t.match(await shapes(), [/^SRID=3857;POINT\(0 -?[\d.e-]+\)$/, null, 'POINT(1 2)'], 'by PATCH');
+    const upserted = await send('POST', '/utils/import/odd', data);
+    t.equal(upserted.status, 200, upserted.text);
+    t.match(await shapes(), [/^SRID=3857;/, null, 'POINT(1 2)'], 'by an import');
+    t.equal((await send('PATCH', '/items/odd/4', { shape: POINT })).status, 200);
+    t.equal((await send('PATCH', '/items/odd/5', { shape: POINT })).status, 200);
+    t.match(await shapes(), [/^SRID=3857;/, /^SRID=4326;POINT\(16/, /^POINT\(16/], 'other values');
+    await sql.unsafe(`update odd set shape = case id when 5 then shapes.st_geomfromewkt('POINT(1 2)')
+      when 3 then shapes.st_geomfromewkt('SRID=3857;POINT(0 0)') end where id in (3, 4, 5)`);
+  });
+
   await t.test('filters by shapes, in every system of coordinates', async (t) => {
     for (const [name, type] of Object.entries(COLUMNS)) {
       for (const [operator, shape, found] of [
