@@ -330,7 +330,11 @@ select pg_catalog.json_build_object(
     select pg_catalog.json_agg(
       pg_catalog.json_build_array(
         name, nspname, proname, provolatile, proretset, prorettype::int8, typrelid::int8, types::int8[], proargnames, proargmodes,
-        pronargdefaults, pg_catalog.obj_description(oid, 'pg_proc')
+        pronargdefaults, pg_catalog.obj_description(oid, 'pg_proc'),
+        case when 'v' operator(pg_catalog.=) any (proargmodes) then (
+          select pg_catalog.json_agg(pg_catalog.pg_get_function_arg_default(oid, place::int4) order by place)
+          from pg_catalog.unnest(types) with ordinality argument (type, place)
+        ) end
       )
       order by name, oid
     )

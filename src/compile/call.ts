@@ -6,6 +6,7 @@ import { operandType } from '../plan/resolve-names.js';
 import type { Slot } from '../request/ast.js';
 import {
   alias,
+  expression,
   type Fragment,
   identifier,
   join,
@@ -64,12 +65,17 @@ function columnsOf({ fields }: Collection): Fragment {
 
 function calledFunction({ overload, arguments: passedArguments }: CallPlan): Fragment {
   const list = passedArguments.map(({ argument, slot }) => {
-    const value = slot === null ? sql`'{}'::${typeName(argument.field)}` : argumentValue(argument, slot);
+    const value = slot === null ? omittedValue(argument) : argumentValue(argument, slot);
     // Without `variadic` PostgreSQL would take the list for a single element.
     const variadic = argument.variadic ? sql`variadic ` : nothing;
     return sql`${variadic}${identifier(argument.name)} => ${value}`;
   });
   return sql`${identifier(overload.schema, overload.function)}(${join(list, sql`, `)})`;
+}
+
+function omittedValue({ name, field, otherwise }: Argument): Fragment {
+  if (otherwise === null) throw new Error(`the argument "${name}" has no value`);
+  return sql`${expression(otherwise)}::${typeName(field)}`;
 }
 
 /** Arrays and composite values come as JSON, from which PostgreSQL makes them as it does in a write. */

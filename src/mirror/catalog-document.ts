@@ -113,6 +113,8 @@ export type FunctionEntry = readonly [
   modes: readonly ('i' | 'o' | 'b' | 'v' | 't')[] | null,
   defaults: number,
   comment: string | null,
+  /** The default of each argument as SQL. Of functions with a variadic argument, null for others. */
+  variadicDefaults: readonly (string | null)[] | null,
 ];
 
 type ComputedEntry = readonly [table: number, name: string, schema: string, result: number];

@@ -61,15 +61,20 @@ interface Context {
 const PSEUDO_TYPES =
   /^(any|anyelement|anyarray|anynonarray|anyenum|anyrange|anymultirange|anycompatible\w*|cstring|internal|_?record|trigger|event_trigger|\w+_handler|unknown|void)$/;
 
+const EMPTY_LIST = "'{}'";
+
 /** Or the reason why it cannot be called. */
 function buildOverload(entry: FunctionEntry, context: Context): Overload | string {
-  const [name, schema, called, volatility, , , , types, names, modes, , comment] = entry;
+  const [name, schema, called, volatility, , , , types, names, modes, , comment, variadicDefaults] = entry;
   const inputs = types.flatMap((type, position) => {
     const mode = modes?.[position] ?? 'i';
-    return mode === 'o' || mode === 't' ? [] : [{ name: names?.[position] ?? '', type, variadic: mode === 'v' }];
+    return mode === 'o' || mode === 't'
+      ? []
+      : [{ name: names?.[position] ?? '', type, variadic: mode === 'v', place: position }];
   });
   const callable = allowedNames(context.row);
   const list: Argument[] = [];
+  const withheld: Argument[] = [];
   for (const [position, input] of inputs.entries()) {
     const hasDefault = position >= inputs.length - entry[10];
     if (input.name === '' || isReserved(input.name)) return 'has an argument without a name';
@@ -86,16 +91,12 @@ function buildOverload(entry: FunctionEntry, context: Context): Overload | strin
       return `has the argument "${input.name}" of the type ${facts.column.data_type}, but its row of service_functions says "${declaredArgument}"`;
     if (!isAllowed && required)
       return `requires the argument "${input.name}", which its row of service_functions does not list`;
-    if (isAllowed)
-      list.push(
-        Object.freeze({
-          name: input.name,
-          field: fieldOf(name, facts),
-          hasDefault,
-          variadic: input.variadic,
-          required,
-        }),
-      );
+    const { variadic, place } = input;
+    // Called with names, PostgreSQL fills in no default of a function that has a variadic argument.
+    const otherwise = variadicDefaults?.[place] ?? (variadic ? EMPTY_LIST : null);
+    const argument = Object.freeze({ name: input.name, field: fieldOf(name, facts), variadic, required, otherwise });
+    if (isAllowed) list.push(argument);
+    else if (otherwise !== null) withheld.push(argument);
   }
   const returns = returnsOf(entry, context);
   if (typeof returns === 'string') return returns;
@@ -105,6 +106,7 @@ function buildOverload(entry: FunctionEntry, context: Context): Overload | strin
     function: called,
     volatile: volatility === 'v',
     arguments: Object.freeze(list),
+    withheld: Object.freeze(withheld),
     returns: Object.freeze(returns),
     comment,
   });

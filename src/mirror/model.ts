@@ -328,6 +328,8 @@ export interface Overload {
   /** One that is not volatile changes nothing, and may be called by a read. */
   readonly volatile: boolean;
   readonly arguments: readonly Argument[];
+  /** Arguments that callers may not give, and that a call passes by itself. */
+  readonly withheld: readonly Argument[];
   readonly returns: Returns;
   readonly comment: string | null;
 }
@@ -336,9 +338,10 @@ export interface Argument {
   readonly name: string;
   /** As a column of its type would be. */
   readonly field: Field;
-  readonly hasDefault: boolean;
   /** Declared `variadic`: a list of any length, also empty. */
   readonly variadic: boolean;
+  /** What a call passes in its place where it is not given, as SQL; null where PostgreSQL fills in the default by itself. */
+  readonly otherwise: string | null;
   /** Whether a call has to give it. */
   readonly required: boolean;
 }

@@ -32,9 +32,9 @@ export function planCall(name: string, call: CallRequest, model: Model): CallPla
   if (!served) throw forbiddenFunction(name, model);
   const overload = chooseOverload(served, new Set(call.arguments.map((each) => each.name)));
   const slots = new Map(call.arguments.map((each) => [each.name, each.slot]));
-  const passedArguments = overload.arguments.flatMap((argument) => {
+  const passedArguments = [...overload.arguments, ...overload.withheld].flatMap((argument) => {
     const slot = slots.get(argument.name) ?? null;
-    return slot !== null || (argument.variadic && !argument.hasDefault) ? [{ argument, slot }] : [];
+    return slot !== null || argument.otherwise !== null ? [{ argument, slot }] : [];
   });
   return Object.freeze({ overload, arguments: passedArguments });
 }

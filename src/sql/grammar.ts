@@ -55,8 +55,11 @@ export function onlyExpression(statements: readonly SelectStatement[]): unknown 
   return target && target['name'] === undefined && target['indirection'] === undefined ? (target['val'] ?? null) : null;
 }
 
+/** Where a node stands in the text; of an array or a list, also where that begins and ends. */
+const PLACE = /^(location|(rexpr_)?list_(start|end))$/;
+
 function withoutPlaces(node: unknown): string {
-  return JSON.stringify(node, (key, value) => (key === 'location' ? undefined : value));
+  return JSON.stringify(node, (key, value) => (PLACE.test(key) ? undefined : value));
 }
 
 /** The statements of a text. Throws where it has none that PostgreSQL could read. */

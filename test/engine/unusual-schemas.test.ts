@@ -28,6 +28,7 @@ await sql.unsafe(`
   create function f_given(g given) returns int language sql immutable as 'select g::int';
   create function f_cast(t text) returns text language sql stable as 'select t::zip::text';
   create function f_cast_body(t text) returns text language plpgsql stable as 'begin return t::zip; end';
+  create table listed (id int primary key generated always as identity, a int, xs int[] not null default array[1, 2]);
   create type pair as (one int, two text);
   create domain pair_domain as pair;
   create table pairs (id int primary key, p pair, d pair_domain, parent int references pairs);
@@ -37,6 +38,11 @@ await sql.unsafe(`
   create table covers (release int unique references releases, body text);
   insert into releases values (1, 'one');
   insert into notes values (1, 'a'), (1, 'b');
+  create function f_more(variadic xs int[]) returns int language sql immutable as 'select cardinality(xs)';
+  create function f_vd(a int, variadic xs int[] default '{}') returns int language sql immutable as 'select a + cardinality(xs)';
+  create function f_vd2(a int default 1, b text default 'b', variadic "X s" posint[] default array[7, 8]::posint[])
+    returns text language sql immutable as $$select a || b || "X s"::text$$;
+  create function f_held(a int, variadic xs int[] default '{3}') returns int language sql immutable as 'select a + xs[1]';
   create view many_rows as select 1 as id, (select x from generate_series(1, 2) x) as n;
   create function f_write(n int, p int default null, u int default null) returns int language plpgsql volatile as
     'begin insert into limited values (2, n, p, u); return 1; end'`);
@@ -44,7 +50,8 @@ const service = await startTestService({ databaseUrl });
 await sql.unsafe(`
   insert into service_relations (many_collection, many_field, one_collection, one_field) values
     ('notes', 'release', 'releases', 'notes'), ('covers', 'release', 'releases', 'covers');
-  insert into service_functions (name) select proname from pg_proc where proname ~ '^f_'`);
+  insert into service_functions (name, arguments) select proname, case proname when 'f_held' then '["a"]'::json end
+    from pg_proc where proname ~ '^f_'`);
 const headers = { 'content-type': 'application/json', authorization: `Bearer ${ADMIN_TOKEN}` };
 
 function send(method: string, path: string, body: unknown): Promise<Answer> {
@@ -134,4 +141,25 @@ t.test('items without a key are not shown by their keys', async (t) => {
     data: { notes: [{ body: 'a' }, { body: 'b' }] },
   });
   t.strictSame((await get(service, '/items/releases/1?fields=*')).json, { data: { id: 1, name: 'one' } });
+});
+
+t.test('the variadic argument of a function can be left out', async (t) => {
+  for (const [name, body, data] of [
+    ['f_more', {}, 0],
+    ['f_vd', { a: 1 }, 1],
+    ['f_vd', { a: 1, xs: [5, 6] }, 3],
+    ['f_vd2', {}, '1b{7,8}'],
+    ['f_vd2', { b: 'c' }, '1c{7,8}'],
+    ['f_vd2', { b: 'c', 'X s': [1] }, '1c{1}'],
+    ['f_held', { a: 1 }, 4],
+  ] as const) {
+    const answer = await rpc(name, body);
+    t.strictSame(answer.json, { data }, `${name} ${JSON.stringify(body)}: ${answer.text}`);
+  }
+  t.equal((await rpc('f_held', { a: 1, xs: [2] })).status, 400);
+  t.strictSame((await get(service, '/rpc/f_vd?a=4')).json, { data: 4 });
+  const created = await send('POST', '/items/listed?fields=xs', [{ a: 1 }, { xs: [3] }]);
+  t.strictSame(created.json, { data: [{ xs: [1, 2] }, { xs: [3] }] }, `a default that is an array: ${created.text}`);
+  const graphql = await send('POST', '/graphql', { query: '{ f_vd(a: 2) }' });
+  t.strictSame(graphql.json, { data: { f_vd: 2 } }, graphql.text);
 });
