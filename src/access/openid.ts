@@ -3,7 +3,7 @@
  * that is exchanged for a signed statement of who it is. What has to be known on the way back is in a signed cookie.
  */
 import type { Configuration } from 'openid-client';
-import { invalidCredentials, serviceUnavailable } from '../errors.js';
+import { invalidCredentials, type ServiceError, serviceUnavailable } from '../errors.js';
 import type { AuthProvider } from '../provider-options.js';
 import { claimText, type ExternalUser, userOfClaims } from './external-user.js';
 
@@ -16,6 +16,8 @@ export interface PendingSignIn {
   /** The page that it leads back to; null for an answer in JSON. */
   readonly redirect: string | null;
 }
+
+type Claims = Readonly<Record<string, unknown>>;
 
 /** For the time that somebody takes on the page of a provider. */
 export const SIGN_IN_LIFETIME_MS = 600_000;
@@ -54,7 +56,6 @@ export class OpenIdProvider {
   async finish(returned: URL, { state, nonce, verifier }: PendingSignIn): Promise<ExternalUser> {
     const client = await loadClient();
     const configuration = await this.#discover();
-    let claims: Readonly<Record<string, unknown>>;
     try {
       const tokens = await client.authorizationCodeGrant(configuration, returned, {
         expectedState: state,
@@ -62,19 +63,20 @@ export class OpenIdProvider {
         pkceCodeVerifier: verifier,
         idTokenExpected: true,
       });
-      const stated: Readonly<Record<string, unknown>> = tokens.claims() ?? {};
-      const subject = claimText(stated['sub']) ?? '';
+      const idToken: Claims = tokens.claims() ?? {};
+      const subject = claimText(idToken['sub']) ?? '';
       const hasUserInfo = configuration.serverMetadata().userinfo_endpoint !== undefined;
-      const asked = hasUserInfo ? await client.fetchUserInfo(configuration, tokens.access_token, subject) : {};
-      claims = { ...asked, ...stated };
-    } catch {
-      // Which check has failed is of use only to who forges.
+      // The client refuses a userinfo answer with another `sub`.
+      const userInfo = hasUserInfo ? await client.fetchUserInfo(configuration, tokens.access_token, subject) : {};
+      return this.#externalUser(mergeClaims(idToken, userInfo));
+    } catch (error) {
+      if (isUnreachable(error)) throw this.#unreachable();
+      // The reason would help only to forge.
       throw invalidCredentials();
     }
-    return this.#externalUser(claims);
   }
 
-  #externalUser(claims: Readonly<Record<string, unknown>>): ExternalUser {
+  #externalUser(claims: Claims): ExternalUser {
     const { trustEmail, groupClaim, roleOfGroup } = this.options;
     const named = claims[groupClaim];
     const groups = new Set<unknown>(Array.isArray(named) ? named : [named]);
@@ -88,8 +90,9 @@ export class OpenIdProvider {
   async #discover(): Promise<Configuration> {
     const { issuerUrl, clientId, clientSecret } = this.options;
     const url = new URL(issuerUrl);
-    const { allowInsecureRequests, discovery } = await loadClient();
-    const execute = url.protocol === 'http:' ? [allowInsecureRequests] : [];
+    const { allowInsecureRequests, discovery, enableNonRepudiationChecks } = await loadClient();
+    // By default the client trusts the connection to the provider, and does not check the signature of an id token.
+    const execute = [enableNonRepudiationChecks, ...(url.protocol === 'http:' ? [allowInsecureRequests] : [])];
     this.#configuration ??= discovery(url, clientId, clientSecret ?? undefined, undefined, {
       execute,
       timeout: TIMEOUT_SECONDS,
@@ -98,7 +101,31 @@ export class OpenIdProvider {
       return await this.#configuration;
     } catch {
       this.#configuration = null;
-      throw serviceUnavailable('auth', `The provider "${this.options.name}" cannot be reached`);
+      throw this.#unreachable();
     }
   }
+
+  #unreachable(): ServiceError {
+    return serviceUnavailable('auth', `The provider "${this.options.name}" cannot be reached`);
+  }
+}
+
+/**
+ * The claims of the id token and of the userinfo endpoint, where the id token wins. `email` and `email_verified` come from the same
+ * source: the statement that one address is verified must not apply to another one.
+ */
+function mergeClaims(idToken: Claims, userInfo: Claims): Claims {
+  const { email, email_verified: isVerified } = idToken;
+  const hasAddress = email !== undefined && (isVerified !== undefined || email !== userInfo['email']);
+  const source = hasAddress ? idToken : userInfo;
+  return { ...userInfo, ...idToken, email: source['email'], email_verified: source['email_verified'] };
+}
+
+/** Whether the provider did not answer, or answered with a fault of its own. Such an error says nothing about the user. */
+function isUnreachable(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  const { code, cause } = error as Error & { code?: unknown };
+  if (code === 'OAUTH_TIMEOUT') return true;
+  if (cause instanceof Response) return cause.status >= 500;
+  return error instanceof TypeError && cause instanceof Error;
 }

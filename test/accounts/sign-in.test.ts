@@ -6,6 +6,7 @@ import t from 'tap';
 import { readConfig } from '../../src/config.js';
 import { openPage, skip } from '../support/browser.js';
 import { type Answer, connectSql, createLibrary, get, startDatabase, startTestService } from '../support/service.js';
+import { type StubProvider, startStubProvider } from '../support/stub-provider.js';
 
 const EDITOR = '6f1f3f43-0000-4000-8000-000000000002';
 const PAGE = 'https://app.example.com/welcome';
@@ -54,9 +55,15 @@ await sql.unsafe(`insert into service_roles (id, name) values ('${EDITOR}', 'Edi
 const port = await freePort();
 const publicUrl = `http://127.0.0.1:${port}`;
 const providerUrl = await startProvider(() => `${publicUrl}/auth/login/people/callback`);
+const north = await startStubProvider('lateral');
+const south = await startStubProvider('lateral');
 const options = {
   PUBLIC_URL: publicUrl,
-  AUTH_PROVIDERS: 'people',
+  AUTH_PROVIDERS: 'people,north,south,mail',
+  ...stubOptions('north', north),
+  ...stubOptions('south', south),
+  ...stubOptions('mail', north),
+  AUTH_MAIL_IDENTIFIER_KEY: 'email',
   AUTH_PEOPLE_DRIVER: 'openid',
   AUTH_PEOPLE_ISSUER_URL: providerUrl,
   AUTH_PEOPLE_CLIENT_ID: 'lateral',
@@ -67,6 +74,15 @@ const options = {
   AUTH_PEOPLE_LABEL: 'People',
 };
 const service = await startTestService({ databaseUrl, PORT: String(port), ...options });
+
+function stubOptions(name: string, provider: StubProvider): Record<string, string> {
+  const prefix = `AUTH_${name.toUpperCase()}`;
+  return {
+    [`${prefix}_ISSUER_URL`]: provider.url,
+    [`${prefix}_CLIENT_ID`]: 'lateral',
+    [`${prefix}_ALLOW_PUBLIC_REGISTRATION`]: 'true',
+  };
+}
 
 async function freePort(): Promise<number> {
   const probe = createServer().listen(0, '127.0.0.1');
@@ -193,9 +209,75 @@ t.test('a user who was suspended gets no session', async (t) => {
   t.equal(location(await browser.open(back), publicUrl), `${PAGE}?reason=INVALID_CREDENTIALS`);
 });
 
+/** Signs in with one of the providers that have no page; answers the status and the address of the user. */
+async function signInWith(name: string): Promise<{ status: number; email: unknown; id: unknown }> {
+  const browser = new Browser();
+  const page = location(await browser.open(`${publicUrl}/auth/login/${name}`), publicUrl);
+  const { status } = await browser.open(location(await browser.open(page), publicUrl));
+  const me = await browser.open(`${publicUrl}/users/me?fields=id,email`);
+  const { data } = (await me.json()) as { data?: { id: string; email: string | null } };
+  return { status, email: data?.email, id: data?.id };
+}
+
+t.test('an address counts where the same answer says that it is verified', async (t) => {
+  const [admin] = await sql`select id, email from service_users where token is not null limit 1`;
+  const address = String(admin?.['email']);
+  const cases: [idToken: object, userInfo: object, email: string | null | undefined][] = [
+    [{ email: address }, { email: 'evil@example.com', email_verified: true }, undefined],
+    [{ email: address }, { email_verified: true }, undefined],
+    [{ email: address, email_verified: false }, { email: address, email_verified: true }, undefined],
+    [{ email_verified: true }, { email: address }, undefined],
+    [{ email_verified: true }, { email: address, email_verified: false }, undefined],
+    [{ email: address, email_verified: true }, { email: 'evil@example.com' }, address],
+    [{ email: address }, { email: address, email_verified: true }, address],
+    [{}, { email: address, email_verified: true }, address],
+  ];
+  for (const [idToken, userInfo, email] of cases) {
+    Object.assign(north, { idToken: { sub: 'x', ...idToken }, userInfo: { sub: 'x', ...userInfo } });
+    const answer = await signInWith('mail');
+    const said = `${JSON.stringify(idToken)} ${JSON.stringify(userInfo)}`;
+    t.match({ ...answer, said }, { status: email === undefined ? 401 : 200, email });
+  }
+  Object.assign(north, {
+    idToken: { sub: 'x', email: address },
+    userInfo: { sub: 'y', email: address, email_verified: true },
+  });
+  t.match(await signInWith('mail'), { status: 401 }, 'the userinfo of another subject');
+});
+
+t.test('an id token that was signed with the key of another provider is refused', async (t) => {
+  Object.assign(north, { idToken: { sub: 'nora' }, userInfo: { sub: 'nora' }, signedWith: south.keys });
+  t.match(await signInWith('north'), { status: 401 });
+  north.signedWith = north.keys;
+  t.match(await signInWith('north'), { status: 200 });
+});
+
+t.test('while the keys of a provider cannot be fetched the answer is 503', async (t) => {
+  Object.assign(south, { idToken: { sub: 'sue' }, userInfo: { sub: 'sue' }, keysAreDown: true });
+  t.match(await signInWith('south'), { status: 503 });
+  south.keysAreDown = false;
+  t.match(await signInWith('south'), { status: 200 });
+});
+
+t.test('the same subject of two providers is two users', async (t) => {
+  for (const provider of [north, south])
+    Object.assign(provider, { idToken: { sub: 'same' }, userInfo: { sub: 'same' } });
+  const [one, other] = [await signInWith('north'), await signInWith('south')];
+  t.match([one, other], [{ status: 200 }, { status: 200 }]);
+  t.not(one.id, other.id);
+  t.equal((await signInWith('north')).id, one.id, 'each stays who they were');
+  t.equal((await sql`select from service_users where external_identifier = 'same'`).length, 2);
+  await t.rejects(sql`insert into service_users (provider, external_identifier) values ('north', 'same')`);
+});
+
 t.test('providers are listed, and options that cannot work are refused', async (t) => {
   const listed = await get(service, '/auth', { token: null });
-  const data = [{ name: 'people', driver: 'openid', label: 'People', icon: 'account_circle' }];
+  const data = ['people', 'north', 'south', 'mail'].map((name) => ({
+    name,
+    driver: 'openid',
+    label: name === 'people' ? 'People' : null,
+    icon: 'account_circle',
+  }));
   t.strictSame(listed.json, { data, disableDefault: false });
   const wrong: [Record<string, string>, RegExp][] = [
     [{ AUTH_PEOPLE_DRIVER: 'ldap' }, /AUTH_PEOPLE_DRIVER must be openid/],
