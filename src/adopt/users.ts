@@ -51,7 +51,7 @@ export async function checkUsers(session: Session, places: Installations): Promi
       [
         clash('email', sql`lower(old.email)`, sql`lower(mine.email)`),
         clash('token', sql`encode(sha256(convert_to(nullif(old.token, ''), 'UTF8')), 'hex')`, sql`mine.token`),
-        clash('external', sql`old.external_identifier`, sql`mine.external_identifier`),
+        clash('external', sql`(old.provider, old.external_identifier)`, sql`(mine.provider, mine.external_identifier)`),
       ],
       sql` union `,
     )} limit 10`,
