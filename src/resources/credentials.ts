@@ -52,15 +52,29 @@ export function linkTo(body: Input, name: string, allowed: string, usual: () => 
   };
 }
 
-/** Origin and path must be equal: a prefix would allow pages of others. */
+/** Scheme, host and path must be equal: a prefix would allow pages of others. */
 export function isAllowedPage(page: string, list: string): boolean {
-  if (!URL.canParse(page)) return false;
-  const { origin, pathname } = new URL(page);
+  const requested = readPage(page);
+  if (requested === null) return false;
   return list
     .split(',')
-    .map((each) => each.trim())
-    .filter((each) => URL.canParse(each))
-    .some((each) => new URL(each).origin === origin && new URL(each).pathname === pathname);
+    .map((each) => readPage(each.trim()))
+    .some((each) => each !== null && isSameHost(each, requested) && each.pathname === requested.pathname);
+}
+
+/**
+ * The URL of a page, or null if it is none. Browsers and servers disagree about backslashes, and user info makes one host look like
+ * another: a URL with either is refused.
+ */
+export function readPage(text: string): URL | null {
+  if (text.includes('\\') || !URL.canParse(text)) return null;
+  const url = new URL(text);
+  return url.username === '' && url.password === '' ? url : null;
+}
+
+/** Unlike an `origin`, this differs for `blob:` URLs and for the schemes of applications. */
+export function isSameHost(one: URL, other: URL): boolean {
+  return one.protocol === other.protocol && one.host === other.host;
 }
 
 export function clientOf(exchange: Exchange): LoginClient {

@@ -9,7 +9,7 @@ import type { Route } from '../http/router.js';
 import type { AuthProvider } from '../provider-options.js';
 import { type ActionRequest, type ActionResult, actionRoute, dataReply } from './action.js';
 import { type AuthServices, tokenResult } from './auth.js';
-import { clientOf, isAllowedPage } from './credentials.js';
+import { clientOf, isAllowedPage, isSameHost, readPage } from './credentials.js';
 
 export interface SignInServices extends AuthServices {
   readonly resolveUser: ResolveUser;
@@ -37,7 +37,9 @@ async function begin(
     throw invalidPayload(
       `"redirect" must be a page of AUTH_${name.toUpperCase()}_REDIRECT_ALLOW_LIST, not "${redirect}"`,
     );
-  const { url, pending } = await provider.begin(callbackOf(provider.options, services), redirect);
+  // As it was parsed, so that a browser cannot read it otherwise.
+  const page = redirect === null ? null : new URL(redirect).href;
+  const { url, pending } = await provider.begin(callbackOf(provider.options, services), page);
   const cookie = services.cookies.set(client, 'signIn', await services.tokens.signPending(pending));
   return { secret: true, headers: { Location: url, 'Set-Cookie': [cookie] } };
 }
@@ -83,7 +85,8 @@ async function readPending(
 
 /** The Explorer, for one. */
 function isOwnPage(page: string, { publicUrl }: SignInServices): boolean {
-  return URL.canParse(page) && new URL(page).origin === new URL(publicUrl()).origin;
+  const url = readPage(page);
+  return url !== null && isSameHost(url, new URL(publicUrl()));
 }
 
 function callbackOf({ name }: AuthProvider, { publicUrl }: SignInServices): string {

@@ -70,7 +70,7 @@ const options = {
   AUTH_PEOPLE_CLIENT_SECRET: 'a-secret-of-the-client',
   AUTH_PEOPLE_ALLOW_PUBLIC_REGISTRATION: 'true',
   AUTH_PEOPLE_ROLE_MAPPING: JSON.stringify({ editors: EDITOR }),
-  AUTH_PEOPLE_REDIRECT_ALLOW_LIST: PAGE,
+  AUTH_PEOPLE_REDIRECT_ALLOW_LIST: `${PAGE}, app://sign-in/done`,
   AUTH_PEOPLE_LABEL: 'People',
 };
 const service = await startTestService({ databaseUrl, PORT: String(port), ...options });
@@ -188,6 +188,22 @@ t.test('a callback counts in the browser that has begun, once, and unchanged', a
   t.match(await begin('https://evil.example.com/welcome'), { status: 400 });
   t.match(await begin(`${publicUrl}.example.com/`), { status: 400 });
   t.match(await begin(`${publicUrl}/explorer`), { status: 302 }, 'a page of the service itself');
+  const { host } = new URL(publicUrl);
+  const misread = [
+    `blob:${publicUrl}/explorer`,
+    `http:\\\\${host}/explorer`,
+    `http://${host}\\@evil.example.com`,
+    `http://evil@${host}/explorer`,
+    `http://:word@${host}/explorer`,
+    'https://app.example.com\\welcome',
+    'https://evil@app.example.com/welcome',
+    'https://app.example.com:444/welcome',
+    'evil://scheme/done',
+    'app://elsewhere/done',
+    '/explorer',
+  ];
+  for (const page of misread) t.match(await begin(page), { status: 400 }, page);
+  t.match(await begin('app://sign-in/done?tab=1'), { status: 302 }, 'a page of an application');
 });
 
 t.test('an address that is not verified, or belongs to a local user, makes nobody that user', async (t) => {
