@@ -115,7 +115,7 @@ export function invalidOtp(): ServiceError {
 }
 
 /** `wait` in milliseconds. */
-export function requestsExceeded(exceeded: Exceeded, wait: number): ServiceError {
+export function requestsExceeded(exceeded: Partial<Exceeded>, wait: number): ServiceError {
   const reset = new Date(Date.now() + wait).toISOString();
   return new ServiceError('REQUESTS_EXCEEDED', `Too many requests, retry after ${Math.ceil(wait)}ms.`, {
     ...exceeded,

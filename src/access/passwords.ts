@@ -3,15 +3,51 @@ import { randomBytes } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
 import { ServiceError, serviceUnavailable, unprocessable } from '../errors.js';
 import { hash, verify } from './argon2.js';
+import { HashQueue } from './hash-queue.js';
 
-export function hashPassword(password: string): Promise<string> {
-  return hash(password);
+/** Logins, and passwords that users choose for themselves. */
+const logins = new HashQueue({ atOnce: 2, waiting: 64, waitingPerSource: 32, maxWaitMs: 10_000 });
+
+/** Hashed values in items. The callers were allowed to write them, and a request may have thousands, two at a time. */
+const writes = new HashQueue({ atOnce: 2, waiting: 1_000, waitingPerSource: 500, maxWaitMs: 30_000 });
+
+const neverLeaves = (): boolean => false;
+
+/** `address` is the client's. */
+export function hashPassword(password: string, address: string): Promise<string> {
+  return logins.run(address, neverLeaves, () => hash(password));
+}
+
+export function hashWritten(secret: string, address: string): Promise<string> {
+  return writes.run(address, neverLeaves, () => hash(secret));
 }
 
 let unusedHash: Promise<string> | null = null;
 
 /** Takes as long for a user who does not exist, or has no password, as for one who does. */
-export async function verifyPassword(stored: string | null, password: string): Promise<boolean> {
+export function verifyPassword(stored: string | null, password: string, address: string): Promise<boolean> {
+  return logins.run(address, neverLeaves, () => matchesHash(stored, password));
+}
+
+interface Visitor {
+  readonly ip: string;
+  /** Whether nobody waits for the answer any more. */
+  hasLeft(): boolean;
+}
+
+/** Looks the account up when its turn has come: a flood of logins must not fill the connections either. */
+export function verifyAccount<Account extends { readonly password: string | null }>(
+  find: () => Promise<Account | null>,
+  password: string,
+  { ip, hasLeft }: Visitor,
+): Promise<{ account: Account | null; matches: boolean }> {
+  return logins.run(ip, hasLeft, async () => {
+    const account = await find();
+    return { account, matches: await matchesHash(account?.password ?? null, password) };
+  });
+}
+
+async function matchesHash(stored: string | null, password: string): Promise<boolean> {
   unusedHash ??= hash(randomBytes(16));
   const usable = stored?.startsWith('$argon2') ? stored : null;
   const matches = await verify(usable ?? (await unusedHash), password).catch(() => false);

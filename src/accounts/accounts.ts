@@ -65,7 +65,7 @@ export async function createAdministrator(database: Database, credentials: Crede
     'select exists (select from service_users) as "hasUsers"',
   );
   if (hasUsers) return false;
-  const hash = await hashPassword(credentials.password);
+  const hash = await hashPassword(credentials.password, '');
   const created = await database.transaction(async (session) => {
     // Instances that start together must not both see an empty table.
     await session.query(database.qualified('lock table service_users in share row exclusive mode'));

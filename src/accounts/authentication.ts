@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Identities } from '../access/identities.js';
 import type { Mailer } from '../access/mailer.js';
 import { stepOf } from '../access/otp.js';
-import { assertPassword, hashPassword, verifyPassword } from '../access/passwords.js';
+import { assertPassword, hashPassword, verifyAccount } from '../access/passwords.js';
 import { digestToken, familyOf, makeRefreshToken, type Tokens } from '../access/tokens.js';
 import type { Config } from '../config.js';
 import { forbidden, invalidCredentials, invalidOtp, ServiceError } from '../errors.js';
@@ -51,7 +51,7 @@ export async function login(
     services,
     (error) => isGuess(error, credentials.otp),
     async () => {
-      const account = await verify(credentials, services);
+      const account = await verify(credentials, client, services);
       const otpStep = await verifySecondFactor(account, credentials.otp, services);
       return beginSession(account, kind, otpStep, client, services);
     },
@@ -83,6 +83,8 @@ export async function attempted(
     return issued;
   } catch (error) {
     if (!isGuessed(error)) await takeBack('void');
+    // Refused because of others, whatever the account is.
+    if (error instanceof ServiceError && (error.status === 429 || error.status === 503)) throw error;
     await stall(begun, services.config.LOGIN_STALL_TIME);
     throw error;
   }
@@ -109,10 +111,10 @@ function isGuess(error: unknown, otp: string | null): boolean {
 /** Unknown, wrong, suspended and locked look the same and take the same time. */
 async function verify(
   { email, password }: LoginCredentials,
+  client: LoginClient,
   { logins }: AuthenticationServices,
 ): Promise<LoginAccount> {
-  const account = await logins.find(email);
-  const matches = await verifyPassword(account?.password ?? null, password);
+  const { account, matches } = await verifyAccount(() => logins.find(email), password, client);
   if (account && matches && account.status === 'active' && !account.locked) return account;
   if (!account?.locked) await logins.fail(email);
   throw invalidCredentials();
@@ -283,7 +285,7 @@ export async function resetPassword(
   await loginLimit.attempt(client.ip);
   const { email, mark } = await tokens.verifyMail('password-reset', token);
   await assertPassword(await logins.passwordPolicy(), password);
-  if (!(await logins.resetPassword(email, mark, await hashPassword(password)))) throw forbidden();
+  if (!(await logins.resetPassword(email, mark, await hashPassword(password, client.ip)))) throw forbidden();
   await loginLimit.forgive(client.ip);
 }
 

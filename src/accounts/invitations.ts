@@ -43,7 +43,7 @@ export async function acceptInvitation(
   await loginLimit.attempt(address);
   const { email, mark } = await tokens.verifyMail('invite', token);
   await assertPassword(await logins.passwordPolicy(), password);
-  if (!(await logins.acceptInvite(email, mark, await hashPassword(password)))) {
+  if (!(await logins.acceptInvite(email, mark, await hashPassword(password, address)))) {
     throw invalidPayload('The invitation was already used or revoked');
   }
   await loginLimit.forgive(address);

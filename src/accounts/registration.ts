@@ -15,6 +15,8 @@ import type { Logins, RegistrationSettings } from './logins.js';
 
 /** Writes users with the permissions of one row alone. */
 export interface AccountWriter {
+  /** The client's address. */
+  readonly address: string;
   create(account: Input, permission: PermissionRow): Promise<void>;
   update(user: string, change: Input, permission: PermissionRow): Promise<void>;
 }
@@ -52,7 +54,7 @@ export async function register(
     const isNew = await create(account, settings, writer);
     if (settings.verify) {
       if (!isNew) await replace(account, writer, services);
-      await sendLink(account, linkWith, services);
+      await sendLink(account, linkWith, writer.address, services);
     }
   } finally {
     await stall(begun, config.REGISTER_STALL_TIME);
@@ -94,7 +96,8 @@ async function replace(
   { logins }: RegistrationServices,
 ): Promise<void> {
   const existing = await logins.find(email);
-  if (existing?.status !== 'unverified' || (await verifyPassword(existing.password, account.password))) return;
+  if (existing?.status !== 'unverified' || (await verifyPassword(existing.password, account.password, writer.address)))
+    return;
   try {
     await writer.update(
       existing.id,
@@ -118,12 +121,13 @@ async function replace(
 async function sendLink(
   { email: address, password }: NewAccount,
   linkWith: (token: string) => string,
+  clientAddress: string,
   { logins, tokens, mailer }: RegistrationServices,
 ): Promise<void> {
   const account = await logins.find(address);
   if (account?.status !== 'unverified' || account.password === null) return;
   // Somebody else has registered the address in between.
-  if (!(await verifyPassword(account.password, password))) return;
+  if (!(await verifyPassword(account.password, password, clientAddress))) return;
   const { email } = account;
   const claims = { email, mark: digestToken(account.password) };
   const link = linkWith(await tokens.signMail('registration', claims, LINK_LIFETIME_MS));

@@ -20,7 +20,7 @@ export async function generateSecondFactor(
 ): Promise<SecondFactor> {
   const account = await accountOf(user, logins);
   await loginLimit.attempt(address);
-  if (!(await verifyPassword(account.password, password))) throw invalidCredentials();
+  if (!(await verifyPassword(account.password, password, address))) throw invalidCredentials();
   await loginLimit.forgive(address);
   if (account.tfa_secret !== null) throw invalidPayload('A second factor is already active');
   return makeSecondFactor('Lateral', account.email);

@@ -3,7 +3,7 @@
  * that is planned only inside its transaction has its payload prepared before; what is left then, as the presets of a policy, is
  * done when it is planned.
  */
-import { assertPassword, hashPassword } from '../access/passwords.js';
+import { assertPassword, hashWritten } from '../access/passwords.js';
 import { isObject } from '../digits.js';
 import { invalidPayload } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
@@ -12,7 +12,8 @@ import { elementAt } from '../narrow.js';
 import { CONCEALED, Secret } from '../plan/column-value.js';
 import { Guard } from '../plan/guard.js';
 import type { Payload, WritePlanContext } from '../plan/payload-row.js';
-import type { PlannedWrite, WriteNode } from '../plan/write.js';
+import type { Author, PlannedWrite, WriteNode } from '../plan/write.js';
+import type { Writer } from './writer.js';
 
 /** Returns the rows of an internal statement. */
 export type Ask = (text: string) => Promise<readonly Readonly<Record<string, unknown>>[]>;
@@ -23,7 +24,12 @@ interface NewSecret {
 }
 
 /** Those of a plan that are not hashed yet. */
-export async function hashNewSecrets({ plan, input }: PlannedWrite, isLimited: boolean, ask: Ask): Promise<void> {
+export async function hashNewSecrets(
+  { plan, input }: PlannedWrite,
+  { caller, author }: Writer,
+  ask: Ask,
+  isLimited = !caller.administrator,
+): Promise<void> {
   const added: NewSecret[] = [];
   plan.nodes.forEach((node, position) => {
     for (const name of secretNames(node))
@@ -32,7 +38,7 @@ export async function hashNewSecrets({ plan, input }: PlannedWrite, isLimited: b
         if (secret instanceof Secret && secret.hash === null) added.push({ secret, collection: node.collection.name });
       }
   });
-  await hashSecrets(added, isLimited, ask);
+  await hashSecrets(added, isLimited, author, ask);
 }
 
 /** The rows of a plan with hashes in place of secrets. */
@@ -68,18 +74,18 @@ export async function preparePayloads<Data extends Payload>(
   const walker = new SecretCollector(context);
   const prepared = payloads.map((payload) => walker.walk(collection, payload, 0) as Data);
   if (walker.secrets.length > (context.maxRows ?? Number.POSITIVE_INFINITY)) return payloads;
-  await hashSecrets(walker.secrets, context.access !== null, ask);
+  await hashSecrets(walker.secrets, context.access !== null, context.author, ask);
   return prepared;
 }
 
 /** For who is no administrator: each takes tens of milliseconds by design. */
 const MAX_SECRETS = 100;
 
-/** Of the four threads that hash, some are left to logins. */
+/** Of one request. */
 const HASHED_AT_ONCE = 2;
 
 /** New passwords of users have to meet the settings. */
-async function hashSecrets(added: readonly NewSecret[], isLimited: boolean, ask: Ask): Promise<void> {
+async function hashSecrets(added: readonly NewSecret[], isLimited: boolean, { ip }: Author, ask: Ask): Promise<void> {
   if (added.length === 0) return;
   if (isLimited && added.length > MAX_SECRETS)
     throw invalidPayload(`One request can set at most ${MAX_SECRETS} hashed values`);
@@ -91,7 +97,8 @@ async function hashSecrets(added: readonly NewSecret[], isLimited: boolean, ask:
   }
   const waiting = [...new Set(added.map(({ secret }) => secret))];
   const hashNext = async (): Promise<void> => {
-    for (let secret = waiting.pop(); secret; secret = waiting.pop()) secret.hash = await hashPassword(secret.text);
+    for (let secret = waiting.pop(); secret; secret = waiting.pop())
+      secret.hash = await hashWritten(secret.text, ip ?? '');
   };
   await Promise.all(Array.from({ length: HASHED_AT_ONCE }, hashNext));
 }

@@ -250,7 +250,7 @@ export class Writes {
   async #execute(planned: PlannedWrite, call: WriteCall): Promise<Buffer | null> {
     if (this.#session) return this.#send(planned, call, this.#session);
     call.client.staged('plan');
-    await hashNewSecrets(planned, !call.writer.caller.administrator, (text) => this.#database.rows(text));
+    await hashNewSecrets(planned, call.writer, (text) => this.#database.rows(text));
     const isApart = call.idempotencyKey || suppliesKeys(planned) || isChecked(planned) || isDistributed(planned);
     const written = isApart ? null : this.#compiler.compileWrite(planned, call, null);
     if (!written) return this.#database.transaction((session) => this.#send(planned, call, session));
@@ -285,7 +285,7 @@ export class Writes {
     const send = (): Promise<number> => this.#sendWrite(planned, call, session, option);
     const write = (): Promise<number> => writeRecords(planned, writer, services, session, send);
     const isLimited = option !== 'count' && !writer.caller.administrator;
-    await hashNewSecrets(planned, isLimited, (text) => session.query(this.#database.qualified(text)));
+    await hashNewSecrets(planned, writer, (text) => session.query(this.#database.qualified(text)), isLimited);
     if (!concernsAccess(planned)) return write();
     checkAccess(planned);
     const skipped = await keepAdministrators(this.#database, session, writer.caller, write);

@@ -66,6 +66,7 @@ async function postRegistration(request: ActionRequest, services: RouteServices)
 function accountWriter(exchange: Exchange, { policies, writes }: RouteServices): AccountWriter {
   const writer = writerOf(exchange, PUBLIC);
   return {
+    address: exchange.address,
     create: (account, permission) =>
       createUser(writes, account, { ...writer, access: policies.permit([permission]) }, exchange),
     update: (user, change, permission) =>

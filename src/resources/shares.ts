@@ -53,7 +53,7 @@ async function postAuth(request: ActionRequest, services: ShareServices): Promis
   const issued = await attempted(`share ${key}`, client, services, isGuess, async () => {
     const share = await findShare(database, key);
     const isOpen = share !== null && share.password === null;
-    if (!isOpen && !(await verifyPassword(share?.password ?? null, password))) throw invalidCredentials();
+    if (!isOpen && !(await verifyPassword(share?.password ?? null, password, client.ip))) throw invalidCredentials();
     const { token, ...session } = newSession(kind, config);
     if (!share || !(await beginShare(database, share, { kind, ...session, client }))) throw invalidCredentials();
     return issueShare(share.id, share.role, kind, token, services);
