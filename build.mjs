@@ -18,7 +18,7 @@ const forPackage = process.argv.includes('--package');
 const listFile = join(target, 'outputs.json');
 
 /** What is started by its path, or imported from outside. */
-const PROGRAMS = ['src/main', 'src/index', 'src/workers/worker'];
+const PROGRAMS = ['src/main', 'src/index', 'src/workers/worker', 'src/storage/image-child'];
 const TOOLS = [
   'src/observe',
   'src/embedded/cluster',

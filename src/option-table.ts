@@ -267,8 +267,16 @@ export const OPTIONS = {
     '0',
     'How long caches may keep a file of GET /assets without asking again; 0: they ask each time, and get a 304',
   ),
-  ASSETS_TRANSFORM_MAX_CONCURRENT: integer('4', 1, 1_000, 'Images that are transformed at the same time, per thread'),
-  ASSETS_TRANSFORM_TIMEOUT: duration('7500ms', 'How long the transformation of an image may take'),
+  ASSETS_TRANSFORM_MAX_CONCURRENT: integer(
+    '4',
+    1,
+    1_000,
+    'Images that are transformed at the same time, each in a process of its own; divided among the threads, at least one per thread; 25 times as many may wait',
+  ),
+  ASSETS_TRANSFORM_TIMEOUT: duration(
+    '7500ms',
+    'How long the transformation of an image may take, and how long it may wait for its turn',
+  ),
   ASSETS_TRANSFORM_IMAGE_MAX_DIMENSION: integer(
     '6000',
     1,

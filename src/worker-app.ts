@@ -2,7 +2,6 @@
  * What each serving thread has: connections, compiled statements, cached identities, GraphQL schemas and the
  * routes over them. What there is only once is in service.ts, and reaches a thread as `Shared` and by broadcasts.
  */
-
 import { isMainThread } from 'node:worker_threads';
 import { ForeignTokens } from './access/foreign-tokens.js';
 import { Identities, type Lookup } from './access/identities.js';
@@ -125,6 +124,8 @@ export interface WorkerApp {
   check(): Promise<Checks>;
   /** Requests that still come are answered; none should be sent. Resolves when nothing of this thread is left in the database. */
   stopping(): Promise<void>;
+  /** Those that transform images. */
+  endProcesses(): Promise<void>;
 }
 
 /** Where the server is not our own there may be a pooler in between: `checksSessions` once for all threads. */
@@ -297,14 +298,7 @@ export async function createWorkerApp(
   const operations = createOperations(config, routes);
   mirror.onChange(() => operations.forget());
   const graphql = {
-    identities,
-    mirror,
-    policies,
-    reads,
-    writes,
-    operations,
-    persisted,
-    live,
+    ...{ identities, mirror, policies, reads, writes, operations, persisted, live },
     ide: config.GRAPHQL_INTROSPECTION,
   };
   const allRoutes: readonly Route[] = [...routes, ...graphqlRoutes({ ...graphql, actions: actionsOf(routes) })];
@@ -351,6 +345,7 @@ export async function createWorkerApp(
       readiness.stop();
       return live.stop();
     },
+    endProcesses: () => files.images.stop(),
   };
 }
 

@@ -3,7 +3,8 @@ import type { Config } from '../config.js';
 import { isObject } from '../digits.js';
 import { invalidQuery } from '../errors.js';
 import { isOneOf } from '../narrow.js';
-import { type ImageFormat, type ImageOperation, OPERATIONS, type Transformation } from '../storage/images.js';
+import type { ImageFormat, Transformation } from '../storage/image-messages.js';
+import { type ImageOperation, readOperation } from '../storage/image-operations.js';
 import type { FileRow, FileSettings } from './file-rows.js';
 
 /** Of these types; other files are sent as they are. */
@@ -141,23 +142,7 @@ function operationsOf(value: unknown, config: Config): readonly ImageOperation[]
       option: 'ASSETS_TRANSFORM_MAX_OPERATIONS',
       limit,
     });
-  return list.map((entry): ImageOperation => {
-    const [name, ...values] = Array.isArray(entry) ? entry : [entry];
-    if (typeof name !== 'string' || !OPERATIONS.has(name))
-      throw invalidQuery(`"transforms": there is no transformation ${JSON.stringify(name)}`);
-    checkNumbers(values, config.ASSETS_TRANSFORM_IMAGE_MAX_DIMENSION);
-    return [name, ...values];
-  });
-}
-
-/** No side, offset or radius is larger than an image may be. */
-function checkNumbers(value: unknown, most: number): void {
-  if (typeof value === 'number' && Math.abs(value) > most)
-    throw invalidQuery(`"transforms" has a number beyond ${most}`, {
-      option: 'ASSETS_TRANSFORM_IMAGE_MAX_DIMENSION',
-      limit: most,
-    });
-  if (typeof value === 'object' && value !== null) for (const each of Object.values(value)) checkNumbers(each, most);
+  return list.map((entry) => readOperation(entry, config.ASSETS_TRANSFORM_IMAGE_MAX_DIMENSION));
 }
 
 function jsonOf(text: string): unknown {

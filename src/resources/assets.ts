@@ -10,7 +10,8 @@ import type { Exchange } from '../http/exchange.js';
 import type { Produce, Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import { type ByteRange, contentMissing, DERIVED, type FileStorage } from '../storage/file-storage.js';
-import { MAX_IMAGE_BYTES, type Transformation, wholeFile } from '../storage/images.js';
+import type { Transformation } from '../storage/image-messages.js';
+import { MAX_IMAGE_BYTES, wholeFile } from '../storage/images.js';
 import { readAssetQuery, transformationOf } from './asset-query.js';
 import { type FileRow, type FilesServices, readFileRow, readFileSettings } from './file-rows.js';
 
@@ -118,16 +119,18 @@ async function transformed(
   const storage = storages.of(row.storage);
   const folder = `${DERIVED}/${row.id}`;
   const name = `${folder}/${digest(row.filename_disk, transformation)}.${transformation.format}`;
-  const signal = AbortSignal.timeout(config.ASSETS_TRANSFORM_TIMEOUT);
+  // From when a read begins: waiting for a turn does not count.
+  const read = (file: string, size: number): Promise<Buffer> =>
+    wholeFile(storage.read(file, { start: 0, end: size - 1 }, AbortSignal.timeout(config.ASSETS_TRANSFORM_TIMEOUT)));
   const kept = await storage.sizeOf(name, null);
-  if (kept !== null) return wholeFile(storage.read(name, { start: 0, end: kept - 1 }, signal));
+  if (kept !== null) return read(name, kept);
   const original = async (): Promise<Buffer> => {
     const file = String(row.filename_disk);
     const size = await storage.sizeOf(file, row.filesize === null ? null : Number(row.filesize));
     if (size === null) throw contentMissing();
     if (size > MAX_IMAGE_BYTES)
       throw invalidQuery(`The image is larger than ${MAX_IMAGE_BYTES} bytes: it can be read, but not transformed`);
-    return wholeFile(storage.read(file, { start: 0, end: size - 1 }, signal));
+    return read(file, size);
   };
   const made = await images.transform(name, original, transformation);
   // An image that cannot be kept is sent all the same.

@@ -72,7 +72,7 @@ export class SingleThread implements Threads {
 
   async stop(): Promise<void> {
     this.drain();
-    await this.#http?.close(this.#config.SHUTDOWN_TIMEOUT);
+    await Promise.all([this.#app?.endProcesses(), this.#http?.close(this.#config.SHUTDOWN_TIMEOUT)]);
     await this.#app?.stopping();
   }
 }

@@ -31,6 +31,7 @@ const DIVIDED_OPTIONS = [
   'DATABASE_WRITE_POOL_SIZE',
   'DATABASE_STREAM_POOL_SIZE',
   'IMPORT_MAX_CONCURRENCY',
+  'ASSETS_TRANSFORM_MAX_CONCURRENT',
 ] as const;
 
 /** What the main thread needs for the mirror, the policies and what is to be purged. */

@@ -43,7 +43,7 @@ async function work(assignment: Assignment): Promise<void> {
     health: channel.health.bind(channel),
   };
   const app = await createWorkerApp(config, core, shared, observe);
-  const { router, sockets, names, apply, collect, check, stopping } = app;
+  const { router, sockets, names, apply, collect, check, stopping, endProcesses } = app;
   const begin = async (port: number): Promise<void> => {
     const address = { host: config.HOST, port, shared: true };
     const { responseMemory } = database;
@@ -56,7 +56,7 @@ async function work(assignment: Assignment): Promise<void> {
   };
   const end = async (): Promise<void> => {
     drain();
-    await http?.close(config.SHUTDOWN_TIMEOUT);
+    await Promise.all([endProcesses(), http?.close(config.SHUTDOWN_TIMEOUT)]);
     await stopping();
     await Promise.all([database.close(), replicas?.close()]);
   };

@@ -1,0 +1,342 @@
+/** Images are transformed in processes of their own: hostile requests end at their deadline and harm no other request. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { readdir, readFile } from 'node:fs/promises';
+import sharp from 'sharp';
+import t from 'tap';
+import { packagePath } from '../../src/files.js';
+import {
+  ADMIN_TOKEN,
+  type Answer,
+  connectSql,
+  createLibrary,
+  makeFolder,
+  request,
+  startDatabase,
+  startTestService,
+  type TestOptions,
+  waitFor,
+} from '../support/service.js';
+import { makeUser, PASSWORD, post } from '../support/users.js';
+
+t.setTimeout(240_000);
+const server = await startDatabase();
+const databaseUrl = await createLibrary(server, 'transformations');
+const sql = connectSql(databaseUrl);
+t.teardown(() => sql.end());
+const root = await makeFolder();
+const LIMIT_MS = 2_000;
+const options: TestOptions & Record<string, string> = {
+  databaseUrl,
+  STORAGE_LOCAL_ROOT: root,
+  ASSETS_TRANSFORM_TIMEOUT: `${LIMIT_MS}ms`,
+};
+const service = await startTestService(options);
+const { email } = await makeUser(sql, 'honest');
+
+async function upload(content: Buffer, type: string): Promise<string> {
+  const head = `--edge\r\nContent-Disposition: form-data; name="file"; filename="a.${type}"\r\nContent-Type: image/${type}\r\n\r\n`;
+  const answer = await request(service, 'POST', '/files', {
+    headers: { 'content-type': 'multipart/form-data; boundary=edge' },
+    body: Buffer.concat([Buffer.from(head), content, Buffer.from('\r\n--edge--\r\n')]),
+  });
+  const { id, width } = (answer.json as { data: { id: string; width: number } }).data;
+  if (!width) throw new Error(`the image was not measured: ${answer.text}`);
+  return id;
+}
+
+const noise = (side: number) =>
+  sharp({
+    create: { width: side, height: side, channels: 3, background: 'red', noise: { type: 'gaussian', sigma: 60 } },
+  })
+    .jpeg()
+    .toBuffer();
+const large = await upload(await noise(3_000), 'jpeg');
+const small = await upload(await noise(100), 'jpeg');
+const flat = (width: number, height: number) =>
+  sharp({ create: { width, height, channels: 3, background: 'red' } })
+    .png()
+    .toBuffer();
+
+const transforms = (...operations: readonly unknown[]): string =>
+  `transforms=${encodeURIComponent(JSON.stringify(operations))}`;
+/** Takes far longer than it may, on any machine. */
+const hostile = (id: string, seed: number): string =>
+  `/assets/${id}?${transforms(['median', 15], ['blur', 60 + seed], ['clahe', { width: 50, height: 50, maxSlope: 9 }])}`;
+const messageOf = ({ json }: Answer): string => (json as { errors: { message: string }[] }).errors[0]?.message ?? '';
+
+/** Processes that transform images, of the given process. */
+async function transformersOf(parent: number): Promise<number[]> {
+  const found: number[] = [];
+  for (const name of await readdir('/proc')) {
+    if (!/^\d+$/.test(name)) continue;
+    const [status, command] = await Promise.all(
+      ['status', 'cmdline'].map((file) => readFile(`/proc/${name}/${file}`, 'utf8').catch(() => '')),
+    );
+    if (command?.includes('image-child') && status?.includes(`\nPPid:\t${parent}\n`)) found.push(Number(name));
+  }
+  return found;
+}
+
+const isGone = async (pid: number): Promise<boolean> =>
+  /^State:\s+Z/m.test(await readFile(`/proc/${pid}/status`, 'utf8').catch(() => 'State: Z'));
+
+t.test('a login stays fast beside eight hostile transformations, which end at their deadline', async (t) => {
+  const start = performance.now();
+  const burdens = Array.from({ length: 8 }, (_, seed) =>
+    request(service, 'GET', hostile(large, seed)).then(
+      (answer) => ({ status: answer.status, message: messageOf(answer), ms: performance.now() - start }),
+      (error: Error) => ({ status: 0, message: error.message, ms: performance.now() - start }),
+    ),
+  );
+  const logins: number[] = [];
+  while (performance.now() - start < LIMIT_MS) {
+    const before = performance.now();
+    const answer = await post(service, '/auth/login', { email, password: PASSWORD });
+    t.equal(answer.status, 200, answer.text);
+    logins.push(performance.now() - before);
+  }
+  logins.sort((one, other) => one - other);
+  const median = logins[Math.floor(logins.length / 2)] ?? Number.POSITIVE_INFINITY;
+  t.ok(median < 1_000, `a login takes ${Math.round(median)} ms, ${logins.length} were made`);
+  for (const { status, message, ms } of await Promise.all(burdens)) {
+    t.equal(status, 503, message);
+    t.match(message, /The image took too long to transform|Too many images are being transformed/);
+    // The turn, the start of a process and the image itself.
+    t.ok(ms < 5 * LIMIT_MS, `answered after ${Math.round(ms)} ms`);
+  }
+  t.match(await request(service, 'GET', `/assets/${small}?width=20`), { status: 200 }, 'and others are served again');
+});
+
+t.test('the process ends promptly while an image is transformed, and so do its children', async (t) => {
+  for (const signal of ['SIGTERM', 'SIGKILL'] as const)
+    for (const WORKERS of ['1', '2']) {
+      const program = spawn(process.execPath, [packagePath('dist', 'src', 'main.js'), 'start'], {
+        env: {
+          PATH: process.env['PATH'] ?? '',
+          PORT: '0',
+          WORKERS,
+          DATABASE_URL: databaseUrl,
+          STORAGE_LOCAL_ROOT: root,
+          ASSETS_TRANSFORM_TIMEOUT: '60s',
+          LOG_LEVEL: 'warn',
+        },
+      });
+      const ended = once(program, 'exit');
+      let said = '';
+      program.stdout.on('data', (piece) => {
+        said += piece;
+      });
+      await waitFor(async () => /is ready at \S+\n/.test(said), 10_000);
+      const [, url = ''] = /is ready at (\S+)/.exec(said) ?? [];
+      const burden = request({ url }, 'GET', hostile(large, 0)).catch((error: Error) => error);
+      await waitFor(async () => (await transformersOf(program.pid ?? 0)).length > 0, 10_000);
+      const children = await transformersOf(program.pid ?? 0);
+      const start = performance.now();
+      program.kill(signal);
+      await ended;
+      const ms = performance.now() - start;
+      t.ok(ms < 5_000, `${signal}, ${WORKERS} threads: ended after ${Math.round(ms)} ms`);
+      for (const child of children) await waitFor(() => isGone(child), 2_000);
+      await burden;
+    }
+});
+
+t.test('more transformations than can wait are refused as overload', async (t) => {
+  const busy = await startTestService({ ...options, ASSETS_TRANSFORM_MAX_CONCURRENT: '1' });
+  const answers = await Promise.all(
+    Array.from({ length: 100 }, (_, width) => request(busy, 'GET', `/assets/${large}?width=${width + 1}`)),
+  );
+  const refused = answers.filter(({ status }) => status !== 200);
+  t.ok(refused.length > 0 && refused.length < 100, `${refused.length} of 100 were refused`);
+  for (const answer of refused)
+    t.match(answer, {
+      status: 503,
+      headers: { 'retry-after': /^\d+$/ },
+      json: {
+        errors: [
+          {
+            message: /Too many images are being transformed/,
+            extensions: { code: 'SERVICE_UNAVAILABLE', service: 'images', option: 'ASSETS_TRANSFORM_MAX_CONCURRENT' },
+          },
+        ],
+      },
+    });
+  await busy.stop();
+  await waitFor(async () => (await transformersOf(process.pid)).length <= 5, 5_000);
+});
+
+t.test('no step of a transformation makes an image beyond the limit', async (t) => {
+  const square = await upload(await flat(1_000, 1_000), 'png');
+  const strip = await upload(await flat(10, 1_000), 'png');
+  const photo = await upload(await flat(5_000, 4_000), 'png');
+  const sides = { top: 6_000, bottom: 6_000, left: 6_000, right: 6_000 };
+  for (const [id, query] of [
+    [square, `width=10&${transforms(['extend', sides])}`],
+    [square, `width=10&${transforms(['extend', 6_000])}`],
+    [square, transforms(['extend', { left: 3_000, right: 2_500 }], ['resize', 1_000])],
+    [square, `width=5000&${transforms(['rotate', 45])}`],
+    [photo, transforms(['rotate', 45], ['resize', 100])],
+    [square, transforms(['affine', [7, 0, 0, 1]])],
+    [
+      square,
+      transforms(
+        [
+          'affine',
+          [
+            [1, 3],
+            [0, 1],
+          ],
+        ],
+        ['extend', { right: 2_500 }],
+      ),
+    ],
+    [strip, 'width=100'],
+    [strip, transforms(['resize', { width: 6_000, height: 6_000, fit: 'outside' }])],
+    [square, transforms(['extract', { left: 0, top: 0, width: 1, height: 1_000 }], ['resize', 100])],
+    [strip, transforms(['trim'], ['resize', 100])],
+    [strip, `width=6000&height=6000&${transforms(['rotate', 90])}`],
+  ] as const) {
+    const answer = await request(service, 'GET', `/assets/${id}?${query}`);
+    t.match(
+      answer,
+      {
+        status: 400,
+        json: { errors: [{ extensions: { code: 'INVALID_QUERY', option: 'ASSETS_TRANSFORM_IMAGE_MAX_DIMENSION' } }] },
+      },
+      `${decodeURIComponent(query)}: ${answer.status}`,
+    );
+  }
+  const sizeOf = async (id: string, query: string): Promise<string> => {
+    const answer = await fetch(`${service.url}/assets/${id}?${query}`, {
+      headers: { authorization: `Bearer ${ADMIN_TOKEN}` },
+    });
+    if (!answer.ok) return answer.text();
+    const { width, height } = await sharp(Buffer.from(await answer.arrayBuffer())).metadata();
+    return `${width} × ${height}`;
+  };
+  for (const [id, query, size] of [
+    [square, `width=10&${transforms(['extend', 20])}`, '50 × 50'],
+    [square, transforms(['rotate', 90], ['resize', { width: 300 }], ['extend', { left: 5 }]), '305 × 300'],
+    [square, transforms(['trim'], ['resize', { width: 50, height: 20, fit: 'fill' }]), '50 × 20'],
+    [
+      square,
+      transforms([
+        'affine',
+        [
+          [1, 0.5],
+          [0, 1],
+        ],
+      ]),
+      '1500 × 1000',
+    ],
+    [strip, 'width=2000&height=2000', '2000 × 2000'],
+    [strip, 'width=5&fit=fill', '5 × 1000'],
+  ] as const)
+    t.equal(await sizeOf(id, query), size, decodeURIComponent(query));
+});
+
+t.test('operations take the parameters that they have, within ranges', async (t) => {
+  for (const operation of [
+    ...[
+      ['median', 900],
+      ['median', 1.5],
+      ['median', '3'],
+      ['blur', 900],
+      ['blur', 0],
+      ['blur', { sigma: 500 }],
+    ],
+    ...[
+      ['dilate', 100],
+      ['erode', 100],
+      ['sharpen', 10_000],
+      ['sharpen', { sigma: 1, m1: -1 }],
+      ['gamma', 9],
+    ],
+    ...[
+      ['clahe', { width: 5_000, height: 5_000 }],
+      ['linear', [1, 2, 3, 4, 5]],
+      ['tint', 'x'.repeat(1_000)],
+    ],
+    ...[
+      ['convolve', { width: 101, height: 101, kernel: [] }],
+      ['convolve', { width: 3, height: 3, kernel: [1] }],
+    ],
+    ...[
+      ['resize', { width: 10, kernel: 'slow' }],
+      ['resize', 10, 10, { file: '/etc/passwd' }],
+      ['resize', -1],
+    ],
+    ...[
+      ['extend', { left: -1 }],
+      ['extend', { extendWith: 'x' }],
+      ['extract', { left: 0, top: 0, width: 5 }],
+    ],
+    ...[
+      ['rotate', 1e9],
+      ['affine', [1, 2, 3]],
+      ['affine', [1, 0, 0, 1], { interpolator: 'x' }],
+      ['flip', 1, 2],
+    ],
+    ...[
+      ['recomb', [[1]]],
+      ['modulate', { brightness: -1 }],
+      ['threshold', 999],
+      ['negate', {}, {}],
+      ['toFile', 'x'],
+    ],
+    ...[['toColourspace', 'x'], ['normalise', { lower: 200 }], ['trim', { background: {} }], ['trim', 'x'], {}, 7],
+  ]) {
+    const answer = await request(service, 'GET', `/assets/${small}?${transforms(operation)}`);
+    t.match(answer, { status: 400, json: { errors: [{ extensions: { code: 'INVALID_QUERY' } }] } }, answer.text);
+    t.match(messageOf(answer), /"transforms"|The image cannot be transformed/, JSON.stringify(operation));
+  }
+  for (const operation of [
+    ...[['median'], ['median', 3], ['blur'], ['blur', 5], ['blur', { sigma: 3 }], ['dilate'], ['erode', 2]],
+    ...[['sharpen'], ['sharpen', 2], ['sharpen', { sigma: 2, m1: 0, m2: 3 }], ['gamma'], ['gamma', 2.2, 2]],
+    ...[
+      ['clahe', { width: 3, height: 3, maxSlope: 5 }],
+      ['linear', 0.5, 10],
+      ['linear', [1, 1, 1], [0, 0, 0]],
+    ],
+    ...[['convolve', { width: 3, height: 3, kernel: [-1, 0, 1, -2, 0, 2, -1, 0, 1] }], ['tint', '#f80'], ['trim']],
+    ...[
+      ['resize', 10],
+      ['resize', 10, 10, { fit: 'contain', background: '#00000000' }],
+      ['resize', null, 10],
+    ],
+    ...[['resize', { width: 10, height: 20, position: 'right top', kernel: 'mitchell' }], ['flip'], ['flop', false]],
+    ...[
+      ['extend', { top: 3, extendWith: 'mirror' }],
+      ['extract', { left: 0, top: 0, width: 5, height: 5 }],
+    ],
+    ...[
+      ['rotate', 30, { background: { r: 1, g: 2, b: 3, alpha: 0.5 } }],
+      ['flatten', { background: 'white' }],
+    ],
+    ...[
+      [
+        'recomb',
+        [
+          [1, 0, 0],
+          [0, 1, 0],
+          [0, 0, 1],
+        ],
+      ],
+      ['modulate', { brightness: 2, hue: 90 }],
+      ['threshold', 99],
+    ],
+    ...[['negate'], ['negate', { alpha: false }], ['normalise'], ['normalize', { lower: 1, upper: 99 }], ['unflatten']],
+    ...[
+      ['greyscale'],
+      ['grayscale', true],
+      ['toColourspace', 'b-w'],
+      ['toColorspace', 'srgb'],
+      ['trim', { threshold: 5 }],
+    ],
+    ...[['affine', [1, 0.1, 0, 1], { background: 'white', interpolator: 'nohalo' }], 'greyscale'],
+  ]) {
+    const answer = await request(service, 'GET', `/assets/${small}?${transforms(operation)}`);
+    t.equal(answer.status, 200, `${JSON.stringify(operation)}: ${answer.status === 200 ? '' : answer.text}`);
+  }
+});
