@@ -43,6 +43,8 @@ export type Event =
   /** What changes is not read from the log: live queries are read again every second. */
   | { readonly kind: 'changes-lost'; readonly error: unknown }
   | { readonly kind: 'primary-lost'; readonly host: string; readonly error: unknown }
+  /** It is of another cluster or another database. */
+  | { readonly kind: 'host-refused'; readonly host: string; readonly reason: string }
   /** `former` is null where it is the one that was lost. */
   | { readonly kind: 'primary-found'; readonly host: string; readonly former: string | null }
   /** `poll` in milliseconds. */
@@ -206,6 +208,9 @@ function log(logger: Logger, repeated: RepeatedLines, event: Event): void {
       // Each thread finds it.
       if (event.former === null) repeated.write(`the primary ${event.host} is back`);
       else repeated.write(`${event.host} is the primary now, no longer ${event.former}; reconnecting`);
+      break;
+    case 'host-refused':
+      repeated.write(`host ${event.host} of DATABASE_URL is not used: ${event.reason}`);
       break;
     case 'pooler-found':
       logger.info(`connecting through a pooler (DATABASE_POOLER=${event.pooler})`);

@@ -22,6 +22,7 @@ import { catalogSourceOf, findOtherSchemas, listen, policiesOf } from './postgre
 import type { Database } from './postgres/database.js';
 import { type Health, joinHealth, Readiness, unhealthy } from './postgres/health.js';
 import { type MigrateOptions, migrate } from './postgres/migrate.js';
+import { differenceOf, identityOf } from './postgres/server-identity.js';
 import { adminAnswers } from './resources/admin.js';
 import { loadGrammar } from './sql/grammar.js';
 import { type Core, createCore, openDatabase } from './worker-app.js';
@@ -287,7 +288,12 @@ async function openSource(
     started.add((left) => embedded.stop(Math.max(left, LEAST_EMBEDDED_MS)), Infinity);
     databaseUrl = embedded.url;
   }
-  const database = await openDatabase(config, databaseUrl, config.DATABASE_URL !== null, observe, signal);
+  const database = await openDatabase(
+    config,
+    databaseUrl,
+    { checksSessions: config.DATABASE_URL !== null, ...(signal ? { signal } : {}) },
+    observe,
+  );
   started.add(() => database.close(), Infinity);
   return { database, databaseUrl };
 }
@@ -336,8 +342,10 @@ async function migrateDirectly(
   const { DATABASE_DIRECT_URL: url } = config;
   if (url === null) return migrate(database, options, observe);
   const past: Config = { ...config, DATABASE_POOLER: 'none', DATABASE_DIRECT_URL: null };
-  const direct = await openDatabase(past, url, true, observe, signal);
+  const direct = await openDatabase(past, url, { checksSessions: true, ...(signal ? { signal } : {}) }, observe);
   try {
+    const difference = differenceOf(await identityOf(database), await identityOf(direct));
+    if (difference) throw new StartError(`DATABASE_DIRECT_URL: it is another ${difference} than that of DATABASE_URL`);
     await migrate(direct, options, observe);
     database.system = direct.system;
   } finally {

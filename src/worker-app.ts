@@ -132,16 +132,10 @@ export interface WorkerApp {
 export function openDatabase(
   config: Config,
   url: string,
-  checksSessions: boolean,
+  given: Pick<DatabaseOptions, 'checksSessions' | 'identity' | 'signal'>,
   observe: Observer,
-  signal?: AbortSignal,
 ): Promise<Database> {
-  return Database.open({
-    ...databaseOptions(config, url),
-    checksSessions,
-    observe,
-    ...(signal ? { signal } : {}),
-  });
+  return Database.open({ ...databaseOptions(config, url), ...given, observe });
 }
 
 /** Null where none are named. With the memory of another thread, they are what that one looks at. */

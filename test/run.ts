@@ -74,6 +74,7 @@ const LEFT_OUT: ReadonlySet<string> = new Set([
   'half-open',
   'faults',
   'replicas',
+  'foreign-servers',
   'fairness',
   'head-of-line',
   'starvation',

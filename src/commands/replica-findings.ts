@@ -2,7 +2,8 @@
 import type { Config } from '../config.js';
 import type { Database } from '../postgres/database.js';
 import { SERVER } from '../postgres/replica-server.js';
-import { isSameCluster, type Replica } from '../postgres/replicas.js';
+import type { Replica } from '../postgres/replicas.js';
+import { differenceOf, identityOf } from '../postgres/server-identity.js';
 import { within } from '../postgres/time-limit.js';
 import { openReplicas } from '../worker-app.js';
 import type { Finding } from './findings.js';
@@ -32,8 +33,13 @@ async function examine(replica: Replica, database: Database): Promise<Finding> {
   try {
     const { position } = await database.position();
     const report = await within(replica.ask(), ANSWER_TIMEOUT_MS);
-    if (!report.standby) return say('problem', 'is not a standby: it gets no reads');
-    if (!(await isSameCluster(database, report))) return say('problem', 'follows another primary: it gets no reads');
+    const difference = differenceOf(await identityOf(database), report);
+    if (difference)
+      return say('problem', `is another ${difference} than that of DATABASE_URL: it gets no reads. Correct the URL`);
+    if (!report.standby && report.server === (await serverOf(database)))
+      return say('note', 'is the primary: it gets no reads as a replica');
+    if (!report.standby)
+      return say('problem', 'was promoted, and is not the primary of DATABASE_URL: it gets no reads');
     if ((await within(countServers(replica), ANSWER_TIMEOUT_MS)) > 1)
       return say('problem', 'leads to more than one server, as a balancer does: name each standby by a URL of its own');
     const behind = Math.max(0, position - report.replayed);
@@ -44,8 +50,11 @@ async function examine(replica: Replica, database: Database): Promise<Finding> {
   }
 }
 
-async function countServers({ database: { own } }: Replica): Promise<number> {
-  const ask = (): Promise<unknown> => own.use((session) => session.cell(`select ${SERVER}`, []));
-  const servers = await Promise.all(Array.from({ length: COMPARED_CONNECTIONS }, ask));
-  return new Set(servers.map(String)).size;
+async function countServers({ database }: Replica): Promise<number> {
+  const servers = await Promise.all(Array.from({ length: COMPARED_CONNECTIONS }, () => serverOf(database)));
+  return new Set(servers).size;
+}
+
+async function serverOf({ own }: Database): Promise<string> {
+  return String(await own.use((session) => session.cell(`select ${SERVER}`, [])));
 }

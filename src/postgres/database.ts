@@ -23,6 +23,7 @@ import { findPooler, refusesSettings } from './pooler-check.js';
 import type { PrimaryWatch } from './primary-watch.js';
 import { ResponseMemory } from './response-memory.js';
 import { directConnection, watchPrimary } from './server-choice.js';
+import type { ServerIdentity } from './server-identity.js';
 import { type LogPosition, laterOf, NO_POSITION, POSITION, parsePosition, Session } from './sessions.js';
 import type { Target } from './socket.js';
 import { breakOffStalled } from './stalled-streams.js';
@@ -58,6 +59,8 @@ export interface DatabaseOptions extends FirstConnectionOptions, Omit<ServerOpti
   readonly answerMemory?: number;
   /** Whether each commit is followed by the question how far the log reaches then: replicas are measured by it. */
   readonly asksPositions?: boolean;
+  /** The database that is wanted, where another thread has found it. */
+  readonly identity?: ServerIdentity | null;
   /** Of a replica: which server its connections must lead to. */
   readonly choice?: ServerChoice;
 }
@@ -167,7 +170,8 @@ export class Database implements Pools {
     // What it finds is said of the connections that listen, too.
     const direct = given.directUrl ? watchPrimary({ ...given, url: given.directUrl }, leave, () => {}) : null;
     const found = await connectWithRetries(async () => {
-      await Promise.all([primary?.find(), direct?.find()]);
+      await primary?.find();
+      await direct?.find(primary?.identity);
       return check(primary ? { ...given, url: primary.url } : given);
     }, given);
     const options = { ...given, pooler: found.pooler };

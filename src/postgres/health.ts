@@ -49,6 +49,7 @@ export async function checkHealth(checked: Checked): Promise<Checks> {
     'mirror:collections': [checkMirror(checked)],
     ...checkPools(checked),
     ...checkReplicas(checked),
+    ...checkHosts(checked),
     // One thread listens for all.
     ...(checked.database.listener.channels > 0 ? { 'listener:lost': [checkListener(checked)] } : {}),
   };
@@ -89,13 +90,25 @@ function checkReplicas({ replicas }: Checked): Checks {
   return Object.fromEntries(checks ?? []);
 }
 
+/** Hosts of DATABASE_URL that a failover must not move to. */
+function checkHosts({ database }: Checked): Checks {
+  const foreign = database.primary?.foreign ?? [];
+  if (foreign.length === 0) return {};
+  const output = `not used: ${foreign.join('; ')}. Restart the service if the database was replaced on purpose`;
+  const observation = { componentType: 'datastore', observedValue: foreign.length, observedUnit: 'foreign hosts' };
+  return { 'database:hosts': [{ status: 'degraded', ...observation, output }] };
+}
+
 const REPLICA_STATES: Readonly<Record<ReplicaState, string>> = {
   unknown: 'it has not been checked yet',
   ready: '',
   behind: 'it is too far behind',
-  diverged: 'it follows another primary, or the one before a promotion',
+  diverged: 'it follows the primary before a promotion',
+  cluster: 'it is another cluster than that of DATABASE_URL',
+  database: 'it is another database than that of DATABASE_URL',
   lost: 'it does not answer',
-  promoted: 'it is not a standby',
+  primary: 'it is the primary',
+  promoted: 'it was promoted, and is not the primary of DATABASE_URL',
 };
 
 function checkReplica({ state, lagMs, server }: Replica): Check {
@@ -103,7 +116,7 @@ function checkReplica({ state, lagMs, server }: Replica): Check {
   if (state === 'ready') return { status: 'ok', ...observation };
   // Where the servers of a cluster are all named, one of them is the primary.
   return {
-    status: state === 'promoted' ? 'ok' : 'degraded',
+    status: state === 'primary' ? 'ok' : 'degraded',
     ...observation,
     output: `it gets no reads: ${server.isSeveral ? SEVERAL_SERVERS : REPLICA_STATES[state]}`,
   };

@@ -1,7 +1,8 @@
 /**
  * Which of several servers takes writes. It is asked every second whether it still does; as soon as another one has taken its
  * place all connections are ended, and new ones are opened there. A server that was the primary before, and does not know that
- * another was promoted, is known by its timeline: each promotion begins a new one.
+ * another was promoted, is known by its timeline: each promotion begins a new one. A server of another cluster or another database
+ * is never used in place of the one that the service started with.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { hostPortsOf, type SessionTarget } from '../database-url.js';
@@ -9,16 +10,15 @@ import { asError, elementAt } from '../narrow.js';
 import type { Observer } from '../observe.js';
 import { isLostOnTheWay } from './connection-errors.js';
 import type { DriverClient } from './connection-options.js';
+import { DATABASE, differenceOf, isDenied, type ServerIdentity, SYSTEM } from './server-identity.js';
 import { within } from './time-limit.js';
 
-export interface Role {
+export interface Role extends ServerIdentity {
   readonly standby: boolean;
   /** Whether transactions are read-only unless they say otherwise. */
   readonly readonly: boolean;
   /** Null of a standby. */
   readonly timeline: number | null;
-  /** Which cluster it is of: only within one can timelines be compared. Null where it may not be asked. */
-  readonly system: string | null;
 }
 
 /** Of a primary. */
@@ -26,12 +26,10 @@ export const TIMELINE = `('x' || left(pg_walfile_name(pg_current_wal_insert_lsn(
 
 const roleWith = (system: string): string => `
   select pg_is_in_recovery() as standby, current_setting('default_transaction_read_only') = 'on' as readonly,
-    case when not pg_is_in_recovery() then ${TIMELINE} end as timeline, ${system} as system`;
-const ROLE = roleWith('(select system_identifier::text from pg_control_system())');
+    case when not pg_is_in_recovery() then ${TIMELINE} end as timeline, ${system} as system,
+    ${DATABASE} as database`;
+const ROLE = roleWith(SYSTEM);
 const ROLE_ALONE = roleWith('null');
-
-/** The right to ask for the cluster was taken away. */
-const INSUFFICIENT_PRIVILEGE = '42501';
 
 /** Milliseconds that a server may take to answer, between two rounds, and between two while there is no primary. */
 const ANSWER_MS = 1_000;
@@ -47,6 +45,8 @@ const REPEAT_WAIT_MS = 3_000;
 export interface PrimaryWatchOptions {
   readonly urls: readonly string[];
   readonly target: SessionTarget;
+  /** The database that is wanted; that of the first host that answers when absent. */
+  readonly identity?: ServerIdentity | null;
   /** A client with one connection, opened when it is used. */
   readonly open: (url: string) => DriverClient;
   /** Ends all connections. */
@@ -60,7 +60,9 @@ export class PrimaryWatch {
   #current: string;
   #client: DriverClient | null = null;
   #timeline = 0;
-  #system: string | null = null;
+  #identity: ServerIdentity | null;
+  /** Why a host is not used, by its URL: it is of another cluster or another database. */
+  readonly #foreign = new Map<string, string>();
   #rounds = 0;
   #failures = 0;
   #isLost = false;
@@ -73,6 +75,7 @@ export class PrimaryWatch {
 
   constructor(options: PrimaryWatchOptions) {
     this.#options = options;
+    this.#identity = options.identity ?? null;
     this.#current = elementAt(options.urls, 0);
   }
 
@@ -86,9 +89,21 @@ export class PrimaryWatch {
     return this.#timeline;
   }
 
+  /** The database that the service started with; null before it was found. */
+  get identity(): ServerIdentity | null {
+    return this.#identity;
+  }
+
+  /** Hosts that are not used because they are of another cluster or another database, each with the reason. */
+  get foreign(): readonly string[] {
+    return [...this.#foreign].map(([url, reason]) => `${hostPortsOf(url)}: ${reason}`);
+  }
+
   /** Fails where none of the servers will do, with the reason of each. */
-  async find(): Promise<void> {
+  async find(wanted: ServerIdentity | null = this.#options.identity ?? null): Promise<void> {
     const answers = await this.#askAll(this.#options.urls);
+    const first = answers.find(({ role }) => role !== null)?.role;
+    this.#identity = wanted ?? (first ? plainIdentity(first) : null);
     const best = this.#best(answers);
     if (best) {
       this.#current = best.url;
@@ -97,7 +112,9 @@ export class PrimaryWatch {
     }
     const [denied] = answers.flatMap(({ error }) => (error && isRefusal(error) ? [error] : []));
     if (denied) throw denied;
-    const reasons = answers.map(({ url, role, error }) => `${hostPortsOf(url)}: ${describe(role, error)}`);
+    const reasons = answers.map(
+      ({ url, role, error }) => `${hostPortsOf(url)}: ${this.#foreign.get(url) ?? describe(role, error)}`,
+    );
     throw Object.assign(new Error(`no server takes writes (${reasons.join('; ')})`), { code: 'CONNECTION_FAILED' });
   }
 
@@ -115,13 +132,16 @@ export class PrimaryWatch {
   /** Ends a connection whose server is not the one that is wanted. */
   async accept(client: DriverClient): Promise<void> {
     const role = await askRole(client);
-    const { timeline, system } = role;
-    // Of several servers another may still be of the cluster that is known: all of them are asked first.
-    const isReplaced = this.#options.urls.length === 1 && this.#isOther(system);
-    if (this.#suits(role) && (timeline === null || timeline >= this.#timeline || isReplaced))
-      return this.#follow({ timeline: timeline ?? this.#timeline, system });
+    const difference = this.#reasonAgainst(role);
+    // One address leads to one server: whoever moves it to another cluster means that one.
+    const isReplaced = this.#options.urls.length === 1 && difference !== null;
+    const timeline = role.timeline ?? this.#timeline;
+    if (this.#suits(role) && (isReplaced || (difference === null && timeline >= this.#timeline))) {
+      if (isReplaced) this.#identity = plainIdentity(role);
+      return this.#follow({ ...role, timeline });
+    }
     this.suspect();
-    throw Object.assign(new Error(describe(role, null)), { code: 'CONNECTION_STANDBY' });
+    throw Object.assign(new Error(difference ?? describe(role, null)), { code: 'CONNECTION_STANDBY' });
   }
 
   /** To be called when the server is left, before another connection is opened. Returns how to forget it. */
@@ -187,14 +207,20 @@ export class PrimaryWatch {
 
   async #look(): Promise<void> {
     const answer = await this.#askCurrent();
-    const isFine = answer.role !== null && this.#suits(answer.role) && (answer.role.timeline ?? 0) >= this.#timeline;
+    const { role } = answer;
+    const difference = role && this.#reasonAgainst(role);
+    const isFine = role !== null && !difference && this.#suits(role) && (role.timeline ?? 0) >= this.#timeline;
     if (isFine && this.#failures === 0 && ++this.#rounds % QUIET_ROUNDS !== 0) return;
     const others = await this.#askAll(this.#options.urls.filter((url) => url !== this.#current));
     if (this.#isClosed) return;
     const best = this.#best([answer, ...others]);
     if (best && best.url !== this.#current) this.#move(best);
     else if (best) this.#return(best);
-    else this.#fail(answer.error ?? new Error(describe(answer.role, null)));
+    else {
+      // Connections that are open may lead there too, through a pooler: a new one is refused.
+      if (difference) this.#leave();
+      this.#fail(answer.error ?? new Error(difference ?? describe(role, null)));
+    }
   }
 
   /** A connection that was ended is no sign: another one is tried. One that does not answer is. */
@@ -226,29 +252,34 @@ export class PrimaryWatch {
     );
   }
 
-  /**
-   * Of several the one that was promoted last; the present one if there is no difference. One of another cluster, which may be at
-   * an earlier timeline, where the one that is known has none left.
-   */
+  /** Of several the one that was promoted last; the present one if there is no difference. */
   #best(answers: readonly RoleAnswer[]): Primary | null {
-    const suitable = answers.flatMap(({ url, role }): Primary[] =>
-      role && this.#suits(role) ? [{ url, timeline: role.timeline ?? 0, system: role.system }] : [],
-    );
-    const known = suitable.filter(({ timeline, system }) => timeline >= this.#timeline && !this.#isOther(system));
-    const candidates = known.length > 0 ? known : suitable.filter(({ system }) => this.#isOther(system));
-    return candidates.reduce<Primary | null>(
-      (best, each) => (best && best.timeline >= each.timeline ? best : each),
-      null,
-    );
+    let best: Primary | null = null;
+    for (const { url, role } of answers) {
+      if (role === null) continue;
+      this.#note(url, this.#reasonAgainst(role));
+      const { timeline } = role;
+      if (!this.#suits(role) || this.#foreign.has(url) || (timeline ?? 0) < this.#timeline) continue;
+      if (best === null || (timeline ?? 0) > best.timeline) best = { ...role, url, timeline: timeline ?? 0 };
+    }
+    return best;
   }
 
-  #isOther(system: string | null): boolean {
-    return this.#system !== null && system !== null && system !== this.#system;
+  #reasonAgainst(role: Role): string | null {
+    const difference = this.#identity && differenceOf(this.#identity, role);
+    return difference && `it is another ${difference} than the one that the service uses`;
+  }
+
+  #note(url: string, reason: string | null): void {
+    if (reason === null) return void this.#foreign.delete(url);
+    if (this.#foreign.get(url) === reason) return;
+    this.#foreign.set(url, reason);
+    this.#options.observe({ kind: 'host-refused', host: hostPortsOf(url), reason });
   }
 
   #follow({ timeline, system }: Omit<Primary, 'url'>): void {
     this.#timeline = timeline;
-    this.#system = system ?? this.#system;
+    if (this.#identity) this.#identity = { ...this.#identity, system: this.#identity.system ?? system };
   }
 
   #suits({ standby, readonly: isReadonly }: Role): boolean {
@@ -280,6 +311,10 @@ export class PrimaryWatch {
     this.#isLost = false;
     this.#drop();
     this.#options.observe({ kind: 'primary-found', host: hostPortsOf(url), former: hostPortsOf(former) });
+    this.#leave();
+  }
+
+  #leave(): void {
     for (const leave of [...this.#leaving]) leave();
     this.#options.leave();
   }
@@ -290,7 +325,7 @@ export class PrimaryWatch {
   }
 }
 
-type Primary = Pick<Role, 'system'> & { readonly url: string; readonly timeline: number };
+type Primary = ServerIdentity & { readonly url: string; readonly timeline: number };
 
 interface RoleAnswer {
   readonly url: string;
@@ -299,12 +334,16 @@ interface RoleAnswer {
 }
 
 async function askRole(client: DriverClient): Promise<Role> {
-  const [role] = await client.unsafe<Role[]>(ROLE).catch((error: { readonly code?: unknown }) => {
-    if (error.code !== INSUFFICIENT_PRIVILEGE) throw error;
+  const [role] = await client.unsafe<Role[]>(ROLE).catch((error: unknown) => {
+    if (!isDenied(error)) throw error;
     return client.unsafe<Role[]>(ROLE_ALONE);
   });
   if (!role) throw new Error('a statement without a condition gave no row');
   return role;
+}
+
+function plainIdentity({ system, database }: Role): ServerIdentity {
+  return { system, database };
 }
 
 /** A password, a database or a right: what will not pass by itself. */

@@ -5,8 +5,21 @@
  */
 import { UNKNOWN_POSITION } from './sessions.js';
 
-/** `behind`: by more than allowed. `lost`: it does not answer. `promoted`: it is not a standby any more. `diverged`: it follows another. */
-const STATES = ['unknown', 'ready', 'behind', 'lost', 'promoted', 'diverged'] as const;
+/**
+ * `behind`: by more than allowed. `lost`: it does not answer. `primary`: it is the primary itself. `promoted`: it is another one.
+ * `diverged`: it follows another one. `cluster`, `database`: it is another one than that of DATABASE_URL.
+ */
+const STATES = [
+  'unknown',
+  'ready',
+  'behind',
+  'lost',
+  'primary',
+  'promoted',
+  'diverged',
+  'cluster',
+  'database',
+] as const;
 export type ReplicaState = (typeof STATES)[number];
 
 const CALLERS = 16_384;

@@ -9,8 +9,9 @@ import type { Observer } from '../observe.js';
 import type { Database } from './database.js';
 import { TIMELINE } from './primary-watch.js';
 import type { ReplicaState } from './replica-board.js';
-import { SEVERAL_SERVERS } from './replica-server.js';
+import { SERVER, SEVERAL_SERVERS } from './replica-server.js';
 import type { Replica, ReplicaReport, Replicas } from './replicas.js';
+import { DATABASE, differenceOf, type ServerIdentity, SYSTEM } from './server-identity.js';
 import { LOG_END, UNKNOWN_POSITION } from './sessions.js';
 import { within } from './time-limit.js';
 
@@ -26,13 +27,13 @@ const MAX_SAMPLES = 3_000;
 
 /** What is on disk can have reached the standbys; behind what is in memory nothing has been committed. */
 const PRIMARY = `select json_build_object('flushed', pg_current_wal_flush_lsn() - '0/0'::pg_lsn,
-  'end', (select bytes from ${LOG_END}), 'system', (select system_identifier::text from pg_control_system()),
+  'end', (select bytes from ${LOG_END}), 'system', ${SYSTEM}, 'database', ${DATABASE}, 'server', ${SERVER},
   'timeline', ${TIMELINE})::text`;
 
-interface PrimaryReport {
+interface PrimaryReport extends ServerIdentity {
   readonly flushed: number;
   readonly end: number;
-  readonly system: string;
+  readonly server: string;
   readonly timeline: number;
 }
 
@@ -63,9 +64,8 @@ export class ReplicaWatch {
   readonly #database: Database;
   readonly #options: WatchOptions;
   readonly #samples: Sample[] = [];
-  /** Which cluster the primary is, and since which promotion. */
-  #system: string | null = null;
-  #timeline: number | null = null;
+  /** The last answer of the primary; null before the first. */
+  #primary: PrimaryReport | null = null;
   readonly #reasons = new Map<Replica, string>();
   /** Those that do not answer. */
   readonly #silent = new Set<Replica>();
@@ -120,11 +120,12 @@ export class ReplicaWatch {
     ).catch(() => null);
     // While the primary is away replicas go on to serve: what they have is all there is.
     if (report === null) return;
-    const { flushed, end, system, timeline } = parseOwnJson<PrimaryReport>(String(report));
-    const isOther = this.#system !== null && system !== this.#system;
-    const isPromoted = isOther || (this.#timeline !== null && timeline !== this.#timeline);
-    this.#system = system;
-    this.#timeline = timeline;
+    const primary = parseOwnJson<PrimaryReport>(String(report));
+    const { flushed, end, timeline } = primary;
+    const former = this.#primary;
+    const isOther = former !== null && differenceOf(former, primary) !== null;
+    const isPromoted = isOther || (former !== null && timeline !== former.timeline);
+    this.#primary = primary;
     const last = this.#samples.at(-1)?.position ?? 0;
     if (flushed < last || isPromoted) {
       this.#samples.length = 0;
@@ -170,13 +171,17 @@ export class ReplicaWatch {
     }
   }
 
-  #reasonAgainst({ standby, system, timeline }: ReplicaReport, lagMs: number): Reason | null {
-    if (!standby) return { state: 'promoted', text: 'it is not a standby' };
-    if (this.#system !== null && system !== this.#system)
-      return { state: 'diverged', text: 'it follows another primary' };
+  #reasonAgainst(report: ReplicaReport, lagMs: number): Reason | null {
+    const primary = this.#primary;
+    if (primary === null) return { state: 'unknown', text: 'the primary has not answered yet' };
+    const { standby, server, timeline } = report;
+    const state = differenceOf(primary, report);
+    if (state) return { state, text: `it is another ${state} than that of DATABASE_URL` };
+    if (!standby && server === primary.server) return { state: 'primary', text: 'it is the primary' };
+    if (!standby) return { state: 'promoted', text: 'it was promoted, and is not the primary of DATABASE_URL' };
     // Its log may be longer than that of the primary, and lack what was written there.
-    if (this.#timeline !== null && timeline !== this.#timeline)
-      return { state: 'diverged', text: `its timeline is ${timeline}, and that of the primary ${this.#timeline}` };
+    if (timeline !== primary.timeline)
+      return { state: 'diverged', text: `its timeline is ${timeline}, and that of the primary ${primary.timeline}` };
     if (lagMs > this.#options.maxLagMs) return { state: 'behind', text: `it is ${Math.round(lagMs)} ms behind` };
     return null;
   }

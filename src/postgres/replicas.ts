@@ -7,6 +7,7 @@ import { parseOwnJson } from '../narrow.js';
 import type { Database } from './database.js';
 import type { ReplicaBoard, ReplicaState } from './replica-board.js';
 import { type ReplicaServer, SERVER } from './replica-server.js';
+import { DATABASE, type ServerIdentity, SYSTEM } from './server-identity.js';
 import { UNKNOWN_POSITION } from './sessions.js';
 import { within } from './time-limit.js';
 
@@ -18,26 +19,18 @@ const ASK_PAUSE_MS = 1;
  * standby has next written pages of it.
  */
 const STATE = `select json_build_object('server', ${SERVER}, 'standby', pg_is_in_recovery(), 'replayed',
-  coalesce(pg_last_wal_replay_lsn(), '0/0') - '0/0'::pg_lsn, 'system', (select system_identifier::text from pg_control_system()),
+  coalesce(pg_last_wal_replay_lsn(), '0/0') - '0/0'::pg_lsn, 'system', ${SYSTEM}, 'database', ${DATABASE},
   'timeline', greatest((select timeline_id from pg_control_checkpoint()), (select min_recovery_end_timeline from pg_control_recovery()),
     (select received_tli from pg_stat_get_wal_receiver())))::text`;
 
 /** What a replica says of itself. */
-export interface ReplicaReport {
+export interface ReplicaReport extends ServerIdentity {
   /** Which server has answered. */
   readonly server: string;
   readonly standby: boolean;
   readonly replayed: number;
-  /** Which cluster it belongs to. */
-  readonly system: string;
   /** Each promotion begins another one. */
   readonly timeline: number;
-}
-
-/** Whether it follows this primary. */
-export async function isSameCluster(primary: Database, { system }: ReplicaReport): Promise<boolean> {
-  const text = 'select system_identifier::text from pg_control_system()';
-  return String(await primary.own.use((session) => session.cell(text, []))) === system;
 }
 
 interface Waiting {

@@ -4,8 +4,12 @@ import type { Observer } from '../observe.js';
 import { failOnHangUp, followTarget, openClient, type ServerOptions, targetOf } from './client.js';
 import type { ConnectionOptions, DriverClient, Settings } from './connection-options.js';
 import { PrimaryWatch } from './primary-watch.js';
+import type { ServerIdentity } from './server-identity.js';
 
-type WatchedServer = Omit<ServerOptions, 'pooler'>;
+interface WatchedServer extends Omit<ServerOptions, 'pooler'> {
+  /** The database that is wanted, where another thread has found it. */
+  readonly identity?: ServerIdentity | null;
+}
 
 /** Null where any server will do. `leave` ends all connections. */
 export function watchPrimary(options: WatchedServer, leave: () => void, observe: Observer): PrimaryWatch | null {
@@ -17,7 +21,7 @@ export function watchPrimary(options: WatchedServer, leave: () => void, observe:
     failOnHangUp(client);
     return client;
   };
-  return new PrimaryWatch({ urls, target, open, leave, observe });
+  return new PrimaryWatch({ urls, target, identity: options.identity ?? null, open, leave, observe });
 }
 
 /** Past the pooler. A standby hears nothing: where several servers are named it is the primary too. */

@@ -11,6 +11,7 @@ import { type ErrorCode, ServiceError, StartError } from '../errors.js';
 import type { Event } from '../observe.js';
 import type { Checks } from '../postgres/health.js';
 import type { ReplicaMemory } from '../postgres/replicas.js';
+import type { ServerIdentity } from '../postgres/server-identity.js';
 import type { Metric } from '../resources/metrics.js';
 import type { Broadcast } from '../worker-app.js';
 import type { MainBroadcast, SchemaBroadcast } from './threads.js';
@@ -20,6 +21,8 @@ export interface Assignment {
   /** With this worker's share of the connections. */
   readonly config: Config;
   readonly databaseUrl: string;
+  /** The database that the main thread uses; null where any server will do. */
+  readonly identity: ServerIdentity | null;
   /** The schema of the service's own tables. */
   readonly system: string;
   readonly secret: string;

@@ -82,6 +82,7 @@ export class WorkerPool implements Threads {
     if (!schema) throw new Error('there is no model to serve');
     const common: Omit<Assignment, 'config'> = {
       databaseUrl,
+      identity: database.primary?.identity ?? null,
       system: database.system,
       secret,
       schema,

@@ -10,7 +10,7 @@ import { MainChannel } from './main-channel.js';
 import { type Assignment, serializeError } from './messages.js';
 
 async function work(assignment: Assignment): Promise<void> {
-  const { config, databaseUrl, system, secret, schema, policies: policyText, closed } = assignment;
+  const { config, databaseUrl, identity, system, secret, schema, policies: policyText, closed } = assignment;
   if (!parentPort) throw new Error('this file is the program of a worker thread');
   const channel = new MainChannel(parentPort);
   let http: HttpServer | null = null;
@@ -23,7 +23,7 @@ async function work(assignment: Assignment): Promise<void> {
   process.on('uncaughtException', die);
   const { observe } = channel;
   await loadGrammar();
-  const database = await openDatabase(config, databaseUrl, false, observe);
+  const database = await openDatabase(config, databaseUrl, { checksSessions: false, identity }, observe);
   database.system = system;
   const mirror = new FollowingMirror(schema.text, schema.version, database, channel.leader);
   const policies = new Policies();

@@ -1,0 +1,38 @@
+/**
+ * Which database a connection leads to. The system identifier names the cluster, the oid the database in it: a standby has those of
+ * its primary, and a pooler does not change them, whatever it calls the database.
+ */
+import type { Database } from './database.js';
+
+export interface ServerIdentity {
+  /** Null if the role may not call pg_control_system(). */
+  readonly system: string | null;
+  readonly database: string;
+}
+
+export const SYSTEM = '(select system_identifier::text from pg_catalog.pg_control_system())';
+export const DATABASE =
+  '(select oid::text from pg_catalog.pg_database where datname operator(pg_catalog.=) pg_catalog.current_database())';
+
+/** How the other one differs from the one that is wanted, or null if it does not. */
+export function differenceOf(wanted: ServerIdentity, other: ServerIdentity): 'cluster' | 'database' | null {
+  if (wanted.system !== null && other.system !== null && wanted.system !== other.system) return 'cluster';
+  return wanted.database === other.database ? null : 'database';
+}
+
+/** Of the server that the connections lead to now. */
+export async function identityOf({ own }: Database): Promise<ServerIdentity> {
+  const ask = (system: string): Promise<ServerIdentity[]> =>
+    own.use((session) => session.query<ServerIdentity>(`select ${system} as system, ${DATABASE} as database`, []));
+  const [identity] = await ask(SYSTEM).catch((error: unknown) => {
+    if (!isDenied(error)) throw error;
+    return ask('null');
+  });
+  if (!identity) throw new Error('a statement without a condition gave no row');
+  return identity;
+}
+
+/** The right to ask for the cluster was taken away. */
+export function isDenied(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === '42501';
+}
