@@ -149,6 +149,7 @@ export async function startService(
     });
     // Last, so that a start that fails has made no account whose password nobody has seen.
     const administrator = await makeAdministrator(config, database);
+    await threads.broadcast({ kind: 'serving' });
     admin.onServing();
     observe({ kind: 'listening', url });
     observe(served);
@@ -195,7 +196,11 @@ async function startAdmin(config: Config, threads: Threads, observe: Observer, s
   let url: string | null = null;
   if (port !== null) {
     const metrics = config.METRICS !== 'off';
-    const server = await openAdmin(host, port, adminAnswers({ metrics, health, gather: threads.gather, readiness }));
+    const server = await openAdmin(
+      host,
+      port,
+      adminAnswers({ metrics, health, gather: threads.gather, readiness, hasStarted: () => state !== 'starting' }),
+    );
     started.add(() => server.close());
     url = urlOf({ HOST: host }, server.port);
     observe({ kind: 'admin-listening', url });

@@ -4,7 +4,7 @@ import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { viewWrites } from '../access/view-as.js';
 import type { Config } from '../config.js';
-import { invalidPayload, invalidQuery } from '../errors.js';
+import { invalidPayload, invalidQuery, type ServiceError, serviceUnavailable } from '../errors.js';
 import type { Event, Observer } from '../observe.js';
 import { type ResponseMemory, UNCOUNTED_BYTES } from '../postgres/response-memory.js';
 import { isUnavailable } from '../sqlstate.js';
@@ -38,6 +38,8 @@ import { headOf, ResponseQueue, stream, writeBody } from './write-reply.js';
 
 export interface HttpServer {
   readonly port: number;
+  /** From now on requests are answered: before, each of them is 503. */
+  open(): void;
   /** Goes on accepting, but each answer closes its connection: the next request goes to another instance. */
   drain(): void;
   /** Stops accepting, waits for running requests up to the given time, then closes what is left. */
@@ -68,7 +70,8 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
   const cors = createCors(config);
   const cookies = createCookies(config);
   const compression = createCompression(config);
-  const handle = createHandler(router, cors, config, limit, names);
+  const usual = createHandler(router, cors, config, limit, names);
+  let handle: Handler = refuseWhileStarting;
   const running: Running = { count: 0, closing: false, idle: null };
   const reportFailure = (exchange: Exchange, error: unknown): void =>
     observe({
@@ -164,7 +167,10 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
     running.count++;
     respondError(exchange, error);
   };
-  for (const protocol of sockets) serveSockets(app, protocol, { config, hooks, limit, refuse });
+  const admit = (): void => {
+    if (handle !== usual) throw starting();
+  };
+  for (const protocol of sockets) serveSockets(app, protocol, { config, hooks, limit, admit, refuse });
   app.any('/*', (response, request) => {
     const exchange = open(request, response);
     if (compression) exchange.encoding = compression.negotiate(request.getHeader('accept-encoding'));
@@ -184,6 +190,9 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
   const socket = await openPort(app, address);
   return {
     port: uws.us_socket_local_port(socket),
+    open: () => {
+      handle = usual;
+    },
     drain: () => {
       running.closing = true;
       for (const protocol of sockets) protocol.stop();
@@ -208,6 +217,15 @@ const LAST_REQUESTS_MS = 100;
 
 /** Milliseconds for the spans of the last requests to be sent. */
 const LAST_SPANS_MS = 1_000;
+
+/** The port is taken before the first administrator is made: a start that fails must not leave an account. */
+function refuseWhileStarting(): never {
+  throw starting();
+}
+
+function starting(): ServiceError {
+  return serviceUnavailable('lateral', 'It is starting');
+}
 
 interface Running {
   count: number;

@@ -115,6 +115,8 @@ export interface SocketOptions {
   readonly hooks: ServerHooks;
   /** That of requests; null for none. */
   readonly limit: Limit | null;
+  /** Throws while the service starts. */
+  admit(): void;
   /** Answers the request with an error instead. */
   refuse(exchange: Exchange, error: unknown): void;
 }
@@ -144,6 +146,7 @@ export function serveSockets(app: TemplatedApp, protocol: SocketProtocol, option
     };
     connections++;
     try {
+      options.admit();
       await options.limit?.(client.address);
       if (protocol.connections !== null && connections > protocol.connections)
         throw forbidden('There are too many connections');

@@ -12,12 +12,14 @@ export interface AdminServices {
   readonly health: () => Promise<Health>;
   readonly gather: Gather;
   readonly readiness: Readiness;
+  /** Whether all that a start has to do is done. */
+  readonly hasStarted: () => boolean;
 }
 
-export function adminAnswers({ metrics, health, gather, readiness }: AdminServices): AdminAnswers {
+export function adminAnswers({ metrics, health, gather, readiness, hasStarted }: AdminServices): AdminAnswers {
   const ready = async (): Promise<Reply> => readyReply(await readiness.isReady());
   const answers: AdminAnswers = {
-    ping: async () => pong,
+    ping: async () => (hasStarted() ? pong : readyReply(false)),
     ready,
     health: async () => healthReply(await health(), true),
     ...(metrics ? { metrics: () => metricsReply(gather) } : {}),

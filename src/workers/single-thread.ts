@@ -25,6 +25,7 @@ export class SingleThread implements Threads {
 
   async broadcast(message: MainBroadcast): Promise<void> {
     if (message.kind === 'policies') this.#policies.apply(message.text);
+    else if (message.kind === 'serving') this.#http?.open();
     else if (message.kind !== 'schema') this.#app?.apply(message);
   }
 

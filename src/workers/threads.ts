@@ -19,7 +19,8 @@ export interface SchemaBroadcast {
   readonly version: number;
 }
 
-export type MainBroadcast = Broadcast | SchemaBroadcast;
+/** `serving`: all that a start has to do is done, and requests are answered from now on. */
+export type MainBroadcast = Broadcast | SchemaBroadcast | { readonly kind: 'serving' };
 
 /** What there is once, however many threads serve. */
 export interface MainContext {
@@ -38,7 +39,7 @@ export interface MainContext {
 export interface Threads {
   /** Resolves when every thread has applied it. */
   broadcast(message: MainBroadcast): Promise<void>;
-  /** Begins to serve; returns the URL. */
+  /** Listens, and answers 503 until `serving` is broadcast; returns the URL. */
   serve(main: MainContext): Promise<string>;
   /** What each thread has counted; nothing before they serve. */
   readonly gather: Gather;

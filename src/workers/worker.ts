@@ -61,7 +61,11 @@ async function work(assignment: Assignment): Promise<void> {
     await Promise.all([database.close(), replicas?.close()]);
   };
   channel.follow({
-    apply: (message) => (message.kind === 'schema' ? mirror.take(message.text, message.version) : apply(message)),
+    apply: (message) => {
+      if (message.kind === 'schema') mirror.take(message.text, message.version);
+      else if (message.kind === 'serving') http?.open();
+      else apply(message);
+    },
     listen: (port, ownUrl) => {
       url = ownUrl;
       begin(port).then(

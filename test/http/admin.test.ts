@@ -101,11 +101,12 @@ t.test('an instance that starts is there and not ready', async (t) => {
     await waitFor(
       () =>
         get(starting, '/ping').then(
-          ({ status }) => status === 200,
+          () => true,
           () => false,
         ),
       10_000,
     );
+    t.match(await get(starting, '/ping'), { status: 503, text: 'not ready' });
     t.match(await get(starting, '/ready'), { status: 503, text: 'not ready' });
     t.match(await get(starting, '/health'), {
       status: 503,
@@ -113,8 +114,58 @@ t.test('an instance that starts is there and not ready', async (t) => {
     });
   });
   await started;
+  t.match(await get(starting, '/ping'), { status: 200, text: 'pong' });
   await waitFor(async () => (await get(starting, '/ready')).status === 200, 10_000);
 });
+
+for (const WORKERS of ['1', '2'])
+  t.test(`every route is 503 until there is an administrator: WORKERS=${WORKERS}`, async (t) => {
+    const fresh = await createLibrary(server, `fresh_${WORKERS}`);
+    const sql = connectSql(fresh);
+    t.teardown(() => sql.end());
+    await sql`delete from service_users`;
+    const starting = { url: `http://127.0.0.1:${await freePort()}` };
+    const { port: PORT } = new URL(starting.url);
+    const credentials = { ADMIN_EMAIL: 'first@example.com', ADMIN_PASSWORD: 'first-password' };
+    const headers = { 'content-type': 'application/json' };
+    const body = JSON.stringify({ email: credentials.ADMIN_EMAIL, password: credentials.ADMIN_PASSWORD });
+    const login = (): ReturnType<typeof request> =>
+      request(starting, 'POST', '/auth/login', { headers, body, token: null });
+    let started: Promise<unknown> = Promise.resolve();
+    await sql.begin(async (held) => {
+      // The account cannot be made meanwhile.
+      await held`lock table service_users in share mode`;
+      started = startTestService({ databaseUrl: fresh, PORT, WORKERS, ...credentials });
+      const answers = (): Promise<boolean> =>
+        get(starting, '/server/ping').then(
+          () => true,
+          () => false,
+        );
+      await waitFor(answers, 10_000);
+      const socket = { connection: 'upgrade', upgrade: 'websocket', 'sec-websocket-version': '13' };
+      for (let round = 0; round < 3; round++) {
+        const paths = ['/server/ping', '/server/ready', '/server/health', '/users/me', '/items/articles/1', '/nothing'];
+        const refused = [
+          ...(await Promise.all(paths.map((path) => get(starting, path)))),
+          await login(),
+          await request(starting, 'OPTIONS', '/items/articles'),
+          await get(starting, '/websocket', {
+            headers: { ...socket, 'sec-websocket-key': 'AAAAAAAAAAAAAAAAAAAAAA==' },
+          }),
+        ];
+        t.strictSame([...new Set(refused.map(({ status }) => status))], [503]);
+        t.strictSame([...new Set(refused.map(({ headers }) => headers['retry-after'] === undefined))], [false]);
+      }
+    });
+    const pinged = (): Promise<boolean> => get(starting, '/server/ping').then(({ status }) => status === 200);
+    await waitFor(pinged, 10_000);
+    const answers = await Promise.all([get(starting, '/users/me'), get(starting, '/users/me'), login(), login()]);
+    t.strictSame(
+      answers.map(({ status }) => status),
+      [200, 200, 200, 200],
+    );
+    await started;
+  });
 
 t.test('an instance that stops answers what it has begun and takes no more', async (t) => {
   const stopping = await startTestService({ databaseUrl, ADMIN_PORT: '0' });
