@@ -5,11 +5,12 @@
 import { ServiceError, serviceUnavailable } from '../errors.js';
 import { readCells, withoutGenerated } from '../plan/file-cell.js';
 import type { PlannedWrite } from '../plan/write.js';
-import { Conflict } from '../postgres/conflicts.js';
+import { Conflict, isConflict } from '../postgres/conflicts.js';
 import type { ImportFormat } from '../request/import-file.js';
 import type { OnConflict } from '../request/on-conflict.js';
 import type { Input } from '../request/parse-context.js';
 import { fromWrite, staleness } from '../sqlstate.js';
+import { KeptRows, sizeOf } from './kept-rows.js';
 import { advancePastTable } from './sequences.js';
 import type { RequestClient } from './stages.js';
 import { namingOf } from './write-errors.js';
@@ -44,90 +45,108 @@ export interface ImportOptions {
   readonly progress?: (rows: number) => void;
 }
 
-/** Answers how many rows were written. */
+/** Answers how many rows were written. Nothing is kept of an attempt that meets a change of the schema: it is repeated. */
 export async function importRows(
   writes: Writes,
   options: ImportOptions,
   writer: Writer,
   client: RequestClient,
 ): Promise<number> {
-  const { collection: name, onConflict = null } = options;
-  return writes.session(name, writer, client, onConflict, async ({ write, ...session }) => {
-    const { collection, model } = session;
-    const errors: RowError[] = [];
-    let count = 0;
-    let skipped = 0;
-    const writing: WriteSession = {
+  const rows = new KeptRows(options.rows);
+  const { onConflict = null } = options;
+  const repeatable = { onConflict, mayRepeat: () => rows.isWhole };
+  try {
+    return await writes.session(options.collection, { writer, client }, repeatable, (session) =>
+      new Attempt(options, session).run(rows.read()),
+    );
+  } finally {
+    await rows.close();
+  }
+}
+
+/** One attempt to write the whole file, in one transaction. */
+class Attempt {
+  readonly #options: ImportOptions;
+  readonly #writing: WriteSession;
+  readonly #errors: RowError[] = [];
+  #count = 0;
+  #skipped = 0;
+  #batch: Input[] = [];
+  #size = 0;
+  #running: Promise<void> = Promise.resolve();
+
+  constructor(options: ImportOptions, session: WriteSession) {
+    this.#options = options;
+    this.#writing = {
       ...session,
       write: async (planned, rows) => {
-        const left = await write(planned, rows);
-        skipped += left;
+        const left = await session.write(planned, rows);
+        this.#skipped += left;
         return left;
       },
     };
-    let batch: Input[] = [];
-    let size = 0;
-    let running: Promise<void> = Promise.resolve();
-    // A batch is read and planned while the one before it is written.
-    const flush = async (): Promise<void> => {
-      if (batch.length === 0) return;
-      const rows = batch;
-      const [first, last] = [count - rows.length + 1, count];
-      batch = [];
-      size = 0;
-      const planned = await planRows(writing, rows);
-      await running;
-      if (errors.length >= options.maxErrors) return;
-      running = writeRows(planned, rows, first).then(() => options.progress?.(last));
-      running.catch(() => {});
-    };
-    // Of rows that cannot be written together each half is tried, so that few wrong ones are found by few statements.
-    const writeRows = async (planned: Plan, rows: readonly Input[], first: number): Promise<void> => {
-      const failure = await tryRows(writing, planned, rows.length);
-      if (failure === null) return;
-      if (rows.length === 1) {
-        errors.push({ row: first, error: rowError(failure, writing) });
-        return;
-      }
-      const middle = Math.ceil(rows.length / 2);
-      for (const [from, to] of [
-        [0, middle],
-        [middle, rows.length],
-      ] as const) {
-        if (errors.length >= options.maxErrors) return;
-        const part = rows.slice(from, to);
-        await writeRows(await planRows(writing, part), part, first + from);
-      }
-    };
+  }
+
+  async run(pieces: AsyncIterable<readonly Input[]>): Promise<number> {
+    const { collection, model } = this.#writing;
     try {
-      for await (const rows of options.rows) {
+      for await (const rows of pieces) {
         for (const row of rows) {
-          const cells = options.format === 'csv' ? readCells(collection, row, model) : row;
-          batch.push(withoutGenerated(collection, cells, model));
-          count++;
-          size += sizeOf(row);
-          if (batch.length === BATCH || size > BATCH_SIZE) await flush();
+          const cells = this.#options.format === 'csv' ? readCells(collection, row, model) : row;
+          this.#batch.push(withoutGenerated(collection, cells, model));
+          this.#count++;
+          this.#size += sizeOf(row);
+          if (this.#batch.length === BATCH || this.#size > BATCH_SIZE) await this.#flush();
         }
-        if (errors.length >= options.maxErrors) break;
+        if (this.#isHopeless) break;
       }
-      await flush();
-      await running;
+      await this.#flush();
+      await this.#running;
     } finally {
       // Nothing of it may be sent behind the end of the transaction.
-      await running.catch(() => {});
+      await this.#running.catch(() => {});
     }
-    if (errors.length > 0) throw new ImportFailure(errors);
-    return count - skipped;
-  });
-}
+    if (this.#errors.length > 0) throw new ImportFailure(this.#errors);
+    return this.#count - this.#skipped;
+  }
 
-/** Texts are all that can be large; what lies deeper is counted as its parts. */
-function sizeOf(value: unknown): number {
-  if (typeof value === 'string') return value.length;
-  if (value === null || typeof value !== 'object') return 8;
-  let size = 0;
-  for (const each of Object.values(value)) size += sizeOf(each);
-  return size;
+  get #isHopeless(): boolean {
+    return this.#errors.length >= this.#options.maxErrors;
+  }
+
+  /** A batch is read and planned while the one before it is written. */
+  async #flush(): Promise<void> {
+    if (this.#batch.length === 0) return;
+    const rows = this.#batch;
+    const [first, last] = [this.#count - rows.length + 1, this.#count];
+    this.#batch = [];
+    this.#size = 0;
+    const planned = await planRows(this.#writing, rows);
+    await this.#running;
+    if (this.#isHopeless) return;
+    this.#running = this.#write(planned, rows, first).then(() => this.#options.progress?.(last));
+    this.#running.catch(() => {});
+  }
+
+  /** Of rows that cannot be written together each half is tried, so that few wrong ones are found by few statements. */
+  async #write(planned: Plan, rows: readonly Input[], first: number): Promise<void> {
+    const failure = await tryRows(this.#writing, planned, rows.length);
+    if (failure === null) return;
+    if (staleness(failure) === 'certain' || isConflict(failure)) throw failure;
+    if (rows.length === 1) {
+      this.#errors.push({ row: first, error: rowError(failure, this.#writing) });
+      return;
+    }
+    const middle = Math.ceil(rows.length / 2);
+    for (const [from, to] of [
+      [0, middle],
+      [middle, rows.length],
+    ] as const) {
+      if (this.#isHopeless) return;
+      const part = rows.slice(from, to);
+      await this.#write(await planRows(this.#writing, part), part, first + from);
+    }
+  }
 }
 
 /** The plan of a batch, or why there is none. */
@@ -175,8 +194,6 @@ async function tryRows(
 
 /** Only what is wrong with the row itself is reported as such. */
 function rowError(failure: unknown, { model, access }: WriteSession): ServiceError {
-  if (staleness(failure) === 'certain')
-    throw serviceUnavailable('database', 'Its schema changed during the import: nothing was imported');
   const error = fromWrite(failure, namingOf(model, access));
   if (!(error instanceof ServiceError) || error.status >= 500 || error.code === 'REQUESTS_EXCEEDED') throw error;
   return error;

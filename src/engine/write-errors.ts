@@ -1,5 +1,5 @@
 /** The errors of a write in the words of its payload; what it waits for before, and what it counts. */
-import { failedValidation, invalidPayload } from '../errors.js';
+import { failedValidation, invalidPayload, serviceUnavailable } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import { elementAt, onlyOf } from '../narrow.js';
 import type { Access } from '../plan/access.js';
@@ -7,11 +7,11 @@ import { duplicateEntry, mismatchedKey } from '../plan/conflict.js';
 import { namedKey } from '../plan/key.js';
 import { changedKey, contradiction } from '../plan/settle.js';
 import type { PlannedWrite } from '../plan/write.js';
-import { asConflict } from '../postgres/conflicts.js';
+import { asConflict, isConflict, isMoved } from '../postgres/conflicts.js';
 import type { Session } from '../postgres/sessions.js';
 import type { Input } from '../request/parse-context.js';
 import { type Key, readKey } from '../request/write.js';
-import { fromWrite, isMisfit, type Naming } from '../sqlstate.js';
+import { fromWrite, isMisfit, type Naming, staleness } from '../sqlstate.js';
 import { refusedWrite } from './distributed.js';
 import { isRepeated } from './idempotency.js';
 import { refusedInPayload } from './refused-values.js';
@@ -23,6 +23,13 @@ export function asWriteError(error: unknown, model: Model, access: Access | null
   // The stack overflows before the limit on levels is reached where the items in between have many fields.
   if (error instanceof RangeError) return invalidPayload('The payload is nested too deeply');
   return fromWrite(error, namingOf(model, access));
+}
+
+/** The error of an import that was not repeated, or not once more; it is that of a row if only a row is wrong. */
+export function asImportError(error: unknown, model: Model): unknown {
+  if (staleness(error) === 'certain' || isMoved(error))
+    return serviceUnavailable('database', 'Its schema changed during the import: nothing was imported');
+  return isConflict(error) ? asWriteError(error, model, null) : error;
 }
 
 /** Names that errors of the database leave out, where there is just one they can mean; as far as the caller may know them. */

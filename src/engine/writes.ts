@@ -42,7 +42,7 @@ import type { Reads } from './reads.js';
 import { retry } from './retry.js';
 import { advancePast, advancePastTable, suppliesKeys } from './sequences.js';
 import type { RequestClient } from './stages.js';
-import { asWriteError, asWriteFailure, changesByKey, lock, rowsOf } from './write-errors.js';
+import { asImportError, asWriteError, asWriteFailure, changesByKey, lock, rowsOf } from './write-errors.js';
 import { isKnownSingleton, type Writer, type WriteSession, type WrittenBy } from './writer.js';
 
 type UpdateInTransaction = Extract<WriteRequest, { readonly kind: 'update-selected' | 'update-singleton' }>;
@@ -319,35 +319,32 @@ export class Writes {
   /** One transaction in which rows are written batch by batch; what `work` throws undoes all of it. */
   session<Result>(
     name: string,
-    writer: Writer,
-    client: RequestClient,
-    onConflict: OnConflict | null,
+    by: WrittenBy,
+    { onConflict, mayRepeat }: { readonly onConflict: OnConflict | null; readonly mayRepeat: () => boolean },
     work: (session: WriteSession) => Promise<Result>,
   ): Promise<Result> {
-    const { model } = this.#services.mirror;
-    const collection = servedCollection(model, name);
-    const context = this.#planContext(model, writer);
-    const guard = context.access && new Guard(context.access, model);
-    if (guard && !guard.covers('update', collection, [])) guard.grant('create', collection);
-    client.staged('restrict');
-    const call: WriteCall = { writer, client, readBack: null, idempotencyKey: null };
-    const written = this.#database.imports.use((session) =>
-      session.transaction(() =>
-        work({
-          session,
-          model,
-          collection,
-          access: context.access,
-          plan: (rows) => planImported(collection, rows, onConflict, { ...context, maxRows: null }),
-          write: async (planned, rows) => {
-            const skipped = await this.#write(planned, call, session, 'count');
-            // Nested items of the same collection cannot be distinguished from those of the file.
-            return rowsOf(planned) === rows ? skipped : 0;
-          },
-        }),
-      ),
-    );
-    return this.#committed(written, call);
+    const call: WriteCall = { ...by, readBack: null, idempotencyKey: null };
+    const attempt = (model: Model): Promise<Result> => {
+      const collection = servedCollection(model, name);
+      const context = this.#planContext(model, by.writer);
+      const guard = context.access && new Guard(context.access, model);
+      if (guard && !guard.covers('update', collection, [])) guard.grant('create', collection);
+      by.client.staged('restrict');
+      const write = async (session: Session, planned: PlannedWrite, rows: number): Promise<number> => {
+        const skipped = await this.#write(planned, call, session, 'count');
+        // Nested items of the same collection cannot be distinguished from those of the file.
+        return rowsOf(planned) === rows ? skipped : 0;
+      };
+      const plan: WriteSession['plan'] = (rows) =>
+        planImported(collection, rows, onConflict, { ...context, maxRows: null });
+      const { access } = context;
+      return this.#database.imports.use((session) =>
+        session.transaction(() =>
+          work({ session, model, collection, access, plan, write: (...batch) => write(session, ...batch) }),
+        ),
+      );
+    };
+    return this.#committed(retry(this.#services.mirror, attempt, { asError: asImportError, mayRepeat }), by);
   }
 
   /** Moves an item of a sorted collection to the place of another. */

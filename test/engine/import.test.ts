@@ -499,6 +499,36 @@ t.test('lateral import', async (t) => {
   t.equal((await names()).length, 1_205, 'failures leave nothing');
 });
 
+t.test('an import that meets a change of its table is repeated', async (t) => {
+  await sql`create table shifting (id integer primary key, label text)`;
+  t.teardown(() => sql`drop table shifting`);
+  await waitFor(async () => (await get(service, '/items/shifting')).status === 200, 10_000);
+  const body = JSON.stringify(Array.from({ length: 1_500 }, (_, row) => ({ id: row, label: `${row}` })));
+  const statuses: Record<number, number> = {};
+  const changing = connectSql(databaseUrl);
+  t.teardown(() => changing.end());
+  const isWaiting = async (): Promise<boolean> => {
+    const [row] = await sql`
+      select count(*)::int as count from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
+    return row?.['count'] > 0;
+  };
+  for (const type of ['integer', 'text', 'bigint', 'text']) {
+    let imported: Promise<Answer> | null = null;
+    await changing.begin(async (change) => {
+      await change.unsafe(`alter table shifting alter column label type ${type} using label::${type}`);
+      // The service does not know of it, and waits for the table.
+      imported = send('shifting', TYPES.json, body);
+      await waitFor(isWaiting, 10_000);
+    });
+    const { status, text } = await (imported as unknown as Promise<Answer>);
+    statuses[status] = (statuses[status] ?? 0) + 1;
+    if (status !== 200) t.comment(text);
+  }
+  t.strictSame(statuses, { 200: 4 });
+  const [row] = await sql`select count(*)::int as count from shifting`;
+  t.equal(row?.['count'], 1_500);
+});
+
 t.test('POST /utils/sort', async (t) => {
   const order = async (): Promise<string> =>
     (await sql`select name || coalesce(sort::text, '-') as place from ranks order by sort, id`)

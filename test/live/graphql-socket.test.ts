@@ -400,7 +400,7 @@ t.test('a connection that is ended while it opens is not kept', async (t) => {
   const app = uws.App();
   t.teardown(() => void app.close());
   const door = { path: '/door', connections: null, cookieName: '', accept: async () => '' };
-  serveSockets(app, { ...door, ...protocol }, { config, hooks, limit: null, refuse: () => {} });
+  serveSockets(app, { ...door, ...protocol }, { config, hooks, limit: null, admit: () => {}, refuse: () => {} });
   const port = uws.us_socket_local_port(await openPort(app, { host: '127.0.0.1', port: 0, shared: false }));
   for (let each = 0; each < 3; each++) {
     const socket = new MessageSocket({ url: `http://127.0.0.1:${port}` }, { path: '/door' });
