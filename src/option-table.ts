@@ -322,6 +322,11 @@ export const OPTIONS = {
     ['auto', 'logical', 'triggers', 'off'],
     "How live queries learn of changes: logical reads PostgreSQL's log (needs wal_level logical and a role with REPLICATION), triggers installs triggers on the tables that are served, auto reads the log where it can and uses triggers where some are installed, off refuses live queries",
   ),
+  LIVE_MAX_WAL: size(
+    '1gb',
+    'WAL that PostgreSQL may keep for the log stream of a thread; its slot is replaced each time it keeps a sixteenth of this, and given up beyond it',
+    16 * 1_048_576,
+  ),
   LIVE_INTERVAL: duration('50ms', 'Shortest time between two reads of a live query'),
   LIVE_MAX_SUBSCRIPTIONS: integer('20000', 1, 1_000_000, 'Live queries at the same time, per thread'),
   LIVE_MAX_SUBSCRIPTIONS_PER_USER: integer(

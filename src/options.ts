@@ -232,11 +232,18 @@ export function duration(initial: string, about: string): Option<number> {
   return { initial, about, parse: (value) => scaled(value, DURATIONS, 'ms', 'a duration such as 500ms, 30s or 15m') };
 }
 
-const SIZES: Readonly<Record<string, number>> = { b: 1, kb: 1_024, mb: 1_048_576, gb: 1_073_741_824 };
+const SIZE_OF_MB = 1_048_576;
+const SIZES: Readonly<Record<string, number>> = { b: 1, kb: 1_024, mb: SIZE_OF_MB, gb: 1_073_741_824 };
 
 /** In bytes. */
-export function size(initial: string, about: string): Option<number> {
-  return { initial, about, parse: (value) => scaled(value, SIZES, 'b', 'a size such as 500kb or 1mb') };
+/** `least`: bytes. */
+export function size(initial: string, about: string, least = 0): Option<number> {
+  const parse = (value: string): number => {
+    const bytes = scaled(value, SIZES, 'b', 'a size such as 500kb or 1mb');
+    if (bytes < least) throw new Error(`must be at least ${least / SIZE_OF_MB}mb, not "${value}"`);
+    return bytes;
+  };
+  return { initial, about, parse };
 }
 
 function scaled(value: string, units: Readonly<Record<string, number>>, unit: string, wanted: string): number {

@@ -347,6 +347,7 @@ export function openLive(config: Config, { reads, database, mirror, policies }: 
   const limits = {
     mode: config.LIVE,
     interval: config.LIVE_INTERVAL,
+    maxWal: config.LIVE_MAX_WAL,
     subscriptions: config.LIVE_MAX_SUBSCRIPTIONS,
     perCaller: config.LIVE_MAX_SUBSCRIPTIONS_PER_USER,
     keys: config.LIVE_MAX_REMEMBERED_KEYS,

@@ -43,11 +43,25 @@ export interface Opened {
   readonly position: number;
 }
 
+/** What reading the log costs the server, and how far behind it is. */
+export interface LogFigures {
+  /** Bytes of log that PostgreSQL keeps for the stream, and how many it may keep. */
+  readonly walKept: number;
+  readonly walLimit: number;
+  readonly lagMs: number;
+  /** Slots that were replaced by newer ones so far. */
+  readonly replacements: number;
+  /** Why the slot could not be replaced the last time, or null. */
+  readonly failure: Error | null;
+}
+
 export interface ChangeSource {
   /** As LIVE names it. */
   readonly kind: 'logical' | 'triggers';
   /** For /server/health: how changes arrive. */
   readonly about: string;
+  /** Absent if the source does not read the log. */
+  readonly figures?: LogFigures;
   /** Why changes cannot be had this way; null where they can. */
   obstacle(): Promise<string | null>;
   /** Resolves when every change from now on is told. One that fails leaves nothing open. */

@@ -37,6 +37,8 @@ export interface LiveLimits extends SubscriptionLimits {
   readonly mode: LiveMode;
   /** Milliseconds. */
   readonly interval: number;
+  /** Bytes of log that PostgreSQL may keep for a stream. */
+  readonly maxWal: number;
 }
 
 /** Milliseconds between two rounds of reading everything again while changes are not told. */
@@ -94,7 +96,7 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
     this.#reader = new TopicReader(reads, this.#visibility, this.stats, limits.interval, this);
     const tables = (): TableName[] =>
       [...mirror.model.collections.values()].map(({ schema, table }) => ({ schema, name: table }));
-    this.stream = new ChangeStream(waysOf(limits.mode, database, tables), this, observe);
+    this.stream = new ChangeStream(waysOf(limits.mode, database, tables, limits.maxWal), this, observe);
     mirror.onChange(() => {
       this.topics.forgetSources();
       this.stream.tablesChanged();

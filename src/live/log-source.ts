@@ -1,37 +1,27 @@
-/** Changes as PostgreSQL's log has them, read through a slot that ends with its connection. */
-import { randomBytes } from 'node:crypto';
+/** Changes as PostgreSQL's log has them, read through slots that end with their connections. */
 import type { Database } from '../postgres/database.js';
-import { LogDecoder, positionOf } from '../postgres/pgoutput.js';
-import {
-  logObstacle,
-  PUBLICATIONS,
-  publish,
-  SLOT_PREFIX,
-  slotGone,
-  type TableName,
-  unpublish,
-} from '../postgres/publication.js';
-import { ReplicationConnection } from '../postgres/replication.js';
-import { quoteIdentifier } from '../sql/fragment.js';
-import type { ChangeSource, Opened, SourceEvents, Sources } from './change-source.js';
-import { TransactionReader } from './transaction-reader.js';
-
-/** Milliseconds for a command; a slot waits for all transactions that write when it is asked for. */
-const COMMAND_TIMEOUT_MS = 10_000;
-const SLOT_TIMEOUT_MS = 60_000;
+import { logObstacle, publish, type TableName, unpublish } from '../postgres/publication.js';
+import type { ChangeSource, LogFigures, Opened, SourceEvents, Sources } from './change-source.js';
+import { LogFeed } from './log-feed.js';
+import { LogWatch } from './log-watch.js';
 
 export class LogSource implements ChangeSource {
   readonly kind = 'logical';
   readonly about = 'changes are read from the log';
   readonly #database: Database;
   readonly #tables: () => readonly TableName[];
-  #connection: ReplicationConnection | null = null;
-  /** The slot of the attempt that runs, or of the last one. */
-  #slot = '';
+  readonly #maxWal: number;
+  /** Of the attempt that runs, or of the last one. */
+  #feed: LogFeed | null = null;
+  #watch: LogWatch | null = null;
+  /** Slots that were replaced before that. */
+  #replacements = 0;
 
-  constructor(database: Database, tables: () => readonly TableName[]) {
+  /** `maxWal`: bytes of log that PostgreSQL may keep for it. */
+  constructor(database: Database, tables: () => readonly TableName[], maxWal: number) {
     this.#database = database;
     this.#tables = tables;
+    this.#maxWal = maxWal;
   }
 
   obstacle(): Promise<string | null> {
@@ -39,57 +29,60 @@ export class LogSource implements ChangeSource {
   }
 
   async open(events: SourceEvents, stopping: AbortSignal): Promise<Opened> {
-    const { replication } = this.#database;
-    if (replication === null) throw new Error('the log cannot be read');
     await publish(this.#database, this.#tables());
-    const decoder = new LogDecoder(new TransactionReader(events, false));
-    const connection = new ReplicationConnection(replication, {
-      take: (message) => decoder.take(message),
-      lost: (error) => events.lost(error),
-    });
-    this.#connection = connection;
-    this.#slot = `${SLOT_PREFIX}${randomBytes(8).toString('hex')}`;
-    const slot = quoteIdentifier(this.#slot);
+    this.#replacements += this.#feed?.replacements ?? 0;
+    const feed = new LogFeed(this.#database, { ...events, lost: (error) => this.#lost(events, error) }, this.#maxWal);
+    this.#feed = feed;
     try {
       if (stopping.aborted) throw new Error('the stream was closed');
-      await connection.open();
-      // Also where the server cannot be told that nobody waits any more.
-      await connection.query(`set lock_timeout = ${SLOT_TIMEOUT_MS}`, COMMAND_TIMEOUT_MS);
-      const [created] = await connection.query(
-        `CREATE_REPLICATION_SLOT ${slot} TEMPORARY LOGICAL pgoutput NOEXPORT_SNAPSHOT`,
-        SLOT_TIMEOUT_MS,
-      );
-      const options = `proto_version '1', publication_names '${PUBLICATIONS.join(',')}'`;
-      await connection.start(`START_REPLICATION SLOT ${slot} LOGICAL 0/0 (${options})`, COMMAND_TIMEOUT_MS);
+      const position = await feed.open();
       // Whoever read the log last may have dropped the publication before the slot was there.
-      const { sources, isChanged } = await publish(this.#database, this.#tables());
+      const { sources, isChanged, membership } = await publish(this.#database, this.#tables());
       if (isChanged) throw new Error('the publication was changed while the log was opened');
       if (stopping.aborted) throw new Error('the stream was closed');
-      return { sources, position: positionOf(String(created?.['consistent_point'])) };
+      this.#watch = new LogWatch(this.#database, feed, membership, () => events.tablesChanged());
+      return { sources, position };
     } catch (error) {
-      await connection.stop();
-      await slotGone(this.#database, this.#slot).catch(() => {});
+      await feed.close();
+      await feed.gone();
       throw error;
     }
   }
 
   async refresh(): Promise<Sources> {
-    const { sources } = await publish(this.#database, this.#tables());
+    const { sources, membership } = await publish(this.#database, this.#tables());
+    this.#watch?.expect(membership);
     return sources;
   }
 
+  get figures(): LogFigures {
+    return {
+      walKept: this.#watch ? (this.#feed?.kept ?? 0) : 0,
+      walLimit: this.#maxWal,
+      lagMs: this.#watch?.lagMs ?? 0,
+      replacements: this.#replacements + (this.#feed?.replacements ?? 0),
+      failure: this.#watch ? (this.#feed?.failure ?? null) : null,
+    };
+  }
+
   fail(error: Error): void {
-    this.#connection?.fail(error);
+    this.#feed?.fail(error);
   }
 
   async close(): Promise<void> {
-    await this.#connection?.stop();
+    await this.#feed?.close();
   }
 
   /** The publication goes with the last stream. */
   async release(): Promise<void> {
-    // Its own slot would be taken for that of another reader.
-    await slotGone(this.#database, this.#slot).catch(() => {});
+    // Its own slots would be taken for those of another reader.
+    await this.#feed?.gone();
     await unpublish(this.#database).catch(() => {});
+  }
+
+  #lost(events: SourceEvents, error: Error): void {
+    this.#watch?.stop();
+    this.#watch = null;
+    events.lost(error);
   }
 }

@@ -9,6 +9,8 @@ export class TransactionReader implements LogHandler {
   readonly #receiver: ChangeReceiver;
   readonly #isVisible: boolean;
   #xid = 0;
+  /** When the first message of the transaction came that is not committed yet, by the clock of `performance`; null if there is none. */
+  begunAt: number | null = null;
   #changes = new Map<LoggedTable, LoggedChange[] | null>();
 
   /** `isVisible`: whether others can see what a transaction has done when it is told. */
@@ -23,6 +25,7 @@ export class TransactionReader implements LogHandler {
 
   begin(xid: number): void {
     this.#xid = xid;
+    this.begunAt = performance.now();
     this.#changes = new Map();
   }
 
@@ -38,6 +41,7 @@ export class TransactionReader implements LogHandler {
   commit(position: number, time: number): void {
     const changes = [...this.#changes].map(([table, rows]) => ({ table, rows }));
     this.#changes = new Map();
+    this.begunAt = null;
     this.#receiver.committed({ xid: this.#xid, position, time, changes, isVisible: this.#isVisible });
   }
 }

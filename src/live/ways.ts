@@ -7,15 +7,16 @@ import { TriggerSource } from './trigger-source.js';
 
 export type LiveMode = 'auto' | 'logical' | 'triggers' | 'off';
 
-/** Those to be tried, one after the other. */
+/** Those to be tried, one after the other. `maxWal`: bytes of log that PostgreSQL may keep for a stream. */
 export function waysOf(
   mode: LiveMode,
   database: Database,
   tables: () => readonly TableName[],
+  maxWal: number,
 ): readonly ChangeSource[] {
   const ofTriggers = (installsFirst: boolean): ChangeSource => new TriggerSource({ database, tables, installsFirst });
   if (mode === 'off') return [];
   if (mode === 'triggers') return [ofTriggers(true)];
-  const ofLog = new LogSource(database, tables);
+  const ofLog = new LogSource(database, tables, maxWal);
   return mode === 'logical' ? [ofLog] : [ofLog, ofTriggers(false)];
 }

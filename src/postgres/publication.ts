@@ -118,6 +118,47 @@ export interface Published {
   readonly sources: ReadonlyMap<string, readonly Source[]>;
   /** Whether a publication had to be changed. */
   readonly isChanged: boolean;
+  readonly membership: Membership;
+}
+
+/** The tables of the publications, as PostgreSQL numbers their entries: one that left and came back has another number. */
+export interface Membership {
+  /** Changes whenever something in it does. */
+  readonly digest: string;
+  readonly members: ReadonlySet<string>;
+}
+
+const MEMBERS = `select pg_catalog.concat_ws(' ', p.oid, p.xmin) as member from pg_catalog.pg_publication p
+  where p.pubname in ('${PUBLICATION}', '${KEYLESS_PUBLICATION}')
+  union all
+  select r.oid::pg_catalog.text from pg_catalog.pg_publication_rel r join pg_catalog.pg_publication p on p.oid = r.prpubid
+  where p.pubname in ('${PUBLICATION}', '${KEYLESS_PUBLICATION}')`;
+
+const DIGEST = `select pg_catalog.md5(pg_catalog.string_agg(member, ',' order by member)) from (${MEMBERS}) members`;
+
+const MEMBERSHIP = `select coalesce((${DIGEST}), '') as digest,
+  array(select member from (${MEMBERS}) members) as members`;
+
+/** How far the log has been written, and the digest of the tables in the publications. */
+export async function readLogState(database: Database): Promise<{ readonly end: string; readonly digest: string }> {
+  const [row] = await database.rows<{ end: string; digest: string }>(
+    `select pg_catalog.pg_current_wal_flush_lsn()::pg_catalog.text as end, coalesce((${DIGEST}), '') as digest`,
+  );
+  if (!row) throw new Error('the database does not say how far its log is');
+  return row;
+}
+
+export async function readMembership(database: Database): Promise<Membership> {
+  return membershipIn(await database.rows<MembershipRow>(MEMBERSHIP));
+}
+
+interface MembershipRow {
+  readonly digest: string;
+  readonly members: readonly string[];
+}
+
+function membershipIn([row]: readonly MembershipRow[]): Membership {
+  return { digest: row?.digest ?? '', members: new Set(row?.members) };
 }
 
 /** Brings the publications in step with the tables that are served. Tables of others in them stay. */
@@ -129,7 +170,8 @@ export function publish(database: Database, tables: readonly TableName[]): Promi
     const rows = await session.query<SourceRow>(SOURCES, [wanted]);
     let isChanged = false;
     for (const name of PUBLICATIONS) if (await publishIn(name, distinct(rows), session)) isChanged = true;
-    return { sources: sourcesOf(rows), isChanged };
+    const membership = membershipIn(await session.query<MembershipRow>(MEMBERSHIP));
+    return { sources: sourcesOf(rows), isChanged, membership };
   });
 }
 

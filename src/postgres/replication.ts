@@ -1,7 +1,10 @@
 /**
- * A connection that reads the log of the database: PostgreSQL sends each transaction behind its commit, for as long as it is told
- * that the former ones have arrived. Its slot is temporary: it ends with the connection, so that no log is kept for a reader
- * that is gone.
+ * A connection that reads the log of the database: PostgreSQL sends each transaction after its commit. The slot is temporary: it ends
+ * with the connection, so PostgreSQL keeps no log for a reader that has left.
+ *
+ * The reader reports what it has received (`write`), and never a `flush` position. PostgreSQL takes every reader that reports one for a
+ * candidate of `synchronous_standby_names`, and then acknowledges commits because of it that no standby has. The price is that the
+ * slot does not advance: its owner has to replace it.
  */
 import type { Socket } from 'node:net';
 import { closed, unanswered } from './connection-errors.js';
@@ -68,7 +71,7 @@ export class ReplicationConnection {
   #key: Buffer | null = null;
   #timer: NodeJS.Timeout | null = null;
   /** How far the log has arrived, in bytes. */
-  #received = 0;
+  received = 0;
   #heardAt = 0;
 
   constructor(options: ConnectionOptions, reader: LogReader) {
@@ -147,7 +150,7 @@ export class ReplicationConnection {
 
   #beat(): void {
     if (performance.now() - this.#heardAt > MAX_SILENCE_MS) this.#lose(unanswered());
-    else this.#acknowledge(true);
+    else this.#report(true);
   }
 
   #handle(message: Buffer, start: number, end: number): void {
@@ -192,24 +195,27 @@ export class ReplicationConnection {
   #copied(data: Buffer): void {
     this.#heardAt = performance.now();
     if (data[0] === LOG_DATA) {
-      this.#received = Math.max(this.#received, positionAt(data, 1));
+      this.received = Math.max(this.received, positionAt(data, 1));
       this.#reader.take(data.subarray(25));
     } else if (data[0] === KEEP_ALIVE) {
-      this.#received = Math.max(this.#received, positionAt(data, 1));
-      if (data[17] === 1) this.#acknowledge(false);
+      this.received = Math.max(this.received, positionAt(data, 1));
+      if (data[17] === 1) this.#report(false);
     }
   }
 
-  /** What has arrived need not be kept: a reader that is lost begins anew. */
-  #acknowledge(asksForAnswer: boolean): void {
+  /** Asks how far the server has read the log. */
+  ask(): void {
+    this.#report(true);
+  }
+
+  /** The positions are write, flush and apply, of which only the first is set. */
+  #report(asksForAnswer: boolean): void {
     const message = Buffer.alloc(5 + 34);
     message[0] = COPY_DATA;
     message.writeInt32BE(message.length - 1, 1);
     message[5] = STATUS;
-    for (const at of [6, 14, 22]) {
-      message.writeUInt32BE(Math.floor(this.#received / 2 ** 32), at);
-      message.writeUInt32BE(this.#received % 2 ** 32, at + 4);
-    }
+    message.writeUInt32BE(Math.floor(this.received / 2 ** 32), 6);
+    message.writeUInt32BE(this.received % 2 ** 32, 10);
     message[38] = asksForAnswer ? 1 : 0;
     this.#socket?.write(message);
   }

@@ -38,11 +38,20 @@ export async function startStandby(
   });
   await rm(join(cluster, 'postmaster.pid'), { force: true });
   await writeLike(cluster, 'standby.signal', '');
+  await writeFile(join(folder, 'lateral.json'), JSON.stringify({ password: new URL(primary.url).password }));
+  return restartStandby(primary, folder, { name, settings });
+}
+
+/** Starts a standby again that was stopped, from its folder. */
+export async function restartStandby(
+  primary: TestServer,
+  directory: string,
+  { name = 'standby', settings = {} }: StandbyOptions = {},
+): Promise<TestServer> {
   const { hostname, port, username, password } = new URL(primary.url);
-  await writeFile(join(folder, 'lateral.json'), JSON.stringify({ password }));
   const source = `host=${hostname} port=${port} user=${username} password=${password} application_name=${name}`;
   return startDatabase({
-    directory: folder,
+    directory,
     settings: { ...PRIMARY_SETTINGS, wal_retrieve_retry_interval: '100ms', primary_conninfo: source, ...settings },
   });
 }
