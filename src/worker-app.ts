@@ -333,7 +333,7 @@ export async function createWorkerApp(
     collect: () => collect(metrics),
     check: async () => ({
       ...(await checkHealth({ database, mirror, replicas: isMainThread ? core.replicas : null })),
-      'live:stream': [await live.check()],
+      ...(await live.check()),
     }),
     stopping: () => {
       readiness.stop();

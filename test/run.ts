@@ -88,6 +88,8 @@ const LEFT_OUT: ReadonlySet<string> = new Set([
   'connection',
   'websocket-limits',
   'live-faults',
+  'live-standby',
+  'live-wal',
   'live-triggers-shared',
   'live-burdens',
   'live-oracle-faults',

@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { asError } from '../narrow.js';
 import type { Observer } from '../observe.js';
 import { within } from '../postgres/time-limit.js';
-import type { ChangeReceiver, ChangeSource, SourceEvents, Sources, Transaction } from './change-source.js';
+import type { ChangeReceiver, ChangeSource, LogFigures, SourceEvents, Sources, Transaction } from './change-source.js';
 
 /** Milliseconds between attempts: the first pause, which is doubled each time, and the longest. */
 const FIRST_PAUSE_MS = 100;
@@ -68,6 +68,11 @@ export class ChangeStream {
     if (source === null) return `off: ${obstacles}`;
     const about = this.state === 'open' ? source.about : 'opened by the first subscription';
     return `${source.kind}: ${about}${obstacles === '' ? '' : ` (${obstacles})`}`;
+  }
+
+  /** Of the log that is read; null if changes come another way. */
+  get figures(): LogFigures | null {
+    return this.#choice.source?.figures ?? null;
   }
 
   open(): void {

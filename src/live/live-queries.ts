@@ -11,10 +11,9 @@ import { NO_CLIENT } from '../engine/stages.js';
 import { forbidden, invalidQuery, isPassing, serviceUnavailable } from '../errors.js';
 import { tagOf } from '../http/etag.js';
 import type { Mirror } from '../mirror/watch.js';
-import { asError } from '../narrow.js';
 import type { Observer } from '../observe.js';
 import type { Database } from '../postgres/database.js';
-import { type Check, HEALTH_TIMEOUT_MS } from '../postgres/health.js';
+import type { Checks } from '../postgres/health.js';
 import { type LoggedTable, positionText } from '../postgres/pgoutput.js';
 import type { TableName } from '../postgres/publication.js';
 import { within } from '../postgres/time-limit.js';
@@ -22,6 +21,7 @@ import type { Sources, Transaction } from './change-source.js';
 import { type ChangeListener, ChangeStream } from './change-stream.js';
 import type { EventHost } from './event-host.js';
 import { LiveEvents } from './live-events.js';
+import { checkLive } from './live-health.js';
 import { LiveStats } from './live-stats.js';
 import { Publisher } from './publisher.js';
 import { type LiveListener, type LiveSource, NOBODY } from './subscriber.js';
@@ -126,17 +126,9 @@ export class LiveQueries implements ChangeListener, TopicListener, EventHost {
     return this.stream.obstacle();
   }
 
-  /** For /server/health: which way changes come, and why. */
-  async check(): Promise<Check> {
-    const { state, failure } = this.stream;
-    const found = { componentType: 'component', observedValue: this.subscriptions, observedUnit: 'subscriptions' };
-    if (this.#limits.mode === 'off') return { status: 'ok', ...found, output: 'off: LIVE is off' };
-    if (state !== 'closed' && state !== 'open') {
-      const reason = failure ? `: ${failure.message}` : '';
-      return { status: 'degraded', ...found, output: `polled every second until changes are told again${reason}` };
-    }
-    const output = await within(this.stream.describe(), HEALTH_TIMEOUT_MS).catch((error) => asError(error).message);
-    return { status: 'ok', ...found, output };
+  /** For /server/health. */
+  check(): Promise<Checks> {
+    return checkLive(this.#limits.mode, this.stream, this.subscriptions);
   }
 
   /** Resolves with how to end it; the first answer comes to the listener. */

@@ -14,6 +14,7 @@ import type { Exchange } from '../http/exchange.js';
 import type { Reply } from '../http/reply.js';
 import { DURATION_BOUNDS_S, type RouteStats } from '../http/route-stats.js';
 import type { Route, Router } from '../http/router.js';
+import type { LogFigures } from '../live/change-source.js';
 import type { LiveQueries } from '../live/live-queries.js';
 import { LAG_BOUNDS_S } from '../live/live-stats.js';
 import type { Mirror } from '../mirror/watch.js';
@@ -238,7 +239,7 @@ function schemaMetrics({ mirror, reads, writes }: MetricsServices): Metric[] {
   ];
 }
 
-function liveMetrics({ subscriptions, topics, stats }: LiveQueries): Metric[] {
+function liveMetrics({ subscriptions, topics, stats, stream: { figures } }: LiveQueries): Metric[] {
   const name = 'lateral_live_lag_seconds';
   const help = 'The time from the commit of a change until an answer with it was sent to its subscribers.';
   const lags = histogramValues(name, LAG_BOUNDS_S, stats.lags, stats.lagSum, {});
@@ -257,6 +258,22 @@ function liveMetrics({ subscriptions, topics, stats }: LiveQueries): Metric[] {
     counter('lateral_live_dropped_total', 'Answers that a newer one replaced before they were sent.', stats.dropped),
     counter('lateral_live_resyncs_total', 'Times that all live queries were read again.', stats.resyncs),
     { name, help, type: 'histogram', aggregator: 'sum', values: lags },
+    ...logMetrics(figures),
+  ];
+}
+
+/** Threads read the same log: together they keep as much of it, and are as late, as the last of them. */
+function logMetrics(figures: LogFigures | null): Metric[] {
+  const kept = 'WAL that PostgreSQL keeps for the log streams of live queries.';
+  const lag = 'How long the log stream of live queries is behind the log.';
+  return [
+    { ...gauge('lateral_live_wal_kept_bytes', kept, figures?.walKept ?? 0), aggregator: 'max' },
+    { ...gauge('lateral_live_stream_lag_seconds', lag, (figures?.lagMs ?? 0) / 1_000), aggregator: 'max' },
+    counter(
+      'lateral_live_slots_replaced_total',
+      'Slots of log streams that were replaced.',
+      figures?.replacements ?? 0,
+    ),
   ];
 }
 

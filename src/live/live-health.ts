@@ -1,0 +1,42 @@
+/** What /server/health says about live queries: how changes arrive, how late they are, and what they cost PostgreSQL. */
+import { asError } from '../narrow.js';
+import { type Check, type Checks, HEALTH_TIMEOUT_MS } from '../postgres/health.js';
+import { within } from '../postgres/time-limit.js';
+import type { LogFigures } from './change-source.js';
+import type { ChangeStream } from './change-stream.js';
+import type { LiveMode } from './ways.js';
+
+/** Milliseconds behind the log from which on live answers are too late. */
+const MAX_LAG_MS = 10_000;
+/** The part of the allowed WAL beyond which something keeps the slot from being replaced. */
+const MANY = 1 / 4;
+
+export async function checkLive(mode: LiveMode, stream: ChangeStream, subscriptions: number): Promise<Checks> {
+  const found = { componentType: 'component', observedValue: subscriptions, observedUnit: 'subscriptions' };
+  if (mode === 'off') return { 'live:stream': [{ status: 'ok', ...found, output: 'off: LIVE is off' }] };
+  const { state, failure, figures } = stream;
+  if (state !== 'closed' && state !== 'open') {
+    const reason = failure ? `: ${failure.message}` : '';
+    const output = `polled every second until changes are told again${reason}`;
+    return { 'live:stream': [{ status: 'degraded', ...found, output }] };
+  }
+  const output = await within(stream.describe(), HEALTH_TIMEOUT_MS).catch((error) => asError(error).message);
+  const ofStream: Checks = { 'live:stream': [{ status: 'ok', ...found, output }] };
+  if (state === 'closed' || figures === null) return ofStream;
+  return { ...ofStream, 'live:lag': [checkLag(figures)], 'live:wal': [checkWal(figures)] };
+}
+
+function checkLag({ lagMs }: LogFigures): Check {
+  const found = { componentType: 'component', observedValue: lagMs / 1_000, observedUnit: 's behind' };
+  if (lagMs <= MAX_LAG_MS) return { status: 'ok', ...found };
+  const output = 'live answers lack recent changes: a large transaction arrives, or PostgreSQL reads its log slowly';
+  return { status: 'degraded', ...found, output };
+}
+
+function checkWal({ walKept, walLimit, failure }: LogFigures): Check {
+  const found = { componentType: 'datastore', observedValue: walKept, observedUnit: 'bytes of WAL kept' };
+  if (walKept <= walLimit * MANY && failure === null) return { status: 'ok', ...found };
+  const reason = failure?.message ?? 'it waits for an open transaction, or for a large one to arrive';
+  const output = `the slot could not be replaced yet: ${reason}; it is given up beyond ${walLimit} bytes (LIVE_MAX_WAL)`;
+  return { status: 'degraded', ...found, output };
+}
