@@ -310,13 +310,49 @@ select pg_catalog.json_build_object(
     join pg_catalog.pg_class sequence on sequence.oid = owner.objid and sequence.relkind = 'S'
     join pg_catalog.pg_namespace namespace on namespace.oid = sequence.relnamespace
   ),
-  -- Tables whose rows are changed by the database before they are inserted: it may fill any column.
-  'filled', (
-    select pg_catalog.json_agg(distinct trigger.tgrelid::int8)
+  -- Triggers, by the bits of the catalog: each row (1), before (2), insert (4), delete (8), update (16), truncate (32), instead of (64).
+  -- Those that partitions have of their own count for the table that is partitioned.
+  'triggers', (
+    select pg_catalog.json_agg(distinct pg_catalog.jsonb_build_array(tables.oid::int8, trigger.tgname, trigger.tgtype))
+    from pg_catalog.pg_trigger trigger
+    join pg_catalog.pg_class class on class.oid = trigger.tgrelid
+    join tables on tables.oid = case when class.relispartition then pg_catalog.pg_partition_root(class.oid) else class.oid end
+    where not trigger.tgisinternal and trigger.tgenabled in ('O', 'A')
+  ),
+  -- Rules of writes: update (2), insert (3), delete (4).
+  'rules', (
+    select pg_catalog.json_agg(
+      pg_catalog.json_build_array(tables.oid::int8, rule.rulename, rule.ev_type, rule.is_instead) order by rule.rulename
+    )
     from tables
-    join pg_catalog.pg_trigger trigger on trigger.tgrelid = tables.oid
-    -- Of each row (1), before (2) an insert (4).
-    where trigger.tgtype & 7 = 7 and not trigger.tgisinternal and trigger.tgenabled in ('O', 'A')
+    join pg_catalog.pg_rewrite rule on rule.ev_class = tables.oid
+    where rule.ev_type in ('2', '3', '4') and rule.ev_enabled in ('O', 'A')
+  ),
+  -- Of the role of the service, where it may not do everything: for the table, then for each column.
+  'privileges', (
+    select pg_catalog.json_agg(pg_catalog.json_build_array(
+      limited.oid::int8, limited.may_select, limited.may_insert, limited.may_update, limited.may_delete,
+      (
+        select pg_catalog.json_agg(pg_catalog.json_build_array(
+          columns.attnum,
+          limited.may_select or pg_catalog.has_column_privilege(limited.oid, columns.attnum, 'select'),
+          limited.may_insert or pg_catalog.has_column_privilege(limited.oid, columns.attnum, 'insert'),
+          limited.may_update or pg_catalog.has_column_privilege(limited.oid, columns.attnum, 'update')
+        ))
+        from columns
+        where columns.attrelid = limited.oid
+      )
+    ))
+    from (
+      select tables.oid,
+        pg_catalog.has_table_privilege(tables.oid, 'select') as may_select,
+        pg_catalog.has_table_privilege(tables.oid, 'insert') as may_insert,
+        pg_catalog.has_table_privilege(tables.oid, 'update') as may_update,
+        pg_catalog.has_table_privilege(tables.oid, 'delete') as may_delete
+      from tables
+      offset 0
+    ) limited
+    where not (limited.may_select and limited.may_insert and limited.may_update and limited.may_delete)
   ),
   -- Number 0 is the table itself.
   'comments', (

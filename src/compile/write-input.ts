@@ -24,20 +24,13 @@ import {
 import { FromClause, type Scope } from './from-clause.js';
 import { geometryOf, isGeometry } from './geometry.js';
 import { columnName, tableName, typeName } from './identifiers.js';
-import {
-  areEqual,
-  commaList,
-  inputKeyColumns,
-  inputKeyDefinitions,
-  inputKeyNames,
-  joinedKey,
-  keyColumns,
-} from './key-columns.js';
+import { areEqual, commaList, inputKeyDefinitions, inputKeyNames, keyColumns } from './key-columns.js';
+import { madeKey } from './returned-keys.js';
 
 /** The values of a write, in this order; behind them those of its lists, then those of its unlinks. */
 const SLOTS = ['by', 'root', 'id', 'fingerprint', 'lifetime', 'shard'] as const;
 
-function slotOf(name: (typeof SLOTS)[number]): Fragment {
+export function slotOf(name: (typeof SLOTS)[number]): Fragment {
   return parameter({ kind: 'text', slot: SLOTS.indexOf(name) });
 }
 
@@ -106,23 +99,6 @@ export function keyPartSetting(position: number): Fragment {
   return literal(`lateral.key${position}`);
 }
 
-/** Leaves the keys of the items in a setting of the transaction, in the order of the payload: the read-back finds them there. */
-export function storeKeys({ nodes, collection }: WritePlan): Fragment {
-  const position = nodes.findIndex((node) => makesKeys(node) && node.collection === collection);
-  if (position < 0) return sql`null`;
-  const isIgnoring = nodes[position]?.conflict?.resolution === 'ignore';
-  const rows = sql`unnest(${slotOf('root')}::int4[]) with ordinality as ${alias('o')} (n, place)`;
-  const keys = (value: Fragment): Fragment => {
-    const all = sql`(select array_agg(${value} order by ${alias('o')}.place)::text from ${rows} join ${input(position)} ${alias('i')} on ${alias('i')}.n = ${alias('o')}.n${isIgnoring ? sql` and not ${alias('i')}.f` : nothing})`;
-    return isIgnoring ? sql`coalesce(${all}, '{}')` : all;
-  };
-  const inputKey = inputKeyColumns(collection, alias('i'));
-  const [only] = inputKey;
-  if (inputKey.length === 1) return sql`set_config(${KEYS_SETTING}, ${keys(sql`${only as Fragment}::text`)}, true)`;
-  const parts = inputKey.map((part, index) => sql`set_config(${keyPartSetting(index)}, ${keys(part)}, true)`);
-  return commaList([sql`set_config(${KEYS_SETTING}, ${keys(joinedKey(collection.key, inputKey))}, true)`, ...parts]);
-}
-
 /** The rows of a list as they came, under the alias `x`, with their numbers from one on. */
 export function inputRows(node: WriteNode, position: number): Fragment {
   const columns = inputColumns(node);
@@ -138,7 +114,7 @@ export function inputRows(node: WriteNode, position: number): Fragment {
 export function hasKeyColumns(node: WriteNode): boolean {
   const key = singleKey(node.collection);
   if (key === null) return !makesParts(node);
-  return node.bringsKeys || node.conflict !== null || makesParts(node) || initialKey(key, node) === null;
+  return node.bringsKeys || node.conflict !== null || makesParts(node) || madeKey(node) === null;
 }
 
 /** With their types. */

@@ -5,7 +5,7 @@
  * because triggers look at the tables. What must not happen raises inside the statement, so all of it is undone.
  */
 
-import { countedKey, isKey, singleKey } from '../mirror/item-key.js';
+import { isKey, singleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
 import type { WriteColumn, WriteNode, WritePlan } from '../plan/write.js';
@@ -27,8 +27,9 @@ import { FromClause, Scope } from './from-clause.js';
 import { withSridOf } from './geometry.js';
 import { compileGuard, compileValidations } from './guard.js';
 import { columnName, tableName, typeName } from './identifiers.js';
-import { areEqual, asRow, commaList, inputKeyColumns, inputKeyNames, keyColumns } from './key-columns.js';
+import { areEqual, commaList, inputKeyColumns, inputKeyNames, keyColumns } from './key-columns.js';
 import { keyText } from './reference.js';
+import { columnList, isLeftOut, keysOf, madeKey, returnedKeys, storeKeys } from './returned-keys.js';
 import {
   awaitedUnlinks,
   clearable,
@@ -49,7 +50,6 @@ import {
   behindSequence,
   hasKeyColumns,
   idempotencyRecord,
-  initialKey,
   initialValue,
   input,
   inputNames,
@@ -58,13 +58,12 @@ import {
   isChanged,
   keyParts,
   lookupValue,
-  makesKeys,
   makesParts,
   present,
-  storeKeys,
   written,
 } from './write-input.js';
 import { awaitedBy, inOrder, makerOf, makersOf } from './write-order.js';
+import { generatedKeys, maxKeys } from './write-result.js';
 
 export interface WriteOptions {
   /** Where a request with an `Idempotency-Key` is recorded by the statement that writes: see sql/system/005_receipts.sql. */
@@ -80,6 +79,9 @@ export function compileWrite(plan: WritePlan, options: WriteOptions): Statement 
 
 /** Of a row of the input, as its references count: from zero on. */
 const NUMBER = sql`${alias('x')}.n - 1 as n`;
+
+/** Inputs stand before everything that is written. */
+const NOTHING_AWAITED: ReadonlySet<number> = new Set();
 
 class Chain {
   readonly #plan: WritePlan;
@@ -127,11 +129,11 @@ class Chain {
       ...nodes.flatMap((node, position) =>
         node.verb === 'update' || (node.verb === 'upsert' && node.guard) ? [this.#missing(node, position)] : [],
       ),
-      ...nodes.flatMap((node, position) => this.#generated(node, position)),
+      ...nodes.flatMap(generatedKeys),
       ...missingUnlinks(this.#plan),
     ];
     const keys = this.#plan.makesKeys ? [storeKeys(this.#plan)] : [];
-    const columns = join([sql`${this.#maxKeys()}::text`, ...keys, ...checks], sql`, `);
+    const columns = join([sql`${maxKeys(this.#plan, this.#counted)}::text`, ...keys, ...checks], sql`, `);
     return sql`with ${join(this.#parts, sql`, `)} select ${columns}`;
   }
 
@@ -148,10 +150,9 @@ class Chain {
       const parts = collection.key.map(
         (field, part) => sql`, ${this.#newPart(node, field)} as ${elementAt(keyNames, part)}`,
       );
-      return sql`${input(position)} as materialized (select ${alias('i')}.*${join(parts, nothing)} from (${payloadRows}) ${alias('i')}${this.#inputs(node, keyParts(node))}${behind} order by ${alias('i')}.n)`;
+      return sql`${input(position)} as materialized (select ${alias('i')}.*${join(parts, nothing)} from (${payloadRows}) ${alias('i')}${this.#inputs(node, keyParts(node), NOTHING_AWAITED)}${behind} order by ${alias('i')}.n)`;
     }
-    const key = singleKey(collection);
-    const generated = key && makesKeys(node) ? initialKey(key, node) : null;
+    const generated = madeKey(node);
     const existing = compileExisting(node, position);
     const keys = inputKeyColumns(collection, alias('x')).map((each, part) => existing?.keys[part] ?? each);
     const [givenKey] = keys;
@@ -176,18 +177,22 @@ class Chain {
         sql`${alias(`m${position}`)} as (${this.#insert(node, position, node.conflict ? isNew : absent)})`,
       );
     }
+    this.#parts.push(...returnedKeys(node, position));
   }
 
   #insert(node: WriteNode, position: number, where: Fragment): Fragment {
     const { collection } = node;
     const columns = node.columns.filter((column) => column.only !== 'update' && !isKey(collection, column.field));
-    const isWritten = (_: unknown, part: number): boolean => !collection.key[part]?.column?.is_generated;
+    const isWritten = (_: unknown, part: number): boolean => {
+      const field = elementAt(collection.key, part);
+      return !field.column?.is_generated && !isLeftOut(node, field);
+    };
     const names = [...keyColumns(collection).filter(isWritten), ...columns.map((column) => columnName(column.field))];
     const values = [
       ...inputKeyColumns(collection, alias('i')).filter(isWritten),
       ...columns.map((column) => this.#newValue(node, column)),
     ];
-    return sql`insert into ${tableName(node.collection)} as ${alias('t')} (${join(names, sql`, `)}) overriding system value select ${join(values, sql`, `)} from ${input(position)} ${alias('i')}${this.#references(node)}${where} order by ${alias('i')}.n returning ${commaList(keyColumns(collection, alias('t')))}${snapshot({ ...node, verb: 'insert' }, () => null)}`;
+    return sql`insert into ${tableName(node.collection)} as ${alias('t')}${columnList(names)} overriding system value select ${join(values, sql`, `)} from ${input(position)} ${alias('i')}${this.#references(node)}${where} order by ${alias('i')}.n returning ${commaList(keyColumns(collection, alias('t')))}${snapshot({ ...node, verb: 'insert' }, () => null)}`;
   }
 
   #update(node: WriteNode, position: number): Fragment {
@@ -273,6 +278,7 @@ class Chain {
   /** A part of the key of a new row: what the payload says, or what the database itself would give it. */
   #newPart(node: WriteNode, field: Field): Fragment {
     const column = keyParts(node).find((each) => each.field === field);
+    if (isLeftOut(node, field)) return sql`null::${typeName(field)}`;
     const value = column ? this.#newValue(node, column) : (initialValue(field) ?? sql`null`);
     // The next value of a sequence is a bigint, whatever the type of the column.
     const part = column && !column.mixed ? value : sql`(${value})::${typeName(field)}`;
@@ -333,13 +339,19 @@ class Chain {
     return sql`coalesce((${last}), 0) + ${alias('i')}.${identifier(`e${index}`)}`;
   }
 
-  /** Joins to the input of the rows referred to. */
-  #inputs(node: WriteNode, columns = node.columns): Fragment {
+  /** Joins to the rows referred to: to their input, or to what was returned of those that are awaited. */
+  #inputs(
+    node: WriteNode,
+    columns = node.columns,
+    awaited: ReadonlySet<number> = awaitedBy(this.#plan, node),
+  ): Fragment {
     const joins = columns.flatMap((column) =>
       column.references.map(({ collection }, table) => {
         const reference = `r${node.columns.indexOf(column)}_${table}`;
         const row = alias(reference);
-        return sql` left join ${input(makerOf(this.#plan, collection))} ${row} on ${row}.n = ${alias('i')}.${identifier(reference)}`;
+        const maker = makerOf(this.#plan, collection);
+        const rows = awaited.has(maker) ? keysOf(elementAt(this.#plan.nodes, maker), maker) : input(maker);
+        return sql` left join ${rows} ${row} on ${row}.n = ${alias('i')}.${identifier(reference)}`;
       }),
     );
     return join(joins, nothing);
@@ -365,36 +377,5 @@ class Chain {
         : sql` + (select count(*) from ${alias(`d${first}`)} ${alias('d')} join ${input(position)} ${alias('i')} on ${areEqual(inputKeyColumns(node.collection, alias('i')), key)})`;
     const created = node.verb === 'upsert' ? sql` + (select count(*) from ${alias(`m${position}`)})` : nothing;
     return sql`case when (select count(*) from ${written(position)})${created}${deletedCount} < (select count(*) from ${input(position)}) then service_raise('missing') end`;
-  }
-
-  /** A key of which the database generates a part has to be the one that the payload says, and stays what it was. */
-  #generated({ collection, verb }: WriteNode, position: number): Fragment[] {
-    if (!collection.key.some(({ column }) => column?.is_generated)) return [];
-    const keys = sql`select ${commaList(inputKeyNames(collection))} from ${input(position)}`;
-    return (verb === 'upsert' ? [written(position), alias(`m${position}`)] : [written(position)]).map(
-      (rows) =>
-        sql`case when exists (select from ${rows} where ${asRow(keyColumns(collection))} not in (${keys})) then service_refuse(${literal(`${position} generated 0`)}) end`,
-    );
-  }
-
-  /** Of each list the highest key that was new: the caller puts sequences ahead of those that were supplied. */
-  #maxKeys(): Fragment {
-    const maxKey = this.#plan.nodes.map((node, position) => {
-      const key = countedKey(node.collection);
-      if (node.verb === 'update' || !key) return sql`null`;
-      const made = node.verb === 'insert' ? written(position) : alias(`m${position}`);
-      return sql`(select max(${columnName(key)})::text from ${made})`;
-    });
-    return sql`json_build_array(${join(this.#counted ? [...maxKey, this.#count()] : maxKey, sql`, `)})`;
-  }
-
-  /** A trigger may have left rows out. */
-  #count(): Fragment {
-    const counts = this.#plan.nodes.flatMap(({ collection, verb }, position) => {
-      if (collection !== this.#plan.collection) return [];
-      const parts = verb === 'upsert' ? [written(position), alias(`m${position}`)] : [written(position)];
-      return parts.map((part) => sql`(select count(*) from ${part})`);
-    });
-    return sql`(${join(counts, sql` + `)})::text`;
   }
 }

@@ -28,8 +28,12 @@ export interface CatalogDocument {
   /** Those of Citus, where it is installed; without a column where each worker has all rows. */
   readonly distributed?: readonly ShardEntry[] | null;
   readonly sequences: readonly SequenceEntry[] | null;
-  /** Tables with a trigger that may change a row before it is inserted. */
-  readonly filled: readonly number[] | null;
+  /** Those that fire, with those of partitions. */
+  readonly triggers: readonly TriggerEntry[] | null;
+  /** Of writes. */
+  readonly rules: readonly RuleEntry[] | null;
+  /** Of the service's role, for tables where it does not have all of them. */
+  readonly privileges: readonly PrivilegeEntry[] | null;
   readonly comments: readonly CommentEntry[] | null;
   /** Those that may be called, as far as they are there. */
   readonly functions: readonly FunctionEntry[] | null;
@@ -157,6 +161,19 @@ type CompositeReferenceEntry = readonly [
 ];
 type ShardEntry = readonly [table: number, column: string | null];
 type SequenceEntry = readonly [table: number, column: number, sequence: string];
+/** `bits`: `tgtype` of the catalog. */
+export type TriggerEntry = readonly [table: number, name: string, bits: number];
+/** `event`: 2 for an update, 3 for an insert, 4 for a delete. */
+export type RuleEntry = readonly [table: number, name: string, event: '2' | '3' | '4', isInstead: boolean];
+/** `columns`: by their numbers what may be selected, inserted and updated. */
+export type PrivilegeEntry = readonly [
+  table: number,
+  select: boolean,
+  insert: boolean,
+  update: boolean,
+  remove: boolean,
+  columns: readonly (readonly [column: number, select: boolean, insert: boolean, update: boolean])[] | null,
+];
 /** Column 0 is the table itself. */
 type CommentEntry = readonly [table: number, column: number, comment: string];
 export type MetadataRow = Readonly<Record<string, unknown>>;

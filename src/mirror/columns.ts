@@ -26,6 +26,14 @@ import type {
   Index,
   TableKind,
 } from './model.js';
+import {
+  ALL_PRIVILEGES,
+  indexWriteFacts,
+  type RewriteRule,
+  type TablePrivileges,
+  type Trigger,
+  type WriteFacts,
+} from './write-facts.js';
 
 export interface TableFacts {
   /** As a collection. */
@@ -44,6 +52,9 @@ export interface TableFacts {
   readonly references: readonly CompositeReference[];
   readonly shardColumn: string | null;
   readonly distributed: boolean;
+  readonly triggers: readonly Trigger[];
+  readonly rules: readonly RewriteRule[];
+  readonly privileges: TablePrivileges;
   readonly columns: ReadonlyMap<string, ColumnFacts>;
 }
 
@@ -100,6 +111,9 @@ export function assembleTables(
       references: lookups.references.get(table) ?? NONE,
       shardColumn: shards.get(table) ?? null,
       distributed: distributed.has(table),
+      triggers: lookups.writes.triggers.get(table) ?? NONE,
+      rules: lookups.writes.rules.get(table) ?? NONE,
+      privileges: lookups.writes.privileges.get(table) ?? ALL_PRIVILEGES,
       columns: new Map(
         entries.map((entry) => [entry[2], assembleColumn(entry, name, key.includes(entry[2]), lookups)]),
       ),
@@ -157,7 +171,7 @@ interface Lookups {
   readonly indexes: ReadonlyMap<number, readonly Index[]>;
   readonly references: ReadonlyMap<number, readonly CompositeReference[]>;
   readonly sequences: ReadonlyMap<number, string>;
-  readonly filled: ReadonlySet<number>;
+  readonly writes: WriteFacts;
   readonly comments: ReadonlyMap<number, string>;
 }
 
@@ -204,7 +218,7 @@ function assembleColumn(entry: ColumnEntry, table: string, isPrimaryKey: boolean
     is_generated: generated !== '',
     generation_expression: generated ? expression : null,
     is_nullable: !(refusesNull || domainRefusesNull),
-    is_filled: lookups.filled.has(oid),
+    is_filled: lookups.writes.filled.has(oid),
     is_unique: lookups.unique.has(columnId),
     is_indexed: lookups.indexed.has(columnId),
     is_primary_key: isPrimaryKey,
@@ -216,6 +230,7 @@ function assembleColumn(entry: ColumnEntry, table: string, isPrimaryKey: boolean
     foreign_key_column: foreignKey?.column ?? null,
     foreign_keys,
     indexes: lookups.indexes.get(columnId) ?? NONE,
+    privileges: lookups.writes.privilegesOf(oid, number),
     comment: lookups.comments.get(columnId) ?? null,
   };
   return { column: Object.freeze(column), type: fieldType };
@@ -267,7 +282,7 @@ function indexLists(document: CatalogDocument, names: ReadonlyMap<number, string
     foreignKeys,
     indexes,
     sequences: byPlace(document.sequences),
-    filled: new Set(document.filled),
+    writes: indexWriteFacts(document),
     comments: byPlace(document.comments),
   };
 }

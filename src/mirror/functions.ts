@@ -8,6 +8,7 @@ import type { CatalogFacts, ColumnFacts } from './columns.js';
 import { freezeMap } from './freeze.js';
 import type { Argument, Collection, Field, Overload, Returns, ServedFunction } from './model.js';
 import { isReserved } from './relations.js';
+import { ALL_PRIVILEGES } from './write-facts.js';
 
 export interface BuiltFunctions {
   readonly functions: ReadonlyMap<string, ServedFunction>;
@@ -214,6 +215,9 @@ function resultOf(name: string, fields: readonly Field[]): Collection {
     sortField: null,
     searchField: null,
     accountability: null,
+    triggers: [],
+    rules: [],
+    privileges: ALL_PRIVILEGES,
     comment: null,
     meta: null,
   });

@@ -137,6 +137,9 @@ function buildCollection(
     shardColumn: table.shardColumn,
     distributed: table.distributed,
     accountability: recordOf(meta ? accountabilityOf(meta) : 'all', table),
+    triggers: table.triggers,
+    rules: table.rules,
+    privileges: table.privileges,
     comment: table.comment,
     meta,
   });

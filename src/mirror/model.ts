@@ -4,6 +4,7 @@
  */
 import type { Composite } from '../sql/composite.js';
 import type { Synonyms } from './synonyms.js';
+import type { ColumnPrivileges, RewriteRule, TablePrivileges, Trigger } from './write-facts.js';
 
 export const FIELD_TYPES = [
   'string',
@@ -97,6 +98,12 @@ export interface Collection {
   /** Whether Citus manages the table. */
   readonly distributed: boolean;
   readonly accountability: 'all' | 'activity' | null;
+  /** Triggers that fire, also those that only partitions have; not the ones that keep foreign keys. */
+  readonly triggers: readonly Trigger[];
+  /** Rules of writes. */
+  readonly rules: readonly RewriteRule[];
+  /** Privileges of the service's role on the whole table. */
+  readonly privileges: TablePrivileges;
   readonly comment: string | null;
   readonly meta: CollectionMeta | null;
 }
@@ -178,6 +185,8 @@ export interface Column {
   readonly foreign_keys: readonly ForeignKey[];
   /** Indexes over this column alone and all rows. */
   readonly indexes: readonly Index[];
+  /** Of the service's role. */
+  readonly privileges: ColumnPrivileges;
   readonly comment: string | null;
 }
 

@@ -2,6 +2,7 @@
 import { invalidPayload } from '../errors.js';
 import { isKey, keyNames, singleKey } from '../mirror/item-key.js';
 import type { Collection, Field, ManyToOne, OneToMany, OneToOne } from '../mirror/model.js';
+import { changesNewKeys } from '../mirror/write-facts.js';
 import { elementAt } from '../narrow.js';
 import type { Key } from '../request/write.js';
 import { checkValue } from './column-value.js';
@@ -15,9 +16,10 @@ function refersToKey({ referenced }: ManyToOne | OneToMany | OneToOne, { collect
   return referenced === singleKey(collection)?.name;
 }
 
-/** The key of a row, or the row itself where the statement is to make its key. */
+/** The key of a row, or the row itself where the statement is to make its key, or a trigger may change it. */
 export function keyValue(row: Row): ColumnValue {
-  return row.key === null ? { kind: 'reference', row } : { kind: 'value', value: row.key };
+  const isMade = row.key === null || (row.verb === 'insert' && changesNewKeys(row.collection));
+  return isMade ? { kind: 'reference', row } : { kind: 'value', value: row.key };
 }
 
 /** The same for each column of a reference that several columns hold; `payload` is what is said of the row that they shall lead to. */

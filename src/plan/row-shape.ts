@@ -1,5 +1,6 @@
 /** What the rows of a list have in common: the columns of their statement, and the text that stands for its shape. */
 import { writeJson } from '../digits.js';
+import { invalidPayload } from '../errors.js';
 import { singleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
@@ -31,10 +32,27 @@ export interface RowChecks {
   readonly validations: readonly Validation[];
 }
 
+/** A column is inserted for all rows of a list or for none, and the service does not know the defaults of what a view reads. */
+function refuseMixedKeys({ collection, verb, rows }: List): void {
+  const isInstead = collection.triggers.some(
+    ({ timing, events }) => timing === 'instead of' && events.includes('insert'),
+  );
+  if (verb !== 'insert' || collection.kind !== 'view' || isInstead) return;
+  const isMixed = collection.key.some(({ name, column }) => {
+    const brought = rows.filter((row) => row.key !== null || row.columnValues.has(name)).length;
+    return column?.default_expression === null && brought > 0 && brought < rows.length;
+  });
+  if (isMixed)
+    throw invalidPayload(
+      `Give a key for all new items of "${collection.name}" or for none: it is a view, so the database makes keys`,
+    );
+}
+
 export async function shapeList(
   list: List,
   checks: RowChecks,
 ): Promise<{ node: WriteNode; rows: Record<string, unknown>[] }> {
+  refuseMixedKeys(list);
   const columns: WriteColumn[] = [];
   const pace = new TimeSlice();
   for (const field of fieldsOf(list.rows, list.collection)) {

@@ -191,6 +191,7 @@ t.test('every property of a column', async (t) => {
     foreign_key_column: null,
     foreign_keys: [],
     indexes: [],
+    privileges: { select: true, insert: true, update: true, delete: true },
     comment: 'Two digits, "exactly"',
   });
   t.match(column('id'), { is_primary_key: true, is_unique: true, is_indexed: false, is_nullable: false });

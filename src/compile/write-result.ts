@@ -1,0 +1,38 @@
+/** What a write chain answers of the rows that it wrote: the highest keys, how many there are, and whether their keys are as expected. */
+import { countedKey } from '../mirror/item-key.js';
+import type { WriteNode, WritePlan } from '../plan/write.js';
+import { alias, type Fragment, join, literal, sql } from '../sql/fragment.js';
+import { columnName } from './identifiers.js';
+import { asRow, commaList, inputKeyNames, keyColumns } from './key-columns.js';
+import { input, written } from './write-input.js';
+
+/** A key of which the database generates a part has to be the one that the payload says, and stays what it was. */
+export function generatedKeys({ collection, verb }: WriteNode, position: number): Fragment[] {
+  if (!collection.key.some(({ column }) => column?.is_generated)) return [];
+  const keys = sql`select ${commaList(inputKeyNames(collection))} from ${input(position)}`;
+  return (verb === 'upsert' ? [written(position), alias(`m${position}`)] : [written(position)]).map(
+    (rows) =>
+      sql`case when exists (select from ${rows} where ${asRow(keyColumns(collection))} not in (${keys})) then service_refuse(${literal(`${position} generated 0`)}) end`,
+  );
+}
+
+/** Of each list the highest key that was new: the caller puts sequences ahead of those that were supplied. */
+export function maxKeys(plan: WritePlan, counted: boolean): Fragment {
+  const maxKey = plan.nodes.map((node, position) => {
+    const key = countedKey(node.collection);
+    if (node.verb === 'update' || !key) return sql`null`;
+    const made = node.verb === 'insert' ? written(position) : alias(`m${position}`);
+    return sql`(select max(${columnName(key)})::text from ${made})`;
+  });
+  return sql`json_build_array(${join(counted ? [...maxKey, countRows(plan)] : maxKey, sql`, `)})`;
+}
+
+/** A trigger may have left rows out. */
+function countRows(plan: WritePlan): Fragment {
+  const counts = plan.nodes.flatMap(({ collection, verb }, position) => {
+    if (collection !== plan.collection) return [];
+    const parts = verb === 'upsert' ? [written(position), alias(`m${position}`)] : [written(position)];
+    return parts.map((part) => sql`(select count(*) from ${part})`);
+  });
+  return sql`(${join(counts, sql` + `)})::text`;
+}

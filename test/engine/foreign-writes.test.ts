@@ -1,0 +1,123 @@
+/** Writes to tables as other programs made them: triggers that choose keys, views, rules, generated columns, domains. */
+import t from 'tap';
+import {
+  type Answer,
+  connectSql,
+  createDatabase,
+  request,
+  startDatabase,
+  startTestService,
+} from '../support/service.js';
+
+const server = await startDatabase();
+const databaseUrl = await createDatabase(server, 'foreign_writes');
+const sql = connectSql(databaseUrl);
+t.teardown(() => sql.end());
+await sql.unsafe(`
+  create function add_thousand() returns trigger language plpgsql as $$
+  begin new.id := new.id + 1000; return new; end $$;
+  create table moved (id serial primary key, a text);
+  create trigger add_thousand before insert on moved for each row execute function add_thousand();
+  create table moved_parts (id serial primary key, moved integer references moved, name text);
+
+  create table hidden_base (id serial primary key, a text, b integer default 7);
+  create view instead_view as select id, a from hidden_base;
+  create function insert_instead() returns trigger language plpgsql as $$
+  begin
+    insert into hidden_base (a) values (new.a) returning id into new.id;
+    return new;
+  end $$;
+  create trigger insert_instead instead of insert on instead_view for each row execute function insert_instead();
+
+  create table base (id serial primary key, a text, b integer default 7);
+  create view upd_v as select id, a, b from base;
+
+  create table made (id integer primary key, a integer, b integer generated always as (a * 2) stored,
+    n bigint generated always as identity, doc json generated always as ('{"k": 1}'::json) stored);
+  insert into made (id, a) values (1, 3), (2, 4);
+  create table made_parts (id serial primary key, made integer references made, c integer, d integer generated always as (c + 1) stored);
+  insert into made_parts (made, c) values (1, 10);
+
+  create table ruled (id serial primary key, a text);
+  create table rule_log (id serial primary key, note text);
+  insert into ruled (a) values ('x');
+  create rule log_insert as on insert to ruled do also insert into rule_log (note) values ('insert');
+  create rule no_update as on update to ruled do instead nothing;
+  create rule log_delete as on delete to ruled do also insert into rule_log (note) values ('delete');
+
+  create domain zip as text check (value ~ '^\\d{5}$');
+  create table zips (id serial primary key, z zip, za zip[], zb zip[]);
+
+  create table skipped (id serial primary key, amount integer);
+  insert into skipped (amount) values (1);
+  create function skip_negative() returns trigger language plpgsql as $$
+  begin return case when new.amount < 0 then null else new end; end $$;
+  create trigger skip_negative before insert or update on skipped for each row execute function skip_negative();
+  create function keep_row() returns trigger language plpgsql as $$ begin return null; end $$;
+  create table undeletable (id serial primary key, a text);
+  insert into undeletable (a) values ('x');
+  create trigger keep_row before delete on undeletable for each row execute function keep_row();
+
+  create table checked (id serial primary key, amount integer, constraint amount_is_positive check (amount > 0));
+  create function refuse_feature(how text) returns text language plpgsql as $$
+  begin raise exception 'Refunds are not offered' using errcode = '0A000'; end $$;
+  create function refuse_in_trigger() returns trigger language plpgsql as $$
+  begin raise exception 'Returns are not offered' using errcode = '0A000'; end $$;
+  create table refusing (id serial primary key, a text);
+  create trigger refuse before insert on refusing for each row execute function refuse_in_trigger();
+  create procedure rebuild() language sql as 'select 1';
+  create aggregate total(integer) (sfunc = int4pl, stype = integer);
+`);
+const service = await startTestService({ databaseUrl });
+await sql.unsafe(`
+  insert into service_collections (collection, primary_key) values ('instead_view', 'id'), ('upd_v', 'id');
+  insert into service_relations (many_collection, many_field, one_collection, one_field) values
+    ('moved_parts', 'moved', 'moved', 'parts'), ('made_parts', 'made', 'made', 'parts');
+  insert into service_functions (name) values ('refuse_feature'), ('rebuild'), ('total'), ('no_such_function')`);
+await request(service, 'POST', '/utils/cache/clear');
+
+function send(method: string, path: string, body: unknown): Promise<Answer> {
+  const headers = { 'content-type': 'application/json' };
+  return request(service, method, path, { headers, body: JSON.stringify(body) });
+}
+
+function refused(message: RegExp, extensions: object = {}): object {
+  return { status: 400, json: { errors: [{ message, extensions }] } };
+}
+
+t.test('an item whose key a trigger changes is answered', async (t) => {
+  t.match(await send('POST', '/items/moved', { id: 1, a: 'x' }), { status: 200, json: { data: { id: 1001, a: 'x' } } });
+  const made = await send('POST', '/items/moved', [{ a: 'one' }, { id: 7, a: 'two' }, { a: 'three' }]);
+  t.match(made, { status: 200, json: { data: [{ a: 'one' }, { id: 1007, a: 'two' }, { a: 'three' }] } });
+  t.equal((await sql`select from moved where id < 1000`).length, 0);
+  const nested = await send('POST', '/items/moved?fields=id,a,parts.name', { id: 20, a: 'x', parts: [{ name: 'p' }] });
+  t.match(nested, { status: 200, json: { data: { id: 1020, a: 'x', parts: [{ name: 'p' }] } } });
+  const part = await send('POST', '/items/moved_parts?fields=name,moved.*', { name: 'q', moved: { a: 'y' } });
+  t.match(part, { status: 200, json: { data: { name: 'q', moved: { a: 'y' } } } });
+  const [entry] = await sql`select item from service_activity where collection = 'moved' order by id limit 1`;
+  t.match(entry, { item: '1001' });
+});
+
+t.test('an item of a view whose trigger makes the key is answered', async (t) => {
+  t.match(await send('POST', '/items/instead_view', { id: 500, a: 'x' }), {
+    status: 200,
+    json: { data: { id: 1, a: 'x' } },
+  });
+  t.match(await send('POST', '/items/instead_view', { a: 'y' }), { status: 200, json: { data: { id: 2, a: 'y' } } });
+});
+
+t.test('a new item of a view takes its key and other defaults from the table below', async (t) => {
+  t.match(await send('POST', '/items/upd_v', { a: 'x' }), { status: 200, json: { data: { id: 1, a: 'x', b: 7 } } });
+  t.match(await send('POST', '/items/upd_v', [{ a: 'y' }, { a: 'z' }]), {
+    status: 200,
+    json: {
+      data: [
+        { id: 2, a: 'y', b: 7 },
+        { id: 3, a: 'z' },
+      ],
+    },
+  });
+  t.match(await send('POST', '/items/upd_v', { id: 50, a: 'w' }), { status: 200, json: { data: { id: 50, a: 'w' } } });
+  const mixed = await send('POST', '/items/upd_v', [{ id: 60, a: 'y' }, { a: 'z' }]);
+  t.match(mixed, refused(/a key for all new items of "upd_v" or for none/), 'the default is not known');
+});
