@@ -5,6 +5,7 @@
 import { requireSingleKey } from '../mirror/item-key.js';
 import type { Collection, Model } from '../mirror/model.js';
 import { collectionOf } from '../mirror/model.js';
+import { isReadable } from '../mirror/write-facts.js';
 import { elementAt } from '../narrow.js';
 import type { WriteColumn, WriteNode } from '../plan/write.js';
 import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
@@ -39,7 +40,9 @@ export interface Recorded {
 /** Behind the keys that are returned: the row as it is now, and what of it was changed. */
 export function snapshot(node: WriteNode, changed: (column: WriteColumn) => Fragment | null): Fragment {
   if (node.collection.accountability !== 'all') return nothing;
-  const fields = [...node.collection.fields.values()].filter(({ column, computed }) => column !== null && !computed);
+  const fields = [...node.collection.fields.values()].filter(
+    (field) => field.column !== null && !field.computed && isReadable(field),
+  );
   const data = sql`(${jsonObject(fields.map((field) => ({ name: field.name, value: show(field) })))})::json`;
   return sql`, ${data} as ${alias('j')}, ${node.verb === 'insert' ? sql`null::json` : delta(node, changed)} as ${alias('d')}`;
 }
@@ -49,7 +52,7 @@ function show(field: WriteColumn['field']): JsonValue {
 }
 
 function delta(node: WriteNode, changed: (column: WriteColumn) => Fragment | null): Fragment {
-  const columns = node.columns.filter(isChanged);
+  const columns = node.columns.filter((column) => isChanged(column) && isReadable(column.field));
   if (columns.length === 0) return sql`'{}'::json`;
   if (columns.every((column) => changed(column) === null))
     return sql`(${jsonObject(columns.map(({ field }) => ({ name: field.name, value: show(field) })))})::json`;

@@ -4,7 +4,7 @@ import type { Collection, Field } from '../mirror/model.js';
 import { functionsOf, ID_OPERATORS, operatorsOf } from './common.js';
 import { extend } from './field-binding.js';
 import type { SchemaAccess } from './schema-access.js';
-import { expressibleFields, isExpressible, type TypeNames } from './schema-names.js';
+import { isExpressible, readableFields, type TypeNames } from './schema-names.js';
 
 type Fields = Record<string, GraphQLInputFieldConfig>;
 
@@ -66,7 +66,7 @@ export class FilterTypes {
 
   #fields(collection: Collection, self: GraphQLInputObjectType): Fields {
     const fields: Fields = {};
-    for (const field of expressibleFields(collection)) {
+    for (const field of readableFields(collection)) {
       this.#addField(fields, collection, field);
       const functions = functionsOf(field);
       const name = `${field.name}_func`;

@@ -21,7 +21,7 @@ import { extend, typeExtensions } from './field-binding.js';
 import type { FilterTypes } from './filters.js';
 import { BIG_INT_SCALAR, FLOAT_SCALAR, ID_SCALAR, INT_SCALAR, JSON_SCALAR } from './scalars.js';
 import type { SchemaAccess } from './schema-access.js';
-import { expressibleFields, isExpressible, type TypeNames } from './schema-names.js';
+import { isExpressible, readableFields, type TypeNames } from './schema-names.js';
 
 type FieldConfig = GraphQLFieldConfig<unknown, unknown>;
 type Fields = Record<string, FieldConfig>;
@@ -67,7 +67,7 @@ export class ObjectTypes {
     const type = this.#names.of('result', name);
     const cached = this.#made.get(type);
     if (cached) return cached as GraphQLObjectType;
-    const fields = expressibleFields(collection).map((field): [string, FieldConfig] => {
+    const fields = readableFields(collection).map((field): [string, FieldConfig] => {
       const { type: shown, as } = valueTypeOf(field);
       return [field.name, { type: shown, extensions: extend({ kind: 'value', field: field.name, as }) }];
     });
@@ -116,7 +116,7 @@ export class ObjectTypes {
   }
 
   #aggregatedFields(collection: Collection): Fields {
-    const fields = expressibleFields(collection).filter((field) => field.column && !isSecretField(field));
+    const fields = readableFields(collection).filter((field) => field.column && !isSecretField(field));
     const numbers = fields.filter((field) => NUMBERS.has(field.type) && !field.column?.is_array);
     const inner = (suffix: 'count' | 'fields' | 'sums' | 'extremes', of: readonly Field[], type: typeof extremeType) =>
       of.length === 0
@@ -144,7 +144,7 @@ export class ObjectTypes {
 
   #fields(collection: Collection): Fields {
     const fields: Fields = {};
-    for (const field of expressibleFields(collection)) {
+    for (const field of readableFields(collection)) {
       const config = this.#related(collection, field) ?? this.#value(collection, field);
       if (config)
         fields[field.name] = { ...config, description: descriptionOf(field.meta?.['note'] ?? field.column?.comment) };

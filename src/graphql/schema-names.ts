@@ -4,6 +4,7 @@
  */
 import type { Collection, Field, Model } from '../mirror/model.js';
 import { type Synonyms, shownName } from '../mirror/synonyms.js';
+import { isReadable } from '../mirror/write-facts.js';
 import { COMMON_TYPES } from './common.js';
 import { systemFieldTypes } from './system-fields.js';
 
@@ -34,6 +35,11 @@ export function expressibleFields(collection: Collection): readonly Field[] {
   const fields = [...collection.fields.values()].filter((field) => NAME.test(field.name));
   expressible.set(collection, fields);
   return fields;
+}
+
+/** Those of them that the database lets the service read. */
+export function readableFields(collection: Collection): readonly Field[] {
+  return expressibleFields(collection).filter(isReadable);
 }
 
 /** What is generated for a collection; unions belong to one of its fields. */

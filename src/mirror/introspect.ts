@@ -14,6 +14,7 @@ import { buildFunctions } from './functions.js';
 import type { Collection, Field, Model, Relation } from './model.js';
 import { isReserved, relate } from './relations.js';
 import { namesCollections, ownName, type Synonyms } from './synonyms.js';
+import { isReadable } from './write-facts.js';
 
 /** Without computed fields for who changes tables: to them such a field is one without a column. */
 export function buildModel(
@@ -47,6 +48,7 @@ export function buildModel(
     const fields = buildFields(table, metadata.fields.get(table.name), relations.get(table.name), {
       findComputed,
       synonyms: schemas.synonyms ?? null,
+      served,
     });
     collections.set(table.name, buildCollection(table, fields, metadata.collections.get(table.name) ?? null, served));
   }
@@ -127,7 +129,7 @@ function buildCollection(
     table: table.table,
     kind: table.kind,
     system: table.system,
-    key: Object.freeze(table.key.flatMap((name) => fields.get(name) ?? [])),
+    key: keyOf(table, fields),
     uniqueKeys: table.uniqueKeys,
     references: Object.freeze(table.references.filter(({ collection }) => served.has(collection))),
     fields,
@@ -143,6 +145,12 @@ function buildCollection(
     comment: table.comment,
     meta,
   });
+}
+
+/** Items whose key cannot be read cannot be identified. */
+function keyOf(table: TableFacts, fields: ReadonlyMap<string, Field>): readonly Field[] {
+  const key = table.key.flatMap((name) => fields.get(name) ?? []);
+  return Object.freeze(key.every(isReadable) ? key : []);
 }
 
 function sortFieldOf(meta: MetadataRow | null, fields: ReadonlyMap<string, Field>): string | null {
@@ -164,11 +172,17 @@ function accountabilityOf({ accountability }: MetadataRow): Collection['accounta
   return accountability === 'all' || accountability === 'activity' ? accountability : null;
 }
 
+interface FieldContext {
+  readonly findComputed: FindComputed;
+  readonly synonyms: Synonyms | null;
+  readonly served: ReadonlyMap<string, TableFacts>;
+}
+
 function buildFields(
   table: TableFacts,
   rows: ReadonlyMap<string, MetadataRow> | undefined,
   relations: ReadonlyMap<string, Relation> | undefined,
-  { findComputed, synonyms }: { readonly findComputed: FindComputed; readonly synonyms: Synonyms | null },
+  { findComputed, synonyms, served }: FieldContext,
 ): ReadonlyMap<string, Field> {
   const fields = new Map<string, Field>();
   const add = (name: string, stored: ColumnFacts | null): void => {
@@ -188,6 +202,7 @@ function buildFields(
         relation: relations?.get(name) ?? null,
         meta,
         ...(computation && { computed: computation.computed }),
+        ...(!mayRead(table, name, relations?.get(name), served) && { isUnreadable: true }),
         ...(table.system && namesCollections(table, name, relations) && { isSystemName: true }),
         ...(synonyms && namesCollections(table, name, relations) && { synonyms }),
       }),
@@ -197,6 +212,22 @@ function buildFields(
   for (const name of rows?.keys() ?? []) if (!fields.has(name) && !isReserved(name)) add(name, null);
   for (const name of relations?.keys() ?? []) if (!fields.has(name)) add(name, null);
   return freezeMap(fields);
+}
+
+/** Whether the service's role may read the columns behind a field. A table of which it may read nothing is left to PostgreSQL to refuse. */
+function mayRead(
+  table: TableFacts,
+  name: string,
+  relation: Relation | undefined,
+  served: ReadonlyMap<string, TableFacts>,
+): boolean {
+  const isGranted = (columns: TableFacts['columns'], column: string): boolean =>
+    columns.get(column)?.column.privileges.select !== false ||
+    [...columns.values()].every((each) => !each.column.privileges.select);
+  if (!isGranted(table.columns, name)) return false;
+  if (!relation || relation.kind === 'many-to-any') return true;
+  const holder = served.get(relation.manyCollection) ?? table;
+  return relation.columns.every(({ column }) => isGranted(holder.columns, column));
 }
 
 const NO_SPECIAL: readonly string[] = Object.freeze([]);

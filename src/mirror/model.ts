@@ -1,7 +1,4 @@
-/**
- * The connected database as frozen data. Everything behind the parser names tables and columns through these objects,
- * never through text that came with a request.
- */
+/** The connected database as frozen data. Everything behind the parser names tables and columns through these objects. */
 import type { Composite } from '../sql/composite.js';
 import type { Synonyms } from './synonyms.js';
 import type { ColumnPrivileges, RewriteRule, TablePrivileges, Trigger } from './write-facts.js';
@@ -120,6 +117,8 @@ export interface Field {
   readonly meta: FieldMeta | null;
   /** The function of the row that makes the value: there is no such column in the table, `column` says of which type it would be. */
   readonly computed?: Computation;
+  /** Whether the service's role lacks the privilege to read a column behind it: `*` leaves it out. */
+  readonly isUnreadable?: boolean;
   /** Whether it is a field of the service's own tables that holds names of collections. */
   readonly isSystemName?: boolean;
   /** Of a field that holds names of collections, where these have others. */

@@ -43,9 +43,9 @@ export function changesNewKeys({ kind, triggers }: Collection): boolean {
   );
 }
 
-/** Whether the service's role may read the column of the field. */
-export function isReadable({ column }: Field): boolean {
-  return column?.privileges.select !== false;
+/** Whether the service's role may read the columns behind the field. */
+export function isReadable({ isUnreadable }: Field): boolean {
+  return isUnreadable !== true;
 }
 
 export interface WriteFacts {

@@ -1,5 +1,6 @@
 /** Search: a term in any of the fields of a collection that can be searched. */
 import { type Collection, type Field, isSecretField, type Model } from '../mirror/model.js';
+import { isReadable } from '../mirror/write-facts.js';
 import type { Slot } from '../request/ast.js';
 import { configurationOf } from './full-text.js';
 import { ALWAYS, type Condition } from './plan.js';
@@ -19,7 +20,7 @@ export function planSearch(slot: Slot | null, collection: Collection, model: Mod
 
 /** What is computed for every row would make each search read them all. */
 function isSearched(field: Field): boolean {
-  if (field.computed) return false;
+  if (field.computed || !isReadable(field)) return false;
   return (
     field.column !== null && SEARCHED.has(field.type) && !isSecretField(field) && field.meta?.['searchable'] !== false
   );

@@ -2,6 +2,7 @@
 import { assertNever } from '../assert-never.js';
 import { forbiddenField } from '../errors.js';
 import type { Collection, Field } from '../mirror/model.js';
+import { isReadable } from '../mirror/write-facts.js';
 import type { FunctionCall, Query, Selection } from '../request/ast.js';
 import { type Aliased, aliasNamed, fieldNamed } from './resolve-names.js';
 
@@ -55,6 +56,7 @@ export function expandFields(
         throw new Error('a list of fields is shaped as a whole or not at all');
       case 'wildcard':
         for (const field of collection.fields.values()) {
+          if (!isReadable(field)) continue;
           const fields = field.relation && !isWayBack(field, position) ? selection.fields : [];
           add(wanted, field.name, { field, call: null, fields, isNamed: false });
         }

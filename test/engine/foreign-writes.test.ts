@@ -7,6 +7,9 @@ import {
   request,
   startDatabase,
   startTestService,
+  databaseUrl as urlOf,
+  waitFor,
+  withSql,
 } from '../support/service.js';
 
 const server = await startDatabase();
@@ -120,4 +123,71 @@ t.test('a new item of a view takes its key and other defaults from the table bel
   t.match(await send('POST', '/items/upd_v', { id: 50, a: 'w' }), { status: 200, json: { data: { id: 50, a: 'w' } } });
   const mixed = await send('POST', '/items/upd_v', [{ id: 60, a: 'y' }, { a: 'z' }]);
   t.match(mixed, refused(/a key for all new items of "upd_v" or for none/), 'the default is not known');
+});
+
+t.test('a role with privileges on some columns reads and writes these', async (t) => {
+  const login = { user: 'clerk', password: 'secret' };
+  await sql`create role clerk login password 'secret'`;
+  const ownerUrl = await createDatabase(server, 'limited');
+  await withSql(ownerUrl, (owner) =>
+    owner.unsafe(`
+      grant create on schema public to clerk;
+      create table staff (id serial primary key, a text, salary integer default 1000, pin text);
+      insert into staff (a) values ('one');
+      grant select (id, a), insert (id, a, pin), update (a) on staff to clerk;
+      grant usage on sequence staff_id_seq to clerk;
+      create table counted (id serial primary key, a text, hidden text);
+      grant select (id, a), insert (a) on counted to clerk;
+      grant usage on sequence counted_id_seq to clerk;
+      create table closed (id serial primary key, a text)`),
+  );
+  const limited = await startTestService({
+    databaseUrl: urlOf(server, 'limited', login),
+    SCHEMA_POLL_INTERVAL: '200ms',
+  });
+  const ask = (method: string, path: string, body?: unknown): Promise<Answer> =>
+    request(limited, method, path, {
+      headers: { 'content-type': 'application/json' },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+  t.match(await ask('GET', '/items/staff'), { status: 200, json: { data: [{ id: 1, a: 'one' }] } });
+  t.strictSame((await ask('GET', '/items/staff/1')).json, { data: { id: 1, a: 'one' } });
+  t.strictSame((await ask('GET', '/items/staff?search=one')).json, { data: [{ id: 1, a: 'one' }] });
+  t.match(await ask('POST', '/items/staff', { a: 'two' }), { status: 200, json: { data: { id: 2, a: 'two' } } });
+  t.match(await ask('POST', '/items/staff', { id: 7, a: 'x', pin: '1' }), { status: 200, json: { data: { id: 7 } } });
+  t.match(await ask('PATCH', '/items/staff/1', { a: 'three' }), { status: 200, json: { data: { id: 1, a: 'three' } } });
+  t.match(await ask('PATCH', '/items/staff', { query: { limit: -1 }, data: { a: 'all' } }), { status: 200 });
+  for (const field of ['salary', 'pin'])
+    t.match(await ask('GET', `/items/staff?fields=${field}`), { status: 403 }, field);
+  t.match(await ask('PATCH', '/items/staff/1', { salary: 5 }), { status: 403 });
+  t.match(await ask('DELETE', '/items/staff/1'), { status: 403 });
+  t.match(await ask('GET', '/items/closed'), { status: 403, text: /The database says/ });
+  t.match(await ask('POST', '/items/counted', [{ a: 'x' }, { a: 'y' }]), {
+    status: 200,
+    json: {
+      data: [
+        { id: 1, a: 'x' },
+        { id: 2, a: 'y' },
+      ],
+    },
+  });
+  t.match(await ask('POST', '/items/counted', {}), { status: 200, json: { data: { id: 3, a: null } } });
+  const query = '{ staff(sort: ["id"], limit: 1) { id a } __type(name: "staff") { fields { name } } }';
+  const schema = await ask('POST', '/graphql', { query });
+  t.match(schema, { json: { data: { staff: [{ id: '1', a: 'all' }] } } });
+  t.notMatch(schema.text, /salary|pin/);
+  const revisions = await withSql(
+    ownerUrl,
+    (owner) => owner`
+    select data::text from service_revisions where collection = 'staff' order by id limit 2`,
+  );
+  t.strictSame(
+    revisions.map(({ data }) => JSON.parse(String(data))),
+    [
+      { id: 2, a: 'two' },
+      { id: 7, a: 'x' },
+    ],
+  );
+  await withSql(ownerUrl, (owner) => owner`grant select (salary) on staff to clerk`);
+  await waitFor(async () => (await ask('GET', '/items/staff/1')).text.includes('salary'), 10_000);
 });
