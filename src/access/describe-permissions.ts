@@ -10,6 +10,8 @@ export interface Allowed {
   readonly presets?: Readonly<Record<string, unknown>>;
 }
 
+export const SCHEMA_TABLES: readonly string[] = ['service_collections', 'service_fields', 'service_relations'];
+
 const ACTIONS = ['create', 'read', 'update', 'delete', 'share'] as const;
 
 /** By collection or function, then by action; of what the caller has nothing to do with there is nothing to say. */
@@ -23,6 +25,14 @@ export function describePermissions(model: Model, access: Permissions | null): R
   for (const name of model.functions.keys())
     if (!access || access.mayExecute(name)) described[name] = { ...described[name], execute: { access: 'full' } };
   return described;
+}
+
+/** Users of the app read the tables that describe the schema by /collections, /fields and /relations, as far as their permissions go. */
+export function describeSchemaTables({ synonyms }: Pick<Model, 'synonyms'>): Record<string, Record<string, Allowed>> {
+  const none: Allowed = { access: 'none' };
+  const read: Allowed = { access: 'full', fields: ['*'] };
+  const actions = { create: none, read, update: none, delete: none, share: none };
+  return Object.fromEntries(SCHEMA_TABLES.map((name) => [shownName(synonyms, name), actions]));
 }
 
 export function describeAction(action: Action, collection: Collection, access: Permissions | null): Allowed {

@@ -59,7 +59,7 @@ export function parseJsonPath(text: string, context: ParseContext): string[] {
   const steps = text.split(/[.[\]]+/).filter((step) => step !== '');
   const most = context.limits.jsonDepth;
   if (steps.length > most)
-    throw invalidQuery(`The JSON path "${text}" has more than ${most} steps`, {
+    throw invalidQuery(`The JSON path depth of "${text}" exceeds ${most} steps`, {
       option: 'MAX_JSON_QUERY_DEPTH',
       limit: most,
     });

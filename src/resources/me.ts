@@ -1,7 +1,12 @@
 /** What callers may know of themselves: their account, their roles, and what they are allowed. */
 import { build } from 'fast-json-stringify';
-import { type Allowed, describeAction, describePermissions } from '../access/describe-permissions.js';
-import { type Identity, onlyUser } from '../access/identity.js';
+import {
+  type Allowed,
+  describeAction,
+  describePermissions,
+  describeSchemaTables,
+} from '../access/describe-permissions.js';
+import { CLI_IDENTITY, type Identity, onlyUser } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { parseJson } from '../digits.js';
 import { read, write } from '../engine/pipeline.js';
@@ -111,24 +116,38 @@ async function readGlobals({ client }: ActionRequest, { identities }: MeServices
 
 async function readPermissions({ client }: ActionRequest, services: MeServices): Promise<ActionResult> {
   const identity = await identifyUser(client, services);
-  return { data: describePermissions(services.mirror.model, services.policies.accessOf(identity)) };
+  const { model } = services.mirror;
+  const access = services.policies.accessOf(identity);
+  const described = describePermissions(model, access);
+  return { data: access && identity.application ? { ...describeSchemaTables(model), ...described } : described };
 }
 
-/** What may be done with one item; of a singleton also with which fields. Where nothing may, it is no matter whether it exists. */
+/** What may be done with one item. A rule for updates of a singleton also says which fields and presets it has. Where nothing may, it is no matter whether it exists. */
 async function readAllowed(exchange: Exchange, services: MeServices): Promise<Reply> {
   const [name = '', key = null] = exchange.parameters;
   const identity = await identifyUser(exchange, services);
   const access = services.policies.accessOf(identity);
   const collection = services.mirror.model.collections.get(name);
   if (!collection && !access) throw forbiddenCollection(name);
-  const allowed = async (action: WriteAction): Promise<unknown> => {
-    const { access: extent, ...rest } = collection ? describeAction(action, collection, access) : NOTHING;
+  const allowed = async (action: WriteAction): Promise<{ readonly access: boolean }> => {
+    const { access: extent } = collection ? describeAction(action, collection, access) : NOTHING;
     if (!collection || extent === 'none') return { access: false };
-    const open = key === null || (await isOpen(collection, key, action, identity, exchange, services));
-    return { access: open, ...(collection.singleton && rest) };
+    return { access: key === null || (await isOpen(collection, key, action, identity, exchange, services)) };
   };
-  const [update, remove, share] = [await allowed('update'), await allowed('delete'), await allowed('share')];
-  return jsonText(anyBody({ data: { update, delete: remove, share } }));
+  const first = collection?.singleton && access && key === null && (await isEmpty(collection, exchange, services));
+  const changing = first ? 'create' : 'update';
+  const [update, remove, share] = [await allowed(changing), await allowed('delete'), await allowed('share')];
+  if (!collection?.singleton || !access || !update.access)
+    return jsonText(anyBody({ data: { update, delete: remove, share } }));
+  const { fields = [], presets = {} } = describeAction(changing, collection, access);
+  return jsonText(anyBody({ data: { update: { ...update, fields, presets }, delete: remove, share } }));
+}
+
+/** An update of a singleton without an item creates it. */
+async function isEmpty({ name }: Collection, exchange: Exchange, { reads, limits }: MeServices): Promise<boolean> {
+  const query = parseSearch(name, { query: { aggregate: { count: '*' } } }, '', limits);
+  const prepared = { query, compiled: reads.compile(query, CLI_IDENTITY), caller: CLI_IDENTITY };
+  return String(await reads.run(prepared, exchange)).includes('"count":0');
 }
 
 const NOTHING: Allowed = { access: 'none' };

@@ -1,4 +1,5 @@
 /** What /fields, /collections and /relations share: who may ask, and how they answer. */
+import { SCHEMA_TABLES } from '../access/describe-permissions.js';
 import type { Identities } from '../access/identities.js';
 import { onlyAdministrator } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
@@ -37,6 +38,13 @@ export function readSchema(
     request.client.staged('identify');
     const model = access ? access.view(schemaChanges.model) : schemaChanges.model;
     if (!identity.application && !identity.isView && !model.collections.has(table)) throw forbidden();
-    return { data: await read(request, model) };
+    const isUserOfApp = access !== null && identity.application;
+    return { data: await read(request, isUserOfApp ? withSchemaTables(model, schemaChanges.model) : model) };
   };
+}
+
+/** The tables that the routes read are described to all of their readers. Their rows stay hidden: other routes do not see this model. */
+function withSchemaTables(view: Model, { collections }: Model): Model {
+  const tables = SCHEMA_TABLES.flatMap((name) => collections.get(name) ?? []);
+  return { ...view, collections: new Map([...view.collections, ...tables.map((each) => [each.name, each] as const)]) };
 }

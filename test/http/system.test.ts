@@ -316,13 +316,48 @@ t.test('what may be done with an item is told to every user, also where it may n
   t.equal((await send(blind, 'GET', '/items/articles/3')).status, 403, 'which lets nobody read');
 });
 
+t.test('what may be done with a singleton comes with its fields and presets', async (t) => {
+  await sql`create table banner (id integer primary key, text text, owner text)`;
+  await sql`insert into service_collections (collection, singleton) values ('banner', true)`;
+  const writer = await makeCaller(sql, 'banner-writer', [
+    {
+      permissions: [
+        { ...allow('banner', 'create', null, ['text']), presets: { owner: 'new' } },
+        allow('banner', 'update'),
+        allow('banner', 'delete'),
+      ],
+    },
+  ]);
+  const asked = async (caller: { token: string }): Promise<unknown> =>
+    dataOf(await send(caller, 'GET', '/permissions/me/banner'));
+  await waitFor(async () => (await send(admin, 'GET', '/permissions/me/banner')).status === 200, 5_000);
+  await waitFor(async () => JSON.stringify(await asked(writer)).includes('true'), 5_000);
+  const others = { delete: { access: true }, share: { access: false } };
+  const made = { update: { access: true, fields: ['text'], presets: { owner: 'new' } }, ...others };
+  t.strictSame(await asked(writer), made, 'an update of an empty one creates it');
+  await sql`insert into banner values (1)`;
+  t.strictSame(await asked(writer), { update: { access: true, fields: ['*'], presets: {} }, ...others });
+  const all = { update: { access: true }, delete: { access: true }, share: { access: true } };
+  t.strictSame(await asked(admin), all, 'an administrator has no rules');
+  await sql`delete from service_collections where collection = 'banner'`;
+  await sql`drop table banner`;
+});
+
 t.test('who uses the app knows the schema as far as the permissions go', async (t) => {
   const ask = (path: string, caller: { token: string } | null = screen): Promise<Answer> => send(caller, 'GET', path);
   const named = (data: unknown): string[] => (data as { collection: string }[]).map((each) => each.collection);
   const collections = named(dataOf(await ask('/collections')));
   t.ok(collections.includes('articles'));
-  for (const hidden of ['authors', 'tags', 'comments', 'service_policies', 'service_fields', 'service_permissions'])
+  for (const hidden of ['authors', 'tags', 'comments', 'service_policies', 'service_permissions'])
     t.notOk(collections.includes(hidden), hidden);
+  const { service_fields } = dataOf(await ask('/permissions/me')) as Record<string, unknown>;
+  t.match(service_fields, { read: { access: 'full', fields: ['*'] }, update: { access: 'none' } });
+  t.match(dataOf(await ask('/permissions/me', admin)), { service_fields: { update: { access: 'full' } } });
+  for (const table of ['service_collections', 'service_fields', 'service_relations']) {
+    t.ok(collections.includes(table), `the routes are read, so ${table} is known`);
+    t.equal((await ask(`/collections/${table}`)).status, 200);
+    t.match(dataOf(await ask(`/fields/${table}`)), dataOf(await ask(`/fields/${table}`, admin)));
+  }
   t.equal((await ask('/collections/articles')).status, 200);
   t.equal((await ask('/collections/authors')).status, 403);
   const fields = dataOf(await ask('/fields/articles')) as { field: string }[];
