@@ -219,7 +219,7 @@ export const OPTIONS = {
   ),
   DIRECTUS_COMPATIBILITY: boolean(
     'false',
-    'Take and answer the names directus_* for system tables, meta.special as a list, and the snapshots and error codes of Directus, for tools made for it',
+    'Take and answer the names directus_* for system tables, meta.special as a list, and the snapshots, error codes and cookie names of Directus, for tools made for it',
   ),
   EXPLORER: boolean('true', 'Serve the Explorer, a web interface, at /explorer, and redirect browsers from / to it'),
   GRAPHQL_INTROSPECTION: boolean('true', 'Allow introspection, and serve the schema as SDL and the GraphQL IDE'),
