@@ -13,6 +13,7 @@ import {
   areEqual,
   asRow,
   commaList,
+  compositeKeyRows,
   inputKeyColumns,
   inputKeyNames,
   keyColumns,
@@ -24,8 +25,10 @@ export function compileDelete(collection: Collection, rule: Condition | null, ac
   const lists = keyParameters(collection.key, 0, 'list');
   const names = inputKeyNames(collection);
   const [only] = lists;
-  const inputKeys =
-    lists.length === 1
+  const composite = compositeKeyRows(collection.key, names, 0);
+  const inputKeys = composite
+    ? sql`${commaList(names)} from ${composite} ${alias('x')}`
+    : lists.length === 1
       ? sql`unnest(${only as Fragment}) as k`
       : sql`* from unnest(${commaList(lists)}) as ${alias('x')} (${commaList(names)})`;
   const requestedKeys = sql`${alias('k')} as materialized (select distinct ${inputKeys})`;

@@ -5,7 +5,9 @@
 import type { Collection, Field } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
 import type { Slot } from '../request/ast.js';
-import { type Fragment, identifier, join, literal, parameter, sql } from '../sql/fragment.js';
+import type { Codec } from '../sql/codec.js';
+import type { Composite } from '../sql/composite.js';
+import { alias, type Fragment, identifier, join, literal, parameter, sql } from '../sql/fragment.js';
 import { columnName, typeName } from './identifiers.js';
 import { type JsonValue, toJsonText } from './json.js';
 import { showField } from './output.js';
@@ -69,7 +71,7 @@ export function keyParameters(
     const names = field.synonyms && { synonyms: field.synonyms.own };
     const origin = {
       slot,
-      codec: field.column?.base_type ?? 'text',
+      ...keyCodec(field),
       field: field.name,
       use,
       ...part,
@@ -79,6 +81,33 @@ export function keyParameters(
       ? sql`${parameter({ kind, ...origin })}::${typeName(field)}[]`
       : sql`${parameter({ kind, ...origin })}::${typeName(field)}`;
   });
+}
+
+function keyCodec({ type, column }: Field): { readonly codec: Codec; readonly composite?: Composite } {
+  if (column?.composite) return { codec: 'record-key', composite: column.composite };
+  return { codec: type === 'json' ? 'json-key' : (column?.base_type ?? 'text') };
+}
+
+/**
+ * Keys that came with the request as rows with their number `n`; null where `unnest` makes them of the lists by itself. It would take
+ * composite values apart, so they are texts until then.
+ */
+export function compositeKeyRows(
+  key: readonly Field[],
+  names: readonly Fragment[],
+  slot: Slot,
+  use: KeyUse = 'key',
+): Fragment | null {
+  if (!key.some(({ column }) => column?.composite)) return null;
+  const row = alias('u');
+  const lists = keyParameters(key, slot, 'list', use).map((list, part) =>
+    elementAt(key, part).column?.composite ? sql`${list}::text[]` : list,
+  );
+  const columns = key.map((field, part) => {
+    const name = elementAt(names, part);
+    return sql`${row}.${name}::${typeName(field)} as ${name}`;
+  });
+  return sql`(select ${commaList(columns)}, ${row}.n from unnest(${commaList(lists)}) with ordinality as ${row} (${commaList(names)}, n))`;
 }
 
 /** Whether the row whose key columns these are has the key, or one of the keys. */
@@ -93,6 +122,9 @@ export function hasKey(
   if (!many) return areEqual(columns, values);
   const [only] = columns;
   if (columns.length === 1) return sql`${only as Fragment} = any(${elementAt(values, 0)})`;
+  const names = inputKeyNames({ key });
+  const rows = compositeKeyRows(key, names, slot, use);
+  if (rows) return sql`${asRow(columns)} in (select ${commaList(names)} from ${rows} ${alias('u')})`;
   return sql`${asRow(columns)} in (select * from unnest(${commaList(values)}))`;
 }
 

@@ -7,7 +7,7 @@ import { FromClause, refersTo } from './from-clause.js';
 import { rankOf } from './full-text.js';
 import { typeName } from './identifiers.js';
 import type { JsonValue } from './json.js';
-import { areEqual, commaList, inputKeyColumns, inputKeyNames, keyParameters } from './key-columns.js';
+import { areEqual, commaList, compositeKeyRows, inputKeyColumns, inputKeyNames, keyParameters } from './key-columns.js';
 import { base64, showField } from './output.js';
 
 export function compileOperand(operand: OperandPlan, source: FromClause, descending = false): Fragment {
@@ -60,8 +60,13 @@ export function compileOperand(operand: OperandPlan, source: FromClause, descend
       const lists = keyParameters(operand.key, operand.slot, 'list');
       const keys = alias(`o${source.scope.next()}`);
       const columns = operand.key.map((field) => source.raw([], field));
-      // Only under its bare name, which is then PostgreSQL's own, does it take several lists.
       const same = areEqual(inputKeyColumns(collection, keys), columns);
+      const rows = compositeKeyRows(operand.key, inputKeyNames(collection), operand.slot);
+      if (rows) {
+        source.join(sql` join ${rows} ${keys} on ${same}`);
+        return sql`${keys}.n`;
+      }
+      // Only under its bare name, which is then PostgreSQL's own, does it take several lists.
       source.join(
         sql` join ${lists.length === 1 ? sql`pg_catalog.unnest` : sql`unnest`}(${commaList(lists)}) with ordinality as ${keys} (${commaList(inputKeyNames(collection))}, n) on ${same}`,
       );

@@ -1,10 +1,11 @@
 /** Keys of a payload, checked against the columns they name an item by. */
-import { Digits, isObject } from '../digits.js';
+import { Digits, isObject, parseJson, writeJson } from '../digits.js';
 import { forbidden, invalidPayload } from '../errors.js';
 import { isKey, singleKey } from '../mirror/item-key.js';
 import { type Collection, collectionOf, type Field, type Model } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
 import type { Key } from '../request/write.js';
+import { jsonKey, recordKey, recordLiteral } from '../sql/key-literal.js';
 import { joinKey, splitKey } from '../sql/key-text.js';
 import { forEachInSlices } from '../time-slices.js';
 import { checkValue } from './column-value.js';
@@ -13,7 +14,8 @@ type Payload = Readonly<Record<string, unknown>>;
 
 /** The key of one column that a new item comes with. The parts of a key of several are columns like others. */
 function payloadKey(collection: Collection, payload: Payload, path: string): Key | null {
-  const keyValue = payload[singleKey(collection)?.name ?? ''];
+  const field = singleKey(collection);
+  const keyValue = field && givenPart(field, payload[field.name]);
   if (keyValue === undefined || keyValue === null) return null;
   if (isNestedValue(keyValue)) throw invalidPayload(`The key of "${path || collection.name}" must be a single value`);
   return checkKey(collection, keyValue);
@@ -42,7 +44,7 @@ export interface ImpliedPart {
 /** The key of the item that a payload names, not checked; null where it names none. */
 export function namedKey(collection: Collection, payload: Payload, implied: readonly ImpliedPart[] = []): unknown {
   const sole = singleKey(collection);
-  if (sole && implied.length === 0) return payload[sole.name] ?? null;
+  if (sole && implied.length === 0) return givenPart(sole, payload[sole.name]) ?? null;
   const parts = collection.key.map((field) => {
     const impliedPart = implied.find((each) => each.field === field);
     return impliedPart ? impliedPart.value : payloadKeyPart(collection, field, payload);
@@ -72,7 +74,7 @@ export function checkImplied(
 function payloadKeyPart(collection: Collection, field: Field, payload: Payload): unknown {
   const keyPart = payload[field.name];
   if (keyPart === undefined) return singleKey(collection) ? null : referencedKeyPart(collection, field, payload);
-  if (!isNestedValue(keyPart)) return keyPart;
+  if (!isNestedValue(keyPart) || isShownAsJson(field)) return givenPart(field, keyPart);
   return field.relation?.kind === 'many-to-one' ? propertyOf(keyPart, field.relation.referenced) : null;
 }
 
@@ -106,11 +108,40 @@ export function checkKey(collection: Collection, key: unknown): Key {
   const parts = fields.length === 1 ? [key] : splitKey(String(key), fields.length);
   if (!parts) throw forbidden();
   try {
-    const checked = fields.map((field, position) => checkValue(field, parts[position], field.name));
+    const checked = fields.map((field, position) => checkPart(field, parts[position]));
     return fields.length === 1 ? (elementAt(checked, 0) as Key) : joinKey(checked);
   } catch {
     throw forbidden();
   }
+}
+
+function checkPart(field: Field, part: unknown): unknown {
+  const composite = field.column?.composite;
+  if (composite) return recordKey(String(part), composite) ?? fail();
+  if (field.type !== 'json') return checkValue(field, part, field.name);
+  const value = parseJson(jsonKey(String(part)));
+  return writeJson(checkValue(field, value, field.name));
+}
+
+function fail(): never {
+  throw forbidden();
+}
+
+function isShownAsJson({ type, column }: Field): boolean {
+  return type === 'json' || column?.composite != null;
+}
+
+/** What a payload says of a part of a key, as the text that is the part of a checked key. */
+export function givenPart(field: Field, value: unknown): unknown {
+  if (value === undefined || value === null || !isShownAsJson(field)) return value;
+  const composite = field.column?.composite;
+  if (!composite) return writeJson(value);
+  return isObject(value) ? recordLiteral(value, composite) : value;
+}
+
+/** The part of a checked key as a value of the input of a write. */
+function partEntry(field: Field | undefined, part: Key | undefined): unknown {
+  return field?.type === 'json' && part !== undefined ? parseJson(String(part)) : part;
 }
 
 /** Items without a key can only be read as lists. */
@@ -152,9 +183,9 @@ export function keyPart({ key: fields }: Collection, key: Key, field: Field): st
 
 /** A checked key as entries of the input of a write: one under the name itself, or one for each part. */
 export function keyEntries({ key: fields }: Collection, name: string, key: Key): Record<string, unknown> {
-  if (fields.length === 1) return { [name]: key };
+  if (fields.length === 1) return { [name]: partEntry(fields[0], key) };
   const parts = splitKey(String(key), fields.length) ?? [];
-  return Object.fromEntries(parts.map((part, position) => [`${name}_${position}`, part]));
+  return Object.fromEntries(parts.map((part, position) => [`${name}_${position}`, partEntry(fields[position], part)]));
 }
 
 /** A key as the fields of a payload that name the item. */

@@ -10,7 +10,7 @@ import { forEachInSlices } from '../time-slices.js';
 import { planCaller } from './caller-value.js';
 import { checkValue } from './column-value.js';
 import type { Guard } from './guard.js';
-import { checkKeyed, keyEntries, keyPart } from './key.js';
+import { checkKeyed, givenPart, keyEntries, keyPart } from './key.js';
 import type { ColumnValue, List, Row, WritePlanContext, WriteVariables } from './payload-row.js';
 import { holdingFields, referencedFields } from './resolve-names.js';
 import { fieldsOf, isSame, type RowChecks, shapeList, shapeOfWrite } from './row-shape.js';
@@ -141,7 +141,7 @@ export class Rows {
   /** What the payload says of a part of a key that is known: it has to be the same. */
   claim(row: Row, field: Field, columnValue: ColumnValue, path: string): void {
     const part = row.key === null ? undefined : keyPart(row.collection, row.key, field);
-    if (columnValue.kind === 'value' && String(columnValue.value) === part) return;
+    if (columnValue.kind === 'value' && String(givenPart(field, columnValue.value)) === part) return;
     // A key that the database makes is new, so it cannot be that of an item which exists.
     if (columnValue.kind !== 'reference' || !columnValue.part) throw changedKey(path, row.collection);
     row.claims ??= new Map();

@@ -3,6 +3,7 @@ import { wholeDigits } from '../digits.js';
 import { forbidden, invalidQuery, type ServiceError } from '../errors.js';
 import { type Composite, strayAttribute } from './composite.js';
 import { isGeoJson } from './geojson.js';
+import { jsonKey, recordKey } from './key-literal.js';
 import { elementBytes, hexOf, hstoreOf, hstoreOfText } from './literal.js';
 import { readMoment } from './moment.js';
 import { isNetwork, isTreePath, multirangeOf, rangeOf } from './notation.js';
@@ -18,7 +19,8 @@ export type Scalar = string | number | boolean | JsonText;
 
 /**
  * The catalog's name of a type (`int4`, `uuid`, ...); types not named here travel as text. `array` and
- * `record` stand for arrays and composite types, whose values travel as JSON that PostgreSQL takes apart.
+ * `record` stand for arrays and composite types, whose values travel as JSON that PostgreSQL takes apart. `json-key` and
+ * `record-key` stand for keys that are shown as JSON.
  */
 export type Codec = string;
 
@@ -81,6 +83,10 @@ export function encode(codec: Codec, input: Scalar | null, origin: Origin): stri
     case '_bytea':
       checkList(value, origin);
       return `{"v":${JSON.stringify(bytesIn(JSON.parse(jsonOf(value)), origin))}}`;
+    case 'json-key':
+      return typeof value === 'object' ? value.json : jsonKey(String(value));
+    case 'record-key':
+      return recordKeyOf(value, origin);
     case 'hstore': {
       const pairs = typeof value === 'object' ? hstoreOf(JSON.parse(value.json)) : hstoreOfText(String(value));
       if (pairs === null) throw misfit(origin, 'it must be an object of strings');
@@ -132,6 +138,13 @@ function checkAttributes(value: Scalar, origin: Origin): void {
 
 function jsonOf(value: Scalar): string {
   return typeof value === 'object' ? value.json : JSON.stringify(value);
+}
+
+function recordKeyOf(value: Scalar, origin: Origin): string {
+  const text = typeof value === 'object' ? value.json : String(value);
+  const key = origin.composite ? recordKey(text, origin.composite) : text;
+  if (key === null) throw misfit(origin, 'it has an attribute that its type does not have');
+  return key;
 }
 
 function geoJsonOf(value: Scalar, origin: Origin): string {

@@ -33,6 +33,15 @@ await sql.unsafe(`
   create domain pair_domain as pair;
   create table pairs (id int primary key, p pair, d pair_domain, parent int references pairs);
   insert into pairs values (1, null, null, 2), (2, (1, null), (1, null), 3), (3, (1, 'a'), (1, 'a'), 1), (4, (null, null), (null, null), null);
+  create table json_keys (k jsonb primary key, n int);
+  insert into json_keys values ('{"a": 1, "b": [2]}', 1), ('"x y"', 2), ('5', 3), ('"~\\\\"', 4), ('[1, "z"]', 5);
+  create type spot as (word text, "N o" int, inner_pair pair, list int[], odd text);
+  create table spot_keys (k spot primary key, n int);
+  insert into spot_keys values (('a', 1, (1, 'b,"c'), '{1,2}', null)::spot, 1), (('', null, null, '{}', '(\\\\"x')::spot, 2);
+  create table mixed_keys (k pair, j jsonb, t text, n int, primary key (k, j, t));
+  insert into mixed_keys values ((1, 'a~b'), '{"x": "~"}', 't', 1), ((2, null), '"s"', '', 2);
+  create table char_keys (k char(5) primary key, n int);
+  insert into char_keys values ('ab', 1), (' c', 2);
   create table releases (id int primary key, name text);
   create table notes (release int references releases, body text);
   create table covers (release int unique references releases, body text);
@@ -162,4 +171,35 @@ t.test('the variadic argument of a function can be left out', async (t) => {
   t.strictSame(created.json, { data: [{ xs: [1, 2] }, { xs: [3] }] }, `a default that is an array: ${created.text}`);
   const graphql = await send('POST', '/graphql', { query: '{ f_vd(a: 2) }' });
   t.strictSame(graphql.json, { data: { f_vd: 2 } }, graphql.text);
+});
+
+t.test('a key is sent back as it is shown, whatever its type', async (t) => {
+  for (const collection of ['json_keys', 'spot_keys', 'mixed_keys', 'char_keys']) {
+    const { json } = await get(service, `/items/${collection}?sort=n`);
+    const { data } = json as { data: { k: unknown; j?: unknown; t?: unknown; n: number }[] };
+    for (const item of data) {
+      const parts = [item.k, item.j, item.t].filter((each) => each !== undefined);
+      const text = (part: unknown): string => (typeof part === 'object' ? JSON.stringify(part) : String(part));
+      const key =
+        parts.length === 1 ? text(item.k) : parts.map((each) => text(each).replace(/[\\~]/g, '\\$&')).join('~');
+      const path = `/items/${collection}/${encodeURIComponent(key)}`;
+      const label = `${collection} ${key}`;
+      const one = await get(service, path);
+      t.strictSame(one.json, { data: item }, `${label}: ${one.text}`);
+      const found = await send('SEARCH', `/items/${collection}`, { keys: [key] });
+      t.strictSame(found.json, { data: [item] }, `${label} in keys: ${found.text}`);
+      const changed = await send('PATCH', path, { n: item.n + 10 });
+      t.strictSame(changed.json, { data: { ...item, n: item.n + 10 } }, `PATCH ${label}: ${changed.text}`);
+      const listedKeys = await send('PATCH', `/items/${collection}`, { keys: [key], data: { n: item.n } });
+      t.strictSame(listedKeys.json, { data: [item] }, `PATCH ${label} in keys: ${listedKeys.text}`);
+      const sent = await send('PATCH', path, item);
+      t.strictSame(sent.json, { data: item }, `PATCH ${label} with its key: ${sent.text}`);
+      const removed = await send('DELETE', path, undefined);
+      t.equal(removed.status, 204, `DELETE ${label}: ${removed.text}`);
+      const created = await send('POST', `/items/${collection}`, item);
+      t.strictSame(created.json, { data: item }, `POST ${label}: ${created.text}`);
+    }
+    t.equal((await get(service, `/items/${collection}/${encodeURIComponent('{"q":1}')}`)).status, 403);
+    t.equal((await get(service, `/items/${collection}/%7B`)).status, 403);
+  }
 });
