@@ -25,8 +25,9 @@ alter table service_permissions
     check (action <> 'execute' or (coalesce(permissions::text, 'null') in ('null', '{}')
       and coalesce(validation::text, 'null') in ('null', '{}') and coalesce(presets::text, 'null') in ('null', '{}')));
 
--- What a call with an Idempotency-Key has answered.
-alter table service_receipts add column answer text;
+-- What a call with an Idempotency-Key has answered. Databases that got the migration before when it dropped the former answers have no
+-- such column.
+alter table service_receipts add column if not exists answer text;
 
 comment on column service_receipts.answer is 'Of a function: it has made no items that could be read again';
 

@@ -2,7 +2,11 @@
  * Idempotency keys: a request with an Idempotency-Key is carried out once. Each time it comes again it is answered with the items
  * that it has written, as far as they may be read by then. The keys are in the table service_receipts.
  */
+
+import { isObject } from '../digits.js';
 import { unprocessable } from '../errors.js';
+import type { Collection } from '../mirror/model.js';
+import { parseOwnJson } from '../narrow.js';
 import { displayWrittenKey } from '../plan/key.js';
 import { servedCollection } from '../plan/read.js';
 import type { Database } from '../postgres/database.js';
@@ -50,20 +54,45 @@ export async function answerRepeated(
 ): Promise<Buffer | null> {
   const collection = servedCollection(mirror.model, name);
   await consistency?.askAgain(client, writer.caller);
-  const keys = (await writtenKeys(key, database))?.map((each) => displayWrittenKey(collection, each)) ?? null;
-  const query = keys && readBack && withKeys(readBack, keys);
-  const compiled = query && reads.prepareReadBack(query, writer, client);
+  const { keys, answer } = await receiptOf(key, database);
+  if (readBack === null) return null;
+  const written = keys?.map((each) => displayWrittenKey(collection, each)) ?? keysOfAnswer(answer, collection);
+  if (written === null) throw unprocessable(UNKNOWN_ITEMS);
+  const query = withKeys(readBack, written);
+  const compiled = reads.prepareReadBack(query, writer, client);
   return compiled && reads.run({ query, compiled, caller: writer.caller }, NO_CLIENT);
 }
 
-/** What was made the first time; null where that is not known any more. */
-async function writtenKeys(key: IdempotencyKey, database: Database): Promise<readonly Key[] | null> {
-  const [row] = await database.rows<{ fingerprint: string; keys: readonly Key[] | null }>(
-    'select fingerprint, keys from service_receipts where id = $1',
-    [key.id],
-  );
+const UNKNOWN_ITEMS =
+  'The request with this Idempotency-Key was carried out by an earlier version of the service, which did not keep the keys of its items. It was not carried out again: read the items to see them';
+
+/** What is known of the first time. */
+interface Receipt {
+  readonly fingerprint: string;
+  readonly keys: readonly Key[] | null;
+  /** Of a function. Versions before 1.0 kept the answers of all requests, and no keys. */
+  readonly answer: string | null;
+}
+
+async function receiptOf(key: IdempotencyKey, database: Database): Promise<Receipt> {
+  const [row] = await database.rows<Receipt>('select fingerprint, keys, answer from service_receipts where id = $1', [
+    key.id,
+  ]);
   if (row?.fingerprint !== key.fingerprint) throw unprocessable('The Idempotency-Key was used for another request');
-  return row.keys;
+  return row;
+}
+
+/** Keys of the items in an answer, or null if it does not show them. The caller may read less now, so the answer itself is not sent. */
+function keysOfAnswer(answer: string | null, { key: [field, ...others] }: Collection): readonly Key[] | null {
+  if (answer === null || !field || others.length > 0) return null;
+  const { data } = parseOwnJson<{ readonly data?: unknown }>(answer);
+  const keys: Key[] = [];
+  for (const item of Array.isArray(data) ? data : [data]) {
+    const key: unknown = isObject(item) ? item[field.name] : null;
+    if (typeof key !== 'string' && typeof key !== 'number') return null;
+    keys.push(key);
+  }
+  return keys;
 }
 
 /** Keys of items that are not known before are those that the statement has left. */

@@ -364,6 +364,29 @@ t.test('DELETE: what is gone is not missed', async (t) => {
   t.equal((await send('DELETE', `/items/tags/${one}`, 'gone')).status, 403, 'nor has it left a receipt');
 });
 
+t.test('a key that an earlier version stored', async (t) => {
+  const name = randomUUID();
+  const first = await post('earlier', { name });
+  t.equal(first.status, 200);
+  // It kept the answer in place of the keys.
+  await sql`update service_receipts set keys = null, answer = ${first.text} where keys is not null`;
+  await sql`update tags set name = ${`${name} changed`} where name = ${name}`;
+  const changed = { status: 200, json: { data: { name: `${name} changed` } } };
+  t.match(await post('earlier', { name }), changed, 'the item of the answer, as it is now');
+  for (const answer of ['{"data":{"name":"without its key"}}', null]) {
+    await sql`update service_receipts set answer = ${answer} where answer is not null`;
+    const refused = await post('earlier', { name });
+    t.match(refused, { status: 422, json: { errors: [{ extensions: { code: 'UNPROCESSABLE_CONTENT' } }] } });
+    t.match(refused.text, /was carried out by an earlier version/);
+  }
+  t.equal(await countTags(name), 0, 'it is not carried out again');
+  const names = [randomUUID(), randomUUID()];
+  const several = await post('earlier-list', [{ name: names[0] }, { name: names[1] }]);
+  await sql`update service_receipts set keys = null, answer = ${several.text} where keys is not null`;
+  t.equal((await post('earlier-list', [{ name: names[0] }, { name: names[1] }])).text, several.text);
+  await sql`truncate service_receipts`;
+});
+
 t.test('receipts are no items', async (t) => {
   t.equal((await request(service, 'GET', '/items/service_receipts')).status, 403);
 });
