@@ -2,6 +2,7 @@
  * What the log says of which tables. A publication names the tables whose changes are sent. PostgreSQL refuses to update rows of a
  * published table that has no replica identity, so such tables are in a second publication, which has only what is added to them.
  */
+import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { quoteIdentifier } from '../sql/fragment.js';
 import type { Database } from './database.js';
@@ -98,10 +99,14 @@ select below.served, n.nspname as schema, c.relname as name, c.relkind::text as 
   pg_has_role(c.relowner, 'usage') as owned,
   c.relreplident in ('f', 'i') or (c.relreplident = 'd' and exists (
     select from pg_index where indrelid = c.oid and indisprimary)) as keyed,
-  (select p.pubname::text from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
-   where r.prrelid = c.oid and p.pubname in ('${PUBLICATION}', '${KEYLESS_PUBLICATION}')
-   order by p.pubname limit 1) as publication
+  published.name as publication, coalesce(published.narrowed, false) as narrowed
 from below join pg_class c on c.oid = below.oid join pg_namespace n on n.oid = c.relnamespace
+  left join lateral (
+    select p.pubname::text as name, r.prqual is not null or r.prattrs is not null as narrowed
+    from pg_publication_rel r join pg_publication p on p.oid = r.prpubid
+    where r.prrelid = c.oid and p.pubname in ('${PUBLICATION}', '${KEYLESS_PUBLICATION}')
+    order by p.pubname limit 1
+  ) published on true
 where c.relkind in ('r', 'p', 'f', 'm') and not c.relispartition and n.nspname <> 'pg_catalog'`;
 
 interface SourceRow extends TableName {
@@ -111,6 +116,8 @@ interface SourceRow extends TableName {
   readonly owned: boolean;
   readonly keyed: boolean;
   readonly publication: string | null;
+  /** Whether the publication leaves out some of its rows or columns. */
+  readonly narrowed: boolean;
 }
 
 export interface Published {
@@ -134,31 +141,29 @@ const MEMBERS = `select pg_catalog.concat_ws(' ', p.oid, p.xmin) as member from 
   select r.oid::pg_catalog.text from pg_catalog.pg_publication_rel r join pg_catalog.pg_publication p on p.oid = r.prpubid
   where p.pubname in ('${PUBLICATION}', '${KEYLESS_PUBLICATION}')`;
 
-const DIGEST = `select pg_catalog.md5(pg_catalog.string_agg(member, ',' order by member)) from (${MEMBERS}) members`;
-
-const MEMBERSHIP = `select coalesce((${DIGEST}), '') as digest,
-  array(select member from (${MEMBERS}) members) as members`;
+const ALL_MEMBERS = `select pg_catalog.string_agg(member, ',' order by member) as members from (${MEMBERS}) each`;
 
 /** How far the log has been written, and the digest of the tables in the publications. */
 export async function readLogState(database: Database): Promise<{ readonly end: string; readonly digest: string }> {
   const [row] = await database.rows<{ end: string; digest: string }>(
-    `select pg_catalog.pg_current_wal_flush_lsn()::pg_catalog.text as end, coalesce((${DIGEST}), '') as digest`,
+    `select pg_catalog.pg_current_wal_flush_lsn()::pg_catalog.text as end, pg_catalog.md5(coalesce((${ALL_MEMBERS}), '')) as digest`,
   );
   if (!row) throw new Error('the database does not say how far its log is');
   return row;
 }
 
 export async function readMembership(database: Database): Promise<Membership> {
-  return membershipIn(await database.rows<MembershipRow>(MEMBERSHIP));
+  return membershipIn(await database.rows<MembershipRow>(ALL_MEMBERS));
 }
 
 interface MembershipRow {
-  readonly digest: string;
-  readonly members: readonly string[];
+  /** Null if there are none. */
+  readonly members: string | null;
 }
 
 function membershipIn([row]: readonly MembershipRow[]): Membership {
-  return { digest: row?.digest ?? '', members: new Set(row?.members) };
+  const text = row?.members ?? '';
+  return { digest: createHash('md5').update(text).digest('hex'), members: new Set(text.split(',')) };
 }
 
 /** Brings the publications in step with the tables that are served. Tables of others in them stay. */
@@ -170,7 +175,7 @@ export function publish(database: Database, tables: readonly TableName[]): Promi
     const rows = await session.query<SourceRow>(SOURCES, [wanted]);
     let isChanged = false;
     for (const name of PUBLICATIONS) if (await publishIn(name, distinct(rows), session)) isChanged = true;
-    const membership = membershipIn(await session.query<MembershipRow>(MEMBERSHIP));
+    const membership = membershipIn(await session.query<MembershipRow>(ALL_MEMBERS));
     return { sources: sourcesOf(rows), isChanged, membership };
   });
 }
@@ -182,24 +187,39 @@ function distinct(rows: readonly SourceRow[]): SourceRow[] {
 async function publishIn(name: string, rows: readonly SourceRow[], session: Session): Promise<boolean> {
   const belongs = (row: SourceRow): boolean =>
     unseenOf(row) === null && (row.keyed ? PUBLICATION : KEYLESS_PUBLICATION) === name;
-  const added = rows.filter((row) => row.owned && belongs(row) && row.publication !== name);
+  const isWhole = (row: SourceRow): boolean => row.publication === name && !row.narrowed;
+  const added = rows.filter((row) => row.owned && belongs(row) && !isWhole(row));
   // An update of a row without a replica identity would fail from now on.
-  const removed = rows.filter((row) => row.owned && !belongs(row) && row.publication === name);
+  const removed = rows.filter((row) => row.owned && row.publication === name && (row.narrowed || !belongs(row)));
   const list = (of: readonly SourceRow[]): string =>
     `table ${of.map(({ schema, name: table }) => `only ${quoteIdentifier(schema)}.${quoteIdentifier(table)}`).join(', ')}`;
-  const [existing] = await session.query('select from pg_publication where pubname = $1', [name]);
+  const actions = name === PUBLICATION ? 'insert, update, delete, truncate' : 'insert, truncate';
+  const settings = `(publish = '${actions}', publish_via_partition_root = true)`;
+  const [existing] = await session.query<{ owned: boolean; sufficient: boolean; complete: boolean }>(COMPLETE, [name]);
   if (!existing) {
     const tables = added.length > 0 ? ` for ${list(added)}` : '';
-    const actions = name === PUBLICATION ? 'insert, update, delete, truncate' : 'insert, truncate';
-    await session.query(
-      `create publication ${quoteIdentifier(name)}${tables} with (publish = '${actions}', publish_via_partition_root = true)`,
-    );
+    await session.query(`create publication ${quoteIdentifier(name)}${tables} with ${settings}`);
     return true;
   }
+  if (!existing.owned && !existing.sufficient)
+    throw new Error(
+      `the publication ${name} leaves out changes: alter publication ${name} set (publish = '${actions}')`,
+    );
+  const isRestored = existing.owned && !existing.complete;
+  if (isRestored) await session.query(`alter publication ${quoteIdentifier(name)} set ${settings}`);
   if (removed.length > 0) await session.query(`alter publication ${quoteIdentifier(name)} drop ${list(removed)}`);
   if (added.length > 0) await session.query(`alter publication ${quoteIdentifier(name)} add ${list(added)}`);
-  return removed.length + added.length > 0;
+  return isRestored || removed.length + added.length > 0;
 }
+
+/**
+ * Whether the role may change the publication, and whether it sends what the service needs. Partitions may be sent as themselves if
+ * somebody else has made it, and the one of tables without keys may be empty.
+ */
+const COMPLETE = `select owned, actions or keyless as sufficient, actions and pubviaroot as complete from (
+  select pg_has_role(pubowner, 'usage') as owned, pubname = '${KEYLESS_PUBLICATION}' as keyless, pubviaroot,
+    pubinsert and pubtruncate and (pubname = '${KEYLESS_PUBLICATION}' or pubupdate and pubdelete) as actions
+  from pg_publication where pubname = $1) settings`;
 
 function unseenOf({ kind, persistence }: SourceRow): string | null {
   if (kind === 'f') return 'a foreign table: its server does not say what changes';
@@ -208,11 +228,13 @@ function unseenOf({ kind, persistence }: SourceRow): string | null {
   return null;
 }
 
+const FOREIGN = 'the role does not own it, and it is not published, or only in part';
+
 function sourcesOf(rows: readonly SourceRow[]): Map<string, Source[]> {
   const sources = new Map<string, Source[]>();
   for (const row of rows) {
-    const { schema, name, served, owned, publication } = row;
-    const foreign = owned || publication !== null ? null : 'the role does not own it, and it is not published';
+    const { schema, name, served, owned, publication, narrowed } = row;
+    const foreign = owned || (publication !== null && !narrowed) ? null : FOREIGN;
     sources.set(served, [...(sources.get(served) ?? []), { schema, name, unseen: unseenOf(row) ?? foreign }]);
   }
   return sources;

@@ -5,7 +5,7 @@ import { inForce, makeCaller } from '../support/callers.js';
 import { EventStream, type EventStreamOptions } from '../support/event-stream.js';
 import { connectSql, createLibrary, get, startDatabase, startTestService, waitFor } from '../support/service.js';
 
-t.setTimeout(120_000);
+t.setTimeout(200_000);
 const server = await startDatabase();
 const url = await createLibrary(server, 'live_faults');
 const sql = connectSql(url);
@@ -63,6 +63,73 @@ t.test('a transaction that is open when the first one subscribes is seen when it
   await stream.count(2, 5_000);
   t.strictSame(stream.last, { data: [{ name: 'late' }] });
   stream.close();
+});
+
+t.test('a publication that others change is repaired, and what was missed is made up for', async (t) => {
+  const stream = open('/items/tags/1?fields=name');
+  await stream.count(1);
+  await waitFor(async () => (await slots()) === 1, 5_000);
+  const resyncs = async (): Promise<number> => {
+    const { text } = await get(service, '/server/metrics');
+    return Number(/^lateral_live_resyncs_total (\S+)$/m.exec(text)?.[1]);
+  };
+  for (const [round, change] of [
+    'alter publication lateral_live drop table tags',
+    'alter publication lateral_live set table tags where (id > 1000)',
+    'alter publication lateral_live set table tags (id)',
+    "alter publication lateral_live set (publish = 'insert')",
+    'alter publication lateral_live set (publish_via_partition_root = false)',
+    'drop publication lateral_live',
+  ].entries()) {
+    const before = await resyncs();
+    await sql.unsafe(change).simple();
+    await sql`update tags set name = ${`unseen ${round}`} where id = 1`;
+    await waitFor(async () => stream.events.at(-1)?.data.includes(`"unseen ${round}"`) === true, 6_000).catch(() =>
+      t.fail(`not seen after: ${change}`),
+    );
+    await waitFor(async () => (await resyncs()) > before, 6_000);
+    await sql`update tags set name = ${`seen ${round}`} where id = 1`;
+    await waitFor(async () => stream.events.at(-1)?.data.includes(`"seen ${round}"`) === true, 3_000).catch(() =>
+      t.fail(`not repaired after: ${change}`),
+    );
+  }
+  const [table] = await sql`select rowfilter, attnames::text[] @> '{id,name}' as whole from pg_publication_tables
+    where pubname = 'lateral_live' and tablename = 'tags'`;
+  t.strictSame({ ...table }, { rowfilter: null, whole: true });
+  stream.close();
+});
+
+t.test('a publication that the role may not repair: live queries are polled, and health says why', async (t) => {
+  const password = 'of-the-role-that-owns-tables';
+  await sql.unsafe(`create role keeper login replication password '${password}'`);
+  const own = 'live_faults_kept';
+  await sql.unsafe(`create database ${own} owner keeper`);
+  const { href } = Object.assign(new URL(url), { username: 'keeper', password, pathname: `/${own}` });
+  const place = await startTestService({ databaseUrl: href, WORKERS: '1' });
+  const admin = connectSql(Object.assign(new URL(url), { pathname: `/${own}` }).href);
+  await admin`create table things (id int primary key, name text)`;
+  await admin`insert into things values (1, 'first')`;
+  await admin`alter table things owner to keeper`;
+  await waitFor(async () => (await get(place, '/items/things')).status === 200, 10_000);
+  const stream = new EventStream(place, '/items/things/1?fields=name');
+  await stream.count(1);
+  const health = async (): Promise<string> => JSON.stringify((await get(place, '/server/health')).json);
+  await waitFor(async () => /logical: changes are read/.test(await health()), 5_000);
+  await admin`alter publication lateral_live owner to current_user`;
+  await admin`alter publication lateral_live drop table things`;
+  await admin`update things set name = 'polled'`;
+  await stream.count(2, 6_000);
+  await waitFor(async () => /must be owner of publication lateral_live/.test(await health()), 10_000);
+  t.match(await health(), /"status":"degraded"/);
+  await admin`update things set name = 'polled again'`;
+  await waitFor(async () => stream.events.at(-1)?.data.includes('polled again') === true, 5_000);
+  await admin`alter publication lateral_live owner to keeper`;
+  await waitFor(async () => /logical: changes are read/.test(await health()), 10_000);
+  stream.close();
+  await place.stop();
+  await admin`drop publication if exists lateral_live`;
+  await admin.end();
+  t.pass('read from the log again');
 });
 
 const TAGS = { collection: 'tags', action: 'read' } as const;

@@ -14,7 +14,7 @@ t.setTimeout(1_000_000);
 const MODE = process.env['LIVE_MODE'] ?? 'auto';
 const server = await startDatabase(MODE === 'triggers' ? { settings: { wal_level: 'replica' } } : {});
 const url = await createLibrary(server, 'live_oracle');
-const service = await startTestService({ databaseUrl: url, LIVE: MODE });
+const service = await startTestService({ databaseUrl: url, LIVE: MODE, LIVE_MAX_WAL: '16mb' });
 const oracle = new LiveOracle(url, [service], { seed: Number(process.env['LIVE_SEED'] ?? 21) });
 
 await t.test('at rest every subscriber has what a fresh read answers', async (t) => {

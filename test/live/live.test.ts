@@ -236,6 +236,27 @@ t.test('a key that is dropped, and a table that is new', async (t) => {
   stream.close();
 });
 
+t.test('a table that leaves the publication is published again, and what was missed is made up for', async (t) => {
+  const stream = open('/items/tags/1?fields=name');
+  await stream.count(1);
+  await waitFor(async () => (await slots()) === 1, 3_000);
+  await sql`update tags set name = 'published' where id = 1`;
+  await stream.count(2);
+  await sql`alter publication lateral_live drop table tags`;
+  await sql`update tags set name = 'unpublished' where id = 1`;
+  await waitFor(async () => stream.events.at(-1)?.data.includes('"unpublished"') === true, 6_000);
+  const isPublished = async (): Promise<boolean> =>
+    (await sql`select from pg_publication_tables where pubname = 'lateral_live' and tablename = 'tags'`).length > 0;
+  await waitFor(isPublished, 6_000);
+  await sql`update tags set name = 'published again' where id = 1`;
+  await waitFor(async () => stream.events.at(-1)?.data.includes('"published again"') === true, 2_000);
+  t.match(
+    JSON.stringify((await get(service, '/server/health')).json),
+    /"output":"logical: changes are read from the log"/,
+  );
+  stream.close();
+});
+
 t.test('rules of rows and fields hold for every answer, and those of the moment', async (t) => {
   const read = { collection: 'articles', action: 'read' } as const;
   const caller = await makeCaller(sql, 'reader', [
