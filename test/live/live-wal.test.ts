@@ -23,6 +23,8 @@ const MINUTES = Number(process.env['LIVE_WAL_MINUTES'] ?? 0.25);
 /** Megabytes of WAL a second. */
 const RATE = Number(process.env['LIVE_WAL_RATE'] ?? 8);
 const MB = 2 ** 20;
+/** Rows of one transaction. */
+const HUGE = Number(process.env['LIVE_HUGE'] ?? 1_000_000);
 /** The least that the option allows: a slot is replaced after a megabyte. */
 const LITTLE = { LIVE_MAX_WAL: '16mb', WORKERS: '1' } as const;
 t.setTimeout(MINUTES * 60_000 + 280_000);
@@ -232,6 +234,39 @@ t.test('without a free slot the stream goes on, and begins again at the limit', 
     20_000,
   );
   t.ok(performance.now() - start < 10_000, 'a fast shutdown does not wait for the stream');
+});
+
+t.test('the lag behind a huge transaction is shown', async (t) => {
+  await sql`truncate entries`;
+  const service = await startTestService({ databaseUrl: url, WORKERS: '1' });
+  const stream = new EventStream(service, '/items/entries?aggregate[max]=id');
+  t.teardown(() => stream.close());
+  await stream.count(1);
+  await waitFor(async () => (await metric(service, 'lateral_live_resyncs_total')) === 1, 10_000);
+  await sql`insert into entries select n, 'x' from generate_series(1, ${HUGE}::int) n`;
+  const committed = performance.now();
+  await sql`insert into entries values (${HUGE + 1}, 'behind it')`;
+  let shown = 0;
+  let reported = 0;
+  let isDegraded = false;
+  while (stream.events.at(-1)?.data.includes(String(HUGE + 1)) !== true) {
+    shown = Math.max(shown, await metric(service, 'lateral_live_stream_lag_seconds'));
+    const { checks } = Object((await get(service, '/server/health')).json);
+    const [lag] = checks['live:lag'] ?? [];
+    reported = Math.max(reported, lag?.observedValue ?? 0);
+    isDegraded ||= lag?.status === 'degraded';
+    await sleep(20);
+  }
+  const late = (performance.now() - committed) / 1_000;
+  t.comment(`the answer came after ${late.toFixed(1)} s; shown were ${shown.toFixed(1)} s and ${reported.toFixed(1)} s`);
+  // The beginning of the lag is known within 3 s.
+  t.ok(shown > late - 4 && reported > late - 4, 'metrics and health show it');
+  t.ok(shown < late + 4);
+  if (late > 15) t.ok(isDegraded, 'health is degraded beyond 10 s');
+  await waitFor(async () => (await metric(service, 'lateral_live_stream_lag_seconds')) < 1, 10_000);
+  stream.close();
+  await service.stop();
+  t.strictSame(await slots(), []);
 });
 
 t.test(`${MINUTES} minutes of writes next to an idle subscriber keep little WAL`, async (t) => {
