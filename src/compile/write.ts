@@ -27,6 +27,7 @@ import { FromClause, Scope } from './from-clause.js';
 import { withSridOf } from './geometry.js';
 import { compileGuard, compileValidations } from './guard.js';
 import { columnName, tableName, typeName } from './identifiers.js';
+import { keptValues, returnedValues } from './kept-values.js';
 import { areEqual, commaList, inputKeyColumns, inputKeyNames, keyColumns } from './key-columns.js';
 import { keyText } from './reference.js';
 import { columnList, isLeftOut, keysOf, madeKey, returnedKeys, storeKeys } from './returned-keys.js';
@@ -129,6 +130,7 @@ class Chain {
       ...nodes.flatMap((node, position) =>
         node.verb === 'update' || (node.verb === 'upsert' && node.guard) ? [this.#missing(node, position)] : [],
       ),
+      ...nodes.flatMap((node, position) => keptValues(node, position, this.#changes(node), this.#scope)),
       ...nodes.flatMap(generatedKeys),
       ...missingUnlinks(this.#plan),
     ];
@@ -182,7 +184,9 @@ class Chain {
 
   #insert(node: WriteNode, position: number, where: Fragment): Fragment {
     const { collection } = node;
-    const columns = node.columns.filter((column) => column.only !== 'update' && !isKey(collection, column.field));
+    const columns = node.columns.filter(
+      ({ field, only }) => (only ?? 'insert') === 'insert' && !isKey(collection, field),
+    );
     const isWritten = (_: unknown, part: number): boolean => {
       const field = elementAt(collection.key, part);
       return !field.column?.is_generated && !isLeftOut(node, field);
@@ -192,7 +196,7 @@ class Chain {
       ...inputKeyColumns(collection, alias('i')).filter(isWritten),
       ...columns.map((column) => this.#newValue(node, column)),
     ];
-    return sql`insert into ${tableName(node.collection)} as ${alias('t')}${columnList(names)} overriding system value select ${join(values, sql`, `)} from ${input(position)} ${alias('i')}${this.#references(node)}${where} order by ${alias('i')}.n returning ${commaList(keyColumns(collection, alias('t')))}${snapshot({ ...node, verb: 'insert' }, () => null)}`;
+    return sql`insert into ${tableName(node.collection)} as ${alias('t')}${columnList(names)} overriding system value select ${join(values, sql`, `)} from ${input(position)} ${alias('i')}${this.#references(node)}${where} order by ${alias('i')}.n returning ${commaList(keyColumns(collection, alias('t')))}${returnedValues(node)}${snapshot({ ...node, verb: 'insert' }, () => null)}`;
   }
 
   #update(node: WriteNode, position: number): Fragment {
@@ -228,7 +232,7 @@ class Chain {
       if (node.guard) return sql`select ${commaList(key)} from ${locked} ${alias('i')} ${existingRows}`;
       return sql`select ${commaList(key)} from ${input(position)} ${alias('i')} ${existingRows} order by ${commaList(inputKey)}${this.#lock(node, alias('t'))}`;
     }
-    return sql`update ${table} set ${join(changes, sql`, `)} from ${locked} ${alias('i')}${this.#references(node)} where ${same}${join(stays, nothing)} returning ${commaList(key)}${snapshot(node, changed)}`;
+    return sql`update ${table} set ${join(changes, sql`, `)} from ${locked} ${alias('i')}${this.#references(node)} where ${same}${join(stays, nothing)} returning ${commaList(key)}${returnedValues(node)}${snapshot(node, changed)}`;
   }
 
   /** Whether rows that exist are written to, or only looked for. */

@@ -4,6 +4,7 @@ import type { Collection, Field, Model } from '../mirror/model.js';
 import { elementAt, onlyOf } from '../narrow.js';
 import type { Access } from '../plan/access.js';
 import { duplicateEntry, mismatchedKey } from '../plan/conflict.js';
+import { differsFromGenerated } from '../plan/kept-value.js';
 import { namedKey } from '../plan/key.js';
 import { changedKey, contradiction } from '../plan/settle.js';
 import type { PlannedWrite } from '../plan/write.js';
@@ -89,6 +90,10 @@ function fromValidation(error: unknown, { plan, paths }: PlannedWrite): unknown 
     const { field, only } = elementAt(node.columns, Number(column));
     const differing = [paths[position]?.[row], field.name].filter((each) => each).join('.');
     return only === 'key' ? changedKey(differing, node.collection) : contradiction(differing, node.collection, field);
+  }
+  if (node && word === 'kept') {
+    const { field } = elementAt(node.columns, Number(column));
+    return differsFromGenerated([paths[position]?.[row], field.name].filter((each) => each).join('.'));
   }
   if (node && word === 'generated') {
     const names = node.collection.key.filter(({ column: made }) => made?.is_generated).map(({ name }) => `"${name}"`);

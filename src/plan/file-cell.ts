@@ -3,8 +3,9 @@
  * export wrote; which they are is known by the field alone.
  */
 import { isObject, parseJson } from '../digits.js';
-import { isKey, keyNames } from '../mirror/item-key.js';
+import { keyNames } from '../mirror/item-key.js';
 import type { Collection, Field, Model, Relation } from '../mirror/model.js';
+import { isMadeByDatabase } from './kept-value.js';
 import { keyPayload } from './key.js';
 import type { Payload } from './payload-row.js';
 
@@ -20,10 +21,9 @@ export function readCells(collection: Collection, row: Payload, model: Model): P
   return read ?? row;
 }
 
-/** A row of a file without what the database makes of other columns: an export holds it, and nobody can write it. */
+/** A row of a file without what the database makes (generated columns, `always` identities): an export holds it, and nobody can write it. */
 export function withoutGenerated(collection: Collection, row: Payload, model: Model): Payload {
-  const isMade = (field: Field | undefined): boolean =>
-    field?.column?.is_generated === true && !isKey(collection, field);
+  const isMade = (field: Field | undefined): boolean => field !== undefined && isMadeByDatabase(collection, field);
   const entries = Object.entries(row);
   if (!entries.some(([name, value]) => isNested(value) || isMade(collection.fields.get(name)))) return row;
   return Object.fromEntries(

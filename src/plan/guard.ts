@@ -81,10 +81,15 @@ export class Guard {
 
   /** What a reference takes from the row it leads to ends up in a row that the caller may read: it is read with the caller's rights. */
   lookupOf(collection: Collection, referenced: string, location: string): NonNullable<WriteColumn['lookup']> {
-    const readable = this.#access.view(this.#model).collections.get(collection.name);
+    const readable = this.readable(collection);
     const field = readable?.fields.get(referenced);
     if (readable && field) return { collection: readable, field };
     throw forbidden(`"${location}" requires permission to read what it refers to in "${collection.name}"`);
+  }
+
+  /** The collection as the caller may read it; null where nothing of it may be read. */
+  readable(collection: Collection): Collection | null {
+    return this.#access.view(this.#model).collections.get(collection.name) ?? null;
   }
 
   /** Rows that may leave a relation; null where all may. */

@@ -14,7 +14,7 @@ export interface Row {
   readonly only: Readonly<Record<'insert' | 'update', Map<string, ColumnValue>>>;
   /** Fields that the caller has something to say about. */
   readonly fields: Set<string>;
-  /** What other parts of the payload say of the columns of a key that is known: it has to be the same. */
+  /** What the payload says of columns that are not written: of a key that is known, and of values that the database makes. */
   claims: Map<string, ColumnValue> | null;
   readonly path: string;
 }

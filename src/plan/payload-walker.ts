@@ -21,6 +21,7 @@ import type { Key } from '../request/write.js';
 import { forEachInSlices } from '../time-slices.js';
 import { checkValue } from './column-value.js';
 import { Guard } from './guard.js';
+import { keepsValue } from './kept-value.js';
 import {
   checkImplied,
   checkKey,
@@ -143,6 +144,7 @@ export class PayloadWalker {
       if (isUnchanged(field, value)) continue;
       if (field.special.includes('sealed')) throw invalidPayload(`"${fieldPath}" cannot be written`);
       row.fields.add(name);
+      if (keepsValue(row, field, value, { path: fieldPath, guard: this.#guard })) continue;
       switch (field.relation?.kind) {
         case 'one-to-many':
           this.#writeOneToMany(row, payload, field.relation, value, fieldPath);

@@ -1,7 +1,7 @@
 /** What the rows of a list have in common: the columns of their statement, and the text that stands for its shape. */
 import { writeJson } from '../digits.js';
 import { invalidPayload } from '../errors.js';
-import { singleKey } from '../mirror/item-key.js';
+import { isKey, singleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
 import { forEachInSlices, TimeSlice } from '../time-slices.js';
@@ -30,6 +30,8 @@ export interface RowChecks {
   readonly guard: RowGuard | null;
   readonly needBits: NeedBits;
   readonly validations: readonly Validation[];
+  /** The collection as the caller may read it. */
+  readonly readable: Collection | null;
 }
 
 /** A column is inserted for all rows of a list or for none, and the service does not know the defaults of what a view reads. */
@@ -66,8 +68,8 @@ export async function shapeList(
     if (pace.isOver()) await pace.rest();
   }
   if (list.rows.some(({ claims }) => claims))
-    for (const field of list.collection.key) {
-      const column = shapeColumn(list, field, 'key');
+    for (const field of list.collection.fields.values()) {
+      const column = field.column && shapeColumn(list, field, isKey(list.collection, field) ? 'key' : 'kept');
       if (column) columns.push(column);
     }
   const rows: Record<string, unknown>[] = [];
@@ -92,9 +94,11 @@ export async function shapeList(
   });
   const { collection, verb } = list;
   const { guard, validations } = checks;
+  const readable = columns.some(({ only }) => only === 'kept') ? checks.readable : null;
   const keyed = list.rows.some((row) => row.fields.has(singleKey(collection)?.name ?? ''));
   const bringsKeys = list.rows.some((row) => row.key !== null);
-  return { node: { collection, verb, columns, keyed, bringsKeys, guard, validations, conflict: list.conflict }, rows };
+  const { conflict } = list;
+  return { node: { collection, verb, columns, keyed, bringsKeys, guard, validations, readable, conflict }, rows };
 }
 
 /** What of the column at the position the row has. */
@@ -177,7 +181,7 @@ function refersAlike(one: Reference, other: Reference): boolean {
 
 /** What the row holds where it is made or changed; either where both are the same. */
 function cellOf(row: Row, { name }: Field, verb: WriteColumn['only']): ColumnValue | undefined {
-  if (verb === 'key') return row.claims?.get(name);
+  if (verb === 'key' || verb === 'kept') return row.claims?.get(name);
   const only = row.only[verb ?? 'insert'];
   return (only.size > 0 ? only.get(name) : undefined) ?? row.columnValues.get(name);
 }

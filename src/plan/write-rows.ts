@@ -1,17 +1,14 @@
 /** The rows of a write while its payload is walked: merged where a row is named twice, completed, and given their shape. */
 import { randomUUID } from 'node:crypto';
-import { failedValidation, forbidden, invalidPayload } from '../errors.js';
+import { failedValidation, invalidPayload } from '../errors.js';
 import { isKey, requireSingleKey, singleKey } from '../mirror/item-key.js';
 import { type Collection, type Field, type Model, needsValue } from '../mirror/model.js';
-import { parseVariable } from '../request/filter.js';
 import type { Key } from '../request/write.js';
-import { resolveVariable } from '../sql/parameter.js';
 import { forEachInSlices } from '../time-slices.js';
-import { planCaller } from './caller-value.js';
-import { checkValue } from './column-value.js';
 import type { Guard } from './guard.js';
 import { checkKeyed, givenPart, keyEntries, keyPart } from './key.js';
 import type { ColumnValue, List, Row, WritePlanContext, WriteVariables } from './payload-row.js';
+import { presetValue } from './preset-value.js';
 import { holdingFields, referencedFields } from './resolve-names.js';
 import { fieldsOf, isSame, type RowChecks, shapeList, shapeOfWrite } from './row-shape.js';
 import { changedKey, contradiction, type Dispute, refuseCircles, settleDispute, settleParts } from './settle.js';
@@ -100,9 +97,11 @@ export class Rows {
   /** An item cannot be new in one place of the payload and exist in another. */
   #refuseTwice(collection: Collection, verb: Verb, key: Key, path: string): void {
     for (const other of ['insert', 'update', 'upsert'] as const) {
-      const clash = (verb === 'insert') !== (other === 'insert');
       const isNamed = this.#byVerb[other].get(collection)?.byKey.has(String(key));
-      if ((clash && isNamed) || (verb === 'insert' && this.#deleted.has(`${collection.name}/${key}`))) {
+      if (
+        ((verb === 'insert') !== (other === 'insert') && isNamed) ||
+        (verb === 'insert' && this.#deleted.has(`${collection.name}/${key}`))
+      ) {
         throw invalidPayload(
           `"${path || collection.name}" contradicts another part of the payload about item ${key} of "${collection.name}"`,
         );
@@ -150,7 +149,7 @@ export class Rows {
     this.#disputes.push({ row, field, path });
   }
 
-  /** Rows commaList by `keys`, or all that the payload does not name, leave the parent. */
+  /** Rows listed in `keys`, or all rows that the payload does not name, leave the parent. */
   unlink(
     collection: Collection,
     field: Field,
@@ -239,13 +238,14 @@ export class Rows {
   async #checksOf({ collection, verb, rows }: List): Promise<RowChecks> {
     const validations = planFieldValidations(fieldsOf(rows, collection), collection, this.#model);
     const guard = this.#guard;
-    if (!guard) return { guard: null, needBits: [], validations };
+    const readable = guard ? guard.readable(collection) : collection;
+    if (!guard) return { guard, needBits: [], validations, readable };
     if (verb !== 'update') {
       await forEachInSlices(rows, (row) => guard.check('create', collection, [...row.fields], row.path));
       const rules = guard.grant('create', collection).validations;
       validations.push(...planValidations(rules, collection, this.#model, 'insert'));
     }
-    if (verb === 'insert') return { guard: null, needBits: [], validations };
+    if (verb === 'insert') return { guard: null, needBits: [], validations, readable };
     const isLink = (row: Row): boolean => verb === 'upsert' && row.fields.size === 0;
     const changedFields: (string[] | null)[] = [];
     const changed = ({ fields: names }: Row): string[] =>
@@ -255,7 +255,7 @@ export class Rows {
       const rules = guard.grant('update', collection).validations;
       validations.push(...planValidations(rules, collection, this.#model, 'update'));
     }
-    return { ...(await guard.rows(collection, changedFields)), validations };
+    return { ...(await guard.rows(collection, changedFields)), validations, readable };
   }
 
   /** What policies give to fields that the payload leaves out. */
@@ -386,19 +386,4 @@ function completedFields(collection: Collection): CompletedField[] {
 function flaggedVariable(field: Field, flags: Readonly<Record<string, VariableName>>): VariableName | null {
   const flag = field.special.find((each) => each in flags);
   return flag === undefined ? null : (flags[flag] ?? null);
-}
-
-type PresetValue = Extract<ColumnValue, { kind: 'value' | 'caller' }>;
-
-/** What a policy gives to a field that the payload leaves out: a value, or a variable of the caller. */
-function presetValue(field: Field, value: unknown, variables: WriteVariables, model: Model): PresetValue {
-  try {
-    const variable = typeof value === 'string' ? parseVariable(value) : null;
-    if (variable?.kind === 'path') return { kind: 'caller', plan: planCaller(variable.name, variable.path, model) };
-    const resolved = variable ? resolveVariable(variable.text, variables) : value;
-    return { kind: 'value', value: checkValue(field, resolved, field.name) };
-  } catch {
-    // A preset that is not valid must not be dropped: the write is refused.
-    throw forbidden();
-  }
 }

@@ -27,6 +27,8 @@ export interface WriteNode {
   /** What must hold of a row before it may be changed; null where nothing must. */
   readonly guard: RowGuard | null;
   readonly validations: readonly Validation[];
+  /** The collection as the caller may read it, where values of items are compared; else null. */
+  readonly readable: Collection | null;
   /** How items that exist are found where not by their keys. */
   readonly conflict: ConflictTarget | null;
 }
@@ -73,9 +75,9 @@ export interface WriteColumn {
   readonly endOf: Field | null;
   /**
    * For rows that are made, or for rows that are changed; a field may have a column for each. `key`: for rows whose key is known, it is
-   * compared and not written.
+   * compared and not written; so is `kept`, a value that the database makes.
    */
-  readonly only: 'insert' | 'update' | 'key' | null;
+  readonly only: 'insert' | 'update' | 'key' | 'kept' | null;
   /** Whether rows have several of these for it, which must be the same. */
   readonly agrees: boolean;
   /** Rows may take a value of the caller's. */
