@@ -262,7 +262,7 @@ export const OPTIONS = {
   FILES_IMPORT_ALLOW_LIST: origins(
     'Origins from which POST /files/import may fetch files, comma separated, such as https://images.example.com; * for every public address; if not set, it is off',
   ),
-  FILES_IMPORT_TIMEOUT: duration('10s', 'How long the server of an imported file may take for its next bytes'),
+  FILES_IMPORT_TIMEOUT: duration('60s', 'How long the download of an imported file may take'),
   ASSETS_CACHE_TTL: duration(
     '0',
     'How long caches may keep a file of GET /assets without asking again; 0: they ask each time, and get a 304',

@@ -206,6 +206,7 @@ export function createCore(
     shapes: config.SHAPE_CACHE_SIZE,
     shapeMemory: config.SHAPE_CACHE_MEMORY / 2,
     idempotencyLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
+    storages: config.STORAGE_LOCATIONS.map(({ name }) => name),
   };
   const writes = new Writes({ database, mirror, policies, reads, consistency }, writeLimits, observe);
   const schemaChanges = new SchemaChanges(database, mirror, {

@@ -28,6 +28,7 @@ import { oneStep, runSteps, type Steps } from '../time-slices.js';
 import { billWriter } from './caller-budget.js';
 import type { SessionConsistency } from './consistency.js';
 import { isDistributed, shardValue } from './distributed.js';
+import { checkStorages } from './file-storages.js';
 import { hashedNodes } from './password-hashing.js';
 import type { Reads } from './reads.js';
 import type { RequestClient } from './stages.js';
@@ -48,6 +49,8 @@ export interface WriteLimits extends StatementCacheLimits {
   readonly parse: ParseLimits;
   /** As PostgreSQL reads an interval. */
   readonly idempotencyLifetime: string;
+  /** Storage locations that a file may name. */
+  readonly storages: readonly string[];
 }
 
 /** What the stages of one write share. */
@@ -83,6 +86,7 @@ export class WriteCompiler {
   compileWrite(planned: PlannedWrite, { writer, client }: WriteCall, option: WriteOption): TransactionStatement | null {
     const { plan, input, model } = planned;
     if (plan.nodes.length === 0) return null;
+    checkStorages(planned, this.#limits.storages);
     const counted = option === 'count';
     const key = counted ? null : option;
     const shape = option ? `${planned.shape} ${counted ? 'counted' : 'idempotent'}` : planned.shape;

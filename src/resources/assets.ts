@@ -174,8 +174,9 @@ function contentType({ type, charset }: FileRow): string {
   return type.startsWith('text/') && /^[\w-]+$/.test(charset ?? '') ? `${type}; charset=${charset}` : type;
 }
 
-/** Without anything that runs: browsers show these in a page of their own. */
-const INERT = /^(?:image\/(?!svg)|audio\/|video\/|application\/pdf$|text\/plain\b)/;
+/** Types that run no scripts: browsers show these in a page of their own. Types that end in `xml` can hold a page. */
+const INERT =
+  /^(?:image\/(?:png|apng|p?jpe?g|gif|webp|avif|bmp|tiff|heic|heif|jxl|x-icon|vnd\.microsoft\.icon)$|(?:audio|video)\/(?!.*xml)|application\/pdf$|text\/plain\b)/;
 
 /** What a browser may show; all else is saved. SVG is shown by pages that embed it, and alone in a sandbox. */
 function isShown(type: string): boolean {

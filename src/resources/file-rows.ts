@@ -77,6 +77,13 @@ export async function readFileRow(
   return row;
 }
 
+/** The storage location of a file, or null if there is no such file. Whether the caller may change it is for the write to decide. */
+export async function readStorage(key: string, exchange: Exchange, services: FilesServices): Promise<string | null> {
+  const parsed = parseOwn(FILES, key, 'fields=storage', services.limits);
+  const row = await readAs<Pick<FileRow, 'storage'>>(CLI_IDENTITY, parsed, exchange, services);
+  return row?.storage ?? null;
+}
+
 export async function readFileSettings(exchange: Exchange, services: FilesServices): Promise<FileSettings> {
   const fields = 'fields=storage_default_folder,storage_asset_transform,storage_asset_presets';
   const parsed = parseRead('service_settings', null, fields, services.limits);

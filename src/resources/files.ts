@@ -20,7 +20,7 @@ import { MAX_IMAGE_BYTES, wholeFile } from '../storage/images.js';
 import { fetchRemote } from '../storage/remote-file.js';
 import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import { atMost, FORM_BYTES, type FormFile, readFileForm } from './file-form.js';
-import { FILES, type FilesServices, permitFields, readFileSettings } from './file-rows.js';
+import { FILES, type FilesServices, permitFields, readFileSettings, readStorage } from './file-rows.js';
 import type { ItemPath } from './item-reads.js';
 import { createItems, updateItem, writerOf, writtenReply } from './item-writes.js';
 import { resourceRoutes } from './items.js';
@@ -105,10 +105,11 @@ async function replaceFile(exchange: Exchange, services: FilesServices): Promise
       const readBack = parseReadBack(FILES, true, exchange.queryString, services.limits);
       const id = key.toLowerCase();
       if (!/^[0-9a-f-]{36}$/.test(id)) throw forbiddenCollection(FILES);
+      const current = await readStorage(id, exchange, services);
       await keeping(stored, services, () =>
         readForm(exchange, body, services, async (file) => {
           if (stored.length > 0) throw invalidPayload('The form must contain one file');
-          stored.push(await store(file, `${id}-${randomBytes(8).toString('hex')}`, services));
+          stored.push(await store(file, `${id}-${randomBytes(8).toString('hex')}`, services, current));
         }),
       );
       return { kind: 'update-item' as const, collection: FILES, key: id, data: stored[0]?.row ?? {}, readBack };
@@ -215,13 +216,19 @@ async function storeNew(file: FormFile, exchange: Exchange, services: FilesServi
   return { ...stored, row: { ...defaults, ...stored.row }, own };
 }
 
-/** Stores the bytes, and answers what the row says of them. */
-async function store(file: FormFile, name: string, services: FilesServices): Promise<StoredFile> {
+/** Stores the bytes, and answers what the row says of them. New content stays in its `current` location if that is configured. */
+async function store(
+  file: FormFile,
+  name: string,
+  services: FilesServices,
+  current: string | null = null,
+): Promise<StoredFile> {
   const { config, storages, images } = services;
   const { fields } = file;
   const given = OF_CONTENT.find((each) => fields[each] !== undefined);
   if (given !== undefined) throw invalidPayload(`"${given}" cannot be set for an upload`);
-  const storage = fields['storage'] ?? storages.first;
+  const usual = current !== null && storages.has(current) ? current : storages.first;
+  const storage = fields['storage'] ?? usual;
   if (typeof storage !== 'string' || !storages.has(storage))
     throw invalidPayload(`"storage" must be one of ${storages.names.join(', ')}`);
   const type = typeOf(file.type);

@@ -21,13 +21,20 @@ export interface RemoteFile {
 
 export interface RemoteOptions {
   readonly allowed: readonly string[];
+  /** For the whole download, redirects included. */
   readonly timeoutMs: number;
+}
+
+/** When the download must be over. */
+interface Deadline {
+  readonly at: number;
+  readonly limit: number;
 }
 
 const MAX_REDIRECTS = 3;
 
-/** So many times as long as its next bytes may take: a server that sends byte by byte does not keep a request for days. */
-const WHOLE_FILE = 60;
+/** A server may be silent for so long, and never for longer than the whole download may take. */
+const SILENCE_MS = 10_000;
 
 /** What is not reached over the Internet, or belongs to nobody there (RFC 6890 and its successors). */
 const NOT_PUBLIC: AddressTest = addressTest(
@@ -51,12 +58,13 @@ export function isPublicAddress(text: string): boolean {
 export async function fetchRemote(text: string, options: RemoteOptions): Promise<RemoteFile> {
   if (options.allowed.length === 0) throw forbidden('Importing files from a URL is off (FILES_IMPORT_ALLOW_LIST).');
   let url = parseUrl(text);
+  const deadline: Deadline = { at: performance.now() + options.timeoutMs, limit: options.timeoutMs };
   for (let redirects = 0; ; redirects++) {
-    const response = await request(url, options);
+    const response = await request(url, options.allowed, deadline);
     const { statusCode = 0, headers } = response;
     if (statusCode === 200)
       return {
-        bytes: bytesOf(response, options.timeoutMs),
+        bytes: bytesOf(response, deadline),
         type: headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() ?? '',
         name: nameOf(url),
       };
@@ -81,7 +89,7 @@ function refused(): ServiceError {
   return forbidden('Files may not be imported from this URL.');
 }
 
-function request(url: URL, { allowed, timeoutMs }: RemoteOptions): Promise<IncomingMessage> {
+function request(url: URL, allowed: readonly string[], deadline: Deadline): Promise<IncomingMessage> {
   const isNamed = allowed.includes(url.origin);
   if (!isNamed && !allowed.includes(ANY_ORIGIN)) throw refused();
   const host = url.hostname.replace(/^\[|\]$/g, '');
@@ -90,7 +98,7 @@ function request(url: URL, { allowed, timeoutMs }: RemoteOptions): Promise<Incom
   return new Promise((resolve, reject) => {
     const get = url.protocol === 'https:' ? getHttps : getHttp;
     const sent = get(url, { agent: false, lookup: lookupPublic, headers: { 'User-Agent': 'lateral' } }, resolve);
-    const timer = setTimeout(() => sent.destroy(new Error('timeout')), timeoutMs).unref();
+    const timer = setTimeout(() => sent.destroy(tooSlow(deadline)), silenceOf(deadline)).unref();
     sent.on('response', () => clearTimeout(timer));
     sent.on('error', (error) => {
       clearTimeout(timer);
@@ -110,27 +118,35 @@ const lookupPublic: LookupFunction = (host, options, callback) => {
   });
 };
 
-async function* bytesOf(response: IncomingMessage, timeoutMs: number): AsyncIterable<Buffer> {
-  let timer: NodeJS.Timeout | undefined;
-  const whole = setTimeout(() => response.destroy(new Error('timeout')), timeoutMs * WHOLE_FILE).unref();
+async function* bytesOf(response: IncomingMessage, deadline: Deadline): AsyncIterable<Buffer> {
+  const stop = (): void => void response.destroy(tooSlow(deadline));
+  let silence: NodeJS.Timeout | undefined;
+  const whole = setTimeout(stop, Math.max(0, deadline.at - performance.now())).unref();
   const wait = (): void => {
-    clearTimeout(timer);
-    timer = setTimeout(() => response.destroy(new Error('timeout')), timeoutMs).unref();
+    silence = setTimeout(stop, silenceOf(deadline)).unref();
   };
   try {
     wait();
     for await (const piece of response) {
-      clearTimeout(timer);
+      clearTimeout(silence);
       yield piece as Buffer;
       wait();
     }
   } catch (error) {
     throw error instanceof ServiceError ? error : unreachable('The file did not arrive completely');
   } finally {
-    clearTimeout(timer);
+    clearTimeout(silence);
     clearTimeout(whole);
     response.destroy();
   }
+}
+
+function silenceOf({ at }: Deadline): number {
+  return Math.max(0, Math.min(SILENCE_MS, at - performance.now()));
+}
+
+function tooSlow({ limit }: Deadline): ServiceError {
+  return serviceUnavailable('url', 'The download took too long', { option: 'FILES_IMPORT_TIMEOUT', limit });
 }
 
 function unreachable(reason: string): ServiceError {

@@ -303,6 +303,42 @@ t.test('content is replaced under the same key, and the former bytes are removed
   t.equal((await stored()).filter((name) => name.startsWith('0000')).length, 0);
 });
 
+t.test('new content stays in the storage location of its file', async (t) => {
+  const made = dataOf(await upload([{ name: 'storage', content: 'second' }, text('before')]));
+  const path = `/files/${made['id']}`;
+  const second = () => readdir(join(root, 'second'));
+  t.match(dataOf(await upload([text('after')], undefined, path)), { storage: 'second', filesize: '5' });
+  t.equal((await request(service, 'GET', `/assets/${made['id']}`)).text, 'after');
+  await waitFor(async () => !(await second()).includes(String(made['filename_disk'])), 5_000);
+  t.equal((await second()).filter((name) => name.startsWith(String(made['id']))).length, 1);
+  const moved = dataOf(await upload([{ name: 'storage', content: 'local' }, text('moved')], undefined, path));
+  t.match(moved, { storage: 'local' }, 'unless the form names another');
+  await sql`update service_files set storage = 'gone' where id = ${String(made['id'])}`;
+  t.match(dataOf(await upload([text('again')], undefined, path)), { storage: 'local' }, 'or it is not configured');
+  await sql`delete from service_files_removed where storage = 'gone'`;
+});
+
+t.test('a row can name only a storage location that there is', async (t) => {
+  const id = await uploaded('stays');
+  const headers = { 'content-type': 'application/json' };
+  const refusal = {
+    status: 400,
+    json: { errors: [{ message: /"storage" must be one of local, second/, extensions: { code: 'INVALID_PAYLOAD' } }] },
+  };
+  const send = (method: string, path: string, body: unknown) =>
+    request(service, method, path, { headers, body: JSON.stringify(body) });
+  for (const storage of ['../../x', 'nowhere', '']) {
+    t.match(await send('PATCH', `/files/${id}`, { storage }), refusal, storage);
+    t.match(await send('PATCH', '/files', { keys: [id], data: { storage } }), refusal);
+    t.match(await send('POST', '/files', { storage, filename_download: 'a.txt' }), refusal);
+    const query = `mutation { update_files_item(id: "${id}", data: {storage: "${storage}"}) { id } }`;
+    t.match((await send('POST', '/graphql/system', { query })).text, /must be one of local, second/);
+    const nested = { avatar: { storage, filename_download: 'a.txt' } };
+    t.match(await send('PATCH', `/users/${user.user}`, nested), refusal, 'nested in another item');
+  }
+  t.equal((await request(service, 'GET', `/assets/${id}`)).text, 'stays');
+});
+
 t.test('who deletes the row deletes the bytes, by whatever way', async (t) => {
   const ids = await Promise.all(['1', '2', '3', '4'].map((content) => uploaded(content)));
   const json = { 'content-type': 'application/json' };
@@ -357,6 +393,13 @@ t.test('a page or a drawing with scripts cannot run on our origin', async (t) =>
     ['a.html', 'text/html', 'attachment', /sandbox$/],
     ['a.xhtml', 'application/xhtml+xml', 'attachment', /sandbox$/],
     ['a.svg', 'image/svg+xml', 'inline', /sandbox$/],
+    ['b.svg', 'image/svg', 'attachment', /sandbox$/],
+    ['a.xml', 'image/x+xml', 'attachment', /sandbox$/],
+    ['b.xml', 'video/x+xml', 'attachment', /sandbox$/],
+    ['c.xml', 'image/xml', 'attachment', /sandbox$/],
+    ['d.xml', 'image/vnd.x', 'attachment', /sandbox$/],
+    ['a.webp', 'image/webp', 'inline', /^default-src 'none'/],
+    ['a.mp4', 'video/mp4', 'inline', /^default-src 'none'/],
     ['a.js', 'text/javascript', 'attachment', /sandbox$/],
     ['a.bin', 'text/html\r\nX: y', 'attachment', /sandbox$/],
     ['a.png', 'image/png', 'inline', /^default-src 'none'/],

@@ -136,6 +136,12 @@ async function startRemote(): Promise<{ readonly url: string }> {
       setTimeout(() => response.destroy(), 50);
     },
     '/silent': () => {},
+    '/drops': (response) => {
+      response.writeHead(200, { 'content-type': 'text/plain' });
+      const timer = setInterval(() => response.write('x'), 100);
+      response.on('close', () => clearInterval(timer));
+    },
+    '/slow-redirect': (response) => void setTimeout(() => response.writeHead(302, { location: '/drops' }).end(), 700),
     '/large': (response) => response.writeHead(200).end(Buffer.alloc(19 * 1_048_576)),
   };
   const http: Server = createServer(({ url = '' }, response) => {
@@ -279,6 +285,23 @@ t.test('files are imported from allowed origins alone, and never from private ad
     ...['::1', '::', 'fe80::1', 'fc00::1', '::ffff:10.0.0.1', '::ffff:7f00:1', '64:ff9b::a00:1', '2002:a00:1::', 'x'],
   ])
     t.notOk(isPublicAddress(address), address);
+});
+
+t.test('the deadline of an import is that of the whole download', async (t) => {
+  for (const path of ['/drops', '/slow-redirect']) {
+    const start = performance.now();
+    const answer = await request(service, 'POST', '/files/import', {
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ url: `${remote.url}${path}` }),
+    });
+    const ms = performance.now() - start;
+    t.match(
+      answer,
+      { status: 503, json: { errors: [{ extensions: { option: 'FILES_IMPORT_TIMEOUT' } }] } },
+      answer.text,
+    );
+    t.ok(ms < 4_000, `${path}: answered after ${Math.round(ms)} ms`);
+  }
 });
 
 t.test('images are transformed, kept, and measured', async (t) => {
