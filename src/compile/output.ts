@@ -18,6 +18,8 @@ export function showField(column: Fragment, field: Field, as: Representation = '
   const base = baseType(field);
   if (field.column?.base_type === '_bytea' && as === 'default') return { form: 'value', value: base64Array(column) };
   if (as === 'text' && PLAIN.has(base)) return quoted(column, base);
+  // As text it would lose the spaces at its end.
+  if (as === 'text' && base === 'bpchar') return { form: 'value', value: column };
   if (as === 'text' && !TEXTUAL.has(base)) return { form: 'value', value: sql`${column}::text` };
   switch (base) {
     case 'int2':

@@ -102,6 +102,7 @@ export const ID_OPERATORS = operators('id', ID_SCALAR, EQUALITY);
 const HASH_OPERATORS = operators('hash', HASH_SCALAR, ['empty', 'nempty', ...PRESENCE]);
 const JSON_OPERATORS = operators('json', JSON_SCALAR, [...EQUALITY, 'json', ...DOCUMENT_OPERATORS]);
 const ARRAY_FILTERS = operators('array', JSON_SCALAR, [...ORDERED, ...ARRAY_OPERATORS, 'length']);
+const OBJECT_FILTERS = operators('object', JSON_SCALAR, [...ORDERED, 'empty', 'nempty']);
 const RANGE_FILTERS = operators('range', GraphQLString, [...ORDERED, ...RANGE_OPERATORS, 'empty', 'nempty']);
 const TREE_FILTERS = operators('tree', GraphQLString, [...ORDERED, ...TREE_OPERATORS, 'empty', 'nempty']);
 const WORDS_FILTERS = operators('tsvector', GraphQLString, [...ORDERED, 'fts', 'empty', 'nempty']);
@@ -151,11 +152,16 @@ export interface ValueType {
   readonly as: Representation;
 }
 
+/** Values of composite types and of hstore: objects, as in REST. */
+function isShownAsObject({ type, column }: Field): boolean {
+  return type === 'unknown' && column !== null && (column.composite !== null || column.base_type === 'hstore');
+}
+
 /** How a column is shown, and what is accepted for it. */
 export function valueTypeOf(field: Field): ValueType {
   if (isSecretField(field)) return { type: HASH_SCALAR, as: 'default' };
   if (field.column?.is_primary_key || field.type === 'uuid') return { type: ID_SCALAR, as: 'text' };
-  if (field.column?.is_array) return { type: JSON_SCALAR, as: 'default' };
+  if (field.column?.is_array || isShownAsObject(field)) return { type: JSON_SCALAR, as: 'default' };
   if (field.type.startsWith('geometry')) return { type: GEOMETRY_SCALAR, as: 'default' };
   switch (field.type) {
     case 'integer':
@@ -196,6 +202,7 @@ export function operatorsOf(field: Field): GraphQLInputObjectType {
   if (field.type.startsWith('geometry')) return GEOMETRY_FILTERS;
   if (field.column?.is_array) return ARRAY_FILTERS;
   if (field.column?.inner) return RANGE_FILTERS;
+  if (isShownAsObject(field)) return OBJECT_FILTERS;
   switch (field.type) {
     case 'integer':
     case 'decimal':
@@ -248,7 +255,7 @@ export const COMMON_TYPES: readonly GraphQLNamedType[] = [
   ...[DATE_FUNCTIONS, TIME_FUNCTIONS, MOMENT_FUNCTIONS, COUNT_FUNCTIONS, JSON_FUNCTIONS],
   ...[STRING_OPERATORS, NUMBER_OPERATORS, BIG_INT_OPERATORS, DATE_OPERATORS, BOOLEAN_OPERATORS],
   ...[ID_OPERATORS, HASH_OPERATORS, JSON_OPERATORS, ARRAY_FILTERS, GEOMETRY_FILTERS],
-  ...[RANGE_FILTERS, NETWORK_FILTERS, TREE_FILTERS, WORDS_FILTERS],
+  ...[RANGE_FILTERS, NETWORK_FILTERS, TREE_FILTERS, WORDS_FILTERS, OBJECT_FILTERS],
   ...[DATE_FUNCTION_FILTER, TIME_FUNCTION_FILTER, MOMENT_FUNCTION_FILTER, COUNT_FUNCTION_FILTER],
   ...[DELETE_ONE, DELETE_MANY, EVENT_ENUM],
 ];

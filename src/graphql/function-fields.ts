@@ -89,16 +89,12 @@ function argumentsOf(forms: readonly Overload[]): GraphQLFieldConfigArgumentMap 
     known.set(argument.name, [...(known.get(argument.name) ?? []), argument]);
   return Object.fromEntries(
     [...known].map(([name, list]) => {
-      const [type, ...others] = new Set(list.map(({ field }) => inputType(field)));
+      const [type, ...others] = new Set<GraphQLInputType>(list.map(({ field }) => valueTypeOf(field).type));
       const argumentType = type && others.length === 0 ? type : JSON_SCALAR;
       const isNeeded = list.length === forms.length && list.every(({ required }) => required);
       return [name, { type: isNeeded ? new GraphQLNonNull(argumentType) : argumentType }];
     }),
   );
-}
-
-function inputType(field: Field): GraphQLInputType {
-  return field.column?.composite ? JSON_SCALAR : valueTypeOf(field).type;
 }
 
 interface Result {
@@ -118,8 +114,7 @@ function resultOf({ name, returns, volatile }: Overload, access: SchemaAccess, t
     case 'value': {
       const [field] = returns.collection.fields.values();
       if (!field) return null;
-      const valueType = valueTypeOf(field);
-      const { type, as } = field.column?.composite ? ({ type: JSON_SCALAR, as: 'default' } as const) : valueType;
+      const { type, as } = valueTypeOf(field);
       return { kind: { as }, type: returns.set ? new GraphQLList(type) : type, args: {}, items: null };
     }
     case 'record': {

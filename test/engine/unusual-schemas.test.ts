@@ -42,6 +42,9 @@ await sql.unsafe(`
   insert into mixed_keys values ((1, 'a~b'), '{"x": "~"}', 't', 1), ((2, null), '"s"', '', 2);
   create table char_keys (k char(5) primary key, n int);
   insert into char_keys values ('ab', 1), (' c', 2);
+  create extension hstore;
+  create table documents (id int primary key, h hstore, p pair, d pair_domain, ps pair[]);
+  insert into documents values (1, 'a=>1, b=>NULL', (1, 'x'), (2, null), array[(3, 'y')::pair]);
   create table releases (id int primary key, name text);
   create table notes (release int references releases, body text);
   create table covers (release int unique references releases, body text);
@@ -201,5 +204,58 @@ t.test('a key is sent back as it is shown, whatever its type', async (t) => {
     }
     t.equal((await get(service, `/items/${collection}/${encodeURIComponent('{"q":1}')}`)).status, 403);
     t.equal((await get(service, `/items/${collection}/%7B`)).status, 403);
+  }
+});
+
+t.test('GraphQL shows and takes values as REST does', async (t) => {
+  const graphql = (query: string, variables: unknown = {}): Promise<Answer> =>
+    send('POST', '/graphql', { query, variables });
+  const { json } = await get(service, '/items/documents/1?fields=h,p,d,ps');
+  const { data } = json as { data: Record<string, unknown> };
+  t.strictSame(data, {
+    h: { a: '1', b: null },
+    p: { one: 1, two: 'x' },
+    d: { one: 2, two: null },
+    ps: [{ one: 3, two: 'y' }],
+  });
+  const shown = await graphql('{ documents_by_id(id: 1) { h p d ps } }');
+  t.strictSame(shown.json, { data: { documents_by_id: data } }, shown.text);
+  const update = 'mutation ($d: update_documents_input!) { update_documents_item(id: 1, data: $d) { h p d ps } }';
+  const written = await graphql(update, { d: data });
+  t.strictSame(written.json, { data: { update_documents_item: data } }, written.text);
+  const literal = await graphql('mutation { update_documents_item(id: 1, data: { p: { one: 5 } }) { p } }');
+  t.strictSame(literal.json, { data: { update_documents_item: { p: { one: 5, two: null } } } }, literal.text);
+  for (const [field, value] of [
+    ['h', data['h']],
+    ['p', { one: 5 }],
+    ['d', data['d']],
+  ] as const) {
+    const filter = { [field]: { _eq: value } };
+    const found = await graphql('query ($f: documents_filter) { documents(filter: $f) { id } }', { f: filter });
+    t.strictSame(found.json, { data: { documents: [{ id: '1' }] } }, `${field}: ${found.text}`);
+  }
+  const keys = await graphql('{ char_keys(sort: ["n"]) { k n } }');
+  t.strictSame(
+    keys.json,
+    {
+      data: {
+        char_keys: [
+          { k: 'ab   ', n: 1 },
+          { k: ' c   ', n: 2 },
+        ],
+      },
+    },
+    keys.text,
+  );
+  for (const id of ['ab   ', 'ab']) {
+    const one = await graphql('query ($id: ID!) { char_keys_by_id(id: $id) { k } }', { id });
+    t.strictSame(one.json, { data: { char_keys_by_id: { k: 'ab   ' } } }, one.text);
+  }
+  for (const collection of ['json_keys', 'spot_keys']) {
+    const list = await graphql(`{ ${collection} { k n } }`);
+    for (const { k, n } of (list.json as { data: Record<string, { k: string; n: number }[]> }).data[collection] ?? []) {
+      const one = await graphql(`query ($id: ID!) { ${collection}_by_id(id: $id) { n } }`, { id: k });
+      t.strictSame(one.json, { data: { [`${collection}_by_id`]: { n } } }, `${collection} ${k}: ${one.text}`);
+    }
   }
 });
