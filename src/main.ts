@@ -12,7 +12,7 @@ import { FILES_HELP, files } from './commands/files-command.js';
 import { LIVE_HELP, live } from './commands/live-command.js';
 import { RELATIONS_HELP, relations } from './commands/relations-command.js';
 import { SCHEMA_HELP, schema } from './commands/schema-command.js';
-import { optionRows, readArguments, readConfig, readFlags, renamedOptions } from './config.js';
+import { type Config, optionRows, readArguments, readConfig, readFlags, renamedOptions } from './config.js';
 import { ImportFailure, importRows } from './engine/import.js';
 import { read, write } from './engine/pipeline.js';
 import { NO_CLIENT } from './engine/stages.js';
@@ -117,7 +117,7 @@ async function start(flags: readonly string[]): Promise<void> {
     if (stopped.signal.aborted) return new Promise<never>(() => {});
     throw error;
   });
-  announce(running, config.EXPLORER);
+  announce(running, config);
   notifySystemd('--ready');
   void running.failure.then(async (error) => {
     console.error(`lateral: a worker thread exited unexpectedly, stopping: ${error.stack ?? error.message}`);
@@ -135,10 +135,10 @@ function notifySystemd(state: '--ready' | '--stopping'): void {
   });
 }
 
-function announce(service: Service, explorer: boolean): void {
+function announce(service: Service, config: Config): void {
   const { administrator, url } = service;
   console.log(`\nLateral ${packageVersion} is ready at ${url}\n`);
-  if (explorer)
+  if (config.EXPLORER)
     console.log(
       '  Open it in a browser: the Explorer shows the data, the SQL of each request, the model and who may see it.\n',
     );
@@ -146,11 +146,16 @@ function announce(service: Service, explorer: boolean): void {
     console.log(`  Try it:    curl ${url}/server/ping\n`);
     return;
   }
-  console.log('  Log in as the first administrator, shown this once:');
+  // The log may be read by others: what the operator has chosen is not repeated there.
+  const { ADMIN_PASSWORD: password, ADMIN_TOKEN: token } = config;
+  const once = password === null || token === null ? ', shown this once' : '';
+  const authorization =
+    token === null ? `'Authorization: Bearer ${administrator.token}'` : '"Authorization: Bearer $ADMIN_TOKEN"';
+  console.log(`  Log in as the first administrator${once}:`);
   console.log(`    email     ${administrator.email}`);
-  console.log(`    password  ${administrator.password}`);
-  console.log(`    token     ${administrator.token}\n`);
-  console.log(`  Try it:    curl -g -H 'Authorization: Bearer ${administrator.token}' '${url}${service.example}'\n`);
+  console.log(`    password  ${password === null ? administrator.password : 'that of ADMIN_PASSWORD'}`);
+  console.log(`    token     ${token === null ? administrator.token : 'that of ADMIN_TOKEN'}\n`);
+  console.log(`  Try it:    curl -g -H ${authorization} '${url}${service.example}'\n`);
 }
 
 async function explain(words: readonly string[]): Promise<void> {

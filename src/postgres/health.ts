@@ -55,10 +55,18 @@ export async function checkHealth(checked: Checked): Promise<Checks> {
   };
 }
 
+/** Why PostgreSQL refuses writes, or null if it does not. */
+const REFUSAL = `select case when pg_catalog.pg_is_in_recovery() then 'it is a standby'
+  when pg_catalog.current_setting('transaction_read_only')::boolean then 'default_transaction_read_only is on' end as refusal`;
+
+/** Reads are served while writes are refused. */
 async function checkDatabase({ database }: Checked): Promise<Check> {
   const start = performance.now();
-  const outcome = await within(database.rows('select 1'), HEALTH_TIMEOUT_MS).then(
-    () => ({ status: 'ok' as const }),
+  const outcome = await within(database.rows<{ refusal: string | null }>(REFUSAL), HEALTH_TIMEOUT_MS).then(
+    ([row]) =>
+      row?.refusal
+        ? { status: 'degraded' as const, output: `PostgreSQL refuses writes: ${row.refusal}` }
+        : { status: 'ok' as const },
     (error: unknown) => ({ status: 'error' as const, output: error instanceof Error ? error.message : String(error) }),
   );
   return { ...outcome, componentType: 'datastore', observedValue: performance.now() - start, observedUnit: 'ms' };

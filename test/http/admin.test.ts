@@ -61,6 +61,31 @@ t.test('it is off by default, and metrics are where they are counted', async (t)
   t.match(await get({ url: uncounted.adminUrl ?? '' }, '/ready'), { status: 200 });
 });
 
+t.test('a database that refuses writes is degraded', async (t) => {
+  const sql = connectSql(server.url);
+  t.teardown(() => sql.end());
+  const set = async (value: string): Promise<void> => {
+    await sql`set default_transaction_read_only = off`;
+    await sql.unsafe(`alter system set default_transaction_read_only = ${value}`);
+    await sql`select pg_reload_conf()`;
+  };
+  const write = (): ReturnType<typeof request> =>
+    request(service, 'PATCH', '/items/tags/1', {
+      headers: { 'content-type': 'application/json' },
+      body: '{"name":"x"}',
+    });
+  t.teardown(() => set('off'));
+  await set('on');
+  await waitFor(async () => (await write()).status === 503, 5_000);
+  const health = await get(service, '/server/health');
+  t.match(health, { status: 200, json: { status: 'degraded' } });
+  t.match(health.text, /PostgreSQL refuses writes: default_transaction_read_only is on/);
+  t.match(await get(service, '/server/ready'), { status: 200 }, 'it serves reads');
+  await set('off');
+  await waitFor(async () => (await write()).status === 200, 5_000);
+  await waitFor(async () => /"status":"ok"/.test((await get(service, '/server/health')).text.slice(0, 20)), 5_000);
+});
+
 t.test('a port that is taken ends the start', async (t) => {
   await t.rejects(startTestService({ databaseUrl, ADMIN_PORT: new URL(admin.url).port }), /ADMIN_PORT/);
 });

@@ -103,6 +103,17 @@ t.test('a replica that is a primary is degraded, unless it is the primary of the
   await promoted.stop();
 });
 
+t.test('a standby in place of the primary: reads are served, and health tells of the writes', async (t) => {
+  const service = await start(databaseUrl(standby, NAME), { DATABASE_POOLER: 'none' });
+  t.match(await get(service, '/items/articles/1'), { status: 200 });
+  t.match(await request(service, 'POST', '/items/tags', { headers: HEADERS, body: '{"name":"x"}' }), { status: 503 });
+  t.match(await healthOf(service), {
+    status: 'degraded',
+    checks: { 'database:responseTime': [{ status: 'degraded', output: /refuses writes: it is a standby/ }] },
+  });
+  await service.stop();
+});
+
 async function start(given: string, options: Readonly<Record<string, string>> = {}): Promise<Service> {
   const common = { PORT: '0', LOG_LEVEL: 'silent', ADMIN_TOKEN, SECRET, DATABASE_CONNECT_TIMEOUT: '2s', ...ways() };
   const service = await startService(

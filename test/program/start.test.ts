@@ -97,9 +97,15 @@ for (const account of accounts) {
 
 t.test('what a killed run left behind is taken over; a living one keeps its folder', async (t) => {
   const directory = join(await makeFolder(), 'data');
-  const environment = { DATA_DIR: directory, PORT: '0', ADMIN_TOKEN: 'a-token-of-our-own-choice' };
+  const chosen = { ADMIN_TOKEN: 'a-token-of-our-own-choice', ADMIN_PASSWORD: 'a-password-of-our-own-choice' };
+  const environment = { DATA_DIR: directory, PORT: '0', ...chosen };
   const killed = launch({ environment });
   const url = await ready(killed);
+  t.match(
+    killed.output(),
+    /email +admin@example\.com\n +password +that of ADMIN_PASSWORD\n +token +that of ADMIN_TOKEN\n/,
+  );
+  t.notMatch(killed.output() + killed.complaints(), /of-our-own-choice/, 'what the operator has set is not printed');
   const refused = launch({ environment });
   t.equal(await refused.ended, 1);
   t.match(complaintLines(refused), [
