@@ -50,6 +50,7 @@ async function launch(): Promise<Instance> {
       WORKERS: '1',
       LOG_LEVEL: 'silent',
       SECRET: 'shared-by-both-instances',
+      LIVE_MAX_WAL: '16mb',
       ADMIN_TOKEN,
     },
     stdio: 'ignore',
