@@ -21,7 +21,7 @@ import {
 } from './graphql-socket-operation.js';
 import type { KeptConnection } from './socket-keeper.js';
 import { readMessage } from './socket-message.js';
-import { credentialsOf, ifRefused, isSomebody, requestClientOf } from './websocket-speaker.js';
+import { credentialsOf, ifRefused, isSomebody, nameConnection, requestClientOf } from './websocket-speaker.js';
 
 /** Operations of a connection that begin, or are answered, at the same time: the others wait for their turn, all while the client does not read. */
 const MAX_RUNNING = 100;
@@ -46,6 +46,7 @@ export class GraphqlConnection implements KeptConnection {
   readonly socket: Socket;
   readonly from: SocketClient;
   readonly client: RequestClient;
+  readonly name = nameConnection();
   readonly #services: GraphqlSocketServices;
   readonly #onClosed: () => void;
   readonly #operations = new Map<string, Operation>();
@@ -325,6 +326,10 @@ class Operation implements OperationTarget {
 
   get from(): SocketClient {
     return this.#connection.from;
+  }
+
+  get connection(): string {
+    return this.#connection.name;
   }
 
   identify(): MaybePromise<Identity> {

@@ -39,6 +39,7 @@ import {
 } from './graphql-operation.js';
 import type { ItemsServices } from './item-reads.js';
 import { writerFrom } from './item-writes.js';
+import { socketTurns } from './websocket-speaker.js';
 import { wholeAnswers } from './websocket-subscriptions.js';
 
 export interface GraphqlSocketServices extends ItemsServices, OperationServices {
@@ -53,6 +54,8 @@ export interface GraphqlSocketServices extends ItemsServices, OperationServices 
 export interface OperationTarget extends FeedTarget {
   readonly client: RequestClient;
   readonly from: SocketClient;
+  /** The name of its connection. */
+  readonly connection: string;
   identify(): MaybePromise<Identity>;
   /** The last answer: nothing follows. */
   complete(): void;
@@ -71,6 +74,16 @@ export async function runOperation(
   const text = await services.persisted.resolve(query, extensions);
   if (text === null) throw new DocumentFailure([NOT_FOUND]);
   const request = { text, operationName, variables, safe: false };
+  return socketTurns.run(target.connection, () => begin(request, caller, target, services));
+}
+
+async function begin(
+  request: GraphqlRequest,
+  caller: Identity,
+  target: OperationTarget,
+  services: GraphqlSocketServices,
+): Promise<EventHandle> {
+  if (target.client.aborted) return NOTHING;
   const document = await parseAsCaller(request, 'items', caller, target.client, services);
   switch (document.kind) {
     case 'query':

@@ -17,8 +17,10 @@ import {
   credentialsOf,
   ifRefused,
   NO_UID,
+  nameConnection,
   readUid,
   type Speaker,
+  socketTurns,
   type Uid,
   type WebsocketServices,
 } from './websocket-speaker.js';
@@ -39,6 +41,7 @@ const AUTH_ERRORS = {
 export class SocketConnection implements SocketHandler, Speaker {
   readonly client: SocketClient;
   readonly socket: Socket;
+  readonly #name = nameConnection();
   readonly #services: WebsocketServices;
   readonly #onClosed: () => void;
   readonly outbox: SocketOutbox;
@@ -181,11 +184,15 @@ export class SocketConnection implements SocketHandler, Speaker {
       case 'unsubscribe':
         return this.#unsubscribe(uid);
       case 'items':
-        return this.outbox.reply(`{"type":"items",${await runItems(message, this, this.#services)}${uid.text}}`);
+        return socketTurns.run(this.#name, () => this.#answerItems(message, uid));
       default:
         // As the family does: newer clients may send what is not known here.
         return;
     }
+  }
+
+  async #answerItems(message: Input, uid: Uid): Promise<void> {
+    this.outbox.reply(`{"type":"items",${await runItems(message, this, this.#services)}${uid.text}}`);
   }
 
   async #subscribe(message: Input, uid: Uid): Promise<void> {
@@ -203,7 +210,8 @@ export class SocketConnection implements SocketHandler, Speaker {
     const isWanted = (): boolean => this.#subscriptions.get(name) === current && !isRenewed;
     this.#replace(name, pending);
     try {
-      const handle = await subscribeTo(message, uid.name, this, this.#services, isWanted);
+      const begin = (): Promise<EventHandle> => subscribeTo(message, uid.name, this, this.#services, isWanted);
+      const handle = await socketTurns.run(this.#name, begin);
       if (this.#subscriptions.get(name) !== pending || !this.socket.isOpen) return handle.close();
       this.#subscriptions.set(name, handle);
       current = handle;

@@ -12,6 +12,7 @@ import type { Limit } from '../http/limiter.js';
 import type { Socket, SocketClient } from '../http/websocket.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Observer } from '../observe.js';
+import { TurnQueue } from '../time-slices.js';
 import type { ItemsServices } from './item-reads.js';
 import type { SocketOutbox } from './socket-outbox.js';
 
@@ -31,6 +32,19 @@ export interface Speaker {
   readonly client: SocketClient;
   readonly outbox: SocketOutbox;
   identify(): MaybePromise<Identity>;
+}
+
+/**
+ * One message that is worked on per turn of the event loop, and one connection after the other: a burst of messages on one connection must not
+ * keep others waiting.
+ */
+export const socketTurns = new TurnQueue();
+
+let connections = 0;
+
+/** For `socketTurns`. */
+export function nameConnection(): string {
+  return String(++connections);
 }
 
 /** Presented again with each message, as a client would with each request. */

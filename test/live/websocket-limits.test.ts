@@ -9,7 +9,7 @@ import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import t from 'tap';
 import { addPermission, inForce, makeCaller } from '../support/callers.js';
-import { MessageSocket, type MessageSocketOptions } from '../support/message-socket.js';
+import { type Message, MessageSocket, type MessageSocketOptions } from '../support/message-socket.js';
 import {
   ADMIN_TOKEN,
   connectSql,
@@ -203,6 +203,39 @@ t.test('too many connections, and too many messages at a time', async (t) => {
   for (let each = 0; each < 1_000; each++) socket.send(read);
   t.match(await socket.next(({ type }) => type === 'server', 10_000), { error: { code: 'REQUESTS_EXCEEDED' } });
   socket.close();
+});
+
+/** The longest that others waited until as many answers have come. The client answers pings meanwhile. */
+async function longestBeside(socket: MessageSocket, isAnswer: (message: Message) => boolean, count: number) {
+  const isOver = (): boolean => socket.closed !== null || socket.messages.filter(isAnswer).length >= count;
+  const answering = setInterval(() => socket.send('{"type":"pong"}'), 100);
+  const begun = performance.now();
+  const { longest } = await readBeside(() => isOver() || performance.now() - begun > 30_000);
+  clearInterval(answering);
+  const answers = socket.messages.filter(isAnswer).length;
+  return { longest: Math.round(longest), answers, took: Math.round(performance.now() - begun) };
+}
+
+t.test('a burst of subscriptions on one connection delays nobody else', async (t) => {
+  const socket = await open({ ...HOSTILE['/graphql'] });
+  socket.send('{"type":"connection_init"}');
+  await socket.next(({ type }) => type === 'connection_ack');
+  for (let each = 0; each < 1_000; each++) {
+    const field = each % 2 ? 'articles_mutated { key event }' : `tags(limit: ${1 + (each % 50)}) { id name }`;
+    socket.send({ id: `${each}`, type: 'subscribe', payload: { query: `subscription Q${each} { ${field} }` } });
+  }
+  const first = await longestBeside(socket, ({ type }) => type === 'next' || type === 'error', 200);
+  socket.close();
+  t.ok(first.answers >= 200 && first.longest < 1_000, `graphql-transport-ws: ${JSON.stringify(first)}`);
+
+  const other = await open();
+  for (let each = 0; each < 1_000; each++) {
+    const query = { fields: ['id', 'title', 'author.name'], filter: { id: { _gt: each } }, limit: 1 + (each % 90) };
+    other.send({ type: 'subscribe', collection: 'articles', query, uid: each });
+  }
+  const second = await longestBeside(other, ({ event, status }) => event === 'init' || status === 'error', 900);
+  other.close();
+  t.ok(second.answers >= 900 && second.longest < 1_000, `/websocket: ${JSON.stringify(second)}`);
 });
 
 t.test('answers that wait are bounded', async (t) => {
