@@ -67,6 +67,13 @@ export function isPlanOutdated(error: unknown): boolean {
   return isDatabaseFailure(error) && error.code === '0A000' && error.routine === 'RevalidateCachedQuery';
 }
 
+/** The rewriter of PostgreSQL refuses: a table has a rule that it does not apply to such a statement. */
+export function isRuleRefusal(error: unknown): error is Error {
+  return (
+    error instanceof Error && isDatabaseFailure(error) && error.code === '0A000' && error.routine === 'RewriteQuery'
+  );
+}
+
 export type Staleness = 'certain' | 'possible' | null;
 
 /** Whether the model behind a statement that failed is out of date. */

@@ -1,6 +1,7 @@
 /** Deletion of items by their keys: all of them, or none and an error. */
 
 import type { Collection } from '../mirror/model.js';
+import { isIntercepted } from '../mirror/write-facts.js';
 import { elementAt } from '../narrow.js';
 import type { Condition } from '../plan/plan.js';
 import { alias, type Fragment, join, parameter, type Statement, sql, statement } from '../sql/fragment.js';
@@ -49,5 +50,10 @@ export function compileDelete(collection: Collection, rule: Condition | null, ac
   const by = sql`${parameter({ kind: 'text', slot: 1 })}::json`;
   const recorded = record([{ action: 'delete', collection, rows: alias('w'), shown: false }], by, activityLog);
   const parts = join([requestedKeys, sql`${alias('w')} as (${rows})`, ...recorded], sql`, `);
-  return statement(sql`with ${parts} select case when ${missing} then service_raise('missing') end`);
+  // Rows that are there and may be deleted, and that a trigger kept.
+  const kept = sql`(select count(*) from ${visible}) = (select count(*) from ${alias('k')})`;
+  const skipped = isIntercepted(collection, 'delete')
+    ? sql`when ${missing} and ${kept} then service_refuse('skipped') `
+    : sql``;
+  return statement(sql`with ${parts} select case ${skipped}when ${missing} then service_raise('missing') end`);
 }

@@ -1,9 +1,9 @@
-/** What a write chain answers of the rows that it wrote: the highest keys, how many there are, and whether their keys are as expected. */
+/** What a write chain answers of the rows that it wrote: the highest keys, how many there are, and whether all of them are there. */
 import { countedKey } from '../mirror/item-key.js';
 import type { WriteNode, WritePlan } from '../plan/write.js';
-import { alias, type Fragment, join, literal, sql } from '../sql/fragment.js';
+import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
 import { columnName } from './identifiers.js';
-import { asRow, commaList, inputKeyNames, keyColumns } from './key-columns.js';
+import { areEqual, asRow, commaList, inputKeyColumns, inputKeyNames, keyColumns } from './key-columns.js';
 import { input, written } from './write-input.js';
 
 /** A key of which the database generates a part has to be the one that the payload says, and stays what it was. */
@@ -35,4 +35,16 @@ function countRows(plan: WritePlan): Fragment {
     return parts.map((part) => sql`(select count(*) from ${part})`);
   });
   return sql`(${join(counts, sql` + `)})::text`;
+}
+
+/** An item that is changed must exist and be writable by the caller, also one that the same payload removes. */
+export function missingItems(plan: WritePlan, node: WriteNode, position: number): Fragment {
+  const first = plan.unlinks.findIndex((unlink) => unlink.action === 'delete' && unlink.collection === node.collection);
+  const key = keyColumns(node.collection, alias('d'));
+  const deletedCount =
+    first < 0
+      ? nothing
+      : sql` + (select count(*) from ${alias(`d${first}`)} ${alias('d')} join ${input(position)} ${alias('i')} on ${areEqual(inputKeyColumns(node.collection, alias('i')), key)})`;
+  const created = node.verb === 'upsert' ? sql` + (select count(*) from ${alias(`m${position}`)})` : nothing;
+  return sql`case when (select count(*) from ${written(position)})${created}${deletedCount} < (select count(*) from ${input(position)}) then service_raise('missing') end`;
 }

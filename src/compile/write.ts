@@ -7,6 +7,7 @@
 
 import { isKey, singleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
+import { isIntercepted } from '../mirror/write-facts.js';
 import { elementAt } from '../narrow.js';
 import type { WriteColumn, WriteNode, WritePlan } from '../plan/write.js';
 import {
@@ -64,7 +65,7 @@ import {
   written,
 } from './write-input.js';
 import { awaitedBy, inOrder, makerOf, makersOf } from './write-order.js';
-import { generatedKeys, maxKeys } from './write-result.js';
+import { generatedKeys, maxKeys, missingItems } from './write-result.js';
 
 export interface WriteOptions {
   /** Where a request with an `Idempotency-Key` is recorded by the statement that writes: see sql/system/005_receipts.sql. */
@@ -127,8 +128,11 @@ class Chain {
       ...nodes.flatMap((node, position) => this.#differing(node, position)),
       ...nodes.flatMap(otherKeys),
       ...nodes.flatMap((node, position) => this.#validations(node, position)),
+      ...nodes.flatMap((node, position) => this.#skipped(node, position)),
       ...nodes.flatMap((node, position) =>
-        node.verb === 'update' || (node.verb === 'upsert' && node.guard) ? [this.#missing(node, position)] : [],
+        node.verb === 'update' || (node.verb === 'upsert' && node.guard)
+          ? [missingItems(this.#plan, node, position)]
+          : [],
       ),
       ...nodes.flatMap((node, position) => keptValues(node, position, this.#changes(node), this.#scope)),
       ...nodes.flatMap(generatedKeys),
@@ -256,12 +260,30 @@ class Chain {
 
   /** The rows of the input whose items are there and may be changed. */
   #locked(node: WriteNode, position: number): Fragment {
+    const { from, row, inputKey } = this.#writable(node, position);
+    return sql`(select ${alias('s')}.* ${from} order by ${commaList(inputKey)}${this.#lock(node, row)})`;
+  }
+
+  #writable(node: WriteNode, position: number, ...conditions: readonly Fragment[]) {
     const row = new FromClause(alias('l'), this.#scope, node.collection);
-    const guard = node.guard ? compileGuard(node.guard, alias('s'), row) : null;
-    const where = guard ? sql` where ${guard}` : nothing;
+    const guard = node.guard ? [compileGuard(node.guard, alias('s'), row)] : [];
     const inputKey = inputKeyColumns(node.collection, alias('s'));
     const same = sql`${areEqual(keyColumns(node.collection, row.alias), inputKey)}${andFound(node, alias('s'))}${andOnShard(node.collection, row.alias)}`;
-    return sql`(select ${alias('s')}.* from ${input(position)} ${alias('s')} join ${tableName(node.collection)} ${row.alias} on ${same}${row.joins()}${where} order by ${commaList(inputKey)}${this.#lock(node, row.alias)})`;
+    const all = [...guard, ...conditions];
+    const where = all.length > 0 ? sql` where ${join(all, sql` and `)}` : nothing;
+    const from = sql`from ${input(position)} ${alias('s')} join ${tableName(node.collection)} ${row.alias} on ${same}${row.joins()}${where}`;
+    return { from, row: row.alias, inputKey };
+  }
+
+  /** An item that is there and may be changed, and that a trigger of the database left as it was. */
+  #skipped(node: WriteNode, position: number): Fragment[] {
+    const { collection, verb } = node;
+    const isRemoved = this.#plan.unlinks.some((each) => each.action === 'delete' && each.collection === collection);
+    if (verb !== 'update' || !this.#changes(node) || isRemoved || !isIntercepted(collection, 'update')) return [];
+    const isWritten = sql`select from ${written(position)} ${alias('w')} where ${areEqual(keyColumns(collection, alias('w')), inputKeyColumns(collection, alias('s')))}`;
+    const { from } = this.#writable(node, position, sql`not exists (${isWritten})`);
+    const reason = sql`${literal(`${position} skipped `)} || ${alias('s')}.n`;
+    return [sql`(select service_refuse(${reason}) ${from} order by ${alias('s')}.n limit 1)`];
   }
 
   /** Citus misreads its own intermediate results where rows are only locked and others inserted: what is not changed is not locked there. */
@@ -367,19 +389,5 @@ class Chain {
       (position) => sql` cross join (select count(*) from ${written(position)}) ${alias(`w${position}`)}`,
     );
     return join([this.#inputs(node), ...waits, ...awaitedUnlinks(this.#plan, node.collection)], nothing);
-  }
-
-  /** An item that is changed must exist and be writable by the caller, also one that the same payload removes. */
-  #missing(node: WriteNode, position: number): Fragment {
-    const first = this.#plan.unlinks.findIndex(
-      (unlink) => unlink.action === 'delete' && unlink.collection === node.collection,
-    );
-    const key = keyColumns(node.collection, alias('d'));
-    const deletedCount =
-      first < 0
-        ? nothing
-        : sql` + (select count(*) from ${alias(`d${first}`)} ${alias('d')} join ${input(position)} ${alias('i')} on ${areEqual(inputKeyColumns(node.collection, alias('i')), key)})`;
-    const created = node.verb === 'upsert' ? sql` + (select count(*) from ${alias(`m${position}`)})` : nothing;
-    return sql`case when (select count(*) from ${written(position)})${created}${deletedCount} < (select count(*) from ${input(position)}) then service_raise('missing') end`;
   }
 }

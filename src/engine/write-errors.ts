@@ -1,6 +1,7 @@
 /** The errors of a write in the words of its payload; what it waits for before, and what it counts. */
-import { failedValidation, invalidPayload, serviceUnavailable } from '../errors.js';
+import { failedValidation, invalidPayload, serviceUnavailable, Undisclosed } from '../errors.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
+import type { WriteEvent } from '../mirror/write-facts.js';
 import { elementAt, onlyOf } from '../narrow.js';
 import type { Access } from '../plan/access.js';
 import { duplicateEntry, mismatchedKey } from '../plan/conflict.js';
@@ -12,7 +13,7 @@ import { asConflict, isConflict, isMoved } from '../postgres/conflicts.js';
 import type { Session } from '../postgres/sessions.js';
 import type { Input } from '../request/parse-context.js';
 import { type Key, readKey } from '../request/write.js';
-import { fromWrite, isMisfit, type Naming, staleness } from '../sqlstate.js';
+import { fromWrite, isMisfit, isRuleRefusal, type Naming, staleness } from '../sqlstate.js';
 import { refusedWrite } from './distributed.js';
 import { isRepeated } from './idempotency.js';
 import { refusedInPayload } from './refused-values.js';
@@ -65,8 +66,40 @@ export function rowsOf({ plan, input }: PlannedWrite): number {
 
 /** What the failure of a write's statement means: another request came first, or a value does not pass. */
 export function asWriteFailure(error: unknown, planned: PlannedWrite): unknown {
-  const refused = refusedWrite(error, planned);
+  const refused = refusedWrite(error, planned) ?? asRuleRefusal(error, writtenTables(planned));
   return refused ?? asConflict(error, planned) ?? asRefusedValue(error, planned) ?? fromValidation(error, planned);
+}
+
+/** What the failure of a deletion means. */
+export function asDeleteFailure(error: unknown, collection: Collection): unknown {
+  if (isRefused(error) && error.message === 'skipped') return leftOut('deletion', collection, '');
+  return asRuleRefusal(error, [[collection, 'delete']]) ?? error;
+}
+
+function leftOut(what: string, { name }: Collection, path: string): Error {
+  return invalidPayload(
+    `A trigger of the database left out the ${what} of ${path === '' ? 'an item' : `"${path}"`} of "${name}"`,
+  );
+}
+
+type WrittenTable = readonly [collection: Collection, event: WriteEvent];
+
+function writtenTables({ plan: { nodes, unlinks } }: PlannedWrite): WrittenTable[] {
+  const events = { insert: ['insert'], update: ['update'], upsert: ['update', 'insert'] } as const;
+  return [
+    ...nodes.flatMap(({ collection, verb }) => events[verb].map((event): WrittenTable => [collection, event])),
+    ...unlinks.map(({ collection, action }): WrittenTable => [collection, action === 'delete' ? 'delete' : 'update']),
+  ];
+}
+
+/** PostgreSQL applies few rules to statements that return rows, and none to several statements of a chain; null for other errors. */
+function asRuleRefusal(error: unknown, tables: readonly WrittenTable[]): unknown {
+  if (!isRuleRefusal(error)) return null;
+  const [collection] =
+    tables.find(([{ rules }, event]) => rules.some((rule) => rule.event === event)) ?? tables[0] ?? [];
+  if (!collection) return null;
+  const reason = `"${collection.name}" cannot be written: PostgreSQL does not apply the rule of its table ("create rule") to statements that return rows. Use a trigger instead of the rule`;
+  return new Undisclosed(invalidPayload(reason), error.message);
 }
 
 /** Null where it is another error, or it is not known which value is meant. */
@@ -74,9 +107,14 @@ function asRefusedValue(error: unknown, planned: PlannedWrite): unknown {
   return isMisfit(error) ? refusedInPayload(error, planned) : null;
 }
 
+/** By `service_refuse`. */
+function isRefused(error: unknown): error is Error {
+  return error instanceof Error && 'code' in error && error.code === 'LT400';
+}
+
 /** A validation that failed says its place in the plan and the number of the row. */
 function fromValidation(error: unknown, { plan, paths }: PlannedWrite): unknown {
-  if (!(error instanceof Error && 'code' in error && error.code === 'LT400')) return error;
+  if (!isRefused(error)) return error;
   const [place, word, number, column] = error.message.split(' ');
   const [position, index, row] = [Number(place), Number(word), Number(number)];
   const node = plan.nodes[position];
@@ -91,6 +129,7 @@ function fromValidation(error: unknown, { plan, paths }: PlannedWrite): unknown 
     const differing = [paths[position]?.[row], field.name].filter((each) => each).join('.');
     return only === 'key' ? changedKey(differing, node.collection) : contradiction(differing, node.collection, field);
   }
+  if (node && word === 'skipped') return leftOut('change', node.collection, paths[position]?.[Number(number)] ?? '');
   if (node && word === 'kept') {
     const { field } = elementAt(node.columns, Number(column));
     return differsFromGenerated([paths[position]?.[row], field.name].filter((each) => each).join('.'));

@@ -42,7 +42,15 @@ import type { Reads } from './reads.js';
 import { retry } from './retry.js';
 import { advancePast, advancePastTable, suppliesKeys } from './sequences.js';
 import type { RequestClient } from './stages.js';
-import { asImportError, asWriteError, asWriteFailure, changesByKey, lock, rowsOf } from './write-errors.js';
+import {
+  asDeleteFailure,
+  asImportError,
+  asWriteError,
+  asWriteFailure,
+  changesByKey,
+  lock,
+  rowsOf,
+} from './write-errors.js';
 import { isKnownSingleton, type Writer, type WriteSession, type WrittenBy } from './writer.js';
 
 type UpdateInTransaction = Extract<WriteRequest, { readonly kind: 'update-selected' | 'update-singleton' }>;
@@ -228,7 +236,10 @@ export class Writes {
       checkRows(keys.length, this.#limits.maxRows);
       if (collection.distributed) await planForShard(collection, keys, session);
       const values = [keys, JSON.stringify(writer.author)];
-      const send = (): Promise<unknown> => session.cell(text, bind(parameters, values, writer.caller));
+      const send = (): Promise<unknown> =>
+        session.cell(text, bind(parameters, values, writer.caller)).catch((error: unknown) => {
+          throw asDeleteFailure(error, collection);
+        });
       if (!decidesAccess(collection.name)) return void (await send());
       await keepAdministrators(this.#database, session, writer.caller, send);
       session.afterwards(this.#changedAccess);

@@ -35,12 +35,14 @@ export const ALL_PRIVILEGES: TablePrivileges = Object.freeze({
   delete: true,
 });
 
+/** Whether a trigger may change a row before it is written, or leave it out. */
+export function isIntercepted({ triggers }: Collection, event: WriteEvent): boolean {
+  return triggers.some(({ timing, level, events }) => timing !== 'after' && level === 'row' && events.includes(event));
+}
+
 /** Whether the database may give a new row another key than the one it is inserted with. */
-export function changesNewKeys({ kind, triggers }: Collection): boolean {
-  if (kind === 'view' || kind === 'foreign') return true;
-  return triggers.some(
-    ({ timing, level, events }) => timing !== 'after' && level === 'row' && events.includes('insert'),
-  );
+export function changesNewKeys(collection: Collection): boolean {
+  return collection.kind === 'view' || collection.kind === 'foreign' || isIntercepted(collection, 'insert');
 }
 
 /** Whether the service's role may read the columns behind the field. */

@@ -210,6 +210,30 @@ t.test('an import takes the export of its own table', async (t) => {
   });
 });
 
+t.test('a table with rules says so when it is written', async (t) => {
+  for (const answer of [
+    await send('POST', '/items/ruled', { a: 'x' }),
+    await send('PATCH', '/items/ruled/1', { a: 'y' }),
+    await request(service, 'DELETE', '/items/ruled/1'),
+  ])
+    t.match(answer, refused(/"ruled" .*rule/), answer.text);
+  t.equal((await sql`select from ruled where a = 'x'`).length, 1);
+});
+
+t.test('a row that a trigger leaves out is told apart from one that is missing', async (t) => {
+  const left = /A trigger of the database left out/;
+  t.match(await send('PATCH', '/items/skipped/1', { amount: -5 }), refused(left));
+  t.match(await send('PATCH', '/items/skipped/99', { amount: -5 }), { status: 403 });
+  t.match(await request(service, 'DELETE', '/items/undeletable/1'), refused(left));
+  t.match(await request(service, 'DELETE', '/items/undeletable/99'), { status: 403 });
+  t.match(
+    await send('POST', '/items/skipped', { amount: -5 }),
+    { status: 204 },
+    'it may have written the row elsewhere',
+  );
+  t.equal((await sql`select from undeletable`).length, 1);
+});
+
 t.test('a role with privileges on some columns reads and writes these', async (t) => {
   const login = { user: 'clerk', password: 'secret' };
   await sql`create role clerk login password 'secret'`;
