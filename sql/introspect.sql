@@ -376,6 +376,14 @@ select pg_catalog.json_build_object(
     )
     from functions
   ),
+  -- What is declared and is not a function: procedures (p), aggregates (a) and window functions (w).
+  'routines', (
+    select pg_catalog.json_agg(pg_catalog.json_build_array(entry.name, proc.prokind) order by entry.name, proc.oid)
+    from service_functions entry
+    join pg_catalog.pg_namespace namespace on namespace.nspname = coalesce(entry.schema, $1::json ->> 0)
+    join pg_catalog.pg_proc proc on proc.pronamespace = namespace.oid and proc.proname = coalesce(entry.function, entry.name)
+    where proc.prokind <> 'f' and namespace.nspname not in ('pg_catalog', 'information_schema')
+  ),
   'computed', (
     select pg_catalog.json_agg(pg_catalog.json_build_array(oid::int8, proname, nspname, prorettype::int8) order by oid, proname, nspname)
     from computed

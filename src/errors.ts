@@ -181,9 +181,16 @@ const COMPLAINTS: Readonly<Record<string, string>> = {
   check: 'violates a check constraint of the database',
 } satisfies Record<ValidationType, string>;
 
+/** What a value was refused for: its field, and the check constraint where one refused it. */
+export interface RefusedField {
+  readonly collection: string | null;
+  readonly name: string | null;
+  readonly constraint?: string;
+}
+
 /** `path` leads to the value inside the payload, where it is known. */
 export function failedValidation(
-  field: { readonly collection: string | null; readonly name: string | null },
+  field: RefusedField,
   type: ValidationType | string,
   path: string | null = null,
   message: string | null = null,
@@ -195,8 +202,10 @@ export function failedValidation(
     field: field.name,
     type,
     path: path === null ? [] : path.split('.'),
+    ...(field.constraint === undefined ? {} : { constraint: field.constraint }),
   };
-  const complaint = COMPLAINTS[type] ?? `does not pass its validation (_${type})`;
+  const check = field.constraint === undefined ? null : `violates the check constraint "${field.constraint}"`;
+  const complaint = check ?? COMPLAINTS[type] ?? `does not pass its validation (_${type})`;
   return new ServiceError(
     'FAILED_VALIDATION',
     message ?? `Validation failed. ${name}${location} ${complaint}.`,

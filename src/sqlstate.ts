@@ -154,8 +154,8 @@ export function isRaised(error: unknown): boolean {
 /** The classes of errors that PostgreSQL has itself, without those of PL/pgSQL. */
 const OWN_CLASSES = /^(0[0-389ABFLPZ]|10|2[0-8BDF]|3[489BDF]|4[024]|5[34578]|72|F0|HV|XX)/;
 
-/** Those of them that say that a value is wrong. */
-const VALUE_CLASSES = /^(22|23|44)/;
+/** Those of them that say that a value is wrong, or that a request is not supported. */
+const VALUE_CLASSES = /^(0A|22|23|44)/;
 
 /** What the author of a function wrote for who reads the answer: of an error that is not about a constraint of the database. */
 function authoredText(error: ConstraintFailure): string | null {
@@ -306,7 +306,11 @@ function fromConstraint(
   said: string | null,
 ): ServiceError {
   const { schema_name: schema = '', table_name: table, constraint_name: constraint, 'data type_name': domain } = error;
-  if (domain !== undefined) return failedValidation(naming?.holder(domain) ?? { collection: null, name: null }, type);
+  const isNamed =
+    type === 'check' && constraint !== undefined && !(table !== undefined && naming?.isHidden(schema, table));
+  const check = isNamed ? { constraint } : {};
+  if (domain !== undefined)
+    return failedValidation({ ...(naming?.holder(domain) ?? { collection: null, name: null }), ...check }, type);
   // What refers to an item that is deleted may be nothing that the caller knows of.
   if (type === 'foreign_key' && table !== undefined && naming?.isHidden(schema, table))
     return failedValidation({ collection: null, name: columnsOf(error, true) }, type);
@@ -315,7 +319,12 @@ function fromConstraint(
     table === undefined || constraint === undefined ? null : (naming?.constrained(schema, table, constraint) ?? null);
   // A change of the schema, which has no model, fails for the rows that refer and not for those that are referred to.
   const name = error.column_name ?? constrained ?? columnsOf(error, naming !== null);
-  return failedValidation({ collection, name }, type, null, said === null ? null : `Validation failed. ${said}`);
+  return failedValidation(
+    { collection, name, ...check },
+    type,
+    null,
+    said === null ? null : `Validation failed. ${said}`,
+  );
 }
 
 /** "Key (email)=(ada@example.com) already exists.": in every language the columns and their values are written like that. */

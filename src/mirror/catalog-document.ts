@@ -37,6 +37,8 @@ export interface CatalogDocument {
   readonly comments: readonly CommentEntry[] | null;
   /** Those that may be called, as far as they are there. */
   readonly functions: readonly FunctionEntry[] | null;
+  /** Of the names of those rows what is not a function. */
+  readonly routines?: readonly (readonly [exposed: string, kind: 'p' | 'a' | 'w'])[] | null;
   readonly function_rows: readonly MetadataRow[] | null;
   /** Functions of a row of a table that fields may be computed by. */
   readonly computed: readonly ComputedEntry[] | null;

@@ -44,9 +44,19 @@ export function buildFunctions(
           overloads: Object.freeze(overloads),
         }),
       );
-    else refusedFunctions.set(name, reasons[0] ?? 'does not exist, or belongs to PostgreSQL or an extension');
+    else refusedFunctions.set(name, reasons[0] ?? otherRoutine(name, document));
   }
   return { functions: freezeMap(functions), refusedFunctions: freezeMap(refusedFunctions) };
+}
+
+const ROUTINES = { p: 'a procedure', a: 'an aggregate', w: 'a window function' } as const;
+
+/** Why there is no function of the name. */
+function otherRoutine(name: string, { routines }: CatalogDocument): string {
+  const [, kind] = routines?.find(([exposed]) => exposed === name) ?? [];
+  return kind
+    ? `is ${ROUTINES[kind]}: only functions can be called`
+    : 'does not exist, or belongs to PostgreSQL or an extension';
 }
 
 interface Context {

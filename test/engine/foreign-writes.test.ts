@@ -234,6 +234,25 @@ t.test('a row that a trigger leaves out is told apart from one that is missing',
   t.equal((await sql`select from undeletable`).length, 1);
 });
 
+t.test('errors say what the database says', async (t) => {
+  t.match(
+    await send('POST', '/items/checked', { amount: -1 }),
+    refused(/amount_is_positive/, { type: 'check', constraint: 'amount_is_positive' }),
+  );
+  t.match(await send('POST', '/items/refusing', { a: 'x' }), refused(/Returns are not offered/));
+  t.match(await send('POST', '/rpc/refuse_feature', { how: 'x' }), refused(/Refunds are not offered/));
+  t.match(await send('POST', '/rpc/rebuild', {}), { status: 403, text: /is a procedure/ });
+  t.match(await send('POST', '/rpc/total', {}), { status: 403, text: /is an aggregate/ });
+  t.match(await send('POST', '/rpc/no_such_function', {}), { status: 403, text: /does not exist/ });
+  const anonymous = await request(service, 'POST', '/rpc/rebuild', {
+    token: null,
+    headers: { 'content-type': 'application/json' },
+    body: '{}',
+  });
+  t.match(anonymous.status, 403);
+  t.notMatch(anonymous.text, /is a procedure/);
+});
+
 t.test('a role with privileges on some columns reads and writes these', async (t) => {
   const login = { user: 'clerk', password: 'secret' };
   await sql`create role clerk login password 'secret'`;
