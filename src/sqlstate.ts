@@ -293,6 +293,22 @@ export function fromWrite(error: unknown, naming: Naming | null = null): unknown
   return fromDatabase(error, 'query');
 }
 
+/** A value that a domain refuses: `isInside` where it is an element of an array or an attribute of a composite value. */
+export interface RefusedByDomain {
+  readonly domain: string;
+  readonly type: ValidationType;
+  readonly constraint: string | undefined;
+  readonly isInside: boolean;
+}
+
+export function refusedByDomain(error: unknown): RefusedByDomain | null {
+  if (!isDatabaseFailure(error) || isRaised(error)) return null;
+  const { code, 'data type_name': domain, constraint_name: constraint, routine }: ConstraintFailure = error;
+  const type = CONSTRAINTS[code];
+  if (domain === undefined || !type) return null;
+  return { domain, type, constraint, isInside: routine === 'domain_check_input' };
+}
+
 /** Whether a value could not be read as one of its type. */
 export function isMisfit(error: unknown): error is DatabaseFailure & RefusedValue {
   if (!isDatabaseFailure(error) || CONSTRAINTS[error.code] || authoredText(error) !== null) return false;

@@ -16,6 +16,7 @@ import { type Key, readKey } from '../request/write.js';
 import { fromWrite, isMisfit, isRuleRefusal, type Naming, staleness } from '../sqlstate.js';
 import { refusedWrite } from './distributed.js';
 import { isRepeated } from './idempotency.js';
+import { domainRefusal } from './refused-domains.js';
 import { refusedInPayload } from './refused-values.js';
 import { isKnownTo } from './writer.js';
 
@@ -66,7 +67,8 @@ export function rowsOf({ plan, input }: PlannedWrite): number {
 
 /** What the failure of a write's statement means: another request came first, or a value does not pass. */
 export function asWriteFailure(error: unknown, planned: PlannedWrite): unknown {
-  const refused = refusedWrite(error, planned) ?? asRuleRefusal(error, writtenTables(planned));
+  const refused =
+    refusedWrite(error, planned) ?? asRuleRefusal(error, writtenTables(planned)) ?? domainRefusal(error, planned);
   return refused ?? asConflict(error, planned) ?? asRefusedValue(error, planned) ?? fromValidation(error, planned);
 }
 

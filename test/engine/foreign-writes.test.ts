@@ -220,6 +220,21 @@ t.test('a table with rules says so when it is written', async (t) => {
   t.equal((await sql`select from ruled where a = 'x'`).length, 1);
 });
 
+t.test('a value that a domain refuses is named, also inside an array', async (t) => {
+  const named = (field: string): object => refused(/Validation failed/, { collection: 'zips', field });
+  t.match(await send('POST', '/items/zips', { z: '12345', za: ['12345', '1'] }), named('za'));
+  t.match(await send('POST', '/items/zips', { z: '1', za: ['12345'] }), named('z'));
+  const either = refused(/"za" of "zips" or "zb" of "zips"/, { collection: 'zips', field: null });
+  t.match(await send('POST', '/items/zips', { z: '12345', za: ['12345'], zb: ['1'] }), either);
+  t.match(await send('POST', '/items/zips', [{ za: ['12345'] }, { za: ['12345'], zb: ['1'] }]), either);
+  t.match(await send('POST', '/items/zips', { za: ['1'] }), named('za'));
+  t.match(await send('PATCH', '/items/zips', { query: { limit: -1 }, data: { zb: ['1'] } }), { status: 200 });
+  await sql`insert into zips (z) values ('54321')`;
+  t.match(await send('PATCH', '/items/zips/100', { z: '1', zb: ['12345'] }), { status: 403 });
+  t.match(await send('PATCH', '/items/zips', { query: { limit: -1 }, data: { z: '1', za: ['12345'] } }), named('z'));
+  t.match(await send('POST', '/utils/import/zips', [{ z: '12345', za: ['1'] }]), named('za'));
+});
+
 t.test('a row that a trigger leaves out is told apart from one that is missing', async (t) => {
   const left = /A trigger of the database left out/;
   t.match(await send('PATCH', '/items/skipped/1', { amount: -5 }), refused(left));
