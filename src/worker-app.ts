@@ -276,7 +276,7 @@ export async function createWorkerApp(
     ...signInRoutes({ ...access, resolveUser }),
     ...accountRoutes(access),
     ...registrationRoutes({ ...access, policies, writes, registrationLimit: shared.limits.registrations, observe }),
-    ...utilsRoutes({ ...items, config, readAnew }),
+    ...utilsRoutes({ ...files, observe, readAnew }),
     ...(config.DIRECTUS_COMPATIBILITY ? withFamilySchema(described) : described),
     ...schemaRoutes({ config, identities, schemaChanges }),
     ...suggestionsRoutes({ identities, policies, schemaChanges }),

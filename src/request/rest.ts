@@ -60,7 +60,7 @@ export function parseSearch(collection: string, body: unknown, queryString: stri
   return finish(collection, target, readObject(query, 'query'), { ...context, typed: true });
 }
 
-/** What POST /utils/export takes: all items that the query selects, unless it names a limit. A `file` to store would need a storage. */
+/** The body of POST /utils/export: all items that the query selects, unless it names a limit. The route reads `file` by itself. */
 export function parseExport(collection: string, body: unknown, limits: ParseLimits): Parsed {
   const { query = {}, format, file: _, ...rest } = readBody(body);
   const [unknown] = Object.keys(rest);

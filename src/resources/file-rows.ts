@@ -4,6 +4,7 @@ import { CLI_IDENTITY, type Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import type { Config } from '../config.js';
 import { read } from '../engine/pipeline.js';
+import type { RequestClient } from '../engine/stages.js';
 import { forbidden } from '../errors.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Collection, Model } from '../mirror/model.js';
@@ -84,26 +85,26 @@ export async function readStorage(key: string, exchange: Exchange, services: Fil
   return row?.storage ?? null;
 }
 
-export async function readFileSettings(exchange: Exchange, services: FilesServices): Promise<FileSettings> {
+export async function readFileSettings(client: RequestClient, services: FilesServices): Promise<FileSettings> {
   const fields = 'fields=storage_default_folder,storage_asset_transform,storage_asset_presets';
   const parsed = parseRead('service_settings', null, fields, services.limits);
-  const settings = await readAs<FileSettings>(CLI_IDENTITY, parsed, exchange, services);
+  const settings = await readAs<FileSettings>(CLI_IDENTITY, parsed, client, services);
   return settings ?? { storage_default_folder: null, storage_asset_transform: 'all', storage_asset_presets: null };
 }
 
 async function readAs<Row>(
   caller: Identity,
   parsed: Parsed,
-  exchange: Exchange,
+  client: RequestClient,
   { reads }: FilesServices,
 ): Promise<Row | null> {
   const body = await read(
     {
-      client: exchange,
+      client,
       identify: () => caller,
       parse: () => parsed,
       // The memory of the body is only borrowed.
-      execute: (prepared) => reads.run(prepared, exchange).then((bytes) => bytes && String(bytes)),
+      execute: (prepared) => reads.run(prepared, client).then((bytes) => bytes && String(bytes)),
     },
     reads,
   );

@@ -5,14 +5,16 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { parseJson } from '../digits.js';
 import { write } from '../engine/pipeline.js';
+import type { RequestClient } from '../engine/stages.js';
 import type { Writer } from '../engine/writer.js';
-import { forbiddenCollection, invalidPayload, ServiceError } from '../errors.js';
+import { forbiddenCollection, forbiddenField, invalidPayload, ServiceError } from '../errors.js';
 import { type BodyLimits, openBody } from '../http/body.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Reply } from '../http/reply.js';
 import { isForm, type Route } from '../http/router.js';
-import type { WriteAction } from '../plan/access.js';
+import type { Grant, WriteAction } from '../plan/access.js';
 import { Guard } from '../plan/guard.js';
+import type { Parsed } from '../request/ast.js';
 import type { Input } from '../request/parse-context.js';
 import { parseReadBack } from '../request/rest.js';
 import { requireObject } from '../request/write.js';
@@ -122,7 +124,7 @@ async function replaceFile(exchange: Exchange, services: FilesServices): Promise
 
 async function importFile(request: ActionRequest, services: FilesServices): Promise<ActionResult> {
   const { client } = request;
-  const { config, limits, writes } = services;
+  const { config, limits } = services;
   const { url, data = {}, options: _, ...rest } = requireObject(await request.json(parseJson), 'The body');
   const [unknownName] = Object.keys(rest);
   if (unknownName !== undefined) throw invalidPayload(`"${unknownName}" is not allowed`);
@@ -135,30 +137,69 @@ async function importFile(request: ActionRequest, services: FilesServices): Prom
     timeoutMs: config.FILES_IMPORT_TIMEOUT,
   });
   const bytes = atMost(remote.bytes, config.FILES_MAX_UPLOAD_SIZE);
+  const file = { ...remote, name: remote.name || 'file', fields, bytes };
+  const { body } = await createFile(file, { writer, client, readBack }, services);
+  return body ? { data: requireObject(parseJson(String(body)), 'The row')['data'] } : {};
+}
+
+interface NewFileBy {
+  readonly writer: Writer;
+  readonly client: RequestClient;
+  readonly readBack: Parsed | null;
+}
+
+/** Stores the bytes, then the row; answers the key, and what is read back of the row. */
+export async function createFile(
+  file: FormFile,
+  { writer, client, readBack }: NewFileBy,
+  services: FilesServices,
+): Promise<{ readonly id: string; readonly body: Buffer | null }> {
   const stored: StoredFile[] = [];
-  const body = await keeping(stored, services, async () => {
-    stored.push(await storeNew({ ...remote, name: remote.name || 'file', fields, bytes }, client, services));
-    const items = stored.map(({ row }) => row);
-    const create = { kind: 'create', collection: FILES, items, many: false, readBack } as const;
-    return writes.run(
+  return keeping(stored, services, async () => {
+    const made = await storeNew(file, client, services);
+    stored.push(made);
+    const create = { kind: 'create', collection: FILES, items: [made.row], many: false, readBack } as const;
+    const body = await services.writes.run(
       { ...create, idempotencyKey: null, onConflict: null },
       permitted(writer, stored, services),
       client,
     );
+    return { id: String(made.row['id']), body };
   });
-  return body ? { data: requireObject(parseJson(String(body)), 'The row')['data'] } : {};
 }
 
-/** Who may write no file at all is refused before bytes are taken; which rows and values are allowed is the statement's matter. */
-async function identifyWriter(exchange: Exchange, services: FilesServices, action: WriteAction): Promise<Writer> {
+/** A caller who may write no file is refused before bytes are taken. The statement checks rows and values. */
+export async function identifyWriter(
+  exchange: Exchange,
+  services: FilesServices,
+  action: WriteAction,
+): Promise<Writer> {
   if (exchange.headers.idempotencyKey !== '') throw invalidPayload('"Idempotency-Key" does not apply to uploads');
   const writer = writerOf(exchange, await services.identities.identify(exchange));
-  const access = services.policies.accessOf(writer.caller);
-  const { model } = services.mirror;
+  grantOf(writer, action, services);
+  return writer;
+}
+
+/** Null for a caller who may do everything. */
+function grantOf(
+  { caller }: Writer,
+  action: WriteAction,
+  { mirror: { model }, policies }: FilesServices,
+): Grant | null {
   const collection = model.collections.get(FILES);
   if (!collection) throw forbiddenCollection(FILES);
-  if (access) new Guard(access, model).grant(action, collection);
-  return writer;
+  const access = policies.accessOf(caller);
+  return access && new Guard(access, model).grant(action, collection);
+}
+
+/** For a row that is written after the answer: the statement checks the fields again. */
+export function checkFields(writer: Writer, fields: Input, services: FilesServices): void {
+  const known = services.mirror.model.collections.get(FILES)?.fields;
+  const granted = grantOf(writer, 'create', services)?.fields ?? null;
+  for (const name of Object.keys(fields)) {
+    if (!known?.has(name)) throw invalidPayload(`"${name}" is not a field of a file`);
+    if (granted && !granted.has(name)) throw forbiddenField(name, FILES, 'file');
+  }
 }
 
 function permitted(writer: Writer, stored: readonly StoredFile[], { policies }: FilesServices): Writer {
@@ -201,10 +242,10 @@ async function keeping<Result>(
   }
 }
 
-async function storeNew(file: FormFile, exchange: Exchange, services: FilesServices): Promise<StoredFile> {
+async function storeNew(file: FormFile, client: RequestClient, services: FilesServices): Promise<StoredFile> {
   const id = randomUUID();
   const folder =
-    file.fields['folder'] === undefined ? (await readFileSettings(exchange, services)).storage_default_folder : null;
+    file.fields['folder'] === undefined ? (await readFileSettings(client, services)).storage_default_folder : null;
   const stored = await store(file, id, services);
   const defaults: Input = {
     id,
@@ -216,6 +257,24 @@ async function storeNew(file: FormFile, exchange: Exchange, services: FilesServi
   return { ...stored, row: { ...defaults, ...stored.row }, own };
 }
 
+/** Where a file is stored, and its type. Refuses fields, locations and types that a file cannot have. */
+export function placeOf(
+  { fields, type: given }: Pick<FormFile, 'fields' | 'type'>,
+  { config, storages }: FilesServices,
+  current: string | null = null,
+): { readonly storage: string; readonly type: string } {
+  const fixed = OF_CONTENT.find((each) => fields[each] !== undefined);
+  if (fixed !== undefined) throw invalidPayload(`"${fixed}" cannot be set for an upload`);
+  const usual = current !== null && storages.has(current) ? current : storages.first;
+  const storage = fields['storage'] ?? usual;
+  if (typeof storage !== 'string' || !storages.has(storage))
+    throw invalidPayload(`"storage" must be one of ${storages.names.join(', ')}`);
+  const type = typeOf(given);
+  if (!isAllowed(type, config.FILES_MIME_TYPE_ALLOW_LIST))
+    throw invalidPayload(`Files of type "${type}" may not be uploaded`, { option: 'FILES_MIME_TYPE_ALLOW_LIST' });
+  return { storage, type };
+}
+
 /** Stores the bytes, and answers what the row says of them. New content stays in its `current` location if that is configured. */
 async function store(
   file: FormFile,
@@ -225,15 +284,7 @@ async function store(
 ): Promise<StoredFile> {
   const { config, storages, images } = services;
   const { fields } = file;
-  const given = OF_CONTENT.find((each) => fields[each] !== undefined);
-  if (given !== undefined) throw invalidPayload(`"${given}" cannot be set for an upload`);
-  const usual = current !== null && storages.has(current) ? current : storages.first;
-  const storage = fields['storage'] ?? usual;
-  if (typeof storage !== 'string' || !storages.has(storage))
-    throw invalidPayload(`"storage" must be one of ${storages.names.join(', ')}`);
-  const type = typeOf(file.type);
-  if (!isAllowed(type, config.FILES_MIME_TYPE_ALLOW_LIST))
-    throw invalidPayload(`Files of type "${type}" may not be uploaded`, { option: 'FILES_MIME_TYPE_ALLOW_LIST' });
+  const { storage, type } = placeOf(file, services, current);
   const row = withJson(fields);
   const filename = `${name}${endingOf(file.name)}`;
   const location = storages.of(storage);

@@ -18,7 +18,7 @@ import { DEFERRED, JSON_TYPE, jsonText, type Outcome, type Produce, type Reply }
 import type { LiveQueries } from '../live/live-queries.js';
 import type { ExportFormat, Parsed } from '../request/ast.js';
 import type { ParseLimits } from '../request/parse-context.js';
-import { parseExport, parseRead, parseSearch } from '../request/rest.js';
+import { parseRead, parseSearch } from '../request/rest.js';
 import type { UrlCache } from '../request/url-cache.js';
 import { COMMA, FORMATS, type Format, geojson, joinCells } from './formats.js';
 import { eventStream, preferredWait, waitForChange, wantsEvents } from './live-reads.js';
@@ -114,7 +114,7 @@ export class ItemsRead implements ReadStages<Parsed, Reply | typeof DEFERRED>, R
     const { reads } = this.#services;
     const explain = explainPreference(this.client.headers.prefer);
     if (explain) return explainItems(prepared, reads, explain);
-    if (prepared.query.format) return exportItems(prepared, prepared.query.format, reads, this.client);
+    if (prepared.query.format) return exportItems(prepared, prepared.query.format, reads, this.client).reply;
     if (prepared.compiled.stream) return streamItems(prepared, reads, this.client);
     reads.answer(prepared, new ReplyListener(this, prepared.caller));
     return DEFERRED;
@@ -128,23 +128,6 @@ export class ItemsRead implements ReadStages<Parsed, Reply | typeof DEFERRED>, R
   replyError(error: unknown): void {
     this.client.respondError(error);
   }
-}
-
-/** The items as a file, which a body describes. */
-export async function exportFile(exchange: Exchange, services: ItemsServices, collection: string): Promise<Reply> {
-  const { identities, limits, reads } = services;
-  return read(
-    {
-      client: exchange,
-      identify: () => identities.identify(exchange),
-      parse: async () => parseExport(collection, await exchange.json(parseJson), limits),
-      execute: (prepared: PreparedRead<Parsed>): Reply => {
-        if (!prepared.query.format) throw new Error('an export has a format');
-        return exportItems(prepared, prepared.query.format, reads, exchange);
-      },
-    },
-    reads,
-  );
 }
 
 type ExplainPreference = 'explain' | 'explain=analyze';
@@ -188,7 +171,18 @@ function streamItems(prepared: PreparedRead<Parsed>, reads: Reads, client: Reque
 const OPENING = Buffer.from('{"data":[');
 const CLOSING = Buffer.from(']}');
 
-function exportItems(prepared: PreparedRead<Parsed>, name: ExportFormat, reads: Reads, client: RequestClient): Reply {
+export interface Export {
+  readonly reply: Reply & { readonly body: Produce };
+  /** Of the name of the file, without a dot. */
+  readonly extension: string;
+}
+
+export function exportItems(
+  prepared: PreparedRead<Parsed>,
+  name: ExportFormat,
+  reads: Reads,
+  client: RequestClient,
+): Export {
   const { request } = prepared.query;
   const format: Format = name === 'geojson' ? featureFormat(prepared) : FORMATS[name];
   const produce: Produce = async (sink) => {
@@ -208,8 +202,9 @@ function exportItems(prepared: PreparedRead<Parsed>, name: ExportFormat, reads: 
       items > 0 ? closing : format.empty === undefined ? Buffer.concat([opening, closing]) : Buffer.from(format.empty);
     if (rest.length > 0) await sink.write(rest);
   };
-  const disposition = contentDisposition('attachment', `${request.collection}.${format.extension}`);
-  return { status: 200, type: format.type, body: produce, headers: { 'Content-Disposition': disposition } };
+  const { type, extension } = format;
+  const disposition = contentDisposition('attachment', `${request.collection}.${extension}`);
+  return { reply: { status: 200, type, body: produce, headers: { 'Content-Disposition': disposition } }, extension };
 }
 
 /** The only geometry of the items, or the one that was named. */

@@ -2,7 +2,6 @@
 import { randomBytes } from 'node:crypto';
 import { build } from 'fast-json-stringify';
 import { onlyAdministrator } from '../access/identity.js';
-import type { Config } from '../config.js';
 import { parseJson } from '../digits.js';
 import { ImportFailure, importRows } from '../engine/import.js';
 import { write } from '../engine/pipeline.js';
@@ -15,13 +14,12 @@ import { formatOf, readRows } from '../request/import-file.js';
 import { parseConflictParameters } from '../request/on-conflict.js';
 import { readKey, requireObject } from '../request/write.js';
 import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
-import { exportFile, type ItemsServices } from './item-reads.js';
+import { type ExportServices, exportFile } from './export-file.js';
 import { writerOf } from './item-writes.js';
 import { refuseSystem } from './items.js';
 import { importLimits, openUpload } from './upload.js';
 
-export interface UtilsServices extends ItemsServices {
-  readonly config: Config;
+export interface UtilsServices extends ExportServices {
   /** Reloads users, policies and the schema, for all threads. */
   readonly readAnew: () => Promise<void>;
 }

@@ -77,6 +77,9 @@ t.test('an administrator sees what they see, and no more', async (t) => {
   const file = '{"format":"csv","query":{"fields":["id"]}}';
   const exported = await request(service, 'POST', '/utils/export/comments', { headers: search, body: file });
   t.match(exported, { status: 200, text: /^"?id"?\r?\n1\r?\n2\s*$/ });
+  const stored = '{"format":"csv","query":{"fields":["id"]},"file":{}}';
+  const refused = await request(service, 'POST', '/utils/export/comments', { headers: search, body: stored });
+  t.equal(refused.status, 403, 'a stored export is a write');
 });
 
 t.test('a role is anybody who has it', async (t) => {

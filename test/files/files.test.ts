@@ -535,3 +535,87 @@ t.test('bytes that are missing are a 503, and a row without content is a 403', a
   await upload([text('now')], undefined, `/files/${dataOf(created)['id']}`);
   t.equal((await request(service, 'GET', `/assets/${dataOf(created)['id']}`)).text, 'now');
 });
+
+t.test('an export is stored as a file, and its caller is notified', async (t) => {
+  const headers = { 'content-type': 'application/json' };
+  const exportTags = (body: object, token?: string | null) =>
+    request(service, 'POST', '/utils/export/tags', {
+      headers,
+      body: JSON.stringify({ query: { fields: ['name'], filter: { id: { _lte: 2 } }, sort: ['-id'] }, ...body }),
+      ...(token === undefined ? {} : { token }),
+    });
+  const folder = await sql<{ id: string }[]>`insert into service_folders (name) values ('exports') returning id`;
+  for (const [format, ending, type, expected] of [
+    ['json', 'json', 'application/json', /^\[\{"name":"tech"\},\{"name":"news"\}\]$/],
+    ['csv', 'csv', 'text/csv', /^name\ntech\nnews\n$/],
+    ['csv_utf8', 'csv', 'text/csv', /^\uFEFFname\ntech\nnews\n$/],
+    ['xml', 'xml', 'text/xml', /<name>tech<\/name>[\s\S]*<name>news<\/name>/],
+    ['yaml', 'yaml', 'text/yaml', /^- name: tech\n- name: news\n$/],
+    ['ndjson', 'ndjson', 'application/x-ndjson', /^\{"name":"tech"\}\n\{"name":"news"\}\n$/],
+  ] as const) {
+    const file = { title: `Tags as ${format}`, folder: folder[0]?.id, storage: 'second' };
+    t.match(await exportTags({ format, file }), { status: 204, text: '' }, format);
+    const find = () => sql`select * from service_files where title = ${file.title}`;
+    await waitFor(async () => (await find()).length > 0, 10_000);
+    const [row] = await find();
+    t.match(row, { storage: 'second', folder: file.folder, type, uploaded_by: /-/ });
+    t.match(row?.['filename_download'], new RegExp(`^export-tags-\\d{8}-\\d{6}\\.${ending}$`));
+    t.match((await request(service, 'GET', `/assets/${row?.['id']}`)).text, expected, format);
+    const told = () => sql`select * from service_notifications where item = ${row?.['id']}`;
+    await waitFor(async () => (await told()).length > 0, 10_000);
+    t.match((await told())[0], {
+      subject: 'Your export of tags is ready',
+      collection: 'service_files',
+      recipient: row?.['uploaded_by'],
+    });
+  }
+});
+
+t.test('a stored export needs permission to read the items and to create the file', async (t) => {
+  const read = (permissions: object): Permission => ({
+    collection: 'tags',
+    action: 'read',
+    permissions,
+    fields: ['name'],
+  });
+  const reader = await makeCaller(sql, 'exporter', [
+    { permissions: [read({ id: { _eq: 2 } }), allow('create', null, ['title']), allow('read', own)] },
+  ]);
+  const rowsBefore = await count();
+  const send = (body: object, token: string | null) =>
+    request(service, 'POST', '/utils/export/tags', {
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ format: 'csv', query: { fields: ['name'] }, ...body }),
+      token,
+    });
+  const administrator = 'the-token-of-the-test-administrator';
+  for (const [body, token, status] of [
+    [{ file: {} }, null, 403],
+    [{ file: {} }, user.token, 403],
+    [{ file: {}, query: { fields: ['id'] } }, reader.token, 403],
+    [{ file: { folder: null } }, reader.token, 403],
+    [{ file: { storage: 'second' } }, reader.token, 403],
+    [{ file: {} }, other.token, 403],
+    [{ file: { nonsense: 1 } }, administrator, 400],
+    [{ file: { storage: '../x' } }, administrator, 400],
+    [{ file: { filename_disk: 'x' } }, administrator, 400],
+    [{ file: 7 }, administrator, 400],
+    [{ file: [] }, administrator, 400],
+    [{ file: {}, format: 'pdf' }, administrator, 400],
+    [{ file: {}, query: { filter: { name: { _nope: 1 } } } }, administrator, 400],
+  ] as const) {
+    const answer = await send(body, token);
+    t.equal(answer.status, status, `${JSON.stringify(body)}: ${answer.text}`);
+  }
+  t.equal(await count(), rowsBefore);
+  t.equal((await send({ file: { title: 'Mine' } }, reader.token)).status, 204);
+  const mine = () => sql`select * from service_files where title = 'Mine' and uploaded_by = ${reader.user}`;
+  await waitFor(async () => (await mine()).length > 0, 10_000);
+  const asset = await request(service, 'GET', `/assets/${(await mine())[0]?.['id']}`, { token: reader.token });
+  t.match(asset, { status: 200, text: 'name\ntech\n' }, 'only the rows that the caller may read');
+  t.equal((await send({ file: { title: 'x'.repeat(300) } }, reader.token)).status, 204);
+  const told = () => sql`select * from service_notifications where recipient = ${reader.user} and item is null`;
+  await waitFor(async () => (await told()).length > 0, 10_000);
+  t.match((await told())[0], { subject: 'Your export of tags failed', message: /title/ });
+  await waitFor(async () => (await stored()).every((name) => !name.endsWith('.part~')), 5_000);
+});

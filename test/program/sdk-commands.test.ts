@@ -19,6 +19,7 @@ import {
   startDatabase,
   startTestService,
   type TestOptions,
+  waitFor,
 } from '../support/service.js';
 import { codeOf } from '../support/users.js';
 import { type Row, resourcesOf, shownAs } from './sdk-commands/resources.js';
@@ -300,7 +301,9 @@ t.test('the server and utilities', async (t) => {
   list.append('file', new Blob(['name\nimported\n'], { type: 'text/csv' }), 'tags.csv');
   await run('utilsImport', 'tags', list);
   const query = { filter: { name: { _eq: 'imported' } }, fields: ['name'] };
-  t.equal(await (await run<Response>('utilsExport', 'tags', 'csv', query, {})).text(), 'name\nimported\n');
+  t.equal(await run('utilsExport', 'tags', 'csv', query, { title: 'Tags' }), null);
+  const exported = () => run<unknown[]>('readFiles', { filter: { title: { _eq: 'Tags' } } });
+  await waitFor(async () => (await exported()).length === 1, 10_000);
 });
 
 t.test('the system schema of GraphQL has the same', async (t) => {

@@ -43,11 +43,13 @@ import {
   randomString,
   readActivities,
   readActivity,
+  readAssetArrayBuffer,
   readCollection,
   readCollections,
   readField,
   readFields,
   readFieldsByCollection,
+  readFiles,
   readGraphqlSdl,
   readItem,
   readItemPermissions,
@@ -113,7 +115,16 @@ import {
 } from '@directus/sdk';
 import t from 'tap';
 import { mailbox } from '../support/mailbox.js';
-import { ADMIN_TOKEN, connectSql, createLibrary, startDatabase, startTestService } from '../support/service.js';
+import {
+  ADMIN_TOKEN,
+  connectSql,
+  createLibrary,
+  makeFolder,
+  startDatabase,
+  startTestService,
+  type TestOptions,
+  waitFor,
+} from '../support/service.js';
 import { codeOf } from '../support/users.js';
 
 interface Article {
@@ -162,7 +173,10 @@ await sql.unsafe(`
   insert into service_collections (collection, singleton) values ('site', true);
   update service_collections set sort_field = 'sort' where collection = 'tags';`);
 const mails = await mailbox();
-const service = await startTestService({ databaseUrl, EMAIL_TRANSPORT: mails.transport, LOGIN_STALL_TIME: '0' });
+const service = await startTestService({
+  ...{ databaseUrl, EMAIL_TRANSPORT: mails.transport, LOGIN_STALL_TIME: '0' },
+  ...{ STORAGE_LOCAL_ROOT: await makeFolder() },
+} as TestOptions);
 const client = createDirectus<Schema>(service.url).with(staticToken(ADMIN_TOKEN)).with(rest()).with(graphql());
 const PASSWORD = 'a long enough password';
 
@@ -374,10 +388,12 @@ t.test('the server, utilities and history', async (t) => {
   t.match(await client.request(readGraphqlSdl('item')), /type articles/);
   t.match(await client.request(randomString(12)), /^[\w-]{12}$/);
   await client.request(clearCache());
-  const exported = (await client.request(
-    utilsExport('tags', 'csv', { fields: ['name'], limit: 1, sort: ['id'] }, {}),
-  )) as unknown as Response;
-  t.equal(await exported.text(), 'name\nnews\n');
+  const query = { fields: ['name'], limit: 1, sort: ['id'] } as const;
+  t.equal(await client.request(utilsExport('tags', 'csv', query as never, { title: 'Tags' })), null);
+  const exported = () => client.request(readFiles({ filter: { title: { _eq: 'Tags' } }, fields: ['id'] }));
+  await waitFor(async () => (await exported()).length === 1, 10_000);
+  const bytes = await client.request(readAssetArrayBuffer(String((await exported())[0]?.['id'])));
+  t.equal(Buffer.from(bytes).toString(), 'name\nnews\n');
   const form = new FormData();
   form.append('file', new Blob(['name\nimported\n'], { type: 'text/csv' }), 'tags.csv');
   await client.request(utilsImport('tags', form));

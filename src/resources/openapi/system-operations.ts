@@ -369,7 +369,7 @@ export const SERVICES: Readonly<Record<string, SystemOperation>> = {
     answers: [ok(data(object({ imported: INTEGER })))],
   },
   'POST /utils/export/:collection': {
-    summary: 'Export items to a file',
+    summary: 'Export items to a file: the response, or one that is stored where the body has a `file`',
     body: json(object({ format: oneOf(...EXPORT_FORMATS), query: ref('Query'), file: RECORD }, ['format'])),
     answers: [
       {
@@ -379,6 +379,7 @@ export const SERVICES: Readonly<Record<string, SystemOperation>> = {
           ...file(['text/csv', 'text/xml', 'text/yaml', 'application/x-ndjson', 'application/geo+json']).content,
         },
       },
+      done,
     ],
   },
   'GET /utils/random/string': {
