@@ -14,6 +14,8 @@ import { createDatabase, startDatabase } from '../support/service.js';
 t.setTimeout(900_000);
 const run = promisify(execFile);
 const MAX_BYTES = 2_000_000;
+/** A PNG. */
+const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==';
 const folder = await mkdtemp(join(tmpdir(), 'lateral-package-'));
 t.teardown(() => rm(folder, { recursive: true, force: true, maxRetries: 3 }));
 
@@ -81,7 +83,8 @@ t.test('without optional dependencies it serves a database, and says what is mis
     await failure({ DATABASE_URL, ADMIN_PASSWORD: 'a-password', OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' }),
     /OTEL_EXPORTER_OTLP_ENDPOINT is set, but OpenTelemetry is not installed/,
   );
-  const child = start({ DATABASE_URL, ADMIN_PASSWORD: 'a-password' });
+  const SECRET = 'the-secret-of-both-starts-is-long-enough';
+  const child = start({ DATABASE_URL, SECRET, ADMIN_PASSWORD: 'a-password' });
   t.teardown(() => child.kill('SIGTERM'));
   const [, url = ''] = /is ready at (\S+)/.exec(await waitForOutput(child, /is ready at \S+/)) ?? [];
   const headers = { 'content-type': 'application/json' };
@@ -95,6 +98,24 @@ t.test('without optional dependencies it serves a database, and says what is mis
   const page = await fetch(`${url}/graphql`, { headers: { accept: 'text/html' } });
   t.equal(page.status, 404);
   t.match(await page.text(), /npm install altair-static/);
+  const form = new FormData();
+  const png = Buffer.from(PIXEL, 'base64');
+  form.append('file', new Blob([png], { type: 'image/png' }), 'a.png');
+  const authorization = `Bearer ${data.access_token}`;
+  const uploaded = await fetch(`${url}/files`, { method: 'POST', headers: { authorization }, body: form });
+  const file = ((await uploaded.json()) as { data: { id: string; width: number | null } }).data;
+  t.equal(file.width, null);
+  const transformed = (at: string) => fetch(`${at}/assets/${file.id}?width=5`, { headers: { authorization } });
+  const refused = await transformed(url);
+  t.equal(refused.status, 422);
+  t.match(await refused.text(), /npm install sharp/);
+  await run('npm', ['install', 'sharp'], { cwd: lean });
+  const next = start({ DATABASE_URL, SECRET });
+  t.teardown(() => next.kill('SIGTERM'));
+  const [, nextUrl = ''] = /is ready at (\S+)/.exec(await waitForOutput(next, /is ready at \S+/)) ?? [];
+  const made = await transformed(nextUrl);
+  const type = made.headers.get('content-type');
+  t.equal(type, 'image/png', `sharp next to the package is found: ${type === 'image/png' ? '' : await made.text()}`);
 });
 
 t.test('a program imports it, with types', async (t) => {
