@@ -99,9 +99,7 @@ function ranges([key, ...rest]: readonly Key[]): readonly (CursorRange & { reado
       where: sql`${key.isNull} and ${where}`,
       nullKeys: nullKeys + 1,
     }));
-    return key.descending && !key.isNeverNull
-      ? [...behindRest, { where: key.isNotNull, nullKeys: 0 }]
-      : behindRest;
+    return key.descending && !key.isNeverNull ? [...behindRest, { where: key.isNotNull, nullKeys: 0 }] : behindRest;
   }
   const bound = isRow([key, ...rest])
     ? nothing

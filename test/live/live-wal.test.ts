@@ -258,7 +258,9 @@ t.test('the lag behind a huge transaction is shown', async (t) => {
     await sleep(20);
   }
   const late = (performance.now() - committed) / 1_000;
-  t.comment(`the answer came after ${late.toFixed(1)} s; shown were ${shown.toFixed(1)} s and ${reported.toFixed(1)} s`);
+  t.comment(
+    `the answer came after ${late.toFixed(1)} s; shown were ${shown.toFixed(1)} s and ${reported.toFixed(1)} s`,
+  );
   // The beginning of the lag is known within 3 s.
   t.ok(shown > late - 4 && reported > late - 4, 'metrics and health show it');
   t.ok(shown < late + 4);
