@@ -24,19 +24,19 @@ select pg_catalog.json_build_object(
   'settings', (
     select pg_catalog.json_object_agg(name, setting)
     from pg_catalog.pg_settings
-    where name in ('max_connections', 'superuser_reserved_connections', 'reserved_connections', 'wal_level', 'server_encoding')
+    where name::text in ('max_connections', 'superuser_reserved_connections', 'reserved_connections', 'wal_level', 'server_encoding')
   ),
-  'role_limit', (select nullif(rolconnlimit, -1) from role),
+  'role_limit', (select case when rolconnlimit <> -1 then rolconnlimit end from role),
   'database_limit', (
-    select nullif(datconnlimit, -1) from pg_catalog.pg_database where datname = pg_catalog.current_database()
+    select case when datconnlimit <> -1 then datconnlimit end from pg_catalog.pg_database where datname = pg_catalog.current_database()
   ),
   -- Of others: the connections of the doctor itself have its name.
   'connections', (
     select pg_catalog.count(*) from pg_catalog.pg_stat_activity
-    where backend_type = 'client backend' and application_name is distinct from pg_catalog.current_setting('application_name')
+    where backend_type = 'client backend' and application_name::text is distinct from pg_catalog.current_setting('application_name')
   ),
   'watched', exists (
-    select from pg_catalog.pg_event_trigger where evtname = 'service_watch_' || $2::text and evtenabled in ('O', 'A')
+    select from pg_catalog.pg_event_trigger where evtname = ('service_watch_' || $2::text) and evtenabled in ('O', 'A')
   ),
   'extensions', (
     select coalesce(pg_catalog.json_object_agg(extname, extversion), '{}') from pg_catalog.pg_extension
@@ -59,7 +59,7 @@ select pg_catalog.json_build_object(
       'schema', tables.nspname,
       'table', tables.relname,
       'view', tables.relkind in ('v', 'm'),
-      'rows', nullif(tables.reltuples::int8, -1),
+      'rows', case when tables.reltuples >= 0 then tables.reltuples::int8 end,
       'column', (
         select attribute.attname from pg_catalog.pg_attribute attribute
         where attribute.attrelid = tables.oid and attribute.attnum > 0 and not attribute.attisdropped

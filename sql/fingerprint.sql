@@ -2,7 +2,7 @@
 -- served. Null where the event
 -- trigger of the service's tables, which are in the schema $2, tells us, and $3 says that it can be heard.
 select case
-  when $3::boolean and exists (select from pg_catalog.pg_event_trigger where evtname = 'service_watch_' || $2 and evtenabled in ('O', 'A')) then null
+  when $3::boolean and exists (select from pg_catalog.pg_event_trigger where evtname = ('service_watch_' || $2) and evtenabled in ('O', 'A')) then null
   else (
     select pg_catalog.string_agg(pg_catalog.concat_ws(':',
       (select pg_catalog.count(*) || '/' || pg_catalog.sum(c.xmin::text::bigint)

@@ -19,7 +19,7 @@ with recursive holder as (
 ), roles (id, distance) as (
   select role, 0 from holder where role is not null
   union
-  select parent, distance + 1 from service_roles join roles using (id) where parent is not null and distance < 100
+  select parent, distance + 1 from service_roles parents join roles on roles.id = parents.id where parent is not null and distance < 100
 ), handed as (
   select access.policy, case when access."user" is not null then -1 else coalesce(roles.distance, 0) end as distance,
     access.sort, access.id

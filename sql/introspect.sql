@@ -122,7 +122,7 @@ returned_types as (
     select type.typelem where type.typtype <> 'd' and type.typcategory = 'A'
     union all
     select range.rngsubtype from pg_catalog.pg_range range
-    where type.typtype in ('r', 'm') and type.oid in (range.rngtypid, range.rngmultitypid)
+    where type.typtype in ('r', 'm') and (type.oid = range.rngtypid or type.oid = range.rngmultitypid)
     union all
     select attribute.atttypid
     from pg_catalog.pg_attribute attribute

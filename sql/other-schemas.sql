@@ -12,7 +12,7 @@ from (
     and not exists (
       select from pg_catalog.pg_depend part
       where part.objid in (class.oid, namespace.oid) and part.deptype = 'e'
-        and part.classid in ('pg_catalog.pg_class'::pg_catalog.regclass, 'pg_catalog.pg_namespace'::pg_catalog.regclass)
+        and (part.classid = 'pg_catalog.pg_class'::pg_catalog.regclass or part.classid = 'pg_catalog.pg_namespace'::pg_catalog.regclass)
     )
   group by namespace.nspname
 ) found

@@ -9,7 +9,7 @@ with tables as materialized (
   where (namespace.nspname = $2::text or namespace.nspname in (select pg_catalog.json_array_elements_text($1::json))) and class.relkind in ('r', 'p')
 ),
 enums as materialized (
-  select type.oid, type.typarray, type.typname, nullif(namespace.nspname, $3::text) as schema,
+  select type.oid, type.typarray, type.typname, case when namespace.nspname <> $3::text then namespace.nspname end as schema,
     case when namespace.nspname = $3::text then pg_catalog.quote_ident(type.typname)
       else pg_catalog.format('%I.%I', namespace.nspname, type.typname) end as display
   from pg_catalog.pg_type type

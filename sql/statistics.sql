@@ -7,8 +7,8 @@ from (
     case when r.relkind in ('r', 'm') then pg_relation_size(r.oid) end as bytes,
     concat_ws(' ', r.oid, greatest(s.last_analyze, s.last_autoanalyze), r.reltuples::bigint) as version
   from json_array_elements($1::json) w
-  join pg_namespace n on n.nspname = w ->> 0
-  join pg_class r on r.relnamespace = n.oid and r.relname = w ->> 1
+  join pg_namespace n on n.nspname = (w ->> 0)
+  join pg_class r on r.relnamespace = n.oid and r.relname = (w ->> 1)
   left join pg_stat_all_tables s on s.relid = r.oid
 ) t
 cross join lateral (
@@ -16,4 +16,4 @@ cross join lateral (
   from pg_stats p
   where p.schemaname = t.schema and p.tablename = t.name and p.inherited = (t.relkind = 'p')
 ) c
-where $2::json ->> (t.schema || '.' || t.name) is distinct from t.version
+where ($2::json ->> (t.schema || '.' || t.name)) is distinct from t.version::text

@@ -49,6 +49,6 @@ where is_theirs and columns[1] in (select own."column" from json_to_recordset($4
     select from pg_catalog.pg_constraint made
     join pg_catalog.pg_class class on class.oid = made.conrelid
     where class.relnamespace = pg_catalog.to_regnamespace(pg_catalog.quote_ident($2))
-      and class.relname = 'service_' || pg_catalog.substr(source_table, 10) and made.conname = definition.conname
+      and class.relname = ('service_' || pg_catalog.substr(source_table, 10)) and made.conname = definition.conname
   )
 order by 1, 2

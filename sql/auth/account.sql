@@ -5,7 +5,7 @@ select
   holder.password,
   holder.tfa_secret,
   holder.status,
-  coalesce(login.failures >= settings.auth_login_attempts and login.failed_at > now() - interval '1 minute', false) as locked
+  coalesce(login.failures >= settings.auth_login_attempts and login.failed_at > (now() - interval '1 minute'), false) as locked
 from service_users holder
 left join service_logins login on login."user" = holder.id
 left join service_settings settings on true

@@ -12,9 +12,9 @@ with admitted as (
   insert into service_activity (action, "user", ip, user_agent, origin, collection, item)
   select 'login', "user", $7::text, $8::text, $9::text, 'service_users', "user"::text from admitted
 ), purged as (
-  delete from service_sessions where "user" = $1::uuid and expires < now() - $10::float8 * interval '1 millisecond'
+  delete from service_sessions where "user" = $1::uuid and expires < (now() - ($10::float8 * interval '1 millisecond'))
 )
 insert into service_sessions (token, kind, family, "user", expires, ip, user_agent, origin)
-select $3::text, $4::text, $5::text, "user", now() + $6::float8 * interval '1 millisecond', $7::text, $8::text, $9::text
+select $3::text, $4::text, $5::text, "user", now() + ($6::float8 * interval '1 millisecond'), $7::text, $8::text, $9::text
 from admitted
 returning "user"

@@ -2,7 +2,7 @@
 -- family $2 is still there, was used before: by its owner or by a thief, so all that came from that login ends.
 with renewed as (
   update service_sessions session
-  set token = $3::text, expires = now() + $4::float8 * interval '1 millisecond',
+  set token = $3::text, expires = now() + ($4::float8 * interval '1 millisecond'),
     ip = $5::text, user_agent = $6::text, origin = $7::text
   where session.token = $1::text and session.kind = 'refresh' and session.expires > now()
     and (

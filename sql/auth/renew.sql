@@ -12,13 +12,13 @@ with held as (
   for update of session
 ), renewed as (
   update service_sessions session
-  set next_token = $2::text, expires = least(session.expires, now() + $4::float8 * interval '1 millisecond')
+  set next_token = $2::text, expires = least(session.expires, now() + ($4::float8 * interval '1 millisecond'))
   from held
   where session.token = held.token and held.next_token is null
   returning held."user", held.share, held.family
 ), made as (
   insert into service_sessions (token, kind, family, "user", share, expires, ip, user_agent, origin)
-  select $2::text, 'session', family, "user", share, now() + $3::float8 * interval '1 millisecond', $5::text, $6::text, $7::text
+  select $2::text, 'session', family, "user", share, now() + ($3::float8 * interval '1 millisecond'), $5::text, $6::text, $7::text
   from renewed
 ), seen as (
   update service_users set last_access = now() from renewed where id = renewed."user"

@@ -16,17 +16,17 @@ create table service_collections (
   unarchive_value varchar(255),
   sort_field varchar(255),
   accountability varchar(255) default 'all' constraint service_collections_accountability_check
-    check (accountability in ('all', 'activity')),
+    check (accountability::text in ('all', 'activity')),
   item_duplication_fields json,
   sort integer,
   "group" varchar(255) constraint service_collections_group_foreign
     references service_collections (collection) on update cascade on delete set null,
   collapse varchar(255) not null default 'open' constraint service_collections_collapse_check
-    check (collapse in ('open', 'closed', 'locked')),
+    check (collapse::text in ('open', 'closed', 'locked')),
   preview_url varchar(255),
   versioning boolean not null default false,
   status varchar(255) not null default 'active' constraint service_collections_status_check
-    check (status in ('active', 'inactive')),
+    check (status::text in ('active', 'inactive')),
   autosave_revision_interval integer,
   primary_key text
 );
@@ -50,7 +50,7 @@ create table service_fields (
   searchable boolean not null default true,
   sort integer,
   width varchar(255) default 'full' constraint service_fields_width_check
-    check (width in ('half', 'half-left', 'half-right', 'half-space', 'full', 'fill')),
+    check (width::text in ('half', 'half-left', 'half-right', 'half-space', 'full', 'fill')),
   "group" varchar(255),
   translations json,
   note text,
@@ -71,12 +71,12 @@ create table service_relations (
   junction_field varchar(255),
   sort_field varchar(255),
   one_deselect_action varchar(255) not null default 'nullify' constraint service_relations_one_deselect_action_check
-    check (one_deselect_action in ('nullify', 'delete'))
+    check (one_deselect_action::text in ('nullify', 'delete'))
 );
 
 -- One relation per reference. The exception is a link table of ours whose one reference shows as two lists of a policy.
 create unique index service_relations_many_unique on service_relations (many_collection, many_field)
-  where not (many_collection = 'service_access' and many_field = 'policy');
+  where not (many_collection::text = 'service_access' and many_field::text = 'policy');
 
 create index service_relations_one_index on service_relations (one_collection);
 

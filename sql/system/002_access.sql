@@ -42,7 +42,7 @@ create table service_users (
   theme_dark_overrides json,
   tfa_secret varchar(255),
   status varchar(255) not null default 'active' constraint service_users_status_check
-    check (status in ('draft', 'invited', 'unverified', 'active', 'suspended', 'archived')),
+    check (status::text in ('draft', 'invited', 'unverified', 'active', 'suspended', 'archived')),
   role uuid constraint service_users_role_foreign references service_roles (id) on delete set null,
   token text constraint service_users_token_unique unique,
   last_access timestamp with time zone,
@@ -55,7 +55,7 @@ create table service_users (
 
 comment on column service_users.token is 'SHA-256 digest of the static token';
 
-create unique index service_users_email_unique on service_users (lower(email));
+create unique index service_users_email_unique on service_users (pg_catalog.lower(email));
 create index service_users_role_index on service_users (role);
 
 create table service_access (
@@ -64,7 +64,7 @@ create table service_access (
   "user" uuid constraint service_access_user_foreign references service_users (id) on delete cascade,
   policy uuid not null constraint service_access_policy_foreign references service_policies (id) on delete cascade,
   sort integer,
-  constraint service_access_holder_check check (num_nonnulls(role, "user") <= 1)
+  constraint service_access_holder_check check (pg_catalog.num_nonnulls(role, "user") <= 1)
 );
 
 comment on table service_access is 'Links a policy to a role, to a user, or (both null) to the public';
@@ -78,7 +78,7 @@ create table service_permissions (
   policy uuid not null constraint service_permissions_policy_foreign references service_policies (id) on delete cascade,
   collection varchar(255) not null,
   action varchar(255) not null constraint service_permissions_action_check
-    check (action in ('create', 'read', 'update', 'delete', 'share')),
+    check (action::text in ('create', 'read', 'update', 'delete', 'share')),
   permissions json,
   validation json,
   presets json,
@@ -109,7 +109,7 @@ create table service_settings (
   public_note text,
   default_language varchar(255) not null default 'en-US',
   default_appearance varchar(255) not null default 'auto' constraint service_settings_default_appearance_check
-    check (default_appearance in ('auto', 'light', 'dark')),
+    check (default_appearance::text in ('auto', 'light', 'dark')),
   auth_login_attempts integer default 25 constraint service_settings_auth_login_attempts_check
     check (auth_login_attempts > 0),
   auth_password_policy varchar(255),

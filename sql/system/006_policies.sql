@@ -23,5 +23,5 @@ end
 $$;
 
 -- Static tokens are kept as digests whoever writes them; the secret of a second factor is the service's to write.
-update service_fields set special = 'digest,conceal' where collection = 'service_users' and field = 'token';
-update service_fields set special = 'sealed,conceal' where collection = 'service_users' and field = 'tfa_secret';
+update service_fields set special = 'digest,conceal' where collection::text = 'service_users' and field::text = 'token';
+update service_fields set special = 'sealed,conceal' where collection::text = 'service_users' and field::text = 'tfa_secret';

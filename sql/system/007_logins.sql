@@ -12,7 +12,7 @@ comment on column service_logins.otp_step is 'The last one-time password that wa
 
 alter table service_sessions
   add column kind varchar(255) not null default 'refresh' constraint service_sessions_kind_check
-    check (kind in ('refresh', 'session')),
+    check (kind::text in ('refresh', 'session')),
   add column family text not null default gen_random_uuid()::text;
 
 comment on column service_sessions.token is 'SHA-256 digest of the refresh token, or of the name of the session';
@@ -29,7 +29,7 @@ end
 $$;
 
 create trigger service_touch_session after update or delete on service_sessions
-  for each row when (old.kind = 'session' and old.expires > now()) execute function service_touch_session();
+  for each row when (old.kind::text = 'session' and old.expires > now()) execute function service_touch_session();
 
 -- Whoever sets a new password, address or state, and however: who came in with the old one is out, but for the session that
 -- made the change, and who is let in again begins anew.
@@ -37,8 +37,8 @@ create function service_end_sessions() returns trigger language plpgsql set sear
 begin
   delete from service_sessions
   where "user" = new.id
-    and (new.status <> 'active' or token is distinct from pg_catalog.current_setting('service.session', true));
-  if new.status = 'active' and old.status <> 'active' then
+    and (new.status::text <> 'active' or token::text is distinct from pg_catalog.current_setting('service.session', true));
+  if new.status::text = 'active' and old.status::text <> 'active' then
     update service_logins set failures = 0, failed_at = null where "user" = new.id;
   end if;
   return null;
@@ -47,8 +47,8 @@ $$;
 
 create trigger service_end_sessions after update of password, email, status on service_users
   for each row when (
-    old.password is distinct from new.password or old.email is distinct from new.email
-    or old.status is distinct from new.status
+    old.password::text is distinct from new.password::text or old.email::text is distinct from new.email::text
+    or old.status::text is distinct from new.status::text
   ) execute function service_end_sessions();
 
 insert into service_collections (collection, hidden, accountability, note) values

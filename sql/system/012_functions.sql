@@ -4,7 +4,7 @@ create table service_functions (
   name varchar(255) primary key,
   schema varchar(255),
   function varchar(255),
-  arguments json constraint service_functions_arguments_check check (json_typeof(arguments) in ('array', 'null')),
+  arguments json constraint service_functions_arguments_check check (pg_catalog.json_typeof(arguments) in ('array', 'null')),
   note text
 );
 
@@ -20,9 +20,9 @@ create trigger service_touch_model after insert or update or delete or truncate 
 alter table service_permissions drop constraint service_permissions_action_check;
 alter table service_permissions
   add constraint service_permissions_action_check
-    check (action in ('create', 'read', 'update', 'delete', 'share', 'execute')),
+    check (action::text in ('create', 'read', 'update', 'delete', 'share', 'execute')),
   add constraint service_permissions_execute_check
-    check (action <> 'execute' or (coalesce(permissions::text, 'null') in ('null', '{}')
+    check (action::text <> 'execute' or (coalesce(permissions::text, 'null') in ('null', '{}')
       and coalesce(validation::text, 'null') in ('null', '{}') and coalesce(presets::text, 'null') in ('null', '{}')));
 
 -- What a call with an Idempotency-Key has answered. Databases that got the migration before when it dropped the former answers have no

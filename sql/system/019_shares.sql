@@ -25,7 +25,7 @@ create index service_shares_user_created_index on service_shares (user_created);
 alter table service_sessions
   alter column "user" drop not null,
   add column share uuid constraint service_sessions_share_foreign references service_shares (id) on delete cascade,
-  add constraint service_sessions_holder_check check (num_nonnulls("user", share) = 1);
+  add constraint service_sessions_holder_check check (pg_catalog.num_nonnulls("user", share) = 1);
 
 create index service_sessions_share_index on service_sessions (share);
 
@@ -44,8 +44,8 @@ $$;
 
 create trigger service_end_share_sessions after update of password, role, collection, item on service_shares
   for each row when (
-    old.password is distinct from new.password or old.role is distinct from new.role
-    or old.collection is distinct from new.collection or old.item is distinct from new.item
+    old.password::text is distinct from new.password::text or old.role is distinct from new.role
+    or old.collection::text is distinct from new.collection::text or old.item::text is distinct from new.item::text
   ) execute function service_end_share_sessions();
 
 insert into service_collections (collection, hidden, accountability, note) values

@@ -28,7 +28,7 @@ create table service_files (
   tus_data json,
   uploaded_on timestamp with time zone,
   constraint service_files_filename_disk_check check (
-    starts_with(filename_disk, id::text) and substr(filename_disk, 37) ~ '^(-[0-9a-f]{1,32})?(\.[A-Za-z0-9]{1,20})?$'
+    pg_catalog.starts_with(filename_disk, id::text) and pg_catalog.substr(filename_disk, 37) ~ '^(-[0-9a-f]{1,32})?(\.[A-Za-z0-9]{1,20})?$'
   )
 );
 
@@ -57,7 +57,7 @@ $$;
 create trigger service_note_removed_file after delete on service_files
   for each row when (old.filename_disk is not null) execute function service_note_removed_file();
 create trigger service_note_replaced_file after update of filename_disk on service_files
-  for each row when (old.filename_disk is distinct from new.filename_disk and old.filename_disk is not null)
+  for each row when (old.filename_disk::text is distinct from new.filename_disk::text and old.filename_disk is not null)
   execute function service_note_removed_file();
 
 -- Values from before there were files stay as they are: only new ones are checked. `lateral adopt` copies both sides in one transaction, in any
@@ -75,7 +75,7 @@ alter table service_settings add column public_background uuid constraint servic
 alter table service_settings add column public_favicon uuid constraint service_settings_public_favicon_foreign
   references service_files (id) on delete set null deferrable;
 alter table service_settings add column storage_asset_transform varchar(7) not null default 'all'
-  constraint service_settings_storage_asset_transform_check check (storage_asset_transform in ('all', 'presets', 'none'));
+  constraint service_settings_storage_asset_transform_check check (storage_asset_transform::text in ('all', 'presets', 'none'));
 alter table service_settings add column storage_asset_presets json;
 alter table service_settings add column storage_default_folder uuid
   constraint service_settings_storage_default_folder_foreign references service_folders (id) on delete set null deferrable;

@@ -13,19 +13,19 @@ with saved as (
 ), added as (
   update service_revisions revision
   set data = (revision.data::jsonb || $2::jsonb)::json, delta = (revision.delta::jsonb || $2::jsonb)::json
-  from latest, saved join service_collections parent using (collection)
-  where revision.id = latest.id and latest."user" is not distinct from $3::uuid and parent.accountability = 'all'
+  from latest, saved join service_collections parent on parent.collection = saved.collection
+  where revision.id = latest.id and latest."user"::text is not distinct from $3::uuid::text and parent.accountability = 'all'
   returning revision.id
 ), noted as (
   insert into service_activity (action, "user", ip, user_agent, origin, collection, item)
   select 'version_save', $3::uuid, $4::text, $5::text, $6::text, saved.collection, saved.item
-  from saved join service_collections parent using (collection)
+  from saved join service_collections parent on parent.collection = saved.collection
   where parent.accountability is not null and saved.item is not null and not exists (select from added)
   returning id
 ), kept as (
   insert into service_revisions (activity, collection, item, data, delta, version)
   select noted.id, saved.collection, saved.item, $2::json, $2::json, saved.id
-  from noted cross join saved join service_collections parent using (collection)
+  from noted cross join saved join service_collections parent on parent.collection = saved.collection
   where parent.accountability = 'all'
 )
 select delta::text from saved

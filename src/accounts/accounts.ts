@@ -1,17 +1,16 @@
 /** Users as the database knows them: who holds a token, and the first administrator. */
 
-import { readFileSync } from 'node:fs';
 import type { Account } from '../access/account.js';
 import type { LookupKey } from '../access/identities.js';
 import { hashPassword } from '../access/passwords.js';
 import { digestToken } from '../access/tokens.js';
 import { assertNever } from '../assert-never.js';
-import { packagePath } from '../files.js';
 import { isTermination } from '../postgres/conflicts.js';
 import type { Database } from '../postgres/database.js';
+import { readSql } from '../sql/read-sql.js';
 
-const IDENTITY = readFileSync(packagePath('sql', 'identity.sql'), 'utf8');
-const ADMINISTRATOR = readFileSync(packagePath('sql', 'administrator.sql'), 'utf8');
+const IDENTITY = readSql('identity.sql');
+const ADMINISTRATOR = readSql('administrator.sql');
 
 /** Of an account; by a share see shares.ts. */
 export type AccountKey = Exclude<LookupKey, { readonly kind: 'share' }>;

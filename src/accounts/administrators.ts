@@ -3,13 +3,11 @@
  * everything make others who may, or come in as one of them. That is seen only after the change, so these writes have a look
  * before and one after it, in their transaction and one at a time.
  */
-import { readFileSync } from 'node:fs';
 import { addressTest } from '../access/addresses.js';
 import type { Identity } from '../access/identity.js';
 import { readPolicy } from '../access/passwords.js';
 import { isObject } from '../digits.js';
 import { failedValidation, forbidden, invalidPayload, unprocessable } from '../errors.js';
-import { packagePath } from '../files.js';
 import type { Model } from '../mirror/model.js';
 import { parseOwnJson } from '../narrow.js';
 import type { Payload } from '../plan/payload-row.js';
@@ -17,12 +15,13 @@ import { planRule, readRuleFilter, readValidation } from '../plan/rules.js';
 import type { PlannedWrite } from '../plan/write.js';
 import type { Database } from '../postgres/database.js';
 import type { Session } from '../postgres/sessions.js';
+import { readSql } from '../sql/read-sql.js';
 
 const ADDRESS = /^[^\s@]+@[^\s@]+$/;
 
-const ADMINISTRATORS = readFileSync(packagePath('sql', 'administrators.sql'), 'utf8');
-const CREDENTIALS = readFileSync(packagePath('sql', 'credentials.sql'), 'utf8');
-export const REGISTRATION = readFileSync(packagePath('sql', 'auth', 'registration.sql'), 'utf8');
+const ADMINISTRATORS = readSql('administrators.sql');
+const CREDENTIALS = readSql('credentials.sql');
+export const REGISTRATION = readSql('auth', 'registration.sql');
 
 const TABLES: ReadonlySet<string> = new Set([
   'service_users',

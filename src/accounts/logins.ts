@@ -1,9 +1,8 @@
 /** What logging in writes: attempts, sessions, passwords and second factors. Each step is one statement. */
-import { readFileSync } from 'node:fs';
 import { CLI_IDENTITY } from '../access/identity.js';
 import { ServiceError } from '../errors.js';
-import { packagePath } from '../files.js';
 import type { Database } from '../postgres/database.js';
+import { readSql } from '../sql/read-sql.js';
 import { keepAdministrators, REGISTRATION } from './administrators.js';
 
 const ACCOUNT = statement('account');
@@ -282,9 +281,10 @@ export class Logins {
 
 /** Deletes sessions that ended so long ago. */
 export async function forgetSessions(database: Database, keptMs: number): Promise<void> {
-  await database.rows("delete from service_sessions where expires < now() - $1::float8 * interval '1 millisecond'", [
-    String(keptMs),
-  ]);
+  await database.rows(
+    "delete from service_sessions where expires < (now() - ($1::float8 * interval '1 millisecond'))",
+    [String(keptMs)],
+  );
 }
 
 /** What a client says of itself may be anything, of any length. */
@@ -293,5 +293,5 @@ export function clientColumns({ ip, userAgent, origin }: LoginClient): (string |
 }
 
 function statement(name: string): string {
-  return readFileSync(packagePath('sql', 'auth', `${name}.sql`), 'utf8');
+  return readSql('auth', `${name}.sql`);
 }

@@ -1,15 +1,14 @@
 /** Shares as the database knows them: who comes in by one, and the sessions that this begins. Each step is one statement. */
-import { readFileSync } from 'node:fs';
 import type { Account } from '../access/account.js';
 import type { LookupKey } from '../access/identities.js';
-import { packagePath } from '../files.js';
 import type { Database } from '../postgres/database.js';
 import { UUID_PATTERN } from '../sql/codec.js';
+import { readSql } from '../sql/read-sql.js';
 import { findAccount } from './accounts.js';
 import { clientColumns, type NewSession } from './logins.js';
 
-const FIND = readFileSync(packagePath('sql', 'shares', 'find.sql'), 'utf8');
-const BEGIN = readFileSync(packagePath('sql', 'shares', 'begin.sql'), 'utf8');
+const FIND = readSql('shares', 'find.sql');
+const BEGIN = readSql('shares', 'begin.sql');
 
 /** A share that is open now. */
 export interface OpenShare {

@@ -84,7 +84,7 @@ export async function copyRows(session: Session, places: Installations, copy: Co
     compared.length === 0
       ? sql`do nothing`
       : sql`do update set ${join(
-          compared.map((name) => sql`${identifier(name)} = excluded.${identifier(name)}`),
+          compared.map((name) => sql`${identifier(name)} := excluded.${identifier(name)}`),
           sql`, `,
         )} where ${differs(sql`mine`, sql`excluded`)}`;
   await run(

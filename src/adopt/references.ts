@@ -1,14 +1,13 @@
 /** What refers to system tables of theirs: foreign keys, and names of collections in rows. */
-import { readFileSync } from 'node:fs';
-import { packagePath } from '../files.js';
 import type { Session } from '../postgres/sessions.js';
 import { identifier, sql } from '../sql/fragment.js';
+import { readSql } from '../sql/read-sql.js';
 import type { OwnField } from './metadata.js';
 import { constant, isShared, renamed } from './names.js';
 import { type Installations, run, theirs } from './source.js';
 
-const OWN_COLUMNS = readFileSync(packagePath('sql', 'adopt', 'own-columns.sql'), 'utf8');
-const REFERENCES = readFileSync(packagePath('sql', 'adopt', 'references.sql'), 'utf8');
+const OWN_COLUMNS = readSql('adopt', 'own-columns.sql');
+const REFERENCES = readSql('adopt', 'references.sql');
 
 /** Adds the columns that a project has added to system tables of theirs; answers their names. */
 export async function addOwnColumns(

@@ -1,11 +1,10 @@
 /** The installation that is adopted: where its tables are, which columns they have, which version made them. */
-import { readFileSync } from 'node:fs';
 import { StartError } from '../errors.js';
-import { packagePath } from '../files.js';
 import type { Database } from '../postgres/database.js';
 import type { Session } from '../postgres/sessions.js';
 import { type Fragment, identifier, sql, statement } from '../sql/fragment.js';
 import { bind } from '../sql/parameter.js';
+import { readSql } from '../sql/read-sql.js';
 
 export interface SourceColumn {
   readonly name: string;
@@ -31,7 +30,7 @@ export interface Installations {
   readonly shared: readonly string[];
 }
 
-const COLUMNS = readFileSync(packagePath('sql', 'adopt', 'columns.sql'), 'utf8');
+const COLUMNS = readSql('adopt', 'columns.sql');
 
 /** Tables without which nothing can be read. */
 const NEEDED = ['collections', 'fields', 'relations', 'roles', 'users', 'permissions'];

@@ -113,7 +113,7 @@ export async function copySettings(session: Session, places: Installations): Pro
     sql` or `,
   );
   const changes = join(
-    [...values].map(([name, given]) => sql`${identifier(name)} = ${value(name, given)}`),
+    [...values].map(([name, given]) => sql`${identifier(name)} := ${value(name, given)}`),
     sql`, `,
   );
   const from = sql`(select * from ${theirs(places, 'settings')} order by id limit 1) old`;

@@ -1,8 +1,6 @@
 /** `lateral doctor`: what is right and wrong with a database and the role that serves it. It changes nothing. */
-import { readFileSync } from 'node:fs';
 import { type Config, readArguments, readConfig } from '../config.js';
 import { StartError } from '../errors.js';
-import { packagePath } from '../files.js';
 import { buildModel } from '../mirror/introspect.js';
 import { parseOwnJson } from '../narrow.js';
 import { createObserver } from '../observe.js';
@@ -13,6 +11,7 @@ import { systemTables } from '../postgres/system-tables.js';
 import { loadUnindexed } from '../schema/suggested-relations.js';
 import { withDatabase } from '../service.js';
 import { loadGrammar } from '../sql/grammar.js';
+import { readSql } from '../sql/read-sql.js';
 import { diagnose, type Examined, type Facts } from './diagnosis.js';
 import type { CheckStatus, Finding } from './findings.js';
 import { examineLive } from './live-findings.js';
@@ -30,7 +29,7 @@ Exits with 0 if there are no problems, with 1 if there are. Notes are not proble
 
 All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
-const FACTS = readFileSync(packagePath('sql', 'doctor.sql'), 'utf8');
+const FACTS = readSql('doctor.sql');
 
 export async function doctor(words: readonly string[]): Promise<void> {
   const { operands, switches, environment } = readArguments(words, ['json']);

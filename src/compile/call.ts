@@ -26,7 +26,7 @@ const ROWS_SETTING = sql`'lateral.rows'`;
 export function calledRows(call: CallPlan, collection: Collection, name: Fragment): Fragment {
   const { returns } = call.overload;
   if (call.fromSetting)
-    return onlyRow(call, sql`unnest(current_setting(${ROWS_SETTING})::${tableName(collection)}[])`, name);
+    return onlyRow(call, sql`pg_catalog.unnest(current_setting(${ROWS_SETTING})::${tableName(collection)}[])`, name);
   switch (returns.kind) {
     case 'items':
       return onlyRow(call, calledFunction(call), name);

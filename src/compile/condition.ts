@@ -12,7 +12,8 @@ import {
 } from '../plan/plan.js';
 import type { Operator } from '../request/ast.js';
 import type { Pattern } from '../sql/codec.js';
-import { alias, type Fragment, join, parameter, sql } from '../sql/fragment.js';
+import { alias, type Fragment, join, operatorIn, parameter, sql } from '../sql/fragment.js';
+import { operandOperator, operatorOf } from './compare.js';
 import { FromClause, refersTo } from './from-clause.js';
 import { matchesWords } from './full-text.js';
 import { compareGeometries, isWithinDistance } from './geometry.js';
@@ -98,22 +99,22 @@ function compileSearch({ slot, fields, vector }: Extract<Condition, { kind: 'sea
         field: 'search',
         use: 'filter',
       });
-      return sql`${asText(operand, column)} ilike ${term}`;
+      return sql`${asText(operand, column)} ${operandOperator(operand, '~~*')} ${term}`;
     }
-    return sql`${column} = ${parameter({ kind: 'search', slot, codec: field.column?.base_type ?? 'text' })}::${typeName(field)}`;
+    return sql`${column} ${operatorOf(field, '=')} ${parameter({ kind: 'search', slot, codec: field.column?.base_type ?? 'text' })}::${typeName(field)}`;
   });
   return tests.length === 0 ? sql`false` : sql`(${join(tests, sql` or `)})`;
 }
 
 type Comparison = 'eq' | 'neq' | 'lt' | 'lte' | 'gt' | 'gte';
 
-const COMPARISONS: Readonly<Record<Comparison, Fragment>> = {
-  eq: sql`=`,
-  neq: sql`<>`,
-  lt: sql`<`,
-  lte: sql`<=`,
-  gt: sql`>`,
-  gte: sql`>=`,
+const COMPARISONS: Readonly<Record<Comparison, string>> = {
+  eq: '=',
+  neq: '<>',
+  lt: '<',
+  lte: '<=',
+  gt: '>',
+  gte: '>=',
 };
 
 function isComparison(operator: Operator): operator is Comparison {
@@ -133,9 +134,9 @@ function compileComparison(
     case 'nnull':
       return isNotNull(operand, left);
     case 'empty':
-      return sql`(${isNull(operand, left)} or ${asText(operand, left)} = '')`;
+      return sql`(${isNull(operand, left)} or ${asText(operand, left)} ${textOperator(operand, '=')} '')`;
     case 'nempty':
-      return sql`(${isNotNull(operand, left)} and ${asText(operand, left)} <> '')`;
+      return sql`(${isNotNull(operand, left)} and ${asText(operand, left)} ${textOperator(operand, '<>')} '')`;
   }
   if (!value) throw new Error(`the operator ${operator} needs a value`);
   if (value.kind === 'caller') return compareWithCaller(left, operand, operator, value, source);
@@ -162,27 +163,43 @@ function compileComparison(
     case 'lte':
     case 'gt':
     case 'gte':
-      return sql`${left} ${COMPARISONS[operator]} ${parameter({ kind: 'value', ...typed })}::${type}`;
+      return sql`${left} ${operandOperator(operand, COMPARISONS[operator])} ${parameter({ kind: 'value', ...typed })}::${type}`;
     case 'in':
-      return sql`${left} = any(${parameter({ kind: 'list', ...typed })}::${type}[])`;
+      return sql`${left} ${operandOperator(operand, '=')} any(${parameter({ kind: 'list', ...typed })}::${type}[])`;
     case 'nin':
-      return sql`${left} <> all(${parameter({ kind: 'list', ...typed })}::${type}[])`;
+      return sql`${left} ${operandOperator(operand, '<>')} all(${parameter({ kind: 'list', ...typed })}::${type}[])`;
     case 'regex':
-      return sql`${asText(operand, left)} ~ ${parameter({ kind: 'value', ...typed, codec: 'text' })}::text`;
+      return sql`${asText(operand, left)} ${textOperator(operand, '~')} ${parameter({ kind: 'value', ...typed, codec: 'text' })}::text`;
     case 'between':
     case 'nbetween': {
       const entry = (position: number): Fragment => sql`${parameter({ kind: 'entry', position, ...typed })}::${type}`;
-      const range = sql`between ${entry(0)} and ${entry(1)}`;
-      return operator === 'between' ? sql`${left} ${range}` : sql`${left} not ${range}`;
+      return isBetween(operator, left, [entry(0), entry(1)], (symbol) => operandOperator(operand, symbol));
     }
     default: {
       const [, negated, insensitive, name = ''] = /^(n?)(i?)(contains|starts_with|ends_with)$/.exec(operator) ?? [];
       const pattern = parameter({ kind: 'pattern', ...typed, pattern: PATTERNS[name] ?? 'contains' });
-      const like = insensitive ? sql`ilike` : sql`like`;
-      const test = sql`${asText(operand, left)} ${negated ? sql`not ` : sql``}${like} ${pattern}`;
-      return test;
+      const like = textOperator(operand, `${negated ? '!' : ''}~~${insensitive ? '*' : ''}`);
+      return sql`${asText(operand, left)} ${like} ${pattern}`;
     }
   }
+}
+
+/** Of what `asText` makes of the operand, which leaves `citext` as it is. */
+function textOperator(operand: OperandPlan, symbol: string): Fragment {
+  const field = operand.kind === 'field' ? operand.field : null;
+  return field?.column?.base_type === 'citext' ? operatorOf(field, symbol) : operatorIn('pg_catalog', symbol);
+}
+
+/** What PostgreSQL makes of `between`, with operators that have a schema. */
+function isBetween(
+  operator: 'between' | 'nbetween',
+  left: Fragment,
+  [low, high]: readonly [Fragment, Fragment],
+  operatorFor: (symbol: string) => Fragment,
+): Fragment {
+  return operator === 'between'
+    ? sql`(${left} ${operatorFor('>=')} ${low} and ${left} ${operatorFor('<=')} ${high})`
+    : sql`(${left} ${operatorFor('<')} ${low} or ${left} ${operatorFor('>')} ${high})`;
 }
 
 /**
@@ -200,18 +217,17 @@ function compareRecords(
   const recordFrom = (json: Fragment): Fragment => sql`json_to_record(${json}::json) as ${record} (v ${type})`;
   if (operator === 'in' || operator === 'nin') {
     const entry = alias(`e${scope.next()}`);
-    const list = sql`unnest(${parameter({ kind: 'list', ...typed })}::text[]) ${entry} (j)`;
+    const list = sql`pg_catalog.unnest(${parameter({ kind: 'list', ...typed })}::text[]) ${entry} (j)`;
     const rows = sql`select ${record}.v from ${list} cross join lateral ${recordFrom(sql`${entry}.j`)}`;
-    return operator === 'in' ? sql`${left} in (${rows})` : sql`${left} not in (${rows})`;
+    return operator === 'in' ? sql`${left} = any (${rows})` : sql`${left} <> all (${rows})`;
   }
   if (operator === 'between' || operator === 'nbetween') {
     const bound = (position: number): Fragment =>
       sql`(select ${record}.v from ${recordFrom(parameter({ kind: 'entry', position, ...typed }))})`;
-    const range = sql`between ${bound(0)} and ${bound(1)}`;
-    return operator === 'between' ? sql`${left} ${range}` : sql`${left} not ${range}`;
+    return isBetween(operator, left, [bound(0), bound(1)], (symbol) => operatorIn('pg_catalog', symbol));
   }
   if (!isComparison(operator)) throw new Error(`the operator ${operator} does not compare`);
-  return sql`${left} ${COMPARISONS[operator]} (select ${record}.v from ${recordFrom(parameter({ kind: 'value', ...typed }))})`;
+  return sql`${left} ${operatorIn('pg_catalog', COMPARISONS[operator])} (select ${record}.v from ${recordFrom(parameter({ kind: 'value', ...typed }))})`;
 }
 
 /** A field of the caller may have several values: equality means one of them. */
@@ -223,10 +239,11 @@ function compareWithCaller(
   source: FromClause,
 ): Fragment {
   const rows = compileCaller(value, operandTypeName(operand), source.scope);
-  if (operator === 'eq' || operator === 'in') return sql`${left} = any(array(${rows}))`;
-  if (operator === 'neq' || operator === 'nin') return sql`${left} <> all(array(${rows}))`;
+  if (operator === 'eq' || operator === 'in') return sql`${left} ${operandOperator(operand, '=')} any(array(${rows}))`;
+  if (operator === 'neq' || operator === 'nin')
+    return sql`${left} ${operandOperator(operand, '<>')} all(array(${rows}))`;
   if (!isComparison(operator)) throw new Error(`the operator ${operator} cannot be used with a field of $CURRENT_USER`);
-  return sql`${left} ${COMPARISONS[operator]} (${rows} limit 1)`;
+  return sql`${left} ${operandOperator(operand, COMPARISONS[operator])} (${rows} limit 1)`;
 }
 
 /** The values of the caller's, each a row. */

@@ -4,8 +4,9 @@ import type { Field } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
 import type { WriteNode } from '../plan/write.js';
 import { alias, type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
+import { areEqual, isAmong } from './compare.js';
 import { columnName, tableName } from './identifiers.js';
-import { areEqual, asRow, commaList, inputKeyColumns, inputKeyNames, keyColumns } from './key-columns.js';
+import { commaList, inputKeyColumns, inputKeyNames, keyColumns } from './key-columns.js';
 import { input, written } from './write-input.js';
 
 export interface Existing {
@@ -25,6 +26,7 @@ export function compileExisting(node: WriteNode, position: number): Existing | n
   const same = areEqual(
     conflict.fields.map((field) => sql`${item}.${columnName(field)}`),
     values,
+    conflict.fields,
   );
   const foundKey = keyColumns(collection, item);
   const inputKey = inputKeyColumns(collection, row);
@@ -33,7 +35,7 @@ export function compileExisting(node: WriteNode, position: number): Existing | n
     sql` and `,
   );
   const twice = sql`when ${allNotNull} and count(*) over (partition by ${commaList(values)}) > 1 then ${refuseRow('twice', position, sql`${row}.n - 1`)}`;
-  const other = comparesKeys(node) ? sql`, ${asRow(foundKey)} <> ${asRow(inputKey)} as o` : nothing;
+  const other = comparesKeys(node) ? sql`, not (${areEqual(foundKey, inputKey, collection.key)}) as o` : nothing;
   return {
     join: sql` left join ${tableName(collection)} ${item} on ${same}`,
     keys: foundKey.map((key, part) => sql`coalesce(${key}, ${elementAt(inputKey, part)})`),
@@ -42,7 +44,7 @@ export function compileExisting(node: WriteNode, position: number): Existing | n
 }
 
 function refuseRow(word: string, position: number, number: Fragment): Fragment {
-  return sql`service_refuse(${literal(`${position} ${word} `)} || ${number})`;
+  return sql`service_refuse(${literal(`${position} ${word} `)} || (${number})::text)`;
 }
 
 /** Whether an item may be found whose key is not the one that is given. */
@@ -54,7 +56,11 @@ function comparesKeys({ collection, conflict }: WriteNode): boolean {
 export function otherKeys(node: WriteNode, position: number): Fragment[] {
   if (!comparesKeys(node)) return [];
   const row = alias('i');
-  const isChanged = sql`${asRow(inputKeyColumns(node.collection, row))} in (select ${commaList(keyColumns(node.collection))} from ${written(position)})`;
+  const isChanged = isAmong(
+    inputKeyColumns(node.collection, row),
+    node.collection.key,
+    sql`select ${commaList(keyColumns(node.collection))} from ${written(position)}`,
+  );
   return [
     sql`(select ${refuseRow('key', position, sql`${row}.n`)} from ${input(position)} ${row} where ${row}.o and ${isChanged} order by ${row}.n limit 1)`,
   ];

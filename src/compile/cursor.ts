@@ -7,6 +7,7 @@ import { elementAt } from '../narrow.js';
 import { isMaskedOperand } from '../plan/access.js';
 import type { CursorCondition, LimitPlan, OperandPlan, Order } from '../plan/plan.js';
 import { alias, type Fragment, join, nothing, parameter, sql } from '../sql/fragment.js';
+import { operandOperator, operandSchema } from './compare.js';
 import { isNotNull, isNull, operandTypeName } from './operand.js';
 import { limitClause, limitValue, orderClause, type PageOrder } from './page.js';
 
@@ -20,6 +21,8 @@ interface Key {
   readonly isNotNull: Fragment;
   readonly descending: boolean;
   readonly isNeverNull: boolean;
+  readonly operator: (symbol: string) => Fragment;
+  readonly operatorSchema: string;
 }
 
 /** Rows behind the cursor that one condition describes. */
@@ -54,6 +57,8 @@ export function compileCursor(
         isNotNull: isNotNull(operand, value),
         descending,
         isNeverNull: !isMaskedOperand(collection, operand) && isNeverNull(operand),
+        operator: (symbol: string) => operandOperator(operand, symbol),
+        operatorSchema: operandSchema(operand),
       };
     }),
   );
@@ -103,7 +108,7 @@ function ranges([key, ...rest]: readonly Key[]): readonly (CursorRange & { reado
   }
   const bound = isRow([key, ...rest])
     ? nothing
-    : sql`${value} ${key.descending ? sql`<=` : sql`>=`} ${cursorValue} and `;
+    : sql`${value} ${key.operator(key.descending ? '<=' : '>=')} ${cursorValue} and `;
   const range = { where: sql`${bound}${behind([key, ...rest], false)}`, nullKeys: 0 };
   return key.descending || key.isNeverNull ? [range] : [range, { where: key.isNull, nullKeys: 1 }];
 }
@@ -115,21 +120,28 @@ function behind(keys: readonly Key[], withNulls: boolean): Fragment {
   const { value, cursorValue } = key;
   if (isRow(keys)) {
     const [values, cursorValues] = [keys.map((each) => each.value), keys.map((each) => each.cursorValue)];
-    return sql`(${join(values, sql`, `)}) ${key.descending ? sql`<` : sql`>`} (${join(cursorValues, sql`, `)})`;
+    return sql`(${join(values, sql`, `)}) ${key.operator(key.descending ? '<' : '>')} (${join(cursorValues, sql`, `)})`;
   }
   if (key.isMissing) {
     const behindRest = rest.length === 0 ? sql`false` : behind(rest, true);
     return key.descending ? sql`(${key.isNotNull} or ${behindRest})` : sql`(${key.isNull} and ${behindRest})`;
   }
-  const alternatives = [sql`${value} ${key.descending ? sql`<` : sql`>`} ${cursorValue}`];
+  const alternatives = [sql`${value} ${key.operator(key.descending ? '<' : '>')} ${cursorValue}`];
   if (withNulls && !key.descending && !key.isNeverNull) alternatives.push(key.isNull);
-  if (rest.length > 0) alternatives.push(sql`(${value} = ${cursorValue} and ${behind(rest, true)})`);
+  if (rest.length > 0) alternatives.push(sql`(${value} ${key.operator('=')} ${cursorValue} and ${behind(rest, true)})`);
   return sql`(${join(alternatives, sql` or `)})`;
 }
 
 /** Whether the keys can be compared as one row. */
 function isRow(keys: readonly Key[]): boolean {
-  return keys.every((key) => key.descending === keys[0]?.descending && key.isNeverNull && !key.isMissing);
+  const [first] = keys;
+  return keys.every(
+    (key) =>
+      key.descending === first?.descending &&
+      key.isNeverNull &&
+      !key.isMissing &&
+      key.operatorSchema === first.operatorSchema,
+  );
 }
 
 function isNeverNull(operand: OperandPlan): boolean {

@@ -6,13 +6,12 @@ import { elementAt } from '../narrow.js';
 import type { Condition } from '../plan/plan.js';
 import { alias, type Fragment, join, parameter, type Statement, sql, statement } from '../sql/fragment.js';
 import { type ActivityLog, record } from './activity.js';
+import { areEqual, isAmong, operatorOf } from './compare.js';
 import { compileCondition } from './condition.js';
 import { Scope } from './from-clause.js';
 import { guardedRows } from './guard.js';
 import { tableName } from './identifiers.js';
 import {
-  areEqual,
-  asRow,
   commaList,
   compositeKeyRows,
   inputKeyColumns,
@@ -30,12 +29,12 @@ export function compileDelete(collection: Collection, rule: Condition | null, ac
   const inputKeys = composite
     ? sql`${commaList(names)} from ${composite} ${alias('x')}`
     : lists.length === 1
-      ? sql`unnest(${only as Fragment}) as k`
+      ? sql`pg_catalog.unnest(${only as Fragment}) as k`
       : sql`* from unnest(${commaList(lists)}) as ${alias('x')} (${commaList(names)})`;
   const requestedKeys = sql`${alias('k')} as materialized (select distinct ${inputKeys})`;
   const row = alias('l');
   const locked = keyColumns(collection, row);
-  const isListed = sql`${asRow(locked)} in (select ${commaList(names)} from ${alias('k')})`;
+  const isListed = isAmong(locked, collection.key, sql`select ${commaList(names)} from ${alias('k')}`);
   const visible = guardedRows(collection, row, rule, new Scope(compileCondition), isListed);
   const touchedNames = locked.map((column, position) => sql`${column} as ${elementAt(names, position)}`);
   // Locked before they go: the rule is asked of each row as it is then.
@@ -44,8 +43,11 @@ export function compileDelete(collection: Collection, rule: Condition | null, ac
     : alias('k');
   const deletedKey = keyColumns(collection, alias('t'));
   const shard = collection.distributed ? collection.key.findIndex(({ name }) => name === collection.shardColumn) : -1;
-  const onShard = shard < 0 ? sql`` : sql` and ${elementAt(deletedKey, shard)} = (${elementAt(lists, shard)})[1]`;
-  const rows = sql`delete from ${tableName(collection)} ${alias('t')} using ${touched} ${rule ? alias('k') : sql``} where ${areEqual(deletedKey, inputKeyColumns(collection, alias('k')))}${onShard} returning ${commaList(deletedKey)}`;
+  const onShard =
+    shard < 0
+      ? sql``
+      : sql` and ${elementAt(deletedKey, shard)} ${operatorOf(elementAt(collection.key, shard), '=')} (${elementAt(lists, shard)})[1]`;
+  const rows = sql`delete from ${tableName(collection)} ${alias('t')} using ${touched} ${rule ? alias('k') : sql``} where ${areEqual(deletedKey, inputKeyColumns(collection, alias('k')), collection.key)}${onShard} returning ${commaList(deletedKey)}`;
   const missing = sql`(select count(*) from ${alias('w')}) < (select count(*) from ${alias('k')})`;
   const by = sql`${parameter({ kind: 'text', slot: 1 })}::json`;
   const recorded = record([{ action: 'delete', collection, rows: alias('w'), shown: false }], by, activityLog);

@@ -12,8 +12,8 @@ import { calledCollection, callOf } from '../plan/call.js';
 import type { Condition, ToManyJoin, ToOneJoin } from '../plan/plan.js';
 import { alias, type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
 import { calledRows } from './call.js';
+import { areEqual, operatorOf } from './compare.js';
 import { columnName, tableName } from './identifiers.js';
-import { areEqual } from './key-columns.js';
 import { isKeyText, isReferred, keyOfTarget } from './reference.js';
 import { fixedBy } from './shard.js';
 
@@ -93,7 +93,7 @@ export class FromClause {
   onShard(through: readonly ToOneJoin[], row: Fragment, { shardColumn, fields }: Collection): Fragment {
     const field = shardColumn === null ? undefined : fields.get(shardColumn);
     const value = field ? (through.length > 0 ? this.fixed(through, field) : this.#implied(field)) : null;
-    return field && value ? sql` and ${row}.${columnName(field)} = ${value}` : nothing;
+    return field && value ? sql` and ${row}.${columnName(field)} ${operatorOf(field, '=')} ${value}` : nothing;
   }
 
   /** The value that a column of the row at the end of the joins is known to have, as SQL that names no row; null where it is not. */
@@ -298,7 +298,7 @@ export function refersTo(
   });
   if (!toMany.named) {
     const onShard = child.joinedTo({ parent, through, columns: toMany.columns, parentColumns: toMany.key });
-    return sql`${areEqual(stored, key)}${onShard}`;
+    return sql`${areEqual(stored, key, toMany.columns, toMany.key)}${onShard}`;
   }
   const same = isKeyText(toMany.origin.key, key, sql`${elementAt(stored, 0)}::text`);
   return sql`${same} and ${child.alias}.${columnName(toMany.named.field)} = ${literal(toMany.named.collection)}`;

@@ -4,7 +4,7 @@
  */
 import type { Column, Field } from '../mirror/model.js';
 import type { Operator } from '../request/ast.js';
-import { type Fragment, identifier, integerLiteral, sql } from '../sql/fragment.js';
+import { type Fragment, identifier, integerLiteral, operatorIn, sql } from '../sql/fragment.js';
 import type { JsonValue } from './json.js';
 
 /** The number of WGS 84 in the register of systems of coordinates. */
@@ -54,7 +54,7 @@ export function compareGeometries(left: Fragment, operator: Operator, operand: F
   if (operator === 'eq' || operator === 'neq') {
     // What is shown of a value is compared: a system of coordinates and back would not give the same digits.
     const shape = sql`${call('st_setsrid')}(${call('st_geomfromgeojson')}(${operand}), ${integerLiteral(WGS84_SRID)})`;
-    const equals = operatorOf(column, sql`=`);
+    const equals = operatorIn(column.base_schema, '=');
     const test = sql`${inWgs84(left, field)} ${equals} ${shape}`;
     return operator === 'eq' ? test : sql`not (${test})`;
   }
@@ -65,7 +65,7 @@ export function compareGeometries(left: Fragment, operator: Operator, operand: F
     return sql`${call(isGeography(field) ? 'st_coveredby' : 'st_within')}(${inside}, ${shape})`;
   if (operator === 'covers') return sql`${call('st_covers')}(${inside}, ${shape})`;
   const test = operator.endsWith('bbox')
-    ? sql`${inside} ${operatorOf(column, sql`&&`)} ${shape}`
+    ? sql`${inside} ${operatorIn(column.base_schema, '&&')} ${shape}`
     : sql`${call('st_intersects')}(${inside}, ${shape})`;
   return operator.startsWith('n') ? sql`not (${test})` : test;
 }
@@ -105,8 +105,4 @@ function columnOf({ name, column }: Field): Column {
 /** Functions, types and operators of an extension are in one schema, which need not be on the search path. */
 function functionsOf({ base_schema }: Column): (name: string) => Fragment {
   return (name) => identifier(base_schema, name);
-}
-
-function operatorOf({ base_schema }: Column, operator: Fragment): Fragment {
-  return sql`operator(${identifier(base_schema)}.${operator})`;
 }

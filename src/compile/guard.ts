@@ -8,7 +8,7 @@ import { alias, type Fragment, integerLiteral, join, literal, sql } from '../sql
 import { compileCondition } from './condition.js';
 import { FromClause, type Scope } from './from-clause.js';
 import { columnName, tableName, typeName } from './identifiers.js';
-import { areEqual, inputKeyColumns, keyColumns } from './key-columns.js';
+import { hasInputKey, inputKeyColumns } from './key-columns.js';
 import { columnOf, initialValue, input, present } from './write-input.js';
 
 /** Behind `from`: rows of the collection under the alias that meet the rule. */
@@ -56,7 +56,7 @@ export function compileValidations(
       });
       const passes = compileLeaves(validation.condition, validation, node, row);
       if (!passes) return [];
-      const reason = sql`${literal(`${position} ${index} `)} || ${alias('i')}.n`;
+      const reason = sql`${literal(`${position} ${index} `)} || ${alias('i')}.n::text`;
       const failed = join([...onlyVerb(validation, node), sql`(${passes}) is not true`], sql` and `);
       return [
         sql`(select service_refuse(${reason}) from ${input(position)} ${alias('i')}${references}${row.joins()} where ${failed} order by ${alias('i')}.n limit 1)`,
@@ -76,7 +76,7 @@ function heldTogether(condition: Condition): Field[] {
 function unwritten({ collection }: WriteNode, field: Field, verb: 'insert' | 'update'): Fragment {
   const row = alias('e');
   if (verb === 'insert') return sql`(${initialValue(field) ?? sql`null`})::${typeName(field)}`;
-  const same = areEqual(keyColumns(collection, row), inputKeyColumns(collection, alias('i')));
+  const same = hasInputKey(collection, row, alias('i'));
   return sql`(select ${row}.${columnName(field)} from ${tableName(collection)} ${row} where ${same})`;
 }
 
@@ -170,6 +170,6 @@ function onlyVerb({ on }: Validation, node: WriteNode): Fragment[] {
   if (on === null || node.verb !== 'upsert') return [];
   const row = alias('e');
   if (node.conflict) return [on === 'insert' ? sql`not ${alias('i')}.f` : sql`${alias('i')}.f`];
-  const rowExists = sql`exists (select from ${tableName(node.collection)} ${row} where ${areEqual(keyColumns(node.collection, row), inputKeyColumns(node.collection, alias('i')))})`;
+  const rowExists = sql`exists (select from ${tableName(node.collection)} ${row} where ${hasInputKey(node.collection, row, alias('i'))})`;
   return [on === 'insert' ? sql`not ${rowExists}` : rowExists];
 }

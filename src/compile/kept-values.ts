@@ -3,9 +3,10 @@ import type { Field } from '../mirror/model.js';
 import { restrictionOf } from '../plan/access.js';
 import type { WriteColumn, WriteNode } from '../plan/write.js';
 import { alias, type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
+import { areEqual } from './compare.js';
 import { FromClause, type Scope } from './from-clause.js';
 import { columnName } from './identifiers.js';
-import { areEqual, inputKeyColumns, keyColumns } from './key-columns.js';
+import { inputKeyColumns, keyColumns } from './key-columns.js';
 import { input, inputValue, present, written } from './write-input.js';
 
 /** Behind what a statement returns: the values as they are afterwards. */
@@ -31,17 +32,17 @@ export function keptValues(node: WriteNode, position: number, changes: boolean, 
     const value = inputValue(field, sql`${row}.${identifier(`c${index}`)}`);
     const item = new FromClause(alias('h'), scope, readable);
     const before = isSame(field, item.column([], field), value);
-    const shown = sql`select from ${item.from(areEqual(keyColumns(collection, item.alias), inputKey), before)}`;
+    const shown = sql`select from ${item.from(areEqual(keyColumns(collection, item.alias), inputKey, collection.key), before)}`;
     const lists = [...(changes ? [written(position)] : []), ...(verb === 'upsert' ? [alias(`m${position}`)] : [])];
     // What an item becomes may depend on columns that the caller cannot see.
     const results = (restrictionOf(readable) ? [] : lists).map((list) => {
       const result = alias('w');
       const same = isSame(field, sql`${result}.${alias(`g${index}`)}`, value);
-      return sql`select from ${list} ${result} where ${areEqual(keyColumns(collection, result), inputKey)} and ${same}`;
+      return sql`select from ${list} ${result} where ${areEqual(keyColumns(collection, result), inputKey, collection.key)} and ${same}`;
     });
     const refused = [shown, ...results].map((each) => sql`not exists (${each})`);
     const isSaid = column.mixed ? sql`${present(node, column)} and ` : nothing;
-    const reason = sql`${literal(`${position} kept `)} || ${row}.n || ${literal(` ${index}`)}`;
+    const reason = sql`${literal(`${position} kept `)} || ${row}.n::text || ${literal(` ${index}`)}`;
     return [
       sql`(select service_refuse(${reason}) from ${input(position)} ${row} where ${isSaid}${join(refused, sql` and `)} order by ${row}.n limit 1)`,
     ];

@@ -8,6 +8,7 @@ import type { Slot } from '../request/ast.js';
 import type { Codec } from '../sql/codec.js';
 import type { Composite } from '../sql/composite.js';
 import { alias, type Fragment, identifier, join, literal, parameter, sql } from '../sql/fragment.js';
+import { areEqual, isAmong, operatorOf } from './compare.js';
 import { columnName, typeName } from './identifiers.js';
 import { type JsonValue, toJsonText } from './json.js';
 import { showField } from './output.js';
@@ -34,6 +35,11 @@ export function inputKeyColumns(
   return inputKeyNames(collection, name).map((each) => sql`${row}.${each}`);
 }
 
+/** Whether the row has the key of the row of the input. */
+export function hasInputKey(collection: Collection, row: Fragment, inputRow: Fragment): Fragment {
+  return areEqual(keyColumns(collection, row), inputKeyColumns(collection, inputRow), collection.key);
+}
+
 /** With their types, for a record set. */
 export function inputKeyDefinitions(collection: Collection, names: readonly Fragment[]): Fragment[] {
   return names.map((name, position) => sql`${name} ${typeName(elementAt(collection.key, position))}`);
@@ -46,13 +52,6 @@ export function commaList(columns: readonly Fragment[]): Fragment {
 /** As one operand of `in`. */
 export function asRow(columns: readonly Fragment[]): Fragment {
   return columns.length === 1 ? elementAt(columns, 0) : sql`(${commaList(columns)})`;
-}
-
-export function areEqual(left: readonly Fragment[], right: readonly Fragment[]): Fragment {
-  return join(
-    left.map((each, position) => sql`${each} = ${elementAt(right, position)}`),
-    sql` and `,
-  );
 }
 
 /** What cannot be a key names no item; in a filter it is a wrong value. */
@@ -107,7 +106,7 @@ export function compositeKeyRows(
     const name = elementAt(names, part);
     return sql`${row}.${name}::${typeName(field)} as ${name}`;
   });
-  return sql`(select ${commaList(columns)}, ${row}.n from unnest(${commaList(lists)}) with ordinality as ${row} (${commaList(names)}, n))`;
+  return sql`(select ${commaList(columns)}, ${row}.n from ${lists.length === 1 ? sql`pg_catalog.unnest` : sql`unnest`}(${commaList(lists)}) with ordinality as ${row} (${commaList(names)}, n))`;
 }
 
 /** Whether the row whose key columns these are has the key, or one of the keys. */
@@ -119,13 +118,14 @@ export function hasKey(
   use: KeyUse = 'key',
 ): Fragment {
   const values = keyParameters(key, slot, many ? 'list' : 'value', use);
-  if (!many) return areEqual(columns, values);
+  if (!many) return areEqual(columns, values, key);
   const [only] = columns;
-  if (columns.length === 1) return sql`${only as Fragment} = any(${elementAt(values, 0)})`;
+  if (columns.length === 1)
+    return sql`${only as Fragment} ${operatorOf(elementAt(key, 0), '=')} any(${elementAt(values, 0)})`;
   const names = inputKeyNames({ key });
   const rows = compositeKeyRows(key, names, slot, use);
-  if (rows) return sql`${asRow(columns)} in (select ${commaList(names)} from ${rows} ${alias('u')})`;
-  return sql`${asRow(columns)} in (select * from unnest(${commaList(values)}))`;
+  if (rows) return isAmong(columns, key, sql`select ${commaList(names)} from ${rows} ${alias('u')}`);
+  return isAmong(columns, key, sql`select * from unnest(${commaList(values)})`);
 }
 
 /** The key as JSON shows it. */

@@ -2,12 +2,13 @@
 import { assertNever } from '../assert-never.js';
 import type { AggregatePlan, OperandPlan } from '../plan/plan.js';
 import type { Representation } from '../request/ast.js';
-import { alias, type Fragment, parameter, sql } from '../sql/fragment.js';
+import { alias, type Fragment, identifier, parameter, sql } from '../sql/fragment.js';
+import { areEqual, operandSchema } from './compare.js';
 import { FromClause, refersTo } from './from-clause.js';
 import { rankOf } from './full-text.js';
 import { typeName } from './identifiers.js';
 import type { JsonValue } from './json.js';
-import { areEqual, commaList, compositeKeyRows, inputKeyColumns, inputKeyNames, keyParameters } from './key-columns.js';
+import { commaList, compositeKeyRows, inputKeyColumns, inputKeyNames, keyParameters } from './key-columns.js';
 import { base64, showField } from './output.js';
 
 export function compileOperand(operand: OperandPlan, source: FromClause, descending = false): Fragment {
@@ -60,7 +61,7 @@ export function compileOperand(operand: OperandPlan, source: FromClause, descend
       const lists = keyParameters(operand.key, operand.slot, 'list');
       const keys = alias(`o${source.scope.next()}`);
       const columns = operand.key.map((field) => source.raw([], field));
-      const same = areEqual(inputKeyColumns(collection, keys), columns);
+      const same = areEqual(inputKeyColumns(collection, keys), columns, operand.key);
       const rows = compositeKeyRows(operand.key, inputKeyNames(collection), operand.slot);
       if (rows) {
         source.join(sql` join ${rows} ${keys} on ${same}`);
@@ -114,12 +115,17 @@ export function compileAggregate(aggregate: AggregatePlan, source: FromClause): 
     case 'avgDistinct':
       return sql`avg(distinct ${value})`;
     case 'min':
-      return sql`min(${value})`;
+      return sql`${extremeOf(aggregate.operand, 'min')}(${value})`;
     case 'max':
-      return sql`max(${value})`;
+      return sql`${extremeOf(aggregate.operand, 'max')}(${value})`;
     default:
       return assertNever(aggregate.function);
   }
+}
+
+/** Extensions have aggregates of their own for their types. */
+function extremeOf(operand: OperandPlan, name: 'min' | 'max'): Fragment {
+  return sql`${identifier(operandSchema(operand))}.${identifier(name)}`;
 }
 
 /** The value as JSON shows it, from the expression that holds it. */

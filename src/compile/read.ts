@@ -48,7 +48,7 @@ export function compileBatchRead(plan: ReadPlan | OperationPlan): Statement {
   const columns = [...known.map((_, slot) => column(slot)), number];
   const read = substitute(fragment, (each) => sql`${sets}.${column(known.indexOf(JSON.stringify(each)))}`);
   return statement(
-    sql`select ${sets}.${number}, ${result}.${cell} from unnest(${join(lists, comma)}) with ordinality as ${sets} (${join(columns, comma)}) left join lateral (${read}) ${result} (${cell}) on true`,
+    sql`select ${sets}.${number}, ${result}.${cell} from ${lists.length === 1 ? sql`pg_catalog.unnest` : sql`unnest`}(${join(lists, comma)}) with ordinality as ${sets} (${join(columns, comma)}) left join lateral (${read}) ${result} (${cell}) on true`,
   );
 }
 
@@ -184,7 +184,7 @@ function metaCounts(plan: ReadPlan, scope: Scope): Fragment[] {
       name === 'estimated_count'
         ? estimateRows(plan.level, scope)
         : compileCount(plan.level, name === 'filter_count', scope);
-    return sql`${literal(`"${name}":`)} || ${count}`;
+    return sql`${literal(`"${name}":`)} || ${count}::text`;
   });
 }
 

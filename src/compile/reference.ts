@@ -6,9 +6,10 @@ import type { Field } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
 import type { ToOneJoin } from '../plan/plan.js';
 import { type Fragment, integerLiteral, join, literal, sql } from '../sql/fragment.js';
+import { areEqual } from './compare.js';
 import { typeName } from './identifiers.js';
 import { toJsonText } from './json.js';
-import { areEqual, joinedKey } from './key-columns.js';
+import { joinedKey } from './key-columns.js';
 import { base64, showField } from './output.js';
 
 /** Whether the row with the key is the one referred to; `stored` is what the field holds, `collection` the collection it names. */
@@ -18,7 +19,7 @@ export function isReferred(
   stored: readonly Fragment[],
   collection: Fragment,
 ): Fragment {
-  if (toOne.kind === 'one') return areEqual(key, stored);
+  if (toOne.kind === 'one') return areEqual(key, stored, toOne.key, toOne.columns);
   const text = sql`${elementAt(stored, 0)}::text`;
   const named = sql`${collection} = ${literal(toOne.target.name)}`;
   const fields = toOne.target.key;
@@ -59,7 +60,7 @@ function isAnyReferred(field: Field, key: Fragment, text: Fragment, named: Fragm
     case 'int4':
       return read(sql`~ '^-?[0-9]{1,18}$'`, sql`${text}::int8`);
     case 'int8': {
-      const within = sql`${text}::numeric between -9223372036854775808 and 9223372036854775807`;
+      const within = sql`${text}::numeric >= -9223372036854775808 and ${text}::numeric <= 9223372036854775807`;
       return read(sql`~ '^-?[0-9]{1,19}$'`, sql`case when ${within} then ${text}::int8 end`);
     }
     case 'numeric':
@@ -82,7 +83,7 @@ function isAnyReferred(field: Field, key: Fragment, text: Fragment, named: Fragm
 
 /** Whether the text is the key, as PostgreSQL writes it or as the API shows it. */
 export function isKeyText(fields: readonly Field[], keys: readonly Fragment[], text: Fragment): Fragment {
-  if (fields.length > 1) return sql`${text} = ${joinedKey(fields, keys)}`;
+  if (fields.length > 1) return sql`${text} = (${joinedKey(fields, keys)})`;
   const [field, key] = [elementAt(fields, 0), elementAt(keys, 0)];
   switch (field.column?.base_type) {
     case 'bytea':
@@ -96,7 +97,7 @@ export function isKeyText(fields: readonly Field[], keys: readonly Fragment[], t
     case 'varchar':
       return sql`${text} = ${key}::text`;
     default:
-      return sql`${text} in (${key}::text, ${toJsonText(showField(key, field))}::json #>> '{}')`;
+      return sql`${text} = any (array[${key}::text, ${toJsonText(showField(key, field))}::json #>> '{}'])`;
   }
 }
 

@@ -79,7 +79,7 @@ export function storeKeys({ nodes, collection }: WritePlan): Fragment {
   const node = nodes[position];
   if (!node) return sql`null`;
   const isIgnoring = node.conflict?.resolution === 'ignore';
-  const rows = sql`unnest(${slotOf('root')}::int4[]) with ordinality as ${alias('o')} (n, place)`;
+  const rows = sql`pg_catalog.unnest(${slotOf('root')}::int4[]) with ordinality as ${alias('o')} (n, place)`;
   const keys = (value: Fragment): Fragment => {
     const all = sql`(select array_agg(${value} order by ${alias('o')}.place)::text from ${rows} join ${keysOf(node, position)} ${alias('i')} on ${alias('i')}.n = ${alias('o')}.n${isIgnoring ? sql` and not ${alias('i')}.f` : nothing})`;
     return isIgnoring ? sql`coalesce(${all}, '{}')` : all;

@@ -4,10 +4,11 @@ import { singleKey } from '../mirror/item-key.js';
 import { elementAt } from '../narrow.js';
 import type { Output, RowLevel, ToManyJoin, ToOneJoin } from '../plan/plan.js';
 import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
+import { areEqual } from './compare.js';
 import { type FromClause, refersTo, type Scope } from './from-clause.js';
 import { compileGroups } from './groups.js';
 import { JSON_COLUMN, type JsonValue, jsonList, jsonObject, toJsonText } from './json.js';
-import { areEqual, commaList, showKey } from './key-columns.js';
+import { commaList, showKey } from './key-columns.js';
 import { compileOperand, showOperand } from './operand.js';
 import { type CompiledLevel, type JoinCondition, orderClause } from './page.js';
 import { isReferred, keyOfTarget } from './reference.js';
@@ -182,6 +183,7 @@ function compileShared({ toOne, level }: Extract<Output, { kind: 'one' }>, page:
   const same = areEqual(
     keys.map((key) => sql`${name}.${key}`),
     stored,
+    toOne.kind === 'one' ? toOne.columns : [toOne.field],
   );
   return {
     value: { form: 'json', text: sql`${name}.${JSON_COLUMN}` },

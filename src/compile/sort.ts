@@ -2,8 +2,9 @@
 import type { Collection, Field } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
 import { alias, type Fragment, type Statement, sql, statement } from '../sql/fragment.js';
+import { areEqual } from './compare.js';
 import { columnName, tableName } from './identifiers.js';
-import { areEqual, commaList, inputKeyColumns, inputKeyNames, keyColumns, keyParameters } from './key-columns.js';
+import { commaList, inputKeyColumns, inputKeyNames, keyColumns, keyParameters } from './key-columns.js';
 
 export function compileSort(collection: Collection, field: Field): Statement {
   const table = tableName(collection);
@@ -13,9 +14,9 @@ export function compileSort(collection: Collection, field: Field): Statement {
   const keyColumnsAs = commaList(own.map((column, position) => sql`${column} as ${elementAt(names, position)}`));
   const ranked = sql`select ${keyColumnsAs}, ${sorted} as s, row_number() over (order by ${sorted}, ${commaList(own)}) as p from ${table} ${alias('t')}`;
   const rank = (slot: number): Fragment =>
-    sql`(select p from ${alias('o')} where ${areEqual(names, keyParameters(collection.key, slot, 'value'))})`;
+    sql`(select p from ${alias('o')} where ${areEqual(names, keyParameters(collection.key, slot, 'value'), collection.key)})`;
   const moved = sql`select ${commaList(inputKeyColumns(collection, alias('o')))}, case when p = a then b when p > a and p <= b then p - 1 when p >= b and p < a then p + 1 else p end as p, s from ${alias('o')}, ${alias('m')}`;
-  const update = sql`update ${table} ${alias('t')} set ${columnName(field)} = ${alias('n')}.p from (${moved}) ${alias('n')} where ${areEqual(own, inputKeyColumns(collection, alias('n')))} and ${alias('n')}.s is distinct from ${alias('n')}.p returning 1`;
+  const update = sql`update ${table} ${alias('t')} set ${columnName(field)} := ${alias('n')}.p from (${moved}) ${alias('n')} where ${areEqual(own, inputKeyColumns(collection, alias('n')), collection.key)} and (${alias('n')}.s = ${alias('n')}.p) is not true returning 1`;
   const missing = sql`(select a is null or b is null from ${alias('m')})`;
   return statement(
     sql`with ${alias('o')} as materialized (${ranked}), ${alias('m')} as materialized (select ${rank(0)} as a, ${rank(1)} as b), ${alias('w')} as (${update}) select case when ${missing} then service_raise('missing') end`,

@@ -2,7 +2,7 @@
 import type { Field, InnerType } from '../mirror/model.js';
 import type { OperatorSource, typedValue } from '../plan/plan.js';
 import type { Operator } from '../request/ast.js';
-import { type Fragment, identifier, parameter, sql } from '../sql/fragment.js';
+import { type Fragment, identifier, operatorIn, parameter, sql } from '../sql/fragment.js';
 import { matchesWords } from './full-text.js';
 import { typeName } from './identifiers.js';
 
@@ -38,12 +38,12 @@ export function compileTypeOperator(
     case 'within_network':
       return sql`${left} operator(pg_catalog.<<=) ${value}::inet`;
     case 'descendant_of':
-      return sql`${left} ${extensionOperator(field.column?.base_schema, sql`<@`)} ${value}::${typeName(field)}`;
+      return sql`${left} ${extensionOperator(field.column?.base_schema, '<@')} ${value}::${typeName(field)}`;
     case 'ancestor_of':
-      return sql`${left} ${extensionOperator(field.column?.base_schema, sql`@>`)} ${value}::${typeName(field)}`;
+      return sql`${left} ${extensionOperator(field.column?.base_schema, '@>')} ${value}::${typeName(field)}`;
     case 'similar': {
       const schema = using?.kind === 'extension' ? using.schema : undefined;
-      return sql`${left} ${extensionOperator(schema, sql`%`)} ${value}::text`;
+      return sql`${left} ${extensionOperator(schema, '%')} ${value}::text`;
     }
     case 'fts':
       if (using?.kind !== 'configuration') throw new Error('a full text search has a configuration');
@@ -54,9 +54,9 @@ export function compileTypeOperator(
 }
 
 /** Operators of an extension are in its schema, which need not be on the search path. */
-function extensionOperator(schema: string | undefined, operator: Fragment): Fragment {
+function extensionOperator(schema: string | undefined, symbol: string): Fragment {
   if (schema === undefined) throw new Error('the schema of the operator is not known');
-  return sql`operator(${identifier(schema)}.${operator})`;
+  return operatorIn(schema, symbol);
 }
 
 function innerTypeName({ name, column }: Field): Fragment {

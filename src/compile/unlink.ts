@@ -6,18 +6,11 @@ import { clearedColumns } from '../plan/settle.js';
 import type { Unlink, WriteNode, WritePlan } from '../plan/write.js';
 import { alias, type Fragment, identifier, join, nothing, sql } from '../sql/fragment.js';
 import type { Recorded } from './activity.js';
+import { areEqual, isAmong } from './compare.js';
 import type { Scope } from './from-clause.js';
 import { guardedRows } from './guard.js';
 import { columnName, tableName } from './identifiers.js';
-import {
-  areEqual,
-  asRow,
-  commaList,
-  inputKeyColumns,
-  inputKeyDefinitions,
-  inputKeyNames,
-  keyColumns,
-} from './key-columns.js';
+import { commaList, inputKeyColumns, inputKeyDefinitions, inputKeyNames, keyColumns } from './key-columns.js';
 import { columnOf, input, present, unlinkDocument } from './write-input.js';
 
 /** One statement per table and action: a row that leaves two relations is changed once, one that is deleted not at all. */
@@ -40,7 +33,7 @@ export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope:
     const candidates = members.map(({ unlink, position }) =>
       unlink.guard ? sql`select ${key} from ${free(position)}` : childRows(unlink, position, scope),
     );
-    const isUnlinked = sql`${asRow(own)} in (${join(candidates, sql` union `)})`;
+    const isUnlinked = isAmong(own, collection.key, join(candidates, sql` union `));
     const where = join([isUnlinked, sql`(${join(conditions, sql` or `)})`, ...staying], sql` and `);
     const name = unlinkAlias(plan, collection, action);
     const table = sql`${tableName(collection)} ${alias('t')}`;
@@ -51,7 +44,7 @@ export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope:
     const changes = members.flatMap(({ unlink }, index) =>
       clearedColumns(collection, unlink.columns).map((field) => {
         const column = columnName(field);
-        return sql`${column} = case when ${elementAt(conditions, index)} then null else ${alias('t')}.${column} end`;
+        return sql`${column} := case when ${elementAt(conditions, index)} then null else ${alias('t')}.${column} end`;
       }),
     );
     parts.push(
@@ -75,7 +68,11 @@ function childRows(unlink: Unlink, position: number, scope: Scope): Fragment {
   const { collection, columns, guard } = unlink;
   const row = alias('c');
   const referenceColumns = columns.map((field) => sql`${row}.${columnName(field)}`);
-  const tied = sql`${asRow(referenceColumns)} in (select ${commaList(parentNames(unlink))} from ${alias(`x${position}`)})`;
+  const tied = isAmong(
+    referenceColumns,
+    columns,
+    sql`select ${commaList(parentNames(unlink))} from ${alias(`x${position}`)}`,
+  );
   return sql`select ${commaList(keyColumns(collection, row))} from ${guardedRows(collection, row, guard, scope, tied)}`;
 }
 
@@ -117,16 +114,16 @@ export function missingUnlinks(plan: WritePlan): Fragment[] {
     const key = commaList(keyColumns(unlink.collection));
     const names = inputKeyNames(unlink.collection);
     const children = inputKeyColumns(unlink.collection, alias('y'), 'child');
-    const child = asRow(children);
-    const isUnlinked = sql`${child} in (select ${key} from ${unlinkAlias(plan, unlink.collection, unlink.action)})`;
+    const childIn = (query: Fragment): Fragment => isAmong(children, unlink.collection.key, query);
+    const isUnlinked = childIn(sql`select ${key} from ${unlinkAlias(plan, unlink.collection, unlink.action)}`);
     const named = plan.nodes.flatMap((node, list) => {
       if (node.collection !== unlink.collection) return [];
-      const rows = sql`${child} in (select ${commaList(names)} from ${input(list)})`;
+      const rows = childIn(sql`select ${commaList(names)} from ${input(list)}`);
       if (!unlink.guard) return [rows];
       const settled = setsReference(node, referenceColumn(unlink))
-        ? sql` or ${child} in (select ${commaList(inputKeyColumns(unlink.collection, alias('k')))} from ${input(list)} ${alias('k')} where true${ifReferenceSet(node, referenceColumn(unlink))})`
+        ? sql` or ${childIn(sql`select ${commaList(inputKeyColumns(unlink.collection, alias('k')))} from ${input(list)} ${alias('k')} where true${ifReferenceSet(node, referenceColumn(unlink))}`)}`
         : nothing;
-      return [sql`(${rows} and ${child} in (select ${key} from ${free(position)}))${settled}`];
+      return [sql`(${rows} and ${childIn(sql`select ${key} from ${free(position)}`)})${settled}`];
     });
     const settled = join([isUnlinked, ...named], sql` or `);
     return [
@@ -141,7 +138,7 @@ function stillLinked(plan: WritePlan, collection: Collection, field: Field | nul
     if (node.verb === 'insert' || node.collection !== collection) return [];
     if (field && !setsReference(node, field)) return [];
     return [
-      sql`not exists (select from ${input(position)} ${alias('k')} where ${areEqual(inputKeyColumns(collection, alias('k')), keyColumns(collection, alias('t')))}${ifReferenceSet(node, field)})`,
+      sql`not exists (select from ${input(position)} ${alias('k')} where ${areEqual(inputKeyColumns(collection, alias('k')), keyColumns(collection, alias('t')), collection.key)}${ifReferenceSet(node, field)})`,
     ];
   });
 }
@@ -217,7 +214,7 @@ function parentOf(unlink: Unlink): Fragment {
   if (key.every((field, position) => field === from.key[position]) && key.length === from.key.length)
     return commaList(inputKeyColumns(from, alias('x'), 'parent'));
   const row = alias('o');
-  const same = areEqual(keyColumns(from, row), inputKeyColumns(from, alias('x'), 'parent'));
+  const same = areEqual(keyColumns(from, row), inputKeyColumns(from, alias('x'), 'parent'), from.key);
   const names = parentNames(unlink);
   return commaList(
     key.map(
@@ -238,10 +235,13 @@ function unlinked(unlink: Unlink, position: number): Fragment {
   const parent = areEqual(
     parentNames(unlink).map((name) => sql`${alias('y')}.${name}`),
     unlink.columns.map((field) => sql`${alias('t')}.${columnName(field)}`),
+    unlink.key,
+    unlink.columns,
   );
-  const concerned = sql`exists (select from ${alias(`x${position}`)} ${alias('y')} where ${parent} and (${elementAt(children, 0)} is null or ${areEqual(children, key)}))`;
+  const concerned = sql`exists (select from ${alias(`x${position}`)} ${alias('y')} where ${parent} and (${elementAt(children, 0)} is null or ${areEqual(children, key, unlink.collection.key)}))`;
   if (!unlink.guard) return concerned;
-  return sql`(${concerned} and ${asRow(key)} in (select ${commaList(keyColumns(unlink.collection))} from ${free(position)}))`;
+  const freeKeys = sql`select ${commaList(keyColumns(unlink.collection))} from ${free(position)}`;
+  return sql`(${concerned} and ${isAmong(key, unlink.collection.key, freeKeys)})`;
 }
 
 /** Where the payload does not say what the row of a list refers to. */

@@ -7,6 +7,7 @@ import { singleKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import type { Output, VersionPlan } from '../plan/plan.js';
 import { alias, type Fragment, join, literal, sql } from '../sql/fragment.js';
+import { operatorOf } from './compare.js';
 import { FromClause, refersTo } from './from-clause.js';
 import { geometryOf, isGeometry } from './geometry.js';
 import { columnName, tableName, typeName } from './identifiers.js';
@@ -61,7 +62,7 @@ function entryOf(changes: Fragment, name: string): Fragment {
 /** The value of a column with the changes of its row. */
 export function changedColumn(field: Field, value: Fragment, changes: Fragment, keys: readonly string[]): Fragment {
   const entry = entryOf(changes, field.name);
-  return sql`case when jsonb_exists(${changes}, ${literal(field.name)}) then ${readEntry(field, entry, keys)} else ${value} end as ${columnName(field)}`;
+  return sql`case when pg_catalog.jsonb_exists(${changes}, ${literal(field.name)}) then ${readEntry(field, entry, keys)} else ${value} end as ${columnName(field)}`;
 }
 
 /** As a write would read it from the same payload (plan/column-value.ts). */
@@ -80,7 +81,8 @@ function readEntry(field: Field, entry: Fragment, keys: readonly string[]): Frag
     const list = sql`select string_agg(${element}.value, ',' order by ${element}.ordinality) from jsonb_array_elements_text(${entry}) with ordinality ${element}`;
     return sql`case jsonb_typeof(${entry}) when 'array' then coalesce((${list}), '') else ${text} end`;
   }
-  if (base === 'json' || base === 'jsonb') return sql`nullif(${entry}, 'null'::jsonb)::${typeName(field)}`;
+  if (base === 'json' || base === 'jsonb')
+    return sql`case when ${entry} <> 'null'::jsonb then ${entry} end::${typeName(field)}`;
   if (base === 'bytea') return sql`decode(${text}, 'base64')`;
   if (isGeometry(field)) return geometryOf(text, field);
   if (field.column?.is_array || field.column?.composite) {
@@ -136,11 +138,11 @@ export function changesOfList(
   return {
     stays: (child, refers) => {
       const own = child.raw([], key);
-      return sql`(${refers} and ${kind} is distinct from 'array' and not ${own} = any (${keys(deleted)}) or ${own} = any (${keys(listed)}))`;
+      return sql`(${refers} and ${kind} is distinct from 'array' and not ${own} ${operatorOf(key, '=')} any (${keys(deleted)}) or ${own} ${operatorOf(key, '=')} any (${keys(listed)}))`;
     },
     existing: {
       document: (child) =>
-        sql`(select ${e}.value from jsonb_array_elements(${listed}) ${e} (value) where jsonb_typeof(${e}.value) = 'object' and (${keyOf})::${typeName(key)} = ${child.raw([], key)} limit 1)`,
+        sql`(select ${e}.value from jsonb_array_elements(${listed}) ${e} (value) where jsonb_typeof(${e}.value) = 'object' and (${keyOf})::${typeName(key)} ${operatorOf(key, '=')} ${child.raw([], key)} limit 1)`,
     },
     made: madeRows(target, sql`coalesce(${created}, '[]')`),
   };

@@ -21,10 +21,11 @@ import {
   sql,
 } from '../sql/fragment.js';
 
+import { areEqual, operatorOf } from './compare.js';
 import { FromClause, type Scope } from './from-clause.js';
 import { geometryOf, isGeometry } from './geometry.js';
 import { columnName, tableName, typeName } from './identifiers.js';
-import { areEqual, commaList, inputKeyDefinitions, inputKeyNames, keyColumns } from './key-columns.js';
+import { commaList, inputKeyDefinitions, inputKeyNames, keyColumns } from './key-columns.js';
 import { madeKey } from './returned-keys.js';
 
 /** The values of a write, in this order; behind them those of its lists, then those of its unlinks. */
@@ -63,7 +64,9 @@ export function inputValues(
 /** Of a table of Citus: the row is where all rows of the payload are. Without a value that the planner sees, none can be locked. */
 export function andOnShard({ distributed, shardColumn, fields }: Collection, row: Fragment): Fragment {
   const field = distributed && shardColumn !== null ? fields.get(shardColumn) : undefined;
-  return field ? sql` and ${row}.${columnName(field)} = ${slotOf('shard')}::${typeName(field)}` : nothing;
+  return field
+    ? sql` and ${row}.${columnName(field)} ${operatorOf(field, '=')} ${slotOf('shard')}::${typeName(field)}`
+    : nothing;
 }
 
 /** The rows of a list as they came, with their keys. */
@@ -143,7 +146,7 @@ export function lookupValue(lookup: NonNullable<WriteColumn['lookup']>, index: n
   const [key] = keys;
   const row = new FromClause(alias('h'), scope, collection);
   const referencedColumn = row.column([], field);
-  const value = sql`(select ${referencedColumn} from ${row.from(areEqual(keyColumns(collection, row.alias), keys))})`;
+  const value = sql`(select ${referencedColumn} from ${row.from(areEqual(keyColumns(collection, row.alias), keys, collection.key))})`;
   const missing = sql`case when service_raise('missing') then null::${typeName(field)} end`;
   return sql`case when ${key as Fragment} is not null then coalesce(${value}, ${missing}) end`;
 }
@@ -233,7 +236,7 @@ function advance(sequence: string, maxKey: Fragment): Fragment {
   const name = sql`${literal(sequence)}::regclass`;
   const gap = sql`${alias('h')}.k - ${alias('l')}.v`;
   const last = sql`select coalesce(pg_sequence_last_value(${name}), 0) as v`;
-  return sql`select (select max(nextval(${name})) from generate_series(1, ${gap})) from (${maxKey}) ${alias('h')}, (${last}) ${alias('l')} where ${gap} between 1 and ${integerLiteral(STEPS)}`;
+  return sql`select (select max(nextval(${name})) from generate_series(1, ${gap})) from (${maxKey}) ${alias('h')}, (${last}) ${alias('l')} where ${gap} >= 1 and ${gap} <= ${integerLiteral(STEPS)}`;
 }
 
 /** Before keys are taken from a sequence it is put ahead of those that the payload supplies. */
@@ -254,7 +257,7 @@ export function advanceSequence(plan: WritePlan, node: WriteNode, position: numb
     const rows = valuesOf(list, sql`k`, sql`k`);
     // Items that exist had their keys before, wherever these came from.
     const table = tableName(node.collection);
-    const isNew = sql` where not exists (select from ${table} ${alias('e')} where ${alias('e')}.${columnName(key)} = k)`;
+    const isNew = sql` where not exists (select from ${table} ${alias('e')} where ${alias('e')}.${columnName(key)} ${operatorOf(key, '=')} k)`;
     return each.verb === 'upsert' ? sql`${rows}${isNew}` : rows;
   });
   const maxKey = sql`select max(k)::int8 as k from (${join(supplied, sql` union all `)}) ${alias('g')}`;

@@ -2,8 +2,9 @@
 import { countedKey } from '../mirror/item-key.js';
 import type { WriteNode, WritePlan } from '../plan/write.js';
 import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
+import { areEqual, isAmong } from './compare.js';
 import { columnName } from './identifiers.js';
-import { areEqual, asRow, commaList, inputKeyColumns, inputKeyNames, keyColumns } from './key-columns.js';
+import { commaList, inputKeyColumns, inputKeyNames, keyColumns } from './key-columns.js';
 import { input, written } from './write-input.js';
 
 /** A key of which the database generates a part has to be the one that the payload says, and stays what it was. */
@@ -12,7 +13,7 @@ export function generatedKeys({ collection, verb }: WriteNode, position: number)
   const keys = sql`select ${commaList(inputKeyNames(collection))} from ${input(position)}`;
   return (verb === 'upsert' ? [written(position), alias(`m${position}`)] : [written(position)]).map(
     (rows) =>
-      sql`case when exists (select from ${rows} where ${asRow(keyColumns(collection))} not in (${keys})) then service_refuse(${literal(`${position} generated 0`)}) end`,
+      sql`case when exists (select from ${rows} where not ${isAmong(keyColumns(collection), collection.key, keys)}) then service_refuse(${literal(`${position} generated 0`)}) end`,
   );
 }
 
@@ -44,7 +45,7 @@ export function missingItems(plan: WritePlan, node: WriteNode, position: number)
   const deletedCount =
     first < 0
       ? nothing
-      : sql` + (select count(*) from ${alias(`d${first}`)} ${alias('d')} join ${input(position)} ${alias('i')} on ${areEqual(inputKeyColumns(node.collection, alias('i')), key)})`;
+      : sql` + (select count(*) from ${alias(`d${first}`)} ${alias('d')} join ${input(position)} ${alias('i')} on ${areEqual(inputKeyColumns(node.collection, alias('i')), key, node.collection.key)})`;
   const created = node.verb === 'upsert' ? sql` + (select count(*) from ${alias(`m${position}`)})` : nothing;
   return sql`case when (select count(*) from ${written(position)})${created}${deletedCount} < (select count(*) from ${input(position)}) then service_raise('missing') end`;
 }

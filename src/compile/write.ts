@@ -22,6 +22,7 @@ import {
   statement,
 } from '../sql/fragment.js';
 import { type ActivityLog, type Recorded, record, snapshot } from './activity.js';
+import { areEqual, operatorOf } from './compare.js';
 import { compileCaller, compileCondition } from './condition.js';
 import { andFound, compileExisting, otherKeys } from './conflict.js';
 import { FromClause, Scope } from './from-clause.js';
@@ -29,7 +30,7 @@ import { withSridOf } from './geometry.js';
 import { compileGuard, compileValidations } from './guard.js';
 import { columnName, tableName, typeName } from './identifiers.js';
 import { keptValues, returnedValues } from './kept-values.js';
-import { areEqual, commaList, inputKeyColumns, inputKeyNames, keyColumns } from './key-columns.js';
+import { commaList, hasInputKey, inputKeyColumns, inputKeyNames, keyColumns } from './key-columns.js';
 import { keyText } from './reference.js';
 import { columnList, isLeftOut, keysOf, madeKey, returnedKeys, storeKeys } from './returned-keys.js';
 import {
@@ -177,8 +178,7 @@ class Chain {
     if (node.verb === 'insert') this.#parts.push(sql`${written(position)} as (${this.#insert(node, position, isNew)})`);
     if (node.verb === 'upsert') {
       const table = tableName(node.collection);
-      const same = areEqual(keyColumns(node.collection, alias('e')), inputKeyColumns(node.collection, alias('i')));
-      const absent = sql` where not exists (select from ${table} ${alias('e')} where ${same})`;
+      const absent = sql` where not exists (select from ${table} ${alias('e')} where ${hasInputKey(node.collection, alias('e'), alias('i'))})`;
       this.#parts.push(
         sql`${alias(`m${position}`)} as (${this.#insert(node, position, node.conflict ? isNew : absent)})`,
       );
@@ -210,23 +210,23 @@ class Chain {
     const table = sql`${tableName(node.collection)} ${alias('t')}`;
     // Rows are locked in the order of their keys: two requests that change the same rows must not wait for each other.
     const locked = this.#locked(node, position);
-    const same = sql`${areEqual(key, inputKey)}${andFound(node, alias('i'))}${andOnShard(node.collection, alias('t'))}`;
+    const same = sql`${areEqual(key, inputKey, node.collection.key)}${andFound(node, alias('i'))}${andOnShard(node.collection, alias('t'))}`;
     const stays = unlinksOf(this.#plan, node.collection, 'delete').map(
       ({ unlink, condition }) => sql` and not (${condition}${unlessPresent(node, referenceColumn(unlink))})`,
     );
     const changes = columns.map((column) => {
       const name = columnName(column.field);
       const value = withSridOf(sql`${alias('t')}.${name}`, this.#value(node, column), column.field);
-      if (!column.mixed) return sql`${name} = ${value}`;
+      if (!column.mixed) return sql`${name} := ${value}`;
       const clearing = cleared(this.#plan, node.collection, column.field);
       const unlinked = clearing ? sql` when ${clearing} then null` : nothing;
-      return sql`${name} = case when ${present(node, column)} then ${value}${unlinked} else ${alias('t')}.${name} end`;
+      return sql`${name} := case when ${present(node, column)} then ${value}${unlinked} else ${alias('t')}.${name} end`;
     });
     for (const field of clearable(this.#plan, node.collection)) {
       if (columns.some((column) => column.field === field)) continue;
       const name = columnName(field);
       changes.push(
-        sql`${name} = case when ${cleared(this.#plan, node.collection, field) as Fragment} then null else ${alias('t')}.${name} end`,
+        sql`${name} := case when ${cleared(this.#plan, node.collection, field) as Fragment} then null else ${alias('t')}.${name} end`,
       );
     }
     const changed = (column: WriteColumn): Fragment | null =>
@@ -268,7 +268,7 @@ class Chain {
     const row = new FromClause(alias('l'), this.#scope, node.collection);
     const guard = node.guard ? [compileGuard(node.guard, alias('s'), row)] : [];
     const inputKey = inputKeyColumns(node.collection, alias('s'));
-    const same = sql`${areEqual(keyColumns(node.collection, row.alias), inputKey)}${andFound(node, alias('s'))}${andOnShard(node.collection, row.alias)}`;
+    const same = sql`${areEqual(keyColumns(node.collection, row.alias), inputKey, node.collection.key)}${andFound(node, alias('s'))}${andOnShard(node.collection, row.alias)}`;
     const all = [...guard, ...conditions];
     const where = all.length > 0 ? sql` where ${join(all, sql` and `)}` : nothing;
     const from = sql`from ${input(position)} ${alias('s')} join ${tableName(node.collection)} ${row.alias} on ${same}${row.joins()}${where}`;
@@ -280,9 +280,9 @@ class Chain {
     const { collection, verb } = node;
     const isRemoved = this.#plan.unlinks.some((each) => each.action === 'delete' && each.collection === collection);
     if (verb !== 'update' || !this.#changes(node) || isRemoved || !isIntercepted(collection, 'update')) return [];
-    const isWritten = sql`select from ${written(position)} ${alias('w')} where ${areEqual(keyColumns(collection, alias('w')), inputKeyColumns(collection, alias('s')))}`;
+    const isWritten = sql`select from ${written(position)} ${alias('w')} where ${hasInputKey(collection, alias('w'), alias('s'))}`;
     const { from } = this.#writable(node, position, sql`not exists (${isWritten})`);
-    const reason = sql`${literal(`${position} skipped `)} || ${alias('s')}.n`;
+    const reason = sql`${literal(`${position} skipped `)} || ${alias('s')}.n::text`;
     return [sql`(select service_refuse(${reason}) ${from} order by ${alias('s')}.n limit 1)`];
   }
 
@@ -346,8 +346,10 @@ class Chain {
       if (!column.agrees && column.only !== 'key') return [];
       const part = collection.key.indexOf(column.field);
       const expected = part < 0 ? this.#value(node, column) : elementAt(inputKeyColumns(collection, alias('i')), part);
-      const differ = this.#options(node, column).map((option) => sql`${option} <> ${expected}`);
-      const reason = sql`${literal(`${position} differs `)} || ${alias('i')}.n || ${literal(` ${index}`)}`;
+      const differ = this.#options(node, column).map(
+        (each) => sql`not ${areEqual([each], [expected], [column.field])}`,
+      );
+      const reason = sql`${literal(`${position} differs `)} || ${alias('i')}.n::text || ${literal(` ${index}`)}`;
       return [
         sql`(select service_refuse(${reason}) from ${input(position)} ${alias('i')}${this.#inputs(node)} where ${join(differ, sql` or `)} order by ${alias('i')}.n limit 1)`,
       ];
@@ -361,7 +363,7 @@ class Chain {
   #end(node: WriteNode, foreignKey: Field, column: WriteColumn, index: number): Fragment {
     const parent = node.columns.find((each) => each.field === foreignKey);
     if (!parent) throw new Error('a row without a parent has no place behind its siblings');
-    const last = sql`select max(${alias('s')}.${columnName(column.field)}) from ${tableName(node.collection)} ${alias('s')} where ${alias('s')}.${columnName(foreignKey)} = ${this.#value(node, parent)}`;
+    const last = sql`select max(${alias('s')}.${columnName(column.field)}) from ${tableName(node.collection)} ${alias('s')} where ${alias('s')}.${columnName(foreignKey)} ${operatorOf(foreignKey, '=')} ${this.#value(node, parent)}`;
     return sql`coalesce((${last}), 0) + ${alias('i')}.${identifier(`e${index}`)}`;
   }
 

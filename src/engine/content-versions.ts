@@ -2,12 +2,10 @@
  * Content versions: changes are saved beside an item, compared with it, and promoted by an update that its caller must be allowed to make.
  * One without an item is the draft of a new one: to promote it is to create the item.
  */
-import { readFileSync } from 'node:fs';
 import { CLI_IDENTITY } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import { parseJson, writeJson } from '../digits.js';
 import { forbidden, forbiddenField, invalidPayload, ServiceError, unprocessable } from '../errors.js';
-import { packagePath } from '../files.js';
 import { hasVersions, keyNames } from '../mirror/item-key.js';
 import { type Collection, isSecretField, type Model } from '../mirror/model.js';
 import { ownName } from '../mirror/synonyms.js';
@@ -21,6 +19,7 @@ import type { Input } from '../request/parse-context.js';
 import { parseRead, parseSelection } from '../request/rest.js';
 import { requireObject } from '../request/write.js';
 import { splitKey } from '../sql/key-text.js';
+import { readSql } from '../sql/read-sql.js';
 import { billWriter } from './caller-budget.js';
 import { writtenKeys } from './distributed.js';
 import { hashOf, mustBeEmpty, mustBeNew, mustBeReadable, type RecordServices, readItem } from './item-records.js';
@@ -28,7 +27,7 @@ import type { RequestClient } from './stages.js';
 import type { Writer, WrittenBy } from './writer.js';
 import type { Writes } from './writes.js';
 
-const SAVE = readFileSync(packagePath('sql', 'versions', 'save.sql'), 'utf8');
+const SAVE = readSql('versions', 'save.sql');
 
 export interface VersionServices extends RecordServices {
   readonly mirror: Mirror;

@@ -4,12 +4,13 @@ import { countedKey, singleKey } from '../mirror/item-key.js';
 import type { Collection } from '../mirror/model.js';
 import type { PlannedWrite, WriteNode } from '../plan/write.js';
 import type { Session } from '../postgres/sessions.js';
+import { withCatalog } from '../sql/catalog-names.js';
 
-const ADVANCE_SEQUENCE = `
+const ADVANCE_SEQUENCE = withCatalog(`
   select setval($1::regclass, $2::int8)
   from (select pg_advisory_xact_lock($1::regclass::oid::int8)) as locked, pg_catalog.pg_sequence
   where seqrelid = $1::regclass and seqincrement > 0 and $2::int8 < seqmax
-    and $2::int8 > coalesce(pg_sequence_last_value($1::regclass), 0)`;
+    and $2::int8 > coalesce(pg_sequence_last_value($1::regclass), 0)`);
 
 /** A sequence that keys were supplied past is put ahead of them, once it is certain that they were written. */
 export async function advancePast(

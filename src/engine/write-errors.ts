@@ -13,6 +13,7 @@ import { asConflict, isConflict, isMoved } from '../postgres/conflicts.js';
 import type { Session } from '../postgres/sessions.js';
 import type { Input } from '../request/parse-context.js';
 import { type Key, readKey } from '../request/write.js';
+import { withCatalog } from '../sql/catalog-names.js';
 import { fromWrite, isMisfit, isRuleRefusal, type Naming, staleness } from '../sqlstate.js';
 import { refusedWrite } from './distributed.js';
 import { isRepeated } from './idempotency.js';
@@ -152,9 +153,13 @@ function fromValidation(error: unknown, { plan, paths }: PlannedWrite): unknown 
 /** One at a time: a separate statement, so that the next one sees what the one before has done. */
 export async function lock(collection: Collection, session: Session): Promise<void> {
   const name = `${collection.schema}.${collection.table}`;
-  await session.query("select pg_advisory_xact_lock(hashtextextended('lateral ' || $1::text, 0))", [name], {
-    prepare: true,
-  });
+  await session.query(
+    withCatalog("select pg_advisory_xact_lock(hashtextextended('lateral ' || $1::text, 0))"),
+    [name],
+    {
+      prepare: true,
+    },
+  );
 }
 
 export function changesByKey(collection: Collection, items: readonly Input[]): { key: Key; data: Input }[] {

@@ -1,24 +1,23 @@
 /** The database as the mirror and the policies see it: one statement that reads each, and notifications of changes. */
 import { hash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import type { PolicySource } from '../access/policy-watch.js';
-import { packagePath } from '../files.js';
 import type { CatalogDocument } from '../mirror/catalog-document.js';
 import type { CatalogSource, CatalogVersion } from '../mirror/watch.js';
 import { parseOwnJson } from '../narrow.js';
 import type { OtherSchema } from '../observe.js';
 import { definedColumns } from '../sql/definitions.js';
 import { quoteIdentifier } from '../sql/fragment.js';
+import { readSql } from '../sql/read-sql.js';
 import type { Database } from './database.js';
 import type { Session } from './sessions.js';
 import { systemFiles, systemTables } from './system-tables.js';
 
-const INTROSPECT = readFileSync(packagePath('sql', 'introspect.sql'), 'utf8');
-const FINGERPRINT = readFileSync(packagePath('sql', 'fingerprint.sql'), 'utf8');
+const INTROSPECT = readSql('introspect.sql');
+const FINGERPRINT = readSql('fingerprint.sql');
 
-const OTHER_SCHEMAS = readFileSync(packagePath('sql', 'other-schemas.sql'), 'utf8');
+const OTHER_SCHEMAS = readSql('other-schemas.sql');
 
-const POLICIES = readFileSync(packagePath('sql', 'policies.sql'), 'utf8');
+const POLICIES = readSql('policies.sql');
 
 export function policiesOf(database: Database): PolicySource {
   return {

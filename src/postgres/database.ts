@@ -2,7 +2,7 @@
 import type { Socket } from 'node:net';
 import { hostPortsOf } from '../database-url.js';
 import { StartError } from '../errors.js';
-import { qualify } from '../sql/qualify.js';
+import { qualifyOwn } from '../sql/qualify.js';
 import {
   explicitSettings,
   failOnHangUp,
@@ -152,7 +152,7 @@ export class Database implements Pools {
   qualified(text: string): string {
     const cached = this.#qualified.get(text);
     if (cached !== undefined) return cached;
-    const qualified = qualify(text, this.system);
+    const qualified = qualifyOwn(text, this.system);
     this.#qualified.set(text, qualified);
     return qualified;
   }

@@ -5,6 +5,7 @@
  */
 import { createHash } from 'node:crypto';
 import { asError, parseOwnJson } from '../narrow.js';
+import { withCatalog } from '../sql/catalog-names.js';
 import { quoteIdentifier, quoteLiteral } from '../sql/fragment.js';
 import type { Database } from './database.js';
 import { BELOW, type Source, type TableName } from './publication.js';
@@ -194,10 +195,10 @@ function statementsFor({ writer_schema, writer_name, key_columns }: WriterRow, s
 /** Of the installation in schema $1. */
 const OWN = `pg_trigger t join pg_proc f on f.oid = t.tgfoid and f.proname = '${FUNCTION}'
 join pg_namespace s on s.oid = f.pronamespace and s.nspname = $1`;
-const ANY = `select from ${OWN} limit 1`;
+const ANY = withCatalog(`select from ${OWN} limit 1`);
 
 /** Whoever changes triggers of the installation in schema $1 holds it: those of others are no matter of it. */
-const LOCK = "select pg_advisory_xact_lock(hashtextextended('lateral live triggers ' || $1::text, 0))";
+const LOCK = withCatalog("select pg_advisory_xact_lock(hashtextextended('lateral live triggers ' || $1::text, 0))");
 
 interface ChangeOptions {
   /** Milliseconds that a table which is in use is waited for. */

@@ -7,6 +7,7 @@ import { readFile } from 'node:fs/promises';
 import { StartError } from '../errors.js';
 import { packagePath } from '../files.js';
 import type { Observer } from '../observe.js';
+import { withCatalog } from '../sql/catalog-names.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 import { qualify } from '../sql/qualify.js';
 import type { Database } from './database.js';
@@ -66,7 +67,7 @@ export async function migrateWithin(session: Session, database: Database, system
 }
 
 /** Held until the end of the transaction, so a killed instance frees it, also behind a pooler. */
-const LOCK = "select pg_advisory_xact_lock(hashtextextended('lateral migrate ' || $1::text, 0))";
+const LOCK = withCatalog("select pg_advisory_xact_lock(hashtextextended('lateral migrate ' || $1::text, 0))");
 
 function checkName(system: string | null): void {
   if (system !== null && (Buffer.byteLength(system) > 63 || /\0|^pg_|^information_schema$/.test(system)))
@@ -127,7 +128,7 @@ async function findInstallation(
  * its owner as the service's role. So in a schema that no option names it must be owned by that role, a role it is a member of (for a superuser: as
  * granted, it would pass for a member of all) or the owner of the database; any other role that may make a schema could put such tables there.
  */
-const LOCATIONS = `
+const LOCATIONS = withCatalog(`
   with recursive trusted(role) as (
     select oid from pg_catalog.pg_roles where rolname = current_user
     union
@@ -153,12 +154,12 @@ const LOCATIONS = `
       from pg_catalog.pg_attribute attribute
       where attribute.attrelid = class.oid and attribute.attnum > 0 and not attribute.attisdropped
     ) = array['name text', 'applied_at timestamp with time zone']
-  order by namespace.nspname`;
+  order by namespace.nspname`);
 
 /** Null for tables in the schema that they are about, and for those of earlier versions, which knew no other location. */
 async function mirroredBy(session: Session, location: string): Promise<string | null> {
   const text = "select pg_catalog.to_jsonb(found) ->> 'mirrors' as mirrors from service_schema found";
-  const [row] = await session.query(qualify(text, location));
+  const [row] = await session.query(qualify(withCatalog(text), location));
   return typeof row?.['mirrors'] === 'string' ? row['mirrors'] : null;
 }
 
@@ -256,8 +257,8 @@ async function carryOut(session: Session, { name, text }: SystemFile): Promise<v
 
 async function isEmpty(session: Session, schema: string, home: string): Promise<boolean> {
   const rows = await session.query(
-    `select from pg_catalog.pg_tables
-     where schemaname = $1 and not (schemaname = $2 and tablename in (select json_array_elements_text($3::json))) limit 1`,
+    withCatalog(`select from pg_catalog.pg_tables
+     where schemaname = $1 and not (schemaname = $2 and tablename in (select json_array_elements_text($3::json))) limit 1`),
     [schema, home, JSON.stringify([...systemTables()])],
   );
   return rows.length === 0;

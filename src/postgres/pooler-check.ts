@@ -6,6 +6,7 @@
 import { randomUUID } from 'node:crypto';
 import { StartError } from '../errors.js';
 import { propertiesOf } from '../narrow.js';
+import { withCatalog } from '../sql/catalog-names.js';
 import { arrayLiteral } from '../sql/literal.js';
 import type { DriverClient, Pooler } from './connection-options.js';
 
@@ -28,15 +29,15 @@ const ROUNDS = 3;
 const MARK = 'lateral.session';
 const CHANNEL = 'lateral_session';
 
-const SETTINGS = `
+const SETTINGS = withCatalog(`
   select w.name
   from unnest($1::text[], $2::text[]) as w (name, value)
   left join pg_catalog.pg_settings s on s.name = w.name
   where s.setting is distinct from w.value
-    and not (w.name = 'search_path' and (current_schemas(false))[1] = $3)`;
-const STATE = `
+    and not (w.name = 'search_path' and (current_schemas(false))[1] = $3)`);
+const STATE = withCatalog(`
   select pg_backend_pid() as backend, current_setting('${MARK}', true) as mark,
-    '${CHANNEL}' in (select pg_listening_channels()) as listens`;
+    '${CHANNEL}' in (select pg_listening_channels()) as listens`);
 /** Finds itself. */
 const PREPARED =
   'select name /* lateral finds itself */ from pg_catalog.pg_prepared_statements where statement like $1';

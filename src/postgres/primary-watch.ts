@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { hostPortsOf, type SessionTarget } from '../database-url.js';
 import { asError, elementAt } from '../narrow.js';
 import type { Observer } from '../observe.js';
+import { withCatalog } from '../sql/catalog-names.js';
 import { isLostOnTheWay } from './connection-errors.js';
 import type { DriverClient } from './connection-options.js';
 import { DATABASE, differenceOf, isDenied, type ServerIdentity, SYSTEM } from './server-identity.js';
@@ -22,12 +23,13 @@ export interface Role extends ServerIdentity {
 }
 
 /** Of a primary. */
-export const TIMELINE = `('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int`;
+export const TIMELINE = withCatalog(`('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int`);
 
-const roleWith = (system: string): string => `
+const roleWith = (system: string): string =>
+  withCatalog(`
   select pg_is_in_recovery() as standby, current_setting('default_transaction_read_only') = 'on' as readonly,
     case when not pg_is_in_recovery() then ${TIMELINE} end as timeline, ${system} as system,
-    ${DATABASE} as database`;
+    ${DATABASE} as database`);
 const ROLE = roleWith(SYSTEM);
 const ROLE_ALONE = roleWith('null');
 

@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { withCatalog } from '../sql/catalog-names.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 import type { Database } from './database.js';
 import type { Session } from './sessions.js';
@@ -22,7 +23,7 @@ const MAX_SLOT_MS = 5_000;
 const SLOT_PAUSE_MS = 20;
 
 /** Whoever changes publications holds this lock: those of all installations have the same names. */
-const LOCK = "pg_advisory_xact_lock(hashtext('lateral_live'), hashtext(current_database()))";
+const LOCK = withCatalog("pg_advisory_xact_lock(hashtext('lateral_live'), hashtext(current_database()))");
 
 export interface TableName {
   readonly schema: string;
@@ -44,11 +45,12 @@ export interface LogRights {
   readonly role: string;
 }
 
-const RIGHTS = `select current_setting('wal_level') as wal_level, pg_is_in_recovery() as standby, current_user::text as role,
+const RIGHTS =
+  withCatalog(`select current_setting('wal_level') as wal_level, pg_is_in_recovery() as standby, current_user::text as role,
   exists (select from pg_roles where rolname = current_user and (rolsuper or rolreplication))
     or exists (select from pg_roles where rolname = 'rds_replication' and pg_has_role(oid, 'member')) as may_replicate,
   has_database_privilege(current_database(), 'create') as may_create,
-  exists (select from pg_publication where pubname = '${PUBLICATION}') as published`;
+  exists (select from pg_publication where pubname = '${PUBLICATION}') as published`);
 
 /** Whether changes can be read from the log; null where they can, else why not. */
 export async function logObstacle(database: Database): Promise<string | null> {
@@ -71,12 +73,12 @@ function obstacleIn({ wal_level, standby, may_replicate, may_create, published }
  * Of each table or view in $1, as `below`, the relations below it. Rows of a partition are those of the partitioned table; rows of
  * a table that inherits are shown by its ancestors.
  */
-export const BELOW = `
+export const BELOW = withCatalog(`
 with recursive served as (
   select c.oid, n.nspname || '.' || c.relname as served
   from json_array_elements($1::json) wanted
-  join pg_namespace n on n.nspname = wanted ->> 0
-  join pg_class c on c.relnamespace = n.oid and c.relname = wanted ->> 1
+  join pg_namespace n on n.nspname = (wanted ->> 0)
+  join pg_class c on c.relnamespace = n.oid and c.relname = (wanted ->> 1)
 ), below as (
   select oid, served from served
   union
@@ -91,10 +93,10 @@ with recursive served as (
     union all
     select pg_partition_root(below.oid) from pg_class p where p.oid = below.oid and p.relispartition
   ) found
-)`;
+)`);
 
 /** Those of them that have rows, whether each may be published, and as what. Changes of a partition are sent as those of its root. */
-const SOURCES = `${BELOW}
+const SOURCES = withCatalog(`${BELOW}
 select below.served, n.nspname as schema, c.relname as name, c.relkind::text as kind, c.relpersistence::text as persistence,
   pg_has_role(c.relowner, 'usage') as owned,
   c.relreplident in ('f', 'i') or (c.relreplident = 'd' and exists (
@@ -107,7 +109,7 @@ from below join pg_class c on c.oid = below.oid join pg_namespace n on n.oid = c
     where r.prrelid = c.oid and p.pubname in ('${PUBLICATION}', '${KEYLESS_PUBLICATION}')
     order by p.pubname limit 1
   ) published on true
-where c.relkind in ('r', 'p', 'f', 'm') and not c.relispartition and n.nspname <> 'pg_catalog'`;
+where c.relkind in ('r', 'p', 'f', 'm') and not c.relispartition and n.nspname <> 'pg_catalog'`);
 
 interface SourceRow extends TableName {
   readonly served: string;

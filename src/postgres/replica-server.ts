@@ -3,10 +3,11 @@
  * end at another server, which is further behind. A server is known by the time of its start. What is known is in memory that all
  * threads share; one of them measures.
  */
+import { withCatalog } from '../sql/catalog-names.js';
 import type { DriverClient, ServerChoice } from './connection-options.js';
 
 /** Microseconds, as text. */
-export const SERVER = '(extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint::text';
+export const SERVER = withCatalog('(extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint::text');
 
 /** Of a replica: the server that is measured, and another one that a connection led to; 0 for none. */
 const FIELDS = 2;

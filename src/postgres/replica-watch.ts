@@ -6,6 +6,7 @@
 import type { Mirror } from '../mirror/watch.js';
 import { parseOwnJson } from '../narrow.js';
 import type { Observer } from '../observe.js';
+import { withCatalog } from '../sql/catalog-names.js';
 import type { Database } from './database.js';
 import { TIMELINE } from './primary-watch.js';
 import type { ReplicaState } from './replica-board.js';
@@ -26,9 +27,9 @@ const STANDSTILL_MS = 250;
 const MAX_SAMPLES = 3_000;
 
 /** What is on disk can have reached the standbys; behind what is in memory nothing has been committed. */
-const PRIMARY = `select json_build_object('flushed', pg_current_wal_flush_lsn() - '0/0'::pg_lsn,
+const PRIMARY = withCatalog(`select json_build_object('flushed', pg_current_wal_flush_lsn() - '0/0'::pg_lsn,
   'end', (select bytes from ${LOG_END}), 'system', ${SYSTEM}, 'database', ${DATABASE}, 'server', ${SERVER},
-  'timeline', ${TIMELINE})::text`;
+  'timeline', ${TIMELINE})::text`);
 
 interface PrimaryReport extends ServerIdentity {
   readonly flushed: number;

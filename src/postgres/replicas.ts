@@ -4,6 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseOwnJson } from '../narrow.js';
+import { withCatalog } from '../sql/catalog-names.js';
 import type { Database } from './database.js';
 import type { ReplicaBoard, ReplicaState } from './replica-board.js';
 import { type ReplicaServer, SERVER } from './replica-server.js';
@@ -18,10 +19,10 @@ const ASK_PAUSE_MS = 1;
  * What is known of the timeline depends on rights: whoever may see the connection to the primary knows it at once, others when the
  * standby has next written pages of it.
  */
-const STATE = `select json_build_object('server', ${SERVER}, 'standby', pg_is_in_recovery(), 'replayed',
+const STATE = withCatalog(`select json_build_object('server', ${SERVER}, 'standby', pg_is_in_recovery(), 'replayed',
   coalesce(pg_last_wal_replay_lsn(), '0/0') - '0/0'::pg_lsn, 'system', ${SYSTEM}, 'database', ${DATABASE},
   'timeline', greatest((select timeline_id from pg_control_checkpoint()), (select min_recovery_end_timeline from pg_control_recovery()),
-    (select received_tli from pg_stat_get_wal_receiver())))::text`;
+    (select received_tli from pg_stat_get_wal_receiver())))::text`);
 
 /** What a replica says of itself. */
 export interface ReplicaReport extends ServerIdentity {

@@ -137,7 +137,7 @@ export class Session implements Pooled {
 
   /** How the statements of the transaction are planned from now on: for their values, or once for all. */
   async setPlanMode(mode: 'force_custom_plan' | 'force_generic_plan'): Promise<void> {
-    await this.cell("select set_config('plan_cache_mode', $1, true)", [mode]);
+    await this.cell("select pg_catalog.set_config('plan_cache_mode', $1, true)", [mode]);
   }
 
   /** A transaction whose statements are sent together, in one round trip; answers the cell of each. */

@@ -2,13 +2,12 @@
  * Statistics of tables, as PostgreSQL keeps them: read when a table is first asked for, and again after it was analyzed. What is
  * known is looked at now and then, not for each request.
  */
-import { readFileSync } from 'node:fs';
-import { packagePath } from '../files.js';
 import { TableStatistics, type TableStatisticsEntry } from '../mirror/column-statistics.js';
 import type { Collection } from '../mirror/model.js';
+import { readSql } from '../sql/read-sql.js';
 import type { Database } from './database.js';
 
-const STATISTICS = readFileSync(packagePath('sql', 'statistics.sql'), 'utf8');
+const STATISTICS = readSql('statistics.sql');
 
 type Table = Pick<Collection, 'schema' | 'table'>;
 

@@ -58,7 +58,7 @@ function insert(table: Fragment, values: Meta): Fragment {
 }
 
 function save(table: Fragment, key: Meta, values: Meta): Fragment {
-  const changes = Object.keys(values).map((name) => sql`${identifier(name)} = excluded.${identifier(name)}`);
+  const changes = Object.keys(values).map((name) => sql`${identifier(name)} := excluded.${identifier(name)}`);
   const keys = join(
     Object.keys(key).map((name) => identifier(name)),
     sql`, `,
@@ -75,7 +75,7 @@ function changeRelation(
 ): readonly Fragment[] {
   const names = Object.keys(values).map((name) => identifier(name));
   if (names.length === 0) return [];
-  const changes = names.map((name) => sql`${name} = given.${name}`);
+  const changes = names.map((name) => sql`${name} := given.${name}`);
   const document = parameter({ kind: 'constant', value: JSON.stringify(values) });
   return [
     sql`update ${table} relation set ${join(changes, sql`, `)}
@@ -93,15 +93,15 @@ function forgetField(collection: Fragment, field: Fragment, table: Tables): read
     sql`delete from ${fields} alias using ${relations} relation
       where relation.many_collection = ${collection} and relation.many_field = ${field}
         and alias.collection = relation.one_collection and alias.field = relation.one_field`,
-    sql`delete from ${relations} where many_collection = ${collection} and ${field} in (many_field, one_collection_field)`,
+    sql`delete from ${relations} where many_collection = ${collection} and ${field} in (many_field::text, one_collection_field::text)`,
     sql`update ${relations} set one_field = null where one_collection = ${collection} and one_field = ${field}`,
-    sql`update ${relations} set junction_field = nullif(junction_field, ${field}), sort_field = nullif(sort_field, ${field})
-      where many_collection = ${collection} and ${field} in (junction_field, sort_field)`,
+    sql`update ${relations} set junction_field = nullif(junction_field::text, ${field}), sort_field = nullif(sort_field::text, ${field})
+      where many_collection = ${collection} and ${field} in (junction_field::text, sort_field::text)`,
     sql`delete from ${fields} where collection = ${collection} and field = ${field}`,
     sql`update ${fields} set "group" = null where collection = ${collection} and "group" = ${field}`,
-    sql`update ${collections} set archive_field = nullif(archive_field, ${field}), sort_field = nullif(sort_field, ${field}),
-        search_field = nullif(search_field, ${field})
-      where collection = ${collection} and ${field} in (archive_field, sort_field, search_field)`,
+    sql`update ${collections} set archive_field = nullif(archive_field::text, ${field}), sort_field = nullif(sort_field::text, ${field}),
+        search_field = nullif(search_field::text, ${field})
+      where collection = ${collection} and ${field} in (archive_field::text, sort_field::text, search_field::text)`,
     sql`update ${collections} set item_duplication_fields = (item_duplication_fields::jsonb - ${field})::json
       where collection = ${collection} and json_typeof(item_duplication_fields) = 'array'
         and item_duplication_fields::jsonb @> to_jsonb(${field})`,
@@ -112,7 +112,7 @@ function forgetField(collection: Fragment, field: Fragment, table: Tables): read
 function forgetCollection(collection: Fragment, table: Tables): readonly Fragment[] {
   const relations = table('service_relations');
   return [
-    sql`delete from ${relations} where ${collection} in (many_collection, one_collection)`,
+    sql`delete from ${relations} where ${collection} in (many_collection::text, one_collection::text)`,
     removeEntry(relations, identifier('one_allowed_collections'), collection, sql`true`),
     sql`delete from ${table('service_fields')} where collection = ${collection}`,
     sql`delete from ${table('service_permissions')} where collection = ${collection}`,
@@ -126,6 +126,6 @@ function forgetCollection(collection: Fragment, table: Tables): readonly Fragmen
 /** From a comma-separated list; an empty one becomes null. */
 function removeEntry(table: Fragment, column: Fragment, entry: Fragment, where: Fragment): Fragment {
   const entries = sql`string_to_array(${column}, ',')`;
-  return sql`update ${table} set ${column} = nullif(array_to_string(array_remove(${entries}, ${entry}), ','), '')
+  return sql`update ${table} set ${column} := nullif(array_to_string(array_remove(${entries}, ${entry}), ','), '')
     where ${where} and ${entry} = any (${entries})`;
 }

@@ -2,13 +2,12 @@
  * Snapshots of the connected database: taken in one view of it, compared, and applied. Applying holds the lock of all
  * changes of the schema from the first look to the last step, so that what was compared is what is changed.
  */
-import { readFileSync } from 'node:fs';
 import { invalidPayload, ServiceError } from '../errors.js';
-import { packagePath } from '../files.js';
 import { behaviourOf } from '../mirror/columns.js';
 import type { Deferrable, Model } from '../mirror/model.js';
 import { parseOwnJson } from '../narrow.js';
 import { systemFields } from '../postgres/system-tables.js';
+import { readSql } from '../sql/read-sql.js';
 import { planSnapshot } from './apply.js';
 import { neededTypes, refuseMissing } from './apply-types.js';
 import type { Draft, SchemaChanges } from './change.js';
@@ -19,7 +18,7 @@ import type { Difference, DifferenceBody } from './parse-difference.js';
 import { type EnumName, enumKey, type Snapshot } from './parse-snapshot.js';
 import { type Details, omittedFromSnapshot, snapshotOf } from './snapshot.js';
 
-const DETAILS = readFileSync(packagePath('sql', 'snapshot.sql'), 'utf8');
+const DETAILS = readSql('snapshot.sql');
 
 export interface TakenSnapshot {
   readonly snapshot: Snapshot;

@@ -2,15 +2,14 @@
  * Writes the relations that foreign keys imply. They are found behind the lock of all changes of the schema, on what is
  * there then: what another command wrote meanwhile is not written twice.
  */
-import { readFileSync } from 'node:fs';
-import { packagePath } from '../files.js';
 import { parseOwnJson } from '../narrow.js';
 import { quoteIdentifier } from '../sql/fragment.js';
+import { readSql } from '../sql/read-sql.js';
 import type { SchemaChanges } from './change.js';
 import { constraintName } from './plan-names.js';
 import { planSuggestions, type Suggestion, suggestRelations } from './suggest.js';
 
-const UNINDEXED = readFileSync(packagePath('sql', 'unindexed.sql'), 'utf8');
+const UNINDEXED = readSql('unindexed.sql');
 
 /** A foreign key whose columns no index begins with. */
 export interface Unindexed {

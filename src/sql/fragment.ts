@@ -3,6 +3,7 @@
  * interpolation throws, so a string that came with a request cannot become SQL. Quoting lives in this file alone.
  * `statement` makes the text of it that is sent.
  */
+import { catalogOperator, withCatalog } from './catalog-names.js';
 import type { Parameter } from './parameter.js';
 import { vetExpression } from './verify.js';
 
@@ -50,12 +51,18 @@ function append(parts: Part[], part: Part): void {
 
 const normalized = new WeakMap<TemplateStringsArray, readonly string[]>();
 
-/** White space of our templates is for readers of the code; names and literals keep theirs. */
+/** Compiled statements join texts, for which no match can be better than PostgreSQL's own operator. */
+const KEPT: ReadonlySet<string> = new Set(['||']);
+
+/**
+ * White space of our templates is for readers of the code; names and literals keep theirs. Operators and functions are PostgreSQL's
+ * own. `:=` assigns, where `=` would compare.
+ */
 function textsOf(strings: TemplateStringsArray): readonly string[] {
   const cached = normalized.get(strings);
   if (cached) return cached;
   if (!Array.isArray(strings.raw)) throw new Error('sql is a template tag: text cannot be passed to it');
-  const texts = strings.map((text) => text.replace(/\s+/g, ' '));
+  const texts = strings.map((text) => withCatalog(text.replace(/\s+/g, ' '), KEPT));
   normalized.set(strings, texts);
   return texts;
 }
@@ -65,6 +72,13 @@ export const nothing: Fragment = Fragment.of([]);
 /** `identifier('public', 'articles')` is "public"."articles". */
 export function identifier(...names: readonly string[]): Fragment {
   return Fragment.of([{ kind: 'text', text: names.map(quoteIdentifier).join('.') }]);
+}
+
+/** An operator of a schema other than `pg_catalog`, such as that of an extension. */
+export function operatorIn(schema: string, symbol: string): Fragment {
+  return Fragment.of([
+    { kind: 'text', text: catalogOperator(symbol, schema === 'pg_catalog' ? schema : quoteIdentifier(schema)) },
+  ]);
 }
 
 /** A name that no column and no table of the model has: the model refuses names that start with a percent sign. */

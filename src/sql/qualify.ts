@@ -1,4 +1,5 @@
 /** Internal statements name the service's tables and functions alone; their schema is known once the service starts. */
+import { withCatalog } from './catalog-names.js';
 import { quoteIdentifier } from './fragment.js';
 
 /** Texts, quoted names and comments stay as they are: a name in them is somebody else's, or no name. */
@@ -8,4 +9,9 @@ const TOKENS = /'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|(?<![\w.$])service_\w+/g;
 export function qualify(text: string, schema: string): string {
   const prefix = `${quoteIdentifier(schema)}.`;
   return text.replace(TOKENS, (token) => (token.startsWith('service_') ? prefix + token : token));
+}
+
+/** The same of a whole statement of ours, with the schema of PostgreSQL's own operators and functions too. */
+export function qualifyOwn(text: string, schema: string): string {
+  return qualify(withCatalog(text), schema);
 }

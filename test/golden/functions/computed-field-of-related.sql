@@ -1,15 +1,15 @@
 -- SEARCH /items/articles {"query":{"fields":["id","author.loud"],"sort":["author.loud"],"limit":5}}
 
-select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
+select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || ',"author":' || coalesce("%l4"."%j", 'null') || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"author":' || coalesce("%l4"."%j", 'null') || '}' as "%j"
   from (
     select "%t1"."id", "%t1"."author",
     case
     when not ("%t2" is null) then "public"."loud"("%t2")
     end as "%s0"
     from "public"."articles" "%t1"
-    left join "public"."authors" "%t2" on "%t2"."id" = "%t1"."author"
+    left join "public"."authors" "%t2" on "%t2"."id" operator(pg_catalog.=) "%t1"."author"
     order by
     case
     when not ("%t2" is null) then "public"."loud"("%t2")
@@ -21,7 +21,7 @@ from (
     from (
       select "public"."loud"("%t3") as "loud"
       from "public"."authors" "%t3"
-      where "%t3"."id" = "%p1"."author"
+      where "%t3"."id" operator(pg_catalog.=) "%p1"."author"
       limit 1
     ) "%p3"
   ) "%l4" on true

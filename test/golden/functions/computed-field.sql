@@ -1,13 +1,13 @@
 -- SEARCH /items/authors {"query":{"fields":["id","loud"],"filter":{"loud":{"_starts_with":"A"}},"sort":["-loud"],"limit":5}}
 
 -- $1 = 'A%'
-select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
+select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || ',"loud":' || coalesce(pg_catalog.to_json("%p1"."loud")::text, 'null') || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"loud":' || coalesce(pg_catalog.to_json("%p1"."loud")::text, 'null') || '}' as "%j"
   from (
     select "%t1"."id", "public"."loud"("%t1") as "loud"
     from "public"."authors" "%t1"
-    where "public"."loud"("%t1") like $1
+    where "public"."loud"("%t1") operator(pg_catalog.~~) $1
     order by "public"."loud"("%t1") desc, "%t1"."id"
     limit 5
   ) "%p1"

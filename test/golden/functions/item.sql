@@ -2,7 +2,7 @@
 
 -- $1 = 'Zebra'
 select '{"data":' || coalesce((
-  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || ',"author":' || coalesce("%l3"."%j", 'null') || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"author":' || coalesce("%l3"."%j", 'null') || '}' as "%j"
   from (
     select "%t1"."id", "%t1"."author"
     from (
@@ -16,7 +16,7 @@ select '{"data":' || coalesce((
     from (
       select "%t2"."name"
       from "public"."authors" "%t2"
-      where "%t2"."id" = "%p1"."author"
+      where "%t2"."id" operator(pg_catalog.=) "%p1"."author"
       limit 1
     ) "%p2"
   ) "%l3" on true

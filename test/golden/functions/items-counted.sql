@@ -4,12 +4,12 @@
 select '{"meta":{' || '"total_count":' || (
   select count(*)
   from "public"."articles_of"("writer" => $1::"pg_catalog"."int4") "%t2"
-) || ',' || '"filter_count":' || (
+)::text || ',' || '"filter_count":' || (
   select count(*)
   from "public"."articles_of"("writer" => $1::"pg_catalog"."int4") "%t3"
-) || coalesce('},"data":[' || string_agg("%r1"."%j", ',') || ']}', '},"data":[]}')
+)::text || coalesce('},"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '},"data":[]}')
 from (
-  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."articles_of"("writer" => $1::"pg_catalog"."int4") "%t1"

@@ -2,24 +2,24 @@
 
 -- $1 = '1'
 -- $2 = 'published'
-select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
+select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || ',"comments":' || ("%l3"."%j") || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"comments":' || ("%l3"."%j") || '}' as "%j"
   from (
     select "%t1"."id", "%t1"."views"
     from "public"."articles_of"("writer" => $1::"pg_catalog"."int4") "%t1"
-    where "%t1"."status" = $2::"pg_catalog"."varchar"
+    where "%t1"."status" operator(pg_catalog.=) $2::"pg_catalog"."varchar"
     order by "%t1"."views" desc, "%t1"."id"
     limit 5
   ) "%p1"
   left join lateral (
-    select coalesce('[' || string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
+    select coalesce('[' || pg_catalog.string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
     from (
       select '{"body":' || coalesce(pg_catalog.to_json("%p2"."body")::text, 'null') || '}' as "%j"
       from (
         select "%t2"."body", "%t2"."id"
         from "public"."comments" "%t2"
-        where "%t2"."article" = "%p1"."id"
+        where "%t2"."article" operator(pg_catalog.=) "%p1"."id"
         order by "%t2"."id"
         limit 100
       ) "%p2"

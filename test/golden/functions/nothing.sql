@@ -1,7 +1,7 @@
 -- POST /rpc/nothing {}
 
 select '{"data":' || coalesce((
-  select max("%r1"."%j")
+  select pg_catalog.max("%r1"."%j")
   from (
     select 'null' as "%j"
     from (

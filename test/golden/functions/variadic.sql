@@ -8,7 +8,7 @@ select '{"data":' || coalesce((
     select "%t1"."value"
     from "public"."joined_words"("glue" => $1::"pg_catalog"."text", variadic "words" => (
       select "%x".v
-      from json_to_record($2::json) as "%x" (v "pg_catalog"."_text")
+      from pg_catalog.json_to_record($2::json) as "%x" (v "pg_catalog"."_text")
     )) "%t1" ("value")
   ) "%p1"
 ), 'null') || '}';

@@ -4,12 +4,12 @@
 -- $2 = '42'
 select '{"data":' || "%r1"."%j" || '}'
 from (
-  select '{"quantity":' || coalesce(textin(int4out("%p1"."quantity")), 'null') || '}' as "%j"
+  select '{"quantity":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."quantity")), 'null') || '}' as "%j"
   from (
     select "%t1"."quantity"
     from "public"."order_lines" "%t1"
-    where "%t1"."order_id" = $1::"pg_catalog"."int4"
-    and "%t1"."product_id" = $2::"pg_catalog"."int4"
+    where "%t1"."order_id" operator(pg_catalog.=) $1::"pg_catalog"."int4"
+    and "%t1"."product_id" operator(pg_catalog.=) $2::"pg_catalog"."int4"
     limit 1
   ) "%p1"
 ) "%r1";

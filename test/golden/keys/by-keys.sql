@@ -2,13 +2,13 @@
 
 -- $1 = '{"1","2"}'
 -- $2 = '{"11","11"}'
-select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
+select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
   select '{"note":' || coalesce(pg_catalog.to_json("%p1"."note")::text, 'null') || '}' as "%j"
   from (
     select "%t1"."note", "%t1"."order_id", "%t1"."product_id"
     from "public"."order_lines" "%t1"
-    where ("%t1"."order_id", "%t1"."product_id") in (
+    where ("%t1"."order_id", "%t1"."product_id") operator(pg_catalog.=) any (
       select *
       from unnest($1::"pg_catalog"."int4"[], $2::"pg_catalog"."int4"[])
     )

@@ -7,17 +7,17 @@ from (
   from (
     select "%t1"."customer", "%t1"."id"
     from "public"."orders" "%t1"
-    where "%t1"."id" = $1::"pg_catalog"."int4"
+    where "%t1"."id" operator(pg_catalog.=) $1::"pg_catalog"."int4"
     limit 1
   ) "%p1"
   left join lateral (
-    select coalesce('[' || string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
+    select coalesce('[' || pg_catalog.string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
     from (
-      select coalesce('"' || textin(int4out("%p2"."order_id")) || '~' || textin(int4out("%p2"."product_id")) || '"', 'null') as "%j"
+      select coalesce('"' || pg_catalog.textin(pg_catalog.int4out("%p2"."order_id")) || '~' || pg_catalog.textin(pg_catalog.int4out("%p2"."product_id")) || '"', 'null') as "%j"
       from (
         select "%t2"."order_id", "%t2"."product_id"
         from "public"."order_lines" "%t2"
-        where "%t2"."order_id" = "%p1"."id"
+        where "%t2"."order_id" operator(pg_catalog.=) "%p1"."id"
         order by "%t2"."order_id", "%t2"."product_id"
         limit 100
       ) "%p2"

@@ -6,7 +6,7 @@ from (
   from (
     select "%t1"."title", "%t1"."author", "%t1"."id"
     from "public"."articles" "%t1"
-    where "%t1"."id" = $1::"pg_catalog"."int4"
+    where "%t1"."id" operator(pg_catalog.=) $1::"pg_catalog"."int4"
     limit 1
   ) "%p1"
   left join lateral (
@@ -14,18 +14,18 @@ from (
     from (
       select "%t2"."name"
       from "public"."authors" "%t2"
-      where "%t2"."id" = "%p1"."author"
+      where "%t2"."id" operator(pg_catalog.=) "%p1"."author"
       limit 1
     ) "%p2"
   ) "%l3" on true
   left join lateral (
-    select coalesce('[' || string_agg("%r4"."%j", ',') || ']', '[]') as "%j"
+    select coalesce('[' || pg_catalog.string_agg("%r4"."%j", ',') || ']', '[]') as "%j"
     from (
       select '{"body":' || coalesce(pg_catalog.to_json("%p4"."body")::text, 'null') || '}' as "%j"
       from (
         select "%t4"."body", "%t4"."id"
         from "public"."comments" "%t4"
-        where "%t4"."article" = "%p1"."id"
+        where "%t4"."article" operator(pg_catalog.=) "%p1"."id"
         order by "%t4"."id"
         limit 100
       ) "%p4"

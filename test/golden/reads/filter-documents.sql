@@ -1,9 +1,9 @@
 -- /samples?fields=id&filter={"doc":{"_json_contains":{"a":[1]},"_has_key":"a"}}
 -- $1 = '{"a":[1]}'
 -- $2 = 'a'
-select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
+select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."samples" "%t1"

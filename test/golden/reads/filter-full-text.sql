@@ -1,9 +1,9 @@
 -- /samples?fields=id&filter={"words":{"_fts":"sql -http"},"title":{"_fts":{"query":"join","config":"english"}}}&sort=-rank(words)
 -- $1 = 'sql -http'
 -- $2 = 'join'
-select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
+select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j"
   from (
     select "%t1"."id", pg_catalog.ts_rank("%t1"."words", pg_catalog.websearch_to_tsquery('"pg_catalog"."english"'::pg_catalog.regconfig, $1::text)) as "%s0"
     from "public"."samples" "%t1"

@@ -3,9 +3,9 @@
 -- $2 = '500'
 -- $3 = '{"type":"Polygon","coordinates":[[[16,49],[17,49],[17,50],[16,50],[16,49]]]}'
 -- $4 = '{"type":"Point","coordinates":[16.6,49.2]}'
-select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
+select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."places" "%t1"

@@ -1,8 +1,8 @@
 -- { articles(limit: 5) { id heading: title rating author { name __typename } } }
 select '{"data":{' || '"articles":' || (
-  select coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]')
+  select coalesce('[' || pg_catalog.string_agg("%r1"."%j", ',') || ']', '[]')
   from (
-    select (coalesce('{"id":"' || textin(int4out("%p1"."id")) || '"', '{"id":null') || ',"heading":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null')) || (',"rating":' || coalesce(pg_catalog.to_json("%p1"."rating")::text, 'null') || ',"author":' || coalesce("%l3"."%j", 'null') || '}') as "%j"
+    select (coalesce('{"id":"' || pg_catalog.textin(pg_catalog.int4out("%p1"."id")) || '"', '{"id":null') || ',"heading":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null')) || (',"rating":' || coalesce(pg_catalog.to_json("%p1"."rating")::text, 'null') || ',"author":' || coalesce("%l3"."%j", 'null') || '}') as "%j"
     from (
       select "%t1"."id", "%t1"."title", "%t1"."rating", "%t1"."author"
       from "public"."articles" "%t1"
@@ -14,7 +14,7 @@ select '{"data":{' || '"articles":' || (
       from (
         select "%t2"."name"
         from "public"."authors" "%t2"
-        where "%t2"."id" = "%p1"."author"
+        where "%t2"."id" operator(pg_catalog.=) "%p1"."author"
         limit 1
       ) "%p2"
     ) "%l3" on true

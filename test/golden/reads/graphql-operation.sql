@@ -5,12 +5,12 @@
 -- $4 = '1'
 -- $5 = '9'
 select '{"data":{' || '"newest":' || (
-  select coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]')
+  select coalesce('[' || pg_catalog.string_agg("%r1"."%j", ',') || ']', '[]')
   from (
-    select coalesce('{"id":"' || textin(int4out("%p1"."id")) || '"', '{"id":null') || ',"comments_func":' || ('{"count":' || coalesce((
+    select coalesce('{"id":"' || pg_catalog.textin(pg_catalog.int4out("%p1"."id")) || '"', '{"id":null') || ',"comments_func":' || ('{"count":' || coalesce((
       select count(*)
       from "public"."comments" "%t2"
-      where "%t2"."article" = "%p1"."id"
+      where "%t2"."article" operator(pg_catalog.=) "%p1"."id"
     )::text, 'null') || '}') || '}' as "%j"
     from (
       select "%t1"."id"
@@ -29,14 +29,14 @@ select '{"data":{' || '"newest":' || (
     limit 1
   ) "%p5"
   order by "%p5"."id"
-), $1::text) || '}' || coalesce(',"errors":[' || nullif(concat_ws(',', case when "%i1" is null then $2::text end, case when "%i2" is null then $3::text end), '') || ']', '') || '}'
+), $1::text) || '}' || coalesce(',"errors":[' || nullif(pg_catalog.concat_ws(',', case when "%i1" is null then $2::text end, case when "%i2" is null then $3::text end), '') || ']', '') || '}'
 from (
   select (
     select '{"title":' || coalesce(pg_catalog.to_json("%p3"."title")::text, 'null') || '}' as "%j"
     from (
       select "%t3"."title"
       from "public"."articles" "%t3"
-      where "%t3"."id" = $4::"pg_catalog"."int4"
+      where "%t3"."id" operator(pg_catalog.=) $4::"pg_catalog"."int4"
       limit 1
     ) "%p3"
   ) as "%i1", (
@@ -44,7 +44,7 @@ from (
     from (
       select "%t4"."name"
       from "public"."tags" "%t4"
-      where "%t4"."id" = $5::"pg_catalog"."int4"
+      where "%t4"."id" operator(pg_catalog.=) $5::"pg_catalog"."int4"
       limit 1
     ) "%p4"
   ) as "%i2"

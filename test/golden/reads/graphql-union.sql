@@ -1,6 +1,6 @@
 -- { articles(limit: 1) { blocks { item { __typename ... on block_text { text } } } } }
 select '{"data":{' || '"articles":' || (
-  select coalesce('[' || string_agg("%r1"."%j", ',') || ']', '[]')
+  select coalesce('[' || pg_catalog.string_agg("%r1"."%j", ',') || ']', '[]')
   from (
     select '{"blocks":' || ("%l6"."%j") || '}' as "%j"
     from (
@@ -10,17 +10,17 @@ select '{"data":{' || '"articles":' || (
       limit 1
     ) "%p1"
     left join lateral (
-      select coalesce('[' || string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
+      select coalesce('[' || pg_catalog.string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
       from (
         select '{"item":' || coalesce(case "%p2"."collection"::text when 'block_text' then (
           select '{"__typename":"block_text"' || ',"text":' || coalesce(pg_catalog.to_json("%p3"."text")::text, 'null') || '}' as "%j"
           from (
             select "%t3"."text"
             from "public"."block_text" "%t3"
-            where "%t3"."id" =
+            where "%t3"."id" operator(pg_catalog.=)
             case
-            when "%p2"."collection" = 'block_text'
-            and "%p2"."item"::text ~ '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
+            when "%p2"."collection" operator(pg_catalog.=) 'block_text'
+            and "%p2"."item"::text operator(pg_catalog.~) '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
             end
             limit 1
           ) "%p3"
@@ -29,10 +29,10 @@ select '{"data":{' || '"articles":' || (
           from (
             select
             from "public"."block_image" "%t4"
-            where "%t4"."id" =
+            where "%t4"."id" operator(pg_catalog.=)
             case
-            when "%p2"."collection" = 'block_image'
-            and "%p2"."item"::text ~ '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
+            when "%p2"."collection" operator(pg_catalog.=) 'block_image'
+            and "%p2"."item"::text operator(pg_catalog.~) '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
             end
             limit 1
           ) "%p4"
@@ -41,10 +41,10 @@ select '{"data":{' || '"articles":' || (
           from (
             select
             from "public"."block_quote" "%t5"
-            where "%t5"."id" =
+            where "%t5"."id" operator(pg_catalog.=)
             case
-            when "%p2"."collection" = 'block_quote'
-            and "%p2"."item"::text ~ '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
+            when "%p2"."collection" operator(pg_catalog.=) 'block_quote'
+            and "%p2"."item"::text operator(pg_catalog.~) '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
             end
             limit 1
           ) "%p5"
@@ -52,7 +52,7 @@ select '{"data":{' || '"articles":' || (
         from (
           select "%t2"."item", "%t2"."collection", "%t2"."sort", "%t2"."id"
           from "public"."articles_blocks" "%t2"
-          where "%t2"."articles_id" = "%p1"."id"
+          where "%t2"."articles_id" operator(pg_catalog.=) "%p1"."id"
           order by "%t2"."sort", "%t2"."id"
           limit 100
         ) "%p2"

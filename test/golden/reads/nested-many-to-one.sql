@@ -1,7 +1,7 @@
 -- /articles?fields=id,author.name,author.born&limit=25
-select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
+select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || ',"author":' || coalesce("%l3"."%j", 'null') || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"author":' || coalesce("%l3"."%j", 'null') || '}' as "%j"
   from (
     select "%t1"."id", "%t1"."author"
     from "public"."articles" "%t1"
@@ -13,7 +13,7 @@ from (
     from (
       select "%t2"."name", "%t2"."born"
       from "public"."authors" "%t2"
-      where "%t2"."id" = "%p1"."author"
+      where "%t2"."id" operator(pg_catalog.=) "%p1"."author"
       limit 1
     ) "%p2"
   ) "%l3" on true

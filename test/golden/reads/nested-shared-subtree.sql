@@ -1,5 +1,5 @@
 -- /articles?fields=title,author.name,author.articles.title&limit=20
-select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
+select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
   with "%p1" as materialized (
     select "%t1"."title", "%t1"."author", "%t1"."id"
@@ -20,17 +20,17 @@ from (
       from (
         select "%t3"."name", "%t3"."id"
         from "public"."authors" "%t3"
-        where "%t3"."id" = "%d2"."%h0"
+        where "%t3"."id" operator(pg_catalog.=) "%d2"."%h0"
         limit 1
       ) "%p3"
       left join lateral (
-        select coalesce('[' || string_agg("%r4"."%j", ',') || ']', '[]') as "%j"
+        select coalesce('[' || pg_catalog.string_agg("%r4"."%j", ',') || ']', '[]') as "%j"
         from (
           select '{"title":' || coalesce(pg_catalog.to_json("%p4"."title")::text, 'null') || '}' as "%j"
           from (
             select "%t4"."title", "%t4"."id"
             from "public"."articles" "%t4"
-            where "%t4"."author" = "%p3"."id"
+            where "%t4"."author" operator(pg_catalog.=) "%p3"."id"
             order by "%t4"."id"
             limit 100
           ) "%p4"
@@ -39,6 +39,6 @@ from (
       ) "%l5" on true
     ) "%l6" on true
     offset 0
-  ) "%l7" on "%l7"."%h0" = "%p1"."author"
+  ) "%l7" on "%l7"."%h0" operator(pg_catalog.=) "%p1"."author"
   order by "%p1"."id"
 ) "%r1"

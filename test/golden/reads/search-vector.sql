@@ -1,8 +1,8 @@
 -- /worded?fields=id&search=hello
 -- $1 = 'hello'
-select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
+select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."worded" "%t1"

@@ -1,12 +1,12 @@
 -- /articles?fields=id&sort=-comments.created
-select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
+select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j"
   from (
     select "%t1"."id", (
       select "%t2"."created"
       from "public"."comments" "%t2"
-      where "%t2"."article" = "%t1"."id"
+      where "%t2"."article" operator(pg_catalog.=) "%t1"."id"
       order by "%t2"."created" desc
       limit 1
     ) as "%s0"
@@ -14,7 +14,7 @@ from (
     order by (
       select "%t2"."created"
       from "public"."comments" "%t2"
-      where "%t2"."article" = "%t1"."id"
+      where "%t2"."article" operator(pg_catalog.=) "%t1"."id"
       order by "%t2"."created" desc
       limit 1
     ) desc, "%t1"."id"

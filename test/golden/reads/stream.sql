@@ -2,9 +2,9 @@
 select '{"meta":{' || '"filter_count":' || (
   select count(*)
   from "public"."articles" "%t4"
-) || '},"data":['
+)::text || '},"data":['
 union all (
-  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || ',"author":' || coalesce("%l3"."%j", 'null') || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"author":' || coalesce("%l3"."%j", 'null') || '}' as "%j"
   from (
     select "%t1"."id", "%t1"."author"
     from "public"."articles" "%t1"
@@ -15,7 +15,7 @@ union all (
     from (
       select "%t2"."name"
       from "public"."authors" "%t2"
-      where "%t2"."id" = "%p1"."author"
+      where "%t2"."id" operator(pg_catalog.=) "%p1"."author"
       limit 1
     ) "%p2"
   ) "%l3" on true

@@ -3,10 +3,10 @@
 begin;
 
 -- $1 = 'public'
-select pg_advisory_xact_lock(hashtextextended('lateral structure ' || $1::text, 0));
+select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('lateral structure ' operator(pg_catalog.||) $1::text, 0));
 
 -- $1 = '20000'
-select set_config('lock_timeout', $1, true);
+select pg_catalog.set_config('lock_timeout', $1, true);
 
 create table "public"."books" ("id" uuid not null primary key, "title" varchar(100) not null, "sold" boolean default 'false');
 
@@ -23,7 +23,7 @@ select "note", "collection"
 from pg_catalog.json_populate_record(null::"public"."service_collections", $1::json) on conflict ("collection") do update set "note" = excluded."note";
 
 -- $1 = 'public'
-with bumped as (update "public".service_schema set version = version + 1)
-select pg_notify('service_model', $1);
+with bumped as (update "public".service_schema set version = version operator(pg_catalog.+) 1)
+select pg_catalog.pg_notify('service_model', $1);
 
 commit;

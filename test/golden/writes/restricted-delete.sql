@@ -5,21 +5,21 @@ begin;
 -- $1 = '{"3"}'
 -- $2 = '{"user":"00000000-0000-0000-0000-000000000002","ip":"127.0.0.1","user_agent":null,"origin":null}'
 with "%k" as materialized (
-  select distinct unnest($1::"pg_catalog"."int4"[]) as k
+  select distinct pg_catalog.unnest($1::"pg_catalog"."int4"[]) as k
 ), "%w" as (delete from "public"."comments" "%t" using (
   select "%l"."id" as k
   from "public"."comments" "%l"
-  where "%l"."id" in (
+  where "%l"."id" operator(pg_catalog.=) any (
     select k
     from "%k"
   )
   and "%l"."author" is null
   order by "%l"."id" for update of "%l"
-) "%k" where "%t"."id" = "%k".k returning "%t"."id"), "%jd" as materialized (
+) "%k" where "%t"."id" operator(pg_catalog.=) "%k".k returning "%t"."id"), "%jd" as materialized (
   select *
-  from json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from pg_catalog.json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
-  select nextval('public.service_activity_id_seq'::regclass), "%x".*
+  select pg_catalog.nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (
     select 'delete', 'comments', "id"::text, null::json, null::json
     from "%w"
@@ -30,7 +30,7 @@ case
 when (
   select count(*)
   from "%w"
-) < (
+) operator(pg_catalog.<) (
   select count(*)
   from "%k"
 ) then "public".service_raise('missing')

@@ -3,7 +3,7 @@
 begin;
 
 -- $1 = 'public.articles_tags'
-select pg_advisory_xact_lock(hashtextextended('lateral ' || $1::text, 0));
+select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('lateral ' operator(pg_catalog.||) $1::text, 0));
 
 -- $1 = '3'
 -- $2 = '4'
@@ -14,24 +14,24 @@ with "%o" as materialized (
   select (
     select p
     from "%o"
-    where k = $1::"pg_catalog"."int4"
+    where k operator(pg_catalog.=) $1::"pg_catalog"."int4"
   ) as a, (
     select p
     from "%o"
-    where k = $2::"pg_catalog"."int4"
+    where k operator(pg_catalog.=) $2::"pg_catalog"."int4"
   ) as b
 ), "%w" as (update "public"."articles_tags" "%t" set "sort" = "%n".p from (
   select "%o".k,
   case
-  when p = a then b
-  when p > a
-  and p <= b then p - 1
-  when p >= b
-  and p < a then p + 1
+  when p operator(pg_catalog.=) a then b
+  when p operator(pg_catalog.>) a
+  and p operator(pg_catalog.<=) b then p operator(pg_catalog.-) 1
+  when p operator(pg_catalog.>=) b
+  and p operator(pg_catalog.<) a then p operator(pg_catalog.+) 1
   else p
   end as p, s
   from "%o", "%m"
-) "%n" where "%t"."id" = "%n".k and "%n".s is distinct from "%n".p returning 1)
+) "%n" where "%t"."id" operator(pg_catalog.=) "%n".k and ("%n".s operator(pg_catalog.=) "%n".p) is not true returning 1)
 select
 case
 when (

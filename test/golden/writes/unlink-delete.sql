@@ -5,54 +5,54 @@
 -- $3 = '[{"parent":"1","child":null}]'
 -- $4 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
 with "%i0" as materialized (
-  select "%x".n - 1 as n, "%x".k as k
+  select "%x".n operator(pg_catalog.-) 1 as n, "%x".k as k
   from rows
-  from (json_to_recordset($1::json) as (k "pg_catalog"."int4"))
+  from (pg_catalog.json_to_recordset($1::json) as (k "pg_catalog"."int4"))
   with ordinality as "%x" (k, n)
   order by "%x".n
 ), "%i1" as materialized (
-  select "%x".n - 1 as n, "%x".k as k, "%x"."c0"
+  select "%x".n operator(pg_catalog.-) 1 as n, "%x".k as k, "%x"."c0"
   from rows
-  from (json_to_recordset($2::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."int4"))
+  from (pg_catalog.json_to_recordset($2::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."int4"))
   with ordinality as "%x" (k, "c0", n)
   order by "%x".n
 ), "%x0" as materialized (
   select "%x".parent, "%x".child
-  from json_to_recordset($3::json) as "%x" (parent "pg_catalog"."int4", child "pg_catalog"."int4")
+  from pg_catalog.json_to_recordset($3::json) as "%x" (parent "pg_catalog"."int4", child "pg_catalog"."int4")
 ), "%w0" as (
   select "%t"."id"
-  from "%i0" "%i" join "public"."articles" "%t" on "%t"."id" = "%i".k
+  from "%i0" "%i" join "public"."articles" "%t" on "%t"."id" operator(pg_catalog.=) "%i".k
   order by "%i".k for no key update of "%t"
 ), "%w1" as (update "public"."articles_tags" "%t" set "articles_id" = "%i"."c0" from (
   select "%s".*
-  from "%i1" "%s" join "public"."articles_tags" "%l" on "%l"."id" = "%s".k
+  from "%i1" "%s" join "public"."articles_tags" "%l" on "%l"."id" operator(pg_catalog.=) "%s".k
   order by "%s".k for no key update of "%l"
-) "%i" where "%t"."id" = "%i".k and not (exists (
+) "%i" where "%t"."id" operator(pg_catalog.=) "%i".k and not (exists (
   select
   from "%x0" "%y"
-  where "%y".parent = "%t"."articles_id"
-  and ("%y".child is null or "%y".child = "%t"."id")
-) and false) returning "%t"."id", (('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"articles_id":' || coalesce(textin(int4out("%t"."articles_id")), 'null')) || (',"tags_id":' || coalesce(textin(int4out("%t"."tags_id")), 'null') || ',"sort":' || coalesce(textin(int4out("%t"."sort")), 'null') || '}'))::json as "%j", ('{"articles_id":' || coalesce(textin(int4out("%t"."articles_id")), 'null') || '}')::json as "%d"), "%d0" as (delete from "public"."articles_tags" "%t" where "%t"."id" in (
+  where "%y".parent operator(pg_catalog.=) "%t"."articles_id"
+  and ("%y".child is null or "%y".child operator(pg_catalog.=) "%t"."id")
+) and false) returning "%t"."id", (('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"articles_id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."articles_id")), 'null')) || (',"tags_id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."tags_id")), 'null') || ',"sort":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."sort")), 'null') || '}'))::json as "%j", ('{"articles_id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."articles_id")), 'null') || '}')::json as "%d"), "%d0" as (delete from "public"."articles_tags" "%t" where "%t"."id" operator(pg_catalog.=) any (
   select "%c"."id"
   from "public"."articles_tags" "%c"
-  where "%c"."articles_id" in (
+  where "%c"."articles_id" operator(pg_catalog.=) any (
     select parent
     from "%x0"
   )
 ) and (exists (
   select
   from "%x0" "%y"
-  where "%y".parent = "%t"."articles_id"
-  and ("%y".child is null or "%y".child = "%t"."id")
+  where "%y".parent operator(pg_catalog.=) "%t"."articles_id"
+  and ("%y".child is null or "%y".child operator(pg_catalog.=) "%t"."id")
 ) and not exists (
   select
   from "%i1" "%k"
-  where "%k".k = "%t"."id"
+  where "%k".k operator(pg_catalog.=) "%t"."id"
 )) returning "%t"."id"), "%jd" as materialized (
   select *
-  from json_to_record($4::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from pg_catalog.json_to_record($4::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
-  select nextval('public.service_activity_id_seq'::regclass), "%x".*
+  select pg_catalog.nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (
     select 'update', 'articles_tags', "id"::text, "%j", coalesce("%d", "%j")
     from "%w1"
@@ -61,12 +61,12 @@ with "%i0" as materialized (
     from "%d0"
   ) "%x"
 ), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd"), "%jc" as (insert into "public"."service_revisions" (activity, collection, item, data, delta) select id, collection, item, data, delta from "%ja" where data is not null)
-select json_build_array(null, null)::text,
+select pg_catalog.json_build_array(null, null)::text,
 case
 when (
   select count(*)
   from "%w0"
-) < (
+) operator(pg_catalog.<) (
   select count(*)
   from "%i0"
 ) then "public".service_raise('missing')
@@ -75,10 +75,10 @@ case
 when (
   select count(*)
   from "%w1"
-) + (
+) operator(pg_catalog.+) (
   select count(*)
-  from "%d0" "%d" join "%i1" "%i" on "%i".k = "%d"."id"
-) < (
+  from "%d0" "%d" join "%i1" "%i" on "%i".k operator(pg_catalog.=) "%d"."id"
+) operator(pg_catalog.<) (
   select count(*)
   from "%i1"
 ) then "public".service_raise('missing')
@@ -87,11 +87,11 @@ end;
 -- $1 = '1'
 select '{"data":' || "%r1"."%j" || '}'
 from (
-  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"
-    where "%t1"."id" = $1::"pg_catalog"."int4"
+    where "%t1"."id" operator(pg_catalog.=) $1::"pg_catalog"."int4"
     limit 1
   ) "%p1"
 ) "%r1";

@@ -3,11 +3,11 @@
 begin;
 
 -- $1 = 'public.preferences'
-select pg_advisory_xact_lock(hashtextextended('lateral ' || $1::text, 0));
+select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('lateral ' operator(pg_catalog.||) $1::text, 0));
 
-select coalesce('{"data":[' || string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
+select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce(textin(int4out("%p1"."id")), 'null') || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."preferences" "%t1"
@@ -21,28 +21,28 @@ from (
 -- $2 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
 -- $3 = '{0}'
 with "%i0" as materialized (
-  select "%x".n - 1 as n, (nextval('preferences_id_seq'::regclass)) as k, "%x"."c0"
+  select "%x".n operator(pg_catalog.-) 1 as n, (nextval('preferences_id_seq'::regclass)) as k, "%x"."c0"
   from rows
-  from (json_to_recordset($1::json) as ("c0" "pg_catalog"."text"))
+  from (pg_catalog.json_to_recordset($1::json) as ("c0" "pg_catalog"."text"))
   with ordinality as "%x" ("c0", n)
   order by "%x".n
-), "%w0" as (insert into "public"."preferences" as "%t" ("id", "title") overriding system value select "%i".k, "%i"."c0" from "%i0" "%i" order by "%i".n returning "%t"."id", ('{"id":' || coalesce(textin(int4out("%t"."id")), 'null') || ',"title":' || coalesce(pg_catalog.to_json("%t"."title")::text, 'null') || '}')::json as "%j", null::json as "%d"), "%jd" as materialized (
+), "%w0" as (insert into "public"."preferences" as "%t" ("id", "title") overriding system value select "%i".k, "%i"."c0" from "%i0" "%i" order by "%i".n returning "%t"."id", ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"title":' || coalesce(pg_catalog.to_json("%t"."title")::text, 'null') || '}')::json as "%j", null::json as "%d"), "%jd" as materialized (
   select *
-  from json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
+  from pg_catalog.json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
-  select nextval('public.service_activity_id_seq'::regclass), "%x".*
+  select pg_catalog.nextval('public.service_activity_id_seq'::regclass), "%x".*
   from (
     select 'create', 'preferences', "id"::text, "%j", coalesce("%d", "%j")
     from "%w0"
   ) "%x"
 ), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd"), "%jc" as (insert into "public"."service_revisions" (activity, collection, item, data, delta) select id, collection, item, data, delta from "%ja" where data is not null)
-select json_build_array((
-  select max("id")::text
+select pg_catalog.json_build_array((
+  select pg_catalog.max("id")::text
   from "%w0"
-))::text, set_config('lateral.keys', (
-  select array_agg("%i".k::text order by "%o".place)::text
-  from unnest($3::int4[])
-  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n = "%o".n
+))::text, pg_catalog.set_config('lateral.keys', (
+  select pg_catalog.array_agg("%i".k::text order by "%o".place)::text
+  from pg_catalog.unnest($3::int4[])
+  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n operator(pg_catalog.=) "%o".n
 ), true);
 
 select '{"data":' || "%r1"."%j" || '}'
@@ -51,8 +51,8 @@ from (
   from (
     select "%t1"."title"
     from "public"."preferences" "%t1"
-    where "%t1"."id" = (
-      select (current_setting('lateral.keys')::"pg_catalog"."int4"[])[1]
+    where "%t1"."id" operator(pg_catalog.=) (
+      select (pg_catalog.current_setting('lateral.keys')::"pg_catalog"."int4"[])[1]
     )::"pg_catalog"."int4"
     limit 1
   ) "%p1"

@@ -1,0 +1,75 @@
+/**
+ * Comparisons by the operators of a column's type. Types of PostgreSQL, and those made of them (enums, domains, arrays, ranges,
+ * composites), are compared by its own operators; base types of an extension, such as `citext`, by those beside the type.
+ */
+import type { Field } from '../mirror/model.js';
+import { elementAt, onlyOf } from '../narrow.js';
+import type { OperandPlan } from '../plan/plan.js';
+import { type Fragment, join, operatorIn, sql } from '../sql/fragment.js';
+
+const CATALOG = 'pg_catalog';
+
+/** The schema of the operators for values of the field. */
+export function operatorSchema({ column }: Field): string {
+  if (!column || column.is_array || column.enum_values || column.composite || column.inner) return CATALOG;
+  return column.base_schema;
+}
+
+export function operatorOf(field: Field, symbol: string): Fragment {
+  return operatorIn(operatorSchema(field), symbol);
+}
+
+/** An operand that is no column has a type of PostgreSQL. */
+export function operandOperator(operand: OperandPlan, symbol: string): Fragment {
+  return operatorIn(operandSchema(operand), symbol);
+}
+
+export function operandSchema(operand: OperandPlan): string {
+  const field = fieldOf(operand);
+  return field ? operatorSchema(field) : CATALOG;
+}
+
+function fieldOf(operand: OperandPlan): Field | null {
+  switch (operand.kind) {
+    case 'field':
+    case 'key':
+      return operand.field;
+    case 'first':
+      return fieldOf(operand.operand);
+    case 'aggregate':
+      return /^(min|max)$/.test(operand.aggregate.function) && operand.aggregate.operand
+        ? fieldOf(operand.aggregate.operand)
+        : null;
+    default:
+      return null;
+  }
+}
+
+/** The operator for values of two columns: where their types differ, both become types of PostgreSQL. */
+function equalityOf(field: Field, other: Field): Fragment {
+  const schema = operatorSchema(field);
+  return operatorIn(schema === operatorSchema(other) ? schema : CATALOG, '=');
+}
+
+/** Column by column. `fields` have the types of both sides, unless those of the other are given. */
+export function areEqual(
+  left: readonly Fragment[],
+  right: readonly Fragment[],
+  fields: readonly Field[],
+  others: readonly Field[] = fields,
+): Fragment {
+  return join(
+    left.map((each, position) => {
+      const equals = equalityOf(elementAt(fields, position), elementAt(others, position));
+      return sql`${each} ${equals} ${elementAt(right, position)}`;
+    }),
+    sql` and `,
+  );
+}
+
+/** Whether the columns are a row of the query. A row takes one operator: where its columns need several, their names are looked up. */
+export function isAmong(columns: readonly Fragment[], fields: readonly Field[], query: Fragment): Fragment {
+  const row = onlyOf(columns) ?? sql`(${join(columns, sql`, `)})`;
+  const schema = onlyOf([...new Set(fields.map(operatorSchema))]);
+  return schema === null ? sql`${row} in (${query})` : sql`${row} ${operatorIn(schema, '=')} any (${query})`;
+}
