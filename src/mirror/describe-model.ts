@@ -32,6 +32,8 @@ export interface CollectionObject {
     readonly name: string;
     readonly kind: TableKind;
     readonly comment: string | null;
+    /** The columns of the key in their order; null without one. */
+    readonly primary_key: readonly string[] | null;
   } | null;
 }
 
@@ -45,16 +47,23 @@ export interface RelationObject {
 
 /** In the order of the metadata's `sort`, those without one as they come. */
 export function describeFields(collection: Collection): FieldObject[] {
-  return [...collection.fields.values()].map(describeField);
+  const key = keyNamesOf(collection);
+  return [...collection.fields.values()].map((field) => describeField(field, key));
 }
 
-export function describeField(field: Field): FieldObject {
+/** The columns of the key in their order, where all of them may be seen: an item is named by their values, joined by `~`. */
+export function keyNamesOf({ key, fields }: Collection): readonly string[] | null {
+  const names = key.map(({ name }) => name);
+  return names.length > 0 && names.every((name) => fields.has(name)) ? names : null;
+}
+
+export function describeField(field: Field, key: readonly string[] | null): FieldObject {
   const { collection, name, column, meta, computed } = field;
   return {
     collection,
     field: name,
     type: computed ? 'alias' : declaredType(field),
-    schema: column && !computed ? describeColumn(column) : null,
+    schema: column && !computed ? describeColumn(column, key?.includes(name) ? key : null) : null,
     meta: meta && Object.fromEntries(FIELD_PROPERTIES.map((property) => [property, meta[property] ?? null])),
   };
 }
@@ -77,6 +86,7 @@ export function describeCollection(model: Model, name: string): CollectionObject
     name: collection.table,
     kind: collection.kind,
     comment: collection.comment,
+    primary_key: keyNamesOf(collection),
   };
   return { collection: name, meta, schema: schema ?? null };
 }
@@ -196,7 +206,7 @@ const FIELD_PROPERTIES = [
 ] as const;
 
 /** Written out: objects of one kind are made and written as JSON in a third of the time, and a large schema has ten thousand. */
-function describeColumn(column: Column): Readonly<Record<string, unknown>> {
+function describeColumn(column: Column, key: readonly string[] | null): Readonly<Record<string, unknown>> {
   return {
     name: column.name,
     table: column.table,
@@ -211,6 +221,7 @@ function describeColumn(column: Column): Readonly<Record<string, unknown>> {
     is_unique: column.is_unique,
     is_indexed: column.is_indexed,
     is_primary_key: column.is_primary_key,
+    primary_key: key,
     has_auto_increment: column.has_auto_increment,
     foreign_key_column: column.foreign_key_column,
     foreign_key_table: column.foreign_key_table,

@@ -1,6 +1,6 @@
 /** /fields: the columns of every collection and what is said about them. */
 import { forbidden } from '../errors.js';
-import { describeField, describeFields, type FieldObject } from '../mirror/describe-model.js';
+import { describeField, describeFields, type FieldObject, keyNamesOf } from '../mirror/describe-model.js';
 import type { Model } from '../mirror/model.js';
 import type { Draft, SchemaChanges } from '../schema/change.js';
 import { parseField, parseFieldChange, parseFieldChanges } from '../schema/parse.js';
@@ -70,5 +70,6 @@ async function remove(request: ActionRequest, schemaChanges: SchemaChanges): Pro
 }
 
 function fieldObject(model: Model, collection: string, field: string): FieldObject {
-  return describeField(requireField(requireCollection(model, collection), field));
+  const described = requireCollection(model, collection);
+  return describeField(requireField(described, field), keyNamesOf(described));
 }

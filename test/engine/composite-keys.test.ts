@@ -486,3 +486,28 @@ t.test('who may not see a part of a key does not find out by trying', async (t) 
   const changed = await send('PATCH', '/items/order_lines/1~42?fields=quantity', { quantity: 10 }, blind.token);
   t.strictSame(data(changed), { quantity: 10 }, 'who wrote an item reads it back');
 });
+
+t.test('a client builds keys from what the API says of them', async (t) => {
+  await sql`create table ordk (a integer, b integer, note text, primary key (b, a))`;
+  await sql`insert into ordk values (1, 2, 'a is 1'), (2, 1, 'a is 2')`;
+  await waitFor(async () => (await get(service, '/items/ordk')).status === 200, 5_000);
+  type Described = { schema: { primary_key: string[] | null } };
+  const fields = (await get(service, '/fields/ordk')).json as { data: (Described & { field: string })[] };
+  t.strictSame(
+    fields.data.map(({ field, schema }) => [field, schema.primary_key]),
+    [
+      ['a', ['b', 'a']],
+      ['b', ['b', 'a']],
+      ['note', null],
+    ],
+  );
+  t.match((await get(service, '/fields/ordk/a')).json, { data: { schema: { primary_key: ['b', 'a'] } } });
+  const collection = (await get(service, '/collections/ordk')).json as { data: Described };
+  const key = collection.data.schema.primary_key ?? [];
+  const row: Record<string, number> = { a: 1, b: 2 };
+  t.match((await get(service, `/items/ordk/${key.map((name) => row[name]).join('~')}`)).json, {
+    data: { a: 1, b: 2, note: 'a is 1' },
+  });
+  const { components } = (await get(service, '/server/specs/oas')).json as { components: { schemas: object } };
+  t.ok(Object.values(components.schemas).some((each) => String(each['x-primary-key']) === 'b,a'));
+});

@@ -67,6 +67,7 @@ const SCHEMA_PROPERTIES = [
   'is_unique',
   'is_indexed',
   'is_primary_key',
+  'primary_key',
   'has_auto_increment',
   'foreign_key_column',
   'foreign_key_table',
@@ -86,6 +87,9 @@ async function catalog(table: string): Promise<Record<string, Record<string, unk
       exists (select from pg_index i where i.indrelid = a.attrelid and not i.indisunique and i.indnkeyatts = 1
         and i.indkey[0] = a.attnum and i.indpred is null) as is_indexed,
       exists (select from pg_constraint k where k.conrelid = a.attrelid and k.contype = 'p' and k.conkey = array[a.attnum]) as is_primary_key,
+      (select json_agg(f.attname order by p.position) from pg_constraint k cross join unnest(k.conkey) with ordinality p (number, position)
+        join pg_attribute f on f.attrelid = k.conrelid and f.attnum = p.number
+        where k.conrelid = a.attrelid and k.contype = 'p' and a.attnum = any (k.conkey)) as primary_key,
       c.is_identity = 'YES' or coalesce(c.column_default like 'nextval(%', false) as has_auto_increment,
       (select f.attname from pg_constraint k join pg_attribute f on f.attrelid = k.confrelid and f.attnum = k.confkey[1]
         where k.conrelid = a.attrelid and k.contype = 'f' and k.conkey = array[a.attnum]) as foreign_key_column,

@@ -1,5 +1,6 @@
 /** Collections in the document: the schema of their items and the operations on them, for the user's and the service's collections. */
 import type { Route } from '../../http/router.js';
+import { keyNamesOf } from '../../mirror/describe-model.js';
 import { singleKey } from '../../mirror/item-key.js';
 import { type Collection, type Field, isRequired, type Model } from '../../mirror/model.js';
 import { shownName } from '../../mirror/synonyms.js';
@@ -168,7 +169,8 @@ export function itemSchema(collection: Collection, model: Model, names: Componen
     return schema ? [[field.name, described(schema, field.meta?.['note'] ?? field.column?.comment)] as const] : [];
   });
   const name = model.synonyms && { 'x-collection': shownName(model.synonyms, collection.name) };
-  const schema = { ...object(Object.fromEntries(properties)), ...name };
+  const key = keyNamesOf(collection);
+  const schema = { ...object(Object.fromEntries(properties)), ...name, ...(key && { 'x-primary-key': key }) };
   return described(schema, collection.meta?.['note'] ?? collection.comment);
 }
 
