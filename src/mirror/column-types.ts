@@ -57,7 +57,19 @@ export function sridOf(facts: TypeFacts, modifier: number): number | null {
 export function defaultValueOf(expression: string | null, type: FieldType): unknown {
   if (expression === null) return null;
   const literal = literalOf(expression);
-  return literal === undefined ? expression : castLiteral(literal, type);
+  return literal === undefined || !hasTypeOf(expression, type) ? expression : castLiteral(literal, type);
+}
+
+const TIME_TYPES: Readonly<Partial<Record<FieldType, RegExp>>> = {
+  date: /::date$/,
+  dateTime: /::timestamp(\(\d\))? without time zone$/,
+  timestamp: /::timestamp(\(\d\))? with time zone$/,
+};
+
+/** A moment of another type becomes one of the column's when it is used, by the time zone of the session or by leaving out its time. */
+function hasTypeOf(expression: string, type: FieldType): boolean {
+  const moment = TIME_TYPES[type];
+  return !moment || moment.test(expression) || !Object.values(TIME_TYPES).some((each) => each.test(expression));
 }
 
 const MODIFIER_HEADER = 4;

@@ -49,6 +49,8 @@ const ODD = `
     exact interval day to second(3),
     at timestamp(3) with time zone default now(),
     today date default current_date,
+    epoch timestamp with time zone default '1970-01-01 00:00:00'::timestamp,
+    day date default '2020-01-02 10:00:00'::timestamp,
     bits bit(3) default b'101',
     bytes bytea default '\\x00ff',
     document jsonb default '{"a": [1, null]}',
