@@ -279,7 +279,9 @@ select pg_catalog.json_build_object(
     )
     from tables
     join pg_catalog.pg_constraint reference on reference.conrelid = tables.oid
+    -- A period refers to whatever covers it: such a reference leads to no one row.
     where reference.contype = 'f' and reference.conparentid = 0 and pg_catalog.cardinality(reference.conkey) > 1
+      and coalesce(pg_catalog.to_jsonb(reference) ->> 'conperiod', 'false') = 'false'
   ),
   -- Partitioned tables, by one column, with partitions that are tables of other servers.
   'shards', (

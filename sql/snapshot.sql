@@ -61,7 +61,8 @@ select pg_catalog.json_build_object(
       'full', reference.confmatchtype = 'f',
       'deferrable', case when reference.condeferrable then
         case when reference.condeferred then 'INITIALLY DEFERRED' else 'INITIALLY IMMEDIATE' end end,
-      'some', reference.confdelsetcols is not null
+      'some', reference.confdelsetcols is not null or (pg_catalog.to_jsonb(reference) ->> 'conenforced') = 'false'
+        or (pg_catalog.to_jsonb(reference) ->> 'conperiod') = 'true'
     ) order by tables.nspname, tables.relname, columns.names::text, target_namespace.nspname, target.relname, reference.conname), '[]')
     from tables
     join pg_catalog.pg_constraint reference on reference.conrelid = tables.oid and reference.contype = 'f' and reference.conparentid = 0
@@ -100,6 +101,23 @@ select pg_catalog.json_build_object(
       and index.indnkeyatts > 1 and index.indnatts = index.indnkeyatts
       and index.indexprs is null and index.indpred is null and not index.indnullsnotdistinct
       and method.amname = 'btree' and 0 = all (index.indoption::int2[])
+  ),
+  -- Only of PostgreSQL 18 and later: older catalogs do not have these columns.
+  'virtual', (
+    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
+      'schema', tables.nspname, 'table', tables.relname, 'name', attribute.attname)), '[]')
+    from tables
+    join pg_catalog.pg_attribute attribute on attribute.attrelid = tables.oid and attribute.attgenerated = 'v'
+    where not attribute.attisdropped
+  ),
+  'constraints', (
+    select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
+      'schema', tables.nspname, 'table', tables.relname, 'name', owner.conname, 'type', owner.contype)
+      order by tables.nspname, tables.relname, owner.conname), '[]')
+    from tables
+    join pg_catalog.pg_constraint owner on owner.conrelid = tables.oid and owner.conparentid = 0
+    where (owner.contype in ('p', 'u') and (pg_catalog.to_jsonb(owner) ->> 'conperiod') = 'true')
+      or (owner.contype = 'f' and (pg_catalog.to_jsonb(owner) ->> 'conenforced') = 'false')
   ),
   'enums', (
     select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object('schema', enums.schema, 'name', enums.typname, 'values', (

@@ -39,6 +39,10 @@ export interface Details {
   readonly primaryKeys: ReadonlyMap<string, readonly string[]>;
   /** Those over several columns, in a fixed order. */
   readonly foreignKeys: readonly ForeignKeyDetail[];
+  /** Columns that PostgreSQL computes when they are read. */
+  readonly virtual: readonly { readonly collection: string; readonly name: string }[];
+  /** Keys WITHOUT OVERLAPS, and foreign keys NOT ENFORCED: in another database they would become plain ones. */
+  readonly constraints: readonly ConstraintDetail[];
   /** Rows of service_functions. */
   readonly functions: readonly MetadataRow[];
 }
@@ -48,6 +52,13 @@ export interface ForeignKeyDetail extends SnapshotForeignKey {
   readonly name: string;
   /** Whether it sets some of its columns to null, not all of them. */
   readonly some: boolean;
+}
+
+/** `type` is the letter of pg_constraint. */
+interface ConstraintDetail {
+  readonly collection: string;
+  readonly name: string;
+  readonly type: 'p' | 'u' | 'f';
 }
 
 interface IndexDetail extends SnapshotIndex {
@@ -95,6 +106,11 @@ export function omittedFromSnapshot(model: Model, details: Details): string[] {
         ? [`"${key.collection}": its foreign key over ${key.fields.join(', ')}`]
         : [],
     ),
+    ...details.constraints.map(({ collection, name, type }) =>
+      type === 'f'
+        ? `"${collection}": its foreign key ${name}, which is NOT ENFORCED`
+        : `"${collection}": its key ${name}, which is WITHOUT OVERLAPS`,
+    ),
     ...own.flatMap(({ name, kind }) =>
       isTable({ kind }) ? [] : [`"${name}": is a ${kind === 'view' ? 'view' : 'foreign table'}`],
     ),
@@ -114,6 +130,7 @@ function isIncluded(collection: Collection, details: Details): boolean {
     return field !== undefined && isPortableField(field, details);
   };
   if (!isTable(collection) || !isPortableCollectionName(name)) return false;
+  if (details.constraints.some((each) => each.collection === name && each.type === 'p')) return false;
   const key = details.primaryKeys.get(name) ?? [];
   return (
     key.every(isPortable) &&
@@ -135,11 +152,16 @@ function isIncludedKey(key: ForeignKeyDetail, model: Model, details: Details): b
 
 function isPortableField({ collection, name, column }: Field, details: Details): boolean {
   if (!isPortableName(name)) return false;
+  if (isVirtual(collection, name, details)) return false;
   const type = column && typeOf(collection, column, details);
   return (
     type === null ||
     (isPortableType(type) && (!valuesOf(type, details) || isPortableName(enumNameOf(type)?.name ?? '')))
   );
+}
+
+function isVirtual(collection: string, name: string, { virtual }: Details): boolean {
+  return virtual.some((each) => each.collection === collection && each.name === name);
 }
 
 function valuesOf(type: string, { enums }: Details): readonly string[] | undefined {
@@ -154,6 +176,7 @@ function typeOf(collection: string, column: Column, { types }: Details): string 
 /** What a snapshot leaves out of a field, since it could not be applied. */
 function omittedOf(field: Field, siblings: readonly Field[], details: Details): string[] {
   const { collection, name, column } = field;
+  if (isVirtual(collection, name, details)) return [`"${collection}.${name}": is a virtual generated column`];
   if (!isPortableField(field, details))
     return [`"${collection}.${name}": has a name or a type that cannot be created in another database`];
   if (!column)
@@ -310,21 +333,21 @@ function relationsOf(model: Model, fields: readonly Field[], details: Details): 
     const one = relation.kind === 'many-to-one' ? relation.oneCollection : null;
     const target = one === null ? undefined : model.collections.get(one);
     if (target && !isIncluded(target, details)) return [];
-    const reference = column?.foreign_keys.find((each) => one !== null && each.collection === one);
+    const reference = column?.foreign_keys.find(
+      (each) => one !== null && each.collection === one && isEnforced(collection, each.name, details),
+    );
     const key = details.primaryKeys.get(one ?? '') ?? [];
     const otherColumn =
       reference && (key.length !== 1 || reference.column !== key[0]) ? { column: reference.column } : {};
     const schema = reference && { ...behaviourIn(reference), ...otherColumn };
-    return [
-      {
-        collection,
-        field: name,
-        related_collection: one,
-        meta: metaOf(relation.meta, RELATION_META),
-        schema: schema ?? null,
-      },
-    ];
+    const meta = metaOf(relation.meta, RELATION_META);
+    if (meta === null && !schema) return [];
+    return [{ collection, field: name, related_collection: one, meta, schema: schema ?? null }];
   });
+}
+
+function isEnforced(collection: string, name: string, { constraints }: Details): boolean {
+  return !constraints.some((each) => each.collection === collection && each.name === name);
 }
 
 function functionOf({ name, schema, function: called, arguments: names, note }: MetadataRow): DeclaredFunction {

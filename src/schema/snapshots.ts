@@ -106,6 +106,8 @@ interface Catalog {
   readonly primary_keys: readonly (TableName & { readonly fields: readonly string[] })[];
   readonly foreign_keys: readonly (TableName & ForeignKeyFacts)[];
   readonly enums: readonly (EnumName & { readonly values: readonly string[] })[];
+  readonly virtual: readonly (TableName & { readonly name: string })[];
+  readonly constraints: readonly (TableName & { readonly name: string; readonly type: 'p' | 'u' | 'f' })[];
 }
 
 interface TableName {
@@ -156,6 +158,14 @@ function byCollection(catalog: Catalog, model: Model, functions: Details['functi
         related_fields: key.related_fields,
         ...behaviourOf(key.on_delete, key.on_update, key.full, key.deferrable),
       };
+    }),
+    virtual: catalog.virtual.flatMap((each) => {
+      const collection = collectionOf(each);
+      return collection === undefined ? [] : [{ collection, name: each.name }];
+    }),
+    constraints: catalog.constraints.flatMap((each) => {
+      const collection = collectionOf(each);
+      return collection === undefined ? [] : [{ collection, name: each.name, type: each.type }];
     }),
     enums: new Map(catalog.enums.map((each) => [enumKey(each), each.values])),
     functions,

@@ -161,7 +161,13 @@ function withoutPlaces(node: unknown): unknown {
 /** The tree without the schema of operators: its shape tells how they bind. */
 function shapeOf(text: string): string {
   return JSON.stringify(parse(text), (key, value) =>
-    PLACES.test(key) ? undefined : key === 'sval' && typeof value === 'string' ? value.replace(OPERATOR, '$1') : /^(name|funcname|operName)$/.test(key) ? elements(value).at(-1) : value,
+    PLACES.test(key)
+      ? undefined
+      : key === 'sval' && typeof value === 'string'
+        ? value.replace(OPERATOR, '$1')
+        : /^(name|funcname|operName)$/.test(key)
+          ? elements(value).at(-1)
+          : value,
   );
 }
 

@@ -177,7 +177,7 @@ t.test('a table with every type, default, constraint and comment that nobody tol
   t.strictSame(await ask('GET', '/collections/strange'), {
     collection: 'strange',
     meta: null,
-    schema: { schema: 'public', name: 'strange', kind: 'table', comment: 'Of every kind' },
+    schema: { schema: 'public', name: 'strange', kind: 'table', comment: 'Of every kind', primary_key: ['Id'] },
   });
   const all = await ask<FieldObject[]>('GET', '/fields');
   for (const { field } of fields.values())

@@ -96,6 +96,10 @@ const ODD = `
 
 const headers = { 'content-type': 'application/json' };
 
+async function snapshotOf(service: { readonly url: string }): Promise<unknown> {
+  return ((await get(service, '/schema/snapshot')).json as { data: unknown }).data;
+}
+
 t.test('a database of all kinds moves, and is the same there', async (t) => {
   const url = await createDatabase(server, 'odd');
   await withSql(url, (sql) => sql.unsafe(TYPES + ODD));
@@ -105,8 +109,6 @@ t.test('a database of all kinds moves, and is the same there', async (t) => {
     (sql) => sql`
       insert into service_collections (collection, primary_key, "group") values ('films', 'film_id', null), ('film', null, 'films')`,
   );
-  const snapshotOf = async (service: { readonly url: string }): Promise<unknown> =>
-    ((await get(service, '/schema/snapshot')).json as { data: unknown }).data;
   const snapshot = await snapshotOf(source);
   const body = JSON.stringify(snapshot);
   t.equal((await request(source, 'POST', '/schema/diff', { headers, body })).status, 204, 'it is what is there');
@@ -141,6 +143,60 @@ t.test('what is left out is said', async (t) => {
     '"film.made": its expression ours()',
     '"film.part": its expression ROW',
     '"film.fulltext": its index film_fulltext is one of gist',
+  ])
+    t.match(complaints, line);
+});
+
+t.test('what PostgreSQL 18 knows of constraints and columns is not made a plain one', async (t) => {
+  const databaseUrl = await createDatabase(server, 'eighteen');
+  await withSql(databaseUrl, (sql) =>
+    sql.unsafe(`
+      create extension btree_gist;
+      create table rooms (id integer, during daterange, price integer, primary key (id, during without overlaps));
+      create table stays (id serial primary key, room integer, during daterange, guest text,
+        unique (guest, during without overlaps), foreign key (room, period during) references rooms (id, period during));
+      create table guests (id serial primary key, name text, loud text generated always as (upper(name)) virtual);
+      create table wishes (id serial primary key, guest integer references guests not enforced);
+      insert into guests (name) values ('ann');
+      insert into rooms values (1, '[2026-01-01,2027-01-01)', 5);
+      insert into stays (room, during, guest) values (1, '[2026-02-01,2026-03-01)', 'ann');
+      insert into wishes (guest) values (1), (7)`),
+  );
+  const source = await startTestService({ databaseUrl });
+  t.strictSame((await get(source, '/items/guests?fields=loud')).json, { data: [{ loud: 'ANN' }] });
+  t.match((await get(source, '/items/stays')).json, { data: [{ room: 1, guest: 'ann' }] });
+  t.match((await get(source, '/items/wishes?fields=guest.name')).json, {
+    data: [{ guest: { name: 'ann' } }, { guest: null }],
+  });
+  const refused = await request(source, 'PATCH', '/items/guests/1', { headers, body: '{"loud":"x"}' });
+  t.equal(refused.status, 400, refused.text);
+
+  const snapshot = await snapshotOf(source);
+  const body = JSON.stringify(snapshot);
+  const same = await request(source, 'POST', '/schema/diff', { headers, body });
+  t.equal(same.status, 204, `it is what is there ${same.text.slice(0, 300)}`);
+  t.notMatch(body, /"rooms"|"loud"/);
+  const copy = await startTestService({ databaseUrl: await createDatabase(server, 'eighteen_copy') });
+  const difference = await request(copy, 'POST', '/schema/diff', { headers, body });
+  const applied = await request(copy, 'POST', '/schema/apply', {
+    headers,
+    body: JSON.stringify((difference.json as { data: unknown }).data),
+  });
+  t.equal(applied.status, 204, applied.text.slice(0, 300));
+  const made = await withSql(
+    server.url.replace(/\/[^/]*$/, '/eighteen_copy'),
+    (sql) =>
+      sql`select conname from pg_constraint where contype = 'f' and conrelid in ('stays'::regclass, 'wishes'::regclass)`,
+  );
+  t.strictSame([...made], []);
+
+  const { complaints } = await runProgram(['schema', 'snapshot'], { DATABASE_URL: databaseUrl });
+  for (const line of [
+    '"rooms": its key rooms_pkey, which is WITHOUT OVERLAPS',
+    '"stays": its key stays_guest_during_key, which is WITHOUT OVERLAPS',
+    '"stays": its foreign key over room, during',
+    '"guests.loud": is a virtual generated column',
+    '"wishes": its foreign key wishes_guest_fkey, which is NOT ENFORCED',
   ])
     t.match(complaints, line);
 });
