@@ -15,6 +15,7 @@ import { servedCollection } from '../plan/read.js';
 import { VERSIONS } from '../plan/version.js';
 import { maySeeAll, visibleChanges } from '../plan/visible-changes.js';
 import type { Session } from '../postgres/sessions.js';
+import { quoteName } from '../request/expression.js';
 import type { Input } from '../request/parse-context.js';
 import { parseRead, parseSelection } from '../request/rest.js';
 import { requireObject } from '../request/write.js';
@@ -265,7 +266,7 @@ async function lockItem(
   const names = keyNames(collection);
   const parts = names.length === 1 ? [key] : splitKey(key, names.length);
   if (!parts) throw forbidden();
-  const filter = { _and: names.map((name, position) => ({ [name]: { _eq: parts[position] } })) };
+  const filter = { _and: names.map((name, position) => ({ [quoteName(name)]: { _eq: parts[position] } })) };
   const query = parseSelection(collection.name, { filter, limit: 1 }, names, limits.parse);
   const compiled = reads.compile(query, CLI_IDENTITY, 'update', billWriter(writer));
   const { text, parameters, prepare } = reads.bind({ query, compiled, caller: CLI_IDENTITY });

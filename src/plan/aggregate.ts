@@ -147,8 +147,8 @@ function planGroupOrder(
   aggregates: readonly AggregatePlan[],
 ): GroupLevel['order'] {
   const order = (sort ?? []).map(({ expression, descending }) => {
-    const outputOrText = expression.call ? outputName(expression) : expression.text;
-    const group = groups.find((each) => each.name === outputOrText);
+    const outputOrPath = expression.call ? outputName(expression) : expression.path.join('.');
+    const group = groups.find((each) => each.name === outputOrPath);
     if (group) return { operand: group.operand, descending };
     const [name, ...rest] = expression.path;
     const field = rest.join('.');

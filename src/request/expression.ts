@@ -1,4 +1,7 @@
-/** Fields as clients write them: `title`, `author.name`, `comments.*`, `year(author.born)`, `json(meta, a.b[0])`. */
+/**
+ * Fields as clients write them: `title`, `author.name`, `comments.*`, `year(author.born)`, `json(meta, a.b[0])`. A name between double
+ * quotes stands for itself: `"a.b"`, `author."x(y)"`, `year("born.on")`; a quote inside it is written twice.
+ */
 import { LRUCache } from 'lru-cache';
 import { invalidQuery, tooManyRelations } from '../errors.js';
 import { DATE_FUNCTIONS, type Expression, type FunctionCall, type Selection } from './ast.js';
@@ -21,21 +24,40 @@ export function parseExpression(text: string, parameter: string, context: ParseC
   context.values.count(1);
   const path = splitOutside(text, '.', parameter);
   const last = path.at(-1) ?? '';
-  const match = /^([^()]*)\((.*)\)$/s.exec(last);
+  const match = isQuoted(last) ? null : /^([^()]*)\((.*)\)$/s.exec(last);
   let call: FunctionCall | null = null;
   if (match) {
     const [, name = '', inside = ''] = match;
-    const [argument = '', ...rest] = inside.split(',');
+    const [argument = '', ...rest] = splitOutside(inside, ',', parameter);
     call = parseCall(name, rest.join(',').trim(), text, context);
-    path.splice(-1, 1, ...argument.trim().split('.'));
+    path.splice(-1, 1, ...splitOutside(argument.trim(), '.', parameter));
   }
-  if (path.some((segment) => segment === '' || /[()]/.test(segment))) {
+  if (path.some((segment) => segment === '' || (!isQuoted(segment) && /[()]/.test(segment)))) {
     throw invalidQuery(`"${text}" in "${parameter}" is not a path to a field`);
   }
   if ((context.depth ?? 0) + path.length > context.limits.relationalDepth) {
     throw tooManyRelations(context.limits.relationalDepth);
   }
-  return { path, call, text };
+  return { path: text.includes('"') ? path.map((segment) => unquoteName(segment, parameter)) : path, call, text };
+}
+
+export function isQuoted(name: string): boolean {
+  return name.startsWith('"');
+}
+
+/** The name that stands between quotes; others stand for themselves. */
+export function unquoteName(name: string, parameter: string): string {
+  if (!isQuoted(name)) return name;
+  if (!/^"(?:[^"]|"")+"$/.test(name))
+    throw invalidQuery(`${name} in "${parameter}" has a double quote without its pair`);
+  const own = name.slice(1, -1).replaceAll('""', '"');
+  if (own === '*') throw invalidQuery(`${name} in "${parameter}": a field called "*" cannot be named`);
+  return own;
+}
+
+/** A name as it is written in a path or in a filter. */
+export function quoteName(name: string): string {
+  return /^[\p{L}\p{N}$][\p{L}\p{N}_$]*$/u.test(name) ? name : `"${name.replaceAll('"', '""')}"`;
 }
 
 function parseCall(name: string, rest: string, text: string, context: ParseContext): FunctionCall {
@@ -71,8 +93,8 @@ export function outputName(expression: Expression): string {
   const field = expression.path.at(-1) ?? '';
   if (!expression.call) return field;
   if (expression.call.kind !== 'json') return `${field}_${expression.call.kind}`;
-  const inside = expression.text.slice(expression.text.indexOf('(') + 1, -1);
-  const own = `${field}${inside.slice(inside.indexOf(','))}`;
+  // A path into a JSON value has no comma.
+  const own = `${field}${expression.text.slice(expression.text.lastIndexOf(','), -1)}`;
   return `${own.replace(/[.[\], ]+/g, '_').replace(/_+$/, '')}_json`;
 }
 
@@ -153,13 +175,19 @@ function selections(node: Node): Selection[] {
   return [...fields, ...node.calls.values()];
 }
 
-/** Splits where no parenthesis is open; calls do not nest. */
+/** Splits where no parenthesis and no quote is open; calls do not nest. A quote opens at the beginning of a name only. */
 function splitOutside(text: string, separator: string, parameter: string): string[] {
-  if (!text.includes('(') && !text.includes(')')) return text.split(separator);
+  if (!/[()"]/.test(text)) return text.split(separator);
   const pieces: string[] = [];
   let depth = 0;
   let piece = '';
+  let isOpen = false;
   for (const character of text) {
+    if (character === '"' && (isOpen || /(^|[-,.(\s"])$/.test(piece))) isOpen = !isOpen;
+    if (isOpen) {
+      piece += character;
+      continue;
+    }
     if (character === '(') depth++;
     if (character === ')') depth--;
     if (depth < 0 || depth > 1) throw invalidQuery(`The parentheses in "${parameter}" do not match or are nested`);
@@ -168,6 +196,7 @@ function splitOutside(text: string, separator: string, parameter: string): strin
       piece = '';
     } else piece += character;
   }
+  if (isOpen) throw invalidQuery(`A double quote in "${parameter}" is not closed`);
   if (depth !== 0) throw invalidQuery(`The parentheses in "${parameter}" do not match or are nested`);
   return [...pieces, piece];
 }

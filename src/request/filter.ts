@@ -28,7 +28,7 @@ import {
   TEXT_OPERATORS,
   TREE_OPERATORS,
 } from './ast.js';
-import { parseExpression, parseJsonPath } from './expression.js';
+import { isQuoted, parseExpression, parseJsonPath, unquoteName } from './expression.js';
 import { checkObject, type Input, type ParseContext, readIndexedList, readObject } from './parse-context.js';
 
 export function parseFilter(input: Input, context: ParseContext): Filter {
@@ -51,6 +51,8 @@ function parseObject(input: unknown, context: ParseContext, depth: number, owner
 
 function parseEntry(key: string, value: unknown, context: ParseContext, depth: number, owner: string | null): Filter {
   context.values.count(1);
+  if (isQuoted(key))
+    return { kind: 'field', name: unquoteName(key, 'filter'), filter: parseObject(value, context, depth + 1, key) };
   switch (key) {
     case '_and':
     case '_or':

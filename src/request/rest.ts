@@ -12,7 +12,7 @@ import {
   type ReadRequest,
   type ReadTarget,
 } from './ast.js';
-import { textOf } from './expression.js';
+import { quoteName, textOf } from './expression.js';
 import { urlText } from './filter.js';
 import { type Input, type ParseContext, type ParseLimits, readObject } from './parse-context.js';
 import { isFalse, parseQuery } from './query-parameters.js';
@@ -146,7 +146,7 @@ export function parseSelection(collection: string, query: Input, key: readonly s
   return finish(
     collection,
     { kind: 'selected', limited },
-    { filter, search, sort, limit, offset, page, fields: key },
+    { filter, search, sort, limit, offset, page, fields: key.map(quoteName) },
     { ...context, typed: true },
   );
 }

@@ -23,6 +23,7 @@ import type { LiveSource } from '../live/subscriber.js';
 import type { Observer } from '../observe.js';
 import { checkArguments } from '../plan/call-arguments.js';
 import type { Parsed, ParsedOperation } from '../request/ast.js';
+import { quoteName } from '../request/expression.js';
 import { parseSearch } from '../request/rest.js';
 import { ChangeFeed, type FeedTarget, StateFeed } from './graphql-feeds.js';
 import type { Parameters } from './graphql-http.js';
@@ -216,7 +217,7 @@ function followChanges(
     parseChanged,
     parseInitial: () => null,
     parseKeys: (_: unknown, key: readonly string[]) => {
-      const query = { fields: [...key], limit: MAX_VISIBLE_KEYS };
+      const query = { fields: key.map(quoteName), limit: MAX_VISIBLE_KEYS };
       return parseSearch(collection, { query }, '', wholeAnswers({ ...limits, pageSize: null }));
     },
   };

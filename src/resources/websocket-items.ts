@@ -5,6 +5,7 @@ import type { PreparedRead } from '../engine/reads.js';
 import type { RequestClient } from '../engine/stages.js';
 import { forbidden, invalidPayload, invalidQuery } from '../errors.js';
 import type { Parsed } from '../request/ast.js';
+import { quoteName } from '../request/expression.js';
 import { type Input, readObject } from '../request/parse-context.js';
 import { parseItem, parseMessageReadBack, parseSearch } from '../request/rest.js';
 import {
@@ -139,7 +140,7 @@ class ItemsMessage {
     if (name === undefined || key.length > 1) throw invalidPayload('"id" or "ids" is required');
     const { query } = this.#selection();
     const limits = wholeAnswers({ ...this.#services.limits, pageSize: null });
-    const selection = { limit: -1, ...query, fields: [name] };
+    const selection = { limit: -1, ...query, fields: [quoteName(name)] };
     const body = await this.#run(() => parseSearch(this.#collection, { query: selection }, '', limits));
     const { data }: { data: Record<string, unknown>[] } = JSON.parse(String(body));
     return data.flatMap((item) => readKey(item[name]) ?? []);

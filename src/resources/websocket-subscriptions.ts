@@ -7,6 +7,7 @@ import { type ChangedItems, type EventListener, MAX_VISIBLE_KEYS } from '../live
 import type { Rights } from '../live/subscriber.js';
 import { CHANGES, type Change } from '../live/table-log.js';
 import type { Parsed } from '../request/ast.js';
+import { quoteName } from '../request/expression.js';
 import { type Input, type ParseLimits, readObject } from '../request/parse-context.js';
 import { parseChanged, parseItem, parseSearch } from '../request/rest.js';
 import { readKey } from '../request/write.js';
@@ -40,7 +41,7 @@ export async function subscribeTo(
     parseInitial: initial,
     parseKeys: (_: unknown, key: readonly string[]) => {
       const { filter, search } = query;
-      const keys = { fields: [...key], filter, search, limit: MAX_VISIBLE_KEYS, alias: query['alias'] };
+      const keys = { fields: key.map(quoteName), filter, search, limit: MAX_VISIBLE_KEYS, alias: query['alias'] };
       return parseSearch(collection, { query: keys }, '', wholeAnswers({ ...given, pageSize: null }));
     },
   };

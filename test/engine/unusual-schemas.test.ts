@@ -42,6 +42,12 @@ await sql.unsafe(`
   insert into mixed_keys values ((1, 'a~b'), '{"x": "~"}', 't', 1), ((2, null), '"s"', '', 2);
   create table char_keys (k char(5) primary key, n int);
   insert into char_keys values ('ab', 1), (' c', 2);
+  create table odd_names (
+    "k.e(y)" int primary key, "x(y)" text, "a.b" int, "c,d" text, "say ""hi""" text, "-m" int, _and text, "born.on" date,
+    "to.parent" int references odd_names, "j.s" jsonb
+  );
+  insert into odd_names values (1, 'x1', 5, 'c1', 'h1', 7, 'n1', '2024-02-03', null, '{"q": 4}'),
+    (2, 'x2', 6, 'c2', 'h2', 8, 'n2', '2025-02-03', 1, '{"q": 3}');
   create extension hstore;
   create table documents (id int primary key, h hstore, p pair, d pair_domain, ps pair[]);
   insert into documents values (1, 'a=>1, b=>NULL', (1, 'x'), (2, null), array[(3, 'y')::pair]);
@@ -258,4 +264,62 @@ t.test('GraphQL shows and takes values as REST does', async (t) => {
       t.strictSame(one.json, { data: { [`${collection}_by_id`]: { n } } }, `${collection} ${k}: ${one.text}`);
     }
   }
+});
+
+t.test('a name in double quotes stands for itself', async (t) => {
+  const namesOf = async (query: Readonly<Record<string, unknown>>): Promise<unknown> => {
+    const { json, text } = await listed('odd_names', query);
+    return (json as { data?: unknown }).data ?? text;
+  };
+  const names = ['k.e(y)', 'x(y)', 'a.b', 'c,d', 'say "hi"', '-m', '_and'];
+  const quoted = names.map((name) => `"${name.replaceAll('"', '""')}"`);
+  t.strictSame(
+    await namesOf({ fields: quoted.join(','), sort: '-"k.e(y)"', limit: '1' }),
+    [{ 'k.e(y)': 2, 'x(y)': 'x2', 'a.b': 6, 'c,d': 'c2', 'say "hi"': 'h2', '-m': 8, _and: 'n2' }],
+    'fields',
+  );
+  const search = (query: unknown): Promise<Answer> => send('SEARCH', '/items/odd_names', { query });
+  t.strictSame((await search({ fields: quoted, limit: 1 })).status, 200, 'a list of fields');
+  for (const [position, name] of quoted.entries()) {
+    const sorted = await namesOf({ fields: '"a.b"', sort: `-${name}` });
+    t.strictSame(sorted, [{ 'a.b': 6 }, { 'a.b': 5 }], `sort by ${name}`);
+    const value = [2, 'x2', 6, 'c2', 'h2', 8, 'n2'][position];
+    const found = [{ 'a.b': 6 }];
+    t.strictSame(await namesOf({ fields: '"a.b"', filter: { [name]: { _eq: value } } }), found, `filter ${name}`);
+    const brackets = `filter[${encodeURIComponent(name)}][_eq]=${value}&fields=${encodeURIComponent('"a.b"')}`;
+    t.strictSame((await get(service, `/items/odd_names?${brackets}`)).json, { data: found }, `filter[${name}]`);
+  }
+  t.strictSame(
+    await namesOf({ fields: 'year("born.on"),"to.parent"."x(y)",json("j.s", q)', filter: { 'year("born.on")': 2025 } }),
+    [{ 'to.parent': { 'x(y)': 'x1' }, 'born.on_year': 2025, j_s_q_json: 3 }],
+    'functions and relations',
+  );
+  t.strictSame(await namesOf({ filter: { '"to.parent"': { '"a.b"': 5 } }, fields: '"a.b"' }), [{ 'a.b': 6 }]);
+  t.strictSame(await namesOf({ sort: '"to.parent"."a.b"', fields: '"a.b"' }), [{ 'a.b': 6 }, { 'a.b': 5 }]);
+  t.strictSame(await namesOf({ 'aggregate[sum]': '"a.b"' }), [{ sum: { 'a.b': 11 } }]);
+  t.strictSame(await namesOf({ 'aggregate[count]': '*', groupBy: '"x(y)"', sort: '"x(y)"' }), [
+    { 'x(y)': 'x1', count: 1 },
+    { 'x(y)': 'x2', count: 1 },
+  ]);
+  t.strictSame(await namesOf({ 'alias[y]': '"a.b"', fields: 'y', sort: 'y' }), [{ y: 5 }, { y: 6 }]);
+  const body = { query: { filter: { '"a.b"': 6 } }, data: { 'a.b': 9 } };
+  const changed = await send('PATCH', `/items/odd_names?fields=${encodeURIComponent('"a.b"')}`, body);
+  t.strictSame(changed.json, { data: [{ 'a.b': 9 }] }, `by a query: ${changed.text}`);
+  for (const query of [
+    { fields: '"a.b' },
+    { fields: '"a.b"c' },
+    { fields: '"a.b"."' },
+    { fields: '""' },
+    { fields: '"*"' },
+    { fields: 'x(y)' },
+    { sort: 'x(y)' },
+    { filter: { 'x(y)': { _eq: 1 } } },
+    { filter: { '"x(y)': { _eq: 1 } } },
+    { filter: { '"_and"': { _eqq: 1 } } },
+  ]) {
+    const answer = await listed('odd_names', query);
+    t.equal(answer.status, 400, `${JSON.stringify(query)}: ${answer.text}`);
+  }
+  for (const query of [{ fields: 'a.b' }, { fields: '"a.c"' }, { filter: { '"a.c"': 1 } }, { sort: 'a.b' }])
+    t.equal((await listed('odd_names', query)).status, 403, JSON.stringify(query));
 });
