@@ -293,12 +293,8 @@ async function openSource(
     started.add((left) => embedded.stop(Math.max(left, LEAST_EMBEDDED_MS)), Infinity);
     databaseUrl = embedded.url;
   }
-  const database = await openDatabase(
-    config,
-    databaseUrl,
-    { checksSessions: config.DATABASE_URL !== null, ...(signal ? { signal } : {}) },
-    observe,
-  );
+  const checksSessions = config.DATABASE_URL !== null;
+  const database = await openDatabase(config, databaseUrl, { checksSessions, signal }, observe);
   started.add(() => database.close(), Infinity);
   return { database, databaseUrl };
 }
@@ -347,7 +343,7 @@ async function migrateDirectly(
   const { DATABASE_DIRECT_URL: url } = config;
   if (url === null) return migrate(database, options, observe);
   const past: Config = { ...config, DATABASE_POOLER: 'none', DATABASE_DIRECT_URL: null };
-  const direct = await openDatabase(past, url, { checksSessions: true, ...(signal ? { signal } : {}) }, observe);
+  const direct = await openDatabase(past, url, { checksSessions: true, signal }, observe);
   try {
     const difference = differenceOf(await identityOf(database), await identityOf(direct));
     if (difference) throw new StartError(`DATABASE_DIRECT_URL: it is another ${difference} than that of DATABASE_URL`);

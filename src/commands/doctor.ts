@@ -15,7 +15,7 @@ import { readSql } from '../sql/read-sql.js';
 import { diagnose, type Examined, type Facts } from './diagnosis.js';
 import type { CheckStatus, Finding } from './findings.js';
 import { examineLive } from './live-findings.js';
-import { examineReplicas } from './replica-findings.js';
+import { examineHosts, examineReplicas } from './replica-findings.js';
 
 export const DOCTOR_HELP = `Usage: lateral doctor [--json] [--option value ...]
 
@@ -57,6 +57,7 @@ async function examine(config: Config): Promise<readonly Finding[]> {
       const examined = await lookAt(database, config);
       return [
         ...diagnose(examined),
+        ...examineHosts(database),
         ...(await examineReplicas(config, database)),
         ...(await examineLive(config, database, examined)),
       ];

@@ -23,6 +23,16 @@ export async function examineReplicas(config: Config, database: Database): Promi
   }
 }
 
+/** Hosts of DATABASE_URL that a failover would not move to. */
+export function examineHosts({ primary }: Database): readonly Finding[] {
+  return (primary?.foreign ?? []).map((message) => ({
+    section: 'Connection',
+    status: 'problem',
+    message: `host ${message}: it is not used. Correct DATABASE_URL`,
+    details: [],
+  }));
+}
+
 async function examine(replica: Replica, database: Database): Promise<Finding> {
   const say = (status: Finding['status'], message: string): Finding => ({
     section: 'Replicas',

@@ -22,15 +22,14 @@ import { Pool, type PoolState } from './pool.js';
 import { findPooler, refusesSettings } from './pooler-check.js';
 import type { PrimaryWatch } from './primary-watch.js';
 import { ResponseMemory } from './response-memory.js';
-import { directConnection, watchPrimary } from './server-choice.js';
-import type { ServerIdentity } from './server-identity.js';
+import { directConnection, type WatchedServer, watchPrimary } from './server-choice.js';
 import { type LogPosition, laterOf, NO_POSITION, POSITION, parsePosition, Session } from './sessions.js';
 import type { Target } from './socket.js';
 import { breakOffStalled } from './stalled-streams.js';
 import { StreamSession } from './stream-session.js';
 import { timeLimits, Watchdog } from './watchdog.js';
 
-export interface DatabaseOptions extends FirstConnectionOptions, Omit<ServerOptions, 'pooler'> {
+export interface DatabaseOptions extends FirstConnectionOptions, WatchedServer {
   /** `auto` where it is to be found out. */
   readonly pooler?: Pooler | 'auto';
   /** Of PostgreSQL itself, for LISTEN, where there is a pooler. */
@@ -59,8 +58,6 @@ export interface DatabaseOptions extends FirstConnectionOptions, Omit<ServerOpti
   readonly answerMemory?: number;
   /** Whether each commit is followed by the question how far the log reaches then: replicas are measured by it. */
   readonly asksPositions?: boolean;
-  /** The database that is wanted, where another thread has found it. */
-  readonly identity?: ServerIdentity | null;
   /** Of a replica: which server its connections must lead to. */
   readonly choice?: ServerChoice;
 }
@@ -361,13 +358,8 @@ const TIMED_BY_BATCH: Settings = { statement_timeout: '', lock_timeout: '', plan
 /** Of all connections for reads but the first: what one statement gains by using several processors, many of them lose. */
 const ON_ONE_PROCESSOR: Settings = { max_parallel_workers_per_gather: '0' };
 
-interface FirstContact {
-  readonly target: Target;
-  readonly pooler: Pooler;
-}
-
 /** Answers where the database is, and what is in between. */
-async function check(options: DatabaseOptions): Promise<FirstContact> {
+async function check(options: DatabaseOptions): Promise<{ readonly target: Target; readonly pooler: Pooler }> {
   const wanted = options.pooler ?? 'auto';
   const assumed = wanted === 'auto' ? 'none' : wanted;
   const target = await checkServer({ ...options, pooler: assumed }).catch((error: unknown) => {

@@ -13,7 +13,7 @@ export interface FirstConnectionOptions {
   readonly startTimeout?: number;
   readonly observe?: Observer;
   /** Ends the wait. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Milliseconds between attempts: the first pause, which is doubled each time, and the longest. */

@@ -6,7 +6,7 @@ import type { ConnectionOptions, DriverClient, Settings } from './connection-opt
 import { PrimaryWatch } from './primary-watch.js';
 import type { ServerIdentity } from './server-identity.js';
 
-interface WatchedServer extends Omit<ServerOptions, 'pooler'> {
+export interface WatchedServer extends Omit<ServerOptions, 'pooler'> {
   /** The database that is wanted, where another thread has found it. */
   readonly identity?: ServerIdentity | null;
 }

@@ -2,7 +2,8 @@
  * Which database a connection leads to. The system identifier names the cluster, the oid the database in it: a standby has those of
  * its primary, and a pooler does not change them, whatever it calls the database.
  */
-import type { Database } from './database.js';
+import type { Pool } from './pool.js';
+import type { Session } from './sessions.js';
 
 export interface ServerIdentity {
   /** Null if the role may not call pg_control_system(). */
@@ -21,7 +22,7 @@ export function differenceOf(wanted: ServerIdentity, other: ServerIdentity): 'cl
 }
 
 /** Of the server that the connections lead to now. */
-export async function identityOf({ own }: Database): Promise<ServerIdentity> {
+export async function identityOf({ own }: { readonly own: Pool<Session> }): Promise<ServerIdentity> {
   const ask = (system: string): Promise<ServerIdentity[]> =>
     own.use((session) => session.query<ServerIdentity>(`select ${system} as system, ${DATABASE} as database`, []));
   const [identity] = await ask(SYSTEM).catch((error: unknown) => {

@@ -103,9 +103,11 @@ t.test('a replica that is a primary is degraded, unless it is the primary of the
   await promoted.stop();
 });
 
-t.test('a standby in place of the primary: reads are served, and health tells of the writes', async (t) => {
-  const service = await start(databaseUrl(standby, NAME), { DATABASE_POOLER: 'none' });
-  t.match(await get(service, '/items/articles/1'), { status: 200 });
+t.test('an address that leads to a standby: reads are served, and health tells of the writes', async (t) => {
+  const network = await new Network(url).open();
+  const service = await start(network.url);
+  network.leadTo(databaseUrl(standby, NAME));
+  await waitFor(async () => (await get(service, '/items/articles/1')).status === 200, 10_000);
   t.match(await request(service, 'POST', '/items/tags', { headers: HEADERS, body: '{"name":"x"}' }), { status: 503 });
   t.match(await healthOf(service), {
     status: 'degraded',
@@ -129,7 +131,7 @@ for (const WORKERS of ['1', '2'])
   t.test(`a host of another cluster is never used: WORKERS=${WORKERS}`, async (t) => {
     const network = await new Network(url).open();
     const hosts = url.replace(hostOf(url), `${hostOf(network.url)},${hostOf(foreignUrl)}`);
-    const service = await start(hosts, { WORKERS });
+    const service = await start(hosts, { WORKERS, ADMIN_PORT: '0' });
     t.not(await titleOf(service), 'foreign');
     const output = async (): Promise<string> => JSON.stringify(await healthOf(service));
     t.match(await healthOf(service), { status: 'degraded' }, 'health tells of it while the primary is there');
@@ -146,7 +148,8 @@ for (const WORKERS of ['1', '2'])
     }
     t.strictSame([...statuses], [503]);
     t.equal((await get(service, '/server/ready')).status, 503);
-    const health = await get(service, '/server/health');
+    // On its own port, since a thread that does not know the caller cannot look them up now.
+    const health = await get({ url: service.adminUrl ?? '' }, '/health');
     t.equal(health.status, 503);
     t.match(health.text, new RegExp(`${hostOf(foreignUrl)}[^"]*another cluster`));
     network.weather = 'fair';
@@ -170,6 +173,12 @@ t.test('DATABASE_DIRECT_URL must name the same database', async (t) => {
   await t.rejects(refused, /DATABASE_DIRECT_URL: it is another database than that of DATABASE_URL/);
   const hosts = url.replace(hostOf(url), `${hostOf(url)},${hostOf(standby.url)}`);
   await (await start(hosts, { DATABASE_DIRECT_URL: hosts })).stop();
+});
+
+t.test('lateral doctor names a host of another cluster', async (t) => {
+  const hosts = url.replace(hostOf(url), `${hostOf(url)},${hostOf(foreignUrl)}`);
+  const { output } = await runProgram(['doctor'], { DATABASE_URL: hosts });
+  t.match(output.replaceAll(/\s+/g, ' '), new RegExp(`PROBLEM host ${hostOf(foreignUrl)}: it is another cluster`));
 });
 
 t.test('another database of the same server is refused', async (t) => {
