@@ -174,9 +174,10 @@ export class LogFeed {
     const now = performance.now();
     if (now < this.#retryAt) return false;
     const own = this.#maxWal * REPLACED_AFTER;
-    const most = serverLimit < 0 ? own : Math.min(own, serverLimit * SERVER_SHARE);
+    const least = this.#maxWal * REPLACED_AFTER_IF_OLD;
+    const most = serverLimit < 0 ? own : Math.min(own, Math.max(serverLimit * SERVER_SHARE, least));
     const isOld = now - createdAt > OLD_MS / this.#share;
-    return kept > most * this.#share || (isOld && kept > this.#maxWal * REPLACED_AFTER_IF_OLD);
+    return kept > most * this.#share || (isOld && kept > least);
   }
 
   async #replace(): Promise<void> {

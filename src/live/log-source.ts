@@ -14,6 +14,8 @@ export class LogSource implements ChangeSource {
   /** Of the attempt that runs, or of the last one. */
   #feed: LogFeed | null = null;
   #watch: LogWatch | null = null;
+  /** Feeds whose slots may still exist. */
+  readonly #feeds = new Set<LogFeed>();
   /** Slots that were replaced before that. */
   #replacements = 0;
 
@@ -33,6 +35,7 @@ export class LogSource implements ChangeSource {
     this.#replacements += this.#feed?.replacements ?? 0;
     const feed = new LogFeed(this.#database, { ...events, lost: (error) => this.#lost(events, error) }, this.#maxWal);
     this.#feed = feed;
+    this.#feeds.add(feed);
     try {
       if (stopping.aborted) throw new Error('the stream was closed');
       const position = await feed.open();
@@ -43,8 +46,7 @@ export class LogSource implements ChangeSource {
       this.#watch = new LogWatch(this.#database, feed, membership, () => events.tablesChanged());
       return { sources, position };
     } catch (error) {
-      await feed.close();
-      await feed.gone();
+      await this.#end(feed);
       throw error;
     }
   }
@@ -76,13 +78,21 @@ export class LogSource implements ChangeSource {
   /** The publication goes with the last stream. */
   async release(): Promise<void> {
     // Its own slots would be taken for those of another reader.
-    await this.#feed?.gone();
+    await Promise.all([...this.#feeds].map((feed) => this.#end(feed)));
     await unpublish(this.#database).catch(() => {});
   }
 
   #lost(events: SourceEvents, error: Error): void {
     this.#watch?.stop();
     this.#watch = null;
+    if (this.#feed) void this.#end(this.#feed);
     events.lost(error);
+  }
+
+  /** Resolves when its connections are closed and its slots no longer exist. */
+  async #end(feed: LogFeed): Promise<void> {
+    await feed.close();
+    await feed.gone();
+    this.#feeds.delete(feed);
   }
 }

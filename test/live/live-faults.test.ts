@@ -29,6 +29,11 @@ const slots = async (): Promise<number> => {
   return Number(row?.['slots']);
 };
 
+const isWell = async (): Promise<boolean> => {
+  const { json } = await get(service, '/server/health');
+  return JSON.stringify(json).includes('"output":"logical: changes are read from the log"');
+};
+
 t.test('a stream that is lost is opened again, and what was missed is made up for', async (t) => {
   const stream = open('/items/authors/4?fields=bio');
   await stream.count(1);
@@ -41,10 +46,6 @@ t.test('a stream that is lost is opened again, and what was missed is made up fo
     t.strictSame(stream.last, { data: { bio: `round ${round}` } });
     await waitFor(async () => (await slots()) === 1, 5_000);
   }
-  const isWell = async (): Promise<boolean> => {
-    const { json } = await get(service, '/server/health');
-    return JSON.stringify(json).includes('"output":"logical: changes are read from the log"');
-  };
   t.ok(await waitFor(isWell, 3_000));
   stream.close();
 });
@@ -68,7 +69,7 @@ t.test('a transaction that is open when the first one subscribes is seen when it
 t.test('a publication that others change is repaired, and what was missed is made up for', async (t) => {
   const stream = open('/items/tags/1?fields=name');
   await stream.count(1);
-  await waitFor(async () => (await slots()) === 1, 5_000);
+  await waitFor(isWell, 5_000);
   const resyncs = async (): Promise<number> => {
     const { text } = await get(service, '/server/metrics');
     return Number(/^lateral_live_resyncs_total (\S+)$/m.exec(text)?.[1]);
