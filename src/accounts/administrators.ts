@@ -1,7 +1,7 @@
 /**
- * What a change of users, roles and policies must not do: leave nobody who may do everything, or let somebody who may not do
- * everything make others who may, or come in as one of them. That is seen only after the change, so these writes have a look
- * before and one after it, in their transaction and one at a time.
+ * Guards changes of users, roles and policies. At least one administrator must remain, and only administrators may make, remove or
+ * delete administrators, or change their credentials. That is known only after the change, so these writes compare the
+ * administrators before and after it, in their transaction and one at a time.
  */
 import { addressTest } from '../access/addresses.js';
 import type { Identity } from '../access/identity.js';
@@ -59,16 +59,24 @@ export async function keepAdministrators<Result>(
   const known = caller.administrator ? {} : await credentialsOf(before, ask);
   const result = await work();
   const after = await administrators(ask);
+  if (!caller.administrator) await refuseChanges(before, after, known, ask);
   if (before.some(({ active }) => active) && !after.some(({ active }) => active))
     throw unprocessable('Cannot remove the last admin user from the system');
-  if (caller.administrator) return result;
-  const isNew = (one: Administrator): boolean =>
-    !before.some(({ user, addresses }) => user === one.user && addresses === one.addresses);
-  if (after.some(isNew)) throw forbidden();
-  // Also of those who are none any more. One who was deleted has none to come in with.
-  const credentials = Object.entries(await credentialsOf(before, ask));
-  if (credentials.some(([user, digest]) => digest !== known[user])) throw forbidden();
   return result;
+}
+
+/** Only administrators make, remove and delete administrators, or change what these sign in with. */
+async function refuseChanges(
+  before: readonly Administrator[],
+  after: readonly Administrator[],
+  known: Readonly<Record<string, string>>,
+  ask: Ask,
+): Promise<void> {
+  const isMissing = (one: Administrator, others: readonly Administrator[]): boolean =>
+    !others.some(({ user, addresses }) => user === one.user && addresses === one.addresses);
+  if (after.some((one) => isMissing(one, before)) || before.some((one) => isMissing(one, after))) throw forbidden();
+  const credentials = await credentialsOf(before, ask);
+  if (Object.entries(known).some(([user, digest]) => credentials[user] !== digest)) throw forbidden();
 }
 
 /** A role with every right is given to nobody who registers: such a setting would only let nobody register. */

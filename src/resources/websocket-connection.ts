@@ -1,4 +1,5 @@
 /** One connection to /websocket: who speaks, what they have subscribed to, and the answers to their messages. */
+import { isBearer } from '../access/identities.js';
 import type { Identity } from '../access/identity.js';
 import type { LastingCredentials } from '../access/lasting-credentials.js';
 import { login, refresh } from '../accounts/authentication.js';
@@ -63,7 +64,8 @@ export class SocketConnection implements SocketHandler, Speaker {
     this.#credentials = credentialsOf(client);
     this.outbox = new SocketOutbox(socket, () => this.drained());
     const mode = services.config.WEBSOCKETS_REST_AUTH;
-    this.#isSignedIn = mode !== 'handshake';
+    // A token of the upgrade was checked before the connection opened, and counts in every mode.
+    this.#isSignedIn = mode !== 'handshake' || isBearer(client.authorization);
     if (!this.#isSignedIn) this.#await();
   }
 

@@ -480,6 +480,7 @@ t.test('nobody else makes an administrator of the public, or comes in as an admi
   await sql`update service_policies set ip_access = '203.0.113.7' where id = ${away.policies[0] as string}`;
   const [resting] = await sql`
     insert into service_users (email, role, status) values ('resting@example.com', ${role}, 'suspended') returning id`;
+  const [awayAccess] = await sql`select id from service_access where policy = ${away.policies[0] as string}`;
   const attempts: [method: string, path: string, body: unknown][] = [
     ['POST', '/access', { policy: adminPolicy?.['id'] }],
     ['PATCH', `/policies/${open}`, { admin_access: true }],
@@ -512,18 +513,33 @@ t.test('nobody else makes an administrator of the public, or comes in as an admi
     ['PATCH', `/users/${away.user}`, { role: plain.role, token: 'chosen-by-another' }],
     ['PATCH', `/users/${away.user}`, { role: plain.role }],
     ['PATCH', `/users/${away.user}`, { status: 'archived' }],
+    ['DELETE', `/users/${away.user}`, undefined],
+    ['DELETE', '/users', [away.user]],
+    ['DELETE', '/users', { keys: [plain.user, resting?.['id']] }],
+    ['DELETE', '/users', { query: { filter: { id: { _in: [away.user, id] } } } }],
+    ['PATCH', `/roles/${role}`, { users: { create: [], update: [], delete: [resting?.['id']] } }],
+    ['POST', '/graphql/system', { query: `mutation { delete_users_item(id: "${away.user}") { id } }` }],
+    ['POST', '/graphql/system', { query: `mutation { delete_users_items(ids: ["${away.user}"]) { ids } }` }],
+    ['DELETE', `/roles/${away.role}`, undefined],
+    ['DELETE', `/policies/${away.policies[0]}`, undefined],
+    ['PATCH', `/policies/${away.policies[0]}`, { admin_access: false }],
+    ['PATCH', `/policies/${away.policies[0]}`, { ip_access: '203.0.113.8' }],
+    ['PATCH', `/policies/${away.policies[0]}`, { roles: [] }],
+    ['DELETE', `/access/${awayAccess?.['id']}`, undefined],
+    ['PATCH', `/access/${awayAccess?.['id']}`, { policy: open }],
   ];
   const before = await snapshot();
   for (const [method, path, body] of attempts) {
     const answer = await send(manager, method, path, body);
-    t.equal(answer.status, 403, `${method} ${path} ${JSON.stringify(body)}: ${answer.text.slice(0, 200)}`);
+    const { errors } = (answer.json ?? {}) as { errors?: { extensions: { code: string } }[] };
+    t.equal(errors?.[0]?.extensions.code, 'FORBIDDEN', `${method} ${path} ${JSON.stringify(body)}: ${answer.text.slice(0, 200)}`);
   }
   t.strictSame(await snapshot(), before, 'nothing was changed');
   t.equal((await send(null, 'GET', '/users')).status, 403);
   t.equal((await send(manager, 'PATCH', `/users/${id}`, { title: 'Dr' })).status, 200, 'what lets nobody in');
   t.equal((await send(manager, 'PATCH', `/users/${plain.user}`, { email: 'simple@example.com' })).status, 200);
   t.equal((await send(admin, 'PATCH', `/users/${resting?.['id']}`, { status: 'active', token: 'awake' })).status, 200);
-  t.equal((await send(manager, 'DELETE', '/users', [resting?.['id'], away.user])).status, 204);
+  t.equal((await send(admin, 'DELETE', '/users', [resting?.['id'], away.user])).status, 204);
   t.equal((await send(admin, 'DELETE', `/policies/${away.policies[0]}`)).status, 204);
   t.equal((await send(admin, 'DELETE', `/policies/${open}`)).status, 204);
 });

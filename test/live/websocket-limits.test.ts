@@ -15,11 +15,13 @@ import {
   connectSql,
   createLibrary,
   get,
+  request,
   startDatabase,
   startTestService,
   waitFor,
 } from '../support/service.js';
 
+const SECRET = 'the-secret-that-signs-the-tokens-of-tests';
 const FRAMES = Number(process.env['HOSTILE_FRAMES'] ?? 2_000);
 
 const server = await startDatabase();
@@ -30,6 +32,7 @@ await sql`create table large (id int primary key, text text)`;
 const service = await startTestService({
   databaseUrl: url,
   WORKERS: '1',
+  SECRET,
   WEBSOCKETS_REST_AUTH: 'strict',
   WEBSOCKETS_HEARTBEAT_PERIOD: '1s',
   WEBSOCKETS_MAX_FRAME_SIZE: '64kb',
@@ -65,6 +68,46 @@ t.test('public: nobody has to sign in, and a wrong token does no harm', async (t
   await other.stop();
   await socket.ended();
   t.equal(socket.closed?.code, 1001, 'the service stops');
+});
+
+t.test('a token of the URL or of the session cookie counts in every mode', async (t) => {
+  const headers = { 'content-type': 'application/json' };
+  const account = JSON.stringify({ email: 'cora@example.com', password: 'a long password', mode: 'session' });
+  t.equal((await request(service, 'POST', '/users', { body: account.replace(/,"mode.*/, '}'), headers })).status, 200);
+  const answer = await request(service, 'POST', '/auth/login', { body: account, headers, token: null });
+  const cookie = answer.headers['set-cookie']?.[0]?.split(';', 1)[0] ?? '';
+  for (const mode of ['public', 'handshake', 'strict']) {
+    const other = await startTestService({
+      databaseUrl: url,
+      WORKERS: '1',
+      SECRET,
+      WEBSOCKETS_REST_AUTH: mode,
+      WEBSOCKETS_GRAPHQL_AUTH: mode,
+    });
+    const credentials = [{ query: `?access_token=${ADMIN_TOKEN}` }, { headers: { cookie, origin: other.url } }];
+    for (const { query = '', ...options } of credentials) {
+      const socket = await new MessageSocket(other, { path: `/websocket${query}`, ...options }).opened();
+      // The one who came by a cookie may read nothing, and is somebody all the same.
+      const read = { type: 'items', collection: 'service_users', action: 'read', uid: 'r' };
+      const subscribe = { type: 'subscribe', collection: 'tags', uid: 's' };
+      const seen = await socket.ask(query === '' ? { type: 'ping' } : subscribe);
+      t.match(seen, query === '' ? { type: 'pong' } : { event: 'init' }, `/websocket, ${mode}`);
+      t.match(await socket.ask(read), { type: 'items' }, `/websocket, ${mode}`);
+      socket.close();
+      const path = `/graphql${query}`;
+      const graphql = await new MessageSocket(other, { path, protocols: 'graphql-transport-ws', ...options }).opened();
+      graphql.send({ type: 'connection_init' });
+      t.match(await graphql.next(({ type }) => type === 'connection_ack'), {}, `/graphql, ${mode}`);
+      graphql.close();
+    }
+    const basic = await new MessageSocket(other, { headers: { authorization: 'Basic eDp5' } }).opened();
+    if (mode === 'handshake') {
+      basic.send({ type: 'ping' });
+      t.match(await basic.next(() => true), { error: { code: 'AUTH_FAILED' } }, 'what is no token signs nobody in');
+    }
+    basic.close();
+    await other.stop();
+  }
 });
 
 t.test('a client that answers no ping is disconnected, one that does is not', async (t) => {
