@@ -3,44 +3,17 @@
  * another key (a trigger, a view, a column that the role may not insert) they come from `returning`: rows are returned in the order in
  * which they are inserted, which is that of the input.
  */
-import { singleKey } from '../mirror/item-key.js';
-import type { Field } from '../mirror/model.js';
 import { changesNewKeys } from '../mirror/write-facts.js';
 import { elementAt } from '../narrow.js';
 import type { WriteNode, WritePlan } from '../plan/write.js';
 import { alias, type Fragment, join, nothing, sql } from '../sql/fragment.js';
 import { commaList, inputKeyColumns, inputKeyNames, joinedKey, keyColumns } from './key-columns.js';
-import {
-  initialKey,
-  initialValue,
-  input,
-  KEYS_SETTING,
-  keyPartSetting,
-  keyParts,
-  makesKeys,
-  makesParts,
-  slotOf,
-  written,
-} from './write-input.js';
+import { input, isLeftOut, KEYS_SETTING, keyPartSetting, makesKeys, slotOf, written } from './write-input.js';
 
 /** Whether the keys of new rows are those that the database returns. */
 export function returnsKeys(node: WriteNode): boolean {
   if (!makesKeys(node)) return false;
   return changesNewKeys(node.collection) || node.collection.key.some((field) => isLeftOut(node, field));
-}
-
-/** Whether rows are inserted without the column of their key, since the database alone can fill it. */
-export function isLeftOut(node: WriteNode, field: Field): boolean {
-  const isBrought = node.bringsKeys || (makesParts(node) && keyParts(node).some((column) => column.field === field));
-  if (!makesKeys(node) || isBrought) return false;
-  if (!field.column?.privileges.insert) return true;
-  return node.collection.kind === 'view' && initialValue(field) === null;
-}
-
-/** What the chain itself gives a new row for a key of one column; null where the payload or the database says it. */
-export function madeKey(node: WriteNode): Fragment | null {
-  const key = singleKey(node.collection);
-  return key && makesKeys(node) && !isLeftOut(node, key) ? initialKey(key, node) : null;
 }
 
 /** Where new rows of a list are found by their numbers, with their keys. */

@@ -26,7 +26,6 @@ import { FromClause, type Scope } from './from-clause.js';
 import { geometryOf, isGeometry } from './geometry.js';
 import { columnName, tableName, typeName } from './identifiers.js';
 import { commaList, inputKeyDefinitions, inputKeyNames, keyColumns } from './key-columns.js';
-import { madeKey } from './returned-keys.js';
 
 /** The values of a write, in this order; behind them those of its lists, then those of its unlinks. */
 const SLOTS = ['by', 'root', 'id', 'fingerprint', 'lifetime', 'shard'] as const;
@@ -197,6 +196,20 @@ export function inputValue(field: Field, value: Fragment): Fragment {
 /** Whether rows come without keys and get them here: new ones, and those that turn out to be. */
 export function makesKeys({ verb, conflict }: WriteNode): boolean {
   return verb === 'insert' || conflict !== null;
+}
+
+/** Whether rows are inserted without the column of their key, since the database alone can fill it. */
+export function isLeftOut(node: WriteNode, field: Field): boolean {
+  const isBrought = node.bringsKeys || (makesParts(node) && keyParts(node).some((column) => column.field === field));
+  if (!makesKeys(node) || isBrought) return false;
+  if (!field.column?.privileges.insert) return true;
+  return node.collection.kind === 'view' && initialValue(field) === null;
+}
+
+/** What the chain itself gives a new row for a key of one column; null where the payload or the database says it. */
+export function madeKey(node: WriteNode): Fragment | null {
+  const key = singleKey(node.collection);
+  return key && makesKeys(node) && !isLeftOut(node, key) ? initialKey(key, node) : null;
 }
 
 /** Whether keys of new rows come from a sequence that has to be ahead of those which the payload supplies. */

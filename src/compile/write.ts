@@ -32,7 +32,7 @@ import { columnName, tableName, typeName } from './identifiers.js';
 import { keptValues, returnedValues } from './kept-values.js';
 import { commaList, hasInputKey, inputKeyColumns, inputKeyNames, keyColumns } from './key-columns.js';
 import { keyText } from './reference.js';
-import { columnList, isLeftOut, keysOf, madeKey, returnedKeys, storeKeys } from './returned-keys.js';
+import { columnList, keysOf, returnedKeys, storeKeys } from './returned-keys.js';
 import {
   awaitedUnlinks,
   clearable,
@@ -59,8 +59,10 @@ import {
   inputRows,
   inputValue,
   isChanged,
+  isLeftOut,
   keyParts,
   lookupValue,
+  madeKey,
   makesParts,
   present,
   written,

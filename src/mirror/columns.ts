@@ -13,6 +13,7 @@ import type {
   TableEntry,
   TypeEntry,
 } from './catalog-document.js';
+import { indexWriteFacts, type WriteFacts } from './catalog-writes.js';
 import { columnTypeOf, defaultValueOf, lengthOf, precisionOf, scaleOf, sridOf } from './column-types.js';
 import { freezeMap } from './freeze.js';
 import type {
@@ -26,14 +27,7 @@ import type {
   Index,
   TableKind,
 } from './model.js';
-import {
-  ALL_PRIVILEGES,
-  indexWriteFacts,
-  type RewriteRule,
-  type TablePrivileges,
-  type Trigger,
-  type WriteFacts,
-} from './write-facts.js';
+import { ALL_PRIVILEGES, type RewriteRule, type TablePrivileges, type Trigger } from './write-facts.js';
 
 export interface TableFacts {
   /** As a collection. */
