@@ -3,7 +3,6 @@
  * threads inside of the service could not. It ends when the service does: then its input ends.
  */
 import { writeFile } from 'node:fs/promises';
-import { constants, setPriority } from 'node:os';
 import type { Metadata, Sharp, SharpOptions } from 'sharp';
 import { asError, isOneOf, parseOwnJson } from '../narrow.js';
 import { type ImageAnswer, type ImageJob, MessageReader, type Transformation, writeMessage } from './image-messages.js';
@@ -193,12 +192,7 @@ async function main(): Promise<void> {
   process.stdout.on('error', end);
   // A signal for the whole group: the service decides when this process ends.
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
-  // Requests come first, and where memory runs out this process is the one to end.
-  try {
-    setPriority(constants.priority.PRIORITY_BELOW_NORMAL);
-  } catch {
-    // Some systems forbid it.
-  }
+  // Where memory runs out, this process is the one to end.
   await writeFile('/proc/self/oom_score_adj', '1000').catch(() => {});
   const open = await loadSharp();
   const reader = new MessageReader((head, bytes) => {

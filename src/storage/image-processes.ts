@@ -4,6 +4,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { Socket } from 'node:net';
+import { constants, setPriority } from 'node:os';
 import { type ServiceError, serviceUnavailable } from '../errors.js';
 import { packagePath } from '../files.js';
 import { parseOwnJson } from '../narrow.js';
@@ -133,6 +134,7 @@ class ImageProcess {
       env: { ...environment, UV_THREADPOOL_SIZE: '1', MALLOC_ARENA_MAX: '2' },
       stdio: ['pipe', 'pipe', 'ignore'],
     });
+    lowerPriority(this.#child.pid);
     const { stdin, stdout } = this.#child;
     this.#child.unref();
     for (const stream of [stdin, stdout]) if (stream instanceof Socket) stream.unref();
@@ -184,6 +186,15 @@ class ImageProcess {
   kill(): void {
     this.isAlive = false;
     this.#child.kill('SIGKILL');
+  }
+}
+
+/** Requests come first, also while the process starts. */
+function lowerPriority(pid: number | undefined): void {
+  try {
+    if (pid !== undefined) setPriority(pid, constants.priority.PRIORITY_BELOW_NORMAL);
+  } catch {
+    // Some systems forbid it.
   }
 }
 

@@ -98,7 +98,11 @@ t.test('a login stays fast beside eight hostile transformations, which end at th
     ),
   );
   const logins: number[] = [];
-  while (performance.now() - start < LIMIT_MS) {
+  let isOver = false;
+  void Promise.all(burdens).then(() => {
+    isOver = true;
+  });
+  while (!isOver) {
     logins.push(await logIn());
   }
   logins.sort((one, other) => one - other);
