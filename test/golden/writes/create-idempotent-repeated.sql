@@ -45,7 +45,7 @@ select pg_catalog.json_build_array((
 rollback;
 
 -- $1 = 'GhRS7T4Y6lpfmu83Y_7S8mjapM1V67B1gg8PWSMBMKU'
-select fingerprint, keys
+select fingerprint, keys, answer
 from "public".service_receipts
 where id operator(pg_catalog.=) $1;
 
