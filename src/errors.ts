@@ -60,9 +60,10 @@ export function forbidden(reason?: string): ServiceError {
   return new ServiceError('FORBIDDEN', reason ?? "You don't have permission to access this.", reason ? { reason } : {});
 }
 
-export function forbiddenField(field: string, collection: string, place: string): ServiceError {
+/** `hint` must be the same for a name that does not exist and one that the caller may not see. */
+export function forbiddenField(field: string, collection: string, place: string, hint = ''): ServiceError {
   return forbidden(
-    `You don't have permission to access field "${field}" in collection "${collection}" or it does not exist. Queried in ${place}.`,
+    `You don't have permission to access field "${field}" in collection "${collection}" or it does not exist. Queried in ${place}.${hint}`,
   );
 }
 
@@ -77,7 +78,11 @@ export interface Exceeded {
 }
 
 export function invalidQuery(reason: string, exceeded: Exceeded | null = null): ServiceError {
-  return new ServiceError('INVALID_QUERY', `Invalid query. ${reason}.`, { reason, ...exceeded });
+  return new ServiceError('INVALID_QUERY', `Invalid query. ${ended(reason)}`, { reason, ...exceeded });
+}
+
+function ended(sentence: string): string {
+  return sentence.endsWith('?') ? sentence : `${sentence}.`;
 }
 
 export function invalidPayload(reason: string, exceeded: Exceeded | null = null): ServiceError {

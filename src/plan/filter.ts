@@ -7,11 +7,12 @@ import { showsKey } from '../mirror/item-key.js';
 import { type Collection, type Field, isSecretField, type Model } from '../mirror/model.js';
 import { ownName } from '../mirror/synonyms.js';
 import { onlyOf } from '../narrow.js';
+import { didYouMean } from '../nearest-name.js';
 import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
 import { unrestrictedCollection } from './access.js';
 import { planCaller } from './caller-value.js';
 import { textSourceOf } from './full-text.js';
-import { checkOperator, comparedTypeOf } from './operators.js';
+import { checkOperator, comparedTypeOf, operatorNames } from './operators.js';
 import {
   ALWAYS,
   type Condition,
@@ -303,10 +304,14 @@ function planValue(filter: Filter, operand: OperandPlan, position: FilterPositio
       throw invalidQuery(`"_${filter.kind}" can only be used with a to-many relation`);
     case 'field': {
       const label = operandType(operand).label;
-      if (filter.name.startsWith('_')) throw invalidQuery(`"${filter.name}" is not a filter operator of "${label}"`);
+      const hint = didYouMean(filter.name, operatorNames(operand));
+      const place = position.name.replace(/^root\b/, 'filter');
+      const unknownOperator = `Unknown operator "${filter.name}" in ${place}.${label}.${hint}`;
+      if (filter.name.startsWith('_')) throw invalidQuery(unknownOperator.replace(/\.$/, ''));
       if (operand.kind === 'field' && operand.field.relation?.kind === 'many-to-any') {
         throw invalidQuery(`"${label}" refers to several collections: write "${label}:<collection>"`);
       }
+      if (hint !== '') throw forbidden(unknownOperator);
       throw forbiddenField(`${label}.${filter.name}`, position.collection.name, position.name);
     }
     default:

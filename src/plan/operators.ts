@@ -61,6 +61,11 @@ export function checkOperator(operator: Operator, operand: OperandPlan): void {
   }
 }
 
+/** As a filter writes them. */
+export function operatorNames(operand: OperandPlan): string[] {
+  return allowedOperators(operand).operators.map((operator) => `_${operator}`);
+}
+
 function allowedOperators(operand: OperandPlan): { type: string; operators: readonly Operator[] } {
   switch (operand.kind) {
     case 'field':

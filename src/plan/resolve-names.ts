@@ -13,6 +13,7 @@ import {
   type OneToOne,
 } from '../mirror/model.js';
 import { ownName } from '../mirror/synonyms.js';
+import { didYouMean } from '../nearest-name.js';
 import type { Alias, Expression, FunctionCall } from '../request/ast.js';
 import { unrestrictedCollection, unrestrictedModel } from './access.js';
 import type { ManyToAnyJoin, ManyToOneJoin, OperandPlan, OperandType, ToManyJoin, ToOneJoin } from './plan.js';
@@ -28,7 +29,8 @@ export function fieldNamed(collection: Collection, name: string, location: strin
   if (whole) return { field: whole, scope: null };
   const colon = name.indexOf(':');
   const field = colon > 0 ? collection.fields.get(name.slice(0, colon)) : undefined;
-  if (field?.relation?.kind !== 'many-to-any') throw forbiddenField(name, collection.name, location);
+  if (field?.relation?.kind !== 'many-to-any')
+    throw forbiddenField(name, collection.name, location, didYouMean(name, collection.fields.keys()));
   const { synonyms } = fieldOf(unrestrictedCollection(collection), field.relation.collectionField);
   return { field, scope: ownName(synonyms, name.slice(colon + 1)) };
 }
