@@ -210,6 +210,10 @@ export const OPTIONS = {
     integer(null, 1, 2_147_483_647),
     'Highest limit that a request may set; if not set, unlimited',
   ),
+  STRICT_PARAMETERS: boolean(
+    'false',
+    'Refuse URLs with unknown query parameters; a request asks for it with "Prefer: handling=strict"',
+  ),
   MAX_RELATIONAL_DEPTH: integer('10', 2, 100, 'Relations that a path may follow'),
   MAX_QUERY_NODES: integer('1000', 10, 100_000, 'Fields and relations that a request may select, wildcards included'),
   MAX_JSON_QUERY_DEPTH: integer('10', 1, 100, 'Steps that a path into a JSON value may have'),

@@ -367,6 +367,7 @@ export function parseLimits(config: Config): ParseLimits {
     jsonDepth: config.MAX_JSON_QUERY_DEPTH,
     pageSize: config.QUERY_LIMIT_MAX,
     wholeRows: config.STREAM_ABOVE,
+    strict: config.STRICT_PARAMETERS,
   };
 }
 

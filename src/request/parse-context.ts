@@ -14,6 +14,15 @@ export interface ParseLimits {
   readonly pageSize: number | null;
   /** Lists above this many items are streamed. */
   readonly wholeRows: number;
+  /** Whether unknown parameters of a URL are refused. */
+  readonly strict?: boolean;
+}
+
+const STRICT_PREFERENCE = /(?:^|,)\s*handling\s*=\s*"?strict\b/i;
+
+/** The limits of a request with this Prefer header, '' for none. */
+export function limitsOf(limits: ParseLimits, prefer: string): ParseLimits {
+  return prefer !== '' && STRICT_PREFERENCE.test(prefer) ? { ...limits, strict: true } : limits;
 }
 
 export interface ParseContext {

@@ -3,6 +3,7 @@
 import qs from 'qs';
 import { isObject, writeJson } from '../digits.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
+import { didYouMean } from '../nearest-name.js';
 import type { Value } from '../sql/parameter.js';
 import {
   type CallRequest,
@@ -163,7 +164,7 @@ const QUERY_PARAMETERS: ReadonlySet<string> = new Set([...CONDITIONS, 'fields', 
 
 /** A call of a function: its arguments are those of the body or, where there is none, the names of the URL that no query has. */
 export function parseRpc(name: string, body: unknown, queryString: string, limits: ParseLimits): Parsed {
-  const { query, callArguments } = splitCall(readQueryString(queryString, limits));
+  const { query, callArguments } = splitCall(readParameters(queryString, limits));
   if (body !== undefined && !isObject(body)) throw invalidPayload('The body must be an object of arguments');
   if (body !== undefined)
     refuseUnused(
@@ -184,7 +185,7 @@ export function parseRpcSearch(name: string, body: unknown, queryString: string,
   if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed: the body takes arguments, query`);
   if (query !== undefined && !isObject(query)) throw invalidPayload('"query" must be an object');
   if (bodyArguments !== undefined && !isObject(bodyArguments)) throw invalidPayload('"arguments" must be an object');
-  const url = splitCall(readQueryString(queryString, limits));
+  const url = splitCall(readParameters(queryString, limits));
   const context = { values: new ValueList(limits.nodes), limits };
   if (bodyArguments)
     refuseUnused(
@@ -316,7 +317,24 @@ function parseFormat(input: unknown): ExportFormat | null {
 
 const PARAMETERS = 1_000;
 
+/** Names that routes of items know next to the parameters of a query. */
+const OTHER_PARAMETERS = ['version', 'versionRaw', 'geometry', 'on_conflict', 'resolution'] as const;
+
 function readQueryString(queryString: string, limits: ParseLimits): Input {
+  const input = readParameters(queryString, limits);
+  if (limits.strict) refuseUnknown(Object.keys(input));
+  return input;
+}
+
+function refuseUnknown(names: readonly string[]): void {
+  const known = new Set<string>([...QUERY_PARAMETERS, ...OTHER_PARAMETERS]);
+  const unknown = names.find((name) => !known.has(name));
+  if (unknown === undefined) return;
+  const hint = didYouMean(unknown, known);
+  throw invalidQuery(hint === '' ? `Unknown parameter "${unknown}"` : `Unknown parameter "${unknown}".${hint}`);
+}
+
+function readParameters(queryString: string, limits: ParseLimits): Input {
   if (queryString === '') return {};
   const parameters = queryString.split('&');
   if (parameters.length > PARAMETERS) throw invalidQuery(`There are more than ${PARAMETERS} parameters`);

@@ -17,7 +17,7 @@ import type { Exchange } from '../http/exchange.js';
 import { DEFERRED, JSON_TYPE, jsonText, type Outcome, type Produce, type Reply } from '../http/reply.js';
 import type { LiveQueries } from '../live/live-queries.js';
 import type { ExportFormat, Parsed } from '../request/ast.js';
-import type { ParseLimits } from '../request/parse-context.js';
+import { limitsOf, type ParseLimits } from '../request/parse-context.js';
 import { parseRead, parseSearch } from '../request/rest.js';
 import type { UrlCache } from '../request/url-cache.js';
 import { COMMA, FORMATS, type Format, geojson, joinCells } from './formats.js';
@@ -68,13 +68,14 @@ function wholeAnswers({ limits }: ItemsServices): ParseLimits {
 
 /** `use` says which limits these are. */
 function parseUrl(
-  { queryString }: Exchange,
+  { queryString, prefer }: Exchange,
   urls: UrlCache,
   { collection, key }: ItemPath,
-  limits: ParseLimits,
+  given: ParseLimits,
   use: 'once' | 'live',
 ): Parsed {
-  const path = `${use} ${key === null ? 'list' : 'item'} ${collection}`;
+  const limits = limitsOf(given, prefer);
+  const path = `${limits === given ? use : `strict ${use}`} ${key === null ? 'list' : 'item'} ${collection}`;
   const parsed = urls.get(path, queryString, (text) => parseRead(collection, key, text, limits));
   // The key of an item is the first value: only it differs between requests with the same query.
   if (key === null) return parsed;
@@ -107,7 +108,8 @@ export class ItemsRead implements ReadStages<Parsed, Reply | typeof DEFERRED>, R
 
   async #parseBody(): Promise<Parsed> {
     const body = await this.client.json(parseJson);
-    return parseSearch(this.#path.collection, body, this.client.queryString, this.#services.limits);
+    const limits = limitsOf(this.#services.limits, this.client.prefer);
+    return parseSearch(this.#path.collection, body, this.client.queryString, limits);
   }
 
   execute(prepared: PreparedRead<Parsed>): MaybePromise<Reply | typeof DEFERRED> {

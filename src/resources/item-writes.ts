@@ -10,6 +10,7 @@ import type { Exchange } from '../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../http/reply.js';
 import type { SocketClient } from '../http/websocket.js';
 import { parseConflictParameters } from '../request/on-conflict.js';
+import { limitsOf } from '../request/parse-context.js';
 import { checkWriteUrl, parseReadBack } from '../request/rest.js';
 import {
   type IdempotencyKey,
@@ -119,12 +120,15 @@ function keyOf({ key }: ItemPath): string {
 
 /** The URL says what is read of the items once they are written. */
 function withReadBack({ exchange, services, path: { collection } }: ParseWriteContext, one: boolean) {
-  return { collection, readBack: parseReadBack(collection, one, exchange.queryString, services.limits) };
+  return {
+    collection,
+    readBack: parseReadBack(collection, one, exchange.queryString, limitsOf(services.limits, exchange.prefer)),
+  };
 }
 
 function deleteRequest(selected: Selected, body: unknown, context: ParseWriteContext): WriteRequest {
   const { exchange, services, caller, path } = context;
-  checkWriteUrl(exchange.queryString, services.limits);
+  checkWriteUrl(exchange.queryString, limitsOf(services.limits, exchange.prefer));
   const idempotencyKey = readIdempotencyKey(exchange, caller, body);
   return { kind: 'delete', collection: path.collection, selected, idempotencyKey };
 }
