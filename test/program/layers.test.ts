@@ -44,6 +44,7 @@ const LEAVES: readonly string[] = [
   'storage-options',
   'files',
   'narrow',
+  'nearest-name',
   'readable-log',
   'time-slices',
   'yaml',
