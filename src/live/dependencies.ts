@@ -44,6 +44,21 @@ export function dependenciesOf(
   return { tables: new Set(found), probe: isExact ? probe : null, unseen: unseen[0] ?? null };
 }
 
+/** The tables that a statement reads, without the rows of `own` that it is about; where `own` occurs once more, other rows of it count too. */
+export function relatedTables(
+  { statement }: CompiledRead,
+  own: string,
+  sources: ReadonlyMap<string, readonly Source[]> | null,
+): ReadonlySet<string> {
+  const found = namesInStatement(statement.text).tables.flatMap(({ schema, name }) => {
+    if (schema === undefined) return [];
+    const served = tableKey({ schema, name });
+    return sources?.get(served)?.map(tableKey) ?? [served];
+  });
+  const position = found.indexOf(own);
+  return new Set(found.filter((_, index) => index !== position));
+}
+
 /** Whether it depends on tables of the service, where values of the caller are. */
 export function readsOwnTables({ statement }: CompiledRead): boolean {
   return namesInStatement(statement.text).tables.some(({ name }) => systemTables().has(name));

@@ -86,8 +86,9 @@ export class EventSubscriber {
   turn = 0;
   isBusy = false;
   isClosed = false;
-  /** Whether what it sees depends on tables of the service, where values of its caller are. */
-  readsOwnTables = false;
+  /** How often something has changed that decides which rows it sees, and how often that was when `visible` was read. */
+  doubts = 0;
+  settledDoubts = 0;
   /** Whether it has to begin anew: changes may have been missed. */
   isStale = false;
   /** Where the caller sees some of the rows only: the keys of those which it was told of; null where all are seen. */
@@ -152,6 +153,11 @@ export class EventSubscriber {
   forgetDeleted(key: string, xid: number): boolean {
     if (this.#showsKeys !== true) return false;
     if (this.visible === null) return this.#untold?.delete(key) !== true;
+    if (this.doubts !== this.settledDoubts) {
+      // Nobody can say whether it was hidden before it was deleted.
+      if (this.visible.has(key) || this.#missing?.has(key)) this.isStale = true;
+      return false;
+    }
     const known = this.#missing?.get(key);
     this.#missing?.delete(key);
     const wasVisible = this.visible.delete(key);

@@ -10,13 +10,12 @@ import { forbiddenCollection, isPassing, isRefusal } from '../errors.js';
 import type { Collection } from '../mirror/model.js';
 import type { LoggedTable } from '../postgres/pgoutput.js';
 import type { Source } from '../postgres/publication.js';
-import { systemTables } from '../postgres/system-tables.js';
 import type { Parsed } from '../request/ast.js';
 import { withKeys } from '../request/rest.js';
 import { bind } from '../sql/parameter.js';
 import type { TableChanges } from './change-source.js';
 import { ChangedReader } from './changed-reader.js';
-import { readsOwnTables, tableKey } from './dependencies.js';
+import { readsOwnTables, relatedTables, tableKey } from './dependencies.js';
 import type { EventHandle, EventHost } from './event-host.js';
 import {
   type EventGroup,
@@ -27,6 +26,7 @@ import {
 } from './event-subscriber.js';
 import { collectionOf, type EventServices, prepareRead, readFirst } from './first-state.js';
 import { Places } from './places.js';
+import { RelatedTables } from './related-tables.js';
 import { NOBODY } from './subscriber.js';
 import { CHANGES, type Change, type RowChange, TableLog } from './table-log.js';
 import type { Known } from './visibility.js';
@@ -34,9 +34,6 @@ import { checkTable, keysIn, showsAllRows, showsKeys } from './visible-items.js'
 
 /** Milliseconds until something that failed for the moment is tried again. */
 const RETRY_MS = 1_000;
-/** Milliseconds in which changes of tables of the service are gathered. */
-const CALLERS_MS = 300;
-
 /** Subscriptions that begin anew at the same time. */
 const MAX_BEGINNING = 20;
 
@@ -55,7 +52,7 @@ export class LiveEvents {
   /** Null until it is known what is below each view. */
   #sources: ReadonlyMap<string, readonly Source[]> | null = null;
   #timer: NodeJS.Timeout | null = null;
-  #finding: NodeJS.Timeout | null = null;
+  readonly #related = new RelatedTables((subscribers) => void this.#recheck(subscribers));
   /** A number for each statement. */
   readonly #statements = new WeakMap<object, number>();
   #count = 0;
@@ -88,14 +85,12 @@ export class LiveEvents {
   /** Which columns of the table are needed; null where nobody wants to know of it. */
   wanted(table: LoggedTable): readonly boolean[] | null {
     const wanted = this.#logs.get(tableKey(table))?.wanted(table) ?? null;
-    if (wanted !== null || !systemTables().has(table.name)) return wanted;
-    const isRead = [...this.#subscribers].some(({ readsOwnTables: reads }) => reads);
-    return isRead ? table.columns.map(() => false) : null;
+    return wanted ?? (this.#related.has(tableKey(table)) ? table.columns.map(() => false) : null);
   }
 
   committed(changes: readonly TableChanges[], xid: number): void {
     for (const change of changes) {
-      if (systemTables().has(change.table.name)) this.#callersChanged();
+      this.#related.changed(tableKey(change.table));
       const log = this.#logs.get(tableKey(change.table));
       if (!log) continue;
       log.add(change, xid);
@@ -103,13 +98,10 @@ export class LiveEvents {
     }
   }
 
-  /** Rules name values of their callers, which may be others now: what these see is found out again. */
-  #callersChanged(): void {
-    this.#finding ??= setTimeout(() => {
-      this.#finding = null;
-      for (const subscriber of this.#subscribers)
-        if (subscriber.readsOwnTables && this.#isCurrent(subscriber)) this.#renew(subscriber);
-    }, CALLERS_MS).unref();
+  /** Rules read related items and values of the caller, which have changed: what these callers see is read again. */
+  async #recheck(subscribers: readonly EventSubscriber[]): Promise<void> {
+    await this.#services.visibility.wait();
+    for (const subscriber of subscribers) if (this.#isCurrent(subscriber)) this.#renew(subscriber);
   }
 
   /** Changes may have been missed. */
@@ -152,8 +144,9 @@ export class LiveEvents {
   }
 
   stop(): void {
-    for (const timer of [this.#timer, this.#finding]) if (timer) clearTimeout(timer);
-    this.#timer = this.#finding = null;
+    if (this.#timer) clearTimeout(this.#timer);
+    this.#timer = null;
+    this.#related.stop();
     for (const subscriber of [...this.#subscribers]) this.#close(subscriber);
   }
 
@@ -162,6 +155,7 @@ export class LiveEvents {
     subscriber.isClosed = true;
     this.#subscribers.delete(subscriber);
     subscriber.forget();
+    this.#related.delete(subscriber);
     this.#host.counts.leave(subscriber.owner);
     const log = this.#logs.get(subscriber.table);
     if (log && --log.readers === 0) this.#logs.delete(subscriber.table);
@@ -186,14 +180,15 @@ export class LiveEvents {
     const prepared = { query, compiled, caller, need: null };
     this.#join(subscriber, collection);
     const group = this.#groupOf(prepared, source.item);
+    const { doubts } = subscriber;
     const visible = await this.#findVisible(subscriber, prepared, group, collection);
     if (subscriber.isClosed || subscriber.turn !== turn) return;
     if (moment !== this.#host.moment) return this.#resolve(subscriber);
     // All at once: with the keys of a former caller, deletions would be told that this one may not know of.
     subscriber.prepared = prepared;
-    subscriber.readsOwnTables = visible !== null && readsOwnTables(compiled);
     subscriber.group = group;
     subscriber.see(visible, showsKeys(collection));
+    subscriber.settledDoubts = doubts;
     subscriber.generation = this.#host.generation;
   }
 
@@ -211,16 +206,23 @@ export class LiveEvents {
 
   /** Where some rows are hidden, a deletion is told of those that were not. */
   async #findVisible(
-    { source, visible, group: former }: EventSubscriber,
+    subscriber: EventSubscriber,
     { caller, compiled }: PreparedRead<Parsed>,
     group: string,
     collection: Collection,
   ): Promise<Set<string> | null> {
-    if (!showsKeys(collection) || showsAllRows(collection)) return null;
-    if (group === former && visible !== null && !readsOwnTables(compiled)) return visible;
+    const { source, visible, doubts, settledDoubts } = subscriber;
+    if (!showsKeys(collection) || showsAllRows(collection)) {
+      this.#related.delete(subscriber);
+      return null;
+    }
+    const isSame = group === subscriber.group && doubts === settledDoubts && !readsOwnTables(compiled);
+    if (isSame && visible !== null) return visible;
     const names = collection.key.map(({ name }) => name);
     const { reads } = this.#services;
     const keys = await prepareRead(this.#services, source.parseKeys(caller, names), caller, source.address);
+    // Before they are read: a change in between must not be missed.
+    this.#related.set(subscriber, relatedTables(keys.compiled, subscriber.table, this.#sources));
     const body = await reads.run(keys, NO_CLIENT);
     return new Set(keysIn(body, names).slice(0, MAX_VISIBLE_KEYS));
   }
@@ -240,7 +242,7 @@ export class LiveEvents {
       subscriber.isStale = true;
       return;
     }
-    const { generation, turn } = subscriber;
+    const { generation, turn, doubts } = subscriber;
     const position = this.#logs.get(subscriber.table)?.end ?? 0;
     const query = await source.parseInitial(caller);
     await this.#services.visibility.wait();
@@ -253,6 +255,7 @@ export class LiveEvents {
     if (!isCurrent) return;
     subscriber.position = position;
     subscriber.begin(visible);
+    subscriber.settledDoubts = doubts;
     subscriber.known = known;
     subscriber.knownUntil = performance.now() + KNOWN_MS;
     if (!isGone) listener.initial(body, isResync);

@@ -532,7 +532,11 @@ t.test('nobody else makes an administrator of the public, or comes in as an admi
   for (const [method, path, body] of attempts) {
     const answer = await send(manager, method, path, body);
     const { errors } = (answer.json ?? {}) as { errors?: { extensions: { code: string } }[] };
-    t.equal(errors?.[0]?.extensions.code, 'FORBIDDEN', `${method} ${path} ${JSON.stringify(body)}: ${answer.text.slice(0, 200)}`);
+    t.equal(
+      errors?.[0]?.extensions.code,
+      'FORBIDDEN',
+      `${method} ${path} ${JSON.stringify(body)}: ${answer.text.slice(0, 200)}`,
+    );
   }
   t.strictSame(await snapshot(), before, 'nothing was changed');
   t.equal((await send(null, 'GET', '/users')).status, 403);

@@ -22,6 +22,10 @@ t.teardown(() => sql.end());
 await sql`create table lines (shelf int, place int, book text, primary key (shelf, place))`;
 await sql`create view drafts as select id, title from articles where status = 'draft'`;
 await sql`insert into service_collections (collection, primary_key) values ('drafts', 'id')`;
+await sql`create table teams (id int primary key, open boolean not null)`;
+await sql`create table papers (id int primary key, team int references teams)`;
+await sql`insert into teams values (1, true), (2, true)`;
+await sql`insert into papers values (1, 1), (2, 1), (3, 2), (4, 2)`;
 await sql`create table parcels (id int primary key, state text)`;
 await sql`insert into parcels select n, 'sent' from generate_series(1, 200) n`;
 const service = await startTestService({
@@ -484,6 +488,34 @@ t.test('a value of the caller that a rule names, and that changes, hides what it
   await sql`delete from tags where id = 921`;
   await sql`delete from tags where id = 922`;
   t.match(await socket.next(({ event }) => event === 'delete'), { data: ['922'] });
+});
+
+t.test('a related item that changes hides what it hides, also from deletions', async (t) => {
+  const permissions = { team: { open: { _eq: true } } };
+  const { token } = await makeCaller(sql, 'teammate', [
+    {
+      permissions: [
+        { collection: 'papers', action: 'read', permissions },
+        { collection: 'teams', action: 'read' },
+      ],
+    },
+  ]);
+  await waitFor(async () => (await get(service, '/items/papers', { token })).status === 200, 5_000);
+  const socket = await signedIn(token);
+  const subscribe = { type: 'subscribe', collection: 'papers', query: { fields: ['id'], sort: ['id'] }, uid: 'p' };
+  t.match(await socket.ask(subscribe), { event: 'init', data: [{ id: 1 }, { id: 2 }, { id: 3 }, { id: 4 }] });
+  await sql`update teams set open = false where id = 1`;
+  t.match(await socket.next(({ event }) => event === 'init'), { resync: true, data: [{ id: 3 }, { id: 4 }] });
+  await sql`delete from papers where id = 1`;
+  await sql`delete from papers where id = 3`;
+  t.match(await socket.next(({ event }) => event === 'delete'), { data: ['3'] }, 'of a team that is open');
+  // In one moment: what was hidden and what was deleted first cannot be told apart.
+  await sql.begin(async (tx) => {
+    await tx`update teams set open = false where id = 2`;
+    await tx`delete from papers where id = 4`;
+  });
+  t.strictSame((await socket.next(({ event }) => event === 'init'))['data'], []);
+  t.strictSame(events(socket), [], 'nothing else was sent');
 });
 
 t.test('what waited for nobody is not counted as late', async (t) => {
