@@ -24,7 +24,7 @@ export async function copyNumbered(session: Session, places: Installations, copy
     sql` or `,
   );
   const changes = join(
-    columns.map((name) => sql`${name} = given.${name}`),
+    columns.map((name) => sql`${name} := given.${name}`),
     sql`, `,
   );
   const pairs = sql`(${given}) given

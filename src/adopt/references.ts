@@ -58,7 +58,7 @@ export async function renameCollections(session: Session, places: Installations)
     const name = identifier(column);
     const changed = await run(
       session,
-      sql`update ${identifier(places.schema, table)} set ${name} = ${renamed(places, name)} where ${isShared(places, name)} returning 1`,
+      sql`update ${identifier(places.schema, table)} set ${name} := ${renamed(places, name)} where ${isShared(places, name)} returning 1`,
     );
     count += changed.length;
   }
