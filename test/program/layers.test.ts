@@ -62,7 +62,7 @@ const KNOWN_ONLY_TO: Readonly<Record<string, string>> = {
   aws4fetch: 'storage',
   sharp: 'storage',
 };
-const MOST_LINES = 400;
+const MOST_LINES = 600;
 const MOST_CASTS = 99;
 
 interface Source {
