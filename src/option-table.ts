@@ -355,7 +355,7 @@ export const OPTIONS = {
   WEBSOCKETS_REST_AUTH: choice(
     'handshake',
     ['public', 'handshake', 'strict'],
-    'How a client of /websocket signs in: public need not, handshake sends a token with its first message, strict connects with a token',
+    'How a client of /websocket signs in: public need not, handshake sends a token with its first message, strict connects with a token; a token in the URL or a session cookie signs in with each of them',
   ),
   WEBSOCKETS_REST_AUTH_TIMEOUT: duration(
     '10s',
