@@ -202,7 +202,9 @@ function drawRelation(
   const target = tableNamed(model, relation.target);
   const inner = drawLevel(target, model, depth - 1, draw);
   const isNested = depth > 0 && draw.chance(75);
-  fields.push(...(isNested ? inner.fields.map((field) => prefixed(name, field, draw)) : [name]));
+  // Rows without a key have nothing to show under the bare name, which is refused.
+  const bare = target.key.length > 0 ? name : `${name}.*`;
+  fields.push(...(isNested ? inner.fields.map((field) => prefixed(name, field, draw)) : [bare]));
   const own = draw.chance(55) ? drawDeep(relation, target, model, draw) : {};
   const said = compact({ ...own, _alias: inner.alias, ...(isNested ? inner.deep : {}) });
   if (Object.keys(said).length > 0) deep[name] = said;
