@@ -219,7 +219,8 @@ function compareRecords(
     const entry = alias(`e${scope.next()}`);
     const list = sql`pg_catalog.unnest(${parameter({ kind: 'list', ...typed })}::text[]) ${entry} (j)`;
     const rows = sql`select ${record}.v from ${list} cross join lateral ${recordFrom(sql`${entry}.j`)}`;
-    return operator === 'in' ? sql`${left} = any (${rows})` : sql`${left} <> all (${rows})`;
+    // PostgreSQL builds a hash table for `not (… = any …)`, and compares one by one for `<> all`.
+    return operator === 'in' ? sql`${left} = any (${rows})` : sql`not (${left} = any (${rows}))`;
   }
   if (operator === 'between' || operator === 'nbetween') {
     const bound = (position: number): Fragment =>

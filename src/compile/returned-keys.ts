@@ -6,8 +6,8 @@
 import { changesNewKeys } from '../mirror/write-facts.js';
 import { elementAt } from '../narrow.js';
 import type { WriteNode, WritePlan } from '../plan/write.js';
-import { alias, type Fragment, join, nothing, sql } from '../sql/fragment.js';
-import { commaList, inputKeyColumns, inputKeyNames, joinedKey, keyColumns } from './key-columns.js';
+import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
+import { commaList, hasInputKey, inputKeyColumns, inputKeyNames, joinedKey, keyColumns } from './key-columns.js';
 import { input, isLeftOut, KEYS_SETTING, keyPartSetting, makesKeys, slotOf, written } from './write-input.js';
 
 /** Whether the keys of new rows are those that the database returns. */
@@ -22,8 +22,8 @@ export function keysOf(node: WriteNode, position: number): Fragment {
 }
 
 /**
- * The keys as they were returned. Where a trigger left rows out it is not known which: it may have written them elsewhere, with the keys of
- * the input.
+ * The keys as they were returned. If a trigger left rows out, the keys of the input stay: the trigger may have written the rows to another
+ * table. `lostKeys` refuses what cannot be told apart.
  */
 export function returnedKeys(node: WriteNode, position: number): Fragment[] {
   if (!returnsKeys(node)) return [];
@@ -43,6 +43,18 @@ export function returnedKeys(node: WriteNode, position: number): Fragment[] {
   const same = sql`${made}.${order} = ${row}.${order} and ${made}.${count} = ${row}.${count}${isNew}`;
   return [
     sql`${keysOf(node, position)} as materialized (select ${row}.n, ${commaList(keys)}${conflict ? sql`, ${row}.f` : nothing} from (${numbered}) ${row} left join (${returned}) ${made} on ${same})`,
+  ];
+}
+
+/** Refuses a list of which a trigger left rows out and gave others new keys: which key belongs to which row is not known. */
+export function lostKeys(node: WriteNode, position: number): Fragment[] {
+  if (!returnsKeys(node)) return [];
+  const { collection, conflict, verb } = node;
+  const inserted = verb === 'insert' ? written(position) : alias(`m${position}`);
+  const isKnown = sql`select from ${input(position)} ${alias('i')} where ${hasInputKey(collection, alias('w'), alias('i'))}`;
+  const expected = sql`select count(*) from ${input(position)}${conflict ? sql` where not f` : nothing}`;
+  return [
+    sql`(select service_refuse(${literal(`${position} lost 1`)}) from ${inserted} ${alias('w')} where not exists (${isKnown}) and (select count(*) from ${inserted}) <> (${expected}) limit 1)`,
   ];
 }
 

@@ -32,7 +32,7 @@ import { columnName, tableName, typeName } from './identifiers.js';
 import { keptValues, returnedValues } from './kept-values.js';
 import { commaList, hasInputKey, inputKeyColumns, inputKeyNames, keyColumns } from './key-columns.js';
 import { keyText } from './reference.js';
-import { columnList, keysOf, returnedKeys, storeKeys } from './returned-keys.js';
+import { columnList, keysOf, lostKeys, returnedKeys, storeKeys } from './returned-keys.js';
 import {
   awaitedUnlinks,
   clearable,
@@ -132,6 +132,7 @@ class Chain {
       ...nodes.flatMap(otherKeys),
       ...nodes.flatMap((node, position) => this.#validations(node, position)),
       ...nodes.flatMap((node, position) => this.#skipped(node, position)),
+      ...nodes.flatMap(lostKeys),
       ...nodes.flatMap((node, position) =>
         node.verb === 'update' || (node.verb === 'upsert' && node.guard)
           ? [missingItems(this.#plan, node, position)]

@@ -133,6 +133,10 @@ function fromValidation(error: unknown, { plan, paths }: PlannedWrite): unknown 
     return only === 'key' ? changedKey(differing, node.collection) : contradiction(differing, node.collection, field);
   }
   if (node && word === 'skipped') return leftOut('change', node.collection, paths[position]?.[Number(number)] ?? '');
+  if (node && word === 'lost')
+    return invalidPayload(
+      `A trigger of the database left out new items of "${node.collection.name}" and changed the keys of others: send one item per request`,
+    );
   if (node && word === 'kept') {
     const { field } = elementAt(node.columns, Number(column));
     return differsFromGenerated([paths[position]?.[row], field.name].filter((each) => each).join('.'));

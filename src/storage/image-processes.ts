@@ -51,7 +51,7 @@ export class ImageProcesses {
     try {
       const bytes = await load();
       if (this.#isStopped) throw stopping();
-      return await this.#runWith(this.#idle.pop() ?? new ImageProcess(), bytes, job);
+      return await this.#runWith(this.#takeIdle() ?? new ImageProcess(), bytes, job);
     } finally {
       this.#leave();
     }
@@ -67,6 +67,13 @@ export class ImageProcesses {
       if (this.#isStopped) process.kill();
       else if (process.isAlive) this.#keep(process);
     }
+  }
+
+  /** An idle process that was killed stays in the list until it has ended. */
+  #takeIdle(): ImageProcess | undefined {
+    let process = this.#idle.pop();
+    while (process && !process.isAlive) process = this.#idle.pop();
+    return process;
   }
 
   #keep(process: ImageProcess): void {

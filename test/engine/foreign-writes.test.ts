@@ -34,6 +34,14 @@ await sql.unsafe(`
   create trigger insert_instead instead of insert on instead_view for each row execute function insert_instead();
 
   create table base (id serial primary key, a text, b integer default 7);
+  create function move_or_skip() returns trigger language plpgsql as $$
+  begin new.id := new.id + 1000; return case when new.a = 'skip' then null else new end; end $$;
+  create table fickle (id serial primary key, a text);
+  create trigger move_or_skip before insert on fickle for each row execute function move_or_skip();
+  insert into fickle (a) select 'old' from generate_series(1, 20);
+  update fickle set id = id - 1000;
+  create table fickle_parts (id serial primary key, fickle integer references fickle, name text);
+
   create view upd_v as select id, a, b from base;
 
   create table made (id integer primary key, a integer, b integer generated always as (a * 2) stored,
@@ -100,6 +108,22 @@ t.test('an item whose key a trigger changes is answered', async (t) => {
   t.match(part, { status: 200, json: { data: { name: 'q', moved: { a: 'y' } } } });
   const [entry] = await sql`select item from service_activity where collection = 'moved' order by id limit 1`;
   t.match(entry, { item: '1001' });
+});
+
+t.test('rows that a trigger leaves out are not mistaken for others whose keys it changed', async (t) => {
+  await sql`select setval('fickle_id_seq', 5)`;
+  const answer = await send('POST', '/items/fickle', [{ a: 'x' }, { a: 'skip' }, { a: 'z' }]);
+  t.match(answer, { status: 400, text: /send one item per request/ });
+  const nested = await send(
+    'POST',
+    '/items/fickle_parts',
+    ['x', 'skip', 'z'].map((a) => ({ name: a, fickle: { a } })),
+  );
+  t.match(nested, { status: 400, text: /send one item per request/ });
+  const [count] = await sql<{ n: number }[]>`select count(*)::int as n from fickle_parts`;
+  t.equal(count?.n, 0, 'nothing was written');
+  const both = await send('POST', '/items/fickle', [{ a: 'x' }, { a: 'z' }]);
+  t.match(both, { status: 200, json: { data: [{ a: 'x' }, { a: 'z' }] } });
 });
 
 t.test('an item of a view whose trigger makes the key is answered', async (t) => {
