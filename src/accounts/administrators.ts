@@ -49,7 +49,9 @@ export async function keepAdministrators<Result>(
 ): Promise<Result> {
   // Users who change their own password stay logged in: the trigger that ends their sessions keeps this one.
   await session.query(
-    "select pg_advisory_xact_lock(hashtextextended('lateral administrators', 0)), set_config('service.session', $1, true)",
+    database.qualified(
+      "select pg_advisory_xact_lock(hashtextextended('lateral administrators', 0)), set_config('service.session', $1, true)",
+    ),
     [caller.session ?? ''],
     { prepare: true },
   );

@@ -4,6 +4,7 @@ import { forbidden, invalidCredentials, ServiceError } from '../errors.js';
 import type { Database } from '../postgres/database.js';
 import type { UserMapping } from '../provider-options.js';
 import type { Input } from '../request/parse-context.js';
+import { withCatalog } from '../sql/catalog-names.js';
 import { UUID_PATTERN } from '../sql/codec.js';
 
 /** Writes users with every right, as the service itself. */
@@ -21,10 +22,11 @@ interface KnownUser {
   readonly provider: string;
 }
 
-const BY_SUBJECT =
-  'select id, role, provider from service_users where provider = $1::text and external_identifier = $2::text';
-const BY_EMAIL = 'select id, role, provider from service_users where lower(email) = lower($1::text)';
-const ROLE = 'select id from service_roles where id::text = lower($1::text) or name = $1::text limit 2';
+const BY_SUBJECT = withCatalog(
+  'select id, role, provider from service_users where provider = $1::text and external_identifier = $2::text',
+);
+const BY_EMAIL = withCatalog('select id, role, provider from service_users where lower(email) = lower($1::text)');
+const ROLE = withCatalog('select id from service_roles where id::text = lower($1::text) or name = $1::text limit 2');
 
 /** The id of the user. The role that is named counts for users who were created here because of their provider. */
 export async function resolveExternalUser(

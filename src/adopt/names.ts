@@ -24,7 +24,7 @@ export function renamed(places: Installations, name: Fragment): Fragment {
 /** Of a comma separated list. */
 export function renamedList(places: Installations, list: Fragment): Fragment {
   return sql`(select string_agg(${renamed(places, sql`trim(entry.name)`)}, ',' order by entry.position)
-    from unnest(string_to_array(${list}, ',')) with ordinality entry (name, position))`;
+    from pg_catalog.unnest(string_to_array(${list}, ',')) with ordinality entry (name, position))`;
 }
 
 /** Of a rule: the places that name a collection are those of `$FOLLOW(collection, field)` and of `item:collection`. */

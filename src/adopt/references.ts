@@ -48,7 +48,7 @@ export async function renameCollections(session: Session, places: Installations)
     session,
     sql`select distinct old.many_collection as "table", old.one_collection_field as "column"
       from ${theirs(places, 'relations')} old
-      cross join lateral unnest(string_to_array(old.one_allowed_collections, ',')) allowed (name)
+      cross join lateral pg_catalog.unnest(string_to_array(old.one_allowed_collections, ',')) allowed (name)
       join information_schema.columns found on found.table_schema = ${constant(places.schema)}
         and found.table_name = old.many_collection and found.column_name = old.one_collection_field
       where ${isShared(places, sql`trim(allowed.name)`)}`,

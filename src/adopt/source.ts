@@ -58,8 +58,10 @@ export async function findInstallations(session: Session, database: Database): P
 
 async function findSchema(session: Session, database: Database): Promise<string> {
   const rows = await session.query<{ schema: string }>(
-    `select schemaname as schema from pg_catalog.pg_tables
-     where tablename = 'directus_collections' and schemaname in (select json_array_elements_text($1::json))`,
+    database.qualified(
+      `select schemaname as schema from pg_catalog.pg_tables
+       where tablename = 'directus_collections' and schemaname in (select json_array_elements_text($1::json))`,
+    ),
     [JSON.stringify(database.schemas)],
   );
   const found = database.schemas.find((schema) => rows.some((row) => row.schema === schema));

@@ -290,5 +290,5 @@ function codeOf(error: Error): string {
 
 /** In front of a statement that is planned for its values: holds until the end of what is sent with it. */
 function planPerRead(query: WireQuery): WireQuery {
-  return settingQuery("select set_config('plan_cache_mode', 'force_custom_plan', true)", [], query);
+  return settingQuery("select pg_catalog.set_config('plan_cache_mode', 'force_custom_plan', true)", [], query);
 }

@@ -24,7 +24,10 @@ export async function withKeysLeft(planned: PlannedWrite, session: Session): Pro
 
 /** The keys that the last statement of the transaction made which creates items of the collection. */
 export async function writtenKeys(collection: Collection, session: Session): Promise<string[]> {
-  const cell = await session.cell("select to_json(current_setting('lateral.keys')::text[])::text", []);
+  const cell = await session.cell(
+    "select pg_catalog.to_json(pg_catalog.current_setting('lateral.keys')::text[])::text",
+    [],
+  );
   return parseOwnJson<Key[]>(String(cell)).map((each) => displayWrittenKey(collection, each));
 }
 

@@ -1,5 +1,6 @@
 /** What the plan that serves every value of a shape bets on, read from PostgreSQL's explanation of it. */
 import type { Database } from '../postgres/database.js';
+import { withCatalog } from '../sql/catalog-names.js';
 
 export interface PlanNode {
   readonly 'Node Type': string;
@@ -46,8 +47,9 @@ interface Explained {
 let explained = 0;
 
 /** Until the end of the transaction. */
-const SETTINGS =
-  "select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('max_parallel_workers_per_gather', '0', true)";
+const SETTINGS = withCatalog(
+  "select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('max_parallel_workers_per_gather', '0', true)",
+);
 
 /**
  * What a page costs at most beyond what its plan expects: a limit is expected to be met soon, but where a condition on values

@@ -219,7 +219,7 @@ async function checkCreator(
   const others = await session.query(
     database.qualified(
       `select from service_shares
-       where id = any($1::text[]::uuid[]) and user_created is distinct from $2::text::uuid limit 1`,
+       where id = any($1::text[]::uuid[]) and user_created::text is distinct from $2::text limit 1`,
     ),
     [arrayLiteral(rows.map((row) => String(row['k']))), caller.user],
   );

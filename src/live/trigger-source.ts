@@ -18,9 +18,14 @@ import { type LoggedChange, type LoggedTable, positionOf } from '../postgres/pgo
 import type { TableName } from '../postgres/publication.js';
 import type { Session } from '../postgres/sessions.js';
 import { within } from '../postgres/time-limit.js';
+import { withCatalog } from '../sql/catalog-names.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 import type { ChangeSource, Opened, SourceEvents, Sources } from './change-source.js';
 import { TransactionReader } from './transaction-reader.js';
+
+const POSITION_AND_CHANNEL = withCatalog(
+  'select pg_current_wal_insert_lsn()::text as position, $1 in (select pg_listening_channels()) as heard',
+);
 
 /** Milliseconds between two looks at the connection, and for each of its statements. */
 const BEAT_MS = 5_000;
@@ -172,8 +177,9 @@ export class TriggerSource implements ChangeSource {
 
   /** Answers how far the log reaches. */
   async #look(session: Session): Promise<number> {
-    const text = `select pg_current_wal_insert_lsn()::text as position, $1 in (select pg_listening_channels()) as heard`;
-    const asked = session.query<{ position: string; heard: boolean }>(text, [channelOf(this.#database.system)]);
+    const asked = session.query<{ position: string; heard: boolean }>(POSITION_AND_CHANNEL, [
+      channelOf(this.#database.system),
+    ]);
     const [row] = await within(asked, BEAT_MS);
     if (!row?.heard) throw new Error('notifications do not arrive');
     return positionOf(row.position);

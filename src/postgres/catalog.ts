@@ -64,7 +64,7 @@ export async function findOtherSchemas(database: Database): Promise<readonly Oth
 async function withoutMissing(text: string, session: Session, database: Database): Promise<string> {
   const named = [...new Set(text.match(/(?<=from )service_\w+/g))];
   const rows = await session.query<{ name: string }>(
-    'select relname as name from pg_catalog.pg_class where relnamespace = pg_catalog.to_regnamespace($1)',
+    database.qualified('select relname as name from pg_catalog.pg_class where relnamespace = to_regnamespace($1)'),
     [quoteIdentifier(database.system)],
   );
   const missing = named.filter((name) => !rows.some((row) => row.name === name));

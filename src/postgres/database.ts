@@ -2,6 +2,7 @@
 import type { Socket } from 'node:net';
 import { hostPortsOf } from '../database-url.js';
 import { StartError } from '../errors.js';
+import { withCatalog } from '../sql/catalog-names.js';
 import { qualifyOwn } from '../sql/qualify.js';
 import {
   explicitSettings,
@@ -375,14 +376,18 @@ async function check(options: DatabaseOptions): Promise<{ readonly target: Targe
   return { target: reached, pooler: await findPooler(known, { open, schema, wanted, timeout }) };
 }
 
+/** Of the schemas in $1, one that does not exist. */
+const VERSION_AND_MISSING = withCatalog(`
+  select current_setting('server_version_num')::int as version, (
+    select name from json_array_elements_text($1::json) wanted (name)
+    where not exists (select from pg_namespace where nspname = name) limit 1
+  ) as missing`);
+
 async function checkServer(options: ServerOptions & DatabaseOptions & { readonly pooler: Pooler }): Promise<Target> {
   const client = openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
   failOnHangUp(client);
   try {
-    const [row] = await client`select current_setting('server_version_num')::int as version, (
-        select name from json_array_elements_text(${JSON.stringify(schemasOf(options))}::json) wanted (name)
-        where not exists (select from pg_namespace where nspname = name) limit 1
-      ) as missing`;
+    const [row] = await client.unsafe(VERSION_AND_MISSING, [JSON.stringify(schemasOf(options))]);
     if (Number(row?.['version']) < 150_000) throw new StartError('PostgreSQL 15 or newer is needed');
     const missing: unknown = row?.['missing'] ?? null;
     if (missing !== null) {

@@ -46,7 +46,7 @@ const PLAIN_TYPES = "'int2','int4','int8','oid','numeric','text','varchar','bpch
  * Each table below those in $1 with each table whose statements change its rows (`writer`), and whether that one has the triggers in $4 of the
  * installation in schema $2, which notify on channel $3.
  */
-const WRITERS = `${BELOW}, sources as (
+const WRITERS = withCatalog(`${BELOW}, sources as (
   select below.served, c.oid, n.nspname as schema, c.relname as name, c.relkind as kind
   from below join pg_class c on c.oid = below.oid join pg_namespace n on n.oid = c.relnamespace
   where c.relkind in ('r', 'p', 'f', 'm') and not c.relispartition and n.nspname <> 'pg_catalog'
@@ -55,7 +55,7 @@ const WRITERS = `${BELOW}, sources as (
   union
   select a.oid, i.inhparent from ancestors a join pg_inherits i on i.inhrelid = a.writer
 ), writers as (
-  select oid, writer, oid = writer as exact from ancestors
+  select oid, writer, (oid = writer) as exact from ancestors
   union all
   select s.oid, p.relid, true
   from (select distinct oid from sources where kind = 'p') s cross join lateral pg_partition_tree(s.oid) p
@@ -67,21 +67,21 @@ select s.served, s.schema, s.name, s.kind::text as kind, w.exact, c.oid::int8::t
   (select count(*) from pg_trigger t join pg_proc f on f.oid = t.tgfoid join pg_namespace h on h.oid = f.pronamespace
    where t.tgrelid = c.oid and f.proname = '${FUNCTION}' and h.nspname = $2 and t.tgenabled in ('O', 'A')
      and t.tgname in (select json_array_elements_text($4::json))
-     and t.tgargs = convert_to($3, getdatabaseencoding()) || '\\x00'::bytea || key.arguments)::int
+     and t.tgargs = (convert_to($3, getdatabaseencoding()) || '\\x00'::bytea || key.arguments))::int
   = ${TRIGGERS.size} as installed
 from sources s join writers w on w.oid = s.oid
 join pg_class c on c.oid = w.writer join pg_namespace n on n.oid = c.relnamespace
 cross join lateral (
   select coalesce(json_agg(a.attname order by k.position), '[]')::text as columns,
     coalesce(string_agg(convert_to(a.attname, getdatabaseencoding()) || '\\x00'::bytea, ''::bytea order by k.position), '') as arguments
-  from pg_index x cross join lateral unnest(x.indkey::int2[]) with ordinality k (number, position)
+  from pg_index x cross join lateral pg_catalog.unnest(x.indkey::int2[]) with ordinality k (number, position)
   join pg_attribute a on a.attrelid = x.indrelid and a.attnum = k.number
   where x.indrelid = coalesce(pg_partition_root(c.oid), c.oid) and x.indisprimary and not exists (
-    select from unnest(x.indkey::int2[]) number join pg_attribute b on b.attrelid = x.indrelid and b.attnum = number
+    select from pg_catalog.unnest(x.indkey::int2[]) number join pg_attribute b on b.attrelid = x.indrelid and b.attnum = number
     join pg_type t on t.oid = b.atttypid left join pg_type d on d.oid = t.typbasetype
-    where t.typtype <> 'e' and not (coalesce(d.typname, t.typname) in (${PLAIN_TYPES})
+    where t.typtype <> 'e' and not (coalesce(d.typname, t.typname)::text in (${PLAIN_TYPES})
       and coalesce(d.typnamespace, t.typnamespace) = 'pg_catalog'::regnamespace))
-) key`;
+) key`);
 
 interface WriterRow extends TableName {
   readonly served: string;
@@ -268,10 +268,10 @@ async function eachTable(
   return failures;
 }
 
-const INSTALLED = `
+const INSTALLED = withCatalog(`
 select n.nspname as schema, c.relname as name, json_agg(t.tgname order by t.tgname)::text as triggers
 from ${OWN} join pg_class c on c.oid = t.tgrelid join pg_namespace n on n.oid = c.relnamespace
-group by 1, 2 order by 1, 2`;
+group by 1, 2 order by 1, 2`);
 
 /** Tables that have some, also those that are not served, and the statements that take them away. */
 export async function installedTriggers(database: Database): Promise<readonly TriggerChange[]> {

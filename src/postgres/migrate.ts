@@ -48,7 +48,9 @@ export async function migrate(database: Database, { demo, system }: MigrateOptio
 export async function migrateWithin(session: Session, database: Database, system: string | null): Promise<void> {
   checkName(system);
   await session.query(LOCK, [database.schema]);
-  const [{ path = '' } = {}] = await session.query<{ path: string }>("select current_setting('search_path') as path");
+  const [{ path = '' } = {}] = await session.query<{ path: string }>(
+    "select pg_catalog.current_setting('search_path') as path",
+  );
   const existing = await findInstallation(session, database.schema, system);
   const home = existing?.applied.has(LAST_OF_FIRST) ? existing.schema : (system ?? database.schema);
   try {
@@ -62,9 +64,11 @@ export async function migrateWithin(session: Session, database: Database, system
       `cannot make the service's tables in schema "${home}": ${error.message}. SYSTEM_SCHEMA names another schema for them`,
     );
   }
-  await session.query("select set_config('search_path', $1, true)", [path]);
+  await session.query(SET_PATH, [path]);
   database.system = home;
 }
+
+const SET_PATH = withCatalog("select set_config('search_path', $1, true)");
 
 /** Held until the end of the transaction, so a killed instance frees it, also behind a pooler. */
 const LOCK = withCatalog("select pg_advisory_xact_lock(hashtextextended('lateral migrate ' || $1::text, 0))");
@@ -158,8 +162,8 @@ const LOCATIONS = withCatalog(`
 
 /** Null for tables in the schema that they are about, and for those of earlier versions, which knew no other location. */
 async function mirroredBy(session: Session, location: string): Promise<string | null> {
-  const text = "select pg_catalog.to_jsonb(found) ->> 'mirrors' as mirrors from service_schema found";
-  const [row] = await session.query(qualify(withCatalog(text), location));
+  const text = withCatalog("select to_jsonb(found) ->> 'mirrors' as mirrors from service_schema found");
+  const [row] = await session.query(qualify(text, location));
   return typeof row?.['mirrors'] === 'string' ? row['mirrors'] : null;
 }
 
@@ -196,7 +200,9 @@ async function createTables(
 ): Promise<void> {
   if (unfinished) await removeLeftovers(session, unfinished);
   await enter(session, [location]);
-  const [existingSchema] = await session.query('select from pg_catalog.pg_namespace where nspname = $1', [location]);
+  const [existingSchema] = await session.query(withCatalog('select from pg_catalog.pg_namespace where nspname = $1'), [
+    location,
+  ]);
   if (!existingSchema) await session.query(`create schema ${quoteIdentifier(location)}`);
   await session.query(
     'create table service_migrations (name text primary key, applied_at timestamptz not null default now())',
@@ -247,7 +253,7 @@ async function addDemo(session: Session, schema: string, home: Installation, obs
 
 /** The files name tables alone: new ones are made in the first schema. */
 async function enter(session: Session, schemas: readonly string[]): Promise<void> {
-  await session.query("select set_config('search_path', $1, true)", [schemas.map(quoteIdentifier).join(', ')]);
+  await session.query(SET_PATH, [schemas.map(quoteIdentifier).join(', ')]);
 }
 
 async function carryOut(session: Session, { name, text }: SystemFile): Promise<void> {

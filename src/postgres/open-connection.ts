@@ -82,7 +82,9 @@ export class Opening {
       await client.unsafe(`set idle_in_transaction_session_timeout = ${Math.ceil(limits.transaction)}`);
     else if (pooler === 'transaction') await client.unsafe('select 1');
     else {
-      const names = Object.keys(settings).map((name, position) => `set_config('${name}', $${position + 1}, false)`);
+      const names = Object.keys(settings).map(
+        (name, position) => `pg_catalog.set_config('${name}', $${position + 1}, false)`,
+      );
       await client.unsafe(`select ${names.join(', ')}`, Object.values(settings));
     }
   }

@@ -33,14 +33,14 @@ const SETTINGS = withCatalog(`
   select w.name
   from unnest($1::text[], $2::text[]) as w (name, value)
   left join pg_catalog.pg_settings s on s.name = w.name
-  where s.setting is distinct from w.value
+  where s.setting::text is distinct from w.value::text
     and not (w.name = 'search_path' and (current_schemas(false))[1] = $3)`);
 const STATE = withCatalog(`
   select pg_backend_pid() as backend, current_setting('${MARK}', true) as mark,
     '${CHANNEL}' in (select pg_listening_channels()) as listens`);
 /** Finds itself. */
 const PREPARED =
-  'select name /* lateral finds itself */ from pg_catalog.pg_prepared_statements where statement like $1';
+  'select name /* lateral finds itself */ from pg_catalog.pg_prepared_statements where statement operator(pg_catalog.~~) $1';
 
 interface State {
   readonly backend: number;
@@ -108,7 +108,7 @@ async function find(
 async function areApart(one: DriverClient, other: DriverClient): Promise<boolean> {
   const mark = randomUUID();
   await one.unsafe(`listen ${CHANNEL}`);
-  await one.unsafe(`select set_config('${MARK}', $1, false)`, [mark]);
+  await one.unsafe(`select pg_catalog.set_config('${MARK}', $1, false)`, [mark]);
   const before = await stateOf(one);
   // A transaction keeps its backend from others: where there are just a few, the first client is given another one now.
   const begun = await other.unsafe('begin').then(

@@ -137,13 +137,15 @@ export interface Membership {
   readonly members: ReadonlySet<string>;
 }
 
-const MEMBERS = `select pg_catalog.concat_ws(' ', p.oid, p.xmin) as member from pg_catalog.pg_publication p
+const MEMBERS = withCatalog(`select pg_catalog.concat_ws(' ', p.oid, p.xmin) as member from pg_catalog.pg_publication p
   where p.pubname in ('${PUBLICATION}', '${KEYLESS_PUBLICATION}')
   union all
   select r.oid::pg_catalog.text from pg_catalog.pg_publication_rel r join pg_catalog.pg_publication p on p.oid = r.prpubid
-  where p.pubname in ('${PUBLICATION}', '${KEYLESS_PUBLICATION}')`;
+  where p.pubname in ('${PUBLICATION}', '${KEYLESS_PUBLICATION}')`);
 
-const ALL_MEMBERS = `select pg_catalog.string_agg(member, ',' order by member) as members from (${MEMBERS}) each`;
+const ALL_MEMBERS = withCatalog(
+  `select pg_catalog.string_agg(member, ',' order by member) as members from (${MEMBERS}) each`,
+);
 
 /** How far the log has been written, and the digest of the tables in the publications. */
 export async function readLogState(database: Database): Promise<{ readonly end: string; readonly digest: string }> {
@@ -218,10 +220,10 @@ async function publishIn(name: string, rows: readonly SourceRow[], session: Sess
  * Whether the role may change the publication, and whether it sends what the service needs. Partitions may be sent as themselves if
  * somebody else has made it, and the one of tables without keys may be empty.
  */
-const COMPLETE = `select owned, actions or keyless as sufficient, actions and pubviaroot as complete from (
-  select pg_has_role(pubowner, 'usage') as owned, pubname = '${KEYLESS_PUBLICATION}' as keyless, pubviaroot,
+const COMPLETE = withCatalog(`select owned, actions or keyless as sufficient, actions and pubviaroot as complete from (
+  select pg_has_role(pubowner, 'usage') as owned, (pubname = '${KEYLESS_PUBLICATION}') as keyless, pubviaroot,
     pubinsert and pubtruncate and (pubname = '${KEYLESS_PUBLICATION}' or pubupdate and pubdelete) as actions
-  from pg_publication where pubname = $1) settings`;
+  from pg_publication where pubname = $1) settings`);
 
 function unseenOf({ kind, persistence }: SourceRow): string | null {
   if (kind === 'f') return 'a foreign table: its server does not say what changes';
@@ -258,13 +260,17 @@ export async function unpublish(database: Database): Promise<void> {
     await session.query("set local lock_timeout = '500ms'");
     await session.query(`select ${LOCK}`);
     const [reader] = await session.query(
-      'select from pg_replication_slots where database = current_database() and starts_with(slot_name, $1)',
+      database.qualified(
+        'select from pg_replication_slots where database = current_database() and starts_with(slot_name::text, $1)',
+      ),
       [SLOT_PREFIX],
     );
     if (reader) return;
     const owned = await session.query<{ pubname: string }>(
-      `select pubname::text from pg_publication
-       where pubname in ('${PUBLICATION}', '${KEYLESS_PUBLICATION}') and pg_has_role(pubowner, 'usage')`,
+      database.qualified(
+        `select pubname::text from pg_publication
+         where pubname in ('${PUBLICATION}', '${KEYLESS_PUBLICATION}') and pg_has_role(pubowner, 'usage')`,
+      ),
     );
     for (const { pubname } of owned) await session.query(`drop publication ${quoteIdentifier(pubname)}`);
   });

@@ -57,7 +57,7 @@ export class SlotStream {
     this.consistent = positionOf(String(created?.['consistent_point']));
     const [slot] = await connection.query(
       `select restart_lsn::text as restart, pg_catalog.pg_size_bytes(pg_catalog.current_setting('max_slot_wal_keep_size'))::text as most
-       from pg_catalog.pg_replication_slots where slot_name = '${this.name}'`,
+       from pg_catalog.pg_replication_slots where slot_name operator(pg_catalog.=) '${this.name}'`,
       COMMAND_TIMEOUT_MS,
     );
     this.restart = positionOf(String(slot?.['restart']));

@@ -13,7 +13,7 @@ export class TransactionSettings {
 
   constructor(settings: Settings) {
     const names = Object.keys(settings);
-    const calls = names.map((name, position) => `set_config('${name}', $${position + 1}, true)`);
+    const calls = names.map((name, position) => `pg_catalog.set_config('${name}', $${position + 1}, true)`);
     this.#text = `select ${calls.join(', ')}`;
     this.#parameters = Object.values(settings);
   }

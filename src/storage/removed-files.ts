@@ -1,6 +1,7 @@
 /** Removes the bytes that no row names any more: a trigger lists them, in the transaction that deletes or changes the row. */
 import type { Observer } from '../observe.js';
 import type { Database } from '../postgres/database.js';
+import { withCatalog } from '../sql/catalog-names.js';
 import { DERIVED } from './file-storage.js';
 import type { Storages } from './storage.js';
 
@@ -14,14 +15,14 @@ interface Removed {
 }
 
 /** Several instances share the work: each takes what no other is at. */
-const TAKE = `select id::text, file::text, storage, filename_disk, exists (
+const TAKE = withCatalog(`select id::text, file::text, storage, filename_disk, exists (
   select 1 from service_files where service_files.id = service_files_removed.file
     and service_files.storage = service_files_removed.storage
     and service_files.filename_disk = service_files_removed.filename_disk
 ) as used
-from service_files_removed order by id limit 50 for update skip locked`;
+from service_files_removed order by id limit 50 for update skip locked`);
 
-const DONE = 'delete from service_files_removed where id = any($1::text[]::bigint[])';
+const DONE = withCatalog('delete from service_files_removed where id = any($1::text[]::bigint[])');
 
 export class RemovedFiles {
   readonly #database: Database;

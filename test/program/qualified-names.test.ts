@@ -1,10 +1,12 @@
 /**
  * No name in a statement of the service is looked up where others may create one. The rule (docs/decisions/qualified-names.md), of every
- * file in sql and every golden statement: an operator or function has its schema, or is one of those that are provably PostgreSQL's own.
+ * file in sql, every golden statement and every statement in the source: an operator or function has its schema, or is one of those
+ * that are provably PostgreSQL's own.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { parseSync } from 'libpg-query';
 import t from 'tap';
+import typescript from 'typescript-api';
 import { packagePath } from '../../src/files.js';
 import { isRecord } from '../../src/narrow.js';
 import { withCatalog } from '../../src/sql/catalog-names.js';
@@ -104,8 +106,8 @@ function isInteger(node: unknown): boolean {
 function complaintsAbout(tree: unknown): string[] {
   const complaints: string[] = [];
   const visit = (node: unknown): void => {
-    if (Array.isArray(node)) for (const each of node) visit(each);
-    if (!isRecord(node)) return;
+    if (Array.isArray(node)) node.forEach(visit);
+    if (Array.isArray(node) || !isRecord(node)) return;
     for (const [kind, value] of Object.entries(node)) {
       if (isRecord(value)) judge(kind, value, complaints);
       visit(value);
@@ -128,10 +130,19 @@ function judge(kind: string, node: Node, complaints: string[]): void {
       complain(`function ${name}`);
   }
   if (kind === 'A_Expr') judgeOperator(node, complain);
-  if (kind === 'CaseExpr' && node['arg'] && !isText(node['arg'])) complain('case of what is no text');
+  if (kind === 'CaseExpr' && node['arg'] && !isText(node['arg']) && !isOfBigints(node))
+    complain('case of what is no text');
   if (kind === 'JoinExpr' && node['usingClause']) complain('join using');
   if (kind === 'SubLink' && /ANY|ALL/.test(String(node['subLinkType'])) && names(node['operName']).length < 2)
     complain('in (select)');
+}
+
+/** `case mod(…) when 24::int8`: the operator of two bigints is an exact match. */
+function isOfBigints({ arg, args }: Node): boolean {
+  const tests = elements(args).map((each) => propertyOf(propertyOf(each, 'CaseWhen'), 'expr'));
+  const types = tests.map((each) => names(propertyOf(propertyOf(propertyOf(each, 'TypeCast'), 'typeName'), 'names')));
+  const called = names(propertyOf(propertyOf(arg, 'FuncCall'), 'funcname'));
+  return called.join('.') === 'pg_catalog.mod' && types.every((type) => type.join('.') === 'pg_catalog.int8');
 }
 
 function isSequence(name: string, node: Node): boolean {
@@ -192,6 +203,96 @@ for (const folder of GOLDEN_FOLDERS) {
     });
   }
 }
+
+t.test('statements in the source', async (t) => {
+  const sources = readdirSync(packagePath('src'), { recursive: true, encoding: 'utf8' })
+    .filter((path) => path.endsWith('.ts'))
+    .map((path) => {
+      const text = readFileSync(packagePath('src', path), 'utf8');
+      return typescript.createSourceFile(path, text, typescript.ScriptTarget.Latest, true);
+    });
+  const constants = new Map(sources.flatMap(constantsOf));
+  const statements = sources.flatMap((source) => statementsOf(source, constants));
+  t.ok(statements.length > 60, `${statements.length} statements`);
+  t.strictSame(
+    statements.flatMap(({ place, text }) => complaintsAbout(parse(text)).map((complaint) => `${place} ${complaint}`)),
+    [],
+  );
+  for (const { place, text } of statements) t.equal(shapeOf(text.replace(OPERATOR, '$1')), shapeOf(text), place);
+});
+
+interface SourceStatement {
+  readonly place: string;
+  /** As it is sent. */
+  readonly text: string;
+}
+
+/** Texts that are sent, as far as they can be parsed alone. Templates of `sql` are checked by the golden statements. */
+function statementsOf(source: typescript.SourceFile, constants: ReadonlyMap<string, string>): SourceStatement[] {
+  const found: SourceStatement[] = [];
+  const visit = (node: typescript.Node): void => {
+    if (typescript.isTaggedTemplateExpression(node) && node.tag.getText() === 'sql') return;
+    const text = textOf(node, constants);
+    if (text !== undefined && STATEMENT.test(text) && !isAdvice(node)) {
+      const sent = isQualified(node) ? withCatalog(text) : text;
+      const { line } = source.getLineAndCharacterOfPosition(node.getStart());
+      if (isSql(sent)) found.push({ place: `src/${source.fileName}:${line + 1}`, text: sent });
+    }
+    node.forEachChild(visit);
+  };
+  visit(source);
+  return found;
+}
+
+const STATEMENT = /^\s*(select|insert into|update|delete from|with|values|merge|explain)\s/i;
+
+function isSql(text: string): boolean {
+  try {
+    return parse(text) !== null;
+  } catch {
+    return false;
+  }
+}
+
+/** A literal, with the constants that a template names in their places. */
+function textOf(node: typescript.Node, constants: ReadonlyMap<string, string>): string | undefined {
+  if (typescript.isStringLiteralLike(node)) return node.text;
+  if (!typescript.isTemplateExpression(node)) return undefined;
+  const rest = node.templateSpans.map(
+    ({ expression, literal }) => (constants.get(expression.getText()) ?? 'x') + literal.text,
+  );
+  return node.head.text + rest.join('');
+}
+
+/** `const LOCK = withCatalog("…")`, by name. */
+function constantsOf(source: typescript.SourceFile): [name: string, text: string][] {
+  const found: [name: string, text: string][] = [];
+  source.forEachChild((node) => {
+    if (!typescript.isVariableStatement(node)) return;
+    for (const { name, initializer } of node.declarationList.declarations) {
+      const value = initializer && typescript.isCallExpression(initializer) ? initializer.arguments[0] : initializer;
+      const text = value && textOf(value, new Map(found));
+      if (text === undefined) continue;
+      found.push([name.getText(), value === initializer ? text : withCatalog(text)]);
+    }
+  });
+  return found;
+}
+
+/** `lateral doctor` prints it. */
+function isAdvice({ parent }: typescript.Node): boolean {
+  return typescript.isVariableDeclaration(parent) && parent.name.getText() === 'fix';
+}
+
+/** Whether the text is the argument of a function that qualifies it. */
+function isQualified(node: typescript.Node): boolean {
+  const { parent } = node;
+  return (
+    typescript.isCallExpression(parent) && parent.arguments[0] === node && QUALIFYING.test(parent.expression.getText())
+  );
+}
+
+const QUALIFYING = /^withCatalog$|\bdatabase\.(rows|cell|qualified)$/;
 
 function files(folder: string): string[] {
   return readdirSync(packagePath('sql', folder), { withFileTypes: true }).flatMap((entry) => {
