@@ -41,6 +41,7 @@ export async function measureHits(databaseUrl: string): Promise<void> {
         cookie: () => '',
         begun: 0,
         cookieRefused: false,
+        fromAdministrator: false,
         viewedAs: () => undefined,
       });
       const ignore = (): void => undefined;
@@ -48,6 +49,7 @@ export async function measureHits(databaseUrl: string): Promise<void> {
       const hooks = {
         clientAddress,
         timing: false,
+        timingFor: 'false' as const,
         positions: null,
         names: null,
         answersOrigins: false,

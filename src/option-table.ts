@@ -388,7 +388,11 @@ export const OPTIONS = {
     'Compress responses for clients that accept it: off, gzip, brotli, or both, the preferred one first (brotli,gzip)',
   ),
   COMPRESSION_MIN_SIZE: size('1kb', 'Smallest response that is compressed'),
-  SERVER_TIMING: boolean('true', 'Send a Server-Timing header'),
+  SERVER_TIMING: choice(
+    'administrators',
+    ['administrators', 'true', 'false'],
+    'Callers who get a Server-Timing header: administrators, true (everybody) or false (nobody)',
+  ),
   CORS_ENABLED: boolean('false', 'Answer cross-origin requests'),
   CORS_ORIGIN: text('false', 'Allowed origins: true (any), false (none), or a comma separated list'),
   CORS_METHODS: text('GET,POST,PATCH,DELETE,SEARCH', 'Methods allowed across origins'),

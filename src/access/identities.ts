@@ -20,6 +20,8 @@ export interface RequestCredentials {
   cookie(name: string): string;
   /** Set where the session cookie was refused: the response deletes it. */
   cookieRefused: boolean;
+  /** Set where an administrator sends it, also where they view as somebody else. */
+  fromAdministrator: boolean;
   /** The answer says with whose permissions it was read. */
   viewedAs(text: string): void;
 }
@@ -83,13 +85,13 @@ export class Identities {
     const { authorization } = credentials.headers;
     if (authorization !== '' && credentials.accessToken === '') {
       const cached = this.#known.get(authorization);
-      if (cached && isValid(cached, credentials)) return identityAt(cached, credentials);
+      if (cached && isValid(cached, credentials)) return senderAt(cached, credentials);
     }
     const carried = this.#carriedBy(credentials);
     const known = this.#known.get(carried);
-    if (known && isValid(known, credentials)) return identityAt(known, credentials);
+    if (known && isValid(known, credentials)) return senderAt(known, credentials);
     return this.#find(carried).then(
-      (identity) => identityAt(identity, credentials),
+      (identity) => senderAt(identity, credentials),
       (error: unknown) => {
         const fromCookie = carried !== '' && credentials.accessToken === '' && carried !== authorization;
         credentials.cookieRefused = fromCookie && error instanceof ServiceError && error.status < 500;
@@ -225,4 +227,11 @@ function isValid({ expires, until }: CachedIdentity, { begun }: RequestCredentia
 /** The address is asked for only where it matters: to find it out takes time. */
 function identityAt({ identity }: CachedIdentity, from: Pick<RequestCredentials, 'address'>): Identity {
   return typeof identity === 'function' ? identity(from.address) : identity;
+}
+
+/** The same of the sender of a request, who is noted in it. */
+function senderAt(cached: CachedIdentity, credentials: RequestCredentials): Identity {
+  const identity = identityAt(cached, credentials);
+  credentials.fromAdministrator = identity.administrator;
+  return identity;
 }

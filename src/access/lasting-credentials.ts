@@ -8,6 +8,7 @@ type Presented = Pick<RequestCredentials, 'headers' | 'accessToken' | 'address' 
 export class LastingCredentials implements RequestCredentials {
   readonly #presented: Presented;
   cookieRefused = false;
+  fromAdministrator = false;
 
   constructor(presented: Presented) {
     this.#presented = presented;

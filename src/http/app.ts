@@ -146,7 +146,8 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
   };
   const hooks = {
     clientAddress: createClientAddressResolver(config),
-    timing: config.SERVER_TIMING || traces !== null,
+    timing: config.SERVER_TIMING !== 'false' || traces !== null,
+    timingFor: config.SERVER_TIMING,
     answersOrigins: config.CORS_ENABLED,
     names,
     positions: config.DATABASE_REPLICA_URLS.length > 0 ? positionCookies(cookies) : null,
@@ -162,7 +163,7 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
   const open =
     traces === null
       ? (request: HttpRequest, response: HttpResponse) => new Exchange(request, response, hooks)
-      : openTraced(traces, { ...hooks, sendsTiming: config.SERVER_TIMING });
+      : openTraced(traces, hooks);
   const refuse = (exchange: Exchange, error: unknown): void => {
     running.count++;
     respondError(exchange, error);

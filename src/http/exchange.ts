@@ -51,8 +51,10 @@ export interface PositionCookies {
 /** What all exchanges of a server share. */
 export interface ServerHooks {
   readonly clientAddress: ClientAddressResolver;
-  /** Whether responses name the stages of their making. */
+  /** Whether the stages of a request are timed, for its response or for traces. */
   readonly timing: boolean;
+  /** Callers whose responses carry the times: SERVER_TIMING. */
+  readonly timingFor: 'administrators' | 'true' | 'false';
   /** Null where there are no replicas: then nobody asks for positions. */
   readonly positions: PositionCookies | null;
   /** Null where clients use the names that there are. */
@@ -98,6 +100,7 @@ export class Exchange {
   onDone: (() => void) | null = null;
   /** The session cookie is not valid: the response deletes it. */
   cookieRefused = false;
+  fromAdministrator = false;
   readonly #hooks: ServerHooks;
   readonly #forwarded: string;
   readonly #forwardedProtocol: string;
@@ -249,11 +252,16 @@ export class Exchange {
     if (this.headers.prefer !== '' && /\btiming\b/.test(this.headers.prefer)) this.#batch = reads;
   }
 
-  /** The Server-Timing header; '' for a request that passed no stage. It ends the last of them. */
+  /**
+   * The Server-Timing header; '' for a request that passed no stage. It ends the last of them. The times tell what is cached, and how
+   * much there is that a caller may not see, so others than administrators get them only if the option says so.
+   */
   serverTiming(): string {
     if (this.#stageTimes === null) return '';
     this.staged('reply');
-    return serverTiming(this.#stageTimes, this.#batch);
+    const { timingFor } = this.#hooks;
+    const isSent = timingFor === 'administrators' ? this.fromAdministrator : timingFor === 'true';
+    return isSent ? serverTiming(this.#stageTimes, this.#batch) : '';
   }
 
   /** The body as JSON; a missing body is `undefined`. Routes whose numbers are data bring a parser that keeps their digits. */

@@ -6,26 +6,19 @@ import type { Stage } from '../engine/stages.js';
 import { Exchange, type ServerHooks } from './exchange.js';
 import type { RequestTrace, Traces } from './traces.js';
 
-interface TracedHooks extends ServerHooks {
-  /** Stages are timed for traces; whether the response tells the times is another matter. */
-  readonly sendsTiming: boolean;
-}
-
 export function openTraced(
   traces: Traces,
-  hooks: TracedHooks,
+  hooks: ServerHooks,
 ): (request: HttpRequest, response: HttpResponse) => Exchange {
   return (request, response) => new TracedExchange(request, response, hooks, traces);
 }
 
 class TracedExchange extends Exchange {
   readonly #trace: RequestTrace;
-  readonly #sendsTiming: boolean;
   #lastStageEnded = this.begun;
 
-  constructor(request: HttpRequest, response: HttpResponse, hooks: TracedHooks, traces: Traces) {
+  constructor(request: HttpRequest, response: HttpResponse, hooks: ServerHooks, traces: Traces) {
     super(request, response, hooks);
-    this.#sendsTiming = hooks.sendsTiming;
     this.#trace = traces.begin(request.getHeader('traceparent'), this.begun);
     this.extraHeaders = `\r\ntraceparent: ${this.#trace.traceparent}`;
   }
@@ -42,11 +35,6 @@ class TracedExchange extends Exchange {
   override batched(reads: number): void {
     super.batched(reads);
     this.#trace.batched(reads);
-  }
-
-  override serverTiming(): string {
-    const text = super.serverTiming();
-    return this.#sendsTiming ? text : '';
   }
 
   override ended(status: number): void {

@@ -204,6 +204,27 @@ t.test('Server-Timing names the stages of the pipeline, of reads and of writes',
   await silent.stop();
 });
 
+t.test('only administrators get Server-Timing, unless the option says otherwise', async (t) => {
+  const asPublic = { headers: { 'lateral-view-as': 'public' } };
+  const open = await startTestService({ databaseUrl, SERVER_TIMING: 'true' });
+  const statuses: [path: string, status: number][] = [
+    ['/users/me?fields=id', 200],
+    ['/items/authors?limit=1', 403],
+    ['/graphql?query={authors{id}}', 400],
+  ];
+  // Each once with a new shape and once with a known one.
+  for (const [path, status] of [...statuses, ...statuses]) {
+    const { headers, ...answer } = await get(service, path, { token: USER_TOKEN });
+    t.equal(answer.status, status, answer.text);
+    t.notOk(headers['server-timing'], `${path}: not for a user`);
+    t.ok((await get(open, path, { token: USER_TOKEN })).headers['server-timing'], `${path}: for everybody`);
+  }
+  t.notOk((await get(service, '/items/authors?limit=1', { token: null })).headers['server-timing'], 'nor the public');
+  t.ok((await get(service, '/items/authors?limit=1')).headers['server-timing']);
+  t.ok((await get(service, '/items/authors?limit=1', asPublic)).headers['server-timing'], 'as whoever they view');
+  await open.stop();
+});
+
 t.test('cross-origin requests get nothing until they are allowed', async (t) => {
   const origin = 'https://app.example.com';
   const preflight = { origin, 'access-control-request-method': 'PATCH', 'access-control-request-headers': 'x-a' };

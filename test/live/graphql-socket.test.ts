@@ -387,6 +387,7 @@ t.test('a connection that is ended while it opens is not kept', async (t) => {
   const hooks = {
     clientAddress: createClientAddressResolver(config),
     timing: false,
+    timingFor: 'false' as const,
     answersOrigins: false,
     names: null,
     positions: null,
