@@ -8,8 +8,20 @@ import t from 'tap';
 import { parse } from 'yaml';
 import { optionRows } from '../../src/config.js';
 import { packagePath } from '../../src/files.js';
+import { EventStream } from '../support/event-stream.js';
 import { findProgram } from '../support/programs.js';
-import { createLibrary, get, makeFolder, startDatabase, startTestService, waitFor } from '../support/service.js';
+import {
+  ADMIN_TOKEN,
+  createLibrary,
+  databaseUrl,
+  get,
+  makeFolder,
+  startDatabase,
+  startTestService,
+  waitFor,
+  withSql,
+} from '../support/service.js';
+import { post } from '../support/users.js';
 
 const run = promisify(execFile);
 const read = (...path: string[]): Promise<string> => readFile(packagePath('deploy', ...path), 'utf8');
@@ -61,6 +73,45 @@ t.test('the options of the example exist, and the paths of the image', async (t)
   // The image has Node 24.
   for (const arch of ['x64', 'arm64']) t.ok(binaries.includes(`uws_linux_${arch}_137.node`), arch);
 });
+
+t.test(
+  'the example connects as a role without superuser rights, which reads, writes and follows the log',
+  async (t) => {
+    const { services, configs } = parse(await read('compose.yaml')) as {
+      services: Record<string, { environment: Record<string, string>; configs?: { source: string; target: string }[] }>;
+      configs: Record<string, { content: string }>;
+    };
+    const { environment = {} } = services['lateral'] ?? {};
+    const names = ['DATABASE_URL', 'DATABASE_DIRECT_URL', 'DATABASE_REPLICA_URLS'];
+    const logins = names.map((name) =>
+      /^postgres:\/\/(\w+):\$\{LATERAL_PASSWORD:\?\}@\w+:5432\/(\w+)$/.exec(environment[name] ?? ''),
+    );
+    t.strictSame(new Set(logins.map((login) => login?.slice(1).join(' '))), new Set(['lateral lateral']));
+    t.match(services['pgbouncer']?.environment, { DB_USER: 'lateral', DB_PASSWORD: `$\{LATERAL_PASSWORD:?}` });
+    const scripts = services['primary']?.configs?.map(({ source }) => configs[source]?.content ?? '') ?? [];
+    const [, statements = ''] = /<<'SQL'\n(.*?)\nSQL$/ms.exec(scripts.join('\n')) ?? [];
+    const server = await startDatabase({ settings: { wal_level: 'logical' } });
+    // The superuser of the test's server is called "lateral" as well.
+    const texts = statements.replaceAll('"lateral"', 'example').replace(":'password'", "'secret'").split(/;\s*/);
+    await withSql(databaseUrl(server, 'postgres'), async (sql) => {
+      for (const each of texts.filter((text) => text !== '')) await sql.unsafe(each);
+      t.match(await sql`select rolsuper, rolcreaterole, rolcreatedb from pg_roles where rolname = 'example'`, [
+        { rolsuper: false, rolcreaterole: false, rolcreatedb: false },
+      ]);
+    });
+    const url = databaseUrl(server, 'example', { user: 'example', password: 'secret' });
+    const service = await startTestService({ databaseUrl: url, LIVE: 'logical' });
+    await withSql(url, (sql) => sql`create table notes (id serial primary key, body text)`);
+    await waitFor(async () => (await get(service, '/items/notes')).status === 200, 10_000);
+    const stream = new EventStream(service, '/items/notes');
+    t.teardown(() => stream.close());
+    await stream.count(1, 20_000);
+    t.equal((await post(service, '/items/notes', { body: 'kept' }, { token: ADMIN_TOKEN })).status, 200);
+    await stream.count(2, 20_000);
+    t.match(stream.last, { data: [{ body: 'kept' }] });
+    t.match((await get(service, '/server/health')).json, { status: 'ok' });
+  },
+);
 
 const lacking = await Promise.all(['ldd', 'dpkg-query'].map(async (name) => ((await findProgram(name)) ? [] : [name])));
 t.test(
