@@ -32,13 +32,36 @@ const TABLES: ReadonlySet<string> = new Set([
   'service_settings',
 ]);
 
-/** Whether rows of the collection say who may do what, or how they come in. */
-export function decidesAccess(collection: string): boolean {
-  return TABLES.has(collection);
+/** Whether to delete rows of the collection changes who may do what, or how they come in: also by foreign keys that lead there. */
+export function decidesAccess(collection: string, model: Model): boolean {
+  const known = DELETING.get(model) ?? collectionsBehindAccess(model);
+  DELETING.set(model, known);
+  return known.has(collection);
 }
 
-export function concernsAccess({ plan }: PlannedWrite): boolean {
-  return [...plan.nodes, ...plan.unlinks].some(({ collection }) => decidesAccess(collection.name));
+export function concernsAccess({ plan, model }: PlannedWrite): boolean {
+  return (
+    [...plan.nodes, ...plan.unlinks].some(({ collection }) => TABLES.has(collection.name)) ||
+    plan.unlinks.some(({ collection, action }) => action === 'delete' && decidesAccess(collection.name, model))
+  );
+}
+
+const DELETING = new WeakMap<Model, ReadonlySet<string>>();
+
+/** The tables above, those whose rows PostgreSQL changes there when it deletes them, and those whose deletion deletes these. */
+function collectionsBehindAccess({ collections }: Model): ReadonlySet<string> {
+  const found = new Set(TABLES);
+  // What is added meanwhile is visited too.
+  for (const name of found) {
+    const collection = collections.get(name);
+    if (!collection) continue;
+    const keys = [...collection.fields.values()].flatMap(({ column }) => column?.foreign_keys ?? []);
+    for (const { collection: target, on_delete } of [...keys, ...collection.references]) {
+      const isChanged = on_delete === 'CASCADE' || (TABLES.has(name) && on_delete.startsWith('SET'));
+      if (target !== null && isChanged) found.add(target);
+    }
+  }
+  return found;
 }
 
 export async function keepAdministrators<Result>(

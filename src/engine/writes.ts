@@ -240,7 +240,7 @@ export class Writes {
         session.cell(text, bind(parameters, values, writer.caller)).catch((error: unknown) => {
           throw asDeleteFailure(error, collection);
         });
-      if (!decidesAccess(collection.name)) return void (await send());
+      if (!decidesAccess(collection.name, model)) return void (await send());
       await keepAdministrators(this.#database, session, writer.caller, send);
       session.afterwards(this.#changedAccess);
     }, call);

@@ -548,6 +548,49 @@ t.test('nobody else makes an administrator of the public, or comes in as an admi
   t.equal((await send(admin, 'DELETE', `/policies/${open}`)).status, 204);
 });
 
+t.test('nobody deletes an administrator together with what they refer to', async (t) => {
+  const away = await makeCaller(sql, 'boss', [{ admin_access: true }]);
+  const other = await makeCaller(sql, 'other', []);
+  await sql`create table companies (id integer primary key, name text)`;
+  await sql`create table teams (id integer primary key, company integer references companies on delete cascade)`;
+  await sql`insert into companies values (1, 'a'), (2, 'b')`;
+  await sql`insert into teams values (1, 1), (2, 2)`;
+  await sql`insert into service_relations (many_collection, many_field, one_collection, one_field, one_deselect_action)
+    values ('teams', 'company', 'companies', 'teams', 'delete')`;
+  await sql`alter table service_users add column team integer references teams on delete cascade`;
+  await sql`update service_users set team = 1 where id = ${away.user}`;
+  await sql`update service_users set team = 2 where id = ${other.user}`;
+  const rights = ['read', 'update', 'delete'] as const;
+  const clerk = await makeCaller(sql, 'clerk', [
+    { permissions: ['teams', 'companies'].flatMap((each) => rights.map((action) => allow(each, action))) },
+  ]);
+  await waitFor(async () => (await send(clerk, 'GET', '/items/companies?fields=teams.id')).status === 200, 5_000);
+  const attempts: [method: string, path: string, body?: unknown][] = [
+    ['DELETE', '/items/teams/1'],
+    ['DELETE', '/items/companies', [1]],
+    ['DELETE', '/items/companies', { query: { limit: -1 } }],
+    ['PATCH', '/items/companies/1', { teams: [] }],
+    ['PATCH', '/items/companies/1', { teams: { create: [], update: [], delete: [1] } }],
+  ];
+  for (const [method, path, body] of attempts) {
+    const { text } = await send(clerk, method, path, body);
+    t.match(text, '"code":"FORBIDDEN"', `${method} ${path} ${JSON.stringify(body)}: ${text}`);
+  }
+  const left = async (): Promise<number> =>
+    (await sql`select from service_users where id in (${away.user}, ${other.user})`).length;
+  t.equal(await left(), 2);
+  t.equal(
+    (await send(clerk, 'PATCH', '/items/companies/2', { teams: [] })).status,
+    200,
+    'other users may be deleted so',
+  );
+  t.equal(await left(), 1);
+  t.equal((await send(admin, 'DELETE', '/items/companies/1')).status, 204);
+  t.equal(await left(), 0);
+  await sql`alter table service_users drop column team`;
+  await sql`drop table teams, companies`;
+});
+
 t.test('an import gets nothing past these guards', async (t) => {
   const { id, role } = administrator as { id: string; role: string };
   await sql`update service_settings set auth_password_policy = '/^.{8,}$/'`;
