@@ -35,3 +35,17 @@ export function asError(value: unknown): Error {
 export function parseOwnJson<Type>(text: string): Type {
   return JSON.parse(text) as Type;
 }
+
+/** In the order in which keys are first met. */
+export function groupBy<Entry>(
+  entries: readonly Entry[],
+  keyOf: (entry: Entry) => string,
+): ReadonlyMap<string, Entry[]> {
+  const groups = new Map<string, Entry[]>();
+  for (const entry of entries) {
+    const group = groups.get(keyOf(entry));
+    if (group) group.push(entry);
+    else groups.set(keyOf(entry), [entry]);
+  }
+  return groups;
+}

@@ -53,6 +53,16 @@ export function runSteps<Result>(steps: Steps<Result>): Result {
   }
 }
 
+/** Pauses when a slice is over. */
+export async function runInSlices<Result>(steps: Steps<Result>): Promise<Result> {
+  const slice = new TimeSlice();
+  for (;;) {
+    const { done, value } = steps.next();
+    if (done) return value;
+    if (slice.isOver()) await slice.rest();
+  }
+}
+
 /** Work without a place to pause. */
 // biome-ignore lint/correctness/useYield: it has none.
 export function* oneStep<Result>(work: () => Result): Steps<Result> {

@@ -51,7 +51,7 @@ async function snapshot(commandLine: CommandLine): Promise<void> {
   const current = await open(commandLine, ({ schemaChanges }) => takeSnapshot(schemaChanges));
   const json = commandLine.switches.has('json') || /\.json$/i.test(file);
   const text = json ? `${JSON.stringify(current.snapshot, null, 2)}\n` : writeYaml(current.snapshot);
-  for (const line of current.omitted) console.error(`left out: ${line}`);
+  for (const line of current.omitted()) console.error(`left out: ${line}`);
   if (file === '-') {
     process.stdout.write(text);
     return;

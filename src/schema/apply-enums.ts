@@ -3,7 +3,7 @@ import { invalidPayload } from '../errors.js';
 import { checkSpelling } from './apply-names.js';
 import type { DdlStatement } from './ddl-statement.js';
 import { type EnumName, enumKey, enumNameOf, type FieldEntry } from './parse-snapshot.js';
-import type { Details } from './snapshot.js';
+import type { Details } from './snapshot-scope.js';
 
 export function planEnums(
   fields: readonly FieldEntry[],

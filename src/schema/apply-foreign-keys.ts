@@ -5,14 +5,15 @@ import { canonical, keyOf } from './difference.js';
 import type { CollectionEntry } from './parse-snapshot.js';
 import type { SnapshotForeignKey } from './parse-table.js';
 import { constraintName } from './plan-names.js';
-import type { Details, ForeignKeyDetail } from './snapshot.js';
-import { isGone, type Pair, type SnapshotPairs } from './snapshot-pairs.js';
+import { type Pair, presentPairs, type SnapshotPairs } from './snapshot-pairs.js';
+import type { Details, ForeignKeyDetail } from './snapshot-scope.js';
 
 /** One that no snapshot describes stays, unless it would keep a table from leaving. */
 export function dropForeignKeys(work: SnapshotPairs, { foreignKeys }: Details): DdlStatement[] {
+  const present = presentPairs(work);
   return foreignKeys.flatMap((key): DdlStatement[] => {
     const { collection: table, name, related_collection } = key;
-    const pair = work.collections.find(({ before }) => before?.collection === table);
+    const pair = present.get(table);
     if (!pair) return [];
     const leaves = work.dropped.has(table) || work.dropped.has(related_collection);
     const isCarried = holds(pair.before, key);
@@ -61,11 +62,9 @@ function textOf(key: SnapshotForeignKey): string {
 function mustBeRecreated(collection: string, key: SnapshotForeignKey, work: SnapshotPairs): boolean {
   const { fields, related_collection: related, related_fields } = key;
   if ([collection, related].some((name) => work.created.has(name) || work.dropped.has(name))) return true;
-  const isNamed = (entry: { readonly collection: string; readonly field: string }): boolean =>
-    (entry.collection === collection && fields.includes(entry.field)) ||
-    (entry.collection === related && related_fields.includes(entry.field));
-  return work.fields.some(
-    (pair) =>
-      pair.before !== null && isNamed(pair.before) && (isGone(pair, work) || work.retyped.has(keyOf(pair.before))),
+  const isAltered = (key: string): boolean => work.gone.has(key) || work.retyped.has(key);
+  return (
+    fields.some((field) => isAltered(keyOf({ collection, field }))) ||
+    related_fields.some((field) => isAltered(keyOf({ collection: related, field })))
   );
 }

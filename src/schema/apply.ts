@@ -7,6 +7,7 @@ import { invalidPayload } from '../errors.js';
 import { singleKey } from '../mirror/item-key.js';
 import { behaviourIn, type ForeignKey, type Model } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';
+import type { Steps } from '../time-slices.js';
 import {
   type ColumnField,
   changeSnapshotColumn,
@@ -25,9 +26,9 @@ import type { SnapshotIndex } from './parse-table.js';
 import { addIndex, indexesAndComment } from './plan-columns.js';
 import { constraintName } from './plan-names.js';
 import { namingMetaOf, qualifiedNameOf } from './qualified-name.js';
-import type { Details } from './snapshot.js';
 import { checkNames } from './snapshot-names.js';
-import { compareEntries, isGone, isReplaced, type Pair, type SnapshotPairs } from './snapshot-pairs.js';
+import { compareEntries, isReplaced, type Pair, presentPairs, type SnapshotPairs } from './snapshot-pairs.js';
+import type { Details } from './snapshot-scope.js';
 
 /** The database as it is: its snapshot, and what that was taken from. */
 export interface Present {
@@ -36,31 +37,38 @@ export interface Present {
   readonly details: Details;
 }
 
-export function planSnapshot(
+export function* planSnapshot(
   wanted: Snapshot,
   { snapshot, model, details }: Present,
   protectedTables: Protected,
-): readonly DdlStatement[] {
+): Steps<readonly DdlStatement[]> {
   checkNames(wanted, (collection) => protectedTables.isSystemTable(collection));
   checkSystem(wanted, protectedTables);
+  yield;
   const work = compareEntries(snapshot, wanted);
   checkNew(work, model);
-  return [
-    ...planEnums(wanted.fields, details, model.schemas),
-    ...dropForeignKeys(work, details),
-    ...work.relations.flatMap((pair) => dropReference(pair, model, work)),
-    ...dropIndexes(work, details),
-    ...deleteFields(work),
-    ...deleteCollections(work),
-    ...createTables(work, model),
-    ...changeFields(work, model),
-    ...createIndexes(work),
-    ...saveCollections(work),
-    ...saveFields(work),
-    ...work.relations.flatMap((pair) => addReference(pair, model, work)),
-    ...addForeignKeys(work),
-    ...planFunctions(snapshot.functions ?? [], wanted.functions),
+  const parts: readonly (() => readonly DdlStatement[])[] = [
+    () => planEnums(wanted.fields, details, model.schemas),
+    () => dropForeignKeys(work, details),
+    () => work.relations.flatMap((pair) => dropReference(pair, model, work)),
+    () => dropIndexes(work, details),
+    () => deleteFields(work),
+    () => deleteCollections(work),
+    () => createTables(work, model),
+    () => changeFields(work, model),
+    () => createIndexes(work),
+    () => saveCollections(work),
+    () => saveFields(work),
+    () => work.relations.flatMap((pair) => addReference(pair, model, work)),
+    () => addForeignKeys(work),
+    () => planFunctions(snapshot.functions ?? [], wanted.functions),
   ];
+  const steps: DdlStatement[] = [];
+  for (const part of parts) {
+    yield;
+    for (const step of part()) steps.push(step);
+  }
+  return steps;
 }
 
 function checkNew({ collections, fields }: SnapshotPairs, model: Model): void {
@@ -85,7 +93,7 @@ function checkSystem({ fields, relations }: Snapshot, protectedTables: Protected
 
 /** Generated columns before those that they are made of. Recreated columns keep their metadata. */
 function deleteFields(work: SnapshotPairs): DdlStatement[] {
-  const droppedFields = work.fields.filter((pair) => isGone(pair, work)).flatMap(({ before }) => before ?? []);
+  const droppedFields = work.fields.flatMap(({ before }) => (before && work.gone.has(keyOf(before)) ? [before] : []));
   const isGenerated = ({ schema }: FieldEntry): boolean => schema?.generation_expression != null;
   const columns = [
     ...droppedFields.filter(isGenerated),
@@ -162,8 +170,9 @@ function namesOfPlain(columns: readonly ColumnField[]): string[] {
 
 /** Indexes over several columns that leave, or that one of their columns would take along. */
 function dropIndexes(work: SnapshotPairs, { indexes }: Details): DdlStatement[] {
+  const present = presentPairs(work);
   return indexes.flatMap(({ collection: table, name, constraint, fields, unique }): DdlStatement[] => {
-    const pair = work.collections.find(({ before }) => before?.collection === table);
+    const pair = present.get(table);
     if (!pair || work.dropped.has(table) || keeps(pair.after, { fields, unique }, work)) return [];
     return [constraint ? { kind: 'drop-constraint', table, name } : { kind: 'drop-index', table, name }];
   });
@@ -187,9 +196,7 @@ function keeps(
 ): boolean {
   const text = canonical({ fields, unique });
   if (!entry?.schema?.indexes.some((each) => canonical(each) === text)) return false;
-  const mustBeRecreated = (pair: Pair<FieldEntry>): boolean =>
-    pair.before?.collection === entry.collection && fields.includes(pair.before.field) && isGone(pair, work);
-  return !work.fields.some(mustBeRecreated);
+  return !fields.some((field) => work.gone.has(keyOf({ collection: entry.collection, field })));
 }
 
 /** Columns of tables that stay. Generated ones come last: they may name columns that are new. */
@@ -301,9 +308,7 @@ function mustBeRecreated(
     return true;
   if (work.created.has(collection) || work.dropped.has(collection)) return true;
   if (related_collection !== null && work.dropped.has(related_collection)) return true;
-  return work.fields.some(
-    (pair) => pair.before?.collection === collection && pair.before.field === field && isGone(pair, work),
-  );
+  return work.gone.has(keyOf({ collection, field }));
 }
 
 function referencesOf({ collection, field, related_collection }: RelationEntry, model: Model): readonly ForeignKey[] {
@@ -316,8 +321,8 @@ function keyNameOf(model: Model, name: string): string | undefined {
   return collection && singleKey(collection)?.name;
 }
 
-function keyFieldOf(collection: string, model: Model, { wanted }: SnapshotPairs): string {
-  const keys = wanted.fields.filter((field) => field.collection === collection && field.schema?.is_primary_key);
+function keyFieldOf(collection: string, model: Model, { wantedKeys }: SnapshotPairs): string {
+  const keys = wantedKeys.get(collection) ?? [];
   const key = keys.length > 1 ? undefined : (keys[0]?.field ?? keyNameOf(model, collection));
   if (key === undefined)
     throw invalidPayload(

@@ -51,6 +51,11 @@ export class SchemaChanges {
     return this.#mirror.model;
   }
 
+  /** The model of a schema that was read in a transaction, built outside it. */
+  modelOf({ document }: LoadedSchema): Model {
+    return buildModel(document, 0, this.#database, false);
+  }
+
   /**
    * One transaction. `work` may run several times, each time on a new draft. The model of this instance is reloaded before
    * the promise resolves.

@@ -1,9 +1,10 @@
 /** Takes the difference of two snapshots, and lays it on the one it was taken from, which gives the other. Pure. */
 
-import { hash } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { isObject } from '../digits.js';
 import { invalidPayload } from '../errors.js';
 import { isSameType } from '../sql/type-name.js';
+import type { Steps } from '../time-slices.js';
 import {
   type Change,
   type Difference,
@@ -23,11 +24,11 @@ export interface DifferenceMode {
 }
 
 /** Null where nothing differs. */
-export function differenceOf(
+export function* differenceOf(
   current: Snapshot,
   wanted: Snapshot,
   { merge, keepsUnmanaged = false }: DifferenceMode,
-): Difference | null {
+): Steps<Difference | null> {
   const dropped = new Set<string>();
   const wantedCollections = new Set(wanted.collections.map(({ collection }) => collection));
   const isPartial = wanted.version === PARTIAL_VERSION;
@@ -35,45 +36,49 @@ export function differenceOf(
     for (const { collection, meta } of current.collections)
       if (!wantedCollections.has(collection) && !(keepsUnmanaged && meta === null)) dropped.add(collection);
   }
-  const sections = SECTIONS.map((section): [Section, EntryChange[]] => {
-    const before = entriesOf(current, section);
-    // Nothing is said of functions by a part of a snapshot, nor by one that was taken before there were any.
-    const after = wanted[section] ? entriesOf(wanted, section) : before;
-    const changes: EntryChange[] = [];
-    for (const [key, entry] of after) {
-      const former = before.get(key);
-      const diff: readonly Change[] = former ? editsOf(former, entry) : [{ kind: 'N', rhs: entry }];
-      if (diff.length > 0) changes.push({ ...nameOf(section, entry), diff });
-    }
-    for (const [key, entry] of before) {
-      // With a collection go its fields and relations: to say so once is enough.
-      const collection = entry.collection ?? '';
-      const implied = section !== 'collections' && dropped.has(collection);
-      const concerned = !isPartial || wantedCollections.has(collection);
-      const stays = keepsUnmanaged && (entry['meta'] ?? null) === null;
-      if (!merge && concerned && !after.has(key) && !implied && !stays) {
-        changes.push({ ...nameOf(section, entry), diff: [{ kind: 'D', lhs: entry }] });
-      }
-    }
-    return [section, changes];
-  });
-  const changesOf = (name: Section): EntryChange[] => sections.find(([section]) => section === name)?.[1] ?? [];
-  if (sections.every(([, changes]) => changes.length === 0)) return null;
-  return {
-    collections: changesOf('collections'),
-    fields: changesOf('fields'),
-    relations: changesOf('relations'),
-    functions: changesOf('functions'),
+  const leaves = (section: Section, entry: Entry): boolean => {
+    // With a collection go its fields and relations: to say so once is enough.
+    const collection = entry.collection ?? '';
+    const implied = section !== 'collections' && dropped.has(collection);
+    const concerned = !isPartial || wantedCollections.has(collection);
+    const stays = keepsUnmanaged && (entry['meta'] ?? null) === null;
+    return !merge && concerned && !implied && !stays;
   };
+  const result: Record<Section, readonly EntryChange[]> = { collections: [], fields: [], relations: [], functions: [] };
+  for (const section of SECTIONS) result[section] = yield* changesOf(section, current, wanted, leaves);
+  return SECTIONS.every((section) => result[section].length === 0) ? null : result;
+}
+
+/** `leaves` says whether an entry is deleted that the wanted snapshot does not have. */
+function* changesOf(
+  section: Section,
+  current: Snapshot,
+  wanted: Snapshot,
+  leaves: (section: Section, entry: Entry) => boolean,
+): Steps<EntryChange[]> {
+  const before = entriesOf(current, section);
+  // Nothing is said of functions by a part of a snapshot, nor by one that was taken before there were any.
+  const after = wanted[section] ? entriesOf(wanted, section) : before;
+  const changes: EntryChange[] = [];
+  for (const [key, entry] of after) {
+    const former = before.get(key);
+    const diff: readonly Change[] = former ? editsOf(former, entry) : [{ kind: 'N', rhs: entry }];
+    if (diff.length > 0) changes.push({ ...nameOf(section, entry), diff });
+    yield;
+  }
+  for (const [key, entry] of before)
+    if (!after.has(key) && leaves(section, entry))
+      changes.push({ ...nameOf(section, entry), diff: [{ kind: 'D', lhs: entry }] });
+  return changes;
 }
 
 /** The snapshot that a difference leads to. One that was taken from another snapshot does not fit: nothing is guessed. */
-export function patchSnapshot(current: Snapshot, difference: Difference): Snapshot {
+export function* patchSnapshot(current: Snapshot, difference: Difference): Steps<Snapshot> {
   const result: Record<Section, ReadonlyMap<string, Entry>> = {
-    collections: changed(current, 'collections', difference),
-    fields: changed(current, 'fields', difference),
-    relations: changed(current, 'relations', difference),
-    functions: changed(current, 'functions', difference),
+    collections: yield* changed(current, 'collections', difference),
+    fields: yield* changed(current, 'fields', difference),
+    relations: yield* changed(current, 'relations', difference),
+    functions: yield* changed(current, 'functions', difference),
   };
   const droppedCollections = new Set(current.collections.map(({ collection }) => collection));
   for (const { collection } of result.collections.values()) droppedCollections.delete(collection ?? '');
@@ -91,16 +96,36 @@ export function patchSnapshot(current: Snapshot, difference: Difference): Snapsh
 }
 
 /** A snapshot taken of the same schema has the same digest. */
-export function digestOf(snapshot: Snapshot): string {
-  return hash('sha256', canonical(snapshot));
+export function* digestOf(snapshot: Snapshot): Steps<string> {
+  const digest = createHash('sha256');
+  let isFirst = true;
+  // The same as the digest of `canonical` of all of it.
+  for (const [name, value] of sorted(snapshot)) {
+    digest.update(`${isFirst ? '{' : ','}${JSON.stringify(name)}:`);
+    isFirst = false;
+    if (!Array.isArray(value)) digest.update(canonical(value));
+    else {
+      for (const [position, entry] of value.entries()) {
+        digest.update(`${position === 0 ? '[' : ','}${canonical(entry)}`);
+        yield;
+      }
+      digest.update(value.length === 0 ? '[]' : ']');
+    }
+  }
+  return digest.update('}').digest('hex');
 }
 
 /** JSON whose text depends on the value alone, not on the order in which its properties were set. */
 export function canonical(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
   if (value === null || typeof value !== 'object') return JSON.stringify(value) ?? 'null';
-  const entries = Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1));
-  return `{${entries.map(([key, each]) => `${JSON.stringify(key)}:${canonical(each)}`).join(',')}}`;
+  return `{${sorted(value)
+    .map(([key, each]) => `${JSON.stringify(key)}:${canonical(each)}`)
+    .join(',')}}`;
+}
+
+function sorted(value: object): [string, unknown][] {
+  return Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1));
 }
 
 type Entry = Readonly<Record<string, unknown>> & { readonly collection?: string; readonly name?: string };
@@ -158,9 +183,10 @@ function edit(path: readonly string[], lhs: unknown, rhs: unknown): Change {
   return { kind: 'E', path, lhs: lhs ?? null, rhs: rhs ?? null };
 }
 
-function changed(current: Snapshot, section: Section, difference: Difference): ReadonlyMap<string, Entry> {
+function* changed(current: Snapshot, section: Section, difference: Difference): Steps<ReadonlyMap<string, Entry>> {
   const entries = new Map(entriesOf(current, section));
   for (const change of difference[section]) {
+    yield;
     const key = keyOf(change);
     for (const step of change.diff) {
       const before = entries.get(key);

@@ -6,7 +6,7 @@
 import { LineCounter, parseDocument } from 'yaml';
 import { invalidPayload, invalidQuery } from '../errors.js';
 import { FIELD_TYPES, type FieldType, type ForeignKeyBehaviour } from '../mirror/model.js';
-import { isOneOf, propertiesOf } from '../narrow.js';
+import { groupBy, isOneOf, propertiesOf } from '../narrow.js';
 import { requireObject } from '../request/write.js';
 import { readTypeName } from '../sql/type-name.js';
 import { type DeclaredFunction, readFunction } from './parse-function.js';
@@ -129,7 +129,12 @@ export function readSnapshot(value: unknown, force: boolean): Snapshot {
     ...(functions == null ? {} : { functions: readEntries(functions, 'functions').map(readFunction) }),
   };
   refuseTwice(snapshot);
-  return { ...snapshot, collections: snapshot.collections.map((entry) => withKey(entry, snapshot.fields)) };
+  const marked = groupBy(
+    snapshot.fields.filter(({ schema }) => schema?.is_primary_key),
+    ({ collection }) => collection,
+  );
+  const keyOf = (collection: string): string[] => (marked.get(collection) ?? []).map(({ field }) => field);
+  return { ...snapshot, collections: snapshot.collections.map((entry) => withKey(entry, keyOf(entry.collection))) };
 }
 
 /** One of several fields of a key need not be unique by itself. */
@@ -145,11 +150,8 @@ function readFields(entries: readonly unknown[]): FieldEntry[] {
 }
 
 /** Several marked fields are the key in their order; a key of one field is stored with that field alone. */
-function withKey(entry: CollectionEntry, fields: readonly FieldEntry[]): CollectionEntry {
+function withKey(entry: CollectionEntry, marked: readonly string[]): CollectionEntry {
   if (!entry.schema) return entry;
-  const marked = fields
-    .filter(({ collection, schema }) => collection === entry.collection && schema?.is_primary_key)
-    .map(({ field }) => field);
   const { primary_key: declared = marked.length > 1 ? marked : undefined, ...table } = entry.schema;
   const isOne = declared?.length === 1 && marked.length === 1 && declared[0] === marked[0];
   return { ...entry, schema: declared === undefined || isOne ? table : { ...table, primary_key: declared } };
@@ -167,8 +169,9 @@ export function selectCollections(
   const known = new Set([...snapshot.collections, ...snapshot.fields].map(({ collection }) => collection));
   const unknown = [...(included ?? []), ...(excluded ?? [])].find((name) => !known.has(name));
   if (unknown !== undefined) throw invalidQuery(`The snapshot has no collection "${unknown}"`);
+  const [wanted, unwanted] = [included && new Set(included), new Set(excluded)];
   const isSelected = ({ collection }: { readonly collection: string }): boolean =>
-    (included?.includes(collection) ?? true) && !excluded?.includes(collection);
+    (wanted?.has(collection) ?? true) && !unwanted.has(collection);
   const { functions: _, ...parts } = snapshot;
   return {
     ...parts,

@@ -1,4 +1,5 @@
 /** Two snapshots side by side: pairs of the same collection, field or relation, and what is created, dropped or recreated. */
+import { groupBy } from '../narrow.js';
 import { isColumn, isRegenerated } from './apply-columns.js';
 import { keyOf } from './difference.js';
 import type { FieldEntry, RelationEntry, Snapshot } from './parse-snapshot.js';
@@ -10,6 +11,8 @@ export interface Pair<Entry> {
 
 export interface SnapshotPairs {
   readonly wanted: Snapshot;
+  /** The fields of primary keys, by collection. */
+  readonly wantedKeys: ReadonlyMap<string, readonly FieldEntry[]>;
   readonly collections: readonly Pair<Snapshot['collections'][number]>[];
   readonly fields: readonly Pair<FieldEntry>[];
   readonly relations: readonly Pair<RelationEntry>[];
@@ -18,6 +21,8 @@ export interface SnapshotPairs {
   readonly created: ReadonlySet<string>;
   /** Columns that change their type: foreign keys from or to them are dropped meanwhile. */
   readonly retyped: ReadonlySet<string>;
+  /** Columns that are dropped by themselves, not with their table, by `keyOf`. */
+  readonly gone: ReadonlySet<string>;
   /** Deleting a collection or field also clears rows of metadata that name it: those that stay are then written again. */
   readonly rewrites: boolean;
 }
@@ -28,12 +33,20 @@ export function compareEntries(current: Snapshot, wanted: Snapshot): SnapshotPai
   const dropped = collections.filter(({ before, after }) => before?.schema && !after?.schema);
   const created = collections.filter(({ before, after }) => after?.schema && !before?.schema);
   const leaves = ({ before, after }: Pair<unknown>): boolean => before !== null && after === null;
+  const droppedNames = new Set(dropped.map(({ before }) => before?.collection ?? ''));
+  const isGone = (pair: Pair<FieldEntry>): boolean =>
+    !droppedNames.has(pair.before?.collection ?? '') && (pair.after === null || isReplaced(pair));
   return {
     wanted,
+    wantedKeys: groupBy(
+      wanted.fields.filter(({ schema }) => schema?.is_primary_key),
+      ({ collection }) => collection,
+    ),
     collections,
     fields,
     relations: pairs(current.relations, wanted.relations),
-    dropped: new Set(dropped.map(({ before }) => before?.collection ?? '')),
+    dropped: droppedNames,
+    gone: new Set(fields.flatMap((pair) => (pair.before && isGone(pair) ? [keyOf(pair.before)] : []))),
     created: new Set(created.map(({ after }) => after?.collection ?? '')),
     retyped: new Set(fields.flatMap((pair) => (isRetyped(pair) && pair.after ? [keyOf(pair.after)] : []))),
     rewrites: collections.some(leaves) || fields.some(leaves),
@@ -61,8 +74,9 @@ export function isReplaced({ before, after }: Pair<FieldEntry>): boolean {
   return isColumn(before) !== isColumn(after);
 }
 
-/** The column is dropped by itself, not with its table. */
-export function isGone(pair: Pair<FieldEntry>, { dropped }: SnapshotPairs): boolean {
-  const { before, after } = pair;
-  return before !== null && !dropped.has(before.collection) && (after === null || isReplaced(pair));
+/** Those of collections that are in the database now, by name. */
+export function presentPairs({
+  collections,
+}: SnapshotPairs): ReadonlyMap<string, SnapshotPairs['collections'][number]> {
+  return new Map(collections.flatMap((pair) => (pair.before ? [[pair.before.collection, pair] as const] : [])));
 }

@@ -6,17 +6,15 @@
 import { packageVersion } from '../files.js';
 import type { MetadataRow } from '../mirror/catalog-document.js';
 import { listOf } from '../mirror/columns.js';
-import { behaviourIn, type Collection, type Column, type Field, type Model } from '../mirror/model.js';
+import { behaviourIn, type Collection, type Column, type Field } from '../mirror/model.js';
 import type { Protected } from '../postgres/system-tables.js';
 import { complaintAbout } from '../sql/vet.js';
-import { isJsonType, isPortableType, PLAIN_INDEX } from './apply-columns.js';
-import { isPortableCollectionName, isPortableName } from './apply-names.js';
+import type { Steps } from '../time-slices.js';
+import { isJsonType, PLAIN_INDEX } from './apply-columns.js';
 import type { DeclaredFunction } from './parse-function.js';
 import { COLLECTION_META, FIELD_META, type Meta, type Properties, RELATION_META } from './parse-meta.js';
 import {
   type CollectionEntry,
-  enumKey,
-  enumNameOf,
   type FieldEntry,
   type RelationEntry,
   SNAPSHOT_VERSION,
@@ -24,85 +22,55 @@ import {
   type SnapshotColumn,
   VENDOR,
 } from './parse-snapshot.js';
-import type { SnapshotForeignKey, SnapshotIndex, SnapshotTable } from './parse-table.js';
+import type { SnapshotIndex, SnapshotTable } from './parse-table.js';
 import { isProtected } from './plan-names.js';
-
-/** What sql/snapshot.sql answers, by the names of collections. */
-export interface Details {
-  /** The types of columns as PostgreSQL prints them, by collection and column. */
-  readonly types: Readonly<Record<string, Readonly<Record<string, string>>>>;
-  /** Plain ones over several columns, in a fixed order. */
-  readonly indexes: readonly IndexDetail[];
-  /** The values of enums, by `enumKey`. */
-  readonly enums: ReadonlyMap<string, readonly string[]>;
-  /** The columns of primary keys, by collection. */
-  readonly primaryKeys: ReadonlyMap<string, readonly string[]>;
-  /** Those over several columns, in a fixed order. */
-  readonly foreignKeys: readonly ForeignKeyDetail[];
-  /** Columns that PostgreSQL computes when they are read. */
-  readonly virtual: readonly { readonly collection: string; readonly name: string }[];
-  /** Keys WITHOUT OVERLAPS, and foreign keys NOT ENFORCED: in another database they would become plain ones. */
-  readonly constraints: readonly ConstraintDetail[];
-  /** Rows of service_functions. */
-  readonly functions: readonly MetadataRow[];
-}
-
-export interface ForeignKeyDetail extends SnapshotForeignKey {
-  readonly collection: string;
-  readonly name: string;
-  /** Whether it sets some of its columns to null, not all of them. */
-  readonly some: boolean;
-}
-
-/** `type` is the letter of pg_constraint. */
-interface ConstraintDetail {
-  readonly collection: string;
-  readonly name: string;
-  readonly type: 'p' | 'u' | 'f';
-}
-
-interface IndexDetail extends SnapshotIndex {
-  readonly collection: string;
-  readonly name: string;
-  readonly constraint: boolean;
-}
+import { isTable, type SnapshotScope } from './snapshot-scope.js';
 
 /** What users added to a collection of the service is theirs to move. */
-export function snapshotOf(model: Model, details: Details, protectedTables: Protected): Snapshot {
-  const tables = [...model.collections.values()].filter((each) => isIncluded(each, details)).sort(byName);
-  const owned = (collection: Collection): Field[] =>
-    [...collection.fields.values()].filter(
-      (field) => !isProtected(collection, field.name, protectedTables) && isPortableField(field, details),
+export function* snapshotOf(scope: SnapshotScope, protectedTables: Protected): Steps<Snapshot> {
+  const { model, details } = scope;
+  const tables = [...model.collections.values()].filter((each) => scope.isIncluded(each)).sort(byName);
+  const fields: FieldEntry[] = [];
+  const relations: RelationEntry[] = [];
+  for (const collection of tables) {
+    const owned = [...collection.fields.values()].filter(
+      (field) => !isProtected(collection, field.name, protectedTables) && scope.isPortable(field),
     );
+    fields.push(...fieldsOf(collection.name, owned, scope));
+    relations.push(...relationsOf(owned, scope));
+    yield;
+  }
   return {
     version: SNAPSHOT_VERSION,
     lateral: packageVersion,
     vendor: VENDOR,
-    collections: collectionsOf(model, tables, details, protectedTables),
-    fields: tables.flatMap((collection) => fieldsOf(collection.name, owned(collection), details)),
-    relations: tables.flatMap((collection) => relationsOf(model, owned(collection), details)),
+    collections: yield* collectionsOf(tables, scope, protectedTables),
+    fields,
+    relations,
     functions: details.functions.map(functionOf).sort(byName),
   };
 }
 
 /** One sentence for each thing that a snapshot cannot hold. */
-export function omittedFromSnapshot(model: Model, details: Details): string[] {
+export function omittedFromSnapshot(scope: SnapshotScope): string[] {
+  const { model, details } = scope;
   const own = [...model.collections.values()].filter(({ system }) => !system);
-  const included = own.filter((each) => isIncluded(each, details));
-  const excluded = own.filter((each) => isTable(each) && !isIncluded(each, details));
+  const included = own.filter((each) => scope.isIncluded(each));
+  const names = new Set(included.map(({ name }) => name));
+  const excluded = own.filter((each) => isTable(each) && !scope.isIncluded(each));
   return [
     ...excluded.map(
       ({ name }) =>
         `"${name}": it, or its key, has a name, a type or columns that cannot be created in another database`,
     ),
     ...included.flatMap(({ fields }) =>
-      [...fields.values()].flatMap((field) => omittedOf(field, [...fields.values()], details)),
+      [...fields.values()].flatMap((field) => omittedOf(field, [...fields.values()], scope)),
     ),
     ...included.flatMap(({ name, kind }) =>
       kind === 'partitioned' ? [`"${name}": its partitions; in another database it becomes one table`] : [],
     ),
     ...details.foreignKeys.flatMap((key) =>
-      included.some(({ name }) => name === key.collection) && !isIncludedKey(key, model, details)
+      names.has(key.collection) && !scope.isIncludedKey(key)
         ? [`"${key.collection}": its foreign key over ${key.fields.join(', ')}`]
         : [],
     ),
@@ -119,71 +87,17 @@ export function omittedFromSnapshot(model: Model, details: Details): string[] {
   ];
 }
 
-function isTable({ kind }: Pick<Collection, 'kind'>): boolean {
-  return kind === 'table' || kind === 'partitioned';
-}
-
-function isIncluded(collection: Collection, details: Details): boolean {
-  const { name, fields } = collection;
-  const isPortable = (column: string): boolean => {
-    const field = fields.get(column);
-    return field !== undefined && isPortableField(field, details);
-  };
-  if (!isTable(collection) || !isPortableCollectionName(name)) return false;
-  if (details.constraints.some((each) => each.collection === name && each.type === 'p')) return false;
-  const key = details.primaryKeys.get(name) ?? [];
-  return (
-    key.every(isPortable) &&
-    [...fields.values()].some((field) => field.column !== null && isPortableField(field, details))
-  );
-}
-
-function isIncludedKey(key: ForeignKeyDetail, model: Model, details: Details): boolean {
-  const holds = (collection: string, names: readonly string[]): boolean => {
-    const table = model.collections.get(collection);
-    if (!table || !isIncluded(table, details)) return false;
-    return names.every((name) => {
-      const field = table.fields.get(name);
-      return field !== undefined && isPortableField(field, details);
-    });
-  };
-  return !key.some && holds(key.collection, key.fields) && holds(key.related_collection, key.related_fields);
-}
-
-function isPortableField({ collection, name, column }: Field, details: Details): boolean {
-  if (!isPortableName(name)) return false;
-  if (isVirtual(collection, name, details)) return false;
-  const type = column && typeOf(collection, column, details);
-  return (
-    type === null ||
-    (isPortableType(type) && (!valuesOf(type, details) || isPortableName(enumNameOf(type)?.name ?? '')))
-  );
-}
-
-function isVirtual(collection: string, name: string, { virtual }: Details): boolean {
-  return virtual.some((each) => each.collection === collection && each.name === name);
-}
-
-function valuesOf(type: string, { enums }: Details): readonly string[] | undefined {
-  const name = enumNameOf(type);
-  return name ? enums.get(enumKey(name)) : undefined;
-}
-
-function typeOf(collection: string, column: Column, { types }: Details): string {
-  return types[collection]?.[column.name] ?? column.data_type;
-}
-
 /** What a snapshot leaves out of a field, since it could not be applied. */
-function omittedOf(field: Field, siblings: readonly Field[], details: Details): string[] {
+function omittedOf(field: Field, siblings: readonly Field[], scope: SnapshotScope): string[] {
   const { collection, name, column } = field;
-  if (isVirtual(collection, name, details)) return [`"${collection}.${name}": is a virtual generated column`];
-  if (!isPortableField(field, details))
+  if (scope.isVirtual(collection, name)) return [`"${collection}.${name}": is a virtual generated column`];
+  if (!scope.isPortable(field))
     return [`"${collection}.${name}": has a name or a type that cannot be created in another database`];
   if (!column)
     return listOf(field.meta?.['special']).includes('computed')
       ? [`"${collection}.${name}": the function that it is computed by; create it there by SQL`]
       : [];
-  const refused = expressionsOf(column).filter((text) => !isIncludedExpression(text, siblings, details));
+  const refused = expressionsOf(column).filter((text) => !isIncludedExpression(text, siblings, scope));
   const indexes = column.indexes.filter(({ kind, method }) => kind === 'index' && method !== PLAIN_INDEX);
   return [
     ...refused.map((text) => `"${collection}.${name}": its expression ${text} may not be applied`),
@@ -198,10 +112,8 @@ function expressionsOf(column: Column): string[] {
 }
 
 /** A generated column may name others that go along, and are not generated themselves. */
-function isIncludedExpression(text: string, siblings: readonly Field[], details: Details): boolean {
-  const plain = siblings.filter(
-    (field) => field.column && !field.column.is_generated && isPortableField(field, details),
-  );
+function isIncludedExpression(text: string, siblings: readonly Field[], scope: SnapshotScope): boolean {
+  const plain = siblings.filter((field) => field.column && !field.column.is_generated && scope.isPortable(field));
   return (
     complaintAbout(
       text,
@@ -210,27 +122,29 @@ function isIncludedExpression(text: string, siblings: readonly Field[], details:
   );
 }
 
-function collectionsOf(
-  model: Model,
+function* collectionsOf(
   tables: readonly Collection[],
-  details: Details,
+  scope: SnapshotScope,
   protectedTables: Protected,
-): CollectionEntry[] {
-  const { indexes } = details;
-  const entries = tables
-    .filter(({ system }) => !system)
-    .map(({ name, schema, table, meta, comment, fields }) => ({
+): Steps<CollectionEntry[]> {
+  const { model } = scope;
+  const entries: CollectionEntry[] = [];
+  for (const { name, schema, table, meta, comment, system, fields } of tables) {
+    if (system) continue;
+    entries.push({
       collection: name,
       meta: metaOf(meta, COLLECTION_META),
       schema: {
         ...(schema === model.schema ? {} : { schema }),
         ...(schema === model.schema && typeof meta?.['table'] !== 'string' ? {} : { name: table }),
         comment,
-        ...keyOf(name, details),
-        indexes: indexesOf(fields, name, indexes, details),
-        ...foreignKeysOf(name, model, details),
+        ...keyOf(name, scope),
+        indexes: indexesOf({ name, fields }, scope),
+        ...foreignKeysOf(name, scope),
       },
-    }));
+    });
+    yield;
+  }
   const folders = [...model.folders].map(([name, meta]) => ({
     collection: name,
     meta: metaOf(meta, COLLECTION_META),
@@ -247,15 +161,16 @@ function collectionsOf(
 }
 
 /** Told by its field where it is one. */
-function keyOf(collection: string, { primaryKeys }: Details): Pick<SnapshotTable, 'primary_key'> {
-  const names = primaryKeys.get(collection) ?? [];
+function keyOf(collection: string, scope: SnapshotScope): Pick<SnapshotTable, 'primary_key'> {
+  const names = scope.primaryKeyOf(collection);
   return names.length === 1 ? {} : { primary_key: names };
 }
 
 /** Two that say the same are one. */
-function foreignKeysOf(collection: string, model: Model, details: Details): Pick<SnapshotTable, 'foreign_keys'> {
-  const keys = details.foreignKeys
-    .filter((key) => key.collection === collection && isIncludedKey(key, model, details))
+function foreignKeysOf(collection: string, scope: SnapshotScope): Pick<SnapshotTable, 'foreign_keys'> {
+  const keys = scope
+    .foreignKeysOf(collection)
+    .filter((key) => scope.isIncludedKey(key))
     .map(({ collection: _, name: __, some: ___, ...key }) => key);
   return keys.length === 0 ? {} : { foreign_keys: distinct(keys) };
 }
@@ -264,44 +179,40 @@ function distinct<Entry>(entries: readonly Entry[]): Entry[] {
   return [...new Map(entries.map((entry) => [JSON.stringify(entry), entry])).values()];
 }
 
-function fieldsOf(collection: string, fields: readonly Field[], details: Details): FieldEntry[] {
+function fieldsOf(collection: string, fields: readonly Field[], scope: SnapshotScope): FieldEntry[] {
   const columns = fields.filter(({ column }) => column !== null);
   // An alias without a row of its own is nothing but the other side of a relation.
   const aliases = fields.filter(({ column, meta }) => column === null && meta !== null).sort(byName);
-  const isPrimary = (name: string): boolean => details.primaryKeys.get(collection)?.includes(name) ?? false;
+  const key = scope.primaryKeyOf(collection);
   return [...columns, ...aliases].map(({ name, type, meta, column }) => ({
     collection,
     field: name,
     type,
     meta: metaOf(meta, FIELD_META),
-    schema: column && columnOf(column, typeOf(collection, column, details), fields, details, isPrimary(name)),
+    schema:
+      column &&
+      columnOf(column, fields, scope, {
+        data_type: scope.typeOf(collection, column),
+        is_primary_key: key.includes(name),
+      }),
   }));
 }
 
 /** Two that say the same are one. */
-function indexesOf(
-  fields: Collection['fields'],
-  collection: string,
-  indexes: readonly IndexDetail[],
-  details: Details,
-): SnapshotIndex[] {
-  const isPortable = (name: string): boolean => {
-    const field = fields.get(name);
-    return field !== undefined && isPortableField(field, details);
-  };
+function indexesOf(collection: Pick<Collection, 'name' | 'fields'>, scope: SnapshotScope): SnapshotIndex[] {
   return distinct(
-    indexes
-      .filter((each) => each.collection === collection && each.fields.every(isPortable))
+    scope
+      .indexesOf(collection.name)
+      .filter(({ fields }) => scope.arePortable(collection, fields))
       .map(({ fields, unique }) => ({ fields, unique })),
   );
 }
 
 function columnOf(
   column: Column,
-  data_type: string,
   siblings: readonly Field[],
-  details: Details,
-  is_primary_key: boolean,
+  scope: SnapshotScope,
+  { data_type, is_primary_key }: Pick<SnapshotColumn, 'data_type' | 'is_primary_key'>,
 ): SnapshotColumn {
   const isJson = /^jsonb?$/.test(column.base_type) && !column.is_array;
   // The null of JSON is a value, and a text under a domain's name would not be recognized as JSON: both are written as SQL.
@@ -310,10 +221,10 @@ function columnOf(
   const isExpression = isUnclear || column.default_value === column.default_expression;
   const own = !column.has_auto_increment;
   const included = (text: string | null): string | null =>
-    text !== null && isIncludedExpression(text, siblings, details) ? text : null;
+    text !== null && isIncludedExpression(text, siblings, scope) ? text : null;
   return {
     data_type,
-    enum_values: valuesOf(data_type, details) ?? null,
+    enum_values: scope.valuesOf(data_type) ?? null,
     default_value: own && !isExpression ? column.default_value : null,
     default_expression: own && isExpression ? included(column.default_expression) : null,
     generation_expression: included(column.generation_expression),
@@ -327,16 +238,16 @@ function columnOf(
   };
 }
 
-function relationsOf(model: Model, fields: readonly Field[], details: Details): RelationEntry[] {
+function relationsOf(fields: readonly Field[], scope: SnapshotScope): RelationEntry[] {
   return fields.flatMap(({ collection, name, column, relation }): RelationEntry[] => {
     if (!relation || relation.kind === 'one-to-many' || relation.kind === 'one-to-one') return [];
     const one = relation.kind === 'many-to-one' ? relation.oneCollection : null;
-    const target = one === null ? undefined : model.collections.get(one);
-    if (target && !isIncluded(target, details)) return [];
+    const target = one === null ? undefined : scope.model.collections.get(one);
+    if (target && !scope.isIncluded(target)) return [];
     const reference = column?.foreign_keys.find(
-      (each) => one !== null && each.collection === one && isEnforced(collection, each.name, details),
+      (each) => one !== null && each.collection === one && scope.isEnforced(collection, each.name),
     );
-    const key = details.primaryKeys.get(one ?? '') ?? [];
+    const key = scope.primaryKeyOf(one ?? '');
     const otherColumn =
       reference && (key.length !== 1 || reference.column !== key[0]) ? { column: reference.column } : {};
     const schema = reference && { ...behaviourIn(reference), ...otherColumn };
@@ -344,10 +255,6 @@ function relationsOf(model: Model, fields: readonly Field[], details: Details): 
     if (meta === null && !schema) return [];
     return [{ collection, field: name, related_collection: one, meta, schema: schema ?? null }];
   });
-}
-
-function isEnforced(collection: string, name: string, { constraints }: Details): boolean {
-  return !constraints.some((each) => each.collection === collection && each.name === name);
 }
 
 function functionOf({ name, schema, function: called, arguments: names, note }: MetadataRow): DeclaredFunction {

@@ -1,13 +1,16 @@
 /**
- * Snapshots of the connected database: taken in one view of it, compared, and applied. Applying holds the lock of all
- * changes of the schema from the first look to the last step, so that what was compared is what is changed.
+ * Snapshots of the connected database: taken in one view of it, compared, and applied. Transactions only read and change; what
+ * takes long with thousands of tables is computed outside them, in slices. Applying holds the lock of all changes of the schema and
+ * compares the catalogs with those it was planned on, so that what was compared is what is changed.
  */
 import { invalidPayload, ServiceError } from '../errors.js';
 import { behaviourOf } from '../mirror/columns.js';
 import type { Deferrable, Model } from '../mirror/model.js';
+import type { CatalogVersion } from '../mirror/watch.js';
 import { parseOwnJson } from '../narrow.js';
 import { systemFields } from '../postgres/system-tables.js';
 import { readSql } from '../sql/read-sql.js';
+import { runInSlices, type Steps, TimeSlice } from '../time-slices.js';
 import { planSnapshot } from './apply.js';
 import { neededTypes, refuseMissing } from './apply-types.js';
 import type { Draft, SchemaChanges } from './change.js';
@@ -16,24 +19,23 @@ import type { DdlStatement } from './ddl-statement.js';
 import { type DifferenceMode, differenceOf, digestOf, patchSnapshot } from './difference.js';
 import type { Difference, DifferenceBody } from './parse-difference.js';
 import { type EnumName, enumKey, type Snapshot } from './parse-snapshot.js';
-import { type Details, omittedFromSnapshot, snapshotOf } from './snapshot.js';
+import { omittedFromSnapshot, snapshotOf } from './snapshot.js';
+import { type Details, SnapshotScope } from './snapshot-scope.js';
 
 const DETAILS = readSql('snapshot.sql');
 
 export interface TakenSnapshot {
   readonly snapshot: Snapshot;
   /** One sentence for each thing that the snapshot cannot hold. */
-  readonly omitted: readonly string[];
+  omitted(): readonly string[];
 }
 
 /** Called before each step. */
 export type Progress = (step: DdlStatement, position: number, total: number) => void;
 
 export async function takeSnapshot(schemaChanges: SchemaChanges): Promise<TakenSnapshot> {
-  return schemaChanges.read(async (draft) => {
-    const { snapshot, model, details } = await takePresent(draft);
-    return { snapshot, omitted: omittedFromSnapshot(model, details) };
-  });
+  const { snapshot, scope } = await presentState(schemaChanges);
+  return { snapshot, omitted: () => omittedFromSnapshot(scope) };
 }
 
 /** The changes that turn the database into the snapshot, with the digest of its current state; null where nothing differs. */
@@ -42,15 +44,12 @@ export async function compareSnapshot(
   wanted: Snapshot,
   mode: DifferenceMode,
 ): Promise<DifferenceBody | null> {
-  return schemaChanges.read(async (draft) => {
-    const present = await takePresent(draft);
-    const { snapshot } = present;
-    const diff = differenceOf(snapshot, wanted, mode);
-    if (!diff) return null;
-    // A difference that could never be applied is refused here.
-    planSnapshot(patchSnapshot(snapshot, diff), present, systemFields());
-    return { hash: digestOf(snapshot), diff };
-  });
+  const present = await presentState(schemaChanges);
+  const diff = await runInSlices(differenceOf(present.snapshot, wanted, mode));
+  if (!diff) return null;
+  // A difference that could never be applied is refused here.
+  await runInSlices(planDifference(present, diff));
+  return { hash: await runInSlices(digestOf(present.snapshot)), diff };
 }
 
 /** One transaction. With `force`, also a difference that was taken from another state, if it fits. */
@@ -59,12 +58,15 @@ export async function applyDifference(
   body: DifferenceBody,
   force: boolean,
 ): Promise<void> {
-  await schemaChanges.change(async (draft) => {
-    const present = await takePresent(draft);
-    if (!force && digestOf(present.snapshot) !== body.hash)
-      throw invalidPayload('The schema has changed since the diff was created: create it again');
-    await applyPresent(draft, present, body.diff, () => {});
-  });
+  await applyPlanned(
+    schemaChanges,
+    () => {},
+    function* (present) {
+      if (!force && (yield* digestOf(present.snapshot)) !== body.hash)
+        throw invalidPayload('The schema has changed since the diff was created: create it again');
+      return { diff: body.diff, steps: yield* planDifference(present, body.diff) };
+    },
+  );
 }
 
 /** Compares and applies in one go. `confirm` sees the difference and may refuse; null where there is none. */
@@ -74,29 +76,81 @@ export async function applySnapshot(
   mode: DifferenceMode,
   { confirm, progress }: { readonly confirm: (diff: Difference) => void; readonly progress: Progress },
 ): Promise<Difference | null> {
-  return schemaChanges.change(async (draft) => {
-    const present = await takePresent(draft);
-    const diff = differenceOf(present.snapshot, wanted, mode);
+  return applyPlanned(schemaChanges, progress, function* (present) {
+    const diff = yield* differenceOf(present.snapshot, wanted, mode);
     if (!diff) return null;
     confirm(diff);
-    await applyPresent(draft, present, diff, progress);
-    return diff;
+    return { diff, steps: yield* planDifference(present, diff) };
   });
+}
+
+interface Planned {
+  readonly diff: Difference;
+  readonly steps: readonly DdlStatement[];
+}
+
+/**
+ * Plans before the transaction, so that it is not idle meanwhile. If the schema has changed until it holds the lock of all changes,
+ * it plans again.
+ */
+async function applyPlanned(
+  schemaChanges: SchemaChanges,
+  progress: Progress,
+  plan: (present: SchemaState) => Steps<Planned | null>,
+): Promise<Difference | null> {
+  const expected = await presentCatalogs(schemaChanges);
+  const planned = await runInSlices(plan(await stateOf(expected, schemaChanges)));
+  if (!planned) return null;
+  return schemaChanges.change(async (draft) => {
+    const found = await readCatalogs(draft, schemaChanges.model);
+    const isExpected = found.catalog.digest === expected.catalog.digest && found.details === expected.details;
+    const current = isExpected ? planned : await runInSlices(plan(await stateOf(found, schemaChanges)));
+    if (current) await execute(draft, current.steps, progress);
+    return current?.diff ?? null;
+  });
+}
+
+function* planDifference(present: SchemaState, diff: Difference): Steps<readonly DdlStatement[]> {
+  const { model, details } = present.scope;
+  const wanted = yield* patchSnapshot(present.snapshot, diff);
+  return yield* planSnapshot(wanted, { model, details, snapshot: present.snapshot }, systemFields());
 }
 
 interface SchemaState {
   readonly snapshot: Snapshot;
-  readonly model: Model;
-  readonly details: Details;
+  readonly scope: SnapshotScope;
 }
 
-async function takePresent(draft: Draft): Promise<SchemaState> {
-  const model = await draft.model();
-  const cell = await draft.cell(DETAILS, [JSON.stringify(model.schemas), model.system, model.schema]);
+/** The texts that a state is computed from, as one transaction reads them. */
+interface Catalogs {
+  readonly catalog: CatalogVersion;
+  /** The result of sql/snapshot.sql. */
+  readonly details: string;
+}
+
+async function presentState(schemaChanges: SchemaChanges): Promise<SchemaState> {
+  return stateOf(await presentCatalogs(schemaChanges), schemaChanges);
+}
+
+function presentCatalogs(schemaChanges: SchemaChanges): Promise<Catalogs> {
+  return schemaChanges.read((draft) => readCatalogs(draft, schemaChanges.model));
+}
+
+async function readCatalogs(draft: Draft, { schemas, system, schema }: Model): Promise<Catalogs> {
+  const catalog = await draft.schema();
+  const cell = await draft.cell(DETAILS, [JSON.stringify(schemas), system, schema]);
   if (!cell) throw new Error('the catalog statement gave no row');
-  const { document } = await draft.schema();
-  const details = byCollection(parseOwnJson<Catalog>(cell.toString()), model, document.function_rows ?? []);
-  return { model, details, snapshot: snapshotOf(model, details, systemFields()) };
+  return { catalog, details: cell.toString() };
+}
+
+async function stateOf({ catalog, details }: Catalogs, schemaChanges: SchemaChanges): Promise<SchemaState> {
+  const slice = new TimeSlice();
+  const model = schemaChanges.modelOf(catalog);
+  await slice.rest();
+  const found = parseOwnJson<Catalog>(details);
+  await slice.rest();
+  const scope = new SnapshotScope(model, byCollection(found, model, catalog.document.function_rows ?? []));
+  return { scope, snapshot: await runInSlices(snapshotOf(scope, systemFields())) };
 }
 
 /** The result of sql/snapshot.sql, by schema and table. */
@@ -176,8 +230,7 @@ function keyOf({ schema, table }: TableName): string {
   return JSON.stringify([schema, table]);
 }
 
-async function applyPresent(draft: Draft, present: SchemaState, diff: Difference, progress: Progress): Promise<void> {
-  const steps = planSnapshot(patchSnapshot(present.snapshot, diff), present, systemFields());
+async function execute(draft: Draft, steps: readonly DdlStatement[], progress: Progress): Promise<void> {
   await checkTypes(draft, steps);
   for (const [position, step] of steps.entries()) {
     progress(step, position, steps.length);

@@ -5,6 +5,7 @@
  */
 import { areUnique, isKey, singleKey } from '../mirror/item-key.js';
 import type { Collection, Field, ManyToOne, Model } from '../mirror/model.js';
+import { groupBy } from '../narrow.js';
 import type { DdlStatement } from './ddl-statement.js';
 
 export interface Suggestion {
@@ -326,16 +327,6 @@ function shorten(name: string, bytes: number): string {
   let short = name;
   while (Buffer.byteLength(short) > bytes) short = [...short].slice(0, -1).join('');
   return short;
-}
-
-function groupBy<Entry>(entries: readonly Entry[], keyOf: (entry: Entry) => string): ReadonlyMap<string, Entry[]> {
-  const groups = new Map<string, Entry[]>();
-  for (const entry of entries) {
-    const group = groups.get(keyOf(entry));
-    if (group) group.push(entry);
-    else groups.set(keyOf(entry), [entry]);
-  }
-  return groups;
 }
 
 function compare(left: string, right: string): number {

@@ -2,16 +2,30 @@
  * Expressions that come with a request: defaults and generated columns. PostgreSQL's grammar reads them; only what stands
  * on these lists passes, so that nothing that reads a table, waits or changes anything can be put into a definition.
  */
+import { LRUCache } from 'lru-cache';
 import { isRecord, propertiesOf } from '../narrow.js';
 import { onlyExpression, parseSqlExpression, parseStatements, type SelectStatement } from './grammar.js';
 
+/** Tables have the same few defaults: `now()`, `gen_random_uuid()`, `'{}'::text[]`. */
+const knownTrees = new LRUCache<string, { readonly tree: unknown }>({ max: 500 });
+
+const MAX_KNOWN_LENGTH = 200;
+
 /** Null for an expression that is safe to put into a definition, else why it is not. `columns` may be named by it. */
 export function complaintAbout(text: string, columns: readonly string[]): string | null {
-  const target = parseSqlExpression(text);
+  const target = expressionTree(text);
   if (target === null) return 'it is not a single expression';
   const complaints: string[] = [];
   judge(target, new Set(columns), complaints);
   return complaints[0] ?? null;
+}
+
+function expressionTree(text: string): unknown {
+  const cached = knownTrees.get(text);
+  if (cached) return cached.tree;
+  const tree = parseSqlExpression(text);
+  if (text.length <= MAX_KNOWN_LENGTH) knownTrees.set(text, { tree });
+  return tree;
 }
 
 /** What a default given as a string means: the string itself, an expression to be checked, or neither of them safely. */
