@@ -3,18 +3,11 @@
  * others, so a type is made when it is first asked for; a thousand collections cost the first request milliseconds. Only
  * who asks for all of it, by introspection or as text, has all of it made, in slices, with other requests in between.
  */
-import {
-  type GraphQLNamedType,
-  GraphQLObjectType,
-  GraphQLSchema,
-  isInputObjectType,
-  isObjectType,
-  type OperationTypeNode,
-  printSchema,
-} from 'graphql';
+import { __Schema, type GraphQLNamedType, GraphQLObjectType, GraphQLSchema, type OperationTypeNode } from 'graphql';
 import { LRUCache } from 'lru-cache';
-import { TimeSlice } from '../time-slices.js';
+import { runInSlices } from '../time-slices.js';
 import { COMMON_TYPES } from './common.js';
+import { CompleteSchema, collectTypes, printTypes } from './complete-schema.js';
 import { FilterTypes } from './filters.js';
 import { functionFields, mayCallVolatile } from './function-fields.js';
 import { InputTypes } from './inputs.js';
@@ -160,20 +153,8 @@ export class LazySchema extends GraphQLSchema {
   }
 
   async #makeComplete(): Promise<GraphQLSchema> {
-    const pace = new TimeSlice();
-    for (const root of [this.#query, this.#mutation, this.#subscription]) if (root) this.#made.set(root.name, root);
-    // A map grows at its end while it is walked: what a type refers to comes behind it.
-    for (const type of this.#made.values()) {
-      if (isObjectType(type) || isInputObjectType(type)) type.getFields();
-      if (pace.isOver()) await pace.rest();
-    }
-    await pace.rest();
-    return new GraphQLSchema({
-      query: this.#query,
-      mutation: this.#mutation,
-      subscription: this.#subscription,
-      assumeValid: true,
-    });
+    const roots = { query: this.#query, mutation: this.#mutation, subscription: this.#subscription };
+    return new CompleteSchema(PLACEHOLDER, roots, await runInSlices(collectTypes(roots, __Schema)));
   }
 
   /** Types by name, made when they are asked for; graphql-js looks them up here. */
@@ -230,5 +211,5 @@ export class LazySchema extends GraphQLSchema {
 }
 
 export async function describeSchema(schema: LazySchema): Promise<string> {
-  return printSchema(await schema.complete());
+  return runInSlices(printTypes(await schema.complete()));
 }

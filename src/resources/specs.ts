@@ -1,5 +1,4 @@
 /** /server/specs: the API in the words of its tools, as far as the caller may see it. */
-import { build } from 'fast-json-stringify';
 import { schemaAccessOf } from '../access/graphql-access.js';
 import type { Identities } from '../access/identities.js';
 import type { Identity } from '../access/identity.js';
@@ -12,8 +11,10 @@ import type { Exchange } from '../http/exchange.js';
 import { jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import type { Mirror } from '../mirror/watch.js';
+import { runInSlices } from '../time-slices.js';
 import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import { describeApi } from './openapi/document.js';
+import { SpecTexts, writeJsonInSlices } from './spec-texts.js';
 
 export interface SpecsServices {
   readonly identities: Identities;
@@ -29,32 +30,44 @@ export interface SpecsServices {
 }
 
 export function specsRoutes(services: SpecsServices): Route[] {
+  const texts = new SpecTexts();
   const reply = (result: ActionResult): Reply => textReply(result, services.sdlType);
+  const schema = (request: ActionRequest): Promise<ActionResult> => schemaText(request, services, texts);
+  const openApi = ({ client }: Pick<ActionRequest, 'client'>): Promise<string> => openApiText(client, services, texts);
+  const path = '/server/specs/oas';
   return [
-    actionRoute(
-      'GET',
-      '/server/specs/oas',
-      (request) => openApi(request, services),
-      ({ data }) => jsonText(anything(data)),
-    ),
-    actionRoute('GET', '/server/specs/graphql', (request) => schemaText(request, services), reply),
-    actionRoute('GET', '/server/specs/graphql/:scope', (request) => schemaText(request, services), reply),
+    {
+      ...actionRoute('GET', path, async (request) => ({ data: JSON.parse(await openApi(request)) as unknown })),
+      handle: async (client) => jsonText(await openApi({ client })),
+    },
+    actionRoute('GET', '/server/specs/graphql', schema, reply),
+    actionRoute('GET', '/server/specs/graphql/:scope', schema, reply),
   ];
 }
 
-const anything = build({});
+/** Paths and schemas are three levels deep. */
+const DEPTH = 3;
 
-async function openApi({ client }: ActionRequest, services: SpecsServices): Promise<ActionResult> {
-  const { readable } = await sight(client, services);
-  return { data: describeApi(services.routes(), readable, services.publicUrl()) };
+async function openApiText(client: Exchange, services: SpecsServices, texts: SpecTexts): Promise<string> {
+  const { readable, key, model } = await sight(client, services);
+  const url = services.publicUrl();
+  return texts.get(model.version, `oas ${url} ${key}`, async () =>
+    writeJsonInSlices(await runInSlices(describeApi(services.routes(), readable, url)), DEPTH),
+  );
 }
 
-async function schemaText({ client, parameters }: ActionRequest, services: SpecsServices): Promise<ActionResult> {
+async function schemaText(
+  { client, parameters }: ActionRequest,
+  services: SpecsServices,
+  texts: SpecTexts,
+): Promise<ActionResult> {
   const [scope = 'items'] = parameters;
   if (!isScope(scope)) throw routeNotFound(`/server/specs/graphql/${scope}`);
   if (!services.introspection) throw forbidden();
   const seen = await sight(client, services);
-  const data = await describeSchema(services.operations().schemas.get(seen, scope));
+  const data = await texts.get(seen.model.version, `${scope} ${seen.key}`, () =>
+    describeSchema(services.operations().schemas.get(seen, scope)),
+  );
   const headers = { 'Content-Disposition': `attachment; filename="${scope}.graphql"` };
   return { data, headers };
 }

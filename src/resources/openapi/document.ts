@@ -7,6 +7,7 @@ import type { Route } from '../../http/router.js';
 import type { Collection, Model } from '../../mirror/model.js';
 import { shownName } from '../../mirror/synonyms.js';
 import { SYSTEM_RESOURCES } from '../../mirror/system-resources.js';
+import type { Steps } from '../../time-slices.js';
 import { COMPONENTS } from './components.js';
 import { describeFunctions } from './function-operations.js';
 import {
@@ -27,7 +28,8 @@ const METHODS: ReadonlySet<string> = new Set(['GET', 'POST', 'PATCH', 'DELETE'])
 /** Our own collections that have a resource, by its path. */
 const RESOURCE = new RegExp(`^/(${SYSTEM_RESOURCES.map(({ name }) => name).join('|')})(/:key)?$`);
 
-export function describeApi(routes: readonly Route[], model: Model, url: string): Schema {
+/** A document of thousands of collections takes a second: others have their turn in between. */
+export function* describeApi(routes: readonly Route[], model: Model, url: string): Steps<Schema> {
   const collections = [...model.collections.values()].filter(isShown);
   const names = nameSchemas(collections, model);
   const paths: Record<string, Record<string, unknown>> = {};
@@ -37,7 +39,13 @@ export function describeApi(routes: readonly Route[], model: Model, url: string)
     for (const { path, operation } of describeRoute(route, collections, names, model)) {
       const described = { operationId: operationId(route.method, path, ids), ...operation };
       paths[path] = { ...paths[path], [route.method.toLowerCase()]: described };
+      yield;
     }
+  }
+  const schemas: Record<string, Schema> = {};
+  for (const collection of collections) {
+    schemas[names.get(collection.name) ?? ''] = itemSchema(collection, model, names);
+    yield;
   }
   return {
     openapi: '3.1.0',
@@ -54,12 +62,7 @@ export function describeApi(routes: readonly Route[], model: Model, url: string)
     components: {
       securitySchemes: { token: { type: 'http', scheme: 'bearer' } },
       parameters: PARAMETERS,
-      schemas: {
-        ...Object.fromEntries(
-          collections.map((collection) => [names.get(collection.name), itemSchema(collection, model, names)]),
-        ),
-        ...COMPONENTS,
-      },
+      schemas: { ...schemas, ...COMPONENTS },
       responses: { Error: { description: 'What went wrong.', content: json(ref('Error')) } },
     },
   };
@@ -70,22 +73,30 @@ function isShown({ name, system }: Collection): boolean {
   return !system || RESOURCE.test(name.replace(/^service_/, '/'));
 }
 
-function describeRoute(
+function* describeRoute(
+  route: Route,
+  collections: readonly Collection[],
+  names: ComponentNames,
+  model: Model,
+): Generator<Described> {
+  if (route.path.startsWith('/rpc/')) yield* describeFunctions(route, model, names);
+  else if (route.path.startsWith('/items/:collection')) {
+    for (const collection of collections) {
+      if (collection.system) continue;
+      const path = `/items/${encodeURIComponent(collection.name)}`;
+      const tags = model.synonyms ? ['Items', names.get(collection.name) ?? ''] : ['items'];
+      const described = describeOperation(route, { collection, path, tags, names }, model);
+      if (described) yield described;
+    }
+  } else yield* describeResource(route, collections, names, model);
+}
+
+function describeResource(
   route: Route,
   collections: readonly Collection[],
   names: ComponentNames,
   model: Model,
 ): Described[] {
-  if (route.path.startsWith('/rpc/')) return describeFunctions(route, model, names);
-  if (route.path.startsWith('/items/:collection')) {
-    return collections
-      .filter(({ system }) => !system)
-      .flatMap((collection) => {
-        const path = `/items/${encodeURIComponent(collection.name)}`;
-        const tags = model.synonyms ? ['Items', names.get(collection.name) ?? ''] : ['items'];
-        return describeOperation(route, { collection, path, tags, names }, model) ?? [];
-      });
-  }
   const resource = RESOURCE.exec(route.path)?.[1];
   if (resource === undefined) return describeService(route, model);
   const collection = collections.find(({ name }) => name === `service_${resource}`);
