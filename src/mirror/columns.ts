@@ -5,6 +5,7 @@
 
 import { elementAt } from '../narrow.js';
 import type { Composite } from '../sql/composite.js';
+import type { Steps } from '../time-slices.js';
 import type {
   CatalogDocument,
   ColumnEntry,
@@ -75,24 +76,27 @@ export interface CatalogFacts {
 }
 
 /** `names` of the collections, by table; `declaredKeys`: a column or several, by name of the collection. */
-export function assembleTables(
+export function* assembleTables(
   document: CatalogDocument,
   names: ReadonlyMap<number, string>,
   declaredKeys: ReadonlyMap<string, string>,
-): CatalogFacts {
+): Steps<CatalogFacts> {
   const lookups = indexLists(document, names);
+  yield;
   const columns = groupColumns(document.columns ?? []);
   const distributed = new Map(document.distributed ?? []);
   const shards = new Map([...(document.shards ?? []), ...distributed]);
-  const tables = (document.tables ?? []).flatMap(([table, relation, kind, schema, system, extension]) => {
+  const tables: TableFacts[] = [];
+  for (const [table, relation, kind, schema, system, extension] of document.tables ?? []) {
     const name = names.get(table);
-    if (name === undefined) return [];
+    if (name === undefined) continue;
+    yield;
     const entries = columns.get(table) ?? [];
     const isArray = ([, , , type]: ColumnEntry): boolean => lookups.types.get(type)?.[4] === true;
     const candidateKey = keyOf(entries, lookups.keys.get(table) ?? NONE, declaredKeys.get(name));
     // There is no list of such keys: PostgreSQL has no arrays of arrays.
     const key = entries.some((entry) => candidateKey.includes(entry[2]) && isArray(entry)) ? NONE : candidateKey;
-    return {
+    tables.push({
       name,
       schema,
       table: relation,
@@ -111,8 +115,8 @@ export function assembleTables(
       columns: new Map(
         entries.map((entry) => [entry[2], assembleColumn(entry, name, key.includes(entry[2]), lookups)]),
       ),
-    } as const;
-  });
+    });
+  }
   const typed = (name: string, type: number): ColumnFacts =>
     assembleColumn([0, 0, name, type, -1, false, '', ''], '', false, lookups);
   return { tables, names, typed };

@@ -4,6 +4,7 @@
  * for them.
  */
 
+import { runSteps, type Steps } from '../time-slices.js';
 import type { CatalogDocument, MetadataRow } from './catalog-document.js';
 import { nameCollections, type SchemaNames } from './collection-names.js';
 import { fieldTypeOf } from './column-types.js';
@@ -23,9 +24,20 @@ export function buildModel(
   schemas: SchemaNames,
   withComputed = true,
 ): Model {
+  return runSteps(modelSteps(document, version, schemas, withComputed));
+}
+
+/** The same with pauses: with thousands of tables it takes half a second. */
+export function* modelSteps(
+  document: CatalogDocument,
+  version: number,
+  schemas: SchemaNames,
+  withComputed = true,
+): Steps<Model> {
   const metadata = readMetadata(document);
+  yield;
   const naming = nameCollections(document.tables ?? [], schemas, metadata.collections);
-  const facts = assembleTables(document, naming.names, metadata.declaredKeys);
+  const facts = yield* assembleTables(document, naming.names, metadata.declaredKeys);
   const tables = facts.tables.filter((table) => !isLeftOut(table));
   const refused = new Map(naming.refused);
   const served = new Map<string, TableFacts>();
@@ -45,6 +57,7 @@ export function buildModel(
   const collections = new Map<string, Collection>();
   const findComputed = withComputed ? computedBy(document, facts) : () => null;
   for (const table of served.values()) {
+    yield;
     const fields = buildFields(table, metadata.fields.get(table.name), relations.get(table.name), {
       findComputed,
       synonyms: schemas.synonyms ?? null,

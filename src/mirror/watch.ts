@@ -4,9 +4,10 @@
  * whole, and also when loading fails.
  */
 import type { Observer } from '../observe.js';
+import { runInSlices } from '../time-slices.js';
 import type { CatalogDocument } from './catalog-document.js';
 import type { SchemaNames } from './collection-names.js';
-import { buildModel } from './introspect.js';
+import { buildModel, modelSteps } from './introspect.js';
 import type { Model } from './model.js';
 
 /** What the mirror needs of the database; the driver stays behind it. */
@@ -116,7 +117,8 @@ export class WatchingMirror implements Mirror {
    */
   async adopt(catalog: CatalogVersion): Promise<void> {
     if (this.#loading || catalog.document.version <= this.#documentVersion) return this.reload();
-    this.#take(catalog);
+    this.#loading = this.#load(catalog);
+    return this.#loading;
   }
 
   /** Resolves when a model is in place that was read after the call. */
@@ -146,15 +148,17 @@ export class WatchingMirror implements Mirror {
     await this.#loading;
   }
 
-  async #load(): Promise<void> {
+  /** `known`: a schema that was read already. */
+  async #load(known: CatalogVersion | null = null): Promise<void> {
+    let next = known;
     do {
       this.#again = false;
       this.#loadedAt = performance.now();
-      this.loads++;
       try {
-        const catalog = await this.#source.load();
+        const catalog = next ?? (await this.#read());
+        next = null;
         // The same schema keeps the model, and with it everything that was compiled for it.
-        if (catalog.digest !== this.#digest) this.#take(catalog);
+        if (catalog.digest !== this.#digest) await this.#take(catalog);
       } catch (error) {
         if (this.#closed) return;
         this.#observe({ kind: 'model-failed', error });
@@ -164,9 +168,14 @@ export class WatchingMirror implements Mirror {
     this.#loading = null;
   }
 
-  #take(catalog: CatalogVersion): void {
+  #read(): Promise<CatalogVersion> {
+    this.loads++;
+    return this.#source.load();
+  }
+
+  async #take(catalog: CatalogVersion): Promise<void> {
     const { document, digest } = catalog;
-    const model = buildModel(document, this.#model.version + 1, this.#source.schemas);
+    const model = await runInSlices(modelSteps(document, this.#model.version + 1, this.#source.schemas));
     this.#digest = digest;
     this.#documentVersion = document.version;
     this.#model = announce(model, this.#observe);

@@ -5,7 +5,7 @@
  */
 
 import { serviceUnavailable } from '../errors.js';
-import { buildModel } from '../mirror/introspect.js';
+import { modelSteps } from '../mirror/introspect.js';
 import { type Model, type TableLocations, tableLocationsOf } from '../mirror/model.js';
 import type { CatalogVersion as LoadedSchema, Mirror } from '../mirror/watch.js';
 import { loadSchema } from '../postgres/catalog.js';
@@ -18,6 +18,7 @@ import { systemFields } from '../postgres/system-tables.js';
 import type { Statement } from '../sql/fragment.js';
 import { bind, type Caller } from '../sql/parameter.js';
 import { verifyChange } from '../sql/verify.js';
+import { runInSlices } from '../time-slices.js';
 import { asSchemaChangeError, isBlocked } from './change-errors.js';
 import { compileDefinition } from './compile-ddl.js';
 import { compileMetadata } from './compile-metadata.js';
@@ -52,8 +53,8 @@ export class SchemaChanges {
   }
 
   /** The model of a schema that was read in a transaction, built outside it. */
-  modelOf({ document }: LoadedSchema): Model {
-    return buildModel(document, 0, this.#database, false);
+  modelOf({ document }: LoadedSchema): Promise<Model> {
+    return runInSlices(modelSteps(document, 0, this.#database, false));
   }
 
   /**
@@ -159,7 +160,7 @@ export class Draft {
 
   /** The schema as it is after the operations so far. */
   async model(): Promise<Model> {
-    this.#model ??= buildModel((await this.schema()).document, 0, this.#database, false);
+    this.#model ??= await runInSlices(modelSteps((await this.schema()).document, 0, this.#database, false));
     this.#tables ??= tableLocationsOf(this.#model);
     return this.#model;
   }

@@ -145,7 +145,7 @@ async function readCatalogs(draft: Draft, { schemas, system, schema }: Model): P
 
 async function stateOf({ catalog, details }: Catalogs, schemaChanges: SchemaChanges): Promise<SchemaState> {
   const slice = new TimeSlice();
-  const model = schemaChanges.modelOf(catalog);
+  const model = await schemaChanges.modelOf(catalog);
   await slice.rest();
   const found = parseOwnJson<Catalog>(details);
   await slice.rest();
