@@ -235,8 +235,7 @@ export function duration(initial: string, about: string): Option<number> {
 const SIZE_OF_MB = 1_048_576;
 const SIZES: Readonly<Record<string, number>> = { b: 1, kb: 1_024, mb: SIZE_OF_MB, gb: 1_073_741_824 };
 
-/** In bytes. */
-/** `least`: bytes. */
+/** In bytes, `least` as well. */
 export function size(initial: string, about: string, least = 0): Option<number> {
   const parse = (value: string): number => {
     const bytes = scaled(value, SIZES, 'b', 'a size such as 500kb or 1mb');

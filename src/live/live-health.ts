@@ -20,8 +20,10 @@ export async function checkLive(mode: LiveMode, stream: ChangeStream, subscripti
     const output = `polled every second until changes are told again${reason}`;
     return { 'live:stream': [{ status: 'degraded', ...found, output }] };
   }
-  const output = await within(stream.describe(), HEALTH_TIMEOUT_MS).catch((error) => asError(error).message);
-  const ofStream: Checks = { 'live:stream': [{ status: 'ok', ...found, output }] };
+  const described = await within(stream.describe(), HEALTH_TIMEOUT_MS).catch(asError);
+  if (described instanceof Error)
+    return { 'live:stream': [{ status: 'degraded', ...found, output: described.message }] };
+  const ofStream: Checks = { 'live:stream': [{ status: 'ok', ...found, output: described }] };
   if (state === 'closed' || figures === null) return ofStream;
   return { ...ofStream, 'live:lag': [checkLag(figures)], 'live:wal': [checkWal(figures)] };
 }

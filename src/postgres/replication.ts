@@ -87,7 +87,7 @@ export class ReplicationConnection {
         this.#client = client;
       },
       attach: (client, socket) => {
-        if (this.#client !== client) return false;
+        if (this.#isOver || this.#client !== client) return false;
         this.#socket = socket;
         return true;
       },

@@ -52,7 +52,10 @@ export function withCatalog(text: string, kept: ReadonlySet<string> = new Set())
     if (token === ':=') return '=';
     if (FUNCTIONS.has(token)) return isBare(text, offset + token.length) ? token : `pg_catalog.${token}`;
     const [symbol = '', ...rest] = (OPERATORS[token] ?? token).split(' ');
-    return isOperator(symbol, text, offset) ? [catalogOperator(symbol), ...rest].join(' ') : token;
+    if (!isOperator(symbol, text, offset)) return token;
+    const before = /\s$/.test(text.slice(0, offset)) ? '' : ' ';
+    const after = /^\s/.test(text.slice(offset + token.length)) ? '' : ' ';
+    return `${before}${[catalogOperator(symbol), ...rest].join(' ')}${after}`;
   });
 }
 

@@ -51,9 +51,15 @@ async function loadSharp(): Promise<OpenImage | null> {
     sharp.concurrency(1);
     sharp.cache(false);
     return sharp;
-  } catch {
+  } catch (error) {
+    if (!isMissing(error)) throw error;
     return null;
   }
+}
+
+/** Any other failure may pass, so it must not count as a package that is not installed. */
+function isMissing(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND';
 }
 
 async function work(open: OpenImage, { most, transformation }: ImageJob, bytes: Buffer): Promise<void> {

@@ -1,5 +1,9 @@
 -- POST /schema/apply (tags as genres too, articles.slug unique and varchar(100), articles.author on delete cascade)
 
+begin isolation level repeatable read, read only;
+
+commit;
+
 begin;
 
 -- $1 = 'public'
