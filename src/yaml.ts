@@ -4,6 +4,7 @@
  */
 import { Document, Scalar, type ScalarTag, visit } from 'yaml';
 import { Digits } from './digits.js';
+import { runInSlices, type Steps } from './time-slices.js';
 
 /** Tabs, control characters and further line breaks; what begins like a number or a date; marks of version 1.1. */
 const UNCLEAR = /[\t\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]|^[-+.]*\d|^(?:=|<<)$/;
@@ -36,4 +37,29 @@ export function writeYaml(data: unknown): string {
   return document
     .toString({ lineWidth: 0 })
     .replace(ESCAPED, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+/** The same text of an object with long lists, whose names need no quotes. */
+export async function writeYamlInSlices(data: object): Promise<string> {
+  const pieces: string[] = [];
+  await runInSlices(piecesOf(data, pieces));
+  return pieces.join('');
+}
+
+/** So few that each call is short, so many that the calls themselves cost little. */
+const ENTRIES_PER_CALL = 20;
+
+function* piecesOf(data: object, pieces: string[]): Steps<void> {
+  for (const [name, value] of Object.entries(data)) {
+    if (!Array.isArray(value) || value.length === 0) {
+      pieces.push(writeYaml({ [name]: value }));
+      continue;
+    }
+    pieces.push(`${name}:\n`);
+    for (let start = 0; start < value.length; start += ENTRIES_PER_CALL) {
+      // Empty lines inside texts stay empty.
+      pieces.push(writeYaml(value.slice(start, start + ENTRIES_PER_CALL)).replace(/^(?=.)/gm, '  '));
+      yield;
+    }
+  }
 }

@@ -82,6 +82,7 @@ const LEFT_OUT: ReadonlySet<string> = new Set([
   'bounded',
   'uneven-plans',
   'busy-machine',
+  'many-tables',
   'big-reads',
   'embedded-hung',
   'stream',

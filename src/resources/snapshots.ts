@@ -1,5 +1,4 @@
 /** /schema: the whole schema as a document, what differs from another one, and how to get there. */
-import { build } from 'fast-json-stringify';
 import type { Identities } from '../access/identities.js';
 import { onlyAdministrator } from '../access/identity.js';
 import type { Config } from '../config.js';
@@ -9,11 +8,12 @@ import { openBody } from '../http/body.js';
 import type { Exchange } from '../http/exchange.js';
 import { jsonText, noContent, type Reply } from '../http/reply.js';
 import { isForm, type Route } from '../http/router.js';
+import { writeJsonInSlices } from '../json-slices.js';
 import type { SchemaChanges } from '../schema/change.js';
 import { readDifference } from '../schema/parse-difference.js';
 import { parseDocumentText, readSnapshot, selectCollections } from '../schema/parse-snapshot.js';
 import { applyDifference, compareSnapshot, takeSnapshot } from '../schema/snapshots.js';
-import { writeYaml } from '../yaml.js';
+import { writeYamlInSlices } from '../yaml.js';
 import { familyDifference, familySnapshot, ownDifference, ownSnapshot } from './family-snapshot.js';
 import { importLimits, openUpload } from './upload.js';
 
@@ -36,7 +36,8 @@ export function schemaRoutes(services: SchemaServices): Route[] {
   ];
 }
 
-const dataBody = build({ type: 'object', properties: { data: { type: 'object', additionalProperties: true } } });
+/** To the entries of the lists in a snapshot or a difference. */
+const DEPTH = 4;
 
 async function snapshot(exchange: Exchange, { config, identities, schemaChanges }: SchemaServices): Promise<Reply> {
   onlyAdministrator(await identities.identify(exchange));
@@ -50,11 +51,11 @@ async function snapshot(exchange: Exchange, { config, identities, schemaChanges 
     listOf(query, 'excludeCollections'),
   );
   const data = config.DIRECTUS_COMPATIBILITY ? familySnapshot(selected) : selected;
-  if (format === null) return jsonText(dataBody({ data }));
+  if (format === null) return jsonText(await writeJsonInSlices({ data }, DEPTH));
   const headers = { 'Content-Disposition': `attachment; filename="snapshot.${format}"` };
   return format === 'json'
     ? { ...jsonText(`${JSON.stringify(data, null, 2)}\n`), headers }
-    : { status: 200, type: 'text/yaml; charset=utf-8', body: writeYaml(data), headers };
+    : { status: 200, type: 'text/yaml; charset=utf-8', body: await writeYamlInSlices(data), headers };
 }
 
 async function difference(exchange: Exchange, services: SchemaServices): Promise<Reply> {
@@ -72,7 +73,7 @@ async function difference(exchange: Exchange, services: SchemaServices): Promise
   });
   if (!difference) return noContent;
   const data = isFamily ? familyDifference(difference.hash, difference.diff) : difference;
-  return jsonText(dataBody({ data }));
+  return jsonText(await writeJsonInSlices({ data }, DEPTH));
 }
 
 async function apply(exchange: Exchange, services: SchemaServices): Promise<Reply> {

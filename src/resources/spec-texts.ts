@@ -3,7 +3,6 @@
  * same work.
  */
 import { LRUCache } from 'lru-cache';
-import { runInSlices, type Steps } from '../time-slices.js';
 
 /** Characters: a document of 3,000 tables has twenty million. */
 const CAPACITY = 64 * 1024 * 1024;
@@ -34,27 +33,4 @@ export class SpecTexts {
       if (this.#underway.get(key) === writing) this.#underway.delete(key);
     }
   }
-}
-
-/** JSON whose outer objects, as far as `depth`, are written entry by entry. */
-export async function writeJsonInSlices(value: object, depth: number): Promise<string> {
-  const pieces: string[] = [];
-  await runInSlices(jsonPieces(value, depth, pieces));
-  return pieces.join('');
-}
-
-function* jsonPieces(value: unknown, depth: number, pieces: string[]): Steps<void> {
-  if (depth === 0 || typeof value !== 'object' || value === null || Array.isArray(value)) {
-    pieces.push(JSON.stringify(value));
-    yield;
-    return;
-  }
-  let mark = '{';
-  for (const [name, entry] of Object.entries(value)) {
-    if (entry === undefined) continue;
-    pieces.push(mark, JSON.stringify(name), ':');
-    mark = ',';
-    yield* jsonPieces(entry, depth - 1, pieces);
-  }
-  pieces.push(mark === '{' ? '{}' : '}');
 }

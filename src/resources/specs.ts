@@ -10,11 +10,12 @@ import type { RootScope } from '../graphql/schema-access.js';
 import type { Exchange } from '../http/exchange.js';
 import { jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
+import { writeJsonInSlices } from '../json-slices.js';
 import type { Mirror } from '../mirror/watch.js';
 import { runInSlices } from '../time-slices.js';
 import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import { describeApi } from './openapi/document.js';
-import { SpecTexts, writeJsonInSlices } from './spec-texts.js';
+import { SpecTexts } from './spec-texts.js';
 
 export interface SpecsServices {
   readonly identities: Identities;

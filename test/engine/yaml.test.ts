@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import t from 'tap';
 import { parse } from 'yaml';
-import { writeYaml } from '../../src/yaml.js';
+import { writeYaml, writeYamlInSlices } from '../../src/yaml.js';
 import { createDatabase, get, startDatabase, startTestService, withSql } from '../support/service.js';
 
 const WORDS = [
@@ -132,3 +132,10 @@ t.test('numbers keep their digits wherever they stand', async (t) => {
 });
 
 const LONG = '12345678901234567890.1234567890123';
+
+t.test('lists that are written in slices are the same text', async (t) => {
+  const texts = [...WORDS, 'a\n\n  b\n', `${'long '.repeat(30)}\n\nline\t"`, ' \n x', 'a\n\n\n'];
+  const entry = (text: string) => ({ text, list: [text, { text }], [text || 'empty']: null });
+  const data = { version: 1, words: texts.map(entry), none: [], all: Array.from({ length: 50 }, () => [...texts]) };
+  t.equal(await writeYamlInSlices(data), writeYaml(data));
+});
