@@ -25,41 +25,41 @@ export interface RootTypes {
   readonly subscription: GraphQLObjectType | null;
 }
 
-type TypeMap = Record<string, GraphQLNamedType>;
+export type TypeMap = Record<string, GraphQLNamedType>;
 
 export class CompleteSchema extends GraphQLSchema {
-  readonly #roots: RootTypes;
-  readonly #types: TypeMap;
+  readonly roots: RootTypes;
+  readonly types: TypeMap;
 
   /** `placeholder`: a small query type; the constructor of graphql-js would collect the types of ours. */
   constructor(placeholder: GraphQLObjectType, roots: RootTypes, types: TypeMap) {
     super({ query: placeholder, assumeValid: true });
-    this.#roots = roots;
-    this.#types = types;
+    this.roots = roots;
+    this.types = types;
   }
 
   override getQueryType(): GraphQLObjectType {
-    return this.#roots.query;
+    return this.roots.query;
   }
 
   override getMutationType(): GraphQLObjectType | null {
-    return this.#roots.mutation;
+    return this.roots.mutation;
   }
 
   override getSubscriptionType(): GraphQLObjectType | null {
-    return this.#roots.subscription;
+    return this.roots.subscription;
   }
 
   override getRootType(operation: OperationTypeNode): GraphQLObjectType | null {
-    return this.#roots[operation];
+    return this.roots[operation];
   }
 
   override getTypeMap(): TypeMap {
-    return this.#types;
+    return this.types;
   }
 
   override getType(name: string): GraphQLNamedType | undefined {
-    return this.#types[name];
+    return this.types[name];
   }
 }
 

@@ -3,18 +3,19 @@
  * read with, those with literals by the rest of their text too; queries are kept with their values from the second time on, as
  * URLs are: most values never come again.
  */
-import { type GraphQLSchema, getVariableValues, type OperationDefinitionNode } from 'graphql';
+import { getVariableValues, type OperationDefinitionNode } from 'graphql';
 import { LRUCache } from 'lru-cache';
 import { writeJson } from '../digits.js';
 import { ParseCache } from '../request/parse-cache.js';
 import type { ParseLimits } from '../request/parse-context.js';
-import { oneStep, runSteps, type Steps } from '../time-slices.js';
+import { oneStep, runInSlices, runSteps, type Steps } from '../time-slices.js';
+import type { CompleteSchema } from './complete-schema.js';
 import { DocumentFailure } from './failure.js';
 import type { DocumentLimits } from './limits.js';
 import { bindLiterals, findLiterals, type LiftedDocument, type LiteralsOfText, liftLiterals } from './literals.js';
 import { parseMutationOperation } from './mutation.js';
 import type { ParsedDocument, ParsedQueryDocument } from './parsed-document.js';
-import { parseQueryOperation } from './query.js';
+import { introspectSchema, parseQueryOperation } from './query.js';
 import { type LazySchema, type Schemas, schemaKey } from './schema.js';
 import type { RootScope, SchemaAccess } from './schema-access.js';
 import { parseEvents } from './subscription.js';
@@ -34,7 +35,9 @@ interface PreparedDocument {
   readonly number: number;
   readonly document: Document;
   /** Of documents that ask about the schema. */
-  readonly completeSchema: GraphQLSchema | null;
+  readonly completeSchema: CompleteSchema | null;
+  /** What `__schema` answers. */
+  readonly introspected: ReadonlyMap<string, string> | null;
   readonly operation: OperationDefinitionNode;
   /** Of a query without variables. */
   parsed: ParsedQueryDocument | null;
@@ -90,7 +93,7 @@ export class Operations {
   ): ParsedDocument | Promise<ParsedDocument> {
     const key = `${schemaKey(access, scope)}\n${request.operationName ?? ''}\n${request.text}`;
     const cached = this.#prepared.get(key);
-    if (cached) return this.#finish(cached, request);
+    if (cached) return cached.completeSchema ? this.#introspect(cached, request) : this.#finish(cached, request);
     const literals = findLiterals(request.text);
     const keys = [key];
     if (literals) {
@@ -134,12 +137,31 @@ export class Operations {
       number: ++this.#count,
       document,
       completeSchema,
+      introspected: null,
       operation,
       parsed: null,
       lifted: undefined,
     };
     for (const key of keys) this.#prepared.set(key, prepared);
+    if (completeSchema) return this.#introspect(prepared, request);
     return run(length, () => oneStep(() => this.#finish(prepared, request)));
+  }
+
+  /** The answer about a schema may be made of ten thousand types: others have their turn in between. */
+  async #introspect(prepared: PreparedDocument, request: GraphqlRequest): Promise<ParsedDocument> {
+    const { document, operation, completeSchema } = prepared;
+    if (prepared.parsed || operation.operation !== 'query') return this.#finish(prepared, request);
+    const input = {
+      variables: this.#coerce(prepared, request),
+      sentVariables: request.variables,
+      completeSchema,
+      introspected: null,
+    };
+    const introspected = await runInSlices(introspectSchema(document, operation, input, this.#parse));
+    const parsed = this.#finish({ ...prepared, introspected }, request);
+    if (parsed.kind === 'query' && (operation.variableDefinitions ?? []).length === 0 && sizeOf(parsed) < SMALL)
+      prepared.parsed = parsed;
+    return parsed;
   }
 
   /** `literals` are the values that took the places of literals. */
@@ -166,8 +188,8 @@ export class Operations {
     if (prepared.parsed) return prepared.parsed;
     const { number, document, operation } = prepared;
     const parse = (): ParsedQueryDocument => {
-      const { completeSchema } = prepared;
-      const input = { variables: variables(), sentVariables: request.variables, completeSchema };
+      const { completeSchema, introspected } = prepared;
+      const input = { variables: variables(), sentVariables: request.variables, completeSchema, introspected };
       return parseQueryOperation(document, operation, input, this.#parse);
     };
     const definitions = operation.variableDefinitions ?? [];

@@ -1,10 +1,9 @@
 /** A query operation → one request: each root field a part of it, in the order of the document. */
 import {
-  execute,
+  type DocumentNode,
   type FieldNode,
   type GraphQLField,
   type GraphQLObjectType,
-  type GraphQLSchema,
   isNonNullType,
   Kind,
   type OperationDefinitionNode,
@@ -17,11 +16,14 @@ import { readVersion } from '../request/rest.js';
 import { ValueList } from '../request/values.js';
 import { type Codec, fits } from '../sql/codec.js';
 import { splitKey } from '../sql/key-text.js';
+import type { Steps } from '../time-slices.js';
 import { type DocumentContext, parseQueryArguments } from './arguments.js';
 import { type Call, parseCall } from './calls.js';
-import { DocumentFailure, responseError, withPosition } from './failure.js';
+import type { CompleteSchema } from './complete-schema.js';
+import { responseError, withPosition } from './failure.js';
 import { objectTypeOf, rootBindingOf } from './field-binding.js';
 import { parseFunctionCall } from './function-calls.js';
+import { introspectAtOnce, introspectInSteps } from './introspection.js';
 import type { ParsedQueryDocument, Root } from './parsed-document.js';
 import { type Path, Selections } from './selections.js';
 import type { Document } from './validate-document.js';
@@ -34,7 +36,9 @@ export interface OperationInput {
   /** As sent. */
   readonly sentVariables: Variables;
   /** The whole schema, where the document asks about it. */
-  readonly completeSchema: GraphQLSchema | null;
+  readonly completeSchema: CompleteSchema | null;
+  /** Answers to `__schema` that were made before, by name. */
+  readonly introspected: ReadonlyMap<string, string> | null;
 }
 
 export function parseQueryOperation(
@@ -165,16 +169,39 @@ function introspect(
   name: string,
   nodes: readonly [FieldNode, ...FieldNode[]],
   type: GraphQLObjectType,
-  { schema, node }: Document,
+  document: Document,
   operation: OperationDefinitionNode,
-  { sentVariables, completeSchema }: OperationInput,
+  { sentVariables, completeSchema, introspected }: OperationInput,
 ): string {
   if (nodes[0].name.value === '__typename') return JSON.stringify(type.name);
+  const known = introspected?.get(name);
+  if (known !== undefined) return known;
+  const schema = completeSchema ?? document.schema;
+  return JSON.stringify(introspectAtOnce(name, onlyField(nodes, document, operation), sentVariables, schema));
+}
+
+function onlyField(nodes: readonly FieldNode[], { node }: Document, operation: OperationDefinitionNode): DocumentNode {
   const only = { ...operation, selectionSet: { kind: Kind.SELECTION_SET, selections: nodes } } as const;
   const fragments = node.definitions.filter((each) => each.kind === Kind.FRAGMENT_DEFINITION);
-  const document = { kind: Kind.DOCUMENT, definitions: [only, ...fragments] } as const;
-  const result = execute({ schema: completeSchema ?? schema, document, variableValues: sentVariables });
-  if (result instanceof Promise) throw new Error('introspection answers at once');
-  if (result.errors) throw DocumentFailure.of(result.errors, true);
-  return JSON.stringify(result.data?.[name] ?? null);
+  return { kind: Kind.DOCUMENT, definitions: [only, ...fragments] } as const;
+}
+
+/** The answers to each `__schema` of a query, by the names they have in the answer. */
+export function* introspectSchema(
+  document: Document,
+  operation: OperationDefinitionNode,
+  { variables, sentVariables, completeSchema }: OperationInput,
+  limits: ParseLimits,
+): Steps<ReadonlyMap<string, string>> {
+  const answers = new Map<string, string>();
+  const type = document.schema.getRootType(operation.operation);
+  if (!type || !completeSchema) return answers;
+  const context: DocumentContext = { values: new ValueList(limits.nodes), limits, typed: true };
+  const selections = new Selections({ ...document, variables }, context);
+  for (const [name, nodes] of selections.collect(type, [operation.selectionSet])) {
+    if (nodes[0].name.value !== '__schema') continue;
+    const asked = onlyField(nodes, document, operation);
+    answers.set(name, yield* introspectInSteps(name, asked, sentVariables, completeSchema));
+  }
+  return answers;
 }

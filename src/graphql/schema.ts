@@ -69,7 +69,7 @@ export class LazySchema extends GraphQLSchema {
   readonly #inputs: InputTypes;
   readonly #made = new Map<string, GraphQLNamedType>();
   readonly #map: Record<string, GraphQLNamedType>;
-  #complete: Promise<GraphQLSchema> | null = null;
+  #complete: Promise<CompleteSchema> | null = null;
 
   constructor(access: SchemaAccess, scope: RootScope, services: ReadonlySet<string>) {
     // Built from the model, it is valid by construction.
@@ -147,12 +147,12 @@ export class LazySchema extends GraphQLSchema {
   }
 
   /** All of it, for who wants to know what there is. */
-  complete(): Promise<GraphQLSchema> {
+  complete(): Promise<CompleteSchema> {
     this.#complete ??= this.#makeComplete();
     return this.#complete;
   }
 
-  async #makeComplete(): Promise<GraphQLSchema> {
+  async #makeComplete(): Promise<CompleteSchema> {
     const roots = { query: this.#query, mutation: this.#mutation, subscription: this.#subscription };
     return new CompleteSchema(PLACEHOLDER, roots, await runInSlices(collectTypes(roots, __Schema)));
   }
