@@ -95,7 +95,9 @@ export class LogFeed {
     this.#current.ask();
   }
 
+  /** Ends the whole feed: the next stream takes over only from a connection that was lost by itself. */
   fail(error: Error): void {
+    this.#end();
     this.#current.fail(error);
   }
 

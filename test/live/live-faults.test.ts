@@ -1,8 +1,10 @@
 /** Live queries when the log cannot be read, clients do not read, or nobody subscribes any more. */
+import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { inForce, makeCaller } from '../support/callers.js';
 import { EventStream, type EventStreamOptions } from '../support/event-stream.js';
+import { Network } from '../support/network-proxy.js';
 import { connectSql, createLibrary, get, startDatabase, startTestService, waitFor } from '../support/service.js';
 
 t.setTimeout(200_000);
@@ -100,13 +102,23 @@ t.test('a publication that others change is repaired, and what was missed is mad
   stream.close();
 });
 
+/** The answer to START_REPLICATION, and a sign of life from the beginning of the log. */
+const COPY_BOTH_RESPONSE = Buffer.from([0x57, 0, 0, 0, 7, 0, 0, 0]);
+const KEEP_ALIVE = Buffer.concat([Buffer.from([0x64, 0, 0, 0, 22, 0x6b]), Buffer.alloc(17)]);
+
 t.test('a publication that the role may not repair: live queries are polled, and health says why', async (t) => {
   const password = 'of-the-role-that-owns-tables';
   await sql.unsafe(`create role keeper login replication password '${password}'`);
   const own = 'live_faults_kept';
   await sql.unsafe(`create database ${own} owner keeper`);
   const { href } = Object.assign(new URL(url), { username: 'keeper', password, pathname: `/${own}` });
-  const place = await startTestService({ databaseUrl: href, WORKERS: '1' });
+  const network = await new Network(href).open();
+  const place = await startTestService({
+    databaseUrl: href,
+    DATABASE_DIRECT_URL: network.url,
+    LIVE_MAX_WAL: '16mb',
+    WORKERS: '1',
+  });
   const admin = connectSql(Object.assign(new URL(url), { pathname: `/${own}` }).href);
   await admin`create table things (id int primary key, name text)`;
   await admin`insert into things values (1, 'first')`;
@@ -116,6 +128,18 @@ t.test('a publication that the role may not repair: live queries are polled, and
   await stream.count(1);
   const health = async (): Promise<string> => JSON.stringify((await get(place, '/server/health')).json);
   await waitFor(async () => /logical: changes are read/.test(await health()), 5_000);
+  // The slot is about to be replaced: the next stream has started, and makes no progress.
+  let next: Socket | null = null;
+  network.muted = /START_REPLICATION/;
+  network.onClientData = (bytes, client) => {
+    if (bytes.includes('START_REPLICATION')) {
+      next = client;
+      client.write(COPY_BOTH_RESPONSE);
+    } else if (client === next) client.write(KEEP_ALIVE);
+  };
+  await admin`select count(pg_logical_emit_message(false, 'fill', repeat('x', 100000))) from generate_series(1, 20)`;
+  await waitFor(async () => next !== null, 20_000);
+  network.muted = null;
   await admin`alter publication lateral_live owner to current_user`;
   await admin`alter publication lateral_live drop table things`;
   await admin`update things set name = 'polled'`;
