@@ -53,8 +53,8 @@ export function withCatalog(text: string, kept: ReadonlySet<string> = new Set())
     if (FUNCTIONS.has(token)) return isBare(text, offset + token.length) ? token : `pg_catalog.${token}`;
     const [symbol = '', ...rest] = (OPERATORS[token] ?? token).split(' ');
     if (!isOperator(symbol, text, offset)) return token;
-    const before = /\s$/.test(text.slice(0, offset)) ? '' : ' ';
-    const after = /^\s/.test(text.slice(offset + token.length)) ? '' : ' ';
+    const before = /\S$/.test(text.slice(0, offset)) ? ' ' : '';
+    const after = /^\S/.test(text.slice(offset + token.length)) ? ' ' : '';
     return `${before}${[catalogOperator(symbol), ...rest].join(' ')}${after}`;
   });
 }

@@ -12,7 +12,7 @@ from (
       left join "public"."block_text" "%t3" on "%t3"."id" operator(pg_catalog.=)
       case
       when "%t2"."collection" operator(pg_catalog.=) 'block_text'
-      and "%t2"."item"::text  operator(pg_catalog.~) '^-?[0-9]{1,18}$' then "%t2"."item"::text::int8
+      and "%t2"."item"::text operator(pg_catalog.~) '^-?[0-9]{1,18}$' then "%t2"."item"::text::int8
       end
       where "%t2"."articles_id" operator(pg_catalog.=) "%t1"."id"
       and "%t3"."text" operator(pg_catalog.~~) $1

@@ -20,7 +20,7 @@ select '{"data":{' || '"articles":' || (
             where "%t3"."id" operator(pg_catalog.=)
             case
             when "%p2"."collection" operator(pg_catalog.=) 'block_text'
-            and "%p2"."item"::text  operator(pg_catalog.~) '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
+            and "%p2"."item"::text operator(pg_catalog.~) '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
             end
             limit 1
           ) "%p3"
@@ -32,7 +32,7 @@ select '{"data":{' || '"articles":' || (
             where "%t4"."id" operator(pg_catalog.=)
             case
             when "%p2"."collection" operator(pg_catalog.=) 'block_image'
-            and "%p2"."item"::text  operator(pg_catalog.~) '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
+            and "%p2"."item"::text operator(pg_catalog.~) '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
             end
             limit 1
           ) "%p4"
@@ -44,7 +44,7 @@ select '{"data":{' || '"articles":' || (
             where "%t5"."id" operator(pg_catalog.=)
             case
             when "%p2"."collection" operator(pg_catalog.=) 'block_quote'
-            and "%p2"."item"::text  operator(pg_catalog.~) '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
+            and "%p2"."item"::text operator(pg_catalog.~) '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
             end
             limit 1
           ) "%p5"

@@ -19,7 +19,7 @@ from (
           where "%t3"."id" operator(pg_catalog.=)
           case
           when "%p2"."collection" operator(pg_catalog.=) 'block_text'
-          and "%p2"."item"::text  operator(pg_catalog.~) '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
+          and "%p2"."item"::text operator(pg_catalog.~) '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
           end
           limit 1
         ) "%p3"
@@ -31,7 +31,7 @@ from (
           where "%t4"."id" operator(pg_catalog.=)
           case
           when "%p2"."collection" operator(pg_catalog.=) 'block_image'
-          and "%p2"."item"::text  operator(pg_catalog.~) '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
+          and "%p2"."item"::text operator(pg_catalog.~) '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
           end
           limit 1
         ) "%p4"
@@ -43,7 +43,7 @@ from (
           where "%t5"."id" operator(pg_catalog.=)
           case
           when "%p2"."collection" operator(pg_catalog.=) 'block_quote'
-          and "%p2"."item"::text  operator(pg_catalog.~) '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
+          and "%p2"."item"::text operator(pg_catalog.~) '^-?[0-9]{1,18}$' then "%p2"."item"::text::int8
           end
           limit 1
         ) "%p5"
