@@ -171,7 +171,9 @@ function drawLevel(table: Table, model: Model, depth: number, draw: Draw): Level
     .some(table.relations, 0, depth > 0 ? 3 : 1)
     .map((each) => [each.name, each]);
   for (const name of draw.chance(20) ? draw.some(ALIASES, 1, 2) : []) {
-    const related = table.relations.filter(({ kind }) => kind !== 'any');
+    const related = table.relations.filter(
+      (each) => each.kind !== 'any' && tableNamed(model, each.target).key.length > 0,
+    );
     if (depth > 0 && related.length > 0 && draw.chance(60)) {
       const relation = draw.pick(related);
       alias[name] = relation.name;
