@@ -47,6 +47,7 @@ const LEAVES: readonly string[] = [
   'nearest-name',
   'readable-log',
   'time-slices',
+  'json-slices',
   'yaml',
   'sqlstate',
 ];
