@@ -53,7 +53,7 @@ export class LogSource implements ChangeSource {
 
   async refresh(): Promise<Sources> {
     const { sources, membership } = await publish(this.#database, this.#tables());
-    this.#watch?.expect(membership);
+    await this.#watch?.expect(membership);
     return sources;
   }
 

@@ -4,7 +4,7 @@
  */
 import type { Database } from '../postgres/database.js';
 import { positionOf } from '../postgres/pgoutput.js';
-import { type Membership, readLogState, readMembership } from '../postgres/publication.js';
+import { type LogState, type Membership, readLogState, readMembership } from '../postgres/publication.js';
 import { within } from '../postgres/time-limit.js';
 import type { LogFeed } from './log-feed.js';
 
@@ -19,7 +19,15 @@ export class LogWatch {
   readonly #database: Database;
   readonly #feed: LogFeed;
   readonly #onTablesChanged: () => void;
+  /** As the stream has it since it was opened or brought in step. */
   #membership: Membership;
+  /** The digest of the publications in which no table of them is missing. */
+  #complete: string;
+  /**
+   * Transactions that were open when a table was added to a publication. PostgreSQL does not send what they wrote to it before, so
+   * everything is read again after each of them.
+   */
+  #older: ReadonlySet<string> = new Set();
   #timer: NodeJS.Timeout | null = null;
   #isAsking = false;
   /** Ends of the log that have not arrived yet, and when they were found. */
@@ -29,6 +37,7 @@ export class LogWatch {
     this.#database = database;
     this.#feed = feed;
     this.#membership = membership;
+    this.#complete = membership.digest;
     this.#onTablesChanged = onTablesChanged;
     this.#timer = setInterval(() => void this.#ask(), INTERVAL_MS).unref();
   }
@@ -38,9 +47,13 @@ export class LogWatch {
     this.#timer = null;
   }
 
-  /** The publications are known to be as they are now. */
-  expect(membership: Membership): void {
+  /** The stream was brought in step with the publications. To be called before everything is read again. */
+  async expect(membership: Membership): Promise<void> {
+    if (membership.digest === this.#membership.digest) return;
+    const { running } = await within(readLogState(this.#database), TIMEOUT_MS);
+    this.#older = running;
     this.#membership = membership;
+    this.#complete = membership.digest;
   }
 
   /** Milliseconds that the stream is behind the log. */
@@ -55,6 +68,7 @@ export class LogWatch {
   async #ask(): Promise<void> {
     if (this.#isAsking) return;
     this.#isAsking = true;
+    const older = this.#older;
     try {
       const state = await within(readLogState(this.#database), TIMEOUT_MS);
       const end = positionOf(state.end);
@@ -62,7 +76,10 @@ export class LogWatch {
       if (this.lagMs === 0 || end > (this.#marks.at(-1)?.position ?? 0))
         this.#marks.push({ position: end, at: performance.now() });
       this.#feed.ask();
-      if (state.digest !== this.#membership.digest) await this.#compare();
+      const isMissing = state.digest !== this.#complete && (await this.#isTableMissing(state));
+      // What was read before they were remembered says nothing about them.
+      const hasEnded = this.#older === older && this.#hasOlderEnded(state);
+      if ((hasEnded || isMissing) && this.#timer !== null) this.#onTablesChanged();
     } catch {
       // The next answer counts. A database that is lost takes the stream with it.
     } finally {
@@ -70,16 +87,21 @@ export class LogWatch {
     }
   }
 
+  /** Whether one of the older transactions has ended. */
+  #hasOlderEnded({ running }: LogState): boolean {
+    const left = [...this.#older].filter((xid) => running.has(xid));
+    const hasEnded = left.length < this.#older.size;
+    this.#older = new Set(left);
+    return hasEnded;
+  }
+
   /** Tables that others have added are no reason to begin again. */
-  async #compare(): Promise<void> {
+  async #isTableMissing({ digest }: LogState): Promise<boolean> {
     const expected = this.#membership;
     const found = await within(readMembership(this.#database), TIMEOUT_MS);
-    if (this.#timer === null || this.#membership !== expected) return;
-    this.#membership = found;
-    for (const member of expected.members)
-      if (!found.members.has(member)) {
-        this.#onTablesChanged();
-        return;
-      }
+    if (this.#membership !== expected) return false;
+    if ([...expected.members].some((member) => !found.members.has(member))) return true;
+    this.#complete = digest;
+    return false;
   }
 }

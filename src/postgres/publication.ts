@@ -147,13 +147,23 @@ const ALL_MEMBERS = withCatalog(
   `select pg_catalog.string_agg(member, ',' order by member) as members from (${MEMBERS}) each`,
 );
 
-/** How far the log has been written, and the digest of the tables in the publications. */
-export async function readLogState(database: Database): Promise<{ readonly end: string; readonly digest: string }> {
-  const [row] = await database.rows<{ end: string; digest: string }>(
-    `select pg_catalog.pg_current_wal_flush_lsn()::pg_catalog.text as end, pg_catalog.md5(coalesce((${ALL_MEMBERS}), '')) as digest`,
+export interface LogState {
+  /** How far the log has been written. */
+  readonly end: string;
+  /** Of the tables in the publications. */
+  readonly digest: string;
+  /** The transactions that have written something and are open. */
+  readonly running: ReadonlySet<string>;
+}
+
+export async function readLogState(database: Database): Promise<LogState> {
+  const [row] = await database.rows<{ end: string; digest: string; snapshot: string }>(
+    `select pg_catalog.pg_current_wal_flush_lsn()::pg_catalog.text as end, pg_catalog.md5(coalesce((${ALL_MEMBERS}), '')) as digest,
+       pg_catalog.pg_current_snapshot()::pg_catalog.text as snapshot`,
   );
   if (!row) throw new Error('the database does not say how far its log is');
-  return row;
+  const running = row.snapshot.split(':')[2] ?? '';
+  return { end: row.end, digest: row.digest, running: new Set(running === '' ? [] : running.split(',')) };
 }
 
 export async function readMembership(database: Database): Promise<Membership> {

@@ -4,8 +4,17 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { inForce, makeCaller } from '../support/callers.js';
 import { EventStream, type EventStreamOptions } from '../support/event-stream.js';
+import { type Message, MessageSocket } from '../support/message-socket.js';
 import { Network } from '../support/network-proxy.js';
-import { connectSql, createLibrary, get, startDatabase, startTestService, waitFor } from '../support/service.js';
+import {
+  ADMIN_TOKEN,
+  connectSql,
+  createLibrary,
+  get,
+  startDatabase,
+  startTestService,
+  waitFor,
+} from '../support/service.js';
 
 t.setTimeout(200_000);
 const server = await startDatabase();
@@ -29,6 +38,11 @@ const residentMemory = async (): Promise<number> => {
 const slots = async (): Promise<number> => {
   const [row] = await sql`select count(*)::int as slots from pg_replication_slots`;
   return Number(row?.['slots']);
+};
+
+const resyncs = async (): Promise<number> => {
+  const { text } = await get(service, '/server/metrics');
+  return Number(/^lateral_live_resyncs_total (\S+)$/m.exec(text)?.[1]);
 };
 
 const isWell = async (): Promise<boolean> => {
@@ -72,10 +86,6 @@ t.test('a publication that others change is repaired, and what was missed is mad
   const stream = open('/items/tags/1?fields=name');
   await stream.count(1);
   await waitFor(isWell, 5_000);
-  const resyncs = async (): Promise<number> => {
-    const { text } = await get(service, '/server/metrics');
-    return Number(/^lateral_live_resyncs_total (\S+)$/m.exec(text)?.[1]);
-  };
   for (const [round, change] of [
     'alter publication lateral_live drop table tags',
     'alter publication lateral_live set table tags where (id > 1000)',
@@ -100,6 +110,47 @@ t.test('a publication that others change is repaired, and what was missed is mad
     where pubname = 'lateral_live' and tablename = 'tags'`;
   t.strictSame({ ...table }, { rowfilter: null, whole: true });
   stream.close();
+});
+
+t.test('a transaction that wrote outside the publication is seen when it commits after the repair', async (t) => {
+  const stream = open('/items/tags/1?fields=name');
+  await stream.count(1);
+  const socket = await new MessageSocket(service).opened();
+  t.teardown(() => socket.close());
+  await socket.signIn(ADMIN_TOKEN);
+  await socket.ask({ type: 'subscribe', collection: 'tags', item: 1, query: { fields: ['name'] }, uid: 'e' });
+  await waitFor(isWell, 5_000);
+  const [busy, longer] = [connectSql(url), connectSql(url)];
+  const isMember = async (): Promise<boolean> =>
+    (await sql`select from pg_publication_tables where tablename = 'tags'`).length > 0;
+  const before = await resyncs();
+  await sql`alter publication lateral_live drop table tags`;
+  for (const [connection, id] of [
+    [busy, 1],
+    [longer, 2],
+  ] as const) {
+    await connection`begin`.simple();
+    await connection`update tags set name = 'written outside' where id = ${id}`;
+  }
+  await waitFor(isMember, 8_000);
+  await waitFor(async () => (await resyncs()) > before, 6_000);
+  await socket.next(({ resync }) => resync === true);
+  await busy`commit`.simple();
+  await waitFor(async () => stream.events.at(-1)?.data.includes('written outside') === true, 6_000).catch(() =>
+    t.fail('not seen by the live query'),
+  );
+  const isSent = ({ resync, data }: Message): boolean =>
+    resync === true && JSON.stringify(data).includes('written outside');
+  t.match(await socket.next(isSent, 6_000), { event: 'init', uid: 'e' });
+  await longer`rollback`.simple();
+  // The wait for older transactions ends with the last one of them.
+  const last = await resyncs();
+  await waitFor(async () => (await resyncs()) > last, 6_000);
+  await sleep(7_000);
+  t.equal(await resyncs(), last + 1, 'no resync follows');
+  await Promise.all([busy.end(), longer.end()]);
+  stream.close();
+  socket.close();
 });
 
 /** The answer to START_REPLICATION, and a sign of life from the beginning of the log. */
