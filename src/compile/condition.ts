@@ -32,11 +32,11 @@ export function compileCondition(condition: Condition, source: FromClause): Frag
       return onlyOf(parts) ?? sql`(${join(parts, condition.kind === 'and' ? sql` and ` : sql` or `)})`;
     }
     case 'key': {
-      const { key, slot, many, shown, filter } = condition;
+      const { key, slot, many, shown, asJson, filter } = condition;
       if (!filter) {
         const columns = key.map((field) => source.raw([], field));
         const masks = shown ? key.map((field) => source.mask([], field)).filter((each) => each !== null) : [];
-        return join([hasKey(key, columns, slot, many), ...masks], sql` and `);
+        return join([hasKey(key, columns, slot, many, asJson ? 'shown' : 'key'), ...masks], sql` and `);
       }
       const columns = key.map((field) => source.column(filter.through, field));
       const test = hasKey(key, columns, slot, many, 'filter');

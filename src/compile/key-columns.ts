@@ -55,7 +55,8 @@ export function asRow(columns: readonly Fragment[]): Fragment {
 }
 
 /** What cannot be a key names no item; in a filter it is a wrong value. */
-type KeyUse = 'key' | 'filter';
+/** `shown`: the key is a JSON value as answers show it, not a text. */
+type KeyUse = 'key' | 'filter' | 'shown';
 
 /** A key that came with the request, or a list of such: its parts, each with the type of its column. */
 export function keyParameters(
@@ -70,9 +71,9 @@ export function keyParameters(
     const names = field.synonyms && { synonyms: field.synonyms.own };
     const origin = {
       slot,
-      ...keyCodec(field),
+      ...keyCodec(field, use === 'shown' && count === 1),
       field: field.name,
-      use,
+      use: use === 'shown' ? 'key' : use,
       ...part,
       ...names,
     } as const;
@@ -82,9 +83,9 @@ export function keyParameters(
   });
 }
 
-function keyCodec({ type, column }: Field): { readonly codec: Codec; readonly composite?: Composite } {
+function keyCodec({ type, column }: Field, isShown: boolean): { readonly codec: Codec; readonly composite?: Composite } {
   if (column?.composite) return { codec: 'record-key', composite: column.composite };
-  return { codec: type === 'json' ? 'json-key' : (column?.base_type ?? 'text') };
+  return { codec: type === 'json' && !isShown ? 'json-key' : (column?.base_type ?? 'text') };
 }
 
 /**

@@ -5,12 +5,13 @@ import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
 import { inputValues } from '../compile/write-input.js';
+import { parseJson } from '../digits.js';
 import { keyNames } from '../mirror/item-key.js';
 import { type Collection, collectionOf, type Field, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
-import { onlyOf, parseOwnJson } from '../narrow.js';
 import type { Observer } from '../observe.js';
 import type { WriteAction } from '../plan/access.js';
+import { keyOfRow, shownKey } from '../plan/key.js';
 import type { WritePlanContext } from '../plan/payload-row.js';
 import type { Condition } from '../plan/plan.js';
 import type { PlannedWrite } from '../plan/write.js';
@@ -19,9 +20,8 @@ import type { Session, TransactionStatement } from '../postgres/sessions.js';
 import type { Parsed } from '../request/ast.js';
 import type { ParseLimits } from '../request/parse-context.js';
 import { parseSelection, withKeys } from '../request/rest.js';
-import type { IdempotencyKey, Key, Selected } from '../request/write.js';
+import { type IdempotencyKey, type Key, refuseKeys, type Selected } from '../request/write.js';
 import type { Statement } from '../sql/fragment.js';
-import { joinKey } from '../sql/key-text.js';
 import { bind } from '../sql/parameter.js';
 import { qualify } from '../sql/qualify.js';
 import { oneStep, runSteps, type Steps } from '../time-slices.js';
@@ -140,8 +140,7 @@ export class WriteCompiler {
     action: WriteAction,
   ): Promise<readonly Key[]> {
     const query = this.parseSelected(collection, selected);
-    if (!query) return selected.kind === 'keys' ? selected.keys : [];
-    const names = keyNames(collection);
+    if (!query) return givenKeys(collection, selected);
     const compiled = this.#reads.compile(query, writer.caller, action, billWriter(writer), client);
     const { text, parameters, prepare } = this.#reads.bind({ query, compiled, caller: writer.caller });
     // Chains of writes have one plan for all values, which may be wrong for what finds their rows. Until the transaction ends.
@@ -149,16 +148,13 @@ export class WriteCompiler {
     const cell = await session.cell(text, parameters, prepare);
     if (compiled.uneven) await session.setPlanMode('force_generic_plan');
     client.staged('execute');
-    const { data } = parseOwnJson<{ data: Record<string, Key>[] }>(cell?.toString() ?? '{"data":[]}');
-    return data.map((item) => {
-      const parts = names.map((name) => item[name]);
-      return onlyOf(parts) ?? joinKey(parts);
-    });
+    const { data } = parseJson(cell?.toString() ?? '{"data":[]}') as { data: Record<string, unknown>[] };
+    return data.map((item) => keyOfRow(collection, item));
   }
 
   /** Null for keys. */
   parseSelected(collection: Collection, selected: Selected): Parsed | null {
-    if (selected.kind === 'keys') return null;
+    if (selected.kind !== 'query') return null;
     return parseSelection(collection.name, selected.query, keyNames(collection), this.#limits.parse);
   }
 
@@ -172,4 +168,9 @@ export class WriteCompiler {
     const steps = (): Steps<CompiledStatement> => oneStep(() => budgets.run(billWriter(writer), compileChecked));
     return runSteps(this.#statements.get(shape, model, steps));
   }
+}
+
+function givenKeys(collection: Collection, selected: Selected): readonly Key[] {
+  if (selected.kind === 'query') return [];
+  return selected.kind === 'keys' ? selected.keys : selected.keys.map((key) => shownKey(collection, key) ?? refuseKeys());
 }

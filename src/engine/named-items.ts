@@ -9,7 +9,7 @@ import type { PlannedWrite } from '../plan/write.js';
 import type { Session } from '../postgres/sessions.js';
 import type { Parsed } from '../request/ast.js';
 import type { ParseLimits } from '../request/parse-context.js';
-import { parseSearch } from '../request/rest.js';
+import { parseCountOfKeys } from '../request/rest.js';
 import type { Key } from '../request/write.js';
 import { billWriter } from './caller-budget.js';
 import type { Reads } from './reads.js';
@@ -38,8 +38,7 @@ export async function checkNamedItems(
   if (named.size > MAX_COLLECTIONS)
     throw invalidPayload(`One request can name items of at most ${MAX_COLLECTIONS} collections`);
   for (const [name, items] of named) {
-    const queryOf = (keys: readonly Key[]): Parsed =>
-      parseSearch(name, { keys, query: { aggregate: { count: '*' } } }, '', limits.parse);
+    const queryOf = (keys: readonly Key[]): Parsed => parseCountOfKeys(name, keys, limits.parse);
     // First of all whether the collection may be read: what is wrong with a key tells that there is one.
     const compiled = reads.compile(queryOf([...items]), caller, null, billWriter(writer));
     const collection = servedCollection(planned.model, name);

@@ -14,7 +14,7 @@ import { parseOwnJson } from '../narrow.js';
 import type { Observer } from '../observe.js';
 import { planImported, planOnConflict } from '../plan/conflict.js';
 import { anyRule, Guard } from '../plan/guard.js';
-import { checkKeyed, checkKeys } from '../plan/key.js';
+import { checkKeyed, checkKeys, shownKey } from '../plan/key.js';
 import { planCreate, planUpdate } from '../plan/payload.js';
 import type { WritePlanContext } from '../plan/payload-row.js';
 import { servedCollection } from '../plan/read.js';
@@ -24,7 +24,7 @@ import type { Database } from '../postgres/database.js';
 import type { Session } from '../postgres/sessions.js';
 import type { OnConflict } from '../request/on-conflict.js';
 import type { Input } from '../request/parse-context.js';
-import type { Key, Selected, WriteRequest } from '../request/write.js';
+import type { Selected, WriteRequest } from '../request/write.js';
 import { bind } from '../sql/parameter.js';
 import {
   type WriteCall,
@@ -359,7 +359,7 @@ export class Writes {
   }
 
   /** Moves an item of a sorted collection to the place of another. */
-  sort(name: string, item: Key, to: Key, by: WrittenBy): Promise<void> {
+  sort(name: string, item: unknown, to: unknown, by: WrittenBy): Promise<void> {
     const { writer } = by;
     return this.#retry(by, async (model) => {
       const collection = servedCollection(model, name);
@@ -368,10 +368,12 @@ export class Writes {
       checkKeyed(collection);
       const field = collection.sortField === null ? undefined : collection.fields.get(collection.sortField);
       if (!field?.column) throw invalidPayload(`The collection "${name}" has no sort field`);
+      const keys = [item, to].map((key) => shownKey(collection, key));
+      if (keys.includes(null)) throw invalidPayload('"item" and "to" must be keys');
       const { text, parameters } = this.#compiler.compileSort(collection, field, model, writer);
       await this.#transaction(async (session) => {
         await lock(collection, session);
-        await session.cell(text, bind(parameters, [item, to], writer.caller));
+        await session.cell(text, bind(parameters, keys, writer.caller));
       }, null);
     });
   }

@@ -4,7 +4,8 @@ import { forbidden, invalidPayload } from '../errors.js';
 import { isKey, singleKey } from '../mirror/item-key.js';
 import { type Collection, collectionOf, type Field, type Model } from '../mirror/model.js';
 import { elementAt } from '../narrow.js';
-import type { Key } from '../request/write.js';
+import { type Key, readKey, refuseKeys } from '../request/write.js';
+import { strayAttribute } from '../sql/composite.js';
 import { jsonKey, recordKey, recordLiteral } from '../sql/key-literal.js';
 import { joinKey, splitKey } from '../sql/key-text.js';
 import { forEachInSlices } from '../time-slices.js';
@@ -136,7 +137,23 @@ export function givenPart(field: Field, value: unknown): unknown {
   if (value === undefined || value === null || !isShownAsJson(field)) return value;
   const composite = field.column?.composite;
   if (!composite) return writeJson(value);
-  return isObject(value) ? recordLiteral(value, composite) : value;
+  if (!isObject(value)) return value;
+  const stray = strayAttribute(value, composite, field.name);
+  if (stray !== null) throw invalidPayload(stray);
+  return recordLiteral(value, composite);
+}
+
+/** The key that an answer shows as this JSON value; null for what is no key. */
+export function shownKey({ key }: Collection, value: unknown): Key | null {
+  const [field] = key;
+  const isDocument = key.length === 1 && field !== undefined && isShownAsJson(field);
+  return readKey(isDocument ? givenPart(field, value) : value);
+}
+
+/** The key of a row with the columns of the key. */
+export function keyOfRow({ key }: Collection, row: Payload): Key {
+  const parts = key.map((field) => givenPart(field, row[field.name]));
+  return parts.length === 1 ? (readKey(parts[0]) ?? refuseKeys()) : joinKey(parts);
 }
 
 /** The part of a checked key as a value of the input of a write. */
@@ -149,6 +166,14 @@ export function checkKeyed({ name, key }: Collection): void {
   if (key.length > 0) return;
   throw forbidden(
     `"${name}" has no key: it can be listed, but its items cannot be read by key or written. Add a primary key or a unique index on not-null columns, or declare the key in service_collections.primary_key.`,
+  );
+}
+
+/** In a list of keys, the text `5` and the number could not be told apart, nor an object that is a key from an item. */
+export function refuseJsonKey({ name, key }: Collection, path: string): void {
+  if (!key.some(({ type }) => type === 'json')) return;
+  throw invalidPayload(
+    `"${path}" cannot be a nested payload: "${name}" has a key of type jsonb. Write the items in separate requests`,
   );
 }
 

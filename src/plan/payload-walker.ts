@@ -32,6 +32,7 @@ import {
   keyPart,
   namedKey,
   newKey,
+  refuseJsonKey,
 } from './key.js';
 import {
   keyValue,
@@ -185,6 +186,7 @@ export class PayloadWalker {
   /** A reference that several columns hold: each gets its part of the related item's key. */
   #setCompositeReference(row: Row, relation: ManyToOne, value: unknown, path: string): void {
     const target = collectionOf(this.#model, relation.oneCollection);
+    if (value !== null) refuseJsonKey(target, path);
     const related = isObject(value) ? (this.#sharedValues.get(value) ?? this.#relatedKey(target, value, path)) : null;
     if (related) this.#sharedValues.set(value, related);
     const ofItem = (item: ColumnValue, part: Field): ColumnValue =>
@@ -230,6 +232,7 @@ export class PayloadWalker {
     payload: Payload,
     path: string,
   ): ColumnValue {
+    refuseJsonKey(target, path);
     const key = namedKey(target, payload);
     const names = fieldNamesOf(target, payload);
     if (key !== null && this.#onlyRefers(target, names))
@@ -239,6 +242,7 @@ export class PayloadWalker {
   }
 
   #relatedKey(target: Collection, payload: Payload, path: string): ColumnValue {
+    refuseJsonKey(target, path);
     const key = namedKey(target, payload);
     if (key === null) return keyValue(this.create(target, payload, path));
     return this.#existingKey(target, key, payload, path);
@@ -298,6 +302,8 @@ export class PayloadWalker {
   #childLinks(row: Row, payload: Payload, relation: OneToMany | OneToOne, path: string) {
     const target = collectionOf(this.#model, relation.manyCollection);
     checkKeyed(target);
+    refuseJsonKey(row.collection, path);
+    refuseJsonKey(target, path);
     const foreignKey = fieldOf(target, relation.manyField);
     const columns = holdingFields(this.#model, relation);
     const references = (): ColumnValue[] =>

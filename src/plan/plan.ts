@@ -238,6 +238,8 @@ export type Condition =
       readonly many: boolean;
       /** Whether rows count only where the caller may see their keys. */
       readonly shown?: boolean;
+      /** Whether the keys are JSON values as answers show them, not texts. */
+      readonly asJson?: boolean;
       /** Where a filter says it: of the row at the end of the joins, as far as the caller may see its key. */
       readonly filter?: { readonly through: readonly ToOneJoin[]; readonly negated: boolean };
     }

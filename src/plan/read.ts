@@ -103,15 +103,19 @@ function targetCondition(target: ReadTarget, collection: Collection): Condition 
       return ALWAYS;
     case 'item':
       return named(collection, target.key, false, target.known ?? false);
-    case 'keys':
-      return named(collection, target.keys, true, target.known ?? false);
+    case 'keys': {
+      const condition = named(collection, target.keys, true, target.known ?? false);
+      return target.shown ? { ...condition, asJson: true } : condition;
+    }
     default:
       return named(collection, target.keys, true, true);
   }
 }
 
+type KeyCondition = Extract<Condition, { kind: 'key' }>;
+
 /** Items by their keys. Who may not see the columns of a key must not find out by trying what they hold. */
-function named(collection: Collection, slot: Slot, many: boolean, isKnown: boolean): Condition {
+function named(collection: Collection, slot: Slot, many: boolean, isKnown: boolean): KeyCondition {
   const { key } = collection;
   if (!isKnown && !showsKey(collection)) throw forbidden();
   const shown = !isKnown && key.some((field) => isMasked(collection, field));

@@ -1,9 +1,10 @@
 /** REST requests: the query string of a GET, or the body of a SEARCH, becomes the request AST. */
 
 import qs from 'qs';
-import { isObject, writeJson } from '../digits.js';
+import { Digits, isObject, writeJson } from '../digits.js';
 import { invalidPayload, invalidQuery } from '../errors.js';
 import { didYouMean } from '../nearest-name.js';
+import type { Scalar } from '../sql/codec.js';
 import type { Value } from '../sql/parameter.js';
 import {
   type CallRequest,
@@ -18,7 +19,7 @@ import { urlText } from './filter.js';
 import { type Input, type ParseContext, type ParseLimits, readObject } from './parse-context.js';
 import { isFalse, parseQuery } from './query-parameters.js';
 import { ValueList, type ValueSink } from './values.js';
-import { type Key, readKeys } from './write.js';
+import { type Key, readKey, readShownKeys } from './write.js';
 
 /** `key` is the item's key of a single read, null for a list. */
 export function parseRead(collection: string, key: string | null, queryString: string, limits: ParseLimits): Parsed {
@@ -49,7 +50,9 @@ export function parseSearch(collection: string, body: unknown, queryString: stri
   if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
   if (query !== undefined && !isObject(query)) throw invalidPayload('"query" must be an object');
   const target: ReadTarget =
-    keys === undefined ? { kind: 'list' } : { kind: 'keys', keys: context.values.add(readKeys(keys)) };
+    keys === undefined
+      ? { kind: 'list' }
+      : { kind: 'keys', keys: context.values.add(readShownKeys(keys).map(keyScalar)), shown: true };
   const url = readQueryString(queryString, limits);
   if (query === undefined) return finish(collection, target, url, context);
   refuseUnused(
@@ -59,6 +62,18 @@ export function parseSearch(collection: string, body: unknown, queryString: stri
     'must be in the "query" of the body, which replaces the parameters of the URL',
   );
   return finish(collection, target, readObject(query, 'query'), { ...context, typed: true });
+}
+
+function keyScalar(key: unknown): Scalar {
+  if (key instanceof Digits) return { json: key.text, text: String(readKey(key)) };
+  return readKey(key) ?? { json: writeJson(key) };
+}
+
+/** Counts the items with these keys, which are texts as in a path. */
+export function parseCountOfKeys(collection: string, keys: readonly Key[], limits: ParseLimits): Parsed {
+  const context = { values: new ValueList(limits.nodes), limits, typed: true };
+  const target: ReadTarget = { kind: 'keys', keys: context.values.add(keys) };
+  return finish(collection, target, { aggregate: { count: '*' } }, context);
 }
 
 /** The body of POST /utils/export: all items that the query selects, unless it names a limit. The route reads `file` by itself. */

@@ -10,6 +10,8 @@ export type Key = string | number;
 /** Items named by their keys, or by a query. */
 export type Selected =
   | { readonly kind: 'keys'; readonly keys: readonly Key[] }
+  /** Keys of a body, as answers show them: JSON values that the types of the key columns turn into keys. */
+  | { readonly kind: 'shown'; readonly keys: readonly unknown[] }
   | { readonly kind: 'query'; readonly query: Input };
 
 export type UpdateBody =
@@ -68,7 +70,7 @@ export function parseUpdate(body: unknown): UpdateBody {
 }
 
 export function parseDelete(body: unknown): Selected {
-  if (Array.isArray(body)) return { kind: 'keys', keys: readKeys(body) };
+  if (Array.isArray(body)) return { kind: 'shown', keys: readShownKeys(body) };
   return readSelection(requireObject(body, 'The body'));
 }
 
@@ -83,7 +85,7 @@ function readSelection({ keys, query, ...rest }: Input): Selected {
   if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
   if ((keys === undefined) === (query === undefined))
     throw invalidPayload('Exactly one of "keys" and "query" is required');
-  return keys === undefined ? { kind: 'query', query: readQuery(query) } : { kind: 'keys', keys: readKeys(keys) };
+  return keys === undefined ? { kind: 'query', query: readQuery(query) } : { kind: 'shown', keys: readShownKeys(keys) };
 }
 
 const SELECTING = ['filter', 'search', 'sort', 'limit', 'offset', 'page'];
@@ -98,10 +100,17 @@ function readQuery(input: unknown): Input {
 }
 
 export function readKeys(keys: unknown): Key[] {
-  const read = Array.isArray(keys) ? keys.map(readKey) : [null];
-  const validKeys = read.filter((key) => key !== null);
-  if (validKeys.length < read.length) throw invalidPayload('"keys" must be a list of keys');
-  return validKeys;
+  return readShownKeys(keys).map((key) => readKey(key) ?? refuseKeys());
+}
+
+/** Any values but null: keys of type jsonb and of composite types are shown as all kinds of JSON. */
+export function readShownKeys(keys: unknown): readonly unknown[] {
+  if (!Array.isArray(keys) || keys.some((key) => key === null)) refuseKeys();
+  return keys as readonly unknown[];
+}
+
+export function refuseKeys(): never {
+  throw invalidPayload('"keys" must be a list of keys');
 }
 
 /** Null for what is no key. */

@@ -18,7 +18,7 @@ import type { Collection } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { WriteAction } from '../plan/access.js';
 import type { Parsed } from '../request/ast.js';
-import { parseOwn, parseReadBack, parseSearch } from '../request/rest.js';
+import { parseCountOfKeys, parseOwn, parseReadBack, parseSearch } from '../request/rest.js';
 import { requireObject } from '../request/write.js';
 import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import type { ItemsServices } from './item-reads.js';
@@ -161,7 +161,7 @@ async function isOpen(
   exchange: Exchange,
   { reads, limits }: MeServices,
 ): Promise<boolean> {
-  const parsed = parseSearch(collection.name, { keys: [key], query: { aggregate: { count: '*' } } }, '', limits);
+  const parsed = parseCountOfKeys(collection.name, [key], limits);
   try {
     const compiled = reads.compile(parsed, identity, `any ${action}`);
     const body = await reads.run({ query: parsed, compiled, caller: identity }, exchange);

@@ -5,14 +5,14 @@ import { onlyAdministrator } from '../access/identity.js';
 import { parseJson } from '../digits.js';
 import { ImportFailure, importRows } from '../engine/import.js';
 import { write } from '../engine/pipeline.js';
-import { invalidPayload, invalidQuery } from '../errors.js';
+import { invalidQuery } from '../errors.js';
 import { openBody } from '../http/body.js';
 import type { Exchange } from '../http/exchange.js';
 import { jsonText, type Reply } from '../http/reply.js';
 import { isForm, type Route } from '../http/router.js';
 import { formatOf, readRows } from '../request/import-file.js';
 import { parseConflictParameters } from '../request/on-conflict.js';
-import { readKey, requireObject } from '../request/write.js';
+import { requireObject } from '../request/write.js';
 import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import { type ExportServices, exportFile } from './export-file.js';
 import { writerOf } from './item-writes.js';
@@ -56,9 +56,7 @@ async function sortItems(request: ActionRequest, services: UtilsServices): Promi
   refuseSystem(collection);
   const identity = await services.identities.identify(client);
   const body = requireObject(await request.json(parseJson), 'The body');
-  const [item, to] = [readKey(body['item']), readKey(body['to'])];
-  if (item === null || to === null) throw invalidPayload('"item" and "to" must be keys');
-  await services.writes.sort(collection, item, to, { writer: writerOf(client, identity), client });
+  await services.writes.sort(collection, body['item'], body['to'], { writer: writerOf(client, identity), client });
   return {};
 }
 

@@ -1,9 +1,10 @@
 /** `items`: reads and writes over a WebSocket, by the pipelines of requests. */
-import { isObject, writeJson } from '../digits.js';
+import { isObject, parseJson, writeJson } from '../digits.js';
 import { read, write } from '../engine/pipeline.js';
 import type { PreparedRead } from '../engine/reads.js';
 import type { RequestClient } from '../engine/stages.js';
 import { forbidden, invalidPayload, invalidQuery } from '../errors.js';
+import { shownKey } from '../plan/key.js';
 import type { Parsed } from '../request/ast.js';
 import { quoteName } from '../request/expression.js';
 import { type Input, readObject } from '../request/parse-context.js';
@@ -13,7 +14,7 @@ import {
   parseCreate,
   parseUpdate,
   readKey,
-  readKeys,
+  readShownKeys,
   requireObject,
   type WriteRequest,
 } from '../request/write.js';
@@ -113,9 +114,11 @@ class ItemsMessage {
 
   async delete(): Promise<string> {
     const { id, ids } = this.#message;
-    const keys = id === undefined ? (ids === undefined ? await this.#selectedKeys() : readKeys(ids)) : [this.#key()];
+    const isOne = id !== undefined;
+    const keys = isOne ? [id] : ids === undefined ? await this.#selectedKeys() : readShownKeys(ids);
+    if (isOne) this.#key();
     if (keys.length > 0)
-      await this.write({ kind: 'delete', collection: this.#collection, selected: { kind: 'keys', keys } });
+      await this.write({ kind: 'delete', collection: this.#collection, selected: { kind: 'shown', keys } });
     return `"data":${writeJson(id ?? keys)}`;
   }
 
@@ -133,7 +136,7 @@ class ItemsMessage {
   }
 
   /** What is deleted is told by its keys. */
-  async #selectedKeys(): Promise<Key[]> {
+  async #selectedKeys(): Promise<unknown[]> {
     const { mirror } = this.#services;
     const key = mirror.model.collections.get(this.#collection)?.key ?? [];
     const [name] = key.map((each) => each.name);
@@ -142,8 +145,8 @@ class ItemsMessage {
     const limits = wholeAnswers({ ...this.#services.limits, pageSize: null });
     const selection = { limit: -1, ...query, fields: [quoteName(name)] };
     const body = await this.#run(() => parseSearch(this.#collection, { query: selection }, '', limits));
-    const { data }: { data: Record<string, unknown>[] } = JSON.parse(String(body));
-    return data.flatMap((item) => readKey(item[name]) ?? []);
+    const { data } = parseJson(String(body)) as { data: Record<string, unknown>[] };
+    return data.map((item) => item[name]);
   }
 
   /** Without one, everything would be meant. */
@@ -161,7 +164,9 @@ class ItemsMessage {
   }
 
   #key(): Key {
-    const key = readKey(this.#message['id']);
+    const { id } = this.#message;
+    const collection = this.#services.mirror.model.collections.get(this.#collection);
+    const key = collection ? shownKey(collection, id) : readKey(id);
     if (key === null) throw invalidPayload('"id" must be a key');
     return key;
   }
