@@ -22,8 +22,10 @@ export function keepsValue(
   context: { path: string; guard: Guard | null },
 ): boolean {
   const { collection, verb } = row;
-  if (verb === 'insert' || !isMadeByDatabase(collection, field) || (field.relation && isObject(value))) return false;
+  if (!isMadeByDatabase(collection, field)) return false;
   const { path, guard } = context;
+  if (verb === 'insert') throw isGenerated(path);
+  if (field.relation && isObject(value)) return false;
   if (guard && !guard.readable(collection)?.fields.has(field.name)) throw isGenerated(path);
   const columnValue = { kind: 'value', value: checkValue(field, value, path) } as const;
   row.claims ??= new Map();
