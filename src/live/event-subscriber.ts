@@ -89,6 +89,8 @@ export class EventSubscriber {
   /** How often something has changed that decides which rows it sees, and how often that was when `visible` was read. */
   doubts = 0;
   settledDoubts = 0;
+  /** By the clock of `performance`: its keys are not read again before. */
+  recheckAt = 0;
   /** Whether it has to begin anew: changes may have been missed. */
   isStale = false;
   /** Where the caller sees some of the rows only: the keys of those which it was told of; null where all are seen. */
@@ -147,6 +149,18 @@ export class EventSubscriber {
       this.isStale = true;
     // What was never told of must not be told as deleted.
     else this.visible = before;
+  }
+
+  /**
+   * Related items have changed. `before`: the keys that were remembered before the visible ones were read; `now`: those that are visible.
+   * Nobody can say of a missing one whether it was deleted or hidden. Where items were sent meanwhile that are not in `now`, it is in doubt
+   * until the next read.
+   */
+  settle(doubts: number, before: readonly string[], now: ReadonlySet<string>): void {
+    const { visible } = this;
+    if (visible === null) return;
+    if (before.some((key) => visible.has(key) && !now.has(key))) this.isStale = true;
+    else if ([...visible].every((key) => now.has(key))) this.settledDoubts = doubts;
   }
 
   /** Whether the caller could see the item that is gone. */

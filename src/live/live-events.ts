@@ -34,6 +34,8 @@ import { checkTable, keysIn, showsAllRows, showsKeys } from './visible-items.js'
 
 /** Milliseconds until something that failed for the moment is tried again. */
 const RETRY_MS = 1_000;
+/** Keys behind the first ones that are read one by one when related items have changed. */
+const MAX_CHECKED_KEYS = 1_000;
 /** Subscriptions that begin anew at the same time. */
 const MAX_BEGINNING = 20;
 
@@ -52,7 +54,7 @@ export class LiveEvents {
   /** Null until it is known what is below each view. */
   #sources: ReadonlyMap<string, readonly Source[]> | null = null;
   #timer: NodeJS.Timeout | null = null;
-  readonly #related = new RelatedTables((subscribers) => void this.#recheck(subscribers));
+  readonly #related = new RelatedTables((subscribers) => this.#recheck(subscribers));
   /** A number for each statement. */
   readonly #statements = new WeakMap<object, number>();
   #count = 0;
@@ -98,10 +100,60 @@ export class LiveEvents {
     }
   }
 
-  /** Rules read related items and values of the caller, which have changed: what these callers see is read again. */
-  async #recheck(subscribers: readonly EventSubscriber[]): Promise<void> {
-    await this.#services.visibility.wait();
-    for (const subscriber of subscribers) if (this.#isCurrent(subscriber)) this.#renew(subscriber);
+  /** Rules read related items, which have changed: reads again what these subscribers see, who have the same rights and query. */
+  async #recheck(subscribers: readonly EventSubscriber[]): Promise<number> {
+    const all = subscribers.flatMap((subscriber) => this.#stateOf(subscriber) ?? []);
+    const [first] = all;
+    if (first === undefined) return 0;
+    const states = all.filter(({ group }) => group === first.group);
+    let tookMs = RETRY_MS;
+    try {
+      await this.#services.visibility.wait();
+      const begun = performance.now();
+      const now = await this.#readVisible(
+        first.prepared,
+        first.source,
+        new Set(states.flatMap(({ before }) => before)),
+      );
+      tookMs = performance.now() - begun;
+      for (const { subscriber, visible, group, doubts, before } of states) {
+        // Otherwise its keys were read meanwhile, or its rights are others.
+        const isSame = subscriber.visible === visible && subscriber.group === group;
+        if (isSame && this.#canRecheck(subscriber)) subscriber.settle(doubts, before, now);
+      }
+    } catch {
+      // They are still in doubt, and their keys are read again after a pause.
+    }
+    for (const subscriber of subscribers) if (this.#canRecheck(subscriber)) this.#related.doubt(subscriber);
+    this.#schedule();
+    return tookMs;
+  }
+
+  /** Whoever begins again, or whose rights are looked up, reads the keys then. */
+  #canRecheck(subscriber: EventSubscriber): boolean {
+    return this.#isCurrent(subscriber) && !subscriber.isClosed && !subscriber.isStale;
+  }
+
+  #stateOf(subscriber: EventSubscriber) {
+    const { source, prepared, visible, group, doubts } = subscriber;
+    if (!this.#canRecheck(subscriber) || prepared === null || visible === null) return null;
+    return { subscriber, source, prepared, visible, group, doubts, before: [...visible] };
+  }
+
+  /** The first of all visible keys, and those of `before` that are visible. */
+  async #readVisible(
+    prepared: PreparedRead<Parsed>,
+    source: EventSource,
+    before: ReadonlySet<string>,
+  ): Promise<ReadonlySet<string>> {
+    const { caller } = prepared;
+    const names = collectionOf(this.#services, source, caller).key.map(({ name }) => name);
+    const keys = await prepareRead(this.#services, source.parseKeys(caller, names), caller, source.address);
+    const visible = new Set(keysIn(await this.#services.reads.run(keys, NO_CLIENT), names));
+    if (visible.size < MAX_VISIBLE_KEYS) return visible;
+    const left = [...before].filter((key) => !visible.has(key)).slice(0, MAX_CHECKED_KEYS);
+    const items = await this.#reader.read(prepared, left, () => true);
+    return new Set([...visible, ...items.keys()]);
   }
 
   /** Changes may have been missed. */
@@ -190,6 +242,7 @@ export class LiveEvents {
     subscriber.see(visible, showsKeys(collection));
     subscriber.settledDoubts = doubts;
     subscriber.generation = this.#host.generation;
+    this.#related.doubt(subscriber);
   }
 
   #join(subscriber: EventSubscriber, collection: Collection): void {
@@ -221,8 +274,9 @@ export class LiveEvents {
     const names = collection.key.map(({ name }) => name);
     const { reads } = this.#services;
     const keys = await prepareRead(this.#services, source.parseKeys(caller, names), caller, source.address);
-    // Before they are read: a change in between must not be missed.
-    this.#related.set(subscriber, relatedTables(keys.compiled, subscriber.table, this.#sources));
+    const isTold = source.change === null || source.change === 'delete';
+    // Before they are read: a change in between must not be missed. The keys decide which deletions are sent.
+    this.#related.set(subscriber, isTold ? relatedTables(keys.compiled, subscriber.table, this.#sources) : new Set());
     const body = await reads.run(keys, NO_CLIENT);
     return new Set(keysIn(body, names).slice(0, MAX_VISIBLE_KEYS));
   }
@@ -256,6 +310,7 @@ export class LiveEvents {
     subscriber.position = position;
     subscriber.begin(visible);
     subscriber.settledDoubts = doubts;
+    this.#related.doubt(subscriber);
     subscriber.known = known;
     subscriber.knownUntil = performance.now() + KNOWN_MS;
     if (!isGone) listener.initial(body, isResync);

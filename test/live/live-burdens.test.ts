@@ -1,4 +1,5 @@
 /** Live queries and events where much changes at once, reads are slow for a while, or the log cannot be opened in time. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { inForce, makeCaller } from '../support/callers.js';
 import { EventStream } from '../support/event-stream.js';
@@ -146,3 +147,73 @@ t.test(
     await busy`rollback`.simple();
   },
 );
+
+t.test('related items that change all the time leave events as fast and complete as they were', async (t) => {
+  await sql`create table squads (id int primary key, open boolean not null, visits int not null default 0)`;
+  await sql`create table sheets (id int primary key, squad int references squads)`;
+  await sql`create index on sheets (squad)`;
+  await sql`insert into squads select n, n < 10 from generate_series(1, 10) n`;
+  await sql`insert into sheets select n, 1 + n % 9 from generate_series(1, 30000) n`;
+  const place = await startTestService({ databaseUrl: url, WORKERS: '1', LIVE_MAX_REMEMBERED_KEYS: '2000000' });
+  const { token } = await makeCaller(sql, 'member', [
+    {
+      permissions: [
+        { collection: 'sheets', action: 'read', permissions: { squad: { open: { _eq: true } } } },
+        { collection: 'squads', action: 'read' },
+      ],
+    },
+  ]);
+  await waitFor(async () => (await get(place, '/items/sheets?limit=1', { token })).status === 200, 10_000);
+  const arrived = new Map<number, number[]>();
+  const deleted: number[] = [];
+  const sockets = await Promise.all(
+    Array.from({ length: 25 }, async () => {
+      const socket = await new MessageSocket(place).opened();
+      t.teardown(() => socket.close());
+      await socket.signIn(token);
+      const query = { fields: ['id'], limit: 1 };
+      t.match(await socket.ask({ type: 'subscribe', collection: 'sheets', query, uid: 's' }), { event: 'init' });
+      return socket;
+    }),
+  );
+  for (const { socket } of sockets)
+    socket.on('message', (text) => {
+      const { event, data } = JSON.parse(String(text));
+      if (event === 'delete') deleted.push(...data.map(Number));
+      for (const { id } of event === 'create' ? data : [])
+        arrived.set(id, [...(arrived.get(id) ?? []), performance.now()]);
+    });
+  let isGoing = true;
+  const writer = (async () => {
+    for (; isGoing; await sleep(100)) await sql`update squads set visits = visits + 1 where id = 1`;
+  })();
+  await sleep(2_000);
+  const rounds = 16;
+  const created: number[] = [];
+  const reads: number[] = [];
+  for (let round = 0; round < rounds; round++) {
+    created.push(performance.now());
+    await sql`insert into sheets values (${40_000 + round}, 1)`;
+    await sleep(500);
+    const start = performance.now();
+    await get(place, '/items/tags?limit=1');
+    reads.push(performance.now() - start);
+  }
+  await waitFor(async () => [...arrived.values()].flat().length >= rounds * sockets.length, 10_000).catch(() => {});
+  t.equal([...arrived.values()].flat().length, rounds * sockets.length, 'each subscriber got each creation once');
+  const latest = Math.max(...[...arrived].map(([id, times]) => Math.max(...times) - (created[id - 40_000] ?? 0)));
+  t.ok(latest < 1_500, `an event took up to ${Math.round(latest)} ms`);
+  t.ok(Math.max(...reads) < 1_000, `another read took up to ${Math.round(Math.max(...reads))} ms`);
+  for (const { messages } of sockets) messages.length = 0;
+  await sql.begin(async (tx) => {
+    await tx`update squads set open = false where id = 2`;
+    await tx`delete from sheets where id = 1`;
+  });
+  const resynced = await Promise.all(sockets.map((socket) => socket.next(({ resync }) => resync === true, 10_000)));
+  t.equal(resynced.length, sockets.length, 'visibility is in doubt, so subscribers begin again');
+  t.strictSame(deleted, [], 'no key of an item that was hidden is sent');
+  isGoing = false;
+  await writer;
+  for (const socket of sockets) socket.close();
+  await place.stop();
+});
