@@ -61,7 +61,7 @@ export function parseSearch(collection: string, body: unknown, queryString: stri
     query,
     'must be in the "query" of the body, which replaces the parameters of the URL',
   );
-  return finish(collection, target, readObject(query, 'query'), { ...context, typed: true });
+  return finish(collection, target, readBodyQuery(query, limits), { ...context, typed: true });
 }
 
 function keyScalar(key: unknown): Scalar {
@@ -83,7 +83,7 @@ export function parseExport(collection: string, body: unknown, limits: ParseLimi
   if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
   if (!EXPORT_FORMATS.some((each) => each === format))
     throw invalidPayload(`"format" must be one of ${EXPORT_FORMATS.join(', ')}`);
-  const input = readObject(query, 'query');
+  const input = readBodyQuery(query, limits);
   const context = { values: new ValueList(limits.nodes), limits, typed: true };
   return finish(collection, { kind: 'list' }, { ...input, limit: input['limit'] ?? -1, export: format }, context);
 }
@@ -217,7 +217,7 @@ export function parseRpcSearch(name: string, body: unknown, queryString: string,
     query,
     'must be in the "query" of the body, which replaces the parameters of the URL',
   );
-  return finish(name, { kind: 'list' }, readObject(query, 'query'), { ...context, typed: true }, call);
+  return finish(name, { kind: 'list' }, readBodyQuery(query, limits), { ...context, typed: true }, call);
 }
 
 interface CallInput {
@@ -332,18 +332,31 @@ function parseFormat(input: unknown): ExportFormat | null {
 
 const PARAMETERS = 1_000;
 
-/** Names that routes of items know next to the parameters of a query. */
-const OTHER_PARAMETERS = ['version', 'versionRaw', 'geometry', 'on_conflict', 'resolution'] as const;
+/** Names that reads of items know next to the parameters of a query. */
+const READ_PARAMETERS = ['version', 'versionRaw', 'geometry'] as const;
+const CONFLICT_PARAMETERS = ['on_conflict', 'resolution'] as const;
 
 function readQueryString(queryString: string, limits: ParseLimits): Input {
   const input = readParameters(queryString, limits);
-  if (limits.strict) refuseUnknown(Object.keys(input));
+  if (limits.strict) refuseUnknown(input, [...QUERY_PARAMETERS, ...READ_PARAMETERS, ...CONFLICT_PARAMETERS]);
   return input;
 }
 
-function refuseUnknown(names: readonly string[]): void {
-  const known = new Set<string>([...QUERY_PARAMETERS, ...OTHER_PARAMETERS]);
-  const unknown = names.find((name) => !known.has(name));
+function readBodyQuery(query: unknown, limits: ParseLimits): Input {
+  const input = readObject(query, 'query');
+  if (limits.strict) refuseUnknown(input, [...QUERY_PARAMETERS, ...READ_PARAMETERS]);
+  return input;
+}
+
+/** The URL of an import; that of an export has no parameters. */
+export function checkTransferUrl(queryString: string, limits: ParseLimits, use: 'import' | 'export'): void {
+  if (limits.strict)
+    refuseUnknown(readParameters(queryString, limits), use === 'import' ? CONFLICT_PARAMETERS : []);
+}
+
+function refuseUnknown(input: Input, names: readonly string[]): void {
+  const known = new Set(names);
+  const unknown = Object.keys(input).find((name) => !known.has(name));
   if (unknown === undefined) return;
   const hint = didYouMean(unknown, known);
   throw invalidQuery(hint === '' ? `Unknown parameter "${unknown}"` : `Unknown parameter "${unknown}".${hint}`);

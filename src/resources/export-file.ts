@@ -13,8 +13,8 @@ import type { Exchange } from '../http/exchange.js';
 import { noContent, publicError, type Reply } from '../http/reply.js';
 import type { Observer } from '../observe.js';
 import type { Parsed } from '../request/ast.js';
-import type { Input } from '../request/parse-context.js';
-import { parseExport } from '../request/rest.js';
+import { type Input, limitsOf } from '../request/parse-context.js';
+import { checkTransferUrl, parseExport } from '../request/rest.js';
 import { atMost } from './file-form.js';
 import { FILES, type FilesServices } from './file-rows.js';
 import { checkFields, createFile, identifyWriter, placeOf } from './files.js';
@@ -39,7 +39,9 @@ export async function exportFile(exchange: Exchange, services: ExportServices, c
       parse: async () => {
         const body = await exchange.json(parseJson);
         fields = fieldsOf(body);
-        return parseExport(collection, body, limits);
+        const checked = limitsOf(limits, exchange.prefer);
+        checkTransferUrl(exchange.queryString, checked, 'export');
+        return parseExport(collection, body, checked);
       },
       execute: (prepared: PreparedRead<Parsed>): Reply | Promise<Reply> => {
         const { format } = prepared.query;

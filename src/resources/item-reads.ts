@@ -42,7 +42,12 @@ async function liveSearch(
   { collection }: ItemPath,
 ): Promise<Reply | typeof DEFERRED> {
   const body = await exchange.json(parseJson);
-  const parsed = parseSearch(collection, body, exchange.queryString, wholeAnswers(services));
+  const parsed = parseSearch(
+    collection,
+    body,
+    exchange.queryString,
+    limitsOf(wholeAnswers(services), exchange.prefer),
+  );
   return eventStream(exchange, services.live, services.identities, () => parsed);
 }
 

@@ -8,6 +8,7 @@ import { type DEFERRED, errorReply, type Outcome, type Reply } from '../http/rep
 import type { Route } from '../http/router.js';
 import { checkArguments } from '../plan/call-arguments.js';
 import type { Parsed } from '../request/ast.js';
+import { limitsOf } from '../request/parse-context.js';
 import { parseRpc, parseRpcSearch } from '../request/rest.js';
 import { UrlCache } from '../request/url-cache.js';
 import { explainPreference, ItemsRead, type ItemsServices } from './item-reads.js';
@@ -49,7 +50,7 @@ class FunctionRead extends ItemsRead {
     const { limits } = this.#services;
     this.#body = (await this.client.json(parseJson)) ?? {};
     return isSearch
-      ? parseRpcSearch(this.#name, this.#body, queryString, limits)
+      ? parseRpcSearch(this.#name, this.#body, queryString, limitsOf(limits, this.client.prefer))
       : parseRpc(this.#name, this.#body, queryString, limits);
   }
 

@@ -12,6 +12,8 @@ import { jsonText, type Reply } from '../http/reply.js';
 import { isForm, type Route } from '../http/router.js';
 import { formatOf, readRows } from '../request/import-file.js';
 import { parseConflictParameters } from '../request/on-conflict.js';
+import { limitsOf } from '../request/parse-context.js';
+import { checkTransferUrl } from '../request/rest.js';
 import { requireObject } from '../request/write.js';
 import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import { type ExportServices, exportFile } from './export-file.js';
@@ -75,6 +77,7 @@ async function importItems(exchange: Exchange, services: UtilsServices): Promise
       const { contentType } = exchange.headers;
       const upload = isForm(contentType) ? await openUpload(body, contentType) : { bytes: body, type: contentType };
       const format = formatOf(upload.type);
+      checkTransferUrl(exchange.queryString, limitsOf(services.limits, exchange.prefer), 'import');
       const onConflict = parseConflictParameters(exchange.queryString);
       const rows = readRows(upload.bytes, format);
       return { collection, rows, format, maxErrors: config.MAX_IMPORT_ERRORS, onConflict };

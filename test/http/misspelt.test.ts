@@ -105,6 +105,23 @@ t.test('parameters', async (t) => {
     );
   }
   t.strictSame(refusal(await get(strict, '/items/articles?feilds=id')), unknown, 'by the option');
+  const query = { feilds: ['id'] };
+  const onConflict = 'Invalid query. Unknown parameter "on_conflct". Did you mean "on_conflict"?';
+  for (const [method, path, body, message] of [
+    ['SEARCH', '/items/articles', { query }, unknown.message],
+    ['SEARCH', '/items/articles', { keys: [1], query }, unknown.message],
+    ['POST', '/utils/export/articles', { format: 'json', query }, unknown.message],
+    ['POST', '/utils/export/articles?feilds=id', { format: 'json' }, 'Invalid query. Unknown parameter "feilds".'],
+    ['POST', '/utils/import/articles?on_conflct=id', [], onConflict],
+  ] as const) {
+    const type = { 'content-type': 'application/json' };
+    const label = `${method} ${path} ${JSON.stringify(body)}`;
+    const sent = { headers: { ...headers, ...type }, body: JSON.stringify(body) };
+    t.strictSame(refusal(await request(service, method, path, sent)), { status: 400, message }, label);
+    const plain = { headers: type, body: JSON.stringify(body) };
+    t.strictSame(refusal(await request(strict, method, path, plain)), { status: 400, message }, `${label}, option`);
+    t.equal((await request(service, method, path, plain)).status, 200, `${label}: ignored`);
+  }
   t.strictSame(refusal(await get(strict, '/items/articles/1?feilds=id')), unknown, 'by the option, of an item');
   t.equal((await get(strict, `/items/articles?${known}`)).status, 200);
 });
