@@ -77,6 +77,21 @@ select pg_catalog.json_build_object(
         from (values ('select'), ('insert'), ('update'), ('delete')) privilege (name)
         where not pg_catalog.has_table_privilege(tables.oid, privilege.name)
           and (privilege.name = 'select' or tables.relkind not in ('v', 'm'))
+          -- Rows are deleted as a whole: columns have no such privilege, and asking for it is an error.
+          and case when privilege.name = 'delete' then true
+            else not pg_catalog.has_any_column_privilege(tables.oid, privilege.name) end
+      ),
+      -- Privileges on some columns, not on the table.
+      'partial', (
+        select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object('privilege', privilege.name, 'columns', (
+          select pg_catalog.json_agg(attribute.attname order by attribute.attnum)
+          from pg_catalog.pg_attribute attribute
+          where attribute.attrelid = tables.oid and attribute.attnum > 0 and not attribute.attisdropped
+            and pg_catalog.has_column_privilege(tables.oid, attribute.attnum, privilege.name)
+        ))), '[]')
+        from (values ('select'), ('insert'), ('update')) privilege (name)
+        where not pg_catalog.has_table_privilege(tables.oid, privilege.name)
+          and pg_catalog.has_any_column_privilege(tables.oid, privilege.name)
       ),
       'sequences', (
         select coalesce(pg_catalog.json_agg(pg_catalog.format('%I.%I', namespace.nspname, sequence.relname)), '[]')

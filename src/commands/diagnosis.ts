@@ -44,6 +44,8 @@ interface TableRights {
   readonly column: string | null;
   readonly indexed: readonly string[];
   readonly missing: readonly string[];
+  /** Privileges that the role has on some columns, not on the table. */
+  readonly partial: readonly { readonly privilege: string; readonly columns: readonly string[] }[];
   readonly sequences: readonly string[];
   /** Whether row-level security applies to the role; `has_policies`: whether it is switched on at all. */
   readonly row_security: boolean;
@@ -226,7 +228,10 @@ function rights({ facts, model }: Examined): Finding[] {
         details,
       ),
     );
-  else if (!readsOnly) findings.push(finding('Privileges', 'ok', `${facts.role} may read and write every table`));
+  const partial = partialRights(served, facts.role);
+  if (partial) findings.push(partial);
+  else if (!readsOnly && details.length === 0)
+    findings.push(finding('Privileges', 'ok', `${facts.role} may read and write every table`));
   const secured = served.filter(({ row_security }) => row_security).map(({ schema, table }) => `${schema}.${table}`);
   if (secured.length > 0)
     findings.push(finding('Privileges', 'note', `row-level security applies to ${facts.role}: ${secured.join(', ')}`));
@@ -242,6 +247,19 @@ function rights({ facts, model }: Examined): Finding[] {
       ),
     );
   return findings;
+}
+
+/** A grant on the whole table would open columns that somebody has left out on purpose. */
+function partialRights(tables: readonly TableRights[], role: string): Finding | null {
+  const details = tables
+    .filter(({ partial }) => partial.length > 0)
+    .map(({ schema, table, partial }): Detail => {
+      const rights = partial.map(({ privilege, columns }) => `${privilege}: ${columns.join(', ')}`);
+      return { name: `${schema}.${table}`, message: rights.join('; ') };
+    });
+  if (details.length === 0) return null;
+  const message = `${role} has privileges on some columns of ${count(details.length, 'table', 'tables')} only: the API leaves out the others`;
+  return finding('Privileges', 'note', message, details);
 }
 
 const WRITES = ['insert', 'update', 'delete'];

@@ -185,6 +185,39 @@ t.test('a role that may only read is a note, too few connections are a problem',
   );
 });
 
+t.test('privileges on some columns are a note that names them', async (t) => {
+  const url = await createDatabase(server, 'columns');
+  await (await startTestService({ databaseUrl: url })).stop();
+  await withSql(url, (sql) =>
+    sql.unsafe(`
+    create table part (id int primary key, a text, secret text);
+    create table whole (id int primary key);
+    create role column_user login password 'column_user';
+    grant usage, create on schema public to column_user;
+    grant all on all tables in schema public to column_user;
+    revoke select, insert, update on part from column_user;
+    grant select (id, a), insert (id, a), update (a) on part to column_user`),
+  );
+  const login = databaseUrl(server, 'columns', { user: 'column_user', password: 'column_user' });
+  const ofPrivileges = async (): Promise<Report['findings']> =>
+    (await findings(login)).findings.filter(({ section }) => section === 'Privileges');
+  const note = {
+    section: 'Privileges',
+    status: 'note',
+    message: 'column_user has privileges on some columns of 1 table only: the API leaves out the others',
+    details: [{ name: 'public.part', message: 'select: id, a; insert: id, a; update: a' }],
+  };
+  t.strictSame(await ofPrivileges(), [note]);
+  await withSql(url, (sql) => sql.unsafe('revoke update (a), delete on part from column_user'));
+  t.match(await ofPrivileges(), [
+    {
+      status: 'problem',
+      details: [{ message: 'missing: update, delete', fix: 'grant update, delete on "public"."part" to "column_user";' }],
+    },
+    { status: 'note', details: [{ message: 'select: id, a; insert: id, a' }] },
+  ]);
+});
+
 t.test('functions that cannot be called as they are declared are found', async (t) => {
   const url = await createDatabase(server, 'functions');
   const sql = connectSql(url);
