@@ -83,7 +83,10 @@ export function keyParameters(
   });
 }
 
-function keyCodec({ type, column }: Field, isShown: boolean): { readonly codec: Codec; readonly composite?: Composite } {
+function keyCodec(
+  { type, column }: Field,
+  isShown: boolean,
+): { readonly codec: Codec; readonly composite?: Composite } {
   if (column?.composite) return { codec: 'record-key', composite: column.composite };
   return { codec: type === 'json' && !isShown ? 'json-key' : (column?.base_type ?? 'text') };
 }

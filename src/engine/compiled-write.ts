@@ -172,5 +172,7 @@ export class WriteCompiler {
 
 function givenKeys(collection: Collection, selected: Selected): readonly Key[] {
   if (selected.kind === 'query') return [];
-  return selected.kind === 'keys' ? selected.keys : selected.keys.map((key) => shownKey(collection, key) ?? refuseKeys());
+  return selected.kind === 'keys'
+    ? selected.keys
+    : selected.keys.map((key) => shownKey(collection, key) ?? refuseKeys());
 }

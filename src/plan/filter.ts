@@ -304,7 +304,10 @@ function planValue(filter: Filter, operand: OperandPlan, position: FilterPositio
       throw invalidQuery(`"_${filter.kind}" can only be used with a to-many relation`);
     case 'field': {
       const label = operandType(operand).label;
-      const hint = didYouMean(filter.name, operatorNames(operand));
+      const names = operatorNames(operand);
+      const hint = names.includes(filter.name)
+        ? ' Write it without double quotes: they stand for a field.'
+        : didYouMean(filter.name, names);
       const place = position.name.replace(/^root\b/, 'filter');
       const unknownOperator = `Unknown operator "${filter.name}" in ${place}.${label}.${hint}`;
       if (filter.name.startsWith('_')) throw invalidQuery(unknownOperator.replace(/\.$/, ''));

@@ -350,8 +350,7 @@ function readBodyQuery(query: unknown, limits: ParseLimits): Input {
 
 /** The URL of an import; that of an export has no parameters. */
 export function checkTransferUrl(queryString: string, limits: ParseLimits, use: 'import' | 'export'): void {
-  if (limits.strict)
-    refuseUnknown(readParameters(queryString, limits), use === 'import' ? CONFLICT_PARAMETERS : []);
+  if (limits.strict) refuseUnknown(readParameters(queryString, limits), use === 'import' ? CONFLICT_PARAMETERS : []);
 }
 
 function refuseUnknown(input: Input, names: readonly string[]): void {

@@ -42,12 +42,7 @@ async function liveSearch(
   { collection }: ItemPath,
 ): Promise<Reply | typeof DEFERRED> {
   const body = await exchange.json(parseJson);
-  const parsed = parseSearch(
-    collection,
-    body,
-    exchange.queryString,
-    limitsOf(wholeAnswers(services), exchange.prefer),
-  );
+  const parsed = parseSearch(collection, body, exchange.queryString, limitsOf(wholeAnswers(services), exchange.prefer));
   return eventStream(exchange, services.live, services.identities, () => parsed);
 }
 

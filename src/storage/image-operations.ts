@@ -36,7 +36,7 @@ const boolean: Check = (value) => (typeof value === 'boolean' ? null : 'true or 
 const oneOf =
   (...allowed: readonly unknown[]): Check =>
   (value) =>
-    allowed.includes(value) ? null : `one of ${allowed.join(', ')}`;
+    allowed.includes(value) ? null : allowed.length === 1 ? String(allowed[0]) : `one of ${allowed.join(', ')}`;
 
 const list =
   (length: readonly number[], each: Check): Check =>

@@ -196,7 +196,13 @@ t.test('a value that the database generates may be sent back as it is', async (t
   for (const [path, body] of [
     ['/items/made', { id: 9, a: 1, n: 777 }],
     ['/items/made', { id: 9, a: 1, n: null }],
-    ['/items/made', [{ id: 9, a: 1 }, { id: 10, n: 777 }]],
+    [
+      '/items/made',
+      [
+        { id: 9, a: 1 },
+        { id: 10, n: 777 },
+      ],
+    ],
     ['/items/made_parts', { made: { a: 1, n: 777 } }],
     ['/items/made_parts', { made: { id: 9, a: 1, n: 777 } }],
     ['/graphql', { query: 'mutation { create_made_item(data: { id: 9, a: 1, n: 777 }) { id } }' }],

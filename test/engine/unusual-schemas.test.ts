@@ -81,7 +81,10 @@ function send(method: string, path: string, body: unknown): Promise<Answer> {
   const text = JSON.stringify(body) as string | undefined;
   // Node sends a DELETE without the length of its body.
   const length = method === 'DELETE' ? { 'content-length': String(Buffer.byteLength(text ?? '')) } : {};
-  return request(service, method, path, { headers: { ...headers, ...length }, ...(text === undefined ? {} : { body: text }) });
+  return request(service, method, path, {
+    headers: { ...headers, ...length },
+    ...(text === undefined ? {} : { body: text }),
+  });
 }
 
 const rpc = (name: string, body: unknown): Promise<Answer> => send('POST', `/rpc/${name}`, body);
@@ -226,7 +229,11 @@ t.test('a jsonb key of a body is the JSON value that is shown', async (t) => {
   const twins = [5, '5', true, 'true', { a: 1 }, '{"a":1}', [1], 'x'];
   const reset = async (): Promise<void> => {
     await sql`truncate twins cascade`;
-    const created = await send('POST', '/items/twins', twins.map((id) => ({ id, v: 'old' })));
+    const created = await send(
+      'POST',
+      '/items/twins',
+      twins.map((id) => ({ id, v: 'old' })),
+    );
     t.equal(created.status, 200, created.text);
   };
   const valuesOf = async (v: string): Promise<unknown[]> =>
@@ -301,7 +308,11 @@ t.test('a composite key of a body is the object that is shown', async (t) => {
     { one: 1, two: 'a,"b' },
     { one: null, two: '' },
   ];
-  const created = await send('POST', '/items/addresses', ids.map((id, n) => ({ id, n })));
+  const created = await send(
+    'POST',
+    '/items/addresses',
+    ids.map((id, n) => ({ id, n })),
+  );
   t.equal(created.status, 200, created.text);
   for (const [n, id] of ids.entries()) {
     const label = JSON.stringify(id);

@@ -247,6 +247,8 @@ t.test('no step of a transformation makes an image beyond the limit', async (t) 
 });
 
 t.test('operations take the parameters that they have, within ranges', async (t) => {
+  const large = await request(service, 'GET', `/assets/${small}?${transforms(['resize', 50_000])}`);
+  t.match(large.text, /argument 1 of .*resize.* must be null, or a whole number from 1 to 6000/, large.text);
   for (const operation of [
     ...[
       ['median', 900],

@@ -70,6 +70,11 @@ t.test('operators', async (t) => {
       status: 400,
       message: 'Invalid query. Unknown operator "_eqq" in filter.title. Did you mean "_eq"?',
     });
+    t.strictSame(await ask(`filter=${encodeURIComponent('{"title":{"\\"_eq\\"":"x"}}')}`, options), {
+      status: 400,
+      message:
+        'Invalid query. Unknown operator "_eq" in filter.title. Write it without double quotes: they stand for a field.',
+    });
     t.strictSame(await ask('filter[title][_zzzzzz]=x', options), {
       status: 400,
       message: 'Invalid query. Unknown operator "_zzzzzz" in filter.title.',

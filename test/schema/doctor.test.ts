@@ -212,7 +212,9 @@ t.test('privileges on some columns are a note that names them', async (t) => {
   t.match(await ofPrivileges(), [
     {
       status: 'problem',
-      details: [{ message: 'missing: update, delete', fix: 'grant update, delete on "public"."part" to "column_user";' }],
+      details: [
+        { message: 'missing: update, delete', fix: 'grant update, delete on "public"."part" to "column_user";' },
+      ],
     },
     { status: 'note', details: [{ message: 'select: id, a; insert: id, a' }] },
   ]);
