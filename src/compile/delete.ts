@@ -24,12 +24,11 @@ import {
 export function compileDelete(collection: Collection, rule: Condition | null, activityLog: ActivityLog): Statement {
   const lists = keyParameters(collection.key, 0, 'list');
   const names = inputKeyNames(collection);
-  const [only] = lists;
   const composite = compositeKeyRows(collection.key, names, 0);
   const inputKeys = composite
     ? sql`${commaList(names)} from ${composite} ${alias('x')}`
     : lists.length === 1
-      ? sql`pg_catalog.unnest(${only as Fragment}) as k`
+      ? sql`pg_catalog.unnest(${elementAt(lists, 0)}) as k`
       : sql`* from unnest(${commaList(lists)}) as ${alias('x')} (${commaList(names)})`;
   const requestedKeys = sql`${alias('k')} as materialized (select distinct ${inputKeys})`;
   const row = alias('l');

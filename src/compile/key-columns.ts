@@ -123,9 +123,8 @@ export function hasKey(
 ): Fragment {
   const values = keyParameters(key, slot, many ? 'list' : 'value', use);
   if (!many) return areEqual(columns, values, key);
-  const [only] = columns;
   if (columns.length === 1)
-    return sql`${only as Fragment} ${operatorOf(elementAt(key, 0), '=')} any(${elementAt(values, 0)})`;
+    return sql`${elementAt(columns, 0)} ${operatorOf(elementAt(key, 0), '=')} any(${elementAt(values, 0)})`;
   const names = inputKeyNames({ key });
   const rows = compositeKeyRows(key, names, slot, use);
   if (rows) return isAmong(columns, key, sql`select ${commaList(names)} from ${rows} ${alias('u')}`);

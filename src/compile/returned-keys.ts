@@ -70,8 +70,8 @@ export function storeKeys({ nodes, collection }: WritePlan): Fragment {
     return isIgnoring ? sql`coalesce(${all}, '{}')` : all;
   };
   const inputKey = inputKeyColumns(collection, alias('i'));
-  const [only] = inputKey;
-  if (inputKey.length === 1) return sql`set_config(${KEYS_SETTING}, ${keys(sql`${only as Fragment}::text`)}, true)`;
+  if (inputKey.length === 1)
+    return sql`set_config(${KEYS_SETTING}, ${keys(sql`${elementAt(inputKey, 0)}::text`)}, true)`;
   const parts = inputKey.map((part, index) => sql`set_config(${keyPartSetting(index)}, ${keys(part)}, true)`);
   return commaList([sql`set_config(${KEYS_SETTING}, ${keys(joinedKey(collection.key, inputKey))}, true)`, ...parts]);
 }

@@ -1,4 +1,5 @@
 /** /server/specs: the API in the words of its tools, as far as the caller may see it. */
+
 import { schemaAccessOf } from '../access/graphql-access.js';
 import type { Identities } from '../access/identities.js';
 import type { Identity } from '../access/identity.js';
@@ -12,6 +13,7 @@ import { jsonText, type Reply } from '../http/reply.js';
 import type { Route } from '../http/router.js';
 import { writeJsonInSlices } from '../json-slices.js';
 import type { Mirror } from '../mirror/watch.js';
+import { parseOwnJson } from '../narrow.js';
 import { runInSlices } from '../time-slices.js';
 import { type ActionRequest, type ActionResult, actionRoute } from './action.js';
 import { describeApi } from './openapi/document.js';
@@ -38,7 +40,7 @@ export function specsRoutes(services: SpecsServices): Route[] {
   const path = '/server/specs/oas';
   return [
     {
-      ...actionRoute('GET', path, async (request) => ({ data: JSON.parse(await openApi(request)) as unknown })),
+      ...actionRoute('GET', path, async (request) => ({ data: parseOwnJson<unknown>(await openApi(request)) })),
       handle: async (client) => jsonText(await openApi({ client })),
     },
     actionRoute('GET', '/server/specs/graphql', schema, reply),

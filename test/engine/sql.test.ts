@@ -66,7 +66,10 @@ t.test('fragments are put together in order, the white space of our templates is
     select ${join([identifier('x'), identifier('y')], sql`, `)}
     from ${identifier('public', 'two  spaces')}
     where ${condition}${nothing} limit ${integerLiteral(10)}`;
-  t.equal(statement(made).text, 'select "x", "y" from "public"."two  spaces" where "a" = $1 limit 10');
+  t.equal(
+    statement(made).text,
+    'select "x", "y" from "public"."two  spaces" where "a" operator(pg_catalog.=) $1 limit 10',
+  );
   t.equal(nothing.parts.length, 0);
   t.equal(join([], sql`, `).parts.length, 0);
   t.not(condition.parts.length, 0);

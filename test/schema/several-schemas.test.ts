@@ -82,12 +82,12 @@ t.test('collections of several schemas', async (t) => {
     t.strictSame(
       data.flatMap(({ collection, schema }) => (collection.startsWith('service_') ? [] : [[collection, schema]])),
       [
-        ['articles', { schema: 'public', name: 'articles', kind: 'table', comment: null }],
-        ['hr_people', { schema: 'hr', name: 'people', kind: 'table', comment: null }],
-        ['products', { schema: 'public', name: 'products', kind: 'table', comment: null }],
-        ['sales_articles', { schema: 'sales', name: 'articles', kind: 'table', comment: null }],
-        ['sales_lines', { schema: 'sales', name: 'lines', kind: 'table', comment: null }],
-        ['sales_orders', { schema: 'sales', name: 'orders', kind: 'table', comment: null }],
+        ['articles', { schema: 'public', name: 'articles', kind: 'table', comment: null, primary_key: ['id'] }],
+        ['hr_people', { schema: 'hr', name: 'people', kind: 'table', comment: null, primary_key: ['id'] }],
+        ['products', { schema: 'public', name: 'products', kind: 'table', comment: null, primary_key: ['id'] }],
+        ['sales_articles', { schema: 'sales', name: 'articles', kind: 'table', comment: null, primary_key: ['id'] }],
+        ['sales_lines', { schema: 'sales', name: 'lines', kind: 'table', comment: null, primary_key: ['id'] }],
+        ['sales_orders', { schema: 'sales', name: 'orders', kind: 'table', comment: null, primary_key: ['id'] }],
       ],
     );
     t.match(await get(service, '/fields/sales_orders/seller'), {
