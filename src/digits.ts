@@ -54,6 +54,11 @@ export function parseJson(text: string): unknown {
   return mayLoseDigits(text) ? new JsonReader(text).read() : JSON.parse(text);
 }
 
+/** The items of an answer that the service made itself. */
+export function rowsOfAnswer(text: string): readonly Readonly<Record<string, unknown>>[] {
+  return (parseJson(text) as { readonly data: readonly Readonly<Record<string, unknown>>[] }).data;
+}
+
 /**
  * Whether there is a number of 16 characters or more, with an exponent, with a fraction that ends with a zero, or a negative zero;
  * one inside of a string counts too. A loop, because V8 interprets a regular expression that was not used for a while: that takes

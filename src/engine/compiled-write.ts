@@ -5,7 +5,7 @@ import { compileDelete } from '../compile/delete.js';
 import { compileSort } from '../compile/sort.js';
 import { compileWrite } from '../compile/write.js';
 import { inputValues } from '../compile/write-input.js';
-import { parseJson } from '../digits.js';
+import { rowsOfAnswer } from '../digits.js';
 import { keyNames } from '../mirror/item-key.js';
 import { type Collection, collectionOf, type Field, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
@@ -148,7 +148,7 @@ export class WriteCompiler {
     const cell = await session.cell(text, parameters, prepare);
     if (compiled.uneven) await session.setPlanMode('force_generic_plan');
     client.staged('execute');
-    const { data } = parseJson(cell?.toString() ?? '{"data":[]}') as { data: Record<string, unknown>[] };
+    const data = rowsOfAnswer(cell?.toString() ?? '{"data":[]}');
     return data.map((item) => keyOfRow(collection, item));
   }
 

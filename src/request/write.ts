@@ -105,8 +105,7 @@ export function readKeys(keys: unknown): Key[] {
 
 /** Any values but null: keys of type jsonb and of composite types are shown as all kinds of JSON. */
 export function readShownKeys(keys: unknown): readonly unknown[] {
-  if (!Array.isArray(keys) || keys.some((key) => key === null)) refuseKeys();
-  return keys as readonly unknown[];
+  return Array.isArray(keys) && !keys.includes(null) ? keys : refuseKeys();
 }
 
 export function refuseKeys(): never {

@@ -1,5 +1,5 @@
 /** `items`: reads and writes over a WebSocket, by the pipelines of requests. */
-import { isObject, parseJson, writeJson } from '../digits.js';
+import { isObject, rowsOfAnswer, writeJson } from '../digits.js';
 import { read, write } from '../engine/pipeline.js';
 import type { PreparedRead } from '../engine/reads.js';
 import type { RequestClient } from '../engine/stages.js';
@@ -145,8 +145,7 @@ class ItemsMessage {
     const limits = wholeAnswers({ ...this.#services.limits, pageSize: null });
     const selection = { limit: -1, ...query, fields: [quoteName(name)] };
     const body = await this.#run(() => parseSearch(this.#collection, { query: selection }, '', limits));
-    const { data } = parseJson(String(body)) as { data: Record<string, unknown>[] };
-    return data.map((item) => item[name]);
+    return rowsOfAnswer(String(body)).map((item) => item[name]);
   }
 
   /** Without one, everything would be meant. */
