@@ -4,7 +4,7 @@ import type { Collection } from '../mirror/model.js';
 import { isIntercepted } from '../mirror/write-facts.js';
 import { elementAt } from '../narrow.js';
 import type { Condition } from '../plan/plan.js';
-import { alias, type Fragment, join, parameter, type Statement, sql, statement } from '../sql/fragment.js';
+import { alias, join, parameter, type Statement, sql, statement } from '../sql/fragment.js';
 import { type ActivityLog, record } from './activity.js';
 import { areEqual, isAmong, operatorOf } from './compare.js';
 import { compileCondition } from './condition.js';
