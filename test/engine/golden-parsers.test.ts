@@ -4,7 +4,7 @@
  * The older grammar refuses none of them, which matters for servers of PostgreSQL 15 and 16.
  */
 import { isDeepStrictEqual } from 'node:util';
-import { parseSync as parseNewer } from 'libpg-query';
+import { loadModule, parseSync as parseNewer } from 'libpg-query';
 import SecondParser from 'pg-query-emscripten';
 import t from 'tap';
 import { loadGrammar, parseTree } from '../../src/sql/grammar.js';
@@ -14,6 +14,7 @@ import { namesInStatement, readTree } from '../../src/sql/verify.js';
 import { GOLDEN_FOLDERS, goldenNames, readGolden } from '../support/golden.js';
 
 await loadGrammar();
+await loadModule();
 const second = await new SecondParser();
 // It puts each text on its stack and leaves it there, which ends in a corrupt memory: 0 stands for the heap, where it is freed.
 second.ALLOC_STACK = 0;

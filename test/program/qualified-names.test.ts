@@ -4,7 +4,7 @@
  * that are provably PostgreSQL's own.
  */
 import { readdirSync, readFileSync } from 'node:fs';
-import { parseSync } from 'libpg-query';
+import { loadModule, parseSync } from 'libpg-query';
 import t from 'tap';
 import typescript from 'typescript-api';
 import { packagePath } from '../../src/files.js';
@@ -14,6 +14,7 @@ import { loadGrammar } from '../../src/sql/grammar.js';
 import { GOLDEN_FOLDERS, goldenNames, readGolden } from '../support/golden.js';
 
 await loadGrammar();
+await loadModule();
 
 type Node = Readonly<Record<string, unknown>>;
 
