@@ -144,10 +144,14 @@ export function givenPart(field: Field, value: unknown): unknown {
 }
 
 /** The key that an answer shows as this JSON value; null for what is no key. */
-export function shownKey({ key }: Collection, value: unknown): Key | null {
+export function shownKey(collection: Collection, value: unknown): Key | null {
+  return readKey(hasDocumentKey(collection) ? givenPart(elementAt(collection.key, 0), value) : value);
+}
+
+/** Whether the key is shown as JSON of any kind: one column of type jsonb or of a composite type. */
+export function hasDocumentKey({ key }: Collection): boolean {
   const [field] = key;
-  const isDocument = key.length === 1 && field !== undefined && isShownAsJson(field);
-  return readKey(isDocument ? givenPart(field, value) : value);
+  return key.length === 1 && field !== undefined && isShownAsJson(field);
 }
 
 /** The key of a row with the columns of the key. */

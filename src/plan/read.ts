@@ -3,6 +3,7 @@ import { forbidden, forbiddenCollection, forbiddenField, invalidPayload, invalid
 import { showsKey } from '../mirror/item-key.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { PageLimit, Query, ReadRequest, ReadTarget, Slot } from '../request/ast.js';
+import { refuseKeys } from '../request/write.js';
 import { isMasked } from './access.js';
 import { planGroups } from './aggregate.js';
 import {
@@ -17,7 +18,7 @@ import {
 } from './call.js';
 import { planFilter } from './filter.js';
 import { isEmpty, restrictsRows } from './filter-effect.js';
-import { checkKeyed } from './key.js';
+import { checkKeyed, hasDocumentKey } from './key.js';
 import { defaultOrder } from './order.js';
 import { type Planner, planOutputs, planRows } from './outputs.js';
 import { ALWAYS, both, type Condition, type ReadPlan, type RowLevel, type VersionPlan } from './plan.js';
@@ -105,6 +106,7 @@ function targetCondition(target: ReadTarget, collection: Collection): Condition 
       return named(collection, target.key, false, target.known ?? false);
     case 'keys': {
       const condition = named(collection, target.keys, true, target.known ?? false);
+      if (target.shown === 'documents' && !hasDocumentKey(collection)) refuseKeys();
       return target.shown ? { ...condition, asJson: true } : condition;
     }
     default:

@@ -32,8 +32,8 @@ export type ReadTarget =
   | { readonly kind: 'list' }
   /** `known`: the caller has not tried the key, but has just written the item, or is it. */
   | { readonly kind: 'item'; readonly key: Slot; readonly known?: true }
-  /** `shown`: the keys are JSON values as answers show them, not texts. */
-  | { readonly kind: 'keys'; readonly keys: Slot; readonly known?: true; readonly shown?: true }
+  /** `shown`: the keys are JSON values as answers show them, not texts; some of them are neither texts nor numbers if it is `documents`. */
+  | { readonly kind: 'keys'; readonly keys: Slot; readonly known?: true; readonly shown?: 'values' | 'documents' }
   /** Items that were just written, in the order of their keys. */
   | { readonly kind: 'written'; readonly keys: Slot }
   /** Items that are about to be written; `limited` where the query says how many. */

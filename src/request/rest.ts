@@ -42,6 +42,11 @@ export function parseOwn(
   return finish(collection, target, readQueryString(queryString, limits), context);
 }
 
+function shownTarget(keys: readonly unknown[], values: ValueList): ReadTarget {
+  const shown = keys.some((key) => readKey(key) === null) ? 'documents' : 'values';
+  return { kind: 'keys', keys: values.add(keys.map(keyScalar)), shown };
+}
+
 /** Of the URL, what the body's `query` has too is replaced by it; `keys` narrows it to these items. */
 export function parseSearch(collection: string, body: unknown, queryString: string, limits: ParseLimits): Parsed {
   const context = { values: new ValueList(limits.nodes), limits };
@@ -49,10 +54,7 @@ export function parseSearch(collection: string, body: unknown, queryString: stri
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
   if (query !== undefined && !isObject(query)) throw invalidPayload('"query" must be an object');
-  const target: ReadTarget =
-    keys === undefined
-      ? { kind: 'list' }
-      : { kind: 'keys', keys: context.values.add(readShownKeys(keys).map(keyScalar)), shown: true };
+  const target: ReadTarget = keys === undefined ? { kind: 'list' } : shownTarget(readShownKeys(keys), context.values);
   const url = readQueryString(queryString, limits);
   if (query === undefined) return finish(collection, target, url, context);
   refuseUnused(
