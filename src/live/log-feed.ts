@@ -74,6 +74,11 @@ export class LogFeed {
     return this.#current.consistent;
   }
 
+  /** Whether it was closed or lost. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
   /** How far the log has arrived, in bytes. */
   get received(): number {
     return this.#current.received;

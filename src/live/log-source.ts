@@ -43,6 +43,8 @@ export class LogSource implements ChangeSource {
       const { sources, isChanged, membership } = await publish(this.#database, this.#tables());
       if (isChanged) throw new Error('the publication was changed while the log was opened');
       if (stopping.aborted) throw new Error('the stream was closed');
+      // Nobody would stop the watch of a feed that was lost before.
+      if (feed.isOver) throw new Error('the connection was lost while the log was opened');
       this.#watch = new LogWatch(this.#database, feed, membership, () => events.tablesChanged());
       return { sources, position };
     } catch (error) {

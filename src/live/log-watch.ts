@@ -21,8 +21,8 @@ export class LogWatch {
   readonly #onTablesChanged: () => void;
   /** As the stream has it since it was opened or brought in step. */
   #membership: Membership;
-  /** The digest of the publications in which no table of them is missing. */
-  #complete: string;
+  /** The digest of the publications that were checked last: what is missing is reported once. */
+  #checked: string;
   /**
    * Transactions that were open when a table was added to a publication. PostgreSQL does not send what they wrote to it before, so
    * everything is read again after each of them.
@@ -37,7 +37,7 @@ export class LogWatch {
     this.#database = database;
     this.#feed = feed;
     this.#membership = membership;
-    this.#complete = membership.digest;
+    this.#checked = membership.digest;
     this.#onTablesChanged = onTablesChanged;
     this.#timer = setInterval(() => void this.#ask(), INTERVAL_MS).unref();
   }
@@ -53,7 +53,7 @@ export class LogWatch {
     const { running } = await within(readLogState(this.#database), TIMEOUT_MS);
     this.#older = running;
     this.#membership = membership;
-    this.#complete = membership.digest;
+    this.#checked = membership.digest;
   }
 
   /** Milliseconds that the stream is behind the log. */
@@ -76,7 +76,7 @@ export class LogWatch {
       if (this.lagMs === 0 || end > (this.#marks.at(-1)?.position ?? 0))
         this.#marks.push({ position: end, at: performance.now() });
       this.#feed.ask();
-      const isMissing = state.digest !== this.#complete && (await this.#isTableMissing(state));
+      const isMissing = state.digest !== this.#checked && (await this.#isTableMissing(state));
       // What was read before they were remembered says nothing about them.
       const hasEnded = this.#older === older && this.#hasOlderEnded(state);
       if ((hasEnded || isMissing) && this.#timer !== null) this.#onTablesChanged();
@@ -100,8 +100,7 @@ export class LogWatch {
     const expected = this.#membership;
     const found = await within(readMembership(this.#database), TIMEOUT_MS);
     if (this.#membership !== expected) return false;
-    if ([...expected.members].some((member) => !found.members.has(member))) return true;
-    this.#complete = digest;
-    return false;
+    this.#checked = digest;
+    return [...expected.members].some((member) => !found.members.has(member));
   }
 }

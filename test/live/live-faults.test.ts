@@ -153,6 +153,33 @@ t.test('a transaction that wrote outside the publication is seen when it commits
   socket.close();
 });
 
+t.test('a stream that is lost while it is opened leaves nothing that checks the publications', async (t) => {
+  await waitFor(async () => (await slots()) === 0, 8_000);
+  const [busy, blocker] = [connectSql(url), connectSql(url)];
+  await busy`begin`.simple();
+  await busy`update tags set name = 'open' where id = 3`;
+  const stream = open('/items/tags/1?fields=name');
+  // The slot waits for the transaction, and then the publications for the lock.
+  await waitFor(async () => (await slots()) === 1, 10_000);
+  await blocker`select pg_advisory_lock(hashtext('lateral_live'), hashtext(current_database()))`;
+  await busy`commit`.simple();
+  const isBlocked = async (): Promise<boolean> =>
+    (await sql`select from pg_locks where locktype = 'advisory' and not granted`).length > 0;
+  await waitFor(isBlocked, 5_000);
+  await sql`select pg_terminate_backend(active_pid) from pg_replication_slots`;
+  await waitFor(async () => (await slots()) === 0, 1_500);
+  await blocker`select pg_advisory_unlock_all()`;
+  await stream.count(1);
+  await waitFor(async () => (await isWell()) && (await slots()) === 1, 10_000);
+  const before = await resyncs();
+  await sql`alter publication lateral_live drop table tags`;
+  await waitFor(async () => (await resyncs()) > before, 8_000);
+  await sleep(7_000);
+  t.equal(await resyncs(), before + 1, 'one repair, one resync');
+  await Promise.all([busy.end(), blocker.end()]);
+  stream.close();
+});
+
 /** The answer to START_REPLICATION, and a sign of life from the beginning of the log. */
 const COPY_BOTH_RESPONSE = Buffer.from([0x57, 0, 0, 0, 7, 0, 0, 0]);
 const KEEP_ALIVE = Buffer.concat([Buffer.from([0x64, 0, 0, 0, 22, 0x6b]), Buffer.alloc(17)]);
