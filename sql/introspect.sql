@@ -378,7 +378,7 @@ select pg_catalog.json_build_object(
     )
     from functions
   ),
-  -- What is declared and is not a function: procedures (p), aggregates (a) and window functions (w).
+  -- Declared routines that are not functions: procedures (p), aggregates (a) and window functions (w).
   'routines', (
     select pg_catalog.json_agg(pg_catalog.json_build_array(entry.name, proc.prokind) order by entry.name, proc.oid)
     from service_functions entry

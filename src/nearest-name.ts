@@ -3,7 +3,7 @@
 /** Longer names are not compared: it would cost, and columns have at most 63 bytes. */
 const LONGEST = 63;
 
-/** Null where none is near. `names` must hold only what the caller may know. */
+/** The most similar name, or null if none is similar. `names` must hold only names that the caller may see. */
 export function nearestName(name: string, names: Iterable<string>): string | null {
   if (name.length > LONGEST) return null;
   let nearest: string | null = null;
@@ -41,7 +41,7 @@ function distanceOf(left: string, right: string): number {
   return previous[right.length] ?? 0;
 }
 
-/** What an error message adds. */
+/** The suggestion at the end of an error message. */
 export function didYouMean(name: string, names: Iterable<string>): string {
   const nearest = nearestName(name, names);
   return nearest === null ? '' : ` Did you mean "${nearest}"?`;

@@ -31,7 +31,7 @@ export function verifyPassword(stored: string | null, password: string, address:
 
 interface Visitor {
   readonly ip: string;
-  /** Whether nobody waits for the answer any more. */
+  /** Whether the client has disconnected. */
   hasLeft(): boolean;
 }
 

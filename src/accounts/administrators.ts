@@ -32,7 +32,7 @@ const TABLES: ReadonlySet<string> = new Set([
   'service_settings',
 ]);
 
-/** Whether to delete rows of the collection changes who may do what, or how they come in: also by foreign keys that lead there. */
+/** Whether deleting rows of the collection can change permissions or credentials, directly or through foreign keys. */
 export function decidesAccess(collection: string, model: Model): boolean {
   const known = DELETING.get(model) ?? collectionsBehindAccess(model);
   DELETING.set(model, known);
@@ -51,7 +51,7 @@ const DELETING = new WeakMap<Model, ReadonlySet<string>>();
 /** The tables above, those whose rows PostgreSQL changes there when it deletes them, and those whose deletion deletes these. */
 function collectionsBehindAccess({ collections }: Model): ReadonlySet<string> {
   const found = new Set(TABLES);
-  // What is added meanwhile is visited too.
+  // The loop also visits entries that it adds.
   for (const name of found) {
     const collection = collections.get(name);
     if (!collection) continue;

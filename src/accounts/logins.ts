@@ -48,7 +48,7 @@ export interface LoginClient {
   readonly ip: string;
   readonly userAgent: string;
   readonly origin: string;
-  /** Whether nobody waits for the answer any more. */
+  /** Whether the client has disconnected. */
   hasLeft(): boolean;
 }
 

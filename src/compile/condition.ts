@@ -190,7 +190,7 @@ function textOperator(operand: OperandPlan, symbol: string): Fragment {
   return field?.column?.base_type === 'citext' ? operatorOf(field, symbol) : operatorIn('pg_catalog', symbol);
 }
 
-/** What PostgreSQL makes of `between`, with operators that have a schema. */
+/** `between` as two comparisons, whose operators can carry a schema. */
 function isBetween(
   operator: 'between' | 'nbetween',
   left: Fragment,

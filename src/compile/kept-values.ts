@@ -34,7 +34,7 @@ export function keptValues(node: WriteNode, position: number, changes: boolean, 
     const before = isSame(field, item.column([], field), value);
     const shown = sql`select from ${item.from(areEqual(keyColumns(collection, item.alias), inputKey, collection.key), before)}`;
     const lists = [...(changes ? [written(position)] : []), ...(verb === 'upsert' ? [alias(`m${position}`)] : [])];
-    // What an item becomes may depend on columns that the caller cannot see.
+    // The new value may depend on columns that the caller cannot see.
     const results = (restrictionOf(readable) ? [] : lists).map((list) => {
       const result = alias('w');
       const same = isSame(field, sql`${result}.${alias(`g${index}`)}`, value);

@@ -206,7 +206,7 @@ export function isLeftOut(node: WriteNode, field: Field): boolean {
   return node.collection.kind === 'view' && initialValue(field) === null;
 }
 
-/** What the chain itself gives a new row for a key of one column; null where the payload or the database says it. */
+/** The key of one column that the chain generates for a new row, or null if the payload or the database supplies it. */
 export function madeKey(node: WriteNode): Fragment | null {
   const key = singleKey(node.collection);
   return key && makesKeys(node) && !isLeftOut(node, key) ? initialKey(key, node) : null;

@@ -1,4 +1,4 @@
-/** What a write chain answers of the rows that it wrote: the highest keys, how many there are, and whether all of them are there. */
+/** The result of a write chain: the highest new keys, the number of rows, and a check that no row is missing. */
 import { countedKey } from '../mirror/item-key.js';
 import type { WriteNode, WritePlan } from '../plan/write.js';
 import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';

@@ -66,7 +66,7 @@ export async function answerRepeated(
 const UNKNOWN_ITEMS =
   'The request with this Idempotency-Key was carried out by an earlier version of the service, which did not keep the keys of its items. It was not carried out again: read the items to see them';
 
-/** What is known of the first time. */
+/** The stored outcome of the first request. */
 interface Receipt {
   readonly fingerprint: string;
   readonly keys: readonly Key[] | null;

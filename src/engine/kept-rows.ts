@@ -1,6 +1,6 @@
 /**
  * The rows of an upload, which arrives once. The first of them are kept, so that an import whose transaction was undone can begin
- * again. After the first batch other sessions cannot change the table any more, so the first rows are enough.
+ * again. After the first batch the transaction holds a lock that keeps other sessions from changing the table, so the first rows are enough.
  */
 import type { Input } from '../request/parse-context.js';
 

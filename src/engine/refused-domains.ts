@@ -13,7 +13,7 @@ interface Candidate {
   readonly path: string;
 }
 
-/** Null where it is another error, or the payload has no value of the domain. */
+/** The refusal that names the field, or null for other errors and if the payload has no value of the domain. */
 export function domainRefusal(error: unknown, { plan, input, paths }: PlannedWrite): ServiceError | null {
   const refused = refusedByDomain(error);
   if (!refused) return null;

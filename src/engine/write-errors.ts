@@ -73,7 +73,7 @@ export function asWriteFailure(error: unknown, planned: PlannedWrite): unknown {
   return refused ?? asConflict(error, planned) ?? asRefusedValue(error, planned) ?? fromValidation(error, planned);
 }
 
-/** What the failure of a deletion means. */
+/** The client's error for a failed deletion. */
 export function asDeleteFailure(error: unknown, collection: Collection): unknown {
   if (isRefused(error) && error.message === 'skipped') return leftOut('deletion', collection, '');
   return asRuleRefusal(error, [[collection, 'delete']]) ?? error;
@@ -105,7 +105,7 @@ function asRuleRefusal(error: unknown, tables: readonly WrittenTable[]): unknown
   return new Undisclosed(invalidPayload(reason), error.message);
 }
 
-/** Null where it is another error, or it is not known which value is meant. */
+/** The refusal that names the value, or null for other errors and if the value is not known. */
 function asRefusedValue(error: unknown, planned: PlannedWrite): unknown {
   return isMisfit(error) ? refusedInPayload(error, planned) : null;
 }

@@ -43,7 +43,7 @@ export interface Opened {
   readonly position: number;
 }
 
-/** What reading the log costs the server, and how far behind it is. */
+/** The WAL that the server keeps for the stream, and the lag of the stream. */
 export interface LogFigures {
   /** Bytes of log that PostgreSQL keeps for the stream, and how many it may keep. */
   readonly walKept: number;

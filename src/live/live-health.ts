@@ -1,4 +1,4 @@
-/** What /server/health says about live queries: how changes arrive, how late they are, and what they cost PostgreSQL. */
+/** The part of /server/health about live queries: the source of changes, the lag, and the WAL that PostgreSQL keeps. */
 import { asError } from '../narrow.js';
 import { type Check, type Checks, HEALTH_TIMEOUT_MS } from '../postgres/health.js';
 import { within } from '../postgres/time-limit.js';

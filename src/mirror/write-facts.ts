@@ -1,4 +1,4 @@
-/** What the catalog says about writes of a table besides its columns: triggers, rules, and privileges of the service's role. */
+/** Triggers, rules and privileges of a table: the part of the model that decides how the table can be written. */
 
 export type WriteEvent = 'insert' | 'update' | 'delete';
 

@@ -132,7 +132,7 @@ function isShownAsJson({ type, column }: Field): boolean {
   return type === 'json' || column?.composite != null;
 }
 
-/** What a payload says of a part of a key, as the text that is the part of a checked key. */
+/** The value of a payload for a part of a key, as PostgreSQL's text of that part. */
 export function givenPart(field: Field, value: unknown): unknown {
   if (value === undefined || value === null || !isShownAsJson(field)) return value;
   const composite = field.column?.composite;

@@ -35,7 +35,7 @@ export function fieldNamed(collection: Collection, name: string, location: strin
   return { field, scope: ownName(synonyms, name.slice(colon + 1)) };
 }
 
-/** What an alias stands for, under the name it has in the response. */
+/** The target of an alias, under the name that the response uses. */
 export interface Aliased extends Named {
   readonly name: string;
   readonly call: FunctionCall | null;

@@ -1,4 +1,4 @@
-/** What a list of fields asks for: wildcards become fields, and what is said of one field in several places adds up. */
+/** The outputs that a list of fields selects: wildcards become fields, and selections of one field are merged. */
 import { assertNever } from '../assert-never.js';
 import { forbiddenField } from '../errors.js';
 import type { Collection, Field } from '../mirror/model.js';
@@ -96,7 +96,7 @@ interface Addition extends Pick<Wanted, 'field' | 'call' | 'fields'> {
   readonly isNamed?: boolean;
 }
 
-/** What is said of one field in several places adds up. */
+/** Merges the selections of one field. */
 function add(
   wanted: WantedFields,
   name: string,

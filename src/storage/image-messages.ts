@@ -1,4 +1,4 @@
-/** What the service and the processes that transform images send each other: a length, JSON, another length, bytes. */
+/** Messages between the service and the image processes: the lengths of both parts, JSON, bytes. */
 import type { ImageOperation } from './image-operations.js';
 import type { ImageSize } from './image-sizes.js';
 

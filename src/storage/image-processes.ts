@@ -19,7 +19,7 @@ const IDLE_MS = 30_000;
 const STOP_MS = 1_000;
 const WAITING_PER_PROCESS = 25;
 
-/** What the process needs of the environment; secrets of the service are not among it. */
+/** Environment variables that the process needs. The service's secrets are not among them. */
 const ENVIRONMENT = ['PATH', 'LD_LIBRARY_PATH', 'NODE_OPTIONS', 'NODE_PATH', 'TMPDIR', 'LANG'];
 
 export interface ImageResult {
