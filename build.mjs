@@ -18,9 +18,9 @@ const forPackage = process.argv.includes('--package');
 const listFile = join(target, 'outputs.json');
 
 /** What is started by its path, or imported from outside. */
-const PROGRAMS = ['src/main', 'src/index', 'src/workers/worker', 'src/storage/image-child'];
+const PROGRAMS = ['src/main', 'src/index', 'src/service/threads/worker', 'src/storage/image-child'];
 const TOOLS = [
-  'src/observe',
+  'src/base/observe',
   'src/embedded/cluster',
   ...['cost', 'growth', 'hit', 'live-clients', 'load', 'main', 'mirror', 'open-loop', 'readers'].map(
     (name) => `bench/${name}`,

@@ -8,7 +8,7 @@ import { mkdtemp, readFile, rm, symlink } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { packagePath, packageRoot } from '../src/files.js';
+import { packagePath, packageRoot } from '../src/base/package-files.js';
 import { type Case, isWrite } from './cases.js';
 import { type Ceiling, ceiling } from './ceiling.js';
 import { type Report, type RunningService, startService } from './environment.js';

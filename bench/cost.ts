@@ -8,7 +8,7 @@
 import { Agent, request } from 'node:http';
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { packagePath } from '../src/files.js';
+import { packagePath } from '../src/base/package-files.js';
 import { type BenchRequest, CASES, type Case, isWrite } from './cases.js';
 import { ADMINISTRATOR, prepareData, startDatabase, startService } from './environment.js';
 import { readPeak } from './memory.js';

@@ -6,13 +6,13 @@ import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { Identities } from '../src/access/identities.js';
 import { Tokens } from '../src/access/tokens.js';
 import { lookUpAccount } from '../src/accounts/shares.js';
-import { readConfig } from '../src/config.js';
+import { itemsRoutes } from '../src/api/items/items.js';
+import { readConfig } from '../src/config/config.js';
 import { createClientAddressResolver } from '../src/http/client-address.js';
 import { Exchange, type ServerHooks } from '../src/http/exchange.js';
 import { Router } from '../src/http/router.js';
-import { itemsRoutes } from '../src/resources/items.js';
-import { withCore } from '../src/service.js';
-import { openLive, parseLimits } from '../src/worker-app.js';
+import { openLive, parseLimits } from '../src/service/app.js';
+import { withCore } from '../src/service/start.js';
 import { CASES } from './cases.js';
 import { ADMINISTRATOR } from './environment.js';
 

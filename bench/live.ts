@@ -9,7 +9,7 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import postgres from 'postgres';
-import { packagePath } from '../src/files.js';
+import { packagePath } from '../src/base/package-files.js';
 import { ADMINISTRATOR, type Report, type RunningService, startService } from './environment.js';
 import type { ClientOrder, ClientReport, ClientTask } from './live-clients.js';
 import { measure } from './load.js';

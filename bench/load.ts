@@ -9,7 +9,7 @@ import { connect } from 'node:net';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
-import { packagePath } from '../src/files.js';
+import { packagePath } from '../src/base/package-files.js';
 import { ResponseReader } from './response-reader.js';
 
 /**

@@ -1,8 +1,8 @@
 /** How long the service takes to read a large structure: 1,000 tables with 20,000 columns and their foreign keys. */
 import postgres from 'postgres';
 import { buildModel } from '../src/mirror/introspect.js';
-import { catalogSourceOf } from '../src/postgres/catalog.js';
-import { migrate } from '../src/postgres/migrate.js';
+import { catalogSourceOf } from '../src/postgres/catalog/catalog.js';
+import { migrate } from '../src/postgres/catalog/migrate.js';
 import { openDatabase, type Report } from './environment.js';
 
 const TABLES = 1_000;

@@ -6,7 +6,7 @@
 import { connect, type Socket } from 'node:net';
 import { setImmediate as nextTurn, setTimeout as wait } from 'node:timers/promises';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
-import { packagePath } from '../src/files.js';
+import { packagePath } from '../src/base/package-files.js';
 import { writeRequest } from './load.js';
 import { ResponseReader } from './response-reader.js';
 import { type Percentiles, percentilesOf } from './statistics.js';

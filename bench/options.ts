@@ -1,8 +1,8 @@
 /** The command line of the bench. */
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
-import { optionRows } from '../src/config.js';
-import { packagePath } from '../src/files.js';
+import { packagePath } from '../src/base/package-files.js';
+import { optionRows } from '../src/config/config.js';
 import { CASES, type Case } from './cases.js';
 import type { PeerOptions } from './peers/peer.js';
 

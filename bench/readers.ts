@@ -13,8 +13,8 @@ import { fileURLToPath } from 'node:url';
 import { isMainThread, parentPort, Worker } from 'node:worker_threads';
 import postgres from 'postgres';
 import { startEmbedded } from '../src/embedded/cluster.js';
-import { LogDecoder, type LoggedChange } from '../src/postgres/pgoutput.js';
-import { ReplicationConnection } from '../src/postgres/replication.js';
+import { LogDecoder, type LoggedChange } from '../src/postgres/changes/pgoutput.js';
+import { ReplicationConnection } from '../src/postgres/changes/replication.js';
 import { openDatabase } from './environment.js';
 import { spentBy } from './processor.js';
 

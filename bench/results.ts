@@ -6,7 +6,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { arch, availableParallelism, cpus, platform, totalmem } from 'node:os';
-import { packagePath, packageRoot, packageVersion } from '../src/files.js';
+import { packagePath, packageRoot, packageVersion } from '../src/base/package-files.js';
 import type { Beside } from './beside.js';
 import type { BulkResult } from './bulk.js';
 import type { Growth } from './growth.js';

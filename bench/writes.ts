@@ -2,15 +2,15 @@
  * The statement of a write, for its ceiling. The service explains reads only, so the product's own functions plan and
  * compile the same payloads here.
  */
-import { activityLogOf } from '../src/compile/activity.js';
-import { compileWrite } from '../src/compile/write.js';
-import { inputValues } from '../src/compile/write-input.js';
-import { readConfig } from '../src/config.js';
-import { planCreate, planUpdate } from '../src/plan/payload.js';
-import type { ItemChange, Payload } from '../src/plan/payload-row.js';
+import { activityLogOf } from '../src/compile/write/activity.js';
+import { compileWrite } from '../src/compile/write/write.js';
+import { inputValues } from '../src/compile/write/write-input.js';
+import { readConfig } from '../src/config/config.js';
 import { servedCollection } from '../src/plan/read.js';
-import { NO_AUTHOR } from '../src/plan/write.js';
-import { withCore } from '../src/service.js';
+import { planCreate, planUpdate } from '../src/plan/write/payload.js';
+import type { ItemChange, Payload } from '../src/plan/write/payload-row.js';
+import { NO_AUTHOR } from '../src/plan/write/write.js';
+import { withCore } from '../src/service/start.js';
 import { bind, type Caller } from '../src/sql/parameter.js';
 import type { BenchRequest } from './cases.js';
 import type { Explained } from './statement.js';

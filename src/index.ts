@@ -1,7 +1,8 @@
 /** The service inside of a Node program: `import { start } from 'lateral'`. */
-import { type OptionName, readConfig } from './config.js';
-import { createObserver } from './observe.js';
-import { startService } from './service.js';
+
+import { createObserver } from './base/observe.js';
+import { type OptionName, readConfig } from './config/config.js';
+import { startService } from './service/start.js';
 
 /** Options by the names of environment variables. Those of the process are not read: pass `...process.env` to use them. */
 export type LateralOptions = {

@@ -6,27 +6,27 @@ import { stat } from 'node:fs/promises';
 import { basename, extname } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
 import { CLI_IDENTITY } from './access/identity.js';
+import { ServiceError, StartError } from './base/errors.js';
+import { createObserver } from './base/observe.js';
+import { packageVersion } from './base/package-files.js';
 import { ADOPT_HELP, adopt } from './commands/adopt.js';
 import { DOCTOR_HELP, doctor } from './commands/doctor.js';
 import { FILES_HELP, files } from './commands/files-command.js';
 import { LIVE_HELP, live } from './commands/live-command.js';
 import { RELATIONS_HELP, relations } from './commands/relations-command.js';
 import { SCHEMA_HELP, schema } from './commands/schema-command.js';
-import { type Config, optionRows, readArguments, readConfig, readFlags, renamedOptions } from './config.js';
-import { ImportFailure, importRows } from './engine/import.js';
+import { type Config, optionRows, readArguments, readConfig, readFlags, renamedOptions } from './config/config.js';
 import { read, write } from './engine/pipeline.js';
 import { NO_CLIENT } from './engine/stages.js';
-import { ServiceError, StartError } from './errors.js';
-import { packageVersion } from './files.js';
+import { ImportFailure, importRows } from './engine/writes/import.js';
 import { describeTypes } from './mirror/typings.js';
-import { createObserver } from './observe.js';
-import { NO_AUTHOR } from './plan/write.js';
+import { NO_AUTHOR } from './plan/write/write.js';
 import { type ImportFormat, readRows } from './request/import-file.js';
 import { parseOnConflict } from './request/on-conflict.js';
 import { parseRead } from './request/rest.js';
-import { type Service, startService, withCore } from './service.js';
+import { parseLimits } from './service/app.js';
+import { type Service, startService, withCore } from './service/start.js';
 import { pretty } from './sql/pretty.js';
-import { parseLimits } from './worker-app.js';
 
 const USAGE = `Lateral ${packageVersion}: a REST and GraphQL API over PostgreSQL. One request, one statement.
 

@@ -10,7 +10,7 @@ import { chmod, mkdtemp, readdir, readFile, realpath, rm, statfs } from 'node:fs
 import { availableParallelism, tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { packagePath } from '../src/files.js';
+import { packagePath } from '../src/base/package-files.js';
 
 interface Job {
   readonly name: string;

@@ -6,10 +6,10 @@ import { mkdir, mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { chromium, type Page } from 'playwright-core';
-import { readConfig } from '../src/config.js';
-import { packagePath } from '../src/files.js';
-import { createObserver } from '../src/observe.js';
-import { startService } from '../src/service.js';
+import { createObserver } from '../src/base/observe.js';
+import { packagePath } from '../src/base/package-files.js';
+import { readConfig } from '../src/config/config.js';
+import { startService } from '../src/service/start.js';
 import { chromiumPath } from './support/chromium.js';
 
 const PASSWORD = 'a-password-for-pictures';

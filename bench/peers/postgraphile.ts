@@ -6,7 +6,7 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { packagePath } from '../../src/files.js';
+import { packagePath } from '../../src/base/package-files.js';
 import { type BenchRequest, type Case, requestsOf, spread, VARIANTS } from '../cases.js';
 import { stopProcess } from '../environment.js';
 import type { Question } from '../statement.js';

@@ -1,6 +1,6 @@
 /** What the database knows of the owner of a token, and who they are at an address. */
 import { LRUCache } from 'lru-cache';
-import { invalidIp } from '../errors.js';
+import { invalidIp } from '../base/errors.js';
 import { type AddressTest, addressTest } from './addresses.js';
 import { type Identity, PUBLIC } from './identity.js';
 

@@ -3,8 +3,8 @@
  * token names a key that is not known, so that an issuer may change its keys at any time.
  */
 import { createRemoteJWKSet, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from 'jose';
-import { invalidToken, ServiceError, serviceUnavailable, tokenExpired } from '../errors.js';
-import type { JwtIssuer } from '../issuer-options.js';
+import { invalidToken, ServiceError, serviceUnavailable, tokenExpired } from '../base/errors.js';
+import type { JwtIssuer } from '../config/issuer-options.js';
 import { claimText, type ExternalUser, userOfClaims } from './external-user.js';
 import { type AccessClaims, type AccessVerifier, issuerOf } from './tokens.js';
 

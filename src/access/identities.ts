@@ -3,7 +3,7 @@
  * spends no statement on it and is answered at once. What a token allows may depend on the address it comes from.
  */
 import { LRUCache } from 'lru-cache';
-import { forbidden, invalidCredentials, invalidPayload, ServiceError } from '../errors.js';
+import { forbidden, invalidCredentials, invalidPayload, ServiceError } from '../base/errors.js';
 import { type Account, type CachedIdentity, cachedIdentity } from './account.js';
 import type { Identity } from './identity.js';
 import { type AccessClaims, type AccessVerifier, digestToken } from './tokens.js';

@@ -1,5 +1,5 @@
 /** Who asks, and what is known of them. */
-import { forbidden, invalidCredentials } from '../errors.js';
+import { forbidden, invalidCredentials } from '../base/errors.js';
 import type { Caller } from '../sql/parameter.js';
 import { networkOf } from './addresses.js';
 import type { SharedScope } from './shared-scope.js';

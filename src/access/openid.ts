@@ -3,8 +3,8 @@
  * that is exchanged for a signed statement of who it is. What has to be known on the way back is in a signed cookie.
  */
 import type { Configuration } from 'openid-client';
-import { invalidCredentials, type ServiceError, serviceUnavailable } from '../errors.js';
-import type { AuthProvider } from '../provider-options.js';
+import { invalidCredentials, type ServiceError, serviceUnavailable } from '../base/errors.js';
+import type { AuthProvider } from '../config/provider-options.js';
 import { claimText, type ExternalUser, userOfClaims } from './external-user.js';
 
 /** What a sign-in that has begun must meet when it comes back. */

@@ -3,7 +3,7 @@
  * parsed once, when the policies are loaded; their values are constants of the rule. A filter that cannot be read grants
  * nothing.
  */
-import { isObject } from '../digits.js';
+import { isObject } from '../base/exact-json.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { Access, Action, Grant, WriteAction } from '../plan/access.js';
 import { readRuleFilter, readValidation } from '../plan/rules.js';

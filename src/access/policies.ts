@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import { parseOwnJson } from '../narrow.js';
+import { parseOwnJson } from '../base/narrow.js';
 import { APP_PERMISSIONS } from './app-permissions.js';
 import type { Identity } from './identity.js';
 import { type PermissionRow, Permissions, readRules } from './permissions.js';

@@ -2,7 +2,7 @@
  * Keeps the policies in step with the database: they are loaded again on each notification, and the former ones stay until
  * the new ones are whole.
  */
-import type { Observer } from '../observe.js';
+import type { Observer } from '../base/observe.js';
 
 /** What this needs of the database; the driver stays behind it. */
 export interface PolicySource {

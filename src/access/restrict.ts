@@ -3,8 +3,9 @@
  * fields in some of these rows only. Names are resolved against this model, so every part of a request at every level is
  * covered, and what is forbidden looks like what does not exist.
  */
+
+import { onlyOf } from '../base/narrow.js';
 import type { Collection, CollectionMeta, Field, Model, RelationMeta } from '../mirror/model.js';
-import { onlyOf } from '../narrow.js';
 import type { Grant, PlannedRule, RestrictedCollection, RestrictedModel } from '../plan/access.js';
 import { ALWAYS, type Condition, isAlways } from '../plan/plan.js';
 import { planRule } from '../plan/rules.js';

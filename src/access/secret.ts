@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import type { Observer } from '../observe.js';
+import type { Observer } from '../base/observe.js';
 
 const FILE_NAME = 'lateral.secret';
 /** A shorter key could be guessed from a token. */

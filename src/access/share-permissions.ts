@@ -2,7 +2,7 @@
  * What is seen by a share: the item, and the rows that its relations lead to, as far as both the role of the share and the user who made
  * it may see them. Nothing can be written.
  */
-import { isObject } from '../digits.js';
+import { isObject } from '../base/exact-json.js';
 import { keyNames } from '../mirror/item-key.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import { splitKey } from '../sql/key-text.js';

@@ -4,7 +4,7 @@
  */
 import { createHash, createSecretKey, randomBytes } from 'node:crypto';
 import { decodeJwt, errors, type JWTPayload, jwtVerify, SignJWT } from 'jose';
-import { invalidToken, tokenExpired } from '../errors.js';
+import { invalidToken, tokenExpired } from '../base/errors.js';
 import { UUID_PATTERN } from '../sql/codec.js';
 import { type PendingSignIn, SIGN_IN_LIFETIME_MS } from './openid.js';
 

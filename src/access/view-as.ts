@@ -1,5 +1,5 @@
 /** `Lateral-View-As`: an administrator reads with the permissions of the public, a role or a user, and can write nothing. */
-import { forbidden, invalidQuery, type ServiceError } from '../errors.js';
+import { forbidden, invalidQuery, type ServiceError } from '../base/errors.js';
 import { UUID_PATTERN } from '../sql/codec.js';
 
 export const VIEW_AS_HEADER = 'Lateral-View-As';

@@ -2,12 +2,12 @@
 
 import type { Account } from '../access/account.js';
 import type { LookupKey } from '../access/identities.js';
-import { hashPassword } from '../access/passwords.js';
 import { digestToken } from '../access/tokens.js';
-import { assertNever } from '../assert-never.js';
-import { isTermination } from '../postgres/conflicts.js';
-import type { Database } from '../postgres/database.js';
+import { assertNever } from '../base/assert-never.js';
+import { isTermination } from '../postgres/pools/conflicts.js';
+import type { Database } from '../postgres/pools/database.js';
 import { readSql } from '../sql/read-sql.js';
+import { hashPassword } from './passwords.js';
 
 const IDENTITY = readSql('identity.sql');
 const ADMINISTRATOR = readSql('administrator.sql');

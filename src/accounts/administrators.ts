@@ -5,17 +5,17 @@
  */
 import { addressTest } from '../access/addresses.js';
 import type { Identity } from '../access/identity.js';
-import { readPolicy } from '../access/passwords.js';
-import { isObject } from '../digits.js';
-import { failedValidation, forbidden, invalidPayload, unprocessable } from '../errors.js';
+import { failedValidation, forbidden, invalidPayload, unprocessable } from '../base/errors.js';
+import { isObject } from '../base/exact-json.js';
+import { parseOwnJson } from '../base/narrow.js';
 import type { Model } from '../mirror/model.js';
-import { parseOwnJson } from '../narrow.js';
-import type { Payload } from '../plan/payload-row.js';
 import { planRule, readRuleFilter, readValidation } from '../plan/rules.js';
-import type { PlannedWrite } from '../plan/write.js';
-import type { Database } from '../postgres/database.js';
-import type { Session } from '../postgres/sessions.js';
+import type { Payload } from '../plan/write/payload-row.js';
+import type { PlannedWrite } from '../plan/write/write.js';
+import type { Database } from '../postgres/pools/database.js';
+import type { Session } from '../postgres/pools/sessions.js';
 import { readSql } from '../sql/read-sql.js';
+import { readPolicy } from './passwords.js';
 
 const ADDRESS = /^[^\s@]+@[^\s@]+$/;
 

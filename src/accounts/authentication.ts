@@ -2,14 +2,14 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Identities } from '../access/identities.js';
-import type { Mailer } from '../access/mailer.js';
-import { stepOf } from '../access/otp.js';
-import { assertPassword, hashPassword, verifyAccount } from '../access/passwords.js';
 import { digestToken, familyOf, makeRefreshToken, type Tokens } from '../access/tokens.js';
-import type { Config } from '../config.js';
-import { forbidden, invalidCredentials, invalidOtp, ServiceError } from '../errors.js';
+import { forbidden, invalidCredentials, invalidOtp, ServiceError } from '../base/errors.js';
+import type { Config } from '../config/config.js';
 import type { AttemptOutcome, LoginLimit } from './login-backoff.js';
 import type { LoginAccount, LoginClient, Logins, SessionHolder, SessionKind } from './logins.js';
+import type { Mailer } from './mailer.js';
+import { stepOf } from './otp.js';
+import { assertPassword, hashPassword, verifyAccount } from './passwords.js';
 
 export interface AuthenticationServices {
   readonly config: Config;

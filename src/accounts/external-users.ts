@@ -1,8 +1,8 @@
 /** The users that foreign issuers and providers name: found by what the issuer calls them or by their address, and created where that is wanted. */
 import type { ExternalUser } from '../access/external-user.js';
-import { forbidden, invalidCredentials, ServiceError } from '../errors.js';
-import type { Database } from '../postgres/database.js';
-import type { UserMapping } from '../provider-options.js';
+import { forbidden, invalidCredentials, ServiceError } from '../base/errors.js';
+import type { UserMapping } from '../config/provider-options.js';
+import type { Database } from '../postgres/pools/database.js';
 import type { Input } from '../request/parse-context.js';
 import { withCatalog } from '../sql/catalog-names.js';
 import { UUID_PATTERN } from '../sql/codec.js';

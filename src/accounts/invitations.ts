@@ -1,10 +1,11 @@
 /** Invitations: an administrator names addresses, and who opens the link in the mail chooses a password. */
-import type { Mailer } from '../access/mailer.js';
-import { assertPassword, hashPassword } from '../access/passwords.js';
+
 import type { Tokens } from '../access/tokens.js';
-import { invalidPayload } from '../errors.js';
+import { invalidPayload } from '../base/errors.js';
 import type { LoginLimit } from './login-backoff.js';
 import type { Logins } from './logins.js';
+import type { Mailer } from './mailer.js';
+import { assertPassword, hashPassword } from './passwords.js';
 
 export interface InvitationServices {
   readonly tokens: Tokens;

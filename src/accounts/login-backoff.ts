@@ -11,7 +11,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LRUCache } from 'lru-cache';
 import { networkOf } from '../access/addresses.js';
-import { requestsExceeded } from '../errors.js';
+import { requestsExceeded } from '../base/errors.js';
 
 export interface BackoffLimits {
   /** Failures that cost nothing. */

@@ -1,7 +1,7 @@
 /** What logging in writes: attempts, sessions, passwords and second factors. Each step is one statement. */
 import { CLI_IDENTITY } from '../access/identity.js';
-import { ServiceError } from '../errors.js';
-import type { Database } from '../postgres/database.js';
+import { ServiceError } from '../base/errors.js';
+import type { Database } from '../postgres/pools/database.js';
 import { readSql } from '../sql/read-sql.js';
 import { keepAdministrators, REGISTRATION } from './administrators.js';
 

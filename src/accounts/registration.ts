@@ -2,16 +2,17 @@
  * Self-registration, where the settings allow it. Whether an address is taken must not show: each outcome is the
  * same, and takes as long. The account is written like any other item, with permissions that the settings amount to.
  */
-import type { Mailer } from '../access/mailer.js';
-import { verifyPassword } from '../access/passwords.js';
+
 import type { PermissionRow } from '../access/permissions.js';
 import { digestToken, type Tokens } from '../access/tokens.js';
-import type { Config } from '../config.js';
-import { forbidden, ServiceError } from '../errors.js';
-import type { Observer } from '../observe.js';
+import { forbidden, ServiceError } from '../base/errors.js';
+import type { Observer } from '../base/observe.js';
+import type { Config } from '../config/config.js';
 import type { Input } from '../request/parse-context.js';
 import { stall } from './authentication.js';
 import type { Logins, RegistrationSettings } from './logins.js';
+import type { Mailer } from './mailer.js';
+import { verifyPassword } from './passwords.js';
 
 /** Writes users with the permissions of one row alone. */
 export interface AccountWriter {

@@ -1,10 +1,10 @@
 /** The second factor of an account: made, confirmed, and given up. */
 
-import { isSecret, makeSecondFactor, type SecondFactor, stepOf } from '../access/otp.js';
-import { verifyPassword } from '../access/passwords.js';
-import { invalidCredentials, invalidPayload } from '../errors.js';
+import { invalidCredentials, invalidPayload } from '../base/errors.js';
 import type { LoginLimit } from './login-backoff.js';
 import type { LoginAccount, Logins } from './logins.js';
+import { isSecret, makeSecondFactor, type SecondFactor, stepOf } from './otp.js';
+import { verifyPassword } from './passwords.js';
 
 export interface SecondFactorServices {
   readonly logins: Logins;

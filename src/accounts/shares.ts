@@ -1,7 +1,7 @@
 /** Shares as the database knows them: who comes in by one, and the sessions that this begins. Each step is one statement. */
 import type { Account } from '../access/account.js';
 import type { LookupKey } from '../access/identities.js';
-import type { Database } from '../postgres/database.js';
+import type { Database } from '../postgres/pools/database.js';
 import { UUID_PATTERN } from '../sql/codec.js';
 import { readSql } from '../sql/read-sql.js';
 import { findAccount } from './accounts.js';

@@ -3,11 +3,11 @@
  * written to the tables of the service. All of it is one transaction: a failure leaves nothing, and a run that changes nothing can show
  * what it would change.
  */
-import { StartError } from '../errors.js';
-import type { Database } from '../postgres/database.js';
-import { migrateWithin } from '../postgres/migrate.js';
-import { ANNOUNCE_SCHEMA, LIMIT_LOCK_WAIT, LOCK_SCHEMA } from '../postgres/schema-lock.js';
-import type { Session } from '../postgres/sessions.js';
+import { StartError } from '../base/errors.js';
+import { migrateWithin } from '../postgres/catalog/migrate.js';
+import { ANNOUNCE_SCHEMA, LIMIT_LOCK_WAIT, LOCK_SCHEMA } from '../postgres/catalog/schema-lock.js';
+import type { Database } from '../postgres/pools/database.js';
+import type { Session } from '../postgres/pools/sessions.js';
 import { type Copied, type Copy, copyRows } from './copy.js';
 import { dataCopies, numberedData } from './data.js';
 import { copyHistory } from './history.js';

@@ -1,8 +1,8 @@
 /** Who asks both servers: the public, an administrator, and for each role somebody with a static token. */
 import { digestToken } from '../access/tokens.js';
-import { isObject } from '../digits.js';
-import { StartError } from '../errors.js';
-import type { Session } from '../postgres/sessions.js';
+import { StartError } from '../base/errors.js';
+import { isObject } from '../base/exact-json.js';
+import type { Session } from '../postgres/pools/sessions.js';
 import { sql } from '../sql/fragment.js';
 import type { Asker } from './compare.js';
 import { constant } from './names.js';

@@ -1,5 +1,5 @@
 /** Whether two answers say the same, and where they do not, whether that is known. */
-import { isObject } from '../digits.js';
+import { isObject } from '../base/exact-json.js';
 import type { Question } from './questions.js';
 
 export interface ServerAnswer {

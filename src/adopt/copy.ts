@@ -2,7 +2,7 @@
  * Rows of theirs become rows of ours: what is missing is inserted, what differs is updated, and nothing is written where nothing
  * differs, so that a second run changes nothing, not even the version of the schema.
  */
-import type { Session } from '../postgres/sessions.js';
+import type { Session } from '../postgres/pools/sessions.js';
 import { expression, type Fragment, identifier, join, nothing, sql } from '../sql/fragment.js';
 import { type Installations, ours, run, type SourceColumn } from './source.js';
 

@@ -1,5 +1,5 @@
 /** Activity and revisions, on request: they may be large. A later run adds what came since. */
-import type { Session } from '../postgres/sessions.js';
+import type { Session } from '../postgres/pools/sessions.js';
 import { type Fragment, literal, sql } from '../sql/fragment.js';
 import { renamed } from './names.js';
 import { count, hasColumn, type Installations, ours, run, theirs } from './source.js';

@@ -1,6 +1,7 @@
 /** Collections, fields and relations: what the other installation knows of the tables that both serve. */
-import type { Session } from '../postgres/sessions.js';
-import { systemFields } from '../postgres/system-tables.js';
+
+import { systemFields } from '../postgres/catalog/system-tables.js';
+import type { Session } from '../postgres/pools/sessions.js';
 import { type Fragment, literal, sql } from '../sql/fragment.js';
 import { type Copy, valuesOf } from './copy.js';
 import { constant, isShared, isSystemName, oneOf, renamed, renamedList } from './names.js';

@@ -1,5 +1,5 @@
 /** What is not carried over, and why: each note is one line for the operator. */
-import type { Session } from '../postgres/sessions.js';
+import type { Session } from '../postgres/pools/sessions.js';
 import { type Fragment, sql } from '../sql/fragment.js';
 import { HAS_FITTING_NAME } from './data.js';
 import { describesField } from './metadata.js';

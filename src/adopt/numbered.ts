@@ -1,5 +1,5 @@
 /** Rows whose keys are numbers, which may be taken here: `service_adopted` knows which row is which. */
-import type { Session } from '../postgres/sessions.js';
+import type { Session } from '../postgres/pools/sessions.js';
 import { type Fragment, identifier, join, literal, sql } from '../sql/fragment.js';
 import { type Copied, type Copy, selectOf } from './copy.js';
 import { type Installations, ours, run } from './source.js';

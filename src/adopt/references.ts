@@ -1,5 +1,5 @@
 /** What refers to system tables of theirs: foreign keys, and names of collections in rows. */
-import type { Session } from '../postgres/sessions.js';
+import type { Session } from '../postgres/pools/sessions.js';
 import { identifier, sql } from '../sql/fragment.js';
 import { readSql } from '../sql/read-sql.js';
 import type { OwnField } from './metadata.js';

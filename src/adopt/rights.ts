@@ -1,5 +1,5 @@
 /** Roles, policies, who has them, and permissions. Version 10 had no policies: a role becomes a policy of the same key. */
-import type { Session } from '../postgres/sessions.js';
+import type { Session } from '../postgres/pools/sessions.js';
 import { type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
 import { type Copy, valuesOf } from './copy.js';
 import { isShared, isSystemName, renamed, renamedRule } from './names.js';

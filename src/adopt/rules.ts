@@ -1,9 +1,9 @@
 /** Permissions whose rules do not fit the fields here: they grant nothing, so the operator must know of them. */
 import { buildModel } from '../mirror/introspect.js';
 import { planRule, readRuleFilter, readValidation } from '../plan/rules.js';
-import { loadSchema } from '../postgres/catalog.js';
-import type { Database } from '../postgres/database.js';
-import type { Session } from '../postgres/sessions.js';
+import { loadSchema } from '../postgres/catalog/catalog.js';
+import type { Database } from '../postgres/pools/database.js';
+import type { Session } from '../postgres/pools/sessions.js';
 import { sql } from '../sql/fragment.js';
 import { type Installations, ours, run } from './source.js';
 

@@ -1,7 +1,7 @@
 /** The installation that is adopted: where its tables are, which columns they have, which version made them. */
-import { StartError } from '../errors.js';
-import type { Database } from '../postgres/database.js';
-import type { Session } from '../postgres/sessions.js';
+import { StartError } from '../base/errors.js';
+import type { Database } from '../postgres/pools/database.js';
+import type { Session } from '../postgres/pools/sessions.js';
 import { type Fragment, identifier, sql, statement } from '../sql/fragment.js';
 import { bind } from '../sql/parameter.js';
 import { readSql } from '../sql/read-sql.js';

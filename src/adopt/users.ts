@@ -1,6 +1,6 @@
 /** Users with their passwords, tokens and second factors, and the settings of the project. */
-import { StartError } from '../errors.js';
-import type { Session } from '../postgres/sessions.js';
+import { StartError } from '../base/errors.js';
+import type { Session } from '../postgres/pools/sessions.js';
 import { type Fragment, identifier, join, sql } from '../sql/fragment.js';
 import { type Copied, type Copy, UNCHANGED, valuesOf } from './copy.js';
 import { oneOf } from './names.js';

@@ -2,7 +2,7 @@
  * The connections for reads, and who may use them: what is or may be slow leaves some of them to the others, and one that
  * cannot be opened is left aside while others can.
  */
-import type { Connection } from '../postgres/connection.js';
+import type { Connection } from '../postgres/wire/connection.js';
 import type { CostClass } from './cost-model.js';
 
 /** A connection, and how many statements are in flight on it: all of one shape. */

@@ -5,9 +5,9 @@
  * is.
  */
 import { performance } from 'node:perf_hooks';
-import { ServiceError, serviceUnavailable } from '../errors.js';
-import type { Connection } from '../postgres/connection.js';
-import { settingQuery, type WireQuery } from '../postgres/wire-query.js';
+import { ServiceError, serviceUnavailable } from '../base/errors.js';
+import type { Connection } from '../postgres/wire/connection.js';
+import { settingQuery, type WireQuery } from '../postgres/wire/wire-query.js';
 import { arrayLiteral } from '../sql/literal.js';
 import { ConnectionSlots } from './connection-slots.js';
 import { MAX_BATCH_MS, MAX_BATCH_READS } from './cost-model.js';

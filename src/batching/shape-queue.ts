@@ -1,6 +1,6 @@
 /** The reads of one shape that wait or are in flight: how many of them one statement carries, and on which connections. */
 import { performance } from 'node:perf_hooks';
-import { copyBorrowed } from '../postgres/wire-query.js';
+import { copyBorrowed } from '../postgres/wire/wire-query.js';
 import type { ConnectionSlot, ReadProfile } from './connection-slots.js';
 import { type CostClass, CostModel, MAX_BATCH_READS } from './cost-model.js';
 import type { PlanKind, ShapeRecord, ShapeStats } from './shape-stats.js';

@@ -1,9 +1,9 @@
 /** `lateral adopt`: moves an installation of Directus to this service, on the same database. */
 import { type Adoption, adopt as carryOver } from '../adopt/adopt.js';
-import { readArguments, readConfig } from '../config.js';
-import { StartError } from '../errors.js';
-import { createObserver } from '../observe.js';
-import { withDatabase } from '../service.js';
+import { StartError } from '../base/errors.js';
+import { createObserver } from '../base/observe.js';
+import { readArguments, readConfig } from '../config/config.js';
+import { withDatabase } from '../service/start.js';
 import { loadGrammar } from '../sql/grammar.js';
 import { verifyAdoption } from './verify.js';
 

@@ -3,12 +3,13 @@
  * A problem costs somebody something (a request that fails, a table that cannot be reached, a list that reads the whole table); a note
  * may be as it should be.
  */
-import type { Config } from '../config.js';
+
+import type { OtherSchema } from '../base/observe.js';
+import type { Config } from '../config/config.js';
 import type { MetadataRow } from '../mirror/catalog-document.js';
 import { holdsTable, type Model } from '../mirror/model.js';
-import type { OtherSchema } from '../observe.js';
-import { suggestRelations } from '../schema/suggest.js';
-import { indexStatement, type Unindexed } from '../schema/suggested-relations.js';
+import { suggestRelations } from '../schema/suggest/suggest.js';
+import { indexStatement, type Unindexed } from '../schema/suggest/suggested-relations.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 import { diagnoseFunctions, type FunctionRights } from './diagnose-functions.js';
 import { count, type Detail, type Finding, finding, literalText } from './findings.js';

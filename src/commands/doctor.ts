@@ -1,15 +1,16 @@
 /** `lateral doctor`: what is right and wrong with a database and the role that serves it. It changes nothing. */
-import { type Config, readArguments, readConfig } from '../config.js';
-import { StartError } from '../errors.js';
+
+import { StartError } from '../base/errors.js';
+import { parseOwnJson } from '../base/narrow.js';
+import { createObserver } from '../base/observe.js';
+import { type Config, readArguments, readConfig } from '../config/config.js';
 import { buildModel } from '../mirror/introspect.js';
-import { parseOwnJson } from '../narrow.js';
-import { createObserver } from '../observe.js';
-import { findOtherSchemas, loadSchema } from '../postgres/catalog.js';
-import type { Database } from '../postgres/database.js';
-import { locateSystemTables } from '../postgres/migrate.js';
-import { systemTables } from '../postgres/system-tables.js';
-import { loadUnindexed } from '../schema/suggested-relations.js';
-import { withDatabase } from '../service.js';
+import { findOtherSchemas, loadSchema } from '../postgres/catalog/catalog.js';
+import { locateSystemTables } from '../postgres/catalog/migrate.js';
+import { systemTables } from '../postgres/catalog/system-tables.js';
+import type { Database } from '../postgres/pools/database.js';
+import { loadUnindexed } from '../schema/suggest/suggested-relations.js';
+import { withDatabase } from '../service/start.js';
 import { loadGrammar } from '../sql/grammar.js';
 import { readSql } from '../sql/read-sql.js';
 import { diagnose, type Examined, type Facts } from './diagnosis.js';

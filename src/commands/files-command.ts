@@ -1,8 +1,9 @@
 /** `lateral files`: compares the rows of files with what their storage locations hold. */
-import { readArguments, readConfig } from '../config.js';
-import { StartError } from '../errors.js';
-import { createObserver } from '../observe.js';
-import { withCore } from '../service.js';
+
+import { StartError } from '../base/errors.js';
+import { createObserver } from '../base/observe.js';
+import { readArguments, readConfig } from '../config/config.js';
+import { withCore } from '../service/start.js';
 import { Storages } from '../storage/storage.js';
 
 export const FILES_HELP = `Usage: lateral files [--remove] [--option value ...]

@@ -1,8 +1,9 @@
 /** `lateral live install | remove`: the triggers that tell of changes where the log of PostgreSQL cannot be read. */
-import { readArguments, readConfig } from '../config.js';
-import { StartError } from '../errors.js';
-import { createObserver } from '../observe.js';
-import type { Database } from '../postgres/database.js';
+
+import { StartError } from '../base/errors.js';
+import { createObserver } from '../base/observe.js';
+import { readArguments, readConfig } from '../config/config.js';
+import { locateSystemTables } from '../postgres/catalog/migrate.js';
 import {
   announceTriggers,
   inspectTriggers,
@@ -10,10 +11,10 @@ import {
   installTriggers,
   removeTriggers,
   type TriggerChange,
-} from '../postgres/live-triggers.js';
-import { locateSystemTables } from '../postgres/migrate.js';
-import type { TableName } from '../postgres/publication.js';
-import { withDatabase } from '../service.js';
+} from '../postgres/changes/live-triggers.js';
+import type { TableName } from '../postgres/changes/publication.js';
+import type { Database } from '../postgres/pools/database.js';
+import { withDatabase } from '../service/start.js';
 import { servedTables } from './served-tables.js';
 
 export const LIVE_HELP = `Usage: lateral live {install | remove} [--dry-run] [--option value ...]

@@ -1,8 +1,8 @@
 /** What `lateral doctor` says of live queries: whether changes can be read from the log or are told by triggers, and what is missing. */
-import type { Config } from '../config.js';
-import type { Database } from '../postgres/database.js';
-import { hasTriggers, inspectTriggers, type Missing, notificationObstacle } from '../postgres/live-triggers.js';
-import { logObstacle } from '../postgres/publication.js';
+import type { Config } from '../config/config.js';
+import { hasTriggers, inspectTriggers, type Missing, notificationObstacle } from '../postgres/changes/live-triggers.js';
+import { logObstacle } from '../postgres/changes/publication.js';
+import type { Database } from '../postgres/pools/database.js';
 import type { Examined } from './diagnosis.js';
 import { count, type Finding, finding } from './findings.js';
 import { tablesIn } from './served-tables.js';

@@ -1,11 +1,17 @@
 /** `lateral relations suggest`: shows, or writes, the relations that the foreign keys of a database imply. */
-import { readArguments, readConfig } from '../config.js';
-import { StartError } from '../errors.js';
+
+import { StartError } from '../base/errors.js';
+import { createObserver } from '../base/observe.js';
+import { readArguments, readConfig } from '../config/config.js';
 import type { Model } from '../mirror/model.js';
-import { createObserver } from '../observe.js';
-import { type Hub, hubsOf, type Suggestion, suggestRelations } from '../schema/suggest.js';
-import { applySuggestions, findUnindexed, indexStatement, type Unindexed } from '../schema/suggested-relations.js';
-import { withCore } from '../service.js';
+import { type Hub, hubsOf, type Suggestion, suggestRelations } from '../schema/suggest/suggest.js';
+import {
+  applySuggestions,
+  findUnindexed,
+  indexStatement,
+  type Unindexed,
+} from '../schema/suggest/suggested-relations.js';
+import { withCore } from '../service/start.js';
 
 export const RELATIONS_HELP = `Usage: lateral relations suggest [COLLECTION ...] [--apply] [--option value ...]
 

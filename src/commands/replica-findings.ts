@@ -1,11 +1,11 @@
 /** What `lateral doctor` says of the replicas: whether each answers, follows the primary, and how far it is behind. */
-import type { Config } from '../config.js';
-import type { Database } from '../postgres/database.js';
-import { SERVER } from '../postgres/replica-server.js';
-import type { Replica } from '../postgres/replicas.js';
-import { differenceOf, identityOf } from '../postgres/server-identity.js';
-import { within } from '../postgres/time-limit.js';
-import { openReplicas } from '../worker-app.js';
+import type { Config } from '../config/config.js';
+import type { Database } from '../postgres/pools/database.js';
+import { differenceOf, identityOf } from '../postgres/pools/server-identity.js';
+import { SERVER } from '../postgres/replicas/replica-server.js';
+import type { Replica } from '../postgres/replicas/replicas.js';
+import { within } from '../postgres/wire/time-limit.js';
+import { openReplicas } from '../service/app.js';
 import type { Finding } from './findings.js';
 
 const ANSWER_TIMEOUT_MS = 3_000;

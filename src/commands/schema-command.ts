@@ -1,17 +1,17 @@
 /** `lateral schema snapshot | diff | apply`: the schema of a database as a file, and a database made what the file says. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline/promises';
-import { type CommandLine, readArguments, readConfig } from '../config.js';
-import { StartError } from '../errors.js';
-import { createObserver } from '../observe.js';
-import type { DdlStatement } from '../schema/ddl-statement.js';
-import { type Difference, type EntryChange, SECTIONS } from '../schema/parse-difference.js';
-import { parseDocumentText, readSnapshot, type Snapshot } from '../schema/parse-snapshot.js';
-import { applySnapshot, compareSnapshot, takeSnapshot } from '../schema/snapshots.js';
-import { withCore } from '../service.js';
+import { StartError } from '../base/errors.js';
+import { createObserver } from '../base/observe.js';
+import { writeYaml } from '../base/yaml.js';
+import { type CommandLine, readArguments, readConfig } from '../config/config.js';
+import type { DdlStatement } from '../schema/change/ddl-statement.js';
+import { type Difference, type EntryChange, SECTIONS } from '../schema/snapshot/parse-difference.js';
+import { parseDocumentText, readSnapshot, type Snapshot } from '../schema/snapshot/parse-snapshot.js';
+import { applySnapshot, compareSnapshot, takeSnapshot } from '../schema/snapshot/snapshots.js';
+import type { Core } from '../service/app.js';
+import { withCore } from '../service/start.js';
 import { loadGrammar } from '../sql/grammar.js';
-import type { Core } from '../worker-app.js';
-import { writeYaml } from '../yaml.js';
 
 export const SCHEMA_HELP = `Usage: lateral schema snapshot [FILE] [--json] [--option value ...]
        lateral schema diff FILE [--merge] [--force] [--option value ...]

@@ -1,9 +1,9 @@
 /** Which tables and views would be served, for commands that serve nothing. */
 import { buildModel } from '../mirror/introspect.js';
 import type { Model } from '../mirror/model.js';
-import { loadSchema } from '../postgres/catalog.js';
-import type { Database } from '../postgres/database.js';
-import type { TableName } from '../postgres/publication.js';
+import { loadSchema } from '../postgres/catalog/catalog.js';
+import type { TableName } from '../postgres/changes/publication.js';
+import type { Database } from '../postgres/pools/database.js';
 import { loadGrammar } from '../sql/grammar.js';
 
 export async function servedTables(database: Database): Promise<readonly TableName[]> {

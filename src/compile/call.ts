@@ -1,5 +1,5 @@
 /** A call of a function as SQL: what stands in the `from` clause in place of a table. */
-import { assertNever } from '../assert-never.js';
+import { assertNever } from '../base/assert-never.js';
 import { type Argument, type Collection, collectionOf, type Model } from '../mirror/model.js';
 import type { CallPlan } from '../plan/plan.js';
 import { operandType } from '../plan/resolve-names.js';

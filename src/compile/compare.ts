@@ -2,8 +2,9 @@
  * Comparisons by the operators of a column's type. Types of PostgreSQL, and those made of them (enums, domains, arrays, ranges,
  * composites), are compared by its own operators; base types of an extension, such as `citext`, by those beside the type.
  */
+
+import { elementAt, onlyOf } from '../base/narrow.js';
 import type { Field } from '../mirror/model.js';
-import { elementAt, onlyOf } from '../narrow.js';
 import type { OperandPlan } from '../plan/plan.js';
 import { type Fragment, join, operatorIn, sql } from '../sql/fragment.js';
 

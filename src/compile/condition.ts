@@ -1,7 +1,7 @@
 /** Conditions → SQL. The one filter compiler: reads, counts and existence tests all pass here. */
-import { assertNever } from '../assert-never.js';
+import { assertNever } from '../base/assert-never.js';
+import { onlyOf } from '../base/narrow.js';
 import { requireSingleKey } from '../mirror/item-key.js';
-import { onlyOf } from '../narrow.js';
 import {
   type Condition,
   type OperandPlan,

@@ -2,8 +2,9 @@
  * Pages behind a cursor. The first sort key bounds the rows that are looked at, so that an index is entered where the page
  * begins: an `or` over all keys alone would be a filter over every row before it.
  */
+
+import { elementAt } from '../base/narrow.js';
 import type { Collection } from '../mirror/model.js';
-import { elementAt } from '../narrow.js';
 import { isMaskedOperand } from '../plan/access.js';
 import type { CursorCondition, LimitPlan, OperandPlan, Order } from '../plan/plan.js';
 import { alias, type Fragment, join, nothing, parameter, sql } from '../sql/fragment.js';

@@ -5,8 +5,9 @@
  * Queries read tables through a `FromClause` alone, so what a caller may not see is left out here, for all of them: rows by
  * `from` and by the joins, values by `column`.
  */
+
+import { elementAt } from '../base/narrow.js';
 import type { Collection, Computation, Field } from '../mirror/model.js';
-import { elementAt } from '../narrow.js';
 import { isMasked, maskOf, restrictionOf, unrestrictedCollection } from '../plan/access.js';
 import { calledCollection, callOf } from '../plan/call.js';
 import type { Condition, ToManyJoin, ToOneJoin } from '../plan/plan.js';

@@ -1,5 +1,5 @@
 /** A level of groups → SQL: aggregates over a collection, by groups, with a page of the groups. */
-import { assertNever } from '../assert-never.js';
+import { assertNever } from '../base/assert-never.js';
 import type { AggregatePlan, GroupLevel, GroupOutput, OperandPlan } from '../plan/plan.js';
 import { alias, type Fragment, join, nothing, sql } from '../sql/fragment.js';
 import { compileCondition } from './condition.js';

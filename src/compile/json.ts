@@ -6,7 +6,7 @@
  * a column's stands in a `coalesce` of its own, whether or not the column is said to hold nulls. And what is taken for JSON by
  * its type comes from functions that take this type alone: a statement whose column has become a string fails.
  */
-import { assertNever } from '../assert-never.js';
+import { assertNever } from '../base/assert-never.js';
 import { alias, type Fragment, literal, nothing, sql } from '../sql/fragment.js';
 
 /** A value on its way out, and what it lacks to be JSON. */

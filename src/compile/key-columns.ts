@@ -2,8 +2,9 @@
  * Keys of items in SQL, of one column or of several. Rows are found by comparing columns, for which there is an index; the parts
  * become one text only where a key is shown.
  */
+
+import { elementAt } from '../base/narrow.js';
 import type { Collection, Field } from '../mirror/model.js';
-import { elementAt } from '../narrow.js';
 import type { Slot } from '../request/ast.js';
 import type { Codec } from '../sql/codec.js';
 import type { Composite } from '../sql/composite.js';

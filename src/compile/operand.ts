@@ -1,5 +1,5 @@
 /** Values of a row as SQL: columns, functions of them, counts and aggregates, and how each is shown in JSON. */
-import { assertNever } from '../assert-never.js';
+import { assertNever } from '../base/assert-never.js';
 import type { AggregatePlan, OperandPlan } from '../plan/plan.js';
 import type { Representation } from '../request/ast.js';
 import { alias, type Fragment, identifier, parameter, sql } from '../sql/fragment.js';

@@ -1,5 +1,5 @@
 /** What pages of rows and of groups share: their order, limit and offset, and what ties them to the level above. */
-import { assertNever } from '../assert-never.js';
+import { assertNever } from '../base/assert-never.js';
 import type { LimitPlan, OffsetPlan } from '../plan/plan.js';
 import { type Fragment, integerLiteral, join, nothing, parameter, sql } from '../sql/fragment.js';
 import type { FromClause } from './from-clause.js';

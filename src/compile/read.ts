@@ -4,8 +4,8 @@
  * Each level is a page first (filter, order and limit over the bare table) and what is shown of it second: output
  * expressions and lateral joins then run for the rows of the page alone.
  */
-import { assertNever } from '../assert-never.js';
-import { elementAt } from '../narrow.js';
+import { assertNever } from '../base/assert-never.js';
+import { elementAt } from '../base/narrow.js';
 import type { OperationPlan, Output, ReadPlan, RowLevel } from '../plan/plan.js';
 import {
   alias,
@@ -27,7 +27,7 @@ import { typeName } from './identifiers.js';
 import { JSON_COLUMN, jsonList, toJsonText } from './json.js';
 import { type CompiledLevel, limitValue } from './page.js';
 import { compileRows, compileRowsWithCursor } from './rows.js';
-import { KEYS_SETTING, keyPartSetting } from './write-input.js';
+import { KEYS_SETTING, keyPartSetting } from './write/write-input.js';
 
 export function compileRead(plan: ReadPlan | OperationPlan): Statement {
   return statement(readFragment(plan));

@@ -2,8 +2,9 @@
  * Which row a reference leads to. That of a many-to-any relation is text, whatever the type of the key it names: text that is
  * no value of this type leads to nothing, and must not fail the statement.
  */
+
+import { elementAt } from '../base/narrow.js';
 import type { Field } from '../mirror/model.js';
-import { elementAt } from '../narrow.js';
 import type { ToOneJoin } from '../plan/plan.js';
 import { type Fragment, integerLiteral, join, literal, sql } from '../sql/fragment.js';
 import { areEqual } from './compare.js';

@@ -1,7 +1,8 @@
 /** The page of a level: the rows that it shows, in order, with the columns that this takes. */
+
+import { elementAt } from '../base/narrow.js';
 import { isKey } from '../mirror/item-key.js';
 import type { Field } from '../mirror/model.js';
-import { elementAt } from '../narrow.js';
 import { isMasked, maskOf } from '../plan/access.js';
 import type { Condition, OperandPlan, Output, RowLevel, ToManyJoin } from '../plan/plan.js';
 import { alias, type Fragment, join, nothing, sql } from '../sql/fragment.js';

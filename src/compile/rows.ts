@@ -1,7 +1,7 @@
 /** A level of rows → SQL: the page, what is value of its rows, and the lateral joins to the levels below. */
-import { assertNever } from '../assert-never.js';
+import { assertNever } from '../base/assert-never.js';
+import { elementAt } from '../base/narrow.js';
 import { singleKey } from '../mirror/item-key.js';
-import { elementAt } from '../narrow.js';
 import type { Output, RowLevel, ToManyJoin, ToOneJoin } from '../plan/plan.js';
 import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
 import { areEqual } from './compare.js';

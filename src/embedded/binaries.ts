@@ -7,7 +7,7 @@ import { randomBytes } from 'node:crypto';
 import { access, chmod, constants, copyFile, mkdir, readdir, readFile, rename, rm, symlink } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
-import { StartError } from '../errors.js';
+import { StartError } from '../base/errors.js';
 import { canReach, isTrusted, type OsUser, openShelter } from './os-user.js';
 
 export interface Binaries {

@@ -23,7 +23,7 @@ import {
 import { createServer } from 'node:net';
 import { basename, dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { StartError } from '../errors.js';
+import { StartError } from '../base/errors.js';
 import { type Binaries, findBinaries } from './binaries.js';
 import { isLocked, takeLock } from './lock.js';
 import { canReach, chooseOsUser, giveTo, type OsUser, openShelter } from './os-user.js';

@@ -5,7 +5,7 @@
 import { randomBytes } from 'node:crypto';
 import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { StartError } from '../errors.js';
+import { StartError } from '../base/errors.js';
 import { isRunning, readStartStamp } from './processes.js';
 
 export interface Lock {

@@ -5,7 +5,7 @@
  */
 import { chmod, lchown, lstat, mkdir, readdir, readFile, readlink, stat } from 'node:fs/promises';
 import { dirname, join, resolve } from 'node:path';
-import { StartError } from '../errors.js';
+import { StartError } from '../base/errors.js';
 
 export interface OsUser {
   readonly name: string;

@@ -6,7 +6,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { constants } from 'node:fs';
 import { type FileHandle, open, readFile, readlink, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { StartError } from '../errors.js';
+import { StartError } from '../base/errors.js';
 import type { OsUser } from './os-user.js';
 import {
   accountOptions,

@@ -6,7 +6,7 @@ import { execFile, execFileSync, type SpawnOptions, spawn } from 'node:child_pro
 import { readdirSync, readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { promisify } from 'node:util';
-import { StartError } from '../errors.js';
+import { StartError } from '../base/errors.js';
 import type { OsUser } from './os-user.js';
 
 /** A process that has ended but was never reaped does not count: in a container nobody may ever reap it. */

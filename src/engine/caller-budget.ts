@@ -5,8 +5,8 @@
  */
 import { LRUCache } from 'lru-cache';
 import { callerName } from '../access/identity.js';
-import { requestsExceeded } from '../errors.js';
-import { runSteps, type Steps, TurnQueue } from '../time-slices.js';
+import { requestsExceeded } from '../base/errors.js';
+import { runSteps, type Steps, TurnQueue } from '../base/time-slices.js';
 
 /** Whose budget the work is counted against. */
 export interface BilledCaller {

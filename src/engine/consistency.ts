@@ -3,10 +3,10 @@
  * write goes to the client, which may send it back, and is remembered for the caller.
  */
 import { callerName, type Identity } from '../access/identity.js';
-import { invalidQuery } from '../errors.js';
-import type { Database } from '../postgres/database.js';
-import type { Replicas } from '../postgres/replicas.js';
-import { type LogPosition, NO_POSITION, UNKNOWN_POSITION } from '../postgres/sessions.js';
+import { invalidQuery } from '../base/errors.js';
+import type { Database } from '../postgres/pools/database.js';
+import { type LogPosition, NO_POSITION, UNKNOWN_POSITION } from '../postgres/pools/sessions.js';
+import type { Replicas } from '../postgres/replicas/replicas.js';
 import type { RequestClient } from './stages.js';
 
 /** `eventual`: any replica answers. `session`: one that has replayed the caller's own writes. `strong`: the primary. */

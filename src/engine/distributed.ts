@@ -2,15 +2,15 @@
  * Tables of Citus. It plans for the values of a statement, and reaches one worker where they say which: a write to such tables is about one
  * value of the column by which they are distributed.
  */
-import { invalidPayload, invalidQuery, type ServiceError, Undisclosed } from '../errors.js';
+import { invalidPayload, invalidQuery, type ServiceError, Undisclosed } from '../base/errors.js';
+import { parseOwnJson, propertiesOf } from '../base/narrow.js';
+import { isPlanOutdated } from '../base/sqlstate.js';
 import type { Collection, Model } from '../mirror/model.js';
-import { parseOwnJson, propertiesOf } from '../narrow.js';
-import { displayWrittenKey } from '../plan/key.js';
-import type { PlannedWrite } from '../plan/write.js';
-import type { Session } from '../postgres/sessions.js';
+import { displayWrittenKey } from '../plan/write/key.js';
+import type { PlannedWrite } from '../plan/write/write.js';
+import type { Session } from '../postgres/pools/sessions.js';
 import type { Key } from '../request/write.js';
 import { splitKey } from '../sql/key-text.js';
-import { isPlanOutdated } from '../sqlstate.js';
 
 export function isDistributed({ plan }: PlannedWrite): boolean {
   return plan.nodes.some(({ collection }) => collection.distributed);

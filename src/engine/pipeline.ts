@@ -4,9 +4,9 @@
  */
 import { callerName, type Identity } from '../access/identity.js';
 import type { ReadListener } from '../batching/shape-queue.js';
-import type { ReadQuery } from './compiled-read.js';
 import { consistencyOf, type ReadNeed } from './consistency.js';
-import type { PreparedRead, Reads } from './reads.js';
+import type { ReadQuery } from './reads/compiled-read.js';
+import type { PreparedRead, Reads } from './reads/reads.js';
 import type { RequestClient } from './stages.js';
 import type { Writer } from './writer.js';
 

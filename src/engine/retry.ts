@@ -2,11 +2,11 @@
  * Tries a request again where that helps: after a deadlock or a race, on the new model where the schema has changed before the
  * notification of it arrived, and, for a read, where an administrator has ended the connection.
  */
-import { type ServiceError, serviceUnavailable } from '../errors.js';
+import { type ServiceError, serviceUnavailable } from '../base/errors.js';
+import { isRaised, staleness } from '../base/sqlstate.js';
 import type { Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
-import { Conflict, isConflict, isMoved, isTermination, pause } from '../postgres/conflicts.js';
-import { isRaised, staleness } from '../sqlstate.js';
+import { Conflict, isConflict, isMoved, isTermination, pause } from '../postgres/pools/conflicts.js';
 
 const MAX_ATTEMPTS = 10;
 

@@ -1,11 +1,11 @@
 /** Compiled statements, kept by the shape of their request: each is compiled and checked by PostgreSQL's grammar once. */
 import { LRUCache } from 'lru-cache';
+import type { Observer } from '../base/observe.js';
+import type { Steps } from '../base/time-slices.js';
 import { holdsTable, type Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
-import type { Observer } from '../observe.js';
 import type { Statement } from '../sql/fragment.js';
 import { type StatementKind, verify } from '../sql/verify.js';
-import type { Steps } from '../time-slices.js';
 
 export interface CompiledStatement {
   readonly statement: Statement;

@@ -4,8 +4,8 @@ import type { Policies } from '../access/policies.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Access } from '../plan/access.js';
-import type { Author, PlannedWrite } from '../plan/write.js';
-import type { Session } from '../postgres/sessions.js';
+import type { Author, PlannedWrite } from '../plan/write/write.js';
+import type { Session } from '../postgres/pools/sessions.js';
 import type { Input } from '../request/parse-context.js';
 import type { RequestClient } from './stages.js';
 

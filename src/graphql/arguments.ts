@@ -2,8 +2,8 @@
 
 import type { GraphQLField } from 'graphql';
 import { type GraphQLInputType, getNamedType, isInputObjectType, isListType, isNonNullType } from 'graphql';
-import { isObject } from '../digits.js';
-import { propertiesOf } from '../narrow.js';
+import { isObject } from '../base/exact-json.js';
+import { propertiesOf } from '../base/narrow.js';
 import type { Query } from '../request/ast.js';
 import type { ParseContext } from '../request/parse-context.js';
 import { parseQuery } from '../request/query-parameters.js';

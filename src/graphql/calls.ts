@@ -1,7 +1,7 @@
 /** Root fields that stand for actions of REST routes: what the action is given, and what is selected of its result. */
 import { type FieldNode, type GraphQLOutputType, getNamedType, isObjectType } from 'graphql';
-import { forbidden } from '../errors.js';
-import { isRecord } from '../narrow.js';
+import { forbidden } from '../base/errors.js';
+import { isRecord } from '../base/narrow.js';
 import type { Arguments } from './arguments.js';
 import { type Selections, setsOf } from './selections.js';
 import { routeKey, SYSTEM_FIELDS } from './system-fields.js';

@@ -12,8 +12,8 @@ import {
   type GraphQLOutputType,
   GraphQLString,
 } from 'graphql';
+import { isOneOf } from '../base/narrow.js';
 import { type Field, isSecretField } from '../mirror/model.js';
-import { isOneOf } from '../narrow.js';
 import {
   ARRAY_OPERATORS,
   DISTANCE_OPERATORS,

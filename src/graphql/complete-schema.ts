@@ -17,7 +17,7 @@ import {
   printType,
   specifiedDirectives,
 } from 'graphql';
-import type { Steps } from '../time-slices.js';
+import type { Steps } from '../base/time-slices.js';
 
 export interface RootTypes {
   readonly query: GraphQLObjectType;

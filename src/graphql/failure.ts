@@ -1,6 +1,6 @@
 /** What went wrong with a document, in the form GraphQL asks for: a message, where in the text, where in the answer, which code. */
 import { type ASTNode, GraphQLError, getLocation } from 'graphql';
-import { type Exceeded, invalidQuery, ServiceError } from '../errors.js';
+import { type Exceeded, invalidQuery, ServiceError } from '../base/errors.js';
 
 /** As it stands in a response. */
 export interface ResponseError {

@@ -11,8 +11,8 @@ import {
   type GraphQLSchema,
   isObjectType,
 } from 'graphql';
-import { isObject } from '../digits.js';
-import type { Steps } from '../time-slices.js';
+import { isObject } from '../base/exact-json.js';
+import type { Steps } from '../base/time-slices.js';
 import { CompleteSchema, type TypeMap } from './complete-schema.js';
 import { DocumentFailure } from './failure.js';
 import { VOID_SCALAR } from './scalars.js';

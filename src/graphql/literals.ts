@@ -21,7 +21,7 @@ import {
   visit,
   visitWithTypeInfo,
 } from 'graphql';
-import { elementAt } from '../narrow.js';
+import { elementAt } from '../base/narrow.js';
 import type { Locate } from './failure.js';
 import { JSON_SCALAR } from './scalars.js';
 import { type Document, documentOf } from './validate-document.js';

@@ -9,8 +9,8 @@ import {
   isNonNullType,
   type OperationDefinitionNode,
 } from 'graphql';
-import { isObject } from '../digits.js';
-import { invalidPayload, invalidQuery } from '../errors.js';
+import { invalidPayload, invalidQuery } from '../base/errors.js';
+import { isObject } from '../base/exact-json.js';
 import { NO_QUERY, type Parsed, type ReadRequest, type ReadTarget } from '../request/ast.js';
 import { parseOnConflict } from '../request/on-conflict.js';
 import type { Input, ParseLimits } from '../request/parse-context.js';

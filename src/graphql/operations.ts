@@ -5,10 +5,10 @@
  */
 import { getVariableValues, type OperationDefinitionNode } from 'graphql';
 import { LRUCache } from 'lru-cache';
-import { writeJson } from '../digits.js';
+import { writeJson } from '../base/exact-json.js';
+import { oneStep, runInSlices, runSteps, type Steps } from '../base/time-slices.js';
 import { ParseCache } from '../request/parse-cache.js';
 import type { ParseLimits } from '../request/parse-context.js';
-import { oneStep, runInSlices, runSteps, type Steps } from '../time-slices.js';
 import type { CompleteSchema } from './complete-schema.js';
 import { DocumentFailure } from './failure.js';
 import type { DocumentLimits } from './limits.js';

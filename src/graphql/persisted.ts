@@ -5,8 +5,8 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { LRUCache } from 'lru-cache';
-import { forbidden, invalidPayload, StartError } from '../errors.js';
-import { propertiesOf } from '../narrow.js';
+import { forbidden, invalidPayload, StartError } from '../base/errors.js';
+import { propertiesOf } from '../base/narrow.js';
 
 export class PersistedQueries {
   readonly #allowed: ReadonlyMap<string, string> | null;

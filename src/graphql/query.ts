@@ -8,15 +8,15 @@ import {
   Kind,
   type OperationDefinitionNode,
 } from 'graphql';
-import { forbidden } from '../errors.js';
-import { elementAt } from '../narrow.js';
+import { forbidden } from '../base/errors.js';
+import { elementAt } from '../base/narrow.js';
+import type { Steps } from '../base/time-slices.js';
 import { NO_QUERY, type OperationPart, type Query, type ReadRequest, type ReadTarget } from '../request/ast.js';
 import type { ParseLimits } from '../request/parse-context.js';
 import { readVersion } from '../request/rest.js';
 import { ValueList } from '../request/values.js';
 import { type Codec, fits } from '../sql/codec.js';
 import { splitKey } from '../sql/key-text.js';
-import type { Steps } from '../time-slices.js';
 import { type DocumentContext, parseQueryArguments } from './arguments.js';
 import { type Call, parseCall } from './calls.js';
 import type { CompleteSchema } from './complete-schema.js';

@@ -4,8 +4,8 @@
  */
 
 import { GraphQLError, GraphQLFloat, GraphQLID, GraphQLInt, GraphQLScalarType, Kind, type ValueNode } from 'graphql';
-import { assertNever } from '../assert-never.js';
-import { Digits, readNumber, wholeDigits } from '../digits.js';
+import { assertNever } from '../base/assert-never.js';
+import { Digits, readNumber, wholeDigits } from '../base/exact-json.js';
 
 type Variables = Readonly<Record<string, unknown>> | null | undefined;
 

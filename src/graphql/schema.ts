@@ -5,7 +5,7 @@
  */
 import { __Schema, type GraphQLNamedType, GraphQLObjectType, GraphQLSchema, type OperationTypeNode } from 'graphql';
 import { LRUCache } from 'lru-cache';
-import { runInSlices } from '../time-slices.js';
+import { runInSlices } from '../base/time-slices.js';
 import { COMMON_TYPES } from './common.js';
 import { CompleteSchema, collectTypes, printTypes } from './complete-schema.js';
 import { FilterTypes } from './filters.js';

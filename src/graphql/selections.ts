@@ -20,8 +20,8 @@ import {
   type SelectionSetNode,
   visit,
 } from 'graphql';
-import { assertNever } from '../assert-never.js';
-import { tooManyRelations } from '../errors.js';
+import { assertNever } from '../base/assert-never.js';
+import { tooManyRelations } from '../base/errors.js';
 import type { Aggregate, GroupSelection, ShapedSelection } from '../request/ast.js';
 import { parseExpression, parseJsonPath } from '../request/expression.js';
 import { type Arguments, type DocumentContext, parseQueryArguments } from './arguments.js';

@@ -11,7 +11,7 @@ import {
   specifiedRules,
   validate,
 } from 'graphql';
-import type { Steps } from '../time-slices.js';
+import type { Steps } from '../base/time-slices.js';
 import { DocumentFailure, documentFailure, type Locate, locate } from './failure.js';
 import { checkSize, type DocumentLimits, tooDeep, tooManyTokens } from './limits.js';
 import type { FixedSelections } from './selections.js';

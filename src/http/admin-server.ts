@@ -4,7 +4,7 @@
  */
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { StartError } from '../errors.js';
+import { StartError } from '../base/errors.js';
 import { errorReply, type Reply } from './reply.js';
 
 export interface AdminServer {

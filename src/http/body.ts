@@ -1,5 +1,5 @@
 /** A body piece by piece, for routes that take more than memory should hold. */
-import { invalidPayload } from '../errors.js';
+import { invalidPayload } from '../base/errors.js';
 import type { Exchange } from './exchange.js';
 
 /** With more that waits to be read the client is paused. */

@@ -3,8 +3,8 @@
  * write a header.
  */
 import { addressTest, normalizeAddress } from '../access/addresses.js';
-import type { Config } from '../config.js';
-import { StartError } from '../errors.js';
+import { StartError } from '../base/errors.js';
+import type { Config } from '../config/config.js';
 
 export interface ClientAddressResolver {
   /** The header that names the client, in lower case; '' where none is believed. */

@@ -13,7 +13,7 @@ import {
   type Gzip,
   gzip,
 } from 'node:zlib';
-import type { Config } from '../config.js';
+import type { Config } from '../config/config.js';
 import { type Encoding, type NegotiatedEncoding, negotiateEncoding } from './encoding.js';
 import type { Exchange } from './exchange.js';
 import type { Produce, Reply } from './reply.js';

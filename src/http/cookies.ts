@@ -2,7 +2,7 @@
  * Cookies of the service: out of reach for scripts, not sent along by other sites, and over TLS alone where there is TLS.
  */
 import { SIGN_IN_LIFETIME_MS } from '../access/openid.js';
-import type { Config } from '../config.js';
+import type { Config } from '../config/config.js';
 import type { Exchange, PositionCookies } from './exchange.js';
 
 type CookieKind = 'session' | 'refresh' | 'position' | 'signIn';

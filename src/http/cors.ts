@@ -1,5 +1,5 @@
 /** Cross-origin requests: which headers a response carries, and the answer to a preflight. */
-import type { Config } from '../config.js';
+import type { Config } from '../config/config.js';
 import type { Exchange } from './exchange.js';
 
 export type HeaderList = readonly (readonly [string, string])[];

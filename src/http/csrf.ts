@@ -3,8 +3,8 @@
  * changes something and leans on a cookie of ours has to come from our own origin, or from one that CORS lets in.
  */
 import { isBearer } from '../access/identities.js';
-import type { Config } from '../config.js';
-import { forbidden } from '../errors.js';
+import { forbidden } from '../base/errors.js';
+import type { Config } from '../config/config.js';
 import { originTest } from './cors.js';
 import type { Exchange } from './exchange.js';
 

@@ -1,6 +1,6 @@
 /** Which coding of the body a client prefers, by its Accept-Encoding (RFC 9110, 12.5.3). */
 
-import type { Config } from '../config.js';
+import type { Config } from '../config/config.js';
 
 export type Encoding = Config['COMPRESSION'][number];
 

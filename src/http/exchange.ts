@@ -5,11 +5,11 @@
 
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { performance } from 'node:perf_hooks';
+import { invalidPayload, unsupportedMediaType } from '../base/errors.js';
+import { onlyOf } from '../base/narrow.js';
+import { TurnQueue } from '../base/time-slices.js';
 import { laterPosition } from '../engine/consistency.js';
 import type { Stage } from '../engine/stages.js';
-import { invalidPayload, unsupportedMediaType } from '../errors.js';
-import { onlyOf } from '../narrow.js';
-import { TurnQueue } from '../time-slices.js';
 import type { ClientAddressResolver } from './client-address.js';
 import type { NegotiatedEncoding } from './encoding.js';
 import type { EdgeNames, OpenListener, OpenResponse, Outcome, Reply } from './reply.js';

@@ -3,12 +3,12 @@
  * not answer in time, stops nobody: until it is back each instance counts for itself.
  */
 import { RateLimiterMemory, RateLimiterPostgres, RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
-import type { Config } from '../config.js';
-import { StartError } from '../errors.js';
-import { asError } from '../narrow.js';
-import type { Observer } from '../observe.js';
-import type { Database } from '../postgres/database.js';
-import { within } from '../postgres/time-limit.js';
+import { StartError } from '../base/errors.js';
+import { asError } from '../base/narrow.js';
+import type { Observer } from '../base/observe.js';
+import type { Config } from '../config/config.js';
+import type { Database } from '../postgres/pools/database.js';
+import { within } from '../postgres/wire/time-limit.js';
 
 /** Rejects with a `RateLimiterRes` when there were too many. */
 export interface Counter {

@@ -5,8 +5,8 @@
 import { RateLimiterRes } from 'rate-limiter-flexible';
 import { networkOf } from '../access/addresses.js';
 import { LoginBackoff, type LoginLimit } from '../accounts/login-backoff.js';
-import type { Config } from '../config.js';
-import { requestsExceeded } from '../errors.js';
+import { requestsExceeded } from '../base/errors.js';
+import type { Config } from '../config/config.js';
 import { type Counter, type LimitStore, memoryStore } from './limit-store.js';
 
 /** Rejects with REQUESTS_EXCEEDED when there were too many. */

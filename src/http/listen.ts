@@ -7,8 +7,8 @@
 import type { TemplatedApp, us_listen_socket } from 'uWebSockets.js';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
-import type { Config } from '../config.js';
-import { StartError } from '../errors.js';
+import { StartError } from '../base/errors.js';
+import type { Config } from '../config/config.js';
 
 export interface ListenAddress {
   readonly host: string;

@@ -1,8 +1,8 @@
 /** What a handler answers: a reply, or that it will come; errors in the one envelope. */
 import { build } from 'fast-json-stringify';
-import { invalidPayload, ServiceError, serviceUnavailable } from '../errors.js';
-import { propertiesOf } from '../narrow.js';
-import { fromDatabase } from '../sqlstate.js';
+import { invalidPayload, ServiceError, serviceUnavailable } from '../base/errors.js';
+import { propertiesOf } from '../base/narrow.js';
+import { fromDatabase } from '../base/sqlstate.js';
 
 export interface Reply {
   readonly status: number;

@@ -1,5 +1,5 @@
 /** Routes as data: a method and a path whose named segments become parameters. */
-import { routeNotFound } from '../errors.js';
+import { routeNotFound } from '../base/errors.js';
 import type { Exchange } from './exchange.js';
 import type { EdgeNames, Outcome } from './reply.js';
 import { RouteStats } from './route-stats.js';

@@ -9,11 +9,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Context, Span, SpanContext, Tracer } from '@opentelemetry/api';
 import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace';
 import { LRUCache } from 'lru-cache';
+import { StartError } from '../base/errors.js';
+import type { Observer } from '../base/observe.js';
+import { packageVersion } from '../base/package-files.js';
 import { digestOf } from '../batching/shape-stats.js';
-import type { Config } from '../config.js';
-import { StartError } from '../errors.js';
-import { packageVersion } from '../files.js';
-import type { Observer } from '../observe.js';
+import type { Config } from '../config/config.js';
 
 export interface Traces {
   /** Times are those of `performance.now()`. */

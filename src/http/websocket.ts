@@ -3,8 +3,8 @@
  * address, token and cookies are read as those of any other.
  */
 import type { HttpRequest, HttpResponse, TemplatedApp, us_socket_context_t, WebSocket } from 'uWebSockets.js';
-import type { Config } from '../config.js';
-import { forbidden, type ServiceError } from '../errors.js';
+import { forbidden, type ServiceError } from '../base/errors.js';
+import type { Config } from '../config/config.js';
 import { originTest } from './cors.js';
 import { Exchange, type ServerHooks } from './exchange.js';
 import type { Limit } from './limiter.js';

@@ -1,9 +1,9 @@
 /** Which changes may change the answer of a read: of which tables, and of which rows where the plan says so. */
-import type { CompiledRead } from '../engine/compiled-read.js';
+import type { CompiledRead } from '../engine/reads/compiled-read.js';
 import type { ProbedKind, RowProbe } from '../plan/row-probe.js';
-import type { LoggedChange, LoggedRow, LoggedTable } from '../postgres/pgoutput.js';
-import type { Source } from '../postgres/publication.js';
-import { systemTables } from '../postgres/system-tables.js';
+import { systemTables } from '../postgres/catalog/system-tables.js';
+import type { LoggedChange, LoggedRow, LoggedTable } from '../postgres/changes/pgoutput.js';
+import type { Source } from '../postgres/changes/publication.js';
 import { splitKey } from '../sql/key-text.js';
 import { type Caller, resolveVariable, type Values } from '../sql/parameter.js';
 import { namesInStatement } from '../sql/verify.js';

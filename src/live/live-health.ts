@@ -1,10 +1,10 @@
 /** The part of /server/health about live queries: the source of changes, the lag, and the WAL that PostgreSQL keeps. */
-import { asError } from '../narrow.js';
+import { asError } from '../base/narrow.js';
 import { type Check, type Checks, HEALTH_TIMEOUT_MS } from '../postgres/health.js';
-import { within } from '../postgres/time-limit.js';
-import type { LogFigures } from './change-source.js';
-import type { ChangeStream } from './change-stream.js';
-import type { LiveMode } from './ways.js';
+import { within } from '../postgres/wire/time-limit.js';
+import type { LogFigures } from './changes/change-source.js';
+import type { LiveMode } from './changes/change-sources.js';
+import type { ChangeStream } from './changes/change-stream.js';
 
 /** Milliseconds behind the log from which on live answers are too late. */
 const MAX_LAG_MS = 10_000;

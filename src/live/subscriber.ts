@@ -1,7 +1,7 @@
 /** What a subscription reads, who asks, and where its answers go. */
 import type { Identity } from '../access/identity.js';
-import type { ReadQuery } from '../engine/compiled-read.js';
 import type { MaybePromise } from '../engine/pipeline.js';
+import type { ReadQuery } from '../engine/reads/compiled-read.js';
 
 export interface LiveSource {
   /** Of the client; for limits. */

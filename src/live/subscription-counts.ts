@@ -1,5 +1,5 @@
 /** How many subscriptions there are, what they remember, and whose they are. */
-import { requestsExceeded, serviceUnavailable, unprocessable } from '../errors.js';
+import { requestsExceeded, serviceUnavailable, unprocessable } from '../base/errors.js';
 
 export interface SubscriptionLimits {
   readonly subscriptions: number;

@@ -3,9 +3,9 @@
  * from eight lists; each list is walked once and found again by one number made of table and column.
  */
 
-import { elementAt } from '../narrow.js';
+import { elementAt } from '../base/narrow.js';
+import type { Steps } from '../base/time-slices.js';
 import type { Composite } from '../sql/composite.js';
-import type { Steps } from '../time-slices.js';
 import type {
   CatalogDocument,
   ColumnEntry,

@@ -1,5 +1,5 @@
 /** Fields without a column whose values a function of the row makes: which they are, and of which type. */
-import { isObject } from '../digits.js';
+import { isObject } from '../base/exact-json.js';
 import type { CatalogDocument, MetadataRow } from './catalog-document.js';
 import type { CatalogFacts, ColumnFacts, TableFacts } from './columns.js';
 import { isPseudo } from './functions.js';

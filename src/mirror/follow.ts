@@ -2,7 +2,7 @@
  * The model of a thread that does not watch the database itself: another one does, and sends the schema along. What this
  * thread learns by itself it passes on, and waits until all have it.
  */
-import { parseOwnJson } from '../narrow.js';
+import { parseOwnJson } from '../base/narrow.js';
 import type { CatalogDocument } from './catalog-document.js';
 import type { SchemaNames } from './collection-names.js';
 import { buildModel } from './introspect.js';

@@ -4,7 +4,7 @@
  * for them.
  */
 
-import { runSteps, type Steps } from '../time-slices.js';
+import { runSteps, type Steps } from '../base/time-slices.js';
 import type { CatalogDocument, MetadataRow } from './catalog-document.js';
 import { nameCollections, type SchemaNames } from './collection-names.js';
 import { fieldTypeOf } from './column-types.js';

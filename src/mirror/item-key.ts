@@ -1,5 +1,5 @@
 /** The key of a collection: one column, several, or none where its items cannot be identified. */
-import { elementAt } from '../narrow.js';
+import { elementAt } from '../base/narrow.js';
 import type { Collection, Field } from './model.js';
 
 /** Null where the key has several columns, or there is none. */

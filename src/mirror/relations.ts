@@ -4,7 +4,7 @@
  * database is passed over: metadata must never keep the service from starting.
  */
 
-import { elementAt } from '../narrow.js';
+import { elementAt } from '../base/narrow.js';
 import type { MetadataRow } from './catalog-document.js';
 import { listOf, type TableFacts } from './columns.js';
 import { areUnique } from './item-key.js';

@@ -3,8 +3,8 @@
  * changed fingerprint of the catalog leads to a reload; bursts are gathered; the former model stays until the new one is
  * whole, and also when loading fails.
  */
-import type { Observer } from '../observe.js';
-import { runInSlices } from '../time-slices.js';
+import type { Observer } from '../base/observe.js';
+import { runInSlices } from '../base/time-slices.js';
 import type { CatalogDocument } from './catalog-document.js';
 import type { SchemaNames } from './collection-names.js';
 import { buildModel, modelSteps } from './introspect.js';

@@ -1,8 +1,8 @@
 /** Aggregates and groups × model → group level. */
-import { assertNever } from '../assert-never.js';
-import { invalidQuery } from '../errors.js';
+import { assertNever } from '../base/assert-never.js';
+import { invalidQuery } from '../base/errors.js';
+import { isOneOf } from '../base/narrow.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
-import { isOneOf } from '../narrow.js';
 import {
   AGGREGATES,
   type Aggregate,

@@ -1,10 +1,11 @@
 /** The arguments of a call, checked against their types before PostgreSQL sees them, so that an error names the argument. */
-import { parseJson } from '../digits.js';
-import { invalidQuery, ServiceError } from '../errors.js';
+
+import { invalidQuery, ServiceError } from '../base/errors.js';
+import { parseJson } from '../base/exact-json.js';
 import type { Argument } from '../mirror/model.js';
 import type { Value, Values } from '../sql/parameter.js';
-import { checkValue } from './column-value.js';
 import type { CallPlan } from './plan.js';
+import { checkValue } from './write/column-value.js';
 
 export function checkArguments(calls: readonly CallPlan[], values: Values): void {
   for (const call of calls) {

@@ -1,5 +1,5 @@
 /** A call of a function: which of its forms is meant, what stands for its arguments, and where its rows are read from. */
-import { forbidden, invalidQuery } from '../errors.js';
+import { forbidden, invalidQuery } from '../base/errors.js';
 import {
   type Argument,
   type Collection,

@@ -1,5 +1,5 @@
 /** Values of the caller's own: a field of their user, role, roles or policies, or of what these lead to. */
-import { forbiddenField } from '../errors.js';
+import { forbiddenField } from '../base/errors.js';
 import type { Field, Model } from '../mirror/model.js';
 import { isMasked, restrictionOf, unrestrictedModel } from './access.js';
 import type { OperandPlan, ValuePlan } from './plan.js';

@@ -2,12 +2,12 @@
  * Filters × model → conditions. To-one relations are followed by joins that keep rows without a counterpart; each filter
  * object below a to-many relation is one existence test, so its conditions must hold of the same related row.
  */
-import { forbidden, forbiddenCollection, forbiddenField, invalidQuery } from '../errors.js';
+import { forbidden, forbiddenCollection, forbiddenField, invalidQuery } from '../base/errors.js';
+import { onlyOf } from '../base/narrow.js';
+import { didYouMean } from '../base/nearest-name.js';
 import { showsKey } from '../mirror/item-key.js';
 import { type Collection, type Field, isSecretField, type Model } from '../mirror/model.js';
 import { ownName } from '../mirror/synonyms.js';
-import { onlyOf } from '../narrow.js';
-import { didYouMean } from '../nearest-name.js';
 import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
 import { unrestrictedCollection } from './access.js';
 import { planCaller } from './caller-value.js';

@@ -1,5 +1,5 @@
 /** Full text search: which configuration reads the words, and which search a rank speaks of. */
-import { invalidQuery } from '../errors.js';
+import { invalidQuery } from '../base/errors.js';
 import type { Collection, Field, Model, TextSearchConfiguration } from '../mirror/model.js';
 import type { Expression, Operator } from '../request/ast.js';
 import type { Condition, OperandPlan, OperatorSource, ToOneJoin } from './plan.js';

@@ -1,13 +1,14 @@
 /** Values that the database makes itself: generated columns and `always` identities. A payload may send them back as they are. */
-import { isObject } from '../digits.js';
-import { invalidPayload } from '../errors.js';
+
+import { invalidPayload } from '../base/errors.js';
+import { isObject } from '../base/exact-json.js';
 import { isKey } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
-import { checkValue } from './column-value.js';
-import type { Guard } from './guard.js';
-import type { Row } from './payload-row.js';
-import { isSame } from './row-shape.js';
-import { contradiction } from './settle.js';
+import { checkValue } from './write/column-value.js';
+import type { Guard } from './write/guard.js';
+import type { Row } from './write/payload-row.js';
+import { contradiction } from './write/resolve-conflicts.js';
+import { isSame } from './write/row-shape.js';
 
 /** Values of a key say of which item. */
 export function isMadeByDatabase(collection: Collection, field: Field): boolean {

@@ -1,5 +1,5 @@
 /** Which operators suit which type of field, and what the values are that they take. */
-import { invalidQuery } from '../errors.js';
+import { invalidQuery } from '../base/errors.js';
 import { type Field, isSecretField } from '../mirror/model.js';
 import {
   ARRAY_OPERATORS,

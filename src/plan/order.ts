@@ -1,5 +1,5 @@
 /** Orders and pages. Every order ends with the key, where there is one, so that pages are stable. */
-import { invalidQuery } from '../errors.js';
+import { invalidQuery } from '../base/errors.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { Query, SortKey } from '../request/ast.js';
 import { isMasked } from './access.js';

@@ -1,6 +1,6 @@
 /** Selections × model → what is shown of a row: wildcards expanded, aliases resolved, relations planned level by level. */
-import { assertNever } from '../assert-never.js';
-import { forbiddenField, invalidQuery } from '../errors.js';
+import { assertNever } from '../base/assert-never.js';
+import { forbiddenField, invalidQuery } from '../base/errors.js';
 import { showsKey } from '../mirror/item-key.js';
 import type { Collection } from '../mirror/model.js';
 import { NO_QUERY, type Query, type Selection, type ShapedSelection } from '../request/ast.js';

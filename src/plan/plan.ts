@@ -1,6 +1,7 @@
 /** Plans: a request whose names have become objects of the model. Pure data; the compilers read nothing else. */
+
+import { onlyOf } from '../base/narrow.js';
 import type { Argument, Collection, Field, Overload, TextSearchConfiguration } from '../mirror/model.js';
-import { onlyOf } from '../narrow.js';
 import type { AggregateFunction, DateFunction, MetaCount, Operator, Representation, Slot } from '../request/ast.js';
 import type { Codec } from '../sql/codec.js';
 import type { Composite } from '../sql/composite.js';

@@ -1,11 +1,11 @@
 /** Values that policies give to fields. */
-import { forbidden } from '../errors.js';
+import { forbidden } from '../base/errors.js';
 import type { Field, Model } from '../mirror/model.js';
 import { parseVariable } from '../request/filter.js';
 import { resolveVariable } from '../sql/parameter.js';
 import { planCaller } from './caller-value.js';
-import { checkValue } from './column-value.js';
-import type { ColumnValue, WriteVariables } from './payload-row.js';
+import { checkValue } from './write/column-value.js';
+import type { ColumnValue, WriteVariables } from './write/payload-row.js';
 
 type PresetValue = Extract<ColumnValue, { kind: 'value' | 'caller' }>;
 

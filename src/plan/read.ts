@@ -1,5 +1,5 @@
 /** Request AST × model → read plan: names are resolved, wildcards expanded, limits checked. */
-import { forbidden, forbiddenCollection, forbiddenField, invalidPayload, invalidQuery } from '../errors.js';
+import { forbidden, forbiddenCollection, forbiddenField, invalidPayload, invalidQuery } from '../base/errors.js';
 import { showsKey } from '../mirror/item-key.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { PageLimit, Query, ReadRequest, ReadTarget, Slot } from '../request/ast.js';
@@ -18,13 +18,13 @@ import {
 } from './call.js';
 import { planFilter } from './filter.js';
 import { isEmpty, restrictsRows } from './filter-effect.js';
-import { checkKeyed, hasDocumentKey } from './key.js';
 import { defaultOrder } from './order.js';
 import { type Planner, planOutputs, planRows } from './outputs.js';
 import { ALWAYS, both, type Condition, type ReadPlan, type RowLevel, type VersionPlan } from './plan.js';
 import { planSearch } from './search.js';
 import { ofVersion, planVersion, shownAs } from './version.js';
 import { EVERYTHING, type Position } from './wanted-fields.js';
+import { checkKeyed, hasDocumentKey } from './write/key.js';
 
 export interface PlanLimits {
   readonly defaultLimit: number;

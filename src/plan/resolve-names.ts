@@ -1,6 +1,7 @@
 /** Names of a request become objects of the model: fields, joins along relations, functions of fields. */
-import { assertNever } from '../assert-never.js';
-import { forbiddenField, invalidQuery } from '../errors.js';
+import { assertNever } from '../base/assert-never.js';
+import { forbiddenField, invalidQuery } from '../base/errors.js';
+import { didYouMean } from '../base/nearest-name.js';
 import {
   type Collection,
   collectionOf,
@@ -13,7 +14,6 @@ import {
   type OneToOne,
 } from '../mirror/model.js';
 import { ownName } from '../mirror/synonyms.js';
-import { didYouMean } from '../nearest-name.js';
 import type { Alias, Expression, FunctionCall } from '../request/ast.js';
 import { unrestrictedCollection, unrestrictedModel } from './access.js';
 import type { ManyToAnyJoin, ManyToOneJoin, OperandPlan, OperandType, ToManyJoin, ToOneJoin } from './plan.js';

@@ -1,5 +1,5 @@
 /** Filters that are kept with the model or a policy, parsed once: their values are part of them. */
-import { isObject } from '../digits.js';
+import { isObject } from '../base/exact-json.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import { ARRAY_OPERATORS, type Filter, LIST_OPERATORS, type Operator, type Slot } from '../request/ast.js';
 import { parseFilter } from '../request/filter.js';

@@ -1,5 +1,5 @@
 /** `version`: items are shown with the changes of a content version, and only those that have it. */
-import { forbidden, forbiddenCollection, forbiddenField, invalidQuery } from '../errors.js';
+import { forbidden, forbiddenCollection, forbiddenField, invalidQuery } from '../base/errors.js';
 import { hasVersions } from '../mirror/item-key.js';
 import type { Collection, Field, Model } from '../mirror/model.js';
 import type { ReadRequest, Slot } from '../request/ast.js';

@@ -2,14 +2,14 @@
  * Of the changes of a content version what a caller may see: fields of the item that they see, and of related items where they may see
  * every row. Which of them a change is about is not looked up.
  */
-import { isObject } from '../digits.js';
+import { isObject } from '../base/exact-json.js';
 import { keyNames } from '../mirror/item-key.js';
 import { type Collection, isSecretField, type Model } from '../mirror/model.js';
 import { ownValue } from '../mirror/synonyms.js';
 import type { Input } from '../request/parse-context.js';
 import { isMasked, restrictionOf } from './access.js';
-import { CONCEALED } from './column-value.js';
 import { isAlways } from './plan.js';
+import { CONCEALED } from './write/column-value.js';
 
 /** `model` is the one that the caller may see, `item` what they see of the item. */
 export function visibleChanges(

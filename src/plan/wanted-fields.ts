@@ -1,6 +1,6 @@
 /** The outputs that a list of fields selects: wildcards become fields, and selections of one field are merged. */
-import { assertNever } from '../assert-never.js';
-import { forbiddenField } from '../errors.js';
+import { assertNever } from '../base/assert-never.js';
+import { forbiddenField } from '../base/errors.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { isReadable } from '../mirror/write-facts.js';
 import type { FunctionCall, Query, Selection } from '../request/ast.js';

@@ -3,12 +3,12 @@
  * asks; what the threads say is put together here.
  */
 import type { Mirror } from '../mirror/watch.js';
-import type { Database } from './database.js';
-import type { PoolState } from './pool.js';
-import type { ReplicaState } from './replica-board.js';
-import { SEVERAL_SERVERS } from './replica-server.js';
-import type { Replica, Replicas } from './replicas.js';
-import { within } from './time-limit.js';
+import type { Database } from './pools/database.js';
+import type { PoolState } from './pools/pool.js';
+import type { ReplicaState } from './replicas/replica-board.js';
+import { SEVERAL_SERVERS } from './replicas/replica-server.js';
+import type { Replica, Replicas } from './replicas/replicas.js';
+import { within } from './wire/time-limit.js';
 
 /** `degraded`: it serves, but something is not as it should be. */
 type Status = 'ok' | 'degraded' | 'error';

@@ -2,8 +2,8 @@
  * CSV as RFC 4180 has it, in pieces that may end anywhere: cells may stand in quotes, a quote inside of them is doubled, lines end with
  * CRLF, LF or CR, and empty lines are skipped. Read by search and not by character wherever that is possible: files are long.
  */
-import { invalidPayload } from '../errors.js';
-import { elementAt } from '../narrow.js';
+import { invalidPayload } from '../base/errors.js';
+import { elementAt } from '../base/narrow.js';
 
 /** A table of PostgreSQL has no more columns. */
 const MOST_COLUMNS = 1_600;

@@ -3,7 +3,7 @@
  * quotes stands for itself: `"a.b"`, `author."x(y)"`, `year("born.on")`; a quote inside it is written twice.
  */
 import { LRUCache } from 'lru-cache';
-import { invalidQuery, tooManyRelations } from '../errors.js';
+import { invalidQuery, tooManyRelations } from '../base/errors.js';
 import { DATE_FUNCTIONS, type Expression, type FunctionCall, type Selection } from './ast.js';
 import type { ParseContext } from './parse-context.js';
 

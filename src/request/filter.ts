@@ -2,9 +2,10 @@
  * Filters. An object says what must hold of a row; its keys are fields, relations, functions of fields, `_and` and `_or`.
  * Below a field they are operators. Which names exist, and which operator suits which field, is the planner's business.
  */
-import { Digits, isObject, parseJson, writeJson } from '../digits.js';
-import { invalidQuery, tooManyRelations } from '../errors.js';
-import { isOneOf, onlyOf } from '../narrow.js';
+
+import { invalidQuery, tooManyRelations } from '../base/errors.js';
+import { Digits, isObject, parseJson, writeJson } from '../base/exact-json.js';
+import { isOneOf, onlyOf } from '../base/narrow.js';
 import type { Scalar } from '../sql/codec.js';
 import { isNow } from '../sql/now.js';
 import {

@@ -1,7 +1,8 @@
 /** Files to import: a JSON array, lines of JSON, or CSV with a header. Only the rows of the piece at hand are in memory. */
-import { isObject, parseJson } from '../digits.js';
-import { invalidPayload, unsupportedMediaType } from '../errors.js';
-import { TimeSlice } from '../time-slices.js';
+
+import { invalidPayload, unsupportedMediaType } from '../base/errors.js';
+import { isObject, parseJson } from '../base/exact-json.js';
+import { TimeSlice } from '../base/time-slices.js';
 import { CsvReader } from './csv.js';
 import type { Input } from './parse-context.js';
 

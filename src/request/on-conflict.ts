@@ -1,5 +1,5 @@
 /** What a create does with items that exist already: they are found by columns that are unique, and merged or left alone. */
-import { invalidQuery } from '../errors.js';
+import { invalidQuery } from '../base/errors.js';
 
 export const RESOLUTIONS = ['merge', 'ignore'] as const;
 

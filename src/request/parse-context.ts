@@ -1,6 +1,7 @@
 /** What the parsers of requests share: their limits, and how an object is read. */
-import { isObject, parseJson } from '../digits.js';
-import { invalidQuery } from '../errors.js';
+
+import { invalidQuery } from '../base/errors.js';
+import { isObject, parseJson } from '../base/exact-json.js';
 import type { ValueSink } from './values.js';
 
 export interface ParseLimits {

@@ -1,7 +1,8 @@
 /** The parameters of a query, as REST brackets or JSON give them, become the AST. `deep` holds the same with underscores. */
-import { Digits, isObject } from '../digits.js';
-import { invalidQuery, tooManyRelations } from '../errors.js';
-import { isOneOf } from '../narrow.js';
+
+import { invalidQuery, tooManyRelations } from '../base/errors.js';
+import { Digits, isObject } from '../base/exact-json.js';
+import { isOneOf } from '../base/narrow.js';
 import {
   AGGREGATES,
   type Aggregate,

@@ -1,9 +1,9 @@
 /** REST requests: the query string of a GET, or the body of a SEARCH, becomes the request AST. */
 
 import qs from 'qs';
-import { Digits, isObject, writeJson } from '../digits.js';
-import { invalidPayload, invalidQuery } from '../errors.js';
-import { didYouMean } from '../nearest-name.js';
+import { invalidPayload, invalidQuery } from '../base/errors.js';
+import { Digits, isObject, writeJson } from '../base/exact-json.js';
+import { didYouMean } from '../base/nearest-name.js';
 import type { Scalar } from '../sql/codec.js';
 import type { Value } from '../sql/parameter.js';
 import {

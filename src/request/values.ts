@@ -1,5 +1,5 @@
 /** Where the values of a filter go while it is parsed: into a separate list, or, those of a rule, into the AST itself. */
-import { invalidQuery } from '../errors.js';
+import { invalidQuery } from '../base/errors.js';
 import type { Slot, Value, Values } from '../sql/parameter.js';
 
 export interface ValueSink {

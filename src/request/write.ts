@@ -1,6 +1,7 @@
 /** Bodies of POST, PATCH and DELETE: which items are meant, and what is to be written to them. */
-import { Digits, isObject, wholeDigits } from '../digits.js';
-import { invalidPayload } from '../errors.js';
+
+import { invalidPayload } from '../base/errors.js';
+import { Digits, isObject, wholeDigits } from '../base/exact-json.js';
 import type { Parsed } from './ast.js';
 import type { OnConflict } from './on-conflict.js';
 import type { Input } from './parse-context.js';

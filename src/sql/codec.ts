@@ -1,6 +1,7 @@
 /** How values are written for PostgreSQL, by the base type of the column they meet. */
-import { wholeDigits } from '../digits.js';
-import { forbidden, invalidQuery, type ServiceError } from '../errors.js';
+
+import { forbidden, invalidQuery, type ServiceError } from '../base/errors.js';
+import { wholeDigits } from '../base/exact-json.js';
 import { type Composite, strayAttribute } from './composite.js';
 import { isGeoJson } from './geojson.js';
 import { jsonKey, recordKey } from './key-literal.js';

@@ -1,5 +1,5 @@
 /** Values of composite types: PostgreSQL ignores attributes that the type does not have, so they are looked for here. */
-import { isObject } from '../digits.js';
+import { isObject } from '../base/exact-json.js';
 
 export interface Composite {
   /** As `format_type` names it. */

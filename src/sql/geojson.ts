@@ -2,7 +2,7 @@
  * GeoJSON as RFC 7946 has it: a geometry whose positions are longitude and latitude of WGS 84. PostGIS answers input that it cannot
  * read with an error of its own inside, so that everything is looked at before it is sent.
  */
-import { isRecord, propertiesOf } from '../narrow.js';
+import { isRecord, propertiesOf } from '../base/narrow.js';
 
 type Check = (value: unknown) => boolean;
 

@@ -1,7 +1,7 @@
 /** PostgreSQL's own grammar, a megabyte of WebAssembly. */
 import { setFlagsFromString } from 'node:v8';
 import type { Grammar } from 'libpg-query/wasm/libpg-query.js';
-import { onlyOf } from '../narrow.js';
+import { onlyOf } from '../base/narrow.js';
 
 let grammar: Grammar | null = null;
 

@@ -2,7 +2,7 @@
  * Keys that are shown as JSON, as PostgreSQL reads them: of `jsonb` and of composite types. In a URL such a key is its JSON. A text that is
  * no JSON is the string itself for `jsonb`, and the notation of PostgreSQL, `(1,a)`, for a composite type.
  */
-import { isObject, parseJson, writeJson } from '../digits.js';
+import { isObject, parseJson, writeJson } from '../base/exact-json.js';
 import { type Composite, strayAttribute } from './composite.js';
 import { arrayLiteral } from './literal.js';
 

@@ -2,7 +2,7 @@
  * The key of an item as one string. A key of one column is the text of its value as it is. Of several columns, the texts of the
  * parts stand in the order of the key, joined by `~`; inside a part `\` stands before each `~` and each `\`.
  */
-import { elementAt } from '../narrow.js';
+import { elementAt } from '../base/narrow.js';
 
 export function joinKey(parts: readonly unknown[]): string {
   return parts.map((part) => String(part).replace(/[\\~]/g, '\\$&')).join('~');

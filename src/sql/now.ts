@@ -1,4 +1,4 @@
-import { invalidQuery } from '../errors.js';
+import { invalidQuery } from '../base/errors.js';
 
 /** `$NOW`, `$NOW(-1 day)`, `$NOW(+2 hours)`: the time, moved. Months and years move by the calendar, in UTC. */
 const FIXED: readonly (readonly [RegExp, number])[] = [

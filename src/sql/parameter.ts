@@ -2,8 +2,8 @@
  * What a parameter of a statement is bound to, as data. A statement's text depends on the shape of a request; the values
  * of one request are bound to it here, each checked against the type of its column before PostgreSQL sees it.
  */
-import { assertNever } from '../assert-never.js';
-import { forbidden, invalidQuery } from '../errors.js';
+import { assertNever } from '../base/assert-never.js';
+import { forbidden, invalidQuery } from '../base/errors.js';
 import { type Codec, encode, fits, type Origin, type Pattern, pattern, type Scalar } from './codec.js';
 import { splitKey } from './key-text.js';
 import { arrayLiteral } from './literal.js';

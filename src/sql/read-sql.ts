@@ -1,6 +1,6 @@
 /** Statements of the folder sql, with the names of PostgreSQL's own operators and functions qualified. */
 import { readFileSync } from 'node:fs';
-import { packagePath } from '../files.js';
+import { packagePath } from '../base/package-files.js';
 import { withCatalog } from './catalog-names.js';
 
 /** `readSql('auth', 'begin.sql')`. */

@@ -4,7 +4,7 @@
  * never becomes text; so a refusal here is a broken invariant of ours.
  */
 import { LRUCache } from 'lru-cache';
-import { isRecord, propertiesOf } from '../narrow.js';
+import { isRecord, propertiesOf } from '../base/narrow.js';
 import { parseSqlExpression, parseStatements, parseTree } from './grammar.js';
 import { nameIn, numberedText, tokenShapeOf } from './token-shape.js';
 import { type Names, noNames, scanTree } from './tree-names.js';

@@ -3,7 +3,7 @@
  * on these lists passes, so that nothing that reads a table, waits or changes anything can be put into a definition.
  */
 import { LRUCache } from 'lru-cache';
-import { isRecord, propertiesOf } from '../narrow.js';
+import { isRecord, propertiesOf } from '../base/narrow.js';
 import { onlyExpression, parseSqlExpression, parseStatements, type SelectStatement } from './grammar.js';
 
 /** Tables have the same few defaults: `now()`, `gen_random_uuid()`, `'{}'::text[]`. */

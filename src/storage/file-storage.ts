@@ -1,5 +1,5 @@
 /** What a storage location can do. Each call ends within a time, or fails. */
-import { type ServiceError, serviceUnavailable } from '../errors.js';
+import { type ServiceError, serviceUnavailable } from '../base/errors.js';
 
 /** Both ends are included. */
 export interface ByteRange {

@@ -4,7 +4,7 @@
  */
 import { writeFile } from 'node:fs/promises';
 import type { Metadata, Sharp, SharpOptions } from 'sharp';
-import { asError, isOneOf, parseOwnJson } from '../narrow.js';
+import { asError, isOneOf, parseOwnJson } from '../base/narrow.js';
 import { type ImageAnswer, type ImageJob, MessageReader, type Transformation, writeMessage } from './image-messages.js';
 import type { ImageOperation } from './image-operations.js';
 import { type ImageSize, resizeOf, sizesOf } from './image-sizes.js';

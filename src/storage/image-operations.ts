@@ -2,8 +2,9 @@
  * The operations of `transforms`: methods of sharp, with the parameters that each takes and their ranges. No operation reads or writes
  * another file. The ranges keep the cost of one pixel small; the deadline of a transformation bounds the rest.
  */
-import { isObject } from '../digits.js';
-import { invalidQuery } from '../errors.js';
+
+import { invalidQuery } from '../base/errors.js';
+import { isObject } from '../base/exact-json.js';
 
 /** A method of sharp and its arguments. */
 export type ImageOperation = readonly [name: string, ...values: readonly unknown[]];

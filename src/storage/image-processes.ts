@@ -5,9 +5,9 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { Socket } from 'node:net';
 import { constants, setPriority } from 'node:os';
-import { type ServiceError, serviceUnavailable } from '../errors.js';
-import { packagePath } from '../files.js';
-import { parseOwnJson } from '../narrow.js';
+import { type ServiceError, serviceUnavailable } from '../base/errors.js';
+import { parseOwnJson } from '../base/narrow.js';
+import { packagePath } from '../base/package-files.js';
 import { type ImageAnswer, type ImageJob, MessageReader, writeMessage } from './image-messages.js';
 
 const PROGRAM = packagePath('dist', 'src', 'storage', 'image-child.js');

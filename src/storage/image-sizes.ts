@@ -2,7 +2,7 @@
  * How large the image can get in each step of a transformation. sharp carries out its operations in an order of its own: rotate, trim,
  * extract, resize, rotate, extract, affine, extend. The sizes here are upper bounds for that order.
  */
-import { isObject } from '../digits.js';
+import { isObject } from '../base/exact-json.js';
 import type { ImageOperation } from './image-operations.js';
 
 export interface ImageSize {

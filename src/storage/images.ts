@@ -2,8 +2,9 @@
  * Measures and transforms images with `sharp`, which operators install next to the service, in processes of their own. Equal requests at
  * the same time share one transformation.
  */
-import type { Config } from '../config.js';
-import { invalidQuery, ServiceError, serviceUnavailable, unprocessable } from '../errors.js';
+
+import { invalidQuery, ServiceError, serviceUnavailable, unprocessable } from '../base/errors.js';
+import type { Config } from '../config/config.js';
 import type { ImageJob, Transformation } from './image-messages.js';
 import { ImageProcesses, type ImageResult } from './image-processes.js';
 import type { ImageSize } from './image-sizes.js';

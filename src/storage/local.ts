@@ -3,9 +3,9 @@ import { randomBytes } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { type FileHandle, mkdir, open, opendir, readdir, rename, rm, stat, unlink } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
-import { ServiceError } from '../errors.js';
-import { propertiesOf } from '../narrow.js';
-import type { LocalLocation } from '../storage-options.js';
+import { ServiceError } from '../base/errors.js';
+import { propertiesOf } from '../base/narrow.js';
+import type { LocalLocation } from '../config/storage-options.js';
 import { type ByteRange, contentMissing, type FileStorage, type StoredName, storageFailed } from './file-storage.js';
 
 export class LocalStorage implements FileStorage {

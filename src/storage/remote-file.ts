@@ -9,8 +9,8 @@ import { get as getHttp, type IncomingMessage } from 'node:http';
 import { get as getHttps } from 'node:https';
 import { isIP, type LookupFunction } from 'node:net';
 import { type AddressTest, addressTest, normalizeAddress } from '../access/addresses.js';
-import { forbidden, invalidPayload, ServiceError, serviceUnavailable } from '../errors.js';
-import { ANY_ORIGIN } from '../options.js';
+import { forbidden, invalidPayload, ServiceError, serviceUnavailable } from '../base/errors.js';
+import { ANY_ORIGIN } from '../config/option-kinds.js';
 
 export interface RemoteFile {
   readonly bytes: AsyncIterable<Buffer>;

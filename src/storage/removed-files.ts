@@ -1,6 +1,6 @@
 /** Removes the bytes that no row names any more: a trigger lists them, in the transaction that deletes or changes the row. */
-import type { Observer } from '../observe.js';
-import type { Database } from '../postgres/database.js';
+import type { Observer } from '../base/observe.js';
+import type { Database } from '../postgres/pools/database.js';
 import { withCatalog } from '../sql/catalog-names.js';
 import { DERIVED } from './file-storage.js';
 import type { Storages } from './storage.js';

@@ -4,8 +4,8 @@
  */
 import { createHash } from 'node:crypto';
 import { AwsClient } from 'aws4fetch';
-import { ServiceError } from '../errors.js';
-import type { S3Location } from '../storage-options.js';
+import { ServiceError } from '../base/errors.js';
+import type { S3Location } from '../config/storage-options.js';
 import {
   type ByteRange,
   contentMissing,

@@ -1,6 +1,6 @@
 /** The bytes of files, by name, in the locations that STORAGE_LOCATIONS lists. */
-import { serviceUnavailable } from '../errors.js';
-import type { StorageLocation } from '../storage-options.js';
+import { serviceUnavailable } from '../base/errors.js';
+import type { StorageLocation } from '../config/storage-options.js';
 import type { ByteRange, FileStorage } from './file-storage.js';
 import { LocalStorage } from './local.js';
 import { S3Storage } from './s3.js';

@@ -2,8 +2,8 @@
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
-import { hash, loadPortable, verify } from '../../src/access/argon2.js';
 import { openSecret } from '../../src/access/secret.js';
+import { hash, loadPortable, verify } from '../../src/accounts/argon2.js';
 import {
   ADMIN_TOKEN,
   type Answer,

@@ -1,8 +1,8 @@
 /** Strangers who register: what the settings allow, the mail that verifies an address, and that nobody learns who is there. */
 import t from 'tap';
-import { readConfig } from '../../src/config.js';
-import type { Event } from '../../src/observe.js';
-import { startService } from '../../src/service.js';
+import type { Event } from '../../src/base/observe.js';
+import { readConfig } from '../../src/config/config.js';
+import { startService } from '../../src/service/start.js';
 import { mailbox } from '../support/mailbox.js';
 import {
   type Answer,

@@ -2,7 +2,7 @@
 import t from 'tap';
 import { ConnectionSlots, type ReadProfile } from '../../src/batching/connection-slots.js';
 import type { CostClass } from '../../src/batching/cost-model.js';
-import type { Connection } from '../../src/postgres/connection.js';
+import type { Connection } from '../../src/postgres/wire/connection.js';
 
 const profile = (costClass: CostClass): ReadProfile => ({
   costClass,

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import type { Service } from '../../src/service.js';
+import type { Service } from '../../src/service/start.js';
 import { Connection } from '../support/protocol-client.js';
 import {
   connectSql,

@@ -6,7 +6,7 @@ import { Agent } from 'node:http';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { packagePath } from '../../src/files.js';
+import { packagePath } from '../../src/base/package-files.js';
 import { findProgram, freePort } from '../support/programs.js';
 import { ADMIN_TOKEN, createLibrary, get, makeFolder, request, startDatabase, waitFor } from '../support/service.js';
 

@@ -4,7 +4,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import t from 'tap';
-import { packagePath } from '../../src/files.js';
+import { packagePath } from '../../src/base/package-files.js';
 import { makeCaller } from '../support/callers.js';
 import {
   type Answer,

@@ -1,7 +1,7 @@
 /** Numbers that JavaScript cannot hold are kept as their digits. Nobody notices how: they are values wherever a number is one. */
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { Digits, parseJson } from '../../src/digits.js';
+import { Digits, parseJson } from '../../src/base/exact-json.js';
 import {
   type Answer,
   connectSql,

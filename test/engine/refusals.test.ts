@@ -1,8 +1,8 @@
 /** What the database refuses to the service's own role, and views that were never filled: who learns of it, and how often the log. */
 import t from 'tap';
-import { readConfig } from '../../src/config.js';
-import type { Event } from '../../src/observe.js';
-import { startService } from '../../src/service.js';
+import type { Event } from '../../src/base/observe.js';
+import { readConfig } from '../../src/config/config.js';
+import { startService } from '../../src/service/start.js';
 import { makeCaller } from '../support/callers.js';
 import {
   ADMIN_TOKEN,

@@ -9,7 +9,7 @@ import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { packagePath } from '../../src/files.js';
+import { packagePath } from '../../src/base/package-files.js';
 import { makeCaller } from '../support/callers.js';
 import { ADMIN_TOKEN, connectSql, createLibrary, get, request, startDatabase, waitFor } from '../support/service.js';
 import type { SteadyReads } from '../support/steady-reader.js';

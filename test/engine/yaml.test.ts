@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import t from 'tap';
 import { parse } from 'yaml';
-import { writeYaml, writeYamlInSlices } from '../../src/yaml.js';
+import { writeYaml, writeYamlInSlices } from '../../src/base/yaml.js';
 import { createDatabase, get, startDatabase, startTestService, withSql } from '../support/service.js';
 
 const WORDS = [

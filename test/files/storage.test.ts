@@ -24,9 +24,9 @@ import {
 } from '@directus/sdk';
 import sharp from 'sharp';
 import t from 'tap';
+import { readLocations } from '../../src/config/storage-options.js';
 import { isPublicAddress } from '../../src/storage/remote-file.js';
 import { isStorageName, Storages } from '../../src/storage/storage.js';
-import { readLocations } from '../../src/storage-options.js';
 import {
   ADMIN_TOKEN,
   type Answer,

@@ -5,15 +5,15 @@
 import { Lexer, Source, TokenKind } from 'graphql';
 import t from 'tap';
 import { schemaAccessOf } from '../../src/access/graphql-access.js';
+import { runSteps } from '../../src/base/time-slices.js';
 import { DocumentFailure, FieldFailure } from '../../src/graphql/failure.js';
 import { findLiterals } from '../../src/graphql/literals.js';
 import { Operations, type RunInBudget } from '../../src/graphql/operations.js';
 import { Schemas } from '../../src/graphql/schema.js';
 import { buildModel } from '../../src/mirror/introspect.js';
-import { catalogSourceOf } from '../../src/postgres/catalog.js';
-import { Database } from '../../src/postgres/database.js';
+import { catalogSourceOf } from '../../src/postgres/catalog/catalog.js';
+import { Database } from '../../src/postgres/pools/database.js';
 import type { ParseLimits } from '../../src/request/parse-context.js';
-import { runSteps } from '../../src/time-slices.js';
 import { createLibrary, request, startDatabase, startTestService } from '../support/service.js';
 
 const server = await startDatabase();

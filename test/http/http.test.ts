@@ -2,7 +2,7 @@
 import { connect } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { packageVersion } from '../../src/files.js';
+import { packageVersion } from '../../src/base/package-files.js';
 import {
   ADMIN_TOKEN,
   type Answer,

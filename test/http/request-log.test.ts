@@ -3,11 +3,11 @@ import { execFile } from 'node:child_process';
 import { connect } from 'node:net';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { readConfig } from '../../src/config.js';
-import { packagePath } from '../../src/files.js';
-import type { Event } from '../../src/observe.js';
-import { readableLine } from '../../src/readable-log.js';
-import { type Service, startService } from '../../src/service.js';
+import type { Event } from '../../src/base/observe.js';
+import { packagePath } from '../../src/base/package-files.js';
+import { readableLine } from '../../src/base/readable-log.js';
+import { readConfig } from '../../src/config/config.js';
+import { type Service, startService } from '../../src/service/start.js';
 import { ADMIN_TOKEN, createLibrary, get, request, startDatabase, waitFor, ways, withSql } from '../support/service.js';
 
 const run = promisify(execFile);
@@ -86,7 +86,7 @@ t.test('it is on at LOG_LEVEL=debug, and off by default', async (t) => {
 
 /** The log of one request, written by a process of its own. */
 const PROGRAM = `
-  const { createObserver } = await import(${JSON.stringify(packagePath('dist', 'src', 'observe.js'))});
+  const { createObserver } = await import(${JSON.stringify(packagePath('dist', 'src', 'base', 'observe.js'))});
   createObserver('info')({ kind: 'request-completed', id: 'a-1', method: 'GET', route: '/server/ping', status: 200, ms: 0.5 });
 `;
 

@@ -4,10 +4,10 @@ import { createServer, type IncomingHttpHeaders } from 'node:http';
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
-import { readConfig } from '../../src/config.js';
+import type { Event } from '../../src/base/observe.js';
+import { readConfig } from '../../src/config/config.js';
 import { parseTraceparent } from '../../src/http/traces.js';
-import type { Event } from '../../src/observe.js';
-import { type Service, startService } from '../../src/service.js';
+import { type Service, startService } from '../../src/service/start.js';
 import {
   ADMIN_TOKEN,
   type Answer,

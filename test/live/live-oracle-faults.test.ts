@@ -6,7 +6,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { packagePath } from '../../src/files.js';
+import { packagePath } from '../../src/base/package-files.js';
 import { pidOf, promote, startPrimary, startStandby } from '../support/cluster.js';
 import { LiveOracle } from '../support/live-oracle.js';
 import type { Place } from '../support/live-witness.js';

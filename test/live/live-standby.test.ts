@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { packageVersion } from '../../src/files.js';
+import { packageVersion } from '../../src/base/package-files.js';
 import { pidOf, promote, restartStandby, startPrimary, startStandby } from '../support/cluster.js';
 import { EventStream } from '../support/event-stream.js';
 import { connectSql, createLibrary, request, startTestService, waitFor, withSql } from '../support/service.js';

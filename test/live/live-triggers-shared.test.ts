@@ -1,23 +1,23 @@
 /** Triggers that are not alone: those of another installation in the database, and what others do to ours. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
+import { createObserver } from '../../src/base/observe.js';
+import { packagePath } from '../../src/base/package-files.js';
 import { servedTables } from '../../src/commands/served-tables.js';
-import { readConfig } from '../../src/config.js';
-import { packagePath } from '../../src/files.js';
-import type { Sources } from '../../src/live/change-source.js';
-import { ChangeStream } from '../../src/live/change-stream.js';
-import { TriggerSource } from '../../src/live/trigger-source.js';
-import { createObserver } from '../../src/observe.js';
-import type { Database } from '../../src/postgres/database.js';
+import { readConfig } from '../../src/config/config.js';
+import type { Sources } from '../../src/live/changes/change-source.js';
+import { ChangeStream } from '../../src/live/changes/change-stream.js';
+import { TriggerSource } from '../../src/live/changes/trigger-source.js';
+import { locateSystemTables } from '../../src/postgres/catalog/migrate.js';
 import {
   inspectTriggers,
   installedTriggers,
   installTriggers,
   removeTriggers,
-} from '../../src/postgres/live-triggers.js';
-import { locateSystemTables } from '../../src/postgres/migrate.js';
-import type { TableName } from '../../src/postgres/publication.js';
-import { type Service, withDatabase } from '../../src/service.js';
+} from '../../src/postgres/changes/live-triggers.js';
+import type { TableName } from '../../src/postgres/changes/publication.js';
+import type { Database } from '../../src/postgres/pools/database.js';
+import { type Service, withDatabase } from '../../src/service/start.js';
 import { EventStream } from '../support/event-stream.js';
 import { installedVersions, startInstalled } from '../support/installed-server.js';
 import { MessageSocket } from '../support/message-socket.js';

@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
-import { packagePath } from '../../src/files.js';
+import { packagePath } from '../../src/base/package-files.js';
 import { findProgram, freePort } from '../support/programs.js';
 import { createDatabase, startDatabase, waitFor } from '../support/service.js';
 

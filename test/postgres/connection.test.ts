@@ -8,8 +8,8 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
-import type { Connection } from '../../src/postgres/connection.js';
-import { Database, type DatabaseOptions } from '../../src/postgres/database.js';
+import { Database, type DatabaseOptions } from '../../src/postgres/pools/database.js';
+import type { Connection } from '../../src/postgres/wire/connection.js';
 import { Network } from '../support/network-proxy.js';
 import {
   createLibrary,

@@ -8,7 +8,7 @@ import { Socket } from 'node:net';
 import { dirname, join } from 'node:path';
 import postgres from 'postgres';
 import t from 'tap';
-import { packagePath } from '../../src/files.js';
+import { packagePath } from '../../src/base/package-files.js';
 import { loadSockets } from '../../src/http/listen.js';
 import { startDatabase } from '../support/service.js';
 
@@ -33,9 +33,13 @@ t.test('the driver "postgres" has the internals that src/postgres relies on', as
   const options = sql.options as unknown as Record<string, unknown>;
   const expected = { host: ['first', 'second'], port: [1111, 2222], connect_timeout: 5 };
   for (const [name, value] of Object.entries(expected))
-    t.strictSame(options[name], value, `client.options.${name} is where a connection goes (src/postgres/socket.ts)`);
+    t.strictSame(
+      options[name],
+      value,
+      `client.options.${name} is where a connection goes (src/postgres/wire/socket.ts)`,
+    );
   for (const name of ['path', 'ssl', 'sslnegotiation', 'target_session_attrs'])
-    t.ok(name in options, `client.options.${name} is part of a target (src/postgres/socket.ts)`);
+    t.ok(name in options, `client.options.${name} is part of a target (src/postgres/wire/socket.ts)`);
   t.match(
     options['connection'],
     { statement_timeout: 7 },
@@ -63,9 +67,9 @@ t.test('the driver "postgres" opens a connection on a socket that we give it', a
   const sql = postgres(server.url, given as unknown as postgres.Options<Record<string, never>>);
   try {
     const [row] = await sql.unsafe("select current_setting('jit') as jit");
-    t.equal(row?.['jit'], 'off', 'it sends the settings (src/postgres/database.ts)');
-    t.equal(sockets, 1, 'the option "socket" is asked for a socket (src/postgres/open-connection.ts)');
-    t.notMatch(written, /lock_timeout/, 'it leaves out settings that are empty (src/postgres/database.ts)');
+    t.equal(row?.['jit'], 'off', 'it sends the settings (src/postgres/pools/database.ts)');
+    t.equal(sockets, 1, 'the option "socket" is asked for a socket (src/postgres/wire/open-connection.ts)');
+    t.notMatch(written, /lock_timeout/, 'it leaves out settings that are empty (src/postgres/pools/database.ts)');
     const error = await sql.unsafe('select nothing').catch((reason: unknown) => reason);
     t.match(error, { code: '42703', severity: 'ERROR', routine: String, file: String, position: '8' });
   } finally {

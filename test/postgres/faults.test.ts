@@ -6,7 +6,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { packagePath } from '../../src/files.js';
+import { packagePath } from '../../src/base/package-files.js';
 import { ADMIN_TOKEN, connectSql, createLibrary, request, startDatabase, ways, withSql } from '../support/service.js';
 
 t.setTimeout(110_000);

@@ -5,11 +5,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { digestToken } from '../../src/access/tokens.js';
-import { readConfig } from '../../src/config.js';
-import type { Event } from '../../src/observe.js';
-import { Listener } from '../../src/postgres/listener.js';
-import type { Session } from '../../src/postgres/sessions.js';
-import { type Service, startService } from '../../src/service.js';
+import type { Event } from '../../src/base/observe.js';
+import { readConfig } from '../../src/config/config.js';
+import { Listener } from '../../src/postgres/pools/listener.js';
+import type { Session } from '../../src/postgres/pools/sessions.js';
+import { type Service, startService } from '../../src/service/start.js';
 import { Network } from '../support/network-proxy.js';
 import {
   ADMIN_TOKEN,

@@ -6,10 +6,10 @@ import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import { once } from 'node:events';
 import t from 'tap';
-import { readConfig } from '../../src/config.js';
-import { packagePath } from '../../src/files.js';
-import type { Event } from '../../src/observe.js';
-import { type Service, startService } from '../../src/service.js';
+import type { Event } from '../../src/base/observe.js';
+import { packagePath } from '../../src/base/package-files.js';
+import { readConfig } from '../../src/config/config.js';
+import { type Service, startService } from '../../src/service/start.js';
 import { Network } from '../support/network-proxy.js';
 import {
   ADMIN_TOKEN,

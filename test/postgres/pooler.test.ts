@@ -3,9 +3,9 @@
  * is as good as none, and even where nobody has looked no statement is answered by another.
  */
 import t from 'tap';
-import { StartError } from '../../src/errors.js';
-import type { Connection } from '../../src/postgres/connection.js';
-import { Database } from '../../src/postgres/database.js';
+import { StartError } from '../../src/base/errors.js';
+import { Database } from '../../src/postgres/pools/database.js';
+import type { Connection } from '../../src/postgres/wire/connection.js';
 import { Network } from '../support/network-proxy.js';
 import { pgBouncerVersion, startPooler } from '../support/pooler.js';
 import {

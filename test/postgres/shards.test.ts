@@ -5,7 +5,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import fc from 'fast-check';
 import t, { type Test } from 'tap';
-import { packagePath } from '../../src/files.js';
+import { packagePath } from '../../src/base/package-files.js';
 import { createModel, createTable } from '../engine/property/database.js';
 import { drawn } from '../engine/property/draw.js';
 import { encodeRequest } from '../engine/property/encode.js';

@@ -8,7 +8,7 @@ import { readFile } from 'node:fs/promises';
 import { type IncomingMessage, request as openRequest } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { packagePath } from '../../src/files.js';
+import { packagePath } from '../../src/base/package-files.js';
 import {
   ADMIN_TOKEN,
   connectSql,

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import type { Service } from '../../src/service.js';
+import type { Service } from '../../src/service/start.js';
 import { makeCaller } from '../support/callers.js';
 import { startThree } from '../support/counted.js';
 import { Network } from '../support/network-proxy.js';

@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { parse } from 'yaml';
-import { optionRows } from '../../src/config.js';
-import { packagePath } from '../../src/files.js';
+import { packagePath } from '../../src/base/package-files.js';
+import { optionRows } from '../../src/config/config.js';
 import { EventStream } from '../support/event-stream.js';
 import { findProgram } from '../support/programs.js';
 import {

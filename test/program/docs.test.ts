@@ -6,8 +6,8 @@ import { readFile, stat, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import t from 'tap';
 import { drawFigure } from '../../bench/report/figure.js';
-import { optionRows } from '../../src/config.js';
-import { packagePath } from '../../src/files.js';
+import { packagePath } from '../../src/base/package-files.js';
+import { optionRows } from '../../src/config/config.js';
 import { readPages } from './docs/pages.js';
 
 const MAX_README_LINES = 150;

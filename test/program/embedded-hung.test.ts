@@ -6,7 +6,7 @@ import { cp, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
-import { packagePath } from '../../src/files.js';
+import { packagePath } from '../../src/base/package-files.js';
 import { ADMIN_TOKEN, get, makeFolder, request, waitFor, ways } from '../support/service.js';
 
 /** Seconds: the time that requests get, about three more, and what a busy machine adds. */

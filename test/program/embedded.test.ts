@@ -26,8 +26,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import postgres from 'postgres';
 import t from 'tap';
+import { packagePath } from '../../src/base/package-files.js';
 import { startEmbedded } from '../../src/embedded/cluster.js';
-import { packagePath } from '../../src/files.js';
 
 const room = packagePath('dist', 'src', 'embedded');
 const settings = { fsync: 'off' };

@@ -8,8 +8,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { parse, parseAllDocuments, stringify } from 'yaml';
-import { optionRows } from '../../src/config.js';
-import { packagePath, packageVersion } from '../../src/files.js';
+import { packagePath, packageVersion } from '../../src/base/package-files.js';
+import { optionRows } from '../../src/config/config.js';
 import { findProgram } from '../support/programs.js';
 
 const run = promisify(execFile);

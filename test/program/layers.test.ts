@@ -6,17 +6,14 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join, posix } from 'node:path';
 import t from 'tap';
 import typescript from 'typescript-api';
-import { packagePath } from '../../src/files.js';
+import { packagePath } from '../../src/base/package-files.js';
 
 /** From the top down; rooms in one row may not know each other. */
 const ORDER: readonly (readonly string[])[] = [
   ['main', 'index'],
   ['commands'],
   ['service'],
-  ['maintenance'],
-  ['workers'],
-  ['worker-app'],
-  ['resources'],
+  ['api'],
   ['live'],
   ['http'],
   ['engine'],
@@ -30,27 +27,8 @@ const ORDER: readonly (readonly string[])[] = [
   ['mirror'],
   ['sql'],
 ];
-const LEAVES: readonly string[] = [
-  'assert-never',
-  'errors',
-  'digits',
-  'observe',
-  'config',
-  'database-url',
-  'options',
-  'option-table',
-  'issuer-options',
-  'provider-options',
-  'storage-options',
-  'files',
-  'narrow',
-  'nearest-name',
-  'readable-log',
-  'time-slices',
-  'json-slices',
-  'yaml',
-  'sqlstate',
-];
+/** Every room may import these; `config` imports `base`. */
+const LEAVES: readonly string[] = ['config', 'base'];
 /** Stands beside the others: it starts a program and knows nothing of the service. */
 const APART = 'embedded';
 const KNOWN_ONLY_TO: Readonly<Record<string, string>> = {
@@ -58,7 +36,7 @@ const KNOWN_ONLY_TO: Readonly<Record<string, string>> = {
   postgres: 'postgres',
   graphql: 'graphql',
   'libpg-query': 'sql',
-  'prom-client': 'resources',
+  'prom-client': 'api',
   '@opentelemetry/sdk-trace': 'http',
   aws4fetch: 'storage',
   sharp: 'storage',
@@ -126,30 +104,32 @@ t.test('a wrong import is found, however it is written', async (t) => {
     ['sql/fragment.ts', "const plan = await import('../plan/read.js');", /above/],
     ['sql/fragment.ts', "let plan: import('../plan/read.js').Plan;", /above/],
     ['sql/fragment.ts', "import { sql } from './statement.js';", null],
-    ['sql/fragment.ts', "import { forbidden } from '../errors.js';", null],
+    ['sql/fragment.ts', "import { forbidden } from '../base/errors.js';", null],
     ['sql/fragment.ts', '// import { plan } from "../plan/read.js";', null],
     ['plan/read.ts', "import { sql } from '../sql/fragment.js';", null],
-    ['errors.ts', "import { sql } from './sql/fragment.js';", /leaf/],
-    ['errors.ts', "import { packageRoot } from './files.js';", null],
-    ['main.ts', "import { startService } from './service.js';", null],
-    ['service.ts', "import { main } from './main.js';", /above/],
-    ['service.ts', "import { startEmbedded } from './embedded/cluster.js';", null],
+    ['base/errors.ts', "import { sql } from '../sql/fragment.js';", /leaf/],
+    ['base/errors.ts', "import { packageRoot } from './package-files.js';", null],
+    ['config/config.ts', "import { StartError } from '../base/errors.js';", null],
+    ['base/errors.ts', "import { readConfig } from '../config/config.js';", /above/],
+    ['main.ts', "import { startService } from './service/start.js';", null],
+    ['service/start.ts', "import { main } from '../main.js';", /above/],
+    ['service/start.ts', "import { startEmbedded } from '../embedded/cluster.js';", null],
     [
-      'resources/items.ts',
-      "import { startEmbedded } from '../embedded/cluster.js';",
+      'api/items/items.ts',
+      "import { startEmbedded } from '../../embedded/cluster.js';",
       /embedded is for the service alone/,
     ],
-    ['embedded/cluster.ts', "import { StartError } from '../errors.js';", null],
-    ['embedded/cluster.ts', "import { Database } from '../postgres/database.js';", /only leaves/],
+    ['embedded/cluster.ts', "import { StartError } from '../base/errors.js';", null],
+    ['embedded/cluster.ts', "import { Database } from '../postgres/pools/database.js';", /only leaves/],
     ['embedded/cluster.ts', "import { sql } from '../sql/fragment.js';", /only leaves/],
     ['plan/read.ts', "import postgres from 'postgres';", /only postgres may know postgres/],
     ['plan/read.ts', "import type { Sql } from 'postgres';", /only postgres may know postgres/],
     ['plan/read.ts', "import { parse } from 'graphql/language';", /only graphql may know graphql/],
-    ['resources/items.ts', "import('uWebSockets.js')", /only http may know uWebSockets.js/],
+    ['api/items/items.ts', "import('uWebSockets.js')", /only http may know uWebSockets.js/],
     ['compile/read.ts', "import Grammar from 'libpg-query';", /only sql may know libpg-query/],
     ['sql/verify.ts', "import Grammar from 'libpg-query';", null],
     ['plan/read.ts', "import { test } from '../../test/support.js';", /leaves src/],
-    ['basement/boiler.ts', "import { forbidden } from '../errors.js';", /no room of the house/],
+    ['basement/boiler.ts', "import { forbidden } from '../base/errors.js';", /no room of the house/],
     ['plan/read.ts', "import { heat } from '../basement/boiler.js';", /no room of the house/],
   ];
   for (const [path, text, expected] of cases) {
@@ -226,6 +206,7 @@ function reachableFrom(path: string, imports: ReadonlyMap<string, readonly strin
 function judgeRoom(room: string, target: string): string | null {
   if (target.startsWith('..')) return 'it leaves src';
   const goal = roomOf(target);
+  if (room === 'base' && goal === 'config') return 'it leads to config, which lies above base';
   if (goal === room || LEAVES.includes(goal)) return isKnown(room) ? null : `${room} is no room of the house`;
   if (LEAVES.includes(room)) return `${room} is a leaf and may only know other leaves`;
   if (room === APART) return `${APART} may know only leaves`;

@@ -10,7 +10,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
-import { packagePath } from '../../src/files.js';
+import { packagePath } from '../../src/base/package-files.js';
 import { ADMIN_TOKEN, makeFolder, request, startDatabase, startTestService, withSql } from '../support/service.js';
 import { type Block, blocksOf, type Page, readPages } from './docs/pages.js';
 

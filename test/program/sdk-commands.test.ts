@@ -8,7 +8,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import * as sdk from '@directus/sdk';
 import t from 'tap';
-import { packagePath } from '../../src/files.js';
+import { packagePath } from '../../src/base/package-files.js';
 import { inForce, makeCaller } from '../support/callers.js';
 import { mailbox } from '../support/mailbox.js';
 import {

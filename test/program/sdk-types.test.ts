@@ -1,7 +1,7 @@
 /** `lateral types`: its output is the schema type that the family's SDK takes. Programs are compiled against the real SDK. */
 import t from 'tap';
 import typescript from 'typescript-api';
-import { packagePath } from '../../src/files.js';
+import { packagePath } from '../../src/base/package-files.js';
 import { createLibrary, runProgram, startDatabase, withSql } from '../support/service.js';
 
 t.setTimeout(120_000);

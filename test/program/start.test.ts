@@ -11,9 +11,9 @@ import type { Readable } from 'node:stream';
 import postgres from 'postgres';
 import t from 'tap';
 import { readMemory } from '../../bench/memory.js';
-import { optionRows } from '../../src/config.js';
+import { packagePath, packageVersion } from '../../src/base/package-files.js';
+import { optionRows } from '../../src/config/config.js';
 import { canReach, type OsUser } from '../../src/embedded/os-user.js';
-import { packagePath, packageVersion } from '../../src/files.js';
 import {
   type Answer,
   createDatabase,

@@ -1,8 +1,8 @@
 /** Work that cannot be done in slices is done one at a time, and callers have their turns one after the other. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
+import { type Steps, TurnQueue } from '../../src/base/time-slices.js';
 import { CallerBudgets } from '../../src/engine/caller-budget.js';
-import { type Steps, TurnQueue } from '../../src/time-slices.js';
 
 const block = (milliseconds: number): void => {
   for (const end = performance.now() + milliseconds; performance.now() < end; );

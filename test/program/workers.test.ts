@@ -10,10 +10,10 @@ import { Agent } from 'node:http';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import t from 'tap';
-import { readConfig } from '../../src/config.js';
-import { packagePath } from '../../src/files.js';
-import { workersFor } from '../../src/options.js';
-import { centralConfig, shareOf } from '../../src/workers/worker-pool.js';
+import { packagePath } from '../../src/base/package-files.js';
+import { readConfig } from '../../src/config/config.js';
+import { workersFor } from '../../src/config/option-kinds.js';
+import { centralConfig, shareOf } from '../../src/service/threads/worker-pool.js';
 import {
   ADMIN_TOKEN,
   type Answer,

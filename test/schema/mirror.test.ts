@@ -7,15 +7,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import postgres from 'postgres';
 import t from 'tap';
+import { packagePath } from '../../src/base/package-files.js';
 import { startEmbedded } from '../../src/embedded/cluster.js';
-import { packagePath } from '../../src/files.js';
 import type { CatalogDocument } from '../../src/mirror/catalog-document.js';
 import type { SchemaNames } from '../../src/mirror/collection-names.js';
 import { defaultValueOf, fieldTypeOf } from '../../src/mirror/column-types.js';
 import { buildModel } from '../../src/mirror/introspect.js';
 import { requireSingleKey } from '../../src/mirror/item-key.js';
 import { type Collection, collectionOf, type Field, type Model, type Relation } from '../../src/mirror/model.js';
-import { systemTables } from '../../src/postgres/system-tables.js';
+import { systemTables } from '../../src/postgres/catalog/system-tables.js';
 
 const directory = await mkdtemp(join(tmpdir(), 'lateral-mirror-'));
 await chmod(directory, 0o755);

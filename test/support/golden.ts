@@ -1,7 +1,7 @@
 /** Golden files: statements with their parameters, to be read by people. UPDATE_GOLDEN=1 writes them anew. */
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import type { Test } from 'tap';
-import { packagePath } from '../../src/files.js';
+import { packagePath } from '../../src/base/package-files.js';
 import { pretty } from '../../src/sql/pretty.js';
 import { ADMIN_TOKEN, request } from './service.js';
 import type { StatementRecorder } from './statement-recorder.js';

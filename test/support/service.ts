@@ -13,11 +13,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
 import t from 'tap';
-import { type OptionName, readConfig } from '../../src/config.js';
+import { createObserver } from '../../src/base/observe.js';
+import { packagePath } from '../../src/base/package-files.js';
+import { type OptionName, readConfig } from '../../src/config/config.js';
 import { type EmbeddedServer, startEmbedded } from '../../src/embedded/cluster.js';
-import { packagePath } from '../../src/files.js';
-import { createObserver } from '../../src/observe.js';
-import { type Service, startService } from '../../src/service.js';
+import { type Service, startService } from '../../src/service/start.js';
 import { throughPooler } from './pooler.js';
 
 export const ADMIN_TOKEN = 'the-token-of-the-test-administrator';

@@ -1,7 +1,7 @@
 /** The pages of the documentation: README.md and the Markdown files beside and below docs/. */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { packagePath } from '../../../src/files.js';
+import { packagePath } from '../../../src/base/package-files.js';
 
 export interface Page {
   /** From the root of the package: `docs/rest.md`. */

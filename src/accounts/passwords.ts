@@ -1,0 +1,141 @@
+/** Passwords are kept as argon2id hashes. */
+import { randomBytes } from 'node:crypto';
+import { Worker } from 'node:worker_threads';
+import { ServiceError, serviceUnavailable, unprocessable } from '../base/errors.js';
+import { hash, verify } from './argon2.js';
+import { HashQueue } from './hash-queue.js';
+
+/** Logins, and passwords that users choose for themselves. */
+const logins = new HashQueue({ atOnce: 2, waiting: 64, waitingPerSource: 32, maxWaitMs: 10_000 });
+
+/** Hashed values in items. The callers were allowed to write them, and a request may have thousands, two at a time. */
+const writes = new HashQueue({ atOnce: 2, waiting: 1_000, waitingPerSource: 500, maxWaitMs: 30_000 });
+
+const neverLeaves = (): boolean => false;
+
+/** `address` is the client's. */
+export function hashPassword(password: string, address: string): Promise<string> {
+  return logins.run(address, neverLeaves, () => hash(password));
+}
+
+export function hashWritten(secret: string, address: string): Promise<string> {
+  return writes.run(address, neverLeaves, () => hash(secret));
+}
+
+let unusedHash: Promise<string> | null = null;
+
+/** Takes as long for a user who does not exist, or has no password, as for one who does. */
+export function verifyPassword(stored: string | null, password: string, address: string): Promise<boolean> {
+  return logins.run(address, neverLeaves, () => matchesHash(stored, password));
+}
+
+interface Visitor {
+  readonly ip: string;
+  /** Whether the client has disconnected. */
+  hasLeft(): boolean;
+}
+
+/** Looks the account up when its turn has come: a flood of logins must not fill the connections either. */
+export function verifyAccount<Account extends { readonly password: string | null }>(
+  find: () => Promise<Account | null>,
+  password: string,
+  { ip, hasLeft }: Visitor,
+): Promise<{ account: Account | null; matches: boolean }> {
+  return logins.run(ip, hasLeft, async () => {
+    const account = await find();
+    return { account, matches: await matchesHash(account?.password ?? null, password) };
+  });
+}
+
+async function matchesHash(stored: string | null, password: string): Promise<boolean> {
+  unusedHash ??= hash(randomBytes(16));
+  const usable = stored?.startsWith('$argon2') ? stored : null;
+  const matches = await verify(usable ?? (await unusedHash), password).catch(() => false);
+  return usable !== null && matches;
+}
+
+/** A policy is a regular expression, with or without slashes. Null for none, undefined for one that cannot be read. */
+export function readPolicy(policy: string | null): RegExp | null | undefined {
+  if (policy === null || policy === '') return null;
+  const match = /^\/(.*)\/([a-z]*)$/s.exec(policy);
+  try {
+    return new RegExp(match?.[1] ?? policy, match?.[2]?.replaceAll('g', ''));
+  } catch {
+    return undefined;
+  }
+}
+
+/** Rejects where a password does not meet the policy. */
+export async function assertPassword(policy: string | null, ...passwords: readonly string[]): Promise<void> {
+  const pattern = readPolicy(policy);
+  if (pattern === undefined) throw unprocessable('The setting "auth_password_policy" must be a regular expression');
+  if (pattern === null || (await matches(pattern, passwords))) return;
+  const extensions = { collection: 'service_users', field: 'password', type: 'regex', path: [] };
+  throw new ServiceError(
+    'FAILED_VALIDATION',
+    'Validation failed for field "password". Value doesn\'t have the correct format.',
+    extensions,
+  );
+}
+
+/** What a pattern may take: some take longer than a lifetime for a string of thirty characters. */
+const MATCH_TIMEOUT_MS = 500;
+/** What a thread may take to start, on a busy machine. */
+const START_TIMEOUT_MS = 10_000;
+
+const MATCH_PROGRAM = `
+  const { parentPort, workerData: { source, flags, texts } } = require('node:worker_threads');
+  const pattern = new RegExp(source, flags);
+  parentPort.postMessage(texts.every((text) => text.search(pattern) >= 0));
+`;
+
+/** Checks that wait for their turn: each may take as long as a pattern may. */
+const MAX_WAITING = 32;
+
+let last: Promise<unknown> = Promise.resolve();
+let waiting = 0;
+
+/**
+ * In a thread of its own, one after the other: a pattern that backtracks without an end blocks no request and can be stopped. The
+ * patterns are those of JavaScript, as clients write them; PostgreSQL reads some of them otherwise.
+ */
+function matches({ source, flags }: RegExp, texts: readonly string[]): Promise<boolean> {
+  if (waiting >= MAX_WAITING)
+    return Promise.reject(serviceUnavailable('passwords', 'Too many passwords are waiting to be checked'));
+  waiting++;
+  const result = last
+    .then(() => match({ source, flags, texts }))
+    .finally(() => {
+      waiting--;
+    });
+  last = result.catch(() => {});
+  return result;
+}
+
+interface MatchInput {
+  readonly source: string;
+  readonly flags: string;
+  readonly texts: readonly string[];
+}
+
+function match(workerData: MatchInput): Promise<boolean> {
+  return new Promise((resolve, reject) => {
+    const worker = new Worker(MATCH_PROGRAM, { eval: true, workerData, env: {} });
+    const finish = (outcome: () => void): void => {
+      clearTimeout(timer);
+      outcome();
+      void worker.terminate();
+    };
+    const stop = (): void =>
+      finish(() =>
+        reject(unprocessable('The regular expression in the setting "auth_password_policy" takes too long to match')),
+      );
+    let timer = setTimeout(stop, START_TIMEOUT_MS);
+    worker.once('online', () => {
+      clearTimeout(timer);
+      timer = setTimeout(stop, MATCH_TIMEOUT_MS);
+    });
+    worker.once('message', (met: boolean) => finish(() => resolve(met)));
+    worker.once('error', (error) => finish(() => reject(error)));
+  });
+}

@@ -1,0 +1,142 @@
+/** /auth: signing in, staying signed in, signing out, and a new password. */
+import {
+  type AuthenticationServices,
+  type IssuedTokens,
+  login,
+  logout,
+  refresh,
+  requestPasswordReset,
+  resetPassword,
+} from '../../accounts/authentication.js';
+import type { SessionKind } from '../../accounts/logins.js';
+import { invalidPayload } from '../../base/errors.js';
+import type { Config } from '../../config/config.js';
+import type { Cookies } from '../../http/cookies.js';
+import type { Exchange } from '../../http/exchange.js';
+import { jsonText } from '../../http/reply.js';
+import type { Route } from '../../http/router.js';
+import { type ActionRequest, type ActionResult, actionRoute } from '../action.js';
+import { clientOf, linkTo, readBody, readChoice, readEmail, readText } from '../body-fields.js';
+
+export interface AuthServices extends AuthenticationServices {
+  readonly cookies: Cookies;
+  /** Where the service is reached, for links. */
+  readonly publicUrl: () => string;
+}
+
+/** How a client gets its tokens: in the body, the refresh token as a cookie, or a session as a cookie. */
+export const MODES = ['json', 'cookie', 'session'] as const;
+type Mode = (typeof MODES)[number];
+
+export function authRoutes(services: AuthServices): Route[] {
+  return [
+    { method: 'GET', path: '/auth', handle: () => jsonText(listProviders(services.config)) },
+    ...['/auth/login', '/auth/login/default']
+      .filter(() => !services.config.AUTH_DISABLE_DEFAULT)
+      .map((path) => actionRoute('POST', path, (request) => postLogin(request, services))),
+    actionRoute('POST', '/auth/refresh', (request) => postRefresh(request, services)),
+    actionRoute('POST', '/auth/logout', (request) => postLogout(request, services)),
+    actionRoute('POST', '/auth/password/request', (request) => postResetRequest(request, services)),
+    actionRoute('POST', '/auth/password/reset', (request) => postReset(request, services)),
+  ];
+}
+
+/** With which providers users may sign in. */
+function listProviders({ AUTH_PROVIDERS, AUTH_DISABLE_DEFAULT }: Config): string {
+  const data = AUTH_PROVIDERS.map(({ name, label, icon }) => ({ name, driver: 'openid', label, icon }));
+  return JSON.stringify({ data, disableDefault: AUTH_DISABLE_DEFAULT });
+}
+
+export function sessionKindOf(mode: Mode): SessionKind {
+  return mode === 'session' ? 'session' : 'refresh';
+}
+
+async function postLogin(request: ActionRequest, services: AuthServices): Promise<ActionResult> {
+  const body = readBody(await request.json());
+  const credentials = {
+    email: readEmail(body),
+    password: readText(body, 'password'),
+    otp: body['otp'] === undefined || body['otp'] === null ? null : readText(body, 'otp'),
+  };
+  const mode = readChoice(body, 'mode', MODES) ?? 'json';
+  const issued = await login(credentials, sessionKindOf(mode), clientOf(request.client), services);
+  return tokenResult(request.client, mode, issued, services);
+}
+
+export function tokenResult(
+  client: Exchange,
+  mode: Mode,
+  issued: IssuedTokens,
+  { cookies }: AuthServices,
+): ActionResult {
+  const { accessToken: access_token, refreshToken, expiresMs: expires } = issued;
+  if (mode === 'session') return { data: { expires }, ...withCookie(cookies.set(client, 'session', access_token)) };
+  const refresh_token = refreshToken ?? '';
+  if (mode === 'json') return { data: { access_token, refresh_token, expires }, secret: true };
+  return { data: { access_token, expires }, ...withCookie(cookies.set(client, 'refresh', refresh_token)) };
+}
+
+/** For the caller alone. */
+function withCookie(cookie: string): ActionResult {
+  return { secret: true, headers: { 'Set-Cookie': [cookie] } };
+}
+
+interface PresentedToken {
+  readonly mode: Mode;
+  /** A refresh token, or the signed token of a session. */
+  readonly token: string;
+}
+
+/** Which session is meant: by the body, or by a cookie. */
+async function readToken(request: ActionRequest, { cookies }: AuthServices): Promise<PresentedToken> {
+  const json = await request.json();
+  const body = json === undefined ? {} : readBody(json);
+  const refreshToken =
+    body['refresh_token'] === undefined || body['refresh_token'] === null ? '' : readText(body, 'refresh_token');
+  const mode = readChoice(body, 'mode', MODES) ?? (refreshToken === '' ? 'cookie' : 'json');
+  const names: Readonly<Record<Mode, string>> = {
+    json: '',
+    cookie: cookies.refreshName,
+    session: cookies.sessionName,
+  };
+  const token = mode === 'json' ? refreshToken : refreshToken || request.client.cookie(names[mode]);
+  if (token === '') throw invalidPayload(mode === 'session' ? 'There is no session' : '"refresh_token" is required');
+  return { mode, token };
+}
+
+async function postRefresh(request: ActionRequest, services: AuthServices): Promise<ActionResult> {
+  const { mode, token } = await readToken(request, services);
+  try {
+    const issued = await refresh(sessionKindOf(mode), token, clientOf(request.client), services);
+    return tokenResult(request.client, mode, issued, services);
+  } catch (error) {
+    request.client.cookieRefused = mode === 'session';
+    throw error;
+  }
+}
+
+async function postLogout(request: ActionRequest, services: AuthServices): Promise<ActionResult> {
+  const { mode, token } = await readToken(request, services);
+  const kind = sessionKindOf(mode);
+  await logout(kind, token, services);
+  return mode === 'json' ? {} : withCookie(services.cookies.clear(request.client, kind));
+}
+
+async function postResetRequest(request: ActionRequest, services: AuthServices): Promise<ActionResult> {
+  const body = readBody(await request.json());
+  const email = readEmail(body);
+  const linkWith = linkTo(
+    body,
+    'reset_url',
+    services.config.PASSWORD_RESET_URL_ALLOW_LIST,
+    () => `${services.publicUrl()}/reset-password`,
+  );
+  await requestPasswordReset(email, linkWith, clientOf(request.client), services);
+  return {};
+}
+
+async function postReset(request: ActionRequest, services: AuthServices): Promise<ActionResult> {
+  const body = readBody(await request.json());
+  await resetPassword(readText(body, 'token'), readText(body, 'password'), clientOf(request.client), services);
+  return {};
+}

@@ -1,0 +1,181 @@
+/** What callers may know of themselves: their account, their roles, and what they are allowed. */
+import { build } from 'fast-json-stringify';
+import {
+  type Allowed,
+  describeAction,
+  describePermissions,
+  describeSchemaTables,
+} from '../../access/describe-permissions.js';
+import { CLI_IDENTITY, type Identity, onlyUser } from '../../access/identity.js';
+import type { Policies } from '../../access/policies.js';
+import { forbidden, forbiddenCollection, ServiceError } from '../../base/errors.js';
+import { parseJson } from '../../base/exact-json.js';
+import { read, write } from '../../engine/pipeline.js';
+import type { Exchange } from '../../http/exchange.js';
+import { JSON_TYPE, jsonText, type Reply } from '../../http/reply.js';
+import type { Route } from '../../http/router.js';
+import type { Collection } from '../../mirror/model.js';
+import type { Mirror } from '../../mirror/watch.js';
+import type { WriteAction } from '../../plan/access.js';
+import type { Parsed } from '../../request/ast.js';
+import { parseCountOfKeys, parseOwn, parseReadBack, parseSearch } from '../../request/rest.js';
+import { requireObject } from '../../request/write.js';
+import { type ActionRequest, type ActionResult, actionRoute } from '../action.js';
+import type { ItemsServices } from '../items/item-reads.js';
+import { readIdempotencyKey, writerOf, writtenReply } from '../items/item-writes.js';
+
+export interface MeServices extends ItemsServices {
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+}
+
+export function meRoutes(services: MeServices): Route[] {
+  return [
+    { method: 'GET', path: '/users/me', handle: (exchange) => readMe(exchange, services) },
+    { method: 'PATCH', path: '/users/me', handle: (exchange) => updateMe(exchange, services) },
+    { method: 'GET', path: '/roles/me', handle: (exchange) => readRoles(exchange, services) },
+    actionRoute('GET', '/policies/me/globals', (request) => readGlobals(request, services)),
+    actionRoute('GET', '/permissions/me', (request) => readPermissions(request, services)),
+    { method: 'GET', path: '/permissions/me/:collection', handle: (exchange) => readAllowed(exchange, services) },
+    { method: 'GET', path: '/permissions/me/:collection/:key', handle: (exchange) => readAllowed(exchange, services) },
+  ];
+}
+
+const anyBody = build({ type: 'object', properties: { data: {} } });
+
+/** Callers who may not see their own account get its id only. */
+async function readMe(exchange: Exchange, services: MeServices): Promise<Reply> {
+  const caller = await services.identities.identify(exchange);
+  if (caller.share) return jsonText(anyBody({ data: { share: caller.share.id } }));
+  const identity = onlyUser(caller);
+  const parsed = parseOwn('service_users', identity.user, exchange.queryString, services.limits);
+  const body = await readVisible(parsed, identity, exchange, services);
+  return body ? { status: 200, type: JSON_TYPE, body } : jsonText(anyBody({ data: { id: identity.user } }));
+}
+
+async function updateMe(exchange: Exchange, services: MeServices): Promise<Reply> {
+  const caller = onlyUser(await services.identities.identify(exchange));
+  const collection = 'service_users';
+  return write({
+    client: exchange,
+    identify: () => writerOf(exchange, caller),
+    parse: async () => {
+      const data = requireObject(await exchange.json(parseJson), 'The body');
+      const readBack = parseReadBack(collection, true, exchange.queryString, services.limits);
+      const idempotencyKey = readIdempotencyKey(exchange, caller, data);
+      return { kind: 'update-item' as const, collection, key: caller.user, data, readBack, idempotencyKey };
+    },
+    execute: (request, writer) => services.writes.run(request, writer, exchange),
+    reply: writtenReply,
+  });
+}
+
+/** The caller's role and those above it. */
+async function readRoles(exchange: Exchange, services: MeServices): Promise<Reply> {
+  const identity = await identifyUser(exchange, services);
+  const { roles } = identity;
+  if (roles.length === 0) return jsonText(anyBody({ data: [] }));
+  const parsed = parseOwn('service_roles', roles, exchange.queryString, services.limits);
+  const body = await readVisible(parsed, identity, exchange, services);
+  if (body && !body.equals(NO_ITEMS)) return { status: 200, type: JSON_TYPE, body };
+  return jsonText(anyBody({ data: roles.map((id) => ({ id })) }));
+}
+
+const NO_ITEMS = Buffer.from('{"data":[]}');
+
+async function readVisible(
+  parsed: Parsed,
+  identity: Identity,
+  exchange: Exchange,
+  { reads }: MeServices,
+): Promise<Buffer | null> {
+  try {
+    return await read(
+      {
+        client: exchange,
+        identify: () => identity,
+        parse: () => parsed,
+        execute: (prepared) => reads.run(prepared, exchange),
+      },
+      reads,
+    );
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === 'FORBIDDEN' && !identity.administrator) return null;
+    throw error;
+  }
+}
+
+async function readGlobals({ client }: ActionRequest, { identities }: MeServices): Promise<ActionResult> {
+  const { user, application, administrator, enforceTfa, isView } = await identities.identify(client);
+  const data =
+    user === null && !isView
+      ? { app_access: false }
+      : { app_access: application, admin_access: administrator, enforce_tfa: enforceTfa };
+  return { data };
+}
+
+async function readPermissions({ client }: ActionRequest, services: MeServices): Promise<ActionResult> {
+  const identity = await identifyUser(client, services);
+  const { model } = services.mirror;
+  const access = services.policies.accessOf(identity);
+  const described = describePermissions(model, access);
+  return { data: access && identity.application ? { ...describeSchemaTables(model), ...described } : described };
+}
+
+/** What may be done with one item. A rule for updates of a singleton also says which fields and presets it has. Where nothing may, it is no matter whether it exists. */
+async function readAllowed(exchange: Exchange, services: MeServices): Promise<Reply> {
+  const [name = '', key = null] = exchange.parameters;
+  const identity = await identifyUser(exchange, services);
+  const access = services.policies.accessOf(identity);
+  const collection = services.mirror.model.collections.get(name);
+  if (!collection && !access) throw forbiddenCollection(name);
+  const allowed = async (action: WriteAction): Promise<{ readonly access: boolean }> => {
+    const { access: extent } = collection ? describeAction(action, collection, access) : NOTHING;
+    if (!collection || extent === 'none') return { access: false };
+    return { access: key === null || (await isOpen(collection, key, action, identity, exchange, services)) };
+  };
+  const first = collection?.singleton && access && key === null && (await isEmpty(collection, exchange, services));
+  const changing = first ? 'create' : 'update';
+  const [update, remove, share] = [await allowed(changing), await allowed('delete'), await allowed('share')];
+  if (!collection?.singleton || !access || !update.access)
+    return jsonText(anyBody({ data: { update, delete: remove, share } }));
+  const { fields = [], presets = {} } = describeAction(changing, collection, access);
+  return jsonText(anyBody({ data: { update: { ...update, fields, presets }, delete: remove, share } }));
+}
+
+/** An update of a singleton without an item creates it. */
+async function isEmpty({ name }: Collection, exchange: Exchange, { reads, limits }: MeServices): Promise<boolean> {
+  const query = parseSearch(name, { query: { aggregate: { count: '*' } } }, '', limits);
+  const prepared = { query, compiled: reads.compile(query, CLI_IDENTITY), caller: CLI_IDENTITY };
+  return String(await reads.run(prepared, exchange)).includes('"count":0');
+}
+
+const NOTHING: Allowed = { access: 'none' };
+
+/** As the write itself would find out: who may change an item need not be able to read it. */
+async function isOpen(
+  collection: Collection,
+  key: string,
+  action: WriteAction,
+  identity: Identity,
+  exchange: Exchange,
+  { reads, limits }: MeServices,
+): Promise<boolean> {
+  const parsed = parseCountOfKeys(collection.name, [key], limits);
+  try {
+    const compiled = reads.compile(parsed, identity, `any ${action}`);
+    const body = await reads.run({ query: parsed, compiled, caller: identity }, exchange);
+    return String(body).includes('"count":1');
+  } catch (error) {
+    // A key that cannot exist.
+    if (error instanceof ServiceError && error.code === 'FORBIDDEN') return false;
+    throw error;
+  }
+}
+
+/** A view as the public or a role may read its permissions. */
+async function identifyUser(exchange: Exchange, { identities }: MeServices): Promise<Identity> {
+  const identity = await identities.identify(exchange);
+  if (identity.user === null && !identity.isView) throw forbidden();
+  return identity;
+}

@@ -1,0 +1,84 @@
+/** /shares beyond its items: what anybody may know of one, coming in by it, and inviting to it. */
+import { onlyUser } from '../../access/identity.js';
+import { attempted, issueShare, newSession } from '../../accounts/authentication.js';
+import { verifyPassword } from '../../accounts/passwords.js';
+import { beginShare, findShare } from '../../accounts/shares.js';
+import { forbidden, invalidCredentials, invalidPayload, ServiceError } from '../../base/errors.js';
+import type { Reads } from '../../engine/reads/reads.js';
+import type { Route } from '../../http/router.js';
+import { CONCEALED } from '../../plan/write/column-value.js';
+import type { Database } from '../../postgres/pools/database.js';
+import type { ParseLimits } from '../../request/parse-context.js';
+import { parseRead } from '../../request/rest.js';
+import { type ActionRequest, type ActionResult, actionRoute } from '../action.js';
+import { asEmail, clientOf, readBody, readChoice, readText } from '../body-fields.js';
+import { type AuthServices, MODES, sessionKindOf, tokenResult } from './auth.js';
+
+export interface ShareServices extends AuthServices {
+  readonly database: Database;
+  readonly reads: Reads;
+  readonly limits: ParseLimits;
+}
+
+/** Of one request. */
+const MAX_EMAILS = 100;
+
+export function sharesRoutes(services: ShareServices): Route[] {
+  return [
+    actionRoute('GET', '/shares/info/:key', (request) => getInfo(request, services)),
+    actionRoute('POST', '/shares/auth', (request) => postAuth(request, services)),
+    actionRoute('POST', '/shares/invite', (request) => postInvite(request, services)),
+  ];
+}
+
+async function getInfo({ parameters: [key = ''] }: ActionRequest, { database }: ShareServices): Promise<ActionResult> {
+  const share = await findShare(database, key);
+  if (!share) throw forbidden();
+  const { id, collection, item, max_uses, times_used } = share;
+  const password = share.password === null ? null : CONCEALED;
+  const [date_start, date_end] = [share.date_start, share.date_end].map((each) => each && new Date(each).toISOString());
+  return { data: { id, collection, item, password, max_uses, times_used, date_start, date_end } };
+}
+
+/** Unknown, closed, used up and a wrong password look the same and take the same time. */
+async function postAuth(request: ActionRequest, services: ShareServices): Promise<ActionResult> {
+  const body = readBody(await request.json());
+  const key = readText(body, 'share');
+  const password = body['password'] === undefined || body['password'] === null ? '' : readText(body, 'password');
+  const mode = readChoice(body, 'mode', MODES) ?? 'json';
+  const kind = sessionKindOf(mode);
+  const client = clientOf(request.client);
+  const { database, config } = services;
+  const isGuess = (error: unknown): boolean => error instanceof ServiceError && error.code === 'INVALID_CREDENTIALS';
+  const issued = await attempted(`share ${key}`, client, services, isGuess, async () => {
+    const share = await findShare(database, key);
+    const isOpen = share !== null && share.password === null;
+    if (!isOpen && !(await verifyPassword(share?.password ?? null, password, client.ip))) throw invalidCredentials();
+    const { token, ...session } = newSession(kind, config);
+    if (!share || !(await beginShare(database, share, { kind, ...session, client }))) throw invalidCredentials();
+    return issueShare(share.id, share.role, kind, token, services);
+  });
+  return tokenResult(request.client, mode, issued, services);
+}
+
+/** By users who may read the share. */
+async function postInvite(request: ActionRequest, services: ShareServices): Promise<ActionResult> {
+  const { client } = request;
+  const caller = onlyUser(await services.identities.identify(client));
+  const body = readBody(await request.json());
+  const key = readText(body, 'share');
+  const emails = body['emails'];
+  if (!Array.isArray(emails) || emails.length === 0 || emails.length > MAX_EMAILS)
+    throw invalidPayload(`"emails" must be a list of 1 to ${MAX_EMAILS} addresses`);
+  const addresses = emails.map((email) => asEmail(readText({ email }, 'email'), 'emails'));
+  const { reads, limits, mailer, loginLimit } = services;
+  await loginLimit.attempt(client.address);
+  const query = parseRead('service_shares', key, 'fields=id', limits);
+  const compiled = await reads.prepare(query, caller, client);
+  if ((await reads.run({ query, compiled, caller }, client)) === null) throw forbidden();
+  await loginLimit.forgive(client.address);
+  const link = `${services.publicUrl()}/shared/${key}`;
+  const text = `An item has been shared with you:\n\n${link}`;
+  for (const to of addresses) void mailer({ to, subject: 'An item has been shared with you', text, link });
+  return {};
+}

@@ -1,0 +1,83 @@
+/** What requests about accounts have in common: their fields, their pages, and where they come from. */
+
+import type { LoginClient } from '../accounts/logins.js';
+import { invalidPayload } from '../base/errors.js';
+import type { Exchange } from '../http/exchange.js';
+import type { Input } from '../request/parse-context.js';
+import { requireObject } from '../request/write.js';
+
+export function readBody(body: unknown): Input {
+  if (body === undefined) throw invalidPayload('A body is required');
+  return requireObject(body, 'The body');
+}
+
+export function readText(body: Input, name: string): string {
+  const value = body[name];
+  if (value === undefined || value === null || value === '') throw invalidPayload(`"${name}" is required`);
+  // PostgreSQL has no character 0.
+  if (typeof value !== 'string' || value.includes('\0')) throw invalidPayload(`"${name}" must be a string`);
+  return value;
+}
+
+export function readEmail(body: Input, name = 'email'): string {
+  return asEmail(readText(body, name), name);
+}
+
+export function asEmail(text: string, name: string): string {
+  if (text.length > 255 || !/^[^\s@]+@[^\s@]+$/.test(text)) throw invalidPayload(`"${name}" must be an address`);
+  return text;
+}
+
+export function readChoice<Choice extends string>(
+  body: Input,
+  name: string,
+  choices: readonly Choice[],
+): Choice | undefined {
+  const value = body[name];
+  if (value === undefined || value === null) return undefined;
+  const choice = choices.find((each) => each === value);
+  if (!choice) throw invalidPayload(`"${name}" must be one of ${choices.join(', ')}`);
+  return choice;
+}
+
+/** How to link to a page with a token: the page the request names, if it may, or the usual one. */
+export function linkTo(body: Input, name: string, allowed: string, usual: () => string): (token: string) => string {
+  const requestedPage = body[name] === undefined || body[name] === null ? null : readText(body, name);
+  if (requestedPage !== null && !isAllowedPage(requestedPage, allowed))
+    throw invalidPayload(`"${name}" must be one of the pages that are allowed in the configuration`);
+  const page = new URL(requestedPage ?? usual());
+  return (token) => {
+    page.searchParams.set('token', token);
+    return page.href;
+  };
+}
+
+/** Scheme, host and path must be equal: a prefix would allow pages of others. */
+export function isAllowedPage(page: string, list: string): boolean {
+  const requested = readPage(page);
+  if (requested === null) return false;
+  return list
+    .split(',')
+    .map((each) => readPage(each.trim()))
+    .some((each) => each !== null && isSameHost(each, requested) && each.pathname === requested.pathname);
+}
+
+/**
+ * The URL of a page, or null if it is none. Browsers and servers disagree about backslashes, and user info makes one host look like
+ * another: a URL with either is refused.
+ */
+export function readPage(text: string): URL | null {
+  if (text.includes('\\') || !URL.canParse(text)) return null;
+  const url = new URL(text);
+  return url.username === '' && url.password === '' ? url : null;
+}
+
+/** Unlike an `origin`, this differs for `blob:` URLs and for the schemes of applications. */
+export function isSameHost(one: URL, other: URL): boolean {
+  return one.protocol === other.protocol && one.host === other.host;
+}
+
+export function clientOf(exchange: Exchange): LoginClient {
+  const { userAgent, origin } = exchange.headers;
+  return { ip: exchange.address, userAgent, origin, hasLeft: () => exchange.aborted };
+}

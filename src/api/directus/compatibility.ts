@@ -1,0 +1,134 @@
+/**
+ * What DIRECTUS_COMPATIBILITY changes: requests may call the tables of the service as Directus does, answers do, and errors have its codes.
+ * Fields that hold names of collections have both in the model (mirror/synonyms.ts); here are paths, errors and documents of the schema.
+ */
+import { isObject, parseJson, writeJson } from '../../base/exact-json.js';
+import type { EdgeNames, ErrorText, Reply } from '../../http/reply.js';
+import { listOf } from '../../mirror/columns.js';
+import { type ActionRoute, actionRoute, type RouteAction } from '../action.js';
+import { familyName, ownName, type Rename, renamedText } from './names.js';
+
+/** Not a type of text: then the SDK answers the response itself, which tools read. */
+export const FAMILY_SDL_TYPE = 'application/graphql';
+
+export const familyNames: EdgeNames = {
+  parameter: ownName,
+  reply: familyReply,
+  error: familyError,
+  messageOut: (text) => (text.includes(ERRORS) || FAILED_OPERATION.test(text) ? withFamilyErrors(text) : text),
+};
+
+const ERRORS = '"errors":[';
+/** Over the sockets of GraphQL. */
+const FAILED_OPERATION = /^\{"id":"[^"]*","type":"error"/;
+
+/** Errors beside data are those of GraphQL. */
+function familyReply(reply: Reply): Reply {
+  const { body, type } = reply;
+  if (typeof body === 'function' || !/\bjson\b/.test(type) || !body.includes(ERRORS)) return reply;
+  return { ...reply, body: withFamilyErrors(body.toString()) };
+}
+
+/** Errors are on the outside of an answer: what is called so elsewhere is data. */
+function withFamilyErrors(text: string): string {
+  const answer = parseJson(text);
+  if (!isObject(answer)) return text;
+  const { errors, payload } = answer;
+  if (Array.isArray(errors)) return writeJson({ ...answer, errors: errors.map(familyEntry) });
+  if (Array.isArray(payload)) return writeJson({ ...answer, payload: payload.map(familyEntry) });
+  if (!isObject(payload) || !Array.isArray(payload['errors'])) return text;
+  return writeJson({ ...answer, payload: { ...payload, errors: payload['errors'].map(familyEntry) } });
+}
+
+function familyEntry(entry: unknown): unknown {
+  if (!isObject(entry) || !isObject(entry['extensions'])) return entry;
+  const { extensions, message: written } = entry;
+  const { code, message } = familyError({ code: String(extensions['code']), message: String(written), extensions });
+  const { collection, reason } = extensions;
+  const place = typeof collection === 'string' ? { collection: familyName(collection) } : {};
+  const why = typeof reason === 'string' ? { reason: renamedText(reason) } : {};
+  return { ...entry, message, extensions: { ...extensions, ...place, ...why, code } };
+}
+
+type Complaint = readonly [code: string, text: (field: string, place: string) => string];
+
+/** What PostgreSQL refuses has codes there of which ours are types of one. */
+const COMPLAINTS: Readonly<Record<string, Complaint>> = {
+  unique: ['RECORD_NOT_UNIQUE', (field, place) => `Value${field}${place} has to be unique.`],
+  foreign_key: ['INVALID_FOREIGN_KEY', (field, place) => `Invalid foreign key${field}${place}.`],
+  nnull: ['NOT_NULL_VIOLATION', (field, place) => `Value${field}${place} can't be null.`],
+  too_long: ['VALUE_TOO_LONG', (field, place) => `Value${field}${place} is too long.`],
+  out_of_range: ['VALUE_OUT_OF_RANGE', (field, place) => `Numeric value${field}${place} is out of range.`],
+};
+
+function familyError({ code, message, extensions }: ErrorText): { code: string; message: string } {
+  const { type, field, collection } = extensions;
+  const complaint = code === 'FAILED_VALIDATION' && !isOwnCheck(extensions) ? COMPLAINTS[String(type)] : undefined;
+  if (!complaint) return { code, message: renamedText(message) };
+  const named = typeof field === 'string' ? ` for field "${field}"` : '';
+  const place = typeof collection === 'string' ? ` in collection "${familyName(collection)}"` : '';
+  return { code: complaint[0], message: complaint[1](named, place) };
+}
+
+/** Directus validates nulls by itself too, and its database only sees others. PostgreSQL knows no path into the payload. */
+function isOwnCheck({ type, path }: ErrorText['extensions']): boolean {
+  return type === 'nnull' && Array.isArray(path) && path.length > 0;
+}
+
+/** The schema has more places for names than items have, and `meta.special` is a list. */
+export function withFamilySchema(routes: readonly ActionRoute[]): ActionRoute[] {
+  return routes.map((route) => ({
+    ...route,
+    // GraphQL calls the action: its type of `special` is a text.
+    action: translated(route.action, false),
+    handle: actionRoute(route.method, route.path, translated(route.action, true)).handle,
+  }));
+}
+
+function translated(action: RouteAction, lists: boolean): RouteAction {
+  return async (request) => {
+    const result = await action({
+      client: request.client,
+      queryString: request.queryString,
+      parameters: request.parameters.map(ownName),
+      json: async (parse) => schemaNames(await request.json(parse), ownName),
+    });
+    if (result.data === undefined) return result;
+    const data = schemaNames(result.data, familyName);
+    return { ...result, data: lists ? withLists(data) : data };
+  };
+}
+
+const SCHEMA_FIELDS: ReadonlySet<string> = new Set([
+  'collection',
+  'related_collection',
+  'many_collection',
+  'one_collection',
+  'one_allowed_collections',
+  'foreign_key_table',
+  'table',
+  'keys',
+]);
+
+/** What applications have put there is theirs. */
+const OPAQUE: ReadonlySet<string> = new Set(['options', 'display_options', 'conditions', 'validation', 'translations']);
+
+/** A collection's `meta.table` says which table it is: one of the database, whose name may be a synonym of one of ours. */
+export function schemaNames(value: unknown, rename: Rename, property = ''): unknown {
+  return changed(value, property, (text, name, parent) =>
+    SCHEMA_FIELDS.has(name) && !(name === 'table' && parent === 'meta') ? rename(text) : text,
+  );
+}
+
+export function withLists(value: unknown): unknown {
+  return changed(value, '', (text, name) => (name === 'special' ? listOf(text) : text));
+}
+
+type Change = (text: string, property: string, parent: string) => unknown;
+
+function changed(value: unknown, property: string, change: Change, parent = ''): unknown {
+  if (typeof value === 'string') return change(value, property, parent);
+  if (Array.isArray(value)) return value.map((each) => changed(each, property, change, parent));
+  if (value === null || typeof value !== 'object' || OPAQUE.has(property)) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, changed(each, name, change, property)]));
+}

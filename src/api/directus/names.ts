@@ -1,0 +1,29 @@
+/** The names of Directus for the tables of the service, where no model says so: in documents of the schema, in paths and in messages. */
+import { ownName as ownOf, type Synonyms, shownName, synonymsOf } from '../../mirror/synonyms.js';
+import { systemTables } from '../../postgres/catalog/system-tables.js';
+
+/** The version of Directus whose API is spoken: tools compare it. */
+export const FAMILY_VERSION = '12.4.1';
+
+export type Rename = (name: string) => string;
+
+let synonyms: Synonyms | null = null;
+
+/** Built with the first use: the names are read from the files of sql/system. */
+export function familySynonyms(): Synonyms {
+  synonyms ??= synonymsOf(systemTables());
+  return synonyms;
+}
+
+export function ownName(name: string): string {
+  return ownOf(familySynonyms(), name);
+}
+
+export function familyName(name: string): string {
+  return shownName(familySynonyms(), name);
+}
+
+/** Of a text that is no data: every name in it. */
+export function renamedText(text: string): string {
+  return text.replace(/\bservice_\w+/g, familyName);
+}

@@ -1,0 +1,364 @@
+/**
+ * /files: the rows of files, and their content. The bytes are stored first, then the row is written: a row whose bytes are missing cannot
+ * come to be. If the row is refused its bytes are removed; bytes that a crash leaves without a row are found by `lateral files`.
+ */
+import { randomBytes, randomUUID } from 'node:crypto';
+import { forbiddenCollection, forbiddenField, invalidPayload, ServiceError } from '../../base/errors.js';
+import { parseJson } from '../../base/exact-json.js';
+import { write } from '../../engine/pipeline.js';
+import type { RequestClient } from '../../engine/stages.js';
+import type { Writer } from '../../engine/writer.js';
+import { type BodyLimits, openBody } from '../../http/body.js';
+import type { Exchange } from '../../http/exchange.js';
+import type { Reply } from '../../http/reply.js';
+import { isForm, type Route } from '../../http/router.js';
+import type { Grant, WriteAction } from '../../plan/access.js';
+import { Guard } from '../../plan/write/guard.js';
+import type { Parsed } from '../../request/ast.js';
+import type { Input } from '../../request/parse-context.js';
+import { parseReadBack } from '../../request/rest.js';
+import { requireObject } from '../../request/write.js';
+import { MAX_IMAGE_BYTES, wholeFile } from '../../storage/images.js';
+import { fetchRemote } from '../../storage/remote-file.js';
+import { type ActionRequest, type ActionResult, actionRoute } from '../action.js';
+import type { ItemPath } from '../items/item-reads.js';
+import { createItems, updateItem, writerOf, writtenReply } from '../items/item-writes.js';
+import { resourceRoutes } from '../items/items.js';
+import { atMost, FORM_BYTES, type FormFile, readFileForm } from './file-form.js';
+import { FILES, type FilesServices, permitFields, readFileSettings, readStorage } from './file-rows.js';
+
+export function filesRoutes(services: FilesServices): Route[] {
+  const pathOf = ({ parameters: [key] }: Exchange): ItemPath => ({ collection: FILES, key: key ?? null });
+  const isContent = ({ headers }: Exchange): boolean => isForm(headers.contentType);
+  const routes = resourceRoutes('/files', services, pathOf).map((route): Route => {
+    if (route.method === 'POST')
+      return {
+        ...route,
+        streamsBody: 'form',
+        handle: (exchange) =>
+          isContent(exchange) ? uploadFiles(exchange, services) : createItems(exchange, services, pathOf(exchange)),
+      };
+    if (route.method === 'PATCH' && route.path.endsWith('/:key'))
+      return {
+        ...route,
+        streamsBody: 'form',
+        handle: (exchange) =>
+          isContent(exchange) ? replaceFile(exchange, services) : updateItem(exchange, services, pathOf(exchange)),
+      };
+    return route;
+  });
+  return [actionRoute('POST', '/files/import', (request) => importFile(request, services)), ...routes];
+}
+
+/** Fields that only the content decides. */
+const OF_CONTENT = ['id', 'filename_disk', 'filesize', 'uploaded_on'];
+
+/** Texts of a form that stand for JSON. */
+const JSON_FIELDS = ['tags', 'metadata'];
+
+interface StoredFile {
+  readonly row: Input;
+  /** Fields that the caller has not given. */
+  readonly own: readonly string[];
+  readonly storage: string;
+  readonly filename: string;
+}
+
+async function uploadFiles(exchange: Exchange, services: FilesServices): Promise<Reply> {
+  const body = openBody(exchange, bodyLimits(services));
+  const stored: StoredFile[] = [];
+  return write({
+    client: exchange,
+    identify: () => identifyWriter(exchange, services, 'create'),
+    parse: async () => {
+      // A URL that cannot be read is refused before anything is stored.
+      const [one, many] = [true, false].map((isOne) =>
+        parseReadBack(FILES, isOne, exchange.queryString, services.limits),
+      );
+      await keeping(stored, services, () =>
+        readForm(exchange, body, services, async (file) => void stored.push(await storeNew(file, exchange, services))),
+      );
+      const isOne = stored.length === 1;
+      return {
+        kind: 'create' as const,
+        collection: FILES,
+        many: !isOne,
+        items: stored.map(({ row }) => row),
+        readBack: (isOne ? one : many) ?? null,
+        idempotencyKey: null,
+        onConflict: null,
+      };
+    },
+    execute: (request, writer) =>
+      keeping(stored, services, () => services.writes.run(request, permitted(writer, stored, services), exchange)),
+    reply: writtenReply,
+  });
+}
+
+/** New bytes have a new name: until the row names them, the former ones are its content. */
+async function replaceFile(exchange: Exchange, services: FilesServices): Promise<Reply> {
+  const body = openBody(exchange, bodyLimits(services));
+  const [key = ''] = exchange.parameters;
+  const stored: StoredFile[] = [];
+  return write({
+    client: exchange,
+    identify: () => identifyWriter(exchange, services, 'update'),
+    parse: async () => {
+      const readBack = parseReadBack(FILES, true, exchange.queryString, services.limits);
+      const id = key.toLowerCase();
+      if (!/^[0-9a-f-]{36}$/.test(id)) throw forbiddenCollection(FILES);
+      const current = await readStorage(id, exchange, services);
+      await keeping(stored, services, () =>
+        readForm(exchange, body, services, async (file) => {
+          if (stored.length > 0) throw invalidPayload('The form must contain one file');
+          stored.push(await store(file, `${id}-${randomBytes(8).toString('hex')}`, services, current));
+        }),
+      );
+      return { kind: 'update-item' as const, collection: FILES, key: id, data: stored[0]?.row ?? {}, readBack };
+    },
+    execute: (request, writer) =>
+      keeping(stored, services, () => services.writes.run(request, permitted(writer, stored, services), exchange)),
+    reply: writtenReply,
+  });
+}
+
+async function importFile(request: ActionRequest, services: FilesServices): Promise<ActionResult> {
+  const { client } = request;
+  const { config, limits } = services;
+  const { url, data = {}, options: _, ...rest } = requireObject(await request.json(parseJson), 'The body');
+  const [unknownName] = Object.keys(rest);
+  if (unknownName !== undefined) throw invalidPayload(`"${unknownName}" is not allowed`);
+  if (typeof url !== 'string') throw invalidPayload('"url" must be a string');
+  const fields = requireObject(data, '"data"');
+  const readBack = parseReadBack(FILES, true, request.queryString, limits);
+  const writer = await identifyWriter(client, services, 'create');
+  const remote = await fetchRemote(url, {
+    allowed: config.FILES_IMPORT_ALLOW_LIST,
+    timeoutMs: config.FILES_IMPORT_TIMEOUT,
+  });
+  const bytes = atMost(remote.bytes, config.FILES_MAX_UPLOAD_SIZE);
+  const file = { ...remote, name: remote.name || 'file', fields, bytes };
+  const { body } = await createFile(file, { writer, client, readBack }, services);
+  return body ? { data: requireObject(parseJson(String(body)), 'The row')['data'] } : {};
+}
+
+interface NewFileBy {
+  readonly writer: Writer;
+  readonly client: RequestClient;
+  readonly readBack: Parsed | null;
+}
+
+/** Stores the bytes, then the row; answers the key, and what is read back of the row. */
+export async function createFile(
+  file: FormFile,
+  { writer, client, readBack }: NewFileBy,
+  services: FilesServices,
+): Promise<{ readonly id: string; readonly body: Buffer | null }> {
+  const stored: StoredFile[] = [];
+  return keeping(stored, services, async () => {
+    const made = await storeNew(file, client, services);
+    stored.push(made);
+    const create = { kind: 'create', collection: FILES, items: [made.row], many: false, readBack } as const;
+    const body = await services.writes.run(
+      { ...create, idempotencyKey: null, onConflict: null },
+      permitted(writer, stored, services),
+      client,
+    );
+    return { id: String(made.row['id']), body };
+  });
+}
+
+/** A caller who may write no file is refused before bytes are taken. The statement checks rows and values. */
+export async function identifyWriter(
+  exchange: Exchange,
+  services: FilesServices,
+  action: WriteAction,
+): Promise<Writer> {
+  if (exchange.headers.idempotencyKey !== '') throw invalidPayload('"Idempotency-Key" does not apply to uploads');
+  const writer = writerOf(exchange, await services.identities.identify(exchange));
+  grantOf(writer, action, services);
+  return writer;
+}
+
+/** Null for a caller who may do everything. */
+function grantOf(
+  { caller }: Writer,
+  action: WriteAction,
+  { mirror: { model }, policies }: FilesServices,
+): Grant | null {
+  const collection = model.collections.get(FILES);
+  if (!collection) throw forbiddenCollection(FILES);
+  const access = policies.accessOf(caller);
+  return access && new Guard(access, model).grant(action, collection);
+}
+
+/** For a row that is written after the answer: the statement checks the fields again. */
+export function checkFields(writer: Writer, fields: Input, services: FilesServices): void {
+  const known = services.mirror.model.collections.get(FILES)?.fields;
+  const granted = grantOf(writer, 'create', services)?.fields ?? null;
+  for (const name of Object.keys(fields)) {
+    if (!known?.has(name)) throw invalidPayload(`"${name}" is not a field of a file`);
+    if (granted && !granted.has(name)) throw forbiddenField(name, FILES, 'file');
+  }
+}
+
+function permitted(writer: Writer, stored: readonly StoredFile[], { policies }: FilesServices): Writer {
+  const [first, ...others] = stored.map(({ own }) => own);
+  const names = (first ?? []).filter((name) => others.every((own) => own.includes(name)));
+  return { ...writer, ...permitFields(policies.accessOf(writer.caller), names) };
+}
+
+function bodyLimits({ config }: FilesServices): BodyLimits {
+  return {
+    bytes: config.FILES_MAX_UPLOAD_SIZE + FORM_BYTES,
+    option: 'FILES_MAX_UPLOAD_SIZE',
+    pauseMs: config.BODY_TIMEOUT,
+  };
+}
+
+function readForm(
+  { headers }: Exchange,
+  body: AsyncIterable<Buffer>,
+  { config }: FilesServices,
+  take: (file: FormFile) => Promise<void>,
+): Promise<void> {
+  return readFileForm(body, headers.contentType, config.FILES_MAX_UPLOAD_SIZE, take);
+}
+
+/** What was stored is removed again if the work fails. */
+async function keeping<Result>(
+  stored: readonly StoredFile[],
+  { storages }: FilesServices,
+  work: () => Promise<Result>,
+): Promise<Result> {
+  try {
+    return await work();
+  } catch (error) {
+    // The row may be there.
+    if (error instanceof ServiceError && error.extensions['outcome'] === 'unknown') throw error;
+    // Bytes that cannot be removed either are orphans, which `lateral files` finds.
+    await Promise.allSettled(stored.map(({ storage, filename }) => storages.of(storage).remove(filename)));
+    throw error;
+  }
+}
+
+async function storeNew(file: FormFile, client: RequestClient, services: FilesServices): Promise<StoredFile> {
+  const id = randomUUID();
+  const folder =
+    file.fields['folder'] === undefined ? (await readFileSettings(client, services)).storage_default_folder : null;
+  const stored = await store(file, id, services);
+  const defaults: Input = {
+    id,
+    filename_download: nameOf(file.name),
+    title: titleOf(file.name),
+    ...(folder === null ? {} : { folder }),
+  };
+  const own = [...stored.own, ...Object.keys(defaults).filter((name) => file.fields[name] === undefined)];
+  return { ...stored, row: { ...defaults, ...stored.row }, own };
+}
+
+/** Where a file is stored, and its type. Refuses fields, locations and types that a file cannot have. */
+export function placeOf(
+  { fields, type: given }: Pick<FormFile, 'fields' | 'type'>,
+  { config, storages }: FilesServices,
+  current: string | null = null,
+): { readonly storage: string; readonly type: string } {
+  const fixed = OF_CONTENT.find((each) => fields[each] !== undefined);
+  if (fixed !== undefined) throw invalidPayload(`"${fixed}" cannot be set for an upload`);
+  const usual = current !== null && storages.has(current) ? current : storages.first;
+  const storage = fields['storage'] ?? usual;
+  if (typeof storage !== 'string' || !storages.has(storage))
+    throw invalidPayload(`"storage" must be one of ${storages.names.join(', ')}`);
+  const type = typeOf(given);
+  if (!isAllowed(type, config.FILES_MIME_TYPE_ALLOW_LIST))
+    throw invalidPayload(`Files of type "${type}" may not be uploaded`, { option: 'FILES_MIME_TYPE_ALLOW_LIST' });
+  return { storage, type };
+}
+
+/** Stores the bytes, and answers what the row says of them. New content stays in its `current` location if that is configured. */
+async function store(
+  file: FormFile,
+  name: string,
+  services: FilesServices,
+  current: string | null = null,
+): Promise<StoredFile> {
+  const { config, storages, images } = services;
+  const { fields } = file;
+  const { storage, type } = placeOf(file, services, current);
+  const row = withJson(fields);
+  const filename = `${name}${endingOf(file.name)}`;
+  const location = storages.of(storage);
+  const size = await location.write(filename, file.bytes);
+  const isMeasured = MEASURED.test(type) && size <= MAX_IMAGE_BYTES;
+  const read = (): Promise<Buffer> =>
+    wholeFile(location.read(filename, { start: 0, end: size - 1 }, AbortSignal.timeout(config.BODY_TIMEOUT)));
+  const measured = isMeasured ? await images.sizeOf(read).catch(() => null) : null;
+  const content: Input = {
+    storage,
+    filename_disk: filename,
+    type,
+    filesize: String(size),
+    uploaded_on: new Date().toISOString(),
+    width: measured?.width ?? null,
+    height: measured?.height ?? null,
+  };
+  const own = Object.keys(content).filter((each) => fields[each] === undefined);
+  return { row: { ...row, ...content }, own, storage, filename };
+}
+
+const MEASURED = /^image\/(?:jpeg|png|webp|gif|tiff|avif)$/;
+
+function withJson(fields: Input): Input {
+  return Object.fromEntries(
+    Object.entries(fields).map(([name, value]) => [
+      name,
+      JSON_FIELDS.includes(name) && typeof value === 'string' ? jsonOf(name, value) : value,
+    ]),
+  );
+}
+
+function jsonOf(name: string, text: string): unknown {
+  try {
+    return parseJson(text);
+  } catch {
+    throw invalidPayload(`"${name}" must be JSON`);
+  }
+}
+
+/** Without parameters. What is no type is "some bytes". */
+function typeOf(text: string): string {
+  const type = text.split(';', 1)[0]?.trim().toLowerCase() ?? '';
+  return /^[\w.+-]{1,100}\/[\w.+-]{1,100}$/.test(type) ? type : 'application/octet-stream';
+}
+
+function isAllowed(type: string, list: string): boolean {
+  const [main] = type.split('/', 1);
+  return list
+    .split(',')
+    .map((each) => each.trim().toLowerCase())
+    .some((each) => each === '*/*' || each === type || each === `${main}/*`);
+}
+
+function endingOf(name: string): string {
+  return /\.[a-z0-9]{1,20}$/i.exec(name)?.[0].toLowerCase() ?? '';
+}
+
+/** What a download is called: no folders, nothing that breaks a line. */
+function nameOf(name: string): string {
+  const plain = name
+    .replace(/^.*[/\\]/, '')
+    .replace(/\p{Cc}/gu, '')
+    .slice(-255);
+  return plain === '' ? 'file' : plain;
+}
+
+function titleOf(name: string): string {
+  const words = nameOf(name)
+    .replace(/\.[^.]*$/, '')
+    .split(/[\s_-]+/)
+    .filter((word) => word !== '');
+  return words
+    .map((word) => word.slice(0, 1).toUpperCase() + word.slice(1))
+    .join(' ')
+    .slice(0, 255);
+}

@@ -1,0 +1,251 @@
+/** /graphql and /graphql/system: a whole operation with all its root fields is one statement, or one transaction. */
+
+import type { Identities } from '../../access/identities.js';
+import type { Identity } from '../../access/identity.js';
+import type { Policies } from '../../access/policies.js';
+import { methodNotAllowed, ServiceError } from '../../base/errors.js';
+import {
+  type MaybePromise,
+  type ReadStages,
+  ReplyListener,
+  type ReplyStage,
+  read,
+  write,
+} from '../../engine/pipeline.js';
+import type { PreparedRead, Reads } from '../../engine/reads/reads.js';
+import type { Writes } from '../../engine/writes/writes.js';
+import { DocumentFailure, documentFailure, FieldFailure, responseError } from '../../graphql/failure.js';
+import { type Operations, UnsafeMethod } from '../../graphql/operations.js';
+import type { ParsedDocument, ParsedMutationDocument, ParsedQueryDocument } from '../../graphql/parsed-document.js';
+import type { PersistedQueries } from '../../graphql/persisted.js';
+import type { RootScope } from '../../graphql/schema-access.js';
+import type { Exchange } from '../../http/exchange.js';
+import { DEFERRED, errorReply, type Outcome, type Reply } from '../../http/reply.js';
+import type { Route } from '../../http/router.js';
+import type { LiveQueries } from '../../live/queries/live-queries.js';
+import type { Mirror } from '../../mirror/watch.js';
+import { checkArguments } from '../../plan/call-arguments.js';
+import type { ParsedOperation } from '../../request/ast.js';
+import { explainItems, explainPreference } from '../items/item-reads.js';
+import { writerOf } from '../items/item-writes.js';
+import { wantsEvents } from '../items/live.js';
+import { type Actions, type Called, callAction } from './actions.js';
+import { failure, type Negotiated, negotiate, readParameters, refusal, success, wantsPage } from './http.js';
+import { idePage, ideRoutes } from './ide.js';
+import { liveOperation } from './live.js';
+import { runCalls, runMutation } from './mutations.js';
+import { constantBody, isConstant, NOT_FOUND, parseAsCaller, withoutFailed, withoutPart } from './operation.js';
+
+export interface GraphqlServices {
+  readonly identities: Identities;
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+  readonly reads: Reads;
+  readonly writes: Writes;
+  readonly operations: Operations;
+  readonly persisted: PersistedQueries;
+  readonly live: LiveQueries;
+  /** Of all routes, for root fields that stand for them. */
+  readonly actions: Actions;
+  /** Whether browsers get a page to work with. */
+  readonly ide: boolean;
+}
+
+const PATHS: readonly (readonly [string, RootScope])[] = [
+  ['/graphql', 'items'],
+  ['/graphql/system', 'system'],
+];
+
+export function graphqlRoutes(services: GraphqlServices): Route[] {
+  return [
+    ...(services.ide ? ideRoutes() : []),
+    ...PATHS.flatMap(([path, scope]) => [
+      ...['GET', 'POST'].map((method) => ({
+        method,
+        path,
+        mayRead: true,
+        handle: (exchange: Exchange) => answer(exchange, services, scope),
+      })),
+      ...['PUT', 'PATCH', 'DELETE', 'SEARCH', 'OPTIONS'].map((method) => ({
+        method,
+        path,
+        handle: () => notAllowed(`Use GET or POST for "${path}"`, 'GET, POST'),
+      })),
+    ]),
+  ];
+}
+
+function notAllowed(reason: string, allow: string): Reply {
+  return { ...errorReply(methodNotAllowed(reason)), headers: { Allow: allow } };
+}
+
+async function answer(
+  exchange: Exchange,
+  services: GraphqlServices,
+  scope: RootScope,
+): Promise<Reply | typeof DEFERRED> {
+  if (services.ide && wantsPage(exchange)) return idePage(scope);
+  const isLive = wantsEvents(exchange);
+  const negotiated = negotiate(isLive ? '' : exchange.headers.accept);
+  const caller = await services.identities.identify(exchange);
+  exchange.staged('identify');
+  const { query, extensions, operationName, variables } = await readParameters(exchange);
+  const text = await services.persisted.resolve(query, extensions);
+  if (text === null) return refusal([NOT_FOUND], negotiated, 200);
+  const request = { text, operationName, variables, safe: exchange.method !== 'POST' };
+  if (isLive) {
+    const { live, reads, identities } = services;
+    const parse = async (as: Identity): Promise<ParsedDocument> =>
+      parseAsCaller(request, scope, as, exchange, services);
+    const bodyOf = (error: unknown): string => String(failureReply(error, negotiated).body);
+    return liveOperation({ exchange, live, reads, identities, parse, failure: bodyOf }, caller);
+  }
+  try {
+    const document = await parseAsCaller(request, scope, caller, exchange, services);
+    exchange.staged('parse');
+    if (document.kind === 'mutation') return await writeDocument(document, caller, exchange, services, negotiated);
+    if (document.kind !== 'query')
+      throw documentFailure('A subscription needs a WebSocket, or "Accept: text/event-stream"');
+    return await readDocument(document, caller, exchange, services, negotiated);
+  } catch (error) {
+    return failureReply(error, negotiated);
+  }
+}
+
+function writeDocument(
+  document: ParsedMutationDocument,
+  caller: Identity,
+  exchange: Exchange,
+  services: GraphqlServices,
+  negotiated: Negotiated,
+): Promise<Reply> {
+  const { writes, reads } = services;
+  const stages = {
+    client: exchange,
+    identify: () => writerOf(exchange, caller),
+    parse: () => document,
+  };
+  if (document.steps.some((step) => step.kind === 'call'))
+    return write({
+      ...stages,
+      execute: () => runCalls(document, (call) => callAction(call, exchange, services.actions)),
+      reply: ({ body, called }) => withCalled(success(body, negotiated), called),
+    });
+  return write({
+    ...stages,
+    execute: (_, writer) => runMutation(document, writes, writer, exchange, reads.responseMemory),
+    reply: (body) => success(body, negotiated),
+  });
+}
+
+async function readDocument(
+  document: ParsedQueryDocument,
+  caller: Identity,
+  exchange: Exchange,
+  services: GraphqlServices,
+  negotiated: Negotiated,
+): Promise<Reply | typeof DEFERRED> {
+  const operation = document.calls.length > 0 ? await withCalls(document, exchange, services.actions) : document.parsed;
+  const { reads } = services;
+  return new OperationRead({ exchange, document, reads, caller, negotiated }, operation).run();
+}
+
+interface OperationContext {
+  readonly exchange: Exchange;
+  readonly document: ParsedQueryDocument;
+  readonly reads: Reads;
+  readonly caller: Identity;
+  readonly negotiated: Negotiated;
+}
+
+/** The stages of a query: the document is parsed already. */
+class OperationRead implements ReadStages<ParsedOperation, Reply | typeof DEFERRED>, ReplyStage {
+  readonly client: Exchange;
+  readonly #context: OperationContext;
+  readonly #operation: ParsedOperation;
+
+  constructor(context: OperationContext, operation: ParsedOperation) {
+    this.client = context.exchange;
+    this.#context = context;
+    this.#operation = operation;
+  }
+
+  run(): Outcome {
+    if (isConstant(this.#operation)) return success(constantBody(this.#operation), this.#context.negotiated);
+    try {
+      const outcome = read(this, this.#context.reads);
+      return outcome instanceof Promise ? outcome.catch((error: unknown) => this.#readOthers(error)) : outcome;
+    } catch (error) {
+      return this.#readOthers(error);
+    }
+  }
+
+  identify(): Identity {
+    return this.#context.caller;
+  }
+
+  parse(): ParsedOperation {
+    return this.#operation;
+  }
+
+  execute(prepared: PreparedRead<ParsedOperation>): MaybePromise<Reply | typeof DEFERRED> {
+    const { reads } = this.#context;
+    checkArguments(prepared.compiled.calls, prepared.query.values);
+    const explain = explainPreference(this.client.headers.prefer);
+    if (explain) return explainItems(prepared, reads, explain);
+    reads.answer(prepared, new ReplyListener(this, prepared.caller));
+    return DEFERRED;
+  }
+
+  reply(body: Buffer | null): void {
+    this.client.respond(success(body ?? '', this.#context.negotiated));
+  }
+
+  replyError(error: unknown): void {
+    try {
+      this.client.respond(this.#readOthers(error));
+    } catch (failed) {
+      this.client.respond(Promise.resolve().then(() => failureReply(failed, this.#context.negotiated)));
+    }
+  }
+
+  #readOthers(error: unknown): Outcome {
+    return new OperationRead(this.#context, withoutFailed(this.#operation, this.#context.document, error)).run();
+  }
+}
+
+/** The results of actions take their places among the values. */
+async function withCalls(
+  document: ParsedQueryDocument,
+  exchange: Exchange,
+  actions: Actions,
+): Promise<ParsedOperation> {
+  let { parsed } = document;
+  for (const { position, call } of document.calls) {
+    const part = parsed.request.parts[position];
+    const root = document.roots[position];
+    if (part?.kind !== 'json' || !root) throw new Error('the result of an action is JSON');
+    try {
+      const { text } = await callAction(call, exchange, actions);
+      parsed = { ...parsed, values: parsed.values.with(part.value, text) };
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.status >= 500) throw error;
+      parsed = withoutPart(parsed, position, error, root.position);
+    }
+  }
+  return parsed;
+}
+
+function withCalled(reply: Reply, called: readonly Called[]): Reply {
+  const headers: Reply['headers'] = Object.assign({}, ...called.map((each) => each.headers));
+  return { ...reply, ...(headers ? { headers } : {}), secret: called.some((each) => each.secret === true) };
+}
+
+/** Errors of the service and of what was asked are part of the answer; what is wrong with the server is not. */
+function failureReply(error: unknown, negotiated: Negotiated): Reply {
+  if (error instanceof DocumentFailure) return refusal(error.errors, negotiated);
+  if (error instanceof UnsafeMethod) return notAllowed('A mutation must be sent with POST', 'POST');
+  const [cause, place] = error instanceof FieldFailure ? [error.cause, error.position] : [error, null];
+  if (!(cause instanceof ServiceError) || cause.status >= 500 || cause.code === 'METHOD_NOT_ALLOWED') throw cause;
+  return failure([responseError(cause, place)], negotiated);
+}

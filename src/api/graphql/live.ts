@@ -1,0 +1,86 @@
+/** GraphQL over server-sent events: an operation that reads is sent again whenever its answer changes. */
+import type { Identity } from '../../access/identity.js';
+import { invalidQuery, ServiceError } from '../../base/errors.js';
+import type { Reads } from '../../engine/reads/reads.js';
+import type { RequestClient } from '../../engine/stages.js';
+import type { ParsedDocument, ParsedQueryDocument } from '../../graphql/parsed-document.js';
+import type { Exchange } from '../../http/exchange.js';
+import type { DEFERRED, Reply } from '../../http/reply.js';
+import type { LiveQueries } from '../../live/queries/live-queries.js';
+import { checkArguments } from '../../plan/call-arguments.js';
+import type { ParsedOperation } from '../../request/ast.js';
+import { type EventFormat, eventReply, eventStream, sharedEvent } from '../items/live.js';
+import { errorsOf, withoutFailed } from './operation.js';
+
+export interface LiveOperation {
+  readonly exchange: Exchange;
+  readonly live: LiveQueries;
+  readonly reads: Reads;
+  readonly identities: Parameters<typeof eventStream>[2];
+  /** The document, as far as the caller may see the schema. */
+  parse(caller: Identity): Promise<ParsedDocument>;
+  /** The body of an answer that says so. */
+  failure(error: unknown): string;
+}
+
+const COMPLETE = Buffer.from('event: complete\ndata:\n\n');
+
+/** What is wrong with the document is said in the stream, as its clients expect. */
+export async function liveOperation(operation: LiveOperation, caller: Identity): Promise<Reply | typeof DEFERRED> {
+  const { exchange, live, identities, reads } = operation;
+  const failure = (error: unknown): string =>
+    operation.failure(error instanceof RefusedOperation ? error.cause : error);
+  const format: EventFormat = {
+    opening: Buffer.from(':\n\n'),
+    answer: (answer) => sharedEvent(answer, 'event: next\n'),
+    failure: (error) => Buffer.from(`event: next\ndata: ${failure(error)}\n\n`),
+    ending: COMPLETE,
+  };
+  const parse = (identity: Identity): Promise<ParsedOperation> =>
+    readable(() => operation.parse(identity), reads, identity, exchange);
+  try {
+    await parse(caller);
+  } catch (error) {
+    return eventReply(Buffer.concat([format.failure(error), COMPLETE]));
+  }
+  return eventStream(exchange, live, identities, parse, format);
+}
+
+/** What is wrong with an operation is so until the schema or the rights change: it ends a live query. */
+export class RefusedOperation extends ServiceError {
+  override readonly cause: unknown;
+
+  constructor(cause: unknown) {
+    super('INVALID_QUERY', 'The operation cannot be live');
+    this.cause = cause;
+  }
+}
+
+/** The operation without the root fields that the caller may not read. */
+export async function readable(
+  parse: () => Promise<ParsedDocument>,
+  reads: Reads,
+  caller: Identity,
+  client: RequestClient,
+): Promise<ParsedOperation> {
+  try {
+    const document = liveQueryOf(await parse());
+    const { parsed } = document;
+    try {
+      const { calls } = await reads.prepare(parsed, caller, client);
+      checkArguments(calls, parsed.values);
+      return parsed;
+    } catch (error) {
+      return withoutFailed(parsed, document, error);
+    }
+  } catch (error) {
+    throw errorsOf(error) ? new RefusedOperation(error) : error;
+  }
+}
+
+function liveQueryOf(document: ParsedDocument): ParsedQueryDocument {
+  const query = document.kind === 'live' ? document.query : document;
+  if (query.kind === 'events') throw invalidQuery('Events need a WebSocket');
+  if (query.kind !== 'query' || query.calls.length > 0) throw invalidQuery('Only a query of items can be live');
+  return query;
+}

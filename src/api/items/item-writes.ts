@@ -1,0 +1,159 @@
+/** Writing items: one or many, with everything nested in them. */
+import { createHash } from 'node:crypto';
+import type { Identity } from '../../access/identity.js';
+import { viewWrites } from '../../access/view-as.js';
+import { invalidPayload, invalidQuery, routeNotFound } from '../../base/errors.js';
+import { parseJson, writeJson } from '../../base/exact-json.js';
+import { write } from '../../engine/pipeline.js';
+import type { Writer } from '../../engine/writer.js';
+import type { Exchange } from '../../http/exchange.js';
+import { JSON_TYPE, noContent, type Reply } from '../../http/reply.js';
+import type { SocketClient } from '../../http/websocket.js';
+import { parseConflictParameters } from '../../request/on-conflict.js';
+import { limitsOf } from '../../request/parse-context.js';
+import { checkWriteUrl, parseReadBack } from '../../request/rest.js';
+import {
+  type IdempotencyKey,
+  parseCreate,
+  parseDelete,
+  parseUpdate,
+  requireObject,
+  type Selected,
+  type WriteRequest,
+} from '../../request/write.js';
+import type { ItemPath, ItemsServices } from './item-reads.js';
+
+/** What a route makes of its body. */
+type ParseWrite = (body: unknown, context: ParseWriteContext) => WriteRequest;
+
+interface ParseWriteContext {
+  readonly exchange: Exchange;
+  readonly services: ItemsServices;
+  readonly path: ItemPath;
+  readonly caller: Identity;
+  readonly isSingleton: boolean;
+}
+
+function writeItems(
+  exchange: Exchange,
+  services: ItemsServices,
+  path: ItemPath,
+  parse: ParseWrite,
+  readsBody = true,
+): Promise<Reply> {
+  return write({
+    client: exchange,
+    identify: async () => {
+      if (/\bexplain\b/.test(exchange.headers.prefer)) throw invalidQuery('"Prefer: explain" applies to reads');
+      return writerOf(exchange, await services.identities.identify(exchange));
+    },
+    parse: async ({ caller }) => {
+      const isSingleton = services.writes.isSingleton(path.collection, caller);
+      const body = readsBody ? await exchange.json(parseJson) : undefined;
+      return parse(body, { exchange, services, path, caller, isSingleton });
+    },
+    execute: (request, writer) => services.writes.run(request, writer, exchange),
+    reply: writtenReply,
+  });
+}
+
+export function createItems(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
+  return writeItems(exchange, services, path, (body, context) => {
+    if (context.isSingleton) throw routeNotFound(exchange.path);
+    const idempotencyKey = readIdempotencyKey(exchange, context.caller, body);
+    const onConflict = parseConflictParameters(exchange.queryString);
+    const create = parseCreate(body);
+    return { kind: 'create', ...create, ...withReadBack(context, !create.many), idempotencyKey, onConflict };
+  });
+}
+
+/** The key belongs to its caller; the same key for another request is an error, found by the fingerprint. */
+export function readIdempotencyKey(exchange: Exchange, caller: Identity, payload: unknown): IdempotencyKey | null {
+  const key = exchange.headers.idempotencyKey;
+  if (key === '') return null;
+  if (!/^[\x21-\x7e]{1,255}$/.test(key))
+    throw invalidPayload('"Idempotency-Key" must have 1 to 255 printable characters');
+  // The first requests that could have a key were those of POST, whose digests are stored without it.
+  const method = exchange.method === 'POST' ? [] : [exchange.method];
+  const digest = (...parts: string[]): string => createHash('sha256').update(JSON.stringify(parts)).digest('base64url');
+  return {
+    id: digest(caller.user ?? '', key),
+    fingerprint: digest(...method, exchange.path, exchange.queryString, writeJson(payload ?? null)),
+  };
+}
+
+export function updateItem(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
+  return writeItems(exchange, services, path, (body, context) => {
+    if (context.isSingleton) throw routeNotFound(exchange.path);
+    return {
+      kind: 'update-item',
+      key: keyOf(path),
+      data: requireObject(body, 'The body'),
+      ...withReadBack(context, true),
+      idempotencyKey: readIdempotencyKey(exchange, context.caller, body),
+    };
+  });
+}
+
+export function updateItems(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
+  return writeItems(exchange, services, path, (body, context) => {
+    const idempotencyKey = readIdempotencyKey(exchange, context.caller, body);
+    if (!context.isSingleton) return { ...parseUpdate(body), ...withReadBack(context, false), idempotencyKey };
+    const data = requireObject(body, 'The body');
+    return { kind: 'update-singleton', data, ...withReadBack(context, true), idempotencyKey };
+  });
+}
+
+export function deleteItem(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
+  const selected = { kind: 'keys', keys: [keyOf(path)] } as const;
+  return writeItems(exchange, services, path, (_, context) => deleteRequest(selected, undefined, context), false);
+}
+
+export function deleteItems(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
+  return writeItems(exchange, services, path, (body, context) => deleteRequest(parseDelete(body), body, context));
+}
+
+function keyOf({ key }: ItemPath): string {
+  if (key === null) throw new Error('the path of a single item names it');
+  return key;
+}
+
+/** The URL says what is read of the items once they are written. */
+function withReadBack({ exchange, services, path: { collection } }: ParseWriteContext, one: boolean) {
+  return {
+    collection,
+    readBack: parseReadBack(collection, one, exchange.queryString, limitsOf(services.limits, exchange.prefer)),
+  };
+}
+
+function deleteRequest(selected: Selected, body: unknown, context: ParseWriteContext): WriteRequest {
+  const { exchange, services, caller, path } = context;
+  checkWriteUrl(exchange.queryString, limitsOf(services.limits, exchange.prefer));
+  const idempotencyKey = readIdempotencyKey(exchange, caller, body);
+  return { kind: 'delete', collection: path.collection, selected, idempotencyKey };
+}
+
+export function writerOf({ address, headers: { userAgent, origin } }: Exchange, caller: Identity): Writer {
+  // A mutation is known as a write only now.
+  if (caller.isView) throw viewWrites();
+  return writerFrom({ address, userAgent, origin }, caller);
+}
+
+/** Where a write comes from is noted with it. */
+export function writerFrom(
+  { address, userAgent, origin }: Pick<SocketClient, 'address' | 'userAgent' | 'origin'>,
+  caller: Identity,
+): Writer {
+  const author = {
+    user: caller.user,
+    ip: address || null,
+    user_agent: userAgent.slice(0, 1_000) || null,
+    origin: origin.slice(0, 255) || null,
+  };
+  return { caller, author };
+}
+
+/** What was written and may not be read has no body. */
+export function writtenReply(body: Buffer | null): Reply {
+  return body ? { status: 200, type: JSON_TYPE, body } : noContent;
+}

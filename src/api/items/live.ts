@@ -1,0 +1,269 @@
+/** Live queries over HTTP: as server-sent events, or as one answer that waits until it is another than the one that the client has. */
+import type { Identities } from '../../access/identities.js';
+import type { Identity } from '../../access/identity.js';
+import { LastingCredentials } from '../../access/lasting-credentials.js';
+import type { MaybePromise } from '../../engine/pipeline.js';
+import { isNotModified } from '../../http/compress.js';
+import type { Exchange } from '../../http/exchange.js';
+import {
+  DEFERRED,
+  errorReply,
+  JSON_TYPE,
+  noContent,
+  type OpenListener,
+  type OpenResponse,
+  type Reply,
+} from '../../http/reply.js';
+import type { LiveQueries } from '../../live/queries/live-queries.js';
+import type { LiveAnswer, LiveListener, LiveSource } from '../../live/subscriber.js';
+
+/** What `EventSource` sends. */
+export function wantsEvents({ headers: { accept } }: Exchange): boolean {
+  return accept.startsWith('text/event-stream') && !REFUSED.test(accept);
+}
+
+/** Each answer has an id, its position and its tag: who comes back with the last one gets it again only if it is another. */
+export function eventStream(
+  exchange: Exchange,
+  live: LiveQueries,
+  identities: Identities,
+  parse: LiveSource['parse'],
+  format: EventFormat = ITEM_EVENTS,
+): Reply | typeof DEFERRED {
+  if (exchange.method === 'HEAD') return eventReply(async () => {});
+  new EventFeed(exchange, format, live).begin(new RequestSource(exchange, identities, parse));
+  return DEFERRED;
+}
+
+export function eventReply(body: Reply['body']): Reply {
+  // Proxies must hand on each event as it comes.
+  const headers = { 'X-Accel-Buffering': 'no' };
+  return { status: 200, type: 'text/event-stream; charset=utf-8', body, headers };
+}
+
+/** Of the first type of an Accept header. */
+const REFUSED = /^[^,]*;\s*q=0(?:\.0*)?\s*(?:,|;|$)/i;
+
+/** Longest wait, in seconds. */
+const MAX_WAIT_S = 120;
+
+/** Seconds that a client is ready to wait for another answer than the one it has; 0 where it is not. */
+export function preferredWait({ method, headers: { ifNoneMatch, prefer } }: Exchange): number {
+  if (ifNoneMatch === '' || prefer === '' || method !== 'GET') return 0;
+  return Math.min(Number(/(?:^|[\s,;])wait\s*=\s*"?(\d+)"?(?:$|[\s,;])/i.exec(prefer)?.[1] ?? 0), MAX_WAIT_S);
+}
+
+/** Answers when there is another answer than the client has, or 304 when its time is over. */
+export async function waitForChange(
+  exchange: Exchange,
+  live: LiveQueries,
+  identities: Identities,
+  parse: LiveSource['parse'],
+  seconds: number,
+): Promise<Reply> {
+  const { ifNoneMatch } = exchange.headers;
+  let settle: (reply: Reply) => void = () => {};
+  let fail: (error: unknown) => void = () => {};
+  const settled = new Promise<Reply>((resolve, reject) => {
+    settle = resolve;
+    fail = reject;
+  });
+  let tag = '';
+  const unchanged = (): void => settle({ status: 304, type: '', body: '', ...(tag === '' ? {} : { tag }) });
+  // It may fail before anybody waits for it.
+  settled.catch(() => {});
+  const close = await live.subscribe(new RequestSource(exchange, identities, parse), {
+    answer: (answer) => {
+      tag = answer.tag;
+      if (!isNotModified(ifNoneMatch, tag)) settle({ status: 200, type: JSON_TYPE, body: answer.body, tag });
+    },
+    withdraw: () => false,
+    end: (error) => (error === null ? unchanged() : fail(error)),
+    beat: () => {},
+  });
+  exchange.applied(`wait=${seconds}`);
+  const timer = setTimeout(unchanged, seconds * 1_000);
+  exchange.onAbort(unchanged);
+  try {
+    return await settled;
+  } finally {
+    clearTimeout(timer);
+    close();
+  }
+}
+
+/** The same credentials are presented again and again, as a client would with each request. */
+class RequestSource extends LastingCredentials implements LiveSource {
+  readonly #identities: Identities;
+  readonly parse: LiveSource['parse'];
+
+  constructor(exchange: Exchange, identities: Identities, parse: LiveSource['parse']) {
+    super(exchange);
+    this.#identities = identities;
+    this.parse = parse;
+  }
+
+  identify(): MaybePromise<Identity> {
+    return this.#identities.identify(this);
+  }
+}
+
+export interface EventFormat {
+  answer(answer: LiveAnswer): Buffer;
+  /** Of an error behind the first answer, where it has to be said in the stream. */
+  failure(error: unknown): Buffer;
+  /** What stands before the first event, and behind the last. */
+  readonly opening: Buffer;
+  readonly ending: Buffer | null;
+}
+
+/**
+ * Answers go out at once, without a detour for each of ten thousand clients; while one takes nothing, the newest waits: who reads slowly
+ * misses those in between.
+ */
+class EventFeed implements LiveListener, OpenListener {
+  readonly #exchange: Exchange;
+  readonly #format: EventFormat;
+  readonly #live: LiveQueries;
+  /** Null before the first answer: an error until then is an ordinary one. */
+  #response: OpenResponse | null = null;
+  #close: (() => void) | null = null;
+  #waiting: Buffer | null = null;
+  /** Of the rights under which the waiting answer was read. */
+  #generation = 0;
+  /** Whether the client takes nothing now. */
+  #isFull = false;
+  #isOver = false;
+  #end: { readonly error: unknown } | null = null;
+
+  constructor(exchange: Exchange, format: EventFormat, live: LiveQueries) {
+    this.#exchange = exchange;
+    this.#format = format;
+    this.#live = live;
+  }
+
+  begin(source: LiveSource): void {
+    this.#exchange.onAbort(() => {
+      if (this.#isOver) return;
+      this.#leave();
+      // Nobody reads it: it is counted.
+      if (this.#response === null) this.#exchange.respond(noContent);
+      else this.#response.end();
+    });
+    this.#live.subscribe(source, this).then(
+      (close) => {
+        this.#close = close;
+        if (this.#isOver) close();
+      },
+      (error: unknown) => this.end(error),
+    );
+  }
+
+  answer(answer: LiveAnswer): void {
+    const isKnown = this.#response === null && answer.tag === tagIn(this.#exchange.headers.lastEventId);
+    if (this.#waiting !== null) this.#live.stats.dropped++;
+    this.#waiting = isKnown ? UNCHANGED : this.#format.answer(answer);
+    this.#generation = this.#live.generation;
+    if (!this.#isFull) this.#writeWaiting();
+  }
+
+  withdraw(isSame: boolean): boolean {
+    if (isSame || this.#waiting === null) return false;
+    this.#waiting = null;
+    return true;
+  }
+
+  end(error: unknown): void {
+    this.#end ??= { error };
+    // Who may not read any more does not get what was read before.
+    if (error !== null) this.withdraw(false);
+    if (!this.#isFull) this.#finish(this.#end.error);
+  }
+
+  beat(): void {
+    if (this.#response !== null && !this.#isFull) this.#write(BEAT);
+  }
+
+  writable(): void {
+    this.#write(BEAT);
+    if (this.#isFull) return;
+    this.#writeWaiting();
+    if (this.#end !== null && !this.#isFull) this.#finish(this.#end.error);
+  }
+
+  #write(piece: Buffer): void {
+    if (this.#isOver) return;
+    const { opening } = this.#format;
+    const whole = this.#response === null ? Buffer.concat([opening, piece]) : piece;
+    // An empty piece would be the end of the response.
+    if (whole.length === 0) return;
+    this.#response ??= this.#exchange.open(eventReply(''), this);
+    this.#isFull = !this.#response.write(whole);
+  }
+
+  /** What was read under former rights stays until it is withdrawn. */
+  #writeWaiting(): void {
+    const piece = this.#waiting;
+    if (piece === null || this.#generation !== this.#live.generation) return;
+    this.#waiting = null;
+    this.#write(piece);
+  }
+
+  #finish(error: unknown): void {
+    if (this.#isOver) return;
+    if (error !== null && this.#response === null) {
+      this.#leave();
+      this.#exchange.respondError(error);
+      return;
+    }
+    const ending = this.#format.ending ?? NOTHING;
+    this.#write(error === null ? ending : Buffer.concat([this.#format.failure(error), ending]));
+    this.#leave();
+    this.#response?.end();
+  }
+
+  #leave(): void {
+    this.#isOver = true;
+    this.#close?.();
+  }
+}
+
+const NOTHING = Buffer.alloc(0);
+const BEAT = Buffer.from(':\n\n');
+const UNCHANGED = Buffer.from(': unchanged\n\n');
+
+/** All subscribers of an answer get the same bytes. */
+const events = new WeakMap<LiveAnswer, Buffer>();
+
+export function sharedEvent(answer: LiveAnswer, head: string): Buffer {
+  const known = events.get(answer);
+  if (known) return known;
+  const event = Buffer.concat([Buffer.from(`${head}data: `), onOneLine(answer.body), ENDING]);
+  events.set(answer, event);
+  return event;
+}
+
+const ITEM_EVENTS: EventFormat = {
+  // Milliseconds after which a client comes back.
+  opening: Buffer.from('retry: 1000\n'),
+  answer: (answer) => sharedEvent(answer, `id: ${answer.position}.${answer.tag.slice(1, -1)}\n`),
+  // Then the stream ends: a client that comes back gets the error as the answer of its request.
+  failure: (error) => Buffer.from(`event: failed\ndata: ${String(errorReply(error).body)}\n\n`),
+  ending: null,
+};
+
+const ENDING = Buffer.from('\n\n');
+const LINE_FEED = 0x0a;
+const CARRIAGE_RETURN = 0x0d;
+const SPACE = 0x20;
+
+/** A line break in JSON is never part of a string. */
+function onOneLine(json: Buffer): Buffer {
+  if (!json.includes(LINE_FEED) && !json.includes(CARRIAGE_RETURN)) return json;
+  return Buffer.from(json.map((byte) => (byte === LINE_FEED || byte === CARRIAGE_RETURN ? SPACE : byte)));
+}
+
+function tagIn(lastEventId: string): string {
+  const at = lastEventId.indexOf('.');
+  return at < 0 ? '' : `"${lastEventId.slice(at + 1)}"`;
+}

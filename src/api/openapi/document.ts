@@ -1,0 +1,148 @@
+/**
+ * The REST API as an OpenAPI 3.1 document: its paths are those of the routes, its schemas those of the collections that
+ * the caller may read. Derived from both, it cannot name what is not there.
+ */
+import { packageVersion } from '../../base/package-files.js';
+import type { Steps } from '../../base/time-slices.js';
+import type { Route } from '../../http/router.js';
+import type { Collection, Model } from '../../mirror/model.js';
+import { shownName } from '../../mirror/synonyms.js';
+import { SYSTEM_RESOURCES } from '../../mirror/system-resources.js';
+import { COMPONENTS } from './components.js';
+import { describeFunctions } from './function-operations.js';
+import {
+  type ComponentNames,
+  type Described,
+  describeOperation,
+  itemSchema,
+  nameSchemas,
+  titled,
+} from './item-operations.js';
+import { json, ref, responses, type Schema } from './json-schema.js';
+import { PARAMETERS, pathParameter } from './parameters.js';
+import { SERVICES, type SystemOperation } from './system-operations.js';
+
+/** Methods that OpenAPI 3.1 knows: SEARCH is described with the GET it stands in for. */
+const METHODS: ReadonlySet<string> = new Set(['GET', 'POST', 'PATCH', 'DELETE']);
+
+/** Our own collections that have a resource, by its path. */
+const RESOURCE = new RegExp(`^/(${SYSTEM_RESOURCES.map(({ name }) => name).join('|')})(/:key)?$`);
+
+/** A document of thousands of collections takes a second: others have their turn in between. */
+export function* describeApi(routes: readonly Route[], model: Model, url: string): Steps<Schema> {
+  const collections = [...model.collections.values()].filter(isShown);
+  const names = nameSchemas(collections, model);
+  const paths: Record<string, Record<string, unknown>> = {};
+  const ids = new Set<string>();
+  for (const route of routes) {
+    if (!METHODS.has(route.method)) continue;
+    for (const { path, operation } of describeRoute(route, collections, names, model)) {
+      const described = { operationId: operationId(route.method, path, ids), ...operation };
+      paths[path] = { ...paths[path], [route.method.toLowerCase()]: described };
+      yield;
+    }
+  }
+  const schemas: Record<string, Schema> = {};
+  for (const collection of collections) {
+    schemas[names.get(collection.name) ?? ''] = itemSchema(collection, model, names);
+    yield;
+  }
+  return {
+    openapi: '3.1.0',
+    info: {
+      title: 'Lateral',
+      version: packageVersion,
+      description:
+        'Lists can also be read with the method SEARCH, with the parameters as an object "query" in the body, if a query is too long for a URL.',
+    },
+    servers: [{ url }],
+    security: [{ token: [] }, {}],
+    tags: tagsOf(paths, collections, names, model),
+    paths,
+    components: {
+      securitySchemes: { token: { type: 'http', scheme: 'bearer' } },
+      parameters: PARAMETERS,
+      schemas: { ...schemas, ...COMPONENTS },
+      responses: { Error: { description: 'What went wrong.', content: json(ref('Error')) } },
+    },
+  };
+}
+
+/** Sessions and the like are nobody's to read; what is said of the schema has schemas of its own. */
+function isShown({ name, system }: Collection): boolean {
+  return !system || RESOURCE.test(name.replace(/^service_/, '/'));
+}
+
+function* describeRoute(
+  route: Route,
+  collections: readonly Collection[],
+  names: ComponentNames,
+  model: Model,
+): Generator<Described> {
+  if (route.path.startsWith('/rpc/')) yield* describeFunctions(route, model, names);
+  else if (route.path.startsWith('/items/:collection')) {
+    for (const collection of collections) {
+      if (collection.system) continue;
+      const path = `/items/${encodeURIComponent(collection.name)}`;
+      const tags = model.synonyms ? ['Items', names.get(collection.name) ?? ''] : ['items'];
+      const described = describeOperation(route, { collection, path, tags, names }, model);
+      if (described) yield described;
+    }
+  } else yield* describeResource(route, collections, names, model);
+}
+
+function describeResource(
+  route: Route,
+  collections: readonly Collection[],
+  names: ComponentNames,
+  model: Model,
+): Described[] {
+  const resource = RESOURCE.exec(route.path)?.[1];
+  if (resource === undefined) return describeService(route, model);
+  const collection = collections.find(({ name }) => name === `service_${resource}`);
+  if (!collection) return [];
+  const tags = [tagOf(route.path, model)];
+  return [describeOperation(route, { collection, path: `/${resource}`, tags, names }, model) ?? []].flat();
+}
+
+/** Routes of GraphQL that only refuse, and those that serve the files of a page, are no part of the API. */
+function describeService({ method, path: pattern }: Route, model: Model): Described[] {
+  const known = SERVICES[`${method} ${pattern}`];
+  if (!known && /^\/(?:$|graphql|explorer)/.test(pattern)) return [];
+  const service: SystemOperation = known ?? { summary: `${method} ${pattern}`, answers: [] };
+  const named = [...pattern.matchAll(/:(\w+)/g)].map(([, name = '']) => pathParameter(name));
+  const path = pattern.replace(/:(\w+)/g, '{$1}');
+  const operation = {
+    tags: [tagOf(path, model)],
+    summary: service.summary,
+    parameters: [...named, ...(service.parameters ?? [])],
+    ...(service.body && { requestBody: { required: !service.optional, content: service.body } }),
+    responses: responses(service.answers),
+  };
+  return [{ path, operation }];
+}
+
+/** Directus has longer words for two of them. */
+const FAMILY_TAGS: Readonly<Record<string, string>> = { auth: 'Authentication', utils: 'Utilities' };
+
+function tagOf(path: string, { synonyms }: Model): string {
+  const [, first = ''] = path.split('/');
+  return synonyms ? (FAMILY_TAGS[first] ?? titled(first)) : first;
+}
+
+function tagsOf(paths: object, collections: readonly Collection[], names: ComponentNames, model: Model): Schema[] {
+  const tags = new Map(Object.keys(paths).map((path) => [tagOf(path, model), {}]));
+  if (model.synonyms)
+    for (const { name } of collections)
+      tags.set(names.get(name) ?? '', { 'x-collection': shownName(model.synonyms, name) });
+  return [...tags].map(([name, more]) => ({ name, ...more }));
+}
+
+/** Names that differ in other characters alone get numbers. */
+function operationId(method: string, path: string, usedIds: Set<string>): string {
+  const base = `${method.toLowerCase()}${path.replace(/[^A-Za-z0-9]+/g, '_').replace(/_$/, '')}`;
+  let unique = base;
+  for (let count = 2; usedIds.has(unique); count++) unique = `${base}_${count}`;
+  usedIds.add(unique);
+  return unique;
+}

@@ -1,0 +1,82 @@
+/** /collections: tables with what is said about them, and the folders that group them. */
+import { forbiddenCollection, invalidPayload } from '../../base/errors.js';
+import { type CollectionObject, describeCollection, describeCollections } from '../../mirror/describe-model.js';
+import type { Model } from '../../mirror/model.js';
+import { readKeys, requireObject } from '../../request/write.js';
+import type { SchemaChanges } from '../../schema/change/change.js';
+import { type Operation, parseCollection, parseCollectionChange } from '../../schema/change/parse.js';
+import { type ActionRequest, type ActionRoute, actionRoute } from '../action.js';
+import { changeSchema, readSchema, type SchemaChangeServices } from './shared.js';
+
+export function collectionsRoutes(services: SchemaChangeServices): ActionRoute[] {
+  return [
+    actionRoute('GET', '/collections', readSchema(services, 'service_collections', list)),
+    actionRoute('SEARCH', '/collections', readSchema(services, 'service_collections', search)),
+    actionRoute('GET', '/collections/:collection', readSchema(services, 'service_collections', read)),
+    actionRoute('POST', '/collections', changeSchema(services, create)),
+    actionRoute('PATCH', '/collections', changeSchema(services, updateMany)),
+    actionRoute('PATCH', '/collections/:collection', changeSchema(services, update)),
+    actionRoute('DELETE', '/collections/:collection', changeSchema(services, remove)),
+  ];
+}
+
+function list(_: ActionRequest, model: Model): unknown {
+  return describeCollections(model);
+}
+
+async function search(request: ActionRequest, model: Model): Promise<unknown> {
+  const { keys, query: _, ...rest } = requireObject((await request.json()) ?? {}, 'The body');
+  const [unknown] = Object.keys(rest);
+  if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
+  if (keys === undefined) return describeCollections(model);
+  return readKeys(keys).map((key) => collectionObject(model, String(key)));
+}
+
+function read({ parameters: [collection = ''] }: ActionRequest, model: Model): unknown {
+  return collectionObject(model, collection);
+}
+
+async function create(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+  const body = await request.json();
+  const operations = (Array.isArray(body) ? body : [body]).map(parseCollection);
+  const described = await carryOut(operations, schemaChanges);
+  return Array.isArray(body) ? described : described[0];
+}
+
+async function update(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+  const [collection = ''] = request.parameters;
+  const [described] = await carryOut([parseCollectionChange(await request.json(), collection)], schemaChanges);
+  return described;
+}
+
+async function updateMany(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+  const body = await request.json();
+  if (!Array.isArray(body)) throw invalidPayload('The body must be a list of collections');
+  return carryOut(
+    body.map((entry) => parseCollectionChange(entry, null)),
+    schemaChanges,
+  );
+}
+
+async function remove(request: ActionRequest, schemaChanges: SchemaChanges): Promise<void> {
+  const [collection = ''] = request.parameters;
+  await schemaChanges.change((draft) => draft.apply({ kind: 'delete-collection', collection }));
+}
+
+/** In one transaction; answers what the collections are after it. */
+async function carryOut(
+  operations: readonly Extract<Operation, { kind: 'create-collection' | 'update-collection' }>[],
+  schemaChanges: SchemaChanges,
+): Promise<CollectionObject[]> {
+  return schemaChanges.change(async (draft) => {
+    for (const operation of operations) await draft.apply(operation);
+    const model = await draft.model();
+    return operations.map(({ collection }) => collectionObject(model, collection));
+  });
+}
+
+function collectionObject(model: Model, name: string): CollectionObject {
+  const described = describeCollection(model, name);
+  if (!described) throw forbiddenCollection(name);
+  return described;
+}

@@ -1,0 +1,115 @@
+/** /schema: the whole schema as a document, what differs from another one, and how to get there. */
+import type { Identities } from '../../access/identities.js';
+import { onlyAdministrator } from '../../access/identity.js';
+import { invalidPayload, invalidQuery, unsupportedMediaType } from '../../base/errors.js';
+import { isObject } from '../../base/exact-json.js';
+import { writeJsonInSlices } from '../../base/json-slices.js';
+import { writeYamlInSlices } from '../../base/yaml.js';
+import type { Config } from '../../config/config.js';
+import { openBody } from '../../http/body.js';
+import type { Exchange } from '../../http/exchange.js';
+import { jsonText, noContent, type Reply } from '../../http/reply.js';
+import { isForm, type Route } from '../../http/router.js';
+import type { SchemaChanges } from '../../schema/change/change.js';
+import { readDifference } from '../../schema/snapshot/parse-difference.js';
+import { parseDocumentText, readSnapshot, selectCollections } from '../../schema/snapshot/parse-snapshot.js';
+import { applyDifference, compareSnapshot, takeSnapshot } from '../../schema/snapshot/snapshots.js';
+import { familyDifference, familySnapshot, ownDifference, ownSnapshot } from '../directus/snapshot.js';
+import { importLimits, openUpload } from '../files/upload.js';
+
+export interface SchemaServices {
+  readonly config: Config;
+  readonly identities: Identities;
+  readonly schemaChanges: SchemaChanges;
+}
+
+export function schemaRoutes(services: SchemaServices): Route[] {
+  return [
+    { method: 'GET', path: '/schema/snapshot', handle: (exchange) => snapshot(exchange, services) },
+    {
+      method: 'POST',
+      path: '/schema/diff',
+      handle: (exchange) => difference(exchange, services),
+      streamsBody: true,
+    },
+    { method: 'POST', path: '/schema/apply', handle: (exchange) => apply(exchange, services), streamsBody: true },
+  ];
+}
+
+/** To the entries of the lists in a snapshot or a difference. */
+const DEPTH = 4;
+
+async function snapshot(exchange: Exchange, { config, identities, schemaChanges }: SchemaServices): Promise<Reply> {
+  onlyAdministrator(await identities.identify(exchange));
+  const query = new URLSearchParams(exchange.queryString);
+  const format = query.get('export');
+  if (format !== null && format !== 'json' && format !== 'yaml') throw invalidQuery('"export" must be json or yaml');
+  const current = await takeSnapshot(schemaChanges);
+  const selected = selectCollections(
+    current.snapshot,
+    listOf(query, 'includeCollections'),
+    listOf(query, 'excludeCollections'),
+  );
+  const data = config.DIRECTUS_COMPATIBILITY ? familySnapshot(selected) : selected;
+  if (format === null) return jsonText(await writeJsonInSlices({ data }, DEPTH));
+  const headers = { 'Content-Disposition': `attachment; filename="snapshot.${format}"` };
+  return format === 'json'
+    ? { ...jsonText(`${JSON.stringify(data, null, 2)}\n`), headers }
+    : { status: 200, type: 'text/yaml; charset=utf-8', body: await writeYamlInSlices(data), headers };
+}
+
+async function difference(exchange: Exchange, services: SchemaServices): Promise<Reply> {
+  const body = await readDocument(exchange, services);
+  const query = new URLSearchParams(exchange.queryString);
+  const mode = query.get('mode') ?? 'mirror';
+  if (mode !== 'mirror' && mode !== 'merge') throw invalidQuery('"mode" must be mirror or merge');
+  const force = isForced(query);
+  const { DIRECTUS_COMPATIBILITY: isFamily } = services.config;
+  const snapshot = readSnapshot(isFamily ? ownSnapshot(body, force) : body, force);
+  const keepsUnmanaged = isFamily && isObject(body) && 'directus' in body;
+  const difference = await compareSnapshot(services.schemaChanges, snapshot, {
+    merge: mode === 'merge',
+    keepsUnmanaged,
+  });
+  if (!difference) return noContent;
+  const data = isFamily ? familyDifference(difference.hash, difference.diff) : difference;
+  return jsonText(await writeJsonInSlices({ data }, DEPTH));
+}
+
+async function apply(exchange: Exchange, services: SchemaServices): Promise<Reply> {
+  const document = await readDocument(exchange, services);
+  const body = readDifference(services.config.DIRECTUS_COMPATIBILITY ? ownDifference(document) : document);
+  await applyDifference(services.schemaChanges, body, isForced(new URLSearchParams(exchange.queryString)));
+  return noContent;
+}
+
+/** JSON or YAML, as the body or as a form's file. A snapshot may be larger than a body of items. */
+async function readDocument(exchange: Exchange, { config, identities }: SchemaServices): Promise<unknown> {
+  // Before anything is awaited: data that nobody takes is lost.
+  const body = openBody(exchange, importLimits(config));
+  onlyAdministrator(await identities.identify(exchange));
+  const { contentType } = exchange.headers;
+  const isUpload = isForm(contentType);
+  if (!isUpload && !/^(application\/([a-z0-9.+-]+\+)?json|(application|text)\/(x-)?yaml)\s*(;|$)/i.test(contentType))
+    throw unsupportedMediaType(contentType.split(';', 1)[0] ?? '', 'Content-Type header');
+  const { bytes } = isUpload ? await openUpload(body, contentType) : { bytes: body };
+  const pieces: Buffer[] = [];
+  for await (const piece of bytes) pieces.push(piece);
+  const content = Buffer.concat(pieces);
+  if (content.length === 0) throw invalidPayload('A body is required');
+  try {
+    return parseDocumentText(new TextDecoder('utf-8', { fatal: true }).decode(content));
+  } catch (error) {
+    throw error instanceof TypeError ? invalidPayload('The document is not valid UTF-8') : error;
+  }
+}
+
+/** `?force` and `?force=true`, but not `?force=false`. */
+function isForced(query: URLSearchParams): boolean {
+  return query.has('force') && query.get('force') !== 'false';
+}
+
+function listOf(query: URLSearchParams, name: string): readonly string[] | null {
+  const values = [...query.getAll(name), ...query.getAll(`${name}[]`)];
+  return values.length === 0 ? null : values.flatMap((text) => text.split(',')).filter((entry) => entry !== '');
+}

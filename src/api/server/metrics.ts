@@ -1,0 +1,314 @@
+/**
+ * GET /server/metrics, for Prometheus. The hot path only counts in plain numbers; here they become metrics, and only when
+ * somebody asks. `collect` answers what one thread has counted as plain JSON, so that several can be put together.
+ */
+import { isMainThread } from 'node:worker_threads';
+import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
+import type { Identities } from '../../access/identities.js';
+import { onlyAdministrator } from '../../access/identity.js';
+import type { Event } from '../../base/observe.js';
+import { packageVersion } from '../../base/package-files.js';
+import type { Config } from '../../config/config.js';
+import type { Reads } from '../../engine/reads/reads.js';
+import type { Writes } from '../../engine/writes/writes.js';
+import type { Exchange } from '../../http/exchange.js';
+import type { Reply } from '../../http/reply.js';
+import { DURATION_BOUNDS_S, type RouteStats } from '../../http/route-stats.js';
+import type { Route, Router } from '../../http/router.js';
+import type { LogFigures } from '../../live/changes/change-source.js';
+import { LAG_BOUNDS_S } from '../../live/live-stats.js';
+import type { LiveQueries } from '../../live/queries/live-queries.js';
+import type { Mirror } from '../../mirror/watch.js';
+import type { Database } from '../../postgres/pools/database.js';
+import type { Replica } from '../../postgres/replicas/replicas.js';
+
+export interface MetricsServices {
+  readonly config: Config;
+  readonly identities: Identities;
+  readonly database: Database;
+  readonly mirror: Mirror;
+  readonly reads: Reads;
+  readonly writes: Writes;
+  readonly events: ReadonlyMap<Event['kind'], number>;
+  readonly live: LiveQueries;
+  readonly router: () => Router;
+}
+
+/** As prom-client writes a metric as JSON. */
+export interface Metric {
+  readonly name: string;
+  readonly help: string;
+  readonly type: 'counter' | 'gauge' | 'histogram' | 'summary';
+  /** How the values of several threads become one. */
+  readonly aggregator: string;
+  readonly values: readonly Value[];
+}
+
+interface Value {
+  readonly value: number;
+  readonly labels: Readonly<Record<string, string | number>>;
+  readonly metricName?: string;
+}
+
+/** What each thread has counted. */
+export type Gather = () => Promise<readonly (readonly Metric[])[]>;
+
+/** The metrics of all threads are shown as one. */
+export function metricsRoutes(services: MetricsServices, gather: Gather): Route[] {
+  if (services.config.METRICS === 'off') return [];
+  observeProcess();
+  return [{ method: 'GET', path: '/server/metrics', handle: (exchange) => show(exchange, services, gather) }];
+}
+
+/** What this thread has counted. */
+export async function collect(services: MetricsServices): Promise<Metric[]> {
+  const counted = [
+    ...requestMetrics(services.router().stats, services.config.METRICS_BY_ROUTE),
+    ...batchMetrics(services.reads),
+    ...databaseMetrics(services),
+    ...replicaMetrics(services.reads),
+    ...sourceMetrics(services),
+    ...schemaMetrics(services),
+    ...liveMetrics(services.live),
+  ];
+  return [...counted, ...(await defaultMetrics())];
+}
+
+/** What a thread has counted that serves no requests, but knows the database for those that do. */
+export async function collectSources(
+  services: Pick<MetricsServices, 'database' | 'mirror' | 'events'>,
+): Promise<Metric[]> {
+  const sent = { own: services.database.own.sent, catalog: services.database.catalog.sent };
+  return [statementMetric(sent), ...sourceMetrics(services), ...(await defaultMetrics())];
+}
+
+/** Sums of other metrics, with names that only counters should have. */
+const MISNAMED: ReadonlySet<string> = new Set([
+  'nodejs_active_handles_total',
+  'nodejs_active_requests_total',
+  'nodejs_active_resources_total',
+]);
+
+async function defaultMetrics(): Promise<Metric[]> {
+  const all = (await observeProcess().getMetricsAsJSON()) as unknown as Metric[];
+  const defaults = all.filter(({ name }) => !MISNAMED.has(name));
+  // Threads share their process: its metrics are reported once.
+  return isMainThread ? defaults : defaults.filter(({ name }) => !name.startsWith('process_'));
+}
+
+async function show(exchange: Exchange, { config, identities }: MetricsServices, gather: Gather): Promise<Reply> {
+  if (config.METRICS !== 'public') onlyAdministrator(await identities.identify(exchange));
+  return metricsReply(gather);
+}
+
+/** What all threads have counted, as Prometheus reads it. */
+export async function metricsReply(gather: Gather): Promise<Reply> {
+  const registry = AggregatorRegistry.aggregate([...(await gather())]);
+  return { status: 200, type: registry.contentType, body: await registry.metrics(), secret: true };
+}
+
+let processMetrics: Registry | null = null;
+
+/** Memory, CPU, event loop and garbage collection: of the process, so they are observed once. */
+export function observeProcess(): Registry {
+  if (processMetrics) return processMetrics;
+  processMetrics = new Registry();
+  collectDefaultMetrics({ register: processMetrics });
+  return processMetrics;
+}
+
+/** Kinds of answers that are counted one by one; those that come up later are counted together, so that a scrape stays small. */
+const MOST_COUNTED = 200;
+
+/** Values with equal labels are summed over the threads. */
+function requestMetrics(routes: readonly RouteStats[], byRoute: boolean): Metric[] {
+  const name = 'lateral_request_duration_seconds';
+  const kinds = routes
+    .flatMap(({ method, path, byStatus }) =>
+      [...byStatus].map(([status, answer]) => ({ labels: { method, route: path, status }, answer })),
+    )
+    .sort((one, other) => one.answer.number - other.answer.number);
+  const durations = kinds.flatMap(({ labels, answer: { buckets, seconds } }) =>
+    histogramValues(name, DURATION_BOUNDS_S, buckets, seconds, byRoute ? labels : { method: labels.method }),
+  );
+  const counts = kinds.map(({ labels, answer: { buckets } }, position) => ({
+    labels: position < MOST_COUNTED ? labels : { method: 'other', route: 'other', status: labels.status },
+    value: buckets.reduce((sum, count) => sum + count, 0),
+  }));
+  const help = 'Duration of requests.';
+  return [
+    { name, help, type: 'histogram', aggregator: 'sum', values: durations },
+    labelled(
+      'counter',
+      'lateral_requests_total',
+      'Requests by route and status; 499: the client disconnected.',
+      counts,
+    ),
+  ];
+}
+
+const SIZES: readonly number[] = [1, 2, 4, 8, 16, 32, 64];
+
+function batchMetrics({ batcher }: Reads): Metric[] {
+  const name = 'lateral_read_batch_size';
+  const buckets = new Float64Array(SIZES.length + 1);
+  let members = 0;
+  for (const [size, statements] of batcher.sizes.entries()) {
+    const boundIndex = SIZES.findIndex((bound) => size <= bound);
+    const bucket = boundIndex < 0 ? SIZES.length : boundIndex;
+    buckets[bucket] = (buckets[bucket] ?? 0) + statements;
+    members += size * statements;
+  }
+  const help = 'Reads per statement.';
+  return [
+    { name, help, type: 'histogram', aggregator: 'sum', values: histogramValues(name, SIZES, buckets, members, {}) },
+    counter('lateral_read_batch_splits_total', 'Batches whose reads were sent again individually.', batcher.splits),
+  ];
+}
+
+function databaseMetrics({ database, reads }: MetricsServices): Metric[] {
+  const { batcher } = reads;
+  const { pools } = database;
+  const of = (state: 'most' | 'busy' | 'idle' | 'waiting'): Value[] =>
+    Object.entries(pools).map(([pool, states]) => ({ labels: { pool }, value: states[state] }));
+  const sent = {
+    read: batcher.sizes[1] ?? 0,
+    batch: batcher.sizes.subarray(2).reduce((sum, statements) => sum + statements, 0),
+    own: database.own.sent,
+    write: database.sessions.sent,
+    stream: database.streams.sent,
+    import: database.imports.sent,
+    catalog: database.catalog.sent,
+  };
+  return [
+    statementMetric(sent),
+    labelled('gauge', 'lateral_pool_connections_max', 'Maximum number of connections.', of('most')),
+    labelled('gauge', 'lateral_pool_connections_busy', 'Connections in use.', of('busy')),
+    labelled('gauge', 'lateral_pool_connections_idle', 'Idle connections.', of('idle')),
+    counter('lateral_connections_lost_total', 'Connections that were lost.', database.watchdog.lost),
+    counter(
+      'lateral_connections_silent_total',
+      'Connections closed because PostgreSQL did not answer in time.',
+      database.watchdog.timedOut,
+    ),
+    labelled('gauge', 'lateral_pool_waiting', 'Requests that wait for a connection.', of('waiting')),
+  ];
+}
+
+/** Only where there are replicas. */
+function replicaMetrics({ replicaReads }: Reads): Metric[] {
+  if (replicaReads === null) return [];
+  const { counts, replicas } = replicaReads;
+  const byServer = (of: 'reads' | 'statements'): Value[] =>
+    counts.map((each) => ({ labels: { server: each.server }, value: each[of] }));
+  const ofReplicas = (value: (replica: Replica) => number): Value[] =>
+    replicas.all.map((replica) => ({ labels: { server: replica.name }, value: value(replica) }));
+  const lag = ofReplicas(({ lagMs }) => lagMs / 1_000);
+  const ready = ofReplicas(({ state }) => Number(state === 'ready'));
+  return [
+    labelled('counter', 'lateral_server_reads_total', 'Reads by server.', byServer('reads')),
+    labelled('counter', 'lateral_server_statements_total', 'Statements for reads by server.', byServer('statements')),
+    // All threads know the same of them.
+    { ...labelled('gauge', 'lateral_replica_lag_seconds', 'Replication lag.', lag), aggregator: 'max' },
+    { ...labelled('gauge', 'lateral_replica_ready', '1 while a replica gets reads.', ready), aggregator: 'max' },
+  ];
+}
+
+function statementMetric(sent: Readonly<Record<string, number>>): Metric {
+  return labelled('counter', 'lateral_statements_total', 'Statements sent to PostgreSQL.', byLabel('kind', sent));
+}
+
+/** Where the schema is read and the log is written. */
+function sourceMetrics({ mirror, events }: Pick<MetricsServices, 'mirror' | 'events'>): Metric[] {
+  const byKind = byLabel('kind', Object.fromEntries(events));
+  return [
+    counter('lateral_shapes_compiled_total', 'Statements compiled.', events.get('shape-compiled') ?? 0),
+    counter('lateral_mirror_reads_total', 'Times the schema of the database was read.', mirror.loads),
+    labelled('counter', 'lateral_events_total', 'Events by kind, as logged.', byKind),
+  ];
+}
+
+function schemaMetrics({ mirror, reads, writes }: MetricsServices): Metric[] {
+  const shapes = byLabel('kind', { read: reads.shapes, write: writes.shapes });
+  const collections = [...mirror.model.collections.values()].filter(({ system }) => !system).length;
+  const version = { labels: { version: packageVersion }, value: 1 };
+  return [
+    labelled('gauge', 'lateral_shapes_cached', 'Compiled statements in the cache.', shapes),
+    { ...gauge('lateral_collections', 'Collections that are served.', collections), aggregator: 'max' },
+    { ...labelled('gauge', 'lateral_info', 'Version of the service.', [version]), aggregator: 'first' },
+  ];
+}
+
+function liveMetrics({ subscriptions, topics, stats, stream: { figures } }: LiveQueries): Metric[] {
+  const name = 'lateral_live_lag_seconds';
+  const help = 'The time from the commit of a change until an answer with it was sent to its subscribers.';
+  const lags = histogramValues(name, LAG_BOUNDS_S, stats.lags, stats.lagSum, {});
+  return [
+    gauge('lateral_live_subscriptions', 'Live queries.', subscriptions),
+    gauge('lateral_live_topics', 'Live queries that differ in their statement or values.', topics.size),
+    gauge('lateral_live_shapes', 'Statements of live queries.', topics.shapes),
+    counter(
+      'lateral_live_transactions_total',
+      'Transactions that changed what a live query reads.',
+      stats.transactions,
+    ),
+    counter('lateral_live_reads_total', 'Reads of live queries.', stats.reads),
+    counter('lateral_live_unchanged_total', 'Reads of live queries with the same answer as before.', stats.unchanged),
+    counter('lateral_live_answers_total', 'Answers that were sent to subscribers.', stats.sent),
+    counter('lateral_live_dropped_total', 'Answers that a newer one replaced before they were sent.', stats.dropped),
+    counter('lateral_live_resyncs_total', 'Times that all live queries were read again.', stats.resyncs),
+    { name, help, type: 'histogram', aggregator: 'sum', values: lags },
+    ...logMetrics(figures),
+  ];
+}
+
+/** Threads read the same log: together they keep as much of it, and are as late, as the last of them. */
+function logMetrics(figures: LogFigures | null): Metric[] {
+  const kept = 'WAL that PostgreSQL keeps for the log streams of live queries.';
+  const lag = 'How long the log stream of live queries is behind the log.';
+  return [
+    { ...gauge('lateral_live_wal_kept_bytes', kept, figures?.walKept ?? 0), aggregator: 'max' },
+    { ...gauge('lateral_live_stream_lag_seconds', lag, (figures?.lagMs ?? 0) / 1_000), aggregator: 'max' },
+    counter(
+      'lateral_live_slots_replaced_total',
+      'Slots of log streams that were replaced.',
+      figures?.replacements ?? 0,
+    ),
+  ];
+}
+
+function labelled(type: 'counter' | 'gauge', name: string, help: string, values: readonly Value[]): Metric {
+  return { name, help, type, aggregator: 'sum', values };
+}
+
+function counter(name: string, help: string, value: number): Metric {
+  return labelled('counter', name, help, [{ labels: {}, value }]);
+}
+
+function gauge(name: string, help: string, value: number): Metric {
+  return labelled('gauge', name, help, [{ labels: {}, value }]);
+}
+
+function byLabel(label: string, numbers: Readonly<Record<string, number>>): Value[] {
+  return Object.entries(numbers).map(([name, value]) => ({ labels: { [label]: name }, value }));
+}
+
+/** Prometheus wants each bucket to hold those below it as well. */
+function histogramValues(
+  name: string,
+  bounds: readonly number[],
+  buckets: Float64Array,
+  sum: number,
+  labels: Value['labels'],
+): Value[] {
+  let count = 0;
+  const values = [...buckets].map((number, position): Value => {
+    count += number;
+    return { metricName: `${name}_bucket`, labels: { le: bounds[position] ?? '+Inf', ...labels }, value: count };
+  });
+  return [
+    ...values,
+    { metricName: `${name}_sum`, labels, value: sum },
+    { metricName: `${name}_count`, labels, value: count },
+  ];
+}

@@ -1,0 +1,151 @@
+/** /server: whether the service is there, whether it is well, and what it is. */
+import { build } from 'fast-json-stringify';
+import type { Identities } from '../../access/identities.js';
+import type { Identity } from '../../access/identity.js';
+import { forbidden, ServiceError } from '../../base/errors.js';
+import { packageVersion } from '../../base/package-files.js';
+import type { Config } from '../../config/config.js';
+import type { Exchange } from '../../http/exchange.js';
+import type { Reply } from '../../http/reply.js';
+import type { Route } from '../../http/router.js';
+import { HEALTH_TIMEOUT_MS, type Health, type Readiness } from '../../postgres/health.js';
+import type { Database } from '../../postgres/pools/database.js';
+import { within } from '../../postgres/wire/time-limit.js';
+import { type ActionRequest, type ActionResult, actionRoute } from '../action.js';
+import { FAMILY_VERSION } from '../directus/names.js';
+
+export interface ServerServices {
+  readonly config: Config;
+  readonly identities: Identities;
+  readonly database: Database;
+  /** Of all threads. */
+  readonly health: () => Promise<Health>;
+  readonly readiness: Readiness;
+}
+
+export function serverRoutes(services: ServerServices): Route[] {
+  return [
+    actionRoute(
+      'GET',
+      '/server/ping',
+      () => ({ data: pong.body }),
+      () => pong,
+    ),
+    { method: 'GET', path: '/server/ready', handle: async () => readyReply(await services.readiness.isReady()) },
+    actionRoute(
+      'GET',
+      '/server/health',
+      (request) => health(request, services),
+      ({ data }) => healthResponse(data as HealthBody),
+    ),
+    actionRoute('GET', '/server/info', (request) => info(request, services)),
+  ];
+}
+
+export const pong: Reply = { status: 200, type: 'text/plain; charset=utf-8', body: 'pong' };
+
+/** Of every 503. */
+const RETRY_SOON = { 'Retry-After': '1' };
+
+/** For balancers: everybody may ask, and nothing is said but whether to send requests. */
+export function readyReply(ready: boolean): Reply {
+  return ready ? { ...pong, body: 'ready' } : { ...pong, status: 503, body: 'not ready', headers: RETRY_SOON };
+}
+
+const check = {
+  type: 'object',
+  properties: {
+    status: { type: 'string' },
+    componentType: { type: 'string' },
+    componentId: { type: 'string' },
+    observedValue: { type: 'number' },
+    observedUnit: { type: 'string' },
+    output: { type: 'string' },
+  },
+} as const;
+
+const healthBody = build({
+  type: 'object',
+  properties: {
+    status: { type: 'string' },
+    releaseId: { type: 'string' },
+    serviceId: { type: 'string' },
+    checks: { type: 'object', additionalProperties: { type: 'array', items: check } },
+  },
+});
+
+/** Administrators see what was checked, other users whether all is well, the public nothing. */
+async function health({ client }: ActionRequest, services: ServerServices): Promise<ActionResult> {
+  const identity = await within(identify(client, services), HEALTH_TIMEOUT_MS).catch((error: unknown) => {
+    if (error instanceof ServiceError && error.status < 500) throw error;
+    return services.identities.remembered(client);
+  });
+  // Only the database knows who asks for the first time: where it does not answer there is no more to say.
+  if (identity === null) return { data: healthBodyOf({ status: 'error', checks: {} }, false) };
+  if (identity.user === null) throw forbidden();
+  return { data: healthBodyOf(await services.health(), identity.administrator) };
+}
+
+type HealthBody = Pick<Health, 'status'> & Partial<Health>;
+
+function healthBodyOf({ status, checks }: Health, detailed: boolean): HealthBody {
+  return detailed ? { status, ...{ releaseId: packageVersion, serviceId: 'lateral' }, checks } : { status };
+}
+
+function healthResponse(body: HealthBody): Reply {
+  return {
+    status: body.status === 'error' ? 503 : 200,
+    type: 'application/health+json; charset=utf-8',
+    body: healthBody(body),
+    ...(body.status === 'error' ? { headers: RETRY_SOON } : {}),
+  };
+}
+
+export function healthReply(health: Health, detailed: boolean): Reply {
+  return healthResponse(healthBodyOf(health, detailed));
+}
+
+async function info({ client }: ActionRequest, services: ServerServices): Promise<ActionResult> {
+  const identity = await identify(client, services);
+  const { config, database } = services;
+  const [project] = await database.rows<Record<string, unknown>>(
+    `select project_name, project_descriptor, project_color, default_language, public_note,
+       public_registration, public_registration_verify_email
+     from service_settings`,
+  );
+  const shared = { project: project ?? {} };
+  const data =
+    identity.user === null
+      ? shared
+      : {
+          ...shared,
+          ...(config.DIRECTUS_COMPATIBILITY
+            ? { version: FAMILY_VERSION, lateral: packageVersion }
+            : { version: packageVersion }),
+          rateLimit: config.RATE_LIMITER_ENABLED && {
+            points: config.RATE_LIMITER_POINTS,
+            duration: config.RATE_LIMITER_DURATION,
+          },
+          rateLimitGlobal: config.RATE_LIMITER_GLOBAL_ENABLED && {
+            points: config.RATE_LIMITER_GLOBAL_POINTS,
+            duration: config.RATE_LIMITER_GLOBAL_DURATION,
+          },
+          websocket: config.WEBSOCKETS_ENABLED && websocketInfo(config),
+          queryLimit: { default: config.QUERY_LIMIT_DEFAULT, max: config.QUERY_LIMIT_MAX ?? -1 },
+        };
+  return { data };
+}
+
+/** As clients of the family expect it; seconds. */
+function websocketInfo(config: Config): unknown {
+  const { WEBSOCKETS_REST_AUTH, WEBSOCKETS_GRAPHQL_AUTH, WEBSOCKETS_HEARTBEAT_PERIOD: period } = config;
+  return {
+    rest: { authentication: WEBSOCKETS_REST_AUTH, path: '/websocket' },
+    graphql: { authentication: WEBSOCKETS_GRAPHQL_AUTH, path: '/graphql' },
+    heartbeat: period > 0 && period / 1_000,
+  };
+}
+
+async function identify(exchange: Exchange, { identities }: ServerServices): Promise<Identity> {
+  return identities.identify(exchange);
+}

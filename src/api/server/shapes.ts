@@ -1,0 +1,108 @@
+/** GET /server/shapes: the statements that took the most time in the last minutes, and the plan of one of them. */
+import type { Identities } from '../../access/identities.js';
+import { onlyAdministrator } from '../../access/identity.js';
+import { forbidden, invalidQuery } from '../../base/errors.js';
+import { addReports, digestOf, p99, type ShapeReport } from '../../batching/shape-stats.js';
+import { explainGeneric, type PlanNode } from '../../engine/reads/generic-plan.js';
+import type { Route } from '../../http/router.js';
+import type { Database } from '../../postgres/pools/database.js';
+import { type ActionRequest, type ActionResult, actionRoute } from '../action.js';
+
+export interface ShapesServices {
+  readonly identities: Identities;
+  readonly database: Database;
+  /** What all threads have counted. */
+  readonly shapes: () => Promise<readonly ShapeReport[]>;
+}
+
+/** Times are milliseconds. */
+interface ShapeSummary {
+  readonly id: string;
+  /** Of the text: the attribute lateral.shape of traces. */
+  readonly digest: string;
+  readonly text: string;
+  readonly plan: ShapeReport['plan'];
+  readonly calls: number;
+  readonly statements: number;
+  readonly failed: number;
+  readonly total: number;
+  readonly mean: number;
+  readonly p99: number;
+  readonly max: number;
+  /** Of an answer, on average; null where none was counted. */
+  readonly rows: number | null;
+}
+
+export function shapesRoutes(services: ShapesServices): Route[] {
+  return [
+    actionRoute('GET', '/server/shapes', (request) => list(request, services)),
+    actionRoute('GET', '/server/shapes/:id', (request) => show(request, services)),
+  ];
+}
+
+const DEFAULT_LIMIT = 20;
+const MAX_LIMIT = 1_000;
+
+async function list({ client, queryString }: ActionRequest, services: ShapesServices): Promise<ActionResult> {
+  onlyAdministrator(await services.identities.identify(client));
+  const limit = readLimit(queryString);
+  const shapes = (await merged(services)).map(describe).sort((one, other) => other.total - one.total);
+  return { data: shapes.slice(0, limit), secret: true };
+}
+
+/** With the plan for no values in particular. */
+async function show({ client, parameters }: ActionRequest, services: ShapesServices): Promise<ActionResult> {
+  onlyAdministrator(await services.identities.identify(client));
+  const [id] = parameters;
+  const report = (await merged(services)).find((each) => idOf(each) === id);
+  if (!report) throw forbidden(`No statement of the last minutes has the id "${id}"`);
+  return { data: { ...describe(report), explain: [{ Plan: await planOf(report, services.database) }] }, secret: true };
+}
+
+function planOf({ text, parameters }: ShapeReport, database: Database): Promise<PlanNode> {
+  return explainGeneric(database, { text, parameters: { length: parameters } });
+}
+
+function readLimit(queryString: string): number {
+  const limitText = new URLSearchParams(queryString).get('limit') ?? String(DEFAULT_LIMIT);
+  const limit = /^\d{1,9}$/.test(limitText) ? Number(limitText) : 0;
+  if (limit < 1 || limit > MAX_LIMIT) throw invalidQuery(`"limit" must be a whole number from 1 to ${MAX_LIMIT}`);
+  return limit;
+}
+
+/** What the threads have counted of the same statement is put together. */
+async function merged({ shapes }: ShapesServices): Promise<ShapeReport[]> {
+  const byStatement = new Map<string, ShapeReport>();
+  for (const report of await shapes()) {
+    const name = `${report.plan} ${report.text}`;
+    const cached = byStatement.get(name);
+    byStatement.set(name, cached ? addReports(cached, report) : report);
+  }
+  return [...byStatement.values()];
+}
+
+function idOf({ plan, text }: ShapeReport): string {
+  return digestOf(`${plan} ${text}`);
+}
+
+function describe(report: ShapeReport): ShapeSummary {
+  const { text, plan, calls, statements, failed, totalMs, maxMs, samples, sampledRows } = report;
+  return {
+    id: idOf(report),
+    digest: digestOf(text),
+    text,
+    plan,
+    calls,
+    statements,
+    failed,
+    total: rounded(totalMs),
+    mean: rounded(statements === 0 ? 0 : totalMs / statements),
+    p99: rounded(p99(report)),
+    max: rounded(maxMs),
+    rows: samples === 0 ? null : Math.round((sampledRows / samples) * 10) / 10,
+  };
+}
+
+function rounded(ms: number): number {
+  return Math.round(ms * 1_000) / 1_000;
+}

@@ -1,0 +1,89 @@
+/** /server/specs: the API in the words of its tools, as far as the caller may see it. */
+
+import { schemaAccessOf } from '../../access/graphql-access.js';
+import type { Identities } from '../../access/identities.js';
+import type { Identity } from '../../access/identity.js';
+import type { Policies } from '../../access/policies.js';
+import { forbidden, routeNotFound } from '../../base/errors.js';
+import { writeJsonInSlices } from '../../base/json-slices.js';
+import { parseOwnJson } from '../../base/narrow.js';
+import { runInSlices } from '../../base/time-slices.js';
+import type { Operations } from '../../graphql/operations.js';
+import { describeSchema } from '../../graphql/schema.js';
+import type { RootScope } from '../../graphql/schema-access.js';
+import type { Exchange } from '../../http/exchange.js';
+import { jsonText, type Reply } from '../../http/reply.js';
+import type { Route } from '../../http/router.js';
+import type { Mirror } from '../../mirror/watch.js';
+import { type ActionRequest, type ActionResult, actionRoute } from '../action.js';
+import { describeApi } from '../openapi/document.js';
+import { SpecTexts } from './spec-texts.js';
+
+export interface SpecsServices {
+  readonly identities: Identities;
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+  readonly operations: () => Operations;
+  /** Whether the schema of GraphQL may be known. */
+  readonly introspection: boolean;
+  readonly routes: () => readonly Route[];
+  readonly publicUrl: () => string;
+  /** Of the schema of GraphQL as text. */
+  readonly sdlType: string;
+}
+
+export function specsRoutes(services: SpecsServices): Route[] {
+  const texts = new SpecTexts();
+  const reply = (result: ActionResult): Reply => textReply(result, services.sdlType);
+  const schema = (request: ActionRequest): Promise<ActionResult> => schemaText(request, services, texts);
+  const openApi = ({ client }: Pick<ActionRequest, 'client'>): Promise<string> => openApiText(client, services, texts);
+  const path = '/server/specs/oas';
+  return [
+    {
+      ...actionRoute('GET', path, async (request) => ({ data: parseOwnJson<unknown>(await openApi(request)) })),
+      handle: async (client) => jsonText(await openApi({ client })),
+    },
+    actionRoute('GET', '/server/specs/graphql', schema, reply),
+    actionRoute('GET', '/server/specs/graphql/:scope', schema, reply),
+  ];
+}
+
+/** Paths and schemas are three levels deep. */
+const DEPTH = 3;
+
+async function openApiText(client: Exchange, services: SpecsServices, texts: SpecTexts): Promise<string> {
+  const { readable, key, model } = await sight(client, services);
+  const url = services.publicUrl();
+  return texts.get(model.version, `oas ${url} ${key}`, async () =>
+    writeJsonInSlices(await runInSlices(describeApi(services.routes(), readable, url)), DEPTH),
+  );
+}
+
+async function schemaText(
+  { client, parameters }: ActionRequest,
+  services: SpecsServices,
+  texts: SpecTexts,
+): Promise<ActionResult> {
+  const [scope = 'items'] = parameters;
+  if (!isScope(scope)) throw routeNotFound(`/server/specs/graphql/${scope}`);
+  if (!services.introspection) throw forbidden();
+  const seen = await sight(client, services);
+  const data = await texts.get(seen.model.version, `${scope} ${seen.key}`, () =>
+    describeSchema(services.operations().schemas.get(seen, scope)),
+  );
+  const headers = { 'Content-Disposition': `attachment; filename="${scope}.graphql"` };
+  return { data, headers };
+}
+
+function textReply({ data, headers = {} }: ActionResult, type: string): Reply {
+  return { status: 200, type: `${type}; charset=utf-8`, body: String(data), headers };
+}
+
+function isScope(name: string): name is RootScope {
+  return name === 'items' || name === 'system';
+}
+
+async function sight(exchange: Exchange, { identities, policies, mirror }: SpecsServices) {
+  const identity: Identity = await identities.identify(exchange);
+  return schemaAccessOf(policies.accessOf(identity), mirror.model);
+}

@@ -1,0 +1,137 @@
+/** /utils: sorting, importing and exporting items, random strings, and what the service remembers. */
+import { randomBytes } from 'node:crypto';
+import { build } from 'fast-json-stringify';
+import { onlyAdministrator } from '../../access/identity.js';
+import { invalidQuery } from '../../base/errors.js';
+import { parseJson } from '../../base/exact-json.js';
+import { write } from '../../engine/pipeline.js';
+import { ImportFailure, importRows } from '../../engine/writes/import.js';
+import { openBody } from '../../http/body.js';
+import type { Exchange } from '../../http/exchange.js';
+import { jsonText, type Reply } from '../../http/reply.js';
+import { isForm, type Route } from '../../http/router.js';
+import { formatOf, readRows } from '../../request/import-file.js';
+import { parseConflictParameters } from '../../request/on-conflict.js';
+import { limitsOf } from '../../request/parse-context.js';
+import { checkTransferUrl } from '../../request/rest.js';
+import { requireObject } from '../../request/write.js';
+import { type ActionRequest, type ActionResult, actionRoute } from '../action.js';
+import { importLimits, openUpload } from '../files/upload.js';
+import { type ExportServices, exportFile } from '../items/export-file.js';
+import { writerOf } from '../items/item-writes.js';
+import { refuseSystem } from '../items/items.js';
+
+export interface UtilsServices extends ExportServices {
+  /** Reloads users, policies and the schema, for all threads. */
+  readonly readAnew: () => Promise<void>;
+}
+
+export function utilsRoutes(services: UtilsServices): Route[] {
+  return [
+    actionRoute('POST', '/utils/sort/:collection', (request) => sortItems(request, services), emptyReply),
+    {
+      method: 'POST',
+      path: '/utils/import/:collection',
+      handle: (exchange) => importItems(exchange, services),
+      streamsBody: true,
+    },
+    {
+      method: 'POST',
+      path: '/utils/export/:collection',
+      mayRead: true,
+      handle: (exchange) => {
+        const [collection = ''] = exchange.parameters;
+        refuseSystem(collection);
+        return exportFile(exchange, services, collection);
+      },
+    },
+    actionRoute('GET', '/utils/random/string', randomString),
+    actionRoute('POST', '/utils/cache/clear', (request) => clearCache(request, services), emptyReply),
+  ];
+}
+
+const emptyReply = (): Reply => ({ status: 200, type: '', body: '' });
+
+async function sortItems(request: ActionRequest, services: UtilsServices): Promise<ActionResult> {
+  const { client, parameters } = request;
+  const [collection = ''] = parameters;
+  refuseSystem(collection);
+  const identity = await services.identities.identify(client);
+  const body = requireObject(await request.json(parseJson), 'The body');
+  await services.writes.sort(collection, body['item'], body['to'], { writer: writerOf(client, identity), client });
+  return {};
+}
+
+async function importItems(exchange: Exchange, services: UtilsServices): Promise<Reply> {
+  const [collection = ''] = exchange.parameters;
+  const { config, writes } = services;
+  // Before anything is awaited: data that nobody takes is lost.
+  const body = openBody(exchange, importLimits(config));
+  return write({
+    client: exchange,
+    identify: async () => {
+      refuseSystem(collection);
+      return writerOf(exchange, await services.identities.identify(exchange));
+    },
+    parse: async () => {
+      const { contentType } = exchange.headers;
+      const upload = isForm(contentType) ? await openUpload(body, contentType) : { bytes: body, type: contentType };
+      const format = formatOf(upload.type);
+      checkTransferUrl(exchange.queryString, limitsOf(services.limits, exchange.prefer), 'import');
+      const onConflict = parseConflictParameters(exchange.queryString);
+      const rows = readRows(upload.bytes, format);
+      return { collection, rows, format, maxErrors: config.MAX_IMPORT_ERRORS, onConflict };
+    },
+    execute: (options, writer) =>
+      importRows(writes, options, writer, exchange).catch((error: unknown) => {
+        if (error instanceof ImportFailure) return error;
+        throw error;
+      }),
+    reply: (result) =>
+      result instanceof ImportFailure
+        ? jsonText(failureBody({ errors: result.errors.map(describeRowError) }), 400)
+        : jsonText(importedBody({ data: { imported: result } })),
+  });
+}
+
+function describeRowError({ row, error }: ImportFailure['errors'][number]): unknown {
+  const extensions = { ...error.extensions, code: error.code, rows: [row] };
+  return { message: `Row ${row}: ${error.message}`, extensions };
+}
+
+const LONGEST_RANDOM = 500;
+
+/** Letters, digits, `-` and `_`: 6 bits each, from the system's source. */
+function randomString({ queryString }: ActionRequest): ActionResult {
+  const lengthText = new URLSearchParams(queryString).get('length') ?? '32';
+  const length = /^\d{1,9}$/.test(lengthText) ? Number(lengthText) : 0;
+  if (length < 1 || length > LONGEST_RANDOM)
+    throw invalidQuery(`"length" must be a whole number from 1 to ${LONGEST_RANDOM}`);
+  const data = randomBytes(length).toString('base64url').slice(0, length);
+  return { data, secret: true };
+}
+
+/** What is remembered is kept in step by notifications. This is for databases that were changed behind their back. */
+async function clearCache({ client }: ActionRequest, { identities, readAnew }: UtilsServices): Promise<ActionResult> {
+  onlyAdministrator(await identities.identify(client));
+  await readAnew();
+  return {};
+}
+
+const importedBody = build({
+  type: 'object',
+  properties: { data: { type: 'object', properties: { imported: { type: 'integer' } } } },
+});
+
+const failureBody = build({
+  type: 'object',
+  properties: {
+    errors: {
+      type: 'array',
+      items: {
+        type: 'object',
+        properties: { message: { type: 'string' }, extensions: { type: 'object', additionalProperties: true } },
+      },
+    },
+  },
+});

@@ -1,0 +1,52 @@
+/** Users, roles, policies and the like: tables of the service itself, read and written like any other collection. */
+import type { Exchange } from '../http/exchange.js';
+import type { Handler, Route } from '../http/router.js';
+import { SYSTEM_RESOURCES } from '../mirror/system-resources.js';
+import { UrlCache } from '../request/url-cache.js';
+import type { FilesServices } from './files/file-rows.js';
+import { filesRoutes } from './files/files.js';
+import { type ItemPath, type ItemsServices, readItems } from './items/item-reads.js';
+import { updateItems } from './items/item-writes.js';
+import { readRoutes, resourceRoutes } from './items/items.js';
+
+export function systemRoutes(services: FilesServices): Route[] {
+  return [
+    ...SYSTEM_RESOURCES.flatMap(({ name, kind }) => {
+      if (kind === 'single') return singletonRoutes(name, services);
+      if (kind === 'read') return readRoutes(`/${name}`, services, placeIn(name));
+      if (name === 'functions') return functionRowRoutes(services);
+      if (name === 'files') return filesRoutes(services);
+      return resourceRoutes(`/${name}`, services, placeIn(name));
+    }),
+  ];
+}
+
+/** What a row exposes is part of the model: it is so when the change is answered. */
+function functionRowRoutes(services: FilesServices): Route[] {
+  return resourceRoutes('/functions', services, placeIn('functions')).map((route) =>
+    route.method === 'GET' || route.method === 'SEARCH' ? route : { ...route, handle: thenRefresh(route, services) },
+  );
+}
+
+function thenRefresh({ handle }: Route, { mirror }: FilesServices): Handler {
+  return async (exchange) => {
+    const reply = await handle(exchange);
+    await mirror.refresh(true);
+    return reply;
+  };
+}
+
+function placeIn(name: string): (exchange: Exchange) => ItemPath {
+  const collection = `service_${name}`;
+  return ({ parameters: [key = null] }) => ({ collection, key });
+}
+
+/** One item, without a key. */
+function singletonRoutes(name: string, services: ItemsServices): Route[] {
+  const urls = new UrlCache();
+  const location: ItemPath = { collection: `service_${name}`, key: null };
+  return [
+    { method: 'GET', path: `/${name}`, handle: (exchange) => readItems(exchange, services, urls, location) },
+    { method: 'PATCH', path: `/${name}`, handle: (exchange) => updateItems(exchange, services, location) },
+  ];
+}

@@ -1,0 +1,65 @@
+/**
+ * YAML that every parser reads alike. Those of version 1.1 (PyYAML, Ruby, Go) take more words for dates, booleans and numbers than
+ * version 1.2 does, break lines at more characters and know fewer that may stand without quotes: all of that is quoted.
+ */
+import { Document, Scalar, type ScalarTag, visit } from 'yaml';
+import { Digits } from './exact-json.js';
+import { runInSlices, type Steps } from './time-slices.js';
+
+/** Tabs, control characters and further line breaks; what begins like a number or a date; marks of version 1.1. */
+const UNCLEAR = /[\t\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]|^[-+.]*\d|^(?:=|<<)$/;
+const ESCAPED = /[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g;
+
+const EXPONENT = /^(-?\d+)(\.\d+)?e([+-])?(\d+)$/i;
+
+/** Numbers whose digits JavaScript cannot hold, or of which version 1.1 asks a point and a sign before it takes an exponent. */
+const DIGITS: ScalarTag = {
+  tag: 'tag:yaml.org,2002:float',
+  default: true,
+  test: EXPONENT,
+  identify: (value) => value instanceof Digits || (typeof value === 'number' && EXPONENT.test(String(value))),
+  resolve: (text) => new Digits(text),
+  stringify: ({ value }) =>
+    String(value).replace(
+      EXPONENT,
+      (_, whole, fraction = '.0', sign = '+', power) => `${whole}${fraction}e${sign}${power}`,
+    ),
+};
+
+export function writeYaml(data: unknown): string {
+  const document = new Document(data, { compat: 'yaml-1.1', customTags: (tags) => [DIGITS, ...tags] });
+  visit(document, {
+    Scalar: (_, scalar) => {
+      if (typeof scalar.value === 'string' && UNCLEAR.test(scalar.value)) scalar.type = Scalar.QUOTE_DOUBLE;
+    },
+  });
+  // Texts that hold one are in double quotes, where an escape stands for it.
+  return document
+    .toString({ lineWidth: 0 })
+    .replace(ESCAPED, (each) => `\\u${each.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+/** The same text of an object with long lists, whose names need no quotes. */
+export async function writeYamlInSlices(data: object): Promise<string> {
+  const pieces: string[] = [];
+  await runInSlices(piecesOf(data, pieces));
+  return pieces.join('');
+}
+
+/** So few that each call is short, so many that the calls themselves cost little. */
+const ENTRIES_PER_CALL = 20;
+
+function* piecesOf(data: object, pieces: string[]): Steps<void> {
+  for (const [name, value] of Object.entries(data)) {
+    if (!Array.isArray(value) || value.length === 0) {
+      pieces.push(writeYaml({ [name]: value }));
+      continue;
+    }
+    pieces.push(`${name}:\n`);
+    for (let start = 0; start < value.length; start += ENTRIES_PER_CALL) {
+      // Empty lines inside texts stay empty.
+      pieces.push(writeYaml(value.slice(start, start + ENTRIES_PER_CALL)).replace(/^(?=.)/gm, '  '));
+      yield;
+    }
+  }
+}

@@ -1,0 +1,99 @@
+/**
+ * The record of a change, as parts of the statement that makes it: one row of activity per item, and a revision with what the
+ * item looks like afterwards where its collection asks for that. Secrets are concealed in it as in every other output.
+ */
+
+import { elementAt } from '../../base/narrow.js';
+import { requireSingleKey } from '../../mirror/item-key.js';
+import type { Collection, Model } from '../../mirror/model.js';
+import { collectionOf } from '../../mirror/model.js';
+import { isReadable } from '../../mirror/write-facts.js';
+import type { WriteColumn, WriteNode } from '../../plan/write/write.js';
+import { alias, type Fragment, join, literal, nothing, sql } from '../../sql/fragment.js';
+import { columnName, tableName } from '../identifiers.js';
+import { concatenate, type JsonValue, jsonObject, toJsonText } from '../json.js';
+import { joinedKey, keyColumns } from '../key-columns.js';
+import { showField } from '../output.js';
+import { isChanged } from './write-input.js';
+
+/** The tables that hold the record. */
+export interface ActivityLog {
+  readonly activity: Collection;
+  readonly revisions: Collection;
+}
+
+export function activityLogOf(model: Model): ActivityLog {
+  return {
+    activity: collectionOf(model, 'service_activity'),
+    revisions: collectionOf(model, 'service_revisions'),
+  };
+}
+
+/** Changed rows of one collection, by a common table expression that returns them. */
+export interface Recorded {
+  readonly action: 'create' | 'update' | 'delete';
+  readonly collection: Collection;
+  readonly rows: Fragment;
+  /** Whether the rows come with what they look like now. */
+  readonly shown: boolean;
+}
+
+/** Behind the keys that are returned: the row as it is now, and what of it was changed. */
+export function snapshot(node: WriteNode, changed: (column: WriteColumn) => Fragment | null): Fragment {
+  if (node.collection.accountability !== 'all') return nothing;
+  const fields = [...node.collection.fields.values()].filter(
+    (field) => field.column !== null && !field.computed && isReadable(field),
+  );
+  const data = sql`(${jsonObject(fields.map((field) => ({ name: field.name, value: show(field) })))})::json`;
+  return sql`, ${data} as ${alias('j')}, ${node.verb === 'insert' ? sql`null::json` : delta(node, changed)} as ${alias('d')}`;
+}
+
+function show(field: WriteColumn['field']): JsonValue {
+  return showField(sql`${alias('t')}.${columnName(field)}`, field);
+}
+
+function delta(node: WriteNode, changed: (column: WriteColumn) => Fragment | null): Fragment {
+  const columns = node.columns.filter((column) => isChanged(column) && isReadable(column.field));
+  if (columns.length === 0) return sql`'{}'::json`;
+  if (columns.every((column) => changed(column) === null))
+    return sql`(${jsonObject(columns.map(({ field }) => ({ name: field.name, value: show(field) })))})::json`;
+  const entries = columns.map((column) => {
+    const entry = sql`${literal(`,${JSON.stringify(column.field.name)}:`)} || ${toJsonText(show(column.field))}`;
+    const condition = changed(column);
+    return condition ? sql`case when ${condition} then ${entry} else '' end` : sql`(${entry})`;
+  });
+  return sql`('{' || substr(${concatenate(entries)}, 2) || '}')::json`;
+}
+
+function itemText(collection: Collection): Fragment {
+  const columns = keyColumns(collection);
+  return columns.length === 1 ? sql`${elementAt(columns, 0)}::text` : joinedKey(collection.key, columns);
+}
+
+/** `by` is who makes the change, as JSON. Nothing where no collection wants a record. */
+export function record(recorded: readonly Recorded[], by: Fragment, { activity, revisions }: ActivityLog): Fragment[] {
+  const logged = recorded.filter(({ collection }) => collection.accountability !== null);
+  if (logged.length === 0) return [];
+  const rows = logged.map(({ action, collection, rows: from, shown }) => {
+    const hasData = shown && collection.accountability === 'all';
+    const data = hasData ? sql`${alias('j')}, coalesce(${alias('d')}, ${alias('j')})` : sql`null::json, null::json`;
+    return sql`select ${literal(action)}, ${literal(collection.name)}, ${itemText(collection)}, ${data} from ${from}`;
+  });
+  const sequence = requireSingleKey(activity).column?.sequence;
+  if (!sequence) throw new Error('rows of activity have numbers');
+  const names = sql`id, action, collection, item, data, delta`;
+  const entries = sql`select nextval(${literal(sequence)}::regclass), ${alias('x')}.* from (${join(rows, sql` union all `)}) ${alias('x')}`;
+  const author = sql`select * from json_to_record(${by}) as ${alias('x')} ("user" uuid, ip text, user_agent text, origin text)`;
+  const parts = [
+    // Read once: the document that it is a part of may be large.
+    sql`${alias('jd')} as materialized (${author})`,
+    sql`${alias('ja')} (${names}) as materialized (${entries})`,
+    sql`${alias('jb')} as (insert into ${tableName(activity)} (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from ${alias('ja')}, ${alias('jd')})`,
+  ];
+  if (logged.some(({ collection, shown }) => shown && collection.accountability === 'all')) {
+    parts.push(
+      sql`${alias('jc')} as (insert into ${tableName(revisions)} (activity, collection, item, data, delta) select id, collection, item, data, delta from ${alias('ja')} where data is not null)`,
+    );
+  }
+  return parts;
+}

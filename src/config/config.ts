@@ -1,0 +1,164 @@
+/** The options of a start: read from the environment and the command line, as option-table.ts defines them. */
+import { availableParallelism } from 'node:os';
+import { parseArgs } from 'node:util';
+import { StartError } from '../base/errors.js';
+import { AUTOMATIC, type Option, workersFor } from './option-kinds.js';
+import { OPTIONS } from './option-table.js';
+import { type AuthProvider, readProviders } from './provider-options.js';
+import { readLocations, type StorageLocation } from './storage-options.js';
+
+export type OptionName = keyof typeof OPTIONS;
+export type Config = {
+  readonly [Name in Exclude<OptionName, 'AUTH_PROVIDERS' | 'STORAGE_LOCATIONS'>]: ReturnType<
+    (typeof OPTIONS)[Name]['parse']
+  >;
+} & {
+  readonly AUTH_PROVIDERS: readonly AuthProvider[];
+  /** At least one. */
+  readonly STORAGE_LOCATIONS: readonly StorageLocation[];
+};
+
+/** Reads the options from an environment; the first bad value stops the start with its name and what is wrong with it. */
+type Environment = Readonly<Record<string, string | undefined>>;
+
+/** Former names of options, which still work. */
+const RENAMED: Readonly<Record<string, OptionName>> = {
+  COHORTS: 'READ_BATCHING',
+  STRUCTURE_LOCK_TIMEOUT: 'SCHEMA_LOCK_TIMEOUT',
+  STRUCTURE_TIMEOUT: 'SCHEMA_CHANGE_TIMEOUT',
+};
+
+/** Former names of options that no longer work. Ignoring them would start a service that answers differently. */
+const REPLACED: Readonly<Record<string, OptionName>> = {
+  FAMILY_COMPATIBILITY: 'DIRECTUS_COMPATIBILITY',
+};
+
+/** Values that DIRECTUS_COMPATIBILITY gives to options that are not set. */
+const COMPATIBLE_VALUES: Partial<Record<OptionName, string>> = {
+  REFRESH_TOKEN_COOKIE_NAME: 'directus_refresh_token',
+  SESSION_COOKIE_NAME: 'directus_session_token',
+};
+
+function compatibleValues(environment: Environment): Environment {
+  return Object.fromEntries(Object.entries(COMPATIBLE_VALUES).filter(([name]) => !environment[name]));
+}
+
+/** The former names that are used, with the present ones. */
+export function renamedOptions(environment: Environment): (readonly [former: string, name: OptionName])[] {
+  return Object.entries(RENAMED).filter(([former]) => (environment[former] ?? '') !== '');
+}
+
+function withPresentNames(environment: Environment): Environment {
+  const former = renamedOptions(environment).map(([name, present]) => [present, environment[name]] as const);
+  return former.length === 0 ? environment : { ...Object.fromEntries(former), ...environment };
+}
+
+function refuseReplaced(environment: Environment): void {
+  for (const [former, name] of Object.entries(REPLACED))
+    if ((environment[former] ?? '') !== '') throw new StartError(`${former} was renamed: set ${name} instead`);
+}
+
+export function readConfig(variables: Environment): Config {
+  refuseReplaced(variables);
+  const environment = withPresentNames(variables);
+  const config: Record<string, unknown> = {};
+  for (const [name, option] of Object.entries(OPTIONS) as [OptionName, Option<unknown>][]) {
+    const value = (environment[name] || undefined) ?? option.initial;
+    try {
+      config[name] = value === null ? null : option.parse(value);
+    } catch (error) {
+      throw new StartError(`${name}: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+  if (config['DIRECTUS_COMPATIBILITY'] === true) Object.assign(config, compatibleValues(environment));
+  // Elsewhere the system does not share connections out among those who listen.
+  if (config['WORKERS'] === AUTOMATIC)
+    config['WORKERS'] =
+      process.platform === 'linux' ? workersFor(availableParallelism(), Number(config['DATABASE_POOL_SIZE'])) : 1;
+  // The two say the same from here on: the first of the schemas is the one.
+  const schemas = config['DATABASE_SCHEMAS'] as readonly string[];
+  if (schemas.length === 0) config['DATABASE_SCHEMAS'] = [config['DATABASE_SCHEMA']];
+  else config['DATABASE_SCHEMA'] = schemas[0];
+  const names = config['AUTH_PROVIDERS'] as readonly string[];
+  config['AUTH_PROVIDERS'] = orStartError(() => readProviders(names, environment));
+  const locations = config['STORAGE_LOCATIONS'] as readonly string[];
+  config['STORAGE_LOCATIONS'] = orStartError(() => readLocations(locations, environment));
+  if (config['AUTH_DISABLE_DEFAULT'] === true && names.length === 0)
+    throw new StartError('AUTH_DISABLE_DEFAULT: with no AUTH_PROVIDERS nobody could sign in');
+  return Object.freeze(config) as Config;
+}
+
+function orStartError<Value>(read: () => Value): Value {
+  try {
+    return read();
+  } catch (error) {
+    throw new StartError(error instanceof Error ? error.message : String(error));
+  }
+}
+
+export interface CommandLine {
+  readonly operands: readonly string[];
+  /** Those of the allowed switches that were given. */
+  readonly switches: ReadonlySet<string>;
+  /** `--port 9000` and `--port=9000` are PORT=9000. */
+  readonly environment: Readonly<Record<string, string>>;
+  /** What was given for options of the command itself, by their names. */
+  readonly values: Readonly<Record<string, string>>;
+}
+
+const FLAGS = Object.fromEntries(
+  [OPTIONS, RENAMED, REPLACED]
+    .flatMap((names) => Object.keys(names))
+    .flatMap((name) => [name, name.toLowerCase().replaceAll('_', '-')])
+    .map((flag) => [flag, { type: 'string' as const }]),
+);
+
+/** What is written behind a command, in any order. `own` are options of the command itself that take a value. */
+export function readArguments(
+  words: readonly string[],
+  allowed: readonly string[] = [],
+  own: readonly string[] = [],
+): CommandLine {
+  const options = {
+    ...FLAGS,
+    ...Object.fromEntries(allowed.map((name) => [name, { type: 'boolean' as const }])),
+    ...Object.fromEntries(own.map((name) => [name, { type: 'string' as const }])),
+  };
+  const { tokens } = parseArgs({ args: [...words], options, strict: false, allowPositionals: true, tokens: true });
+  const operands: string[] = [];
+  const switches = new Set<string>();
+  const environment: Record<string, string> = {};
+  const values: Record<string, string> = {};
+  for (const token of tokens) {
+    if (token.kind === 'positional') operands.push(token.value);
+    if (token.kind !== 'option') continue;
+    const { name, rawName, value } = token;
+    if (!Object.hasOwn(options, name)) throw new StartError(`unknown option "${rawName}": see lateral --help`);
+    if (allowed.includes(name)) switches.add(name);
+    else if (value === undefined) throw new StartError(`${rawName} needs a value`);
+    else if (own.includes(name)) values[name] = value;
+    else environment[name.replaceAll('-', '_').toUpperCase()] = value;
+  }
+  return { operands, switches, environment, values };
+}
+
+/** Of a command that takes nothing but options. */
+export function readFlags(words: readonly string[]): CommandLine['environment'] {
+  const { operands, environment } = readArguments(words);
+  if (operands.length > 0) throw new StartError(`unknown option "${operands[0]}": see lateral --help`);
+  return environment;
+}
+
+export interface OptionRow {
+  readonly name: string;
+  readonly initial: string;
+  readonly about: string;
+}
+
+export function optionRows(): OptionRow[] {
+  return Object.entries(OPTIONS).map(([name, option]) => ({
+    name,
+    initial: option.initial ?? '',
+    about: option.about,
+  }));
+}

@@ -1,0 +1,202 @@
+/** A read of a new shape becomes a statement: what the caller may see, the plan of the request, the SQL of the plan. */
+
+import { forbiddenCollection } from '../../base/errors.js';
+import type { Steps } from '../../base/time-slices.js';
+import { compileCall } from '../../compile/call.js';
+import { compileBatchRead, compileRead, compileReadBack } from '../../compile/read.js';
+import type { Model } from '../../mirror/model.js';
+import type { Access, WriteAction } from '../../plan/access.js';
+import { callOf } from '../../plan/call.js';
+import { columnsOf, featureOf } from '../../plan/export-columns.js';
+import { planOperation } from '../../plan/operation.js';
+import type { CallPlan, Condition, OperationPlan, ReadPlan } from '../../plan/plan.js';
+import { type PlanLimits, planRead } from '../../plan/read.js';
+import { type RowProbe, rowProbe } from '../../plan/row-probe.js';
+import { fencedRead, type UnevenRead, unevenRead } from '../../plan/uneven.js';
+import { anyRule } from '../../plan/write/guard.js';
+import type { OperationRequest, Parsed, ParsedOperation, ReadRequest } from '../../request/ast.js';
+import type { Statement } from '../../sql/fragment.js';
+import { qualify } from '../../sql/qualify.js';
+import type { RequestClient } from '../stages.js';
+import { checked } from '../statement-cache.js';
+
+/** A parsed read: of REST and SEARCH, or an operation of GraphQL. */
+export type ReadQuery = Parsed | ParsedOperation;
+
+/** Items are selected to be written: of those that may be read, or of all. The latter only for questions of the service itself. */
+export type SelectionPurpose = WriteAction | `any ${WriteAction}`;
+
+const ACTIONS: Readonly<Record<SelectionPurpose, WriteAction>> = {
+  create: 'create',
+  update: 'update',
+  delete: 'delete',
+  share: 'share',
+  'any create': 'create',
+  'any update': 'update',
+  'any delete': 'delete',
+  'any share': 'share',
+};
+
+export interface CompiledRead {
+  readonly statement: Statement;
+  readonly result: ReadPlan['result'] | 'operation';
+  readonly stream: boolean;
+  /** Of a stream: whether its first row is what stands before the items. */
+  readonly opening: boolean;
+  /** Of an export: the columns of a flat file. */
+  readonly columns: readonly (readonly string[])[];
+  /** Of an export: the fields that hold a geometry, and the one that is the key. */
+  readonly geometryFields: readonly string[];
+  readonly keyField: string | null;
+  /** Of the model it was compiled for. */
+  readonly version: number;
+  /** The write that the items are selected for. */
+  readonly selectedFor: SelectionPurpose | null;
+  /** The calls of functions in it: their arguments are checked before it runs. */
+  readonly calls: readonly CallPlan[];
+  /** Whether a function that it calls may write. */
+  readonly volatile: boolean;
+  /** Whether only the primary may serve it: a function may write, or it shows tables of the service, which follow no caller. */
+  readonly primaryOnly: boolean;
+  /** Whether it is a page of a list that is read with cursors. */
+  readonly paged: boolean;
+  /** What runs before it, in its transaction: the call of a function whose items it reads. */
+  readonly before: Statement | null;
+  /** The text that reads for many requests at once. */
+  readonly batchText: () => string;
+  /** What its values may want different plans for; null where one plan serves all. */
+  readonly uneven: UnevenRead | null;
+  /** The same read with its rows found before they are put in order; null where there is none. */
+  readonly fenced: () => FencedRead | null;
+  /** The statement that reads the items which the write before it has made. */
+  readonly readBack: () => Statement;
+  /** By which values rows take part in the answer; null where any may. */
+  readonly rowProbe: () => RowProbe | null;
+}
+
+interface FencedRead {
+  readonly statement: Statement;
+  readonly result: CompiledRead['result'];
+  readonly isFenced: true;
+  readonly batchText: () => string;
+}
+
+/** Others may have their turn between the stages: those of a large shape take tens of milliseconds each. */
+export function* compileShape(
+  { request }: ReadQuery,
+  access: Access | null,
+  selectedFor: SelectionPurpose | null,
+  model: Model,
+  limits: PlanLimits,
+  client: RequestClient,
+): Steps<CompiledRead> {
+  const visible = access && !selectedFor?.startsWith('any ') ? access.view(model) : model;
+  const selection =
+    access && selectedFor && request.kind === 'read' ? writable(access, selectedFor, request, model) : null;
+  client.staged('restrict');
+  const plan =
+    request.kind === 'operation'
+      ? planOperation(request, visible, limits)
+      : planRead(request, visible, limits, selection);
+  client.staged('plan');
+  yield;
+  const compiled = compileRead(plan);
+  yield;
+  const statement = readable(compiled, model);
+  client.staged('compile');
+  const called = describeCalls(plan, model);
+  // Of what a function answers PostgreSQL has no statistics.
+  const uneven = called.calls.length > 0 ? null : unevenRead(plan);
+  return {
+    statement,
+    ...describeResult(request, plan),
+    ...called,
+    ...describeServers(plan),
+    version: model.version,
+    selectedFor,
+    // Citus asks one worker for one value; a statement for several it refuses.
+    batchText: model.extensions.has('citus') ? () => '' : once(() => readable(compileBatchRead(plan), model).text),
+    uneven,
+    rowProbe: once(() => rowProbe(plan)),
+    fenced: once(() => compileFenced(plan, statement, uneven, model)),
+    readBack: once(() => {
+      if (plan.kind === 'operation') throw new Error('an operation reads, and writes nothing to be read back');
+      return readable(compileReadBack(plan), model);
+    }),
+  };
+}
+
+/** Functions of the service are in a schema that is known with the model. */
+function readable({ text, parameters }: Statement, model: Model): Statement {
+  return checked({ text: qualify(text, model.system), parameters }, 'read', model);
+}
+
+/** It must take the same values in the same places. */
+function compileFenced(
+  plan: ReadPlan | OperationPlan,
+  { parameters }: Statement,
+  uneven: UnevenRead | null,
+  model: Model,
+): FencedRead | null {
+  if (!uneven?.page || uneven.page.level.locked) return null;
+  const fenced = fencedRead(plan, uneven.page.level);
+  const statement = readable(compileRead(fenced), model);
+  if (JSON.stringify(statement.parameters) !== JSON.stringify(parameters)) return null;
+  const batchText = once(() => readable(compileBatchRead(fenced), model).text);
+  return { statement, result: plan.kind === 'operation' ? 'operation' : plan.result, isFenced: true, batchText };
+}
+
+/** Of the items that a query selects for a write, those that the caller may write. */
+function writable(access: Access, purpose: SelectionPurpose, request: ReadRequest, model: Model): Condition | null {
+  const collection = model.collections.get(request.collection);
+  const grant = collection && access.grant(ACTIONS[purpose], collection, model);
+  if (!grant) throw forbiddenCollection(request.collection);
+  return anyRule(grant.rules);
+}
+
+function describeResult(
+  request: ReadRequest | OperationRequest,
+  plan: ReadPlan | OperationPlan,
+): Pick<CompiledRead, 'result' | 'stream' | 'opening' | 'columns' | 'geometryFields' | 'keyField'> {
+  if (plan.kind === 'operation' || request.kind === 'operation')
+    return { result: 'operation', stream: false, opening: false, columns: [], geometryFields: [], keyField: null };
+  const columns = request.export ? columnsOf(plan.level) : [];
+  const { geometryFields, keyField } = request.export ? featureOf(plan.level) : { geometryFields: [], keyField: null };
+  return { result: plan.result, stream: plan.stream, opening: plan.meta.length > 0, columns, geometryFields, keyField };
+}
+
+function plansOf(plan: ReadPlan | OperationPlan): readonly ReadPlan[] {
+  return plan.kind === 'read' ? [plan] : plan.parts.flatMap((part) => (part.kind === 'read' ? [part.plan] : []));
+}
+
+function describeServers(plan: ReadPlan | OperationPlan): Pick<CompiledRead, 'primaryOnly' | 'paged'> {
+  const plans = plansOf(plan);
+  return {
+    primaryOnly: plans.some(
+      ({ level: { collection } }) => collection.system || callOf(collection)?.overload.volatile === true,
+    ),
+    paged: plans.some(({ cursor }) => cursor),
+  };
+}
+
+function describeCalls(
+  plan: ReadPlan | OperationPlan,
+  model: Model,
+): Pick<CompiledRead, 'calls' | 'volatile' | 'before'> {
+  const calls = plansOf(plan).flatMap(({ level }) => callOf(level.collection) ?? []);
+  const kept = calls.find((call) => call.fromSetting);
+  return {
+    calls,
+    volatile: calls.some((call) => call.overload.volatile),
+    before: kept ? checked(compileCall(kept, model), 'read', model) : null,
+  };
+}
+
+/** Most shapes never need it. */
+function once<Result>(make: () => Result): () => Result {
+  let created: { readonly result: Result } | null = null;
+  return () => {
+    created ??= { result: make() };
+    return created.result;
+  };
+}

@@ -1,0 +1,90 @@
+/** What the plan that serves every value of a shape bets on, read from PostgreSQL's explanation of it. */
+import type { Database } from '../../postgres/pools/database.js';
+import { withCatalog } from '../../sql/catalog-names.js';
+
+export interface PlanNode {
+  readonly 'Node Type': string;
+  readonly 'Parent Relationship'?: string;
+  readonly 'Startup Cost': number;
+  readonly 'Total Cost': number;
+  readonly 'Plan Rows': number;
+  readonly Filter?: string;
+  readonly 'Join Filter'?: string;
+  readonly 'Index Cond'?: string;
+  readonly 'Recheck Cond'?: string;
+  readonly Plans?: readonly PlanNode[];
+}
+
+/**
+ * The plan of a statement for no values in particular, as connections for reads make it. PostgreSQL 16 can explain it at once, but
+ * this way is the same for every version.
+ */
+export async function explainGeneric(
+  database: Database,
+  { text, parameters }: { readonly text: string; readonly parameters: { readonly length: number } },
+): Promise<PlanNode> {
+  const name = `lateral_explained_${++explained}`;
+  const values = parameters.length === 0 ? '' : `(${new Array(parameters.length).fill('null').join(', ')})`;
+  const rows = await database.own.use(async (session) => {
+    try {
+      return await session.transaction(async () => {
+        await session.query(`${SETTINGS}; prepare ${name} as ${text}`);
+        return await session.query<Explained>(`explain (format json) execute ${name}${values}`);
+      });
+    } finally {
+      await session.query(`deallocate ${name}`).catch(() => {});
+    }
+  });
+  const plan = rows[0]?.['QUERY PLAN'][0]?.Plan;
+  if (!plan) throw new Error('PostgreSQL explained nothing');
+  return plan;
+}
+
+interface Explained {
+  readonly 'QUERY PLAN': readonly { readonly Plan: PlanNode }[];
+}
+
+let explained = 0;
+
+/** Until the end of the transaction. */
+const SETTINGS = withCatalog(
+  "select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('max_parallel_workers_per_gather', '0', true)",
+);
+
+/**
+ * What a page costs at most beyond what its plan expects: a limit is expected to be met soon, but where a condition on values
+ * discards rows on the way, all of them may have to be read.
+ */
+export function stretchOf(node: PlanNode): number {
+  const below = Math.max(0, ...(node.Plans ?? []).map(stretchOf));
+  if (node['Node Type'] !== 'Limit') return below;
+  const [child] = node.Plans ?? [];
+  if (!child || !discards(child, true)) return below;
+  return Math.max(below, child['Total Cost'] - child['Startup Cost']);
+}
+
+const VALUE = /\$\d/;
+
+/** `drives`: the scan that the rows come from; its index condition bounds what is read, that of another one does not. */
+function discards(node: PlanNode, drives: boolean): boolean {
+  if (VALUE.test(node.Filter ?? '') || VALUE.test(node['Join Filter'] ?? '')) return true;
+  if (!drives && (VALUE.test(node['Index Cond'] ?? '') || VALUE.test(node['Recheck Cond'] ?? ''))) return true;
+  return (node.Plans ?? []).some((child) => {
+    const relationship = child['Parent Relationship'];
+    return discards(child, drives && relationship !== 'Inner' && relationship !== 'SubPlan');
+  });
+}
+
+/** A scan of all rows that costs less is no loss. */
+const SMALL_SCAN_COST = 200;
+
+/** Whether the plan finds rows by the values in an index, and reads no large table as a whole. */
+export function findsByIndex(plan: PlanNode): boolean {
+  const nodes = allNodes(plan);
+  const isWhole = (node: PlanNode): boolean => node['Node Type'] === 'Seq Scan' && node['Total Cost'] > SMALL_SCAN_COST;
+  return nodes.some((node) => VALUE.test(node['Index Cond'] ?? '')) && !nodes.some(isWhole);
+}
+
+function allNodes(node: PlanNode): PlanNode[] {
+  return [node, ...(node.Plans ?? []).flatMap(allNodes)];
+}

@@ -1,0 +1,393 @@
+/**
+ * Runs reads. A shape is planned, compiled and checked with PostgreSQL's grammar once; from then on a request of that shape
+ * only binds its values. Statements belong to the model they were compiled for.
+ */
+import { LRUCache } from 'lru-cache';
+import type { Identity } from '../../access/identity.js';
+import type { Policies } from '../../access/policies.js';
+import { invalidQuery, ServiceError } from '../../base/errors.js';
+import type { Observer } from '../../base/observe.js';
+import { fromDatabase } from '../../base/sqlstate.js';
+import { runSteps, type Steps } from '../../base/time-slices.js';
+import { ReadBatcher } from '../../batching/read-batcher.js';
+import { PromiseListener, planKindOf, type ReadListener, RecoveringListener } from '../../batching/shape-queue.js';
+import { type PlanKind, ShapeStats } from '../../batching/shape-stats.js';
+import type { Mirror } from '../../mirror/watch.js';
+import type { Access } from '../../plan/access.js';
+import type { PlanLimits } from '../../plan/read.js';
+import type { Database } from '../../postgres/pools/database.js';
+import { streamRows } from '../../postgres/pools/row-stream.js';
+import type { Replicas } from '../../postgres/replicas/replicas.js';
+import type { ResponseMemory } from '../../postgres/wire/response-memory.js';
+import type { BoundStatement } from '../../postgres/wire/wire-query.js';
+import type { Parsed } from '../../request/ast.js';
+import { bind } from '../../sql/parameter.js';
+import { type BilledCaller, billWriter, type CallerBudgetLimits, CallerBudgets } from '../caller-budget.js';
+import { consistencyOf, type ReadNeed, type SessionConsistency } from '../consistency.js';
+import { refusedRead } from '../distributed.js';
+import { retry } from '../retry.js';
+import { NO_CLIENT, type RequestClient } from '../stages.js';
+import { StatementCache, type StatementCacheLimits } from '../statement-cache.js';
+import type { Writer } from '../writer.js';
+import { type CompiledRead, compileShape, type ReadQuery, type SelectionPurpose } from './compiled-read.js';
+import { DatabaseRefusals } from './database-refusals.js';
+import { PlanChoices, type UnevenShape } from './plan-choices.js';
+import { type Moment, readMoment } from './read-moment.js';
+import { refusedInQuery } from './refused-values.js';
+import { mayLieInReplica, ReplicaReads } from './replica-reads.js';
+
+/** A parsed read with the statement of its shape: what is left is to bind its values. */
+export interface PreparedRead<Query extends ReadQuery = ReadQuery> {
+  readonly query: Query;
+  readonly compiled: CompiledRead;
+  readonly caller: Identity;
+  /** What a replica must have to serve it; the primary serves it where that is not said. */
+  readonly need?: ReadNeed | null;
+}
+
+export interface ReadLimits extends PlanLimits, StatementCacheLimits {
+  readonly callerBudget: CallerBudgetLimits;
+  /** The planner's estimate; null for no limit. */
+  readonly cost: number | null;
+  /** Milliseconds a batch of a stream may take; 0 for no limit. */
+  readonly batchTimeout: number;
+  /** Milliseconds between looks at the statistics of tables; 0 for none. */
+  readonly statisticsInterval: number;
+  /** Whether reads of one shape may travel together. */
+  readonly batching: boolean;
+}
+
+export interface Explanation {
+  readonly sql: string;
+  readonly parameters: readonly (string | null)[];
+  /** How the read itself is planned: the plan below is made for its values. */
+  readonly plan_kind: PlanKind;
+  /** As `explain (format json)` writes it. */
+  readonly plan: readonly [{ readonly Plan: { readonly 'Total Cost': number } }] | undefined;
+}
+
+export interface ReadServices {
+  readonly database: Database;
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+  /** Null where there are none. */
+  readonly replicas: Replicas | null;
+  readonly consistency: SessionConsistency | null;
+}
+
+export class Reads {
+  readonly #database: Database;
+  readonly #mirror: Mirror;
+  readonly #policies: Policies;
+  readonly #limits: ReadLimits;
+  readonly #statements: StatementCache<CompiledRead>;
+  readonly batcher: ReadBatcher;
+  /** What the statements of each shape took, those of writes included. */
+  readonly shapeStats = new ShapeStats();
+  readonly refusals: DatabaseRefusals;
+  readonly budgets: CallerBudgets;
+  readonly plans: PlanChoices;
+  /** Null where there are no replicas. */
+  readonly replicaReads: ReplicaReads | null;
+  readonly #consistency: SessionConsistency | null;
+  /** Statements whose cost was found acceptable; where it depends on values, for which of them. */
+  readonly #affordable = new WeakSet<CompiledRead>();
+  readonly #affordableValues = new WeakMap<CompiledRead, LRUCache<string, true>>();
+
+  constructor(
+    { database, mirror, policies, replicas, consistency }: ReadServices,
+    limits: ReadLimits,
+    observe: Observer,
+  ) {
+    this.#database = database;
+    this.#mirror = mirror;
+    this.#policies = policies;
+    this.#limits = limits;
+    this.#statements = new StatementCache(mirror, limits, observe);
+    this.refusals = new DatabaseRefusals(observe);
+    this.budgets = new CallerBudgets(limits.callerBudget);
+    this.batcher = new ReadBatcher(database.readConnections, limits.batching, database.waitTimeout, this.shapeStats);
+    database.readQueue = this.batcher;
+    const { waitTimeout } = database;
+    this.replicaReads =
+      replicas && new ReplicaReads(replicas, this.batcher, limits.batching, waitTimeout, this.shapeStats);
+    this.#consistency = consistency;
+    this.plans = new PlanChoices(database, this.budgets, limits.statisticsInterval);
+    mirror.onChange(() => this.plans.statistics.forget());
+  }
+
+  /** What a replica must have to serve a request; null where only the primary will do. */
+  needOf(client: RequestClient, caller: Identity): ReadNeed | null | Promise<ReadNeed | null> {
+    const preferred = client.prefer === '' ? null : consistencyOf(client.prefer);
+    if (preferred) client.applied(`consistency=${preferred}`);
+    return this.#consistency === null ? null : this.#consistency.needOf(client, caller, preferred ?? 'session');
+  }
+
+  /** Memory for large answers. */
+  get responseMemory(): ResponseMemory {
+    return this.#database.responseMemory;
+  }
+
+  /** How many shapes are compiled and kept. */
+  get shapes(): number {
+    return this.#statements.size;
+  }
+
+  /** A new shape is compiled within the budget of the caller; where it is large, in its turn. */
+  prepare(query: ReadQuery, caller: Identity, client: RequestClient): CompiledRead | Promise<CompiledRead> {
+    const access = this.#policies.accessOf(caller);
+    const cached = this.#statements.find(shapeOf(query, access, null));
+    if (cached) return cached;
+    // The caller's permissions, and with them what is cached, may have changed when the turn has come.
+    return this.budgets.inTurn({ caller, from: client }, query.shape.length, () =>
+      this.#compile(query, caller, null, client),
+    );
+  }
+
+  /** A statement depends on the request's shape and on what the caller may see, not on who the caller is. */
+  compile(
+    query: ReadQuery,
+    caller: Identity,
+    selectedFor: SelectionPurpose | null = null,
+    billed: BilledCaller | null = null,
+    client: RequestClient = NO_CLIENT,
+  ): CompiledRead {
+    const cached = this.#statements.find(shapeOf(query, this.#policies.accessOf(caller), selectedFor));
+    return cached ?? this.budgets.run(billed, () => runSteps(this.#compile(query, caller, selectedFor, client)));
+  }
+
+  *#compile(
+    query: ReadQuery,
+    caller: Identity,
+    selectedFor: SelectionPurpose | null,
+    client: RequestClient,
+  ): Steps<CompiledRead> {
+    const access = this.#policies.accessOf(caller);
+    const { model } = this.#mirror;
+    return yield* this.#statements.get(shapeOf(query, access, selectedFor), model, () =>
+      compileShape(query, access, selectedFor, model, this.#limits, client),
+    );
+  }
+
+  /** The read-back of a write; null where the caller may not read it. */
+  prepareReadBack(query: Parsed, writer: Writer, client: RequestClient): CompiledRead | null {
+    const { caller } = writer;
+    try {
+      return this.compile(query, caller, null, billWriter(writer), client);
+    } catch (error) {
+      const hidden = error instanceof ServiceError && error.code === 'FORBIDDEN' && !caller.administrator;
+      if (hidden) return null;
+      throw error;
+    }
+  }
+
+  /** The body of the response; null when there is no such item. */
+  run(read: PreparedRead, client: { readonly aborted: boolean }): Promise<Buffer | null> {
+    return this.#retry(read, (current) => this.#run(current, client));
+  }
+
+  /** The bodies of reads of one moment, and its snapshot, which says what they contain. */
+  runTogether(read: PreparedRead, others: readonly PreparedRead[]): Promise<Moment> {
+    return this.#retry(read, (current) =>
+      readMoment(
+        this.#database,
+        [current, ...others].map((each) => this.bind(each)),
+      ),
+    );
+  }
+
+  /** As `run`, for who takes the body as it arrives: a warm read needs no promise. */
+  answer(read: PreparedRead, listener: ReadListener): void {
+    if (this.#limits.cost === null || this.#affordable.has(read.compiled))
+      this.#send(read, new RecoveringListener(listener, (error) => this.#recover(error, read, listener)));
+    else this.#settle(this.run(read, listener), listener);
+  }
+
+  #run(read: PreparedRead, client: { readonly aborted: boolean }): Promise<Buffer | null> {
+    return new Promise((resolve, reject) => {
+      this.#send(read, new PromiseListener(client, read.caller.user ?? '', resolve, reject));
+    });
+  }
+
+  #send(read: PreparedRead, listener: ReadListener): void {
+    const { query, compiled, caller } = read;
+    const bound = bind(compiled.statement.parameters, query.values, caller);
+    const isReused = this.#statements.isReused(compiled);
+    const shape = isUneven(compiled)
+      ? this.plans.shapeFor(compiled, bound, isReused ? { caller, from: NO_ADDRESS } : null)
+      : compiled;
+    if (this.replicaReads === null) this.batcher.read(shape, bound, isReused, listener);
+    else
+      this.replicaReads.send({ shape, parameters: bound, prepare: isReused }, needOf(read), compiled.paged, listener);
+  }
+
+  /** After a failure that may lie in a schema which changed. */
+  #recover(failure: unknown, read: PreparedRead, listener: ReadListener): void {
+    const body = this.#retry(read, (current, attempt) =>
+      attempt === 1 ? Promise.reject(failure) : this.#run(current, listener),
+    );
+    this.#settle(body, listener);
+  }
+
+  #settle(body: Promise<Buffer | null>, listener: ReadListener): void {
+    body.then((cell) => listener.onResult(cell, 1)).catch((error: unknown) => listener.onError(error));
+  }
+
+  /** The statement with its values, for a session that reads inside its transaction. */
+  bind({ query, compiled, caller }: PreparedRead, statement = compiled.statement): BoundStatement {
+    const parameters = bind(statement.parameters, query.values, caller);
+    // One plan for all values may be wrong for these: without a choice between plans it is made for each.
+    const prepare = this.#statements.isReused(compiled) && compiled.uneven === null;
+    return { text: statement.text, parameters, prepare };
+  }
+
+  /**
+   * Hands the items to `take`, batch by batch, with the statement they came from; answers that statement. With a separator, a
+   * byte, several items may come as one cell, joined by it.
+   */
+  async stream(
+    read: PreparedRead<Parsed>,
+    onBatch: (cells: readonly Buffer[], compiled: CompiledRead) => Promise<boolean>,
+    reader: { readonly address: string; onAbort(listener: () => void): void },
+    separator: number | null = null,
+  ): Promise<CompiledRead> {
+    let isSent = false;
+    const sendTo = async (database: Database, current: PreparedRead): Promise<CompiledRead> => {
+      const { compiled, caller } = current;
+      const bound = this.bind(current);
+      await streamRows(database, {
+        ...bound,
+        done: (ms, rows, failed) =>
+          this.shapeStats.add(
+            bound.text,
+            bound.prepare ? 'generic' : 'custom',
+            bound.parameters.length,
+            ms,
+            rows,
+            failed,
+          ),
+        batchTimeout: this.#limits.batchTimeout,
+        joined: separator === null ? null : { separator, apart: compiled.opening ? 1 : 0 },
+        take: (cells) => {
+          isSent = true;
+          return onBatch(cells, compiled);
+        },
+        reader: caller.user ?? reader.address,
+        onAbort: (listener) => reader.onAbort(listener),
+      });
+      return compiled;
+    };
+    const send = (current: PreparedRead): Promise<CompiledRead> => {
+      const toPrimary = (): Promise<CompiledRead> => sendTo(this.#database, current);
+      if (this.replicaReads === null) return toPrimary();
+      return this.replicaReads.stream(needOf(current), (replica) =>
+        replica === null
+          ? toPrimary()
+          : sendTo(replica.database, current).catch((error: unknown) => {
+              if (isSent || !mayLieInReplica(error, replica)) throw error;
+              return toPrimary();
+            }),
+      );
+    };
+    // What was sent cannot be sent again.
+    return this.#retry(read, send, () => !isSent);
+  }
+
+  /** What would run, and how PostgreSQL would run it; with `analyze` it does run. */
+  explain(read: PreparedRead, analyze: boolean): Promise<Explanation> {
+    return this.#retry(read, (current) => this.#explain(current, analyze));
+  }
+
+  async #explain({ query, compiled, caller }: PreparedRead, analyze: boolean): Promise<Explanation> {
+    const bound = bind(compiled.statement.parameters, query.values, caller);
+    const shape = isUneven(compiled) ? this.plans.shapeFor(compiled, bound, null) : compiled;
+    const { text } = shape.statement;
+    const explain = analyze ? 'explain (format json, analyze, buffers) ' : 'explain (format json) ';
+    const [row] = await this.#database.rows<{ 'QUERY PLAN': Explanation['plan'] }>(explain + text, [...bound], false);
+    return { sql: text, parameters: bound, plan_kind: planKindOf(shape), plan: row?.['QUERY PLAN'] };
+  }
+
+  #retry<Result>(
+    read: PreparedRead,
+    send: (read: PreparedRead, attempt: number) => Promise<Result>,
+    mayRepeat: () => boolean = () => true,
+  ): Promise<Result> {
+    const { query, caller } = read;
+    let current = read;
+    return retry(
+      this.#mirror,
+      async (_, attempt) => {
+        if (attempt > 1)
+          current = { ...read, need: null, compiled: this.compile(query, caller, read.compiled.selectedFor) };
+        const { cost } = this.#limits;
+        if (cost !== null && !this.#affordable.has(current.compiled)) await this.#checkCost(current, cost);
+        return send(current, attempt);
+      },
+      {
+        asError: (error) => {
+          const { parameters } = current.compiled.statement;
+          const { model } = this.#mirror;
+          const visible = this.#policies.accessOf(caller)?.view(model) ?? model;
+          const refused = refusedRead(error, collectionsOf(query), visible);
+          const mapped =
+            refused ??
+            fromDatabase(error, useOf(current.compiled), (failure) =>
+              refusedInQuery(failure, parameters, query.values),
+            );
+          return this.refusals.to(caller, mapped);
+        },
+        version: () => current.compiled.version,
+        mayRepeat,
+        afterTermination: true,
+        recovers: (error) => this.#database.recovers(error),
+      },
+    );
+  }
+
+  /** By the plan for the values of the request: what one of them costs says nothing of the others. */
+  async #checkCost(read: PreparedRead, limit: number): Promise<void> {
+    const { compiled, query, caller } = read;
+    const isOneForAll = compiled.uneven === null;
+    const cached = this.#affordableValues.get(compiled) ?? new LRUCache<string, true>({ max: MAX_AFFORDABLE_VALUES });
+    const values = JSON.stringify(bind(compiled.statement.parameters, query.values, caller));
+    if (!isOneForAll && cached.has(values)) return;
+    const { plan } = await this.#explain(read, false);
+    const cost = plan?.[0].Plan['Total Cost'] ?? 0;
+    if (cost > limit) {
+      // The estimate counts all rows, also those that a rule hides.
+      const figure = caller.administrator ? `${Math.round(cost)}, ` : '';
+      const exceeded = { option: 'MAX_QUERY_COST', limit };
+      throw invalidQuery(`The estimated cost of the query is ${figure}above the limit of ${limit}`, exceeded);
+    }
+    if (isOneForAll) this.#affordable.add(compiled);
+    else this.#affordableValues.set(compiled, cached.set(values, true));
+  }
+}
+
+/** Callers without an account share a budget for background work. */
+const NO_ADDRESS = { address: '' };
+
+/** Of one shape. */
+const MAX_AFFORDABLE_VALUES = 1_000;
+
+function shapeOf({ shape }: ReadQuery, access: Access | null, selectedFor: SelectionPurpose | null): string {
+  return access ? `${access.key} ${selectedFor ?? ''}${shape}` : shape;
+}
+
+function collectionsOf({ request }: ReadQuery): string[] {
+  if (request.kind === 'read') return [request.collection];
+  return request.parts.flatMap((part) => (part.kind === 'read' ? [part.request.collection] : []));
+}
+
+function needOf({ need, compiled }: PreparedRead): ReadNeed | null {
+  return compiled.primaryOnly ? null : (need ?? null);
+}
+
+/** A value that does not fit its type is 403 where it is the key; with several values that is not known, and it is 400. */
+function useOf({ result, statement }: CompiledRead): 'key' | 'query' {
+  return result === 'item' && statement.parameters.length === 1 ? 'key' : 'query';
+}
+
+function isUneven(compiled: CompiledRead): compiled is CompiledRead & UnevenShape {
+  return compiled.uneven !== null;
+}

@@ -1,0 +1,116 @@
+/**
+ * Which value PostgreSQL has refused to read, for the error that names it. PostgreSQL quotes what it cannot read, in every language, and
+ * what was sent is known: nothing is asked, and only requests that have failed pay for it. What the request did not send is never shown.
+ */
+
+import { forbidden, invalidPayload, invalidQuery, type ServiceError } from '../../base/errors.js';
+import { isObject } from '../../base/exact-json.js';
+import type { RefusedValue } from '../../base/sqlstate.js';
+import type { PlannedWrite } from '../../plan/write/write.js';
+import type { Parameter, Value, Values } from '../../sql/parameter.js';
+
+interface SentValue {
+  /** What it was sent for: the field or argument. */
+  readonly target: string;
+  readonly text: string;
+  /** Whether PostgreSQL alone knows what a value of the type looks like. */
+  readonly unchecked: boolean;
+  readonly isKey: boolean;
+}
+
+/** Types whose values are checked before they are sent. */
+const CHECKED =
+  /^_?(bool|int[248]|float[48]|numeric|uuid|text|varchar|bpchar|citext|name|jsonb?|bytea|hstore|geojson|date|timestamp|timestamptz)$/;
+
+/** Of a read; null where it is not known which. A key that cannot be parsed names no item. */
+export function refusedInQuery(
+  error: RefusedValue,
+  parameters: readonly Parameter[],
+  values: Values,
+): ServiceError | null {
+  const refusedValue = findRefused(
+    error,
+    parameters.flatMap((each) => sentFor(each, values)),
+  );
+  if (!refusedValue) return null;
+  if (refusedValue.isKey) return forbidden();
+  return invalidQuery(
+    `Invalid value for ${refusedValue.target}: ${quoteShortened(refusedValue.text)} does not fit its type`,
+  );
+}
+
+/** Of a write; null where it is not known which. */
+export function refusedInPayload(error: RefusedValue, { plan, input, paths }: PlannedWrite): ServiceError | null {
+  const sent = plan.nodes.flatMap((node, position) =>
+    (input.nodes[position] ?? []).flatMap((row, index) =>
+      node.columns.flatMap(({ field }, column): SentValue[] => {
+        const path = [paths[position]?.[index], field.name].filter((each) => each).join('.');
+        const unchecked = !CHECKED.test(field.column?.base_type ?? '') && !field.column?.enum_values;
+        return leavesOf(row[`c${column}`]).map((text) => ({ target: path, text, unchecked, isKey: false }));
+      }),
+    ),
+  );
+  const refusedValue = findRefused(error, sent);
+  return (
+    refusedValue &&
+    invalidPayload(`The value of "${refusedValue.target}" does not fit its type: ${quoteShortened(refusedValue.text)}`)
+  );
+}
+
+/** What belongs to a rule of the caller's permissions is not the caller's to see. */
+function sentFor(parameter: Parameter, values: Values): SentValue[] {
+  if (parameter.kind !== 'value' && parameter.kind !== 'list' && parameter.kind !== 'entry') return [];
+  const { slot, codec, field, use, operator } = parameter;
+  if (typeof slot !== 'number') return [];
+  const condition = operator === undefined ? '' : `"_${operator}" of `;
+  const target = `${condition}${use === 'argument' ? 'argument' : 'field'} "${field}"`;
+  const facts = { target, unchecked: !CHECKED.test(codec), isKey: use === 'key' };
+  return textsOf(values[slot]).map((text) => ({ ...facts, text }));
+}
+
+function textsOf(value: Value | undefined): string[] {
+  if (Array.isArray(value)) return value.flatMap((each: Value) => textsOf(each));
+  if (typeof value !== 'object' || value === null) return value === undefined || value === null ? [] : [String(value)];
+  if (!('json' in value)) return [];
+  return [...(value.text === undefined ? [] : [value.text]), ...leavesOf(JSON.parse(value.json))];
+}
+
+/** The texts and numbers of a document. */
+function leavesOf(value: unknown): string[] {
+  if (Array.isArray(value)) return value.flatMap(leavesOf);
+  if (isObject(value)) return Object.values(value).flatMap(leavesOf);
+  return typeof value === 'string' || typeof value === 'number' ? [String(value)] : [];
+}
+
+const QUOTED = /["„“”«»‹›‘’「」『』]([^"„“”«»‹›‘’「」『』]+)["“”«»‹›’」』]/g;
+
+/** Errors that may be about a text without quoting it: bounds of a range in the wrong order, a notation that is none. */
+const UNQUOTED: ReadonlySet<string> = new Set(['22000', '22P02', '22023', '42601']);
+
+/** The one that is quoted whole or, of a notation such as that of ranges, in part; else the only one that PostgreSQL alone can judge. */
+function findRefused({ code, message }: RefusedValue, sent: readonly SentValue[]): SentValue | null {
+  const whole = sent.filter(({ text }) => text !== '' && isQuoted(message, text));
+  const pieces = [...message.matchAll(QUOTED)].map(([, piece = '']) => piece);
+  const part = sent.filter(({ text, unchecked }) => unchecked && pieces.some((piece) => text.includes(piece)));
+  const candidates = [
+    whole.filter(({ unchecked }) => unchecked),
+    whole,
+    part,
+    UNQUOTED.has(code) ? sent.filter(({ unchecked }) => unchecked) : [],
+  ];
+  const refusedValue = candidates.find((each) => each.length > 0) ?? [];
+  return new Set(refusedValue.map(({ target }) => target)).size === 1 ? (refusedValue[0] ?? null) : null;
+}
+
+function isQuoted(message: string, text: string): boolean {
+  return message.split(text).some((before, position, all) => {
+    const after = all[position + 1];
+    return after !== undefined && /["„“”«»‹›‘’「『]$/.test(before) && /^["“”«»‹›’」』]/.test(after);
+  });
+}
+
+const MAX_SHOWN_CHARACTERS = 100;
+
+function quoteShortened(text: string): string {
+  return JSON.stringify(text.length > MAX_SHOWN_CHARACTERS ? `${text.slice(0, MAX_SHOWN_CHARACTERS)}...` : text);
+}

@@ -1,0 +1,177 @@
+/**
+ * Sends reads to replicas: batches form per server. What a replica cannot answer is read from the
+ * primary, so that no client hears of it.
+ */
+
+import { ServiceError } from '../../base/errors.js';
+import { asError } from '../../base/narrow.js';
+import { ReadBatcher } from '../../batching/read-batcher.js';
+import type { ReadListener, Shape } from '../../batching/shape-queue.js';
+import type { ShapeStats } from '../../batching/shape-stats.js';
+import type { Replica, Replicas } from '../../postgres/replicas/replicas.js';
+import type { ReadNeed } from '../consistency.js';
+
+/** A read with its values. */
+export interface BoundRead {
+  readonly shape: Shape;
+  readonly parameters: (string | null)[];
+  readonly prepare: boolean;
+}
+
+/** Of one server. */
+export interface ServerCounts {
+  readonly server: string;
+  readonly reads: number;
+  readonly statements: number;
+}
+
+export class ReplicaReads {
+  readonly replicas: Replicas;
+  /** Reads that the primary was sent. */
+  #primaryReads = 0;
+  readonly #primary: ReadBatcher;
+  readonly #batchers = new Map<Replica, ReadBatcher>();
+  readonly #unanswered = new Map<Replica, Set<ReplicaListener>>();
+
+  constructor(replicas: Replicas, primary: ReadBatcher, batching: boolean, waitTimeoutMs: number, stats: ShapeStats) {
+    this.replicas = replicas;
+    this.#primary = primary;
+    for (const replica of replicas.all) {
+      const batcher = new ReadBatcher(replica.database.readConnections, batching, waitTimeoutMs, stats);
+      replica.database.readQueue = batcher;
+      this.#batchers.set(replica, batcher);
+      const unanswered = new Set<ReplicaListener>();
+      this.#unanswered.set(replica, unanswered);
+      // Whatever becomes of the statements: they are reads, and may be sent again.
+      replica.onLost(() => {
+        for (const listener of unanswered) listener.reroute();
+      });
+    }
+  }
+
+  send(read: BoundRead, need: ReadNeed | null, isPaged: boolean, listener: ReadListener): void {
+    const chosen = need && this.replicas.choose(need.position, need.timeline, isPaged ? need.callerHash : null);
+    if (!(chosen instanceof Promise)) this.#sendTo(chosen, read, listener);
+    else
+      chosen
+        .then((replica) => this.#sendTo(replica, read, listener))
+        .catch((error: unknown) => listener.onError(error));
+  }
+
+  #sendTo(replica: Replica | null, read: BoundRead, listener: ReadListener): void {
+    const batcher = replica && this.#batchers.get(replica);
+    const unanswered = replica && this.#unanswered.get(replica);
+    if (!replica || !batcher || !unanswered) this.#sendToPrimary(read, listener);
+    else {
+      const instead = (): void => this.#sendToPrimary(read, listener);
+      const answered = new ReplicaListener(replica, unanswered, listener, instead);
+      batcher.read(read.shape, read.parameters, read.prepare, answered);
+    }
+  }
+
+  #sendToPrimary({ shape, parameters, prepare }: BoundRead, listener: ReadListener): void {
+    this.#primaryReads++;
+    this.#primary.read(shape, parameters, prepare, listener);
+  }
+
+  /** For a read of several batches, which stays where it has begun. */
+  async stream<Result>(need: ReadNeed | null, run: (replica: Replica | null) => Promise<Result>): Promise<Result> {
+    const replica = need && (await this.replicas.choose(need.position, need.timeline, null));
+    if (!replica) {
+      this.#primaryReads++;
+      return run(null);
+    }
+    begin(replica);
+    try {
+      return await run(replica);
+    } finally {
+      replica.outstanding--;
+    }
+  }
+
+  get counts(): readonly ServerCounts[] {
+    return [
+      { server: 'primary', reads: this.#primaryReads, statements: statementsOf(this.#primary) },
+      ...this.replicas.all.map((replica) => ({
+        server: replica.name,
+        reads: replica.requests,
+        statements: statementsOf(this.#batchers.get(replica)) + replica.database.streams.sent,
+      })),
+    ];
+  }
+}
+
+function statementsOf(batcher: ReadBatcher | undefined): number {
+  return batcher?.sizes.reduce((sum, count) => sum + count, 0) ?? 0;
+}
+
+function begin(replica: Replica): void {
+  replica.requests++;
+  replica.outstanding++;
+}
+
+class ReplicaListener implements ReadListener {
+  readonly #replica: Replica;
+  readonly #unanswered: Set<ReplicaListener>;
+  readonly #listener: ReadListener;
+  readonly #instead: () => void;
+  #isAnswered = false;
+  #isRerouted = false;
+
+  constructor(replica: Replica, unanswered: Set<ReplicaListener>, listener: ReadListener, instead: () => void) {
+    this.#replica = replica;
+    this.#unanswered = unanswered;
+    this.#listener = listener;
+    this.#instead = instead;
+    unanswered.add(this);
+    begin(replica);
+  }
+
+  get aborted(): boolean {
+    return this.#isRerouted || this.#listener.aborted;
+  }
+
+  get caller(): string {
+    return this.#listener.caller ?? '';
+  }
+
+  onResult(cell: Buffer | null, reads: number): void {
+    this.#end();
+    if (!this.#isRerouted) this.#listener.onResult(cell, reads);
+  }
+
+  onError(error: unknown): void {
+    // What fails behind the answer is no failure of the replica.
+    const isLate = this.#isAnswered;
+    this.#end();
+    if (this.#isRerouted) return;
+    if (isLate || !mayLieInReplica(error, this.#replica)) this.#listener.onError(error);
+    else this.#instead();
+  }
+
+  /** The replica does not answer: the primary does. */
+  reroute(): void {
+    this.#end();
+    this.#isRerouted = true;
+    this.#instead();
+  }
+
+  #end(): void {
+    if (this.#isAnswered) return;
+    this.#isAnswered = true;
+    this.#replica.outstanding--;
+    this.#unanswered.delete(this);
+  }
+}
+
+/**
+ * Of values, limits and time the primary would say the same. Everything else may be different there: what the replica has not
+ * replayed, what it may not do, and what was cancelled because it stood in the way of replaying.
+ */
+export function mayLieInReplica(error: unknown, replica: Replica): boolean {
+  if (error instanceof ServiceError) return false;
+  const failure = asError(error);
+  const code = 'code' in failure ? String(failure.code) : '';
+  if (/^(CONNECTION_|CONNECT_|E[A-Z]|08|57P)/.test(code)) replica.suspect();
+  return !/^(2[123]|54|57014|P0)/.test(code);
+}

@@ -1,0 +1,178 @@
+/** A planned write becomes its statements: the write itself, its read-back, and the selection of the items it changes. */
+import type { Policies } from '../../access/policies.js';
+import { rowsOfAnswer } from '../../base/exact-json.js';
+import type { Observer } from '../../base/observe.js';
+import { oneStep, runSteps, type Steps } from '../../base/time-slices.js';
+import { activityLogOf } from '../../compile/write/activity.js';
+import { compileDelete } from '../../compile/write/delete.js';
+import { compileSort } from '../../compile/write/sort.js';
+import { compileWrite } from '../../compile/write/write.js';
+import { inputValues } from '../../compile/write/write-input.js';
+import { keyNames } from '../../mirror/item-key.js';
+import { type Collection, collectionOf, type Field, type Model } from '../../mirror/model.js';
+import type { Mirror } from '../../mirror/watch.js';
+import type { WriteAction } from '../../plan/access.js';
+import type { Condition } from '../../plan/plan.js';
+import { keyOfRow, shownKey } from '../../plan/write/key.js';
+import type { WritePlanContext } from '../../plan/write/payload-row.js';
+import type { PlannedWrite } from '../../plan/write/write.js';
+import type { Database } from '../../postgres/pools/database.js';
+import type { Session, TransactionStatement } from '../../postgres/pools/sessions.js';
+import type { Parsed } from '../../request/ast.js';
+import type { ParseLimits } from '../../request/parse-context.js';
+import { parseSelection, withKeys } from '../../request/rest.js';
+import { type IdempotencyKey, type Key, refuseKeys, type Selected } from '../../request/write.js';
+import type { Statement } from '../../sql/fragment.js';
+import { bind } from '../../sql/parameter.js';
+import { qualify } from '../../sql/qualify.js';
+import { billWriter } from '../caller-budget.js';
+import type { SessionConsistency } from '../consistency.js';
+import { isDistributed, shardValue } from '../distributed.js';
+import type { Reads } from '../reads/reads.js';
+import type { RequestClient } from '../stages.js';
+import { type CompiledStatement, checked, StatementCache, type StatementCacheLimits } from '../statement-cache.js';
+import { hashedNodes } from '../write-checks/password-hashing.js';
+import type { Writer } from '../writer.js';
+import { checkStorages } from './file-storages.js';
+
+/** What writes need. */
+export interface WriteServices {
+  readonly database: Database;
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+  readonly reads: Reads;
+  readonly consistency: SessionConsistency | null;
+}
+
+export interface WriteLimits extends StatementCacheLimits {
+  readonly maxRows: number | null;
+  readonly parse: ParseLimits;
+  /** As PostgreSQL reads an interval. */
+  readonly idempotencyLifetime: string;
+  /** Storage locations that a file may name. */
+  readonly storages: readonly string[];
+}
+
+/** What the stages of one write share. */
+export interface WriteCall {
+  readonly writer: Writer;
+  readonly client: RequestClient;
+  /** The keys of what was written are filled in when they are known; null for no read-back. */
+  readonly readBack: Parsed | null;
+  /** It is kept with what is written. */
+  readonly idempotencyKey: IdempotencyKey | null;
+}
+
+/** What the statement of a write does besides: it keeps an idempotency key, or counts the rows that it writes. */
+export type WriteOption = IdempotencyKey | 'count' | null;
+
+export class WriteCompiler {
+  readonly #reads: Reads;
+  readonly #limits: WriteLimits;
+  readonly #statements: StatementCache;
+
+  constructor(reads: Reads, mirror: Mirror, limits: WriteLimits, observe: Observer) {
+    this.#reads = reads;
+    this.#limits = limits;
+    this.#statements = new StatementCache(mirror, limits, observe);
+  }
+
+  /** How many shapes are compiled and kept. */
+  get shapes(): number {
+    return this.#statements.size;
+  }
+
+  /** Null when there is nothing to write. */
+  compileWrite(planned: PlannedWrite, { writer, client }: WriteCall, option: WriteOption): TransactionStatement | null {
+    const { plan, input, model } = planned;
+    if (plan.nodes.length === 0) return null;
+    checkStorages(planned, this.#limits.storages);
+    const counted = option === 'count';
+    const key = counted ? null : option;
+    const shape = option ? `${planned.shape} ${counted ? 'counted' : 'idempotent'}` : planned.shape;
+    const records = key ? collectionOf(model, 'service_receipts') : null;
+    const compile = (): Statement => compileWrite(plan, { records, activityLog: activityLogOf(model), counted });
+    const compiled = this.#compile(shape, model, writer, compile);
+    const receipt = key && { ...key, lifetime: this.#limits.idempotencyLifetime };
+    const shard = isDistributed(planned) ? shardValue(planned) : null;
+    const values = inputValues({ ...input, nodes: hashedNodes(planned) }, receipt, shard);
+    const { text, parameters } = compiled.statement;
+    const prepare = this.#statements.isReused(compiled);
+    client.statement(text);
+    return { text, parameters: bind(parameters, values, writer.caller), prepare, columns: null };
+  }
+
+  /** Items that the write makes are read by the keys that it leaves. Null where the caller may not read them. */
+  bindReadBack(
+    { plan, keys: plannedKeys }: PlannedWrite,
+    { writer, client, readBack }: WriteCall,
+  ): TransactionStatement | null {
+    const keys = plan.nodes.length === 0 ? (plannedKeys ?? []) : plannedKeys;
+    const query = readBack && keys ? withKeys(readBack, keys) : readBack;
+    const compiled = query && this.#reads.prepareReadBack(query, writer, client);
+    if (!compiled) return null;
+    const statement = keys ? compiled.statement : compiled.readBack();
+    return { ...this.#reads.bind({ query, compiled, caller: writer.caller }, statement), columns: 1 };
+  }
+
+  /** `rule` says which rows the caller may delete. */
+  compileDelete(
+    collection: Collection,
+    rule: Condition | null,
+    { model, access }: WritePlanContext,
+    writer: Writer,
+  ): Statement {
+    const shape = `${access?.key ?? ''}delete ${collection.name}`;
+    const compile = (): Statement => compileDelete(collection, rule, activityLogOf(model));
+    return this.#compile(shape, model, writer, compile).statement;
+  }
+
+  compileSort(collection: Collection, field: Field, model: Model, writer: Writer): Statement {
+    return this.#compile(`sort ${collection.name}`, model, writer, () => compileSort(collection, field)).statement;
+  }
+
+  /** The keys of the items that a write is about. */
+  async selectKeys(
+    collection: Collection,
+    selected: Selected,
+    { writer, client }: WriteCall,
+    session: Session,
+    action: WriteAction,
+  ): Promise<readonly Key[]> {
+    const query = this.parseSelected(collection, selected);
+    if (!query) return givenKeys(collection, selected);
+    const compiled = this.#reads.compile(query, writer.caller, action, billWriter(writer), client);
+    const { text, parameters, prepare } = this.#reads.bind({ query, compiled, caller: writer.caller });
+    // Chains of writes have one plan for all values, which may be wrong for what finds their rows. Until the transaction ends.
+    if (compiled.uneven) await session.setPlanMode('force_custom_plan');
+    const cell = await session.cell(text, parameters, prepare);
+    if (compiled.uneven) await session.setPlanMode('force_generic_plan');
+    client.staged('execute');
+    const data = rowsOfAnswer(cell?.toString() ?? '{"data":[]}');
+    return data.map((item) => keyOfRow(collection, item));
+  }
+
+  /** Null for keys. */
+  parseSelected(collection: Collection, selected: Selected): Parsed | null {
+    if (selected.kind !== 'query') return null;
+    return parseSelection(collection.name, selected.query, keyNames(collection), this.#limits.parse);
+  }
+
+  #compile(shape: string, model: Model, writer: Writer, compile: () => Statement): CompiledStatement {
+    const compileChecked = (): CompiledStatement => {
+      const { text, parameters } = compile();
+      // The functions that end a statement from inside are where the service's tables are.
+      return { statement: checked({ text: qualify(text, model.system), parameters }, 'write', model) };
+    };
+    const { budgets } = this.#reads;
+    const steps = (): Steps<CompiledStatement> => oneStep(() => budgets.run(billWriter(writer), compileChecked));
+    return runSteps(this.#statements.get(shape, model, steps));
+  }
+}
+
+function givenKeys(collection: Collection, selected: Selected): readonly Key[] {
+  if (selected.kind === 'query') return [];
+  return selected.kind === 'keys'
+    ? selected.keys
+    : selected.keys.map((key) => shownKey(collection, key) ?? refuseKeys());
+}

@@ -1,0 +1,83 @@
+/**
+ * Calls a function that may write, in a new transaction or one that was begun: the call, then the read of what it returned. A
+ * call with an Idempotency-Key is carried out once; each time it comes again it is answered as the first time.
+ */
+import { unprocessable } from '../../base/errors.js';
+import { checkArguments } from '../../plan/call-arguments.js';
+import type { Database } from '../../postgres/pools/database.js';
+import type { Session, TransactionStatement } from '../../postgres/pools/sessions.js';
+import type { BoundStatement } from '../../postgres/wire/wire-query.js';
+import type { Parsed } from '../../request/ast.js';
+import type { IdempotencyKey } from '../../request/write.js';
+import { billWriter } from '../caller-budget.js';
+import type { Reads } from '../reads/reads.js';
+import type { RequestClient } from '../stages.js';
+import type { Writer } from '../writer.js';
+import { takeKey } from './idempotency.js';
+
+export interface WritingCall {
+  readonly query: Parsed;
+  readonly writer: Writer;
+  readonly client: RequestClient;
+  readonly idempotencyKey: IdempotencyKey | null;
+}
+
+interface CallServices {
+  readonly reads: Reads;
+  readonly database: Database;
+  /** Where a transaction has begun. */
+  readonly session: Session | null;
+  /** As PostgreSQL reads an interval. */
+  readonly idempotencyLifetime: string;
+}
+
+export async function callFunction(call: WritingCall, services: CallServices): Promise<Buffer | null> {
+  const { reads, database, session } = services;
+  const { query, writer, client, idempotencyKey } = call;
+  const { caller } = writer;
+  const compiled = reads.compile(query, caller, null, billWriter(writer), client);
+  client.statement(compiled.statement.text);
+  checkArguments(compiled.calls, query.values);
+  const read = { query, compiled, caller };
+  const statements = [...(compiled.before ? [reads.bind(read, compiled.before)] : []), reads.bind(read)];
+  try {
+    if (session) return await callInside(statements, session);
+    if (idempotencyKey)
+      return await database.transaction((begun) => callOnce(statements, idempotencyKey, services, begun));
+    const cells = await database.sessions.use((each) => each.runPipelined(statements.map(withOneColumn)));
+    return cells.at(-1) ?? null;
+  } finally {
+    client.staged('execute');
+  }
+}
+
+function withOneColumn(statement: BoundStatement): TransactionStatement {
+  return { ...statement, columns: 1 };
+}
+
+async function callInside(statements: readonly BoundStatement[], session: Session): Promise<Buffer | null> {
+  let body: Buffer | null = null;
+  for (const { text, parameters, prepare } of statements) body = await session.cell(text, parameters, prepare);
+  return body;
+}
+
+async function callOnce(
+  statements: readonly BoundStatement[],
+  key: IdempotencyKey,
+  { database, idempotencyLifetime }: CallServices,
+  session: Session,
+): Promise<Buffer | null> {
+  if (!(await takeKey(key, idempotencyLifetime, database, session))) {
+    const [record] = await session.query<{ fingerprint: string; answer: string | null }>(
+      database.qualified('select fingerprint, answer from service_receipts where id = $1'),
+      [key.id],
+    );
+    if (record?.fingerprint !== key.fingerprint)
+      throw unprocessable('The Idempotency-Key was used for another request');
+    return record.answer === null ? null : Buffer.from(record.answer);
+  }
+  const body = await callInside(statements, session);
+  const keep = database.qualified('update service_receipts set answer = $1 where id = $2');
+  await session.query(keep, [body === null ? null : body.toString(), key.id]);
+  return body;
+}

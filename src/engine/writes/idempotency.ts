@@ -1,0 +1,113 @@
+/**
+ * Idempotency keys: a request with an Idempotency-Key is carried out once. Each time it comes again it is answered with the items
+ * that it has written, as far as they may be read by then. The keys are in the table service_receipts.
+ */
+
+import { unprocessable } from '../../base/errors.js';
+import { isObject } from '../../base/exact-json.js';
+import { parseOwnJson } from '../../base/narrow.js';
+import type { Collection } from '../../mirror/model.js';
+import { servedCollection } from '../../plan/read.js';
+import { displayWrittenKey } from '../../plan/write/key.js';
+import type { Database } from '../../postgres/pools/database.js';
+import type { Session } from '../../postgres/pools/sessions.js';
+import { withKeys } from '../../request/rest.js';
+import type { IdempotencyKey, Key } from '../../request/write.js';
+import { NO_CLIENT } from '../stages.js';
+import type { WriteCall, WriteServices } from './compiled-write.js';
+
+/** The error of a statement whose idempotency key was used before. */
+const REPEATED = 'repeated';
+
+export function isRepeated(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'LT403' && error.message === REPEATED;
+}
+
+/**
+ * Where the items of a request are found inside its transaction, the key is taken before: the first time may have changed what is
+ * found. False for that it was used before; a request that runs at the same time is waited for.
+ */
+export async function takeKey(
+  key: IdempotencyKey,
+  lifetime: string,
+  database: Database,
+  session: Session,
+): Promise<boolean> {
+  const text = database.qualified(
+    `insert into service_receipts as receipt (id, fingerprint, expires) values ($1, $2, now() + $3::interval)
+     on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null, answer = null
+     where receipt.expires < now() returning 1`,
+  );
+  return (await session.query(text, [key.id, key.fingerprint, lifetime])).length > 0;
+}
+
+export function repeated(): Error {
+  return Object.assign(new Error(REPEATED), { code: 'LT403' });
+}
+
+/** A request whose key was used before: what may be read by now of the items that it has written. */
+export async function answerRepeated(
+  key: IdempotencyKey,
+  name: string,
+  { writer, client, readBack }: WriteCall,
+  { mirror, consistency, database, reads }: WriteServices,
+): Promise<Buffer | null> {
+  const collection = servedCollection(mirror.model, name);
+  await consistency?.askAgain(client, writer.caller);
+  const { keys, answer } = await receiptOf(key, database);
+  if (readBack === null) return null;
+  const written = keys?.map((each) => displayWrittenKey(collection, each)) ?? keysOfAnswer(answer, collection);
+  if (written === null) throw unprocessable(UNKNOWN_ITEMS);
+  const query = withKeys(readBack, written);
+  const compiled = reads.prepareReadBack(query, writer, client);
+  return compiled && reads.run({ query, compiled, caller: writer.caller }, NO_CLIENT);
+}
+
+const UNKNOWN_ITEMS =
+  'The request with this Idempotency-Key was carried out by an earlier version of the service, which did not keep the keys of its items. It was not carried out again: read the items to see them';
+
+/** The stored outcome of the first request. */
+interface Receipt {
+  readonly fingerprint: string;
+  readonly keys: readonly Key[] | null;
+  /** Of a function. Versions before 1.0 kept the answers of all requests, and no keys. */
+  readonly answer: string | null;
+}
+
+async function receiptOf(key: IdempotencyKey, database: Database): Promise<Receipt> {
+  const [row] = await database.rows<Receipt>('select fingerprint, keys, answer from service_receipts where id = $1', [
+    key.id,
+  ]);
+  if (row?.fingerprint !== key.fingerprint) throw unprocessable('The Idempotency-Key was used for another request');
+  return row;
+}
+
+/** Keys of the items in an answer, or null if it does not show them. The caller may read less now, so the answer itself is not sent. */
+function keysOfAnswer(answer: string | null, { key: [field, ...others] }: Collection): readonly Key[] | null {
+  if (answer === null || !field || others.length > 0) return null;
+  const { data } = parseOwnJson<{ readonly data?: unknown }>(answer);
+  const keys: Key[] = [];
+  for (const item of Array.isArray(data) ? data : [data]) {
+    const key: unknown = isObject(item) ? item[field.name] : null;
+    if (typeof key !== 'string' && typeof key !== 'number') return null;
+    keys.push(key);
+  }
+  return keys;
+}
+
+/** Keys of items that are not known before are those that the statement has left. */
+export async function keepWrittenKeys(
+  key: IdempotencyKey,
+  keys: readonly Key[] | null,
+  database: Database,
+  session: Session,
+): Promise<void> {
+  const text = database.qualified(
+    "update service_receipts set keys = coalesce($1::json, to_json(current_setting('lateral.keys')::text[])) where id = $2",
+  );
+  await session.query(text, [keys && JSON.stringify(keys), key.id]);
+}
+
+export async function deleteExpiredKeys(database: Database): Promise<void> {
+  await database.rows('delete from service_receipts where expires < now()');
+}

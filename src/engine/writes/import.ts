@@ -1,0 +1,200 @@
+/**
+ * Imports: rows are written in batches, each one chain, all in one transaction. A batch that fails is undone and tried in parts,
+ * only to learn which of its rows are wrong: then nothing of the file is kept.
+ */
+import { ServiceError, serviceUnavailable } from '../../base/errors.js';
+import { fromWrite, staleness } from '../../base/sqlstate.js';
+import { readCells, withoutGenerated } from '../../plan/write/file-cell.js';
+import type { PlannedWrite } from '../../plan/write/write.js';
+import { Conflict, isConflict } from '../../postgres/pools/conflicts.js';
+import type { ImportFormat } from '../../request/import-file.js';
+import type { OnConflict } from '../../request/on-conflict.js';
+import type { Input } from '../../request/parse-context.js';
+import type { RequestClient } from '../stages.js';
+import type { Writer, WriteSession } from '../writer.js';
+import { KeptRows, sizeOf } from './kept-rows.js';
+import { advancePastTable } from './sequences.js';
+import { namingOf } from './write-errors.js';
+import type { Writes } from './writes.js';
+
+/** Rows of a batch, and about how many characters they hold: one document carries all of them. */
+const BATCH = 1_000;
+const BATCH_SIZE = 1_048_576;
+
+export interface RowError {
+  readonly row: number;
+  readonly error: ServiceError;
+}
+
+/** Rows that could not be written, with their numbers. */
+export class ImportFailure extends Error {
+  readonly errors: readonly RowError[];
+
+  constructor(errors: readonly RowError[]) {
+    super('rows could not be imported');
+    this.errors = errors;
+  }
+}
+
+export interface ImportOptions {
+  readonly collection: string;
+  readonly rows: AsyncIterable<readonly Input[]>;
+  readonly format: ImportFormat;
+  readonly maxErrors: number;
+  readonly onConflict?: OnConflict | null;
+  readonly progress?: (rows: number) => void;
+}
+
+/** Answers how many rows were written. Nothing is kept of an attempt that meets a change of the schema: it is repeated. */
+export async function importRows(
+  writes: Writes,
+  options: ImportOptions,
+  writer: Writer,
+  client: RequestClient,
+): Promise<number> {
+  const rows = new KeptRows(options.rows);
+  const { onConflict = null } = options;
+  const repeatable = { onConflict, mayRepeat: () => rows.isWhole };
+  try {
+    return await writes.session(options.collection, { writer, client }, repeatable, (session) =>
+      new Attempt(options, session).run(rows.read()),
+    );
+  } finally {
+    await rows.close();
+  }
+}
+
+/** One attempt to write the whole file, in one transaction. */
+class Attempt {
+  readonly #options: ImportOptions;
+  readonly #writing: WriteSession;
+  readonly #errors: RowError[] = [];
+  #count = 0;
+  #skipped = 0;
+  #batch: Input[] = [];
+  #size = 0;
+  #running: Promise<void> = Promise.resolve();
+
+  constructor(options: ImportOptions, session: WriteSession) {
+    this.#options = options;
+    this.#writing = {
+      ...session,
+      write: async (planned, rows) => {
+        const left = await session.write(planned, rows);
+        this.#skipped += left;
+        return left;
+      },
+    };
+  }
+
+  async run(pieces: AsyncIterable<readonly Input[]>): Promise<number> {
+    const { collection, model } = this.#writing;
+    try {
+      for await (const rows of pieces) {
+        for (const row of rows) {
+          const cells = this.#options.format === 'csv' ? readCells(collection, row, model) : row;
+          this.#batch.push(withoutGenerated(collection, cells, model));
+          this.#count++;
+          this.#size += sizeOf(row);
+          if (this.#batch.length === BATCH || this.#size > BATCH_SIZE) await this.#flush();
+        }
+        if (this.#isHopeless) break;
+      }
+      await this.#flush();
+      await this.#running;
+    } finally {
+      // Nothing of it may be sent behind the end of the transaction.
+      await this.#running.catch(() => {});
+    }
+    if (this.#errors.length > 0) throw new ImportFailure(this.#errors);
+    return this.#count - this.#skipped;
+  }
+
+  get #isHopeless(): boolean {
+    return this.#errors.length >= this.#options.maxErrors;
+  }
+
+  /** A batch is read and planned while the one before it is written. */
+  async #flush(): Promise<void> {
+    if (this.#batch.length === 0) return;
+    const rows = this.#batch;
+    const [first, last] = [this.#count - rows.length + 1, this.#count];
+    this.#batch = [];
+    this.#size = 0;
+    const planned = await planRows(this.#writing, rows);
+    await this.#running;
+    if (this.#isHopeless) return;
+    this.#running = this.#write(planned, rows, first).then(() => this.#options.progress?.(last));
+    this.#running.catch(() => {});
+  }
+
+  /** Of rows that cannot be written together each half is tried, so that few wrong ones are found by few statements. */
+  async #write(planned: Plan, rows: readonly Input[], first: number): Promise<void> {
+    const failure = await tryRows(this.#writing, planned, rows.length);
+    if (failure === null) return;
+    if (staleness(failure) === 'certain' || isConflict(failure)) throw failure;
+    if (rows.length === 1) {
+      this.#errors.push({ row: first, error: rowError(failure, this.#writing) });
+      return;
+    }
+    const middle = Math.ceil(rows.length / 2);
+    for (const [from, to] of [
+      [0, middle],
+      [middle, rows.length],
+    ] as const) {
+      if (this.#isHopeless) return;
+      const part = rows.slice(from, to);
+      await this.#write(await planRows(this.#writing, part), part, first + from);
+    }
+  }
+}
+
+/** The plan of a batch, or why there is none. */
+type Plan = PlannedWrite | Failure;
+
+class Failure {
+  readonly reason: unknown;
+
+  constructor(reason: unknown) {
+    this.reason = reason;
+  }
+}
+
+function planRows({ plan }: WriteSession, rows: readonly Input[]): Promise<Plan> {
+  return plan(rows).catch((error: unknown) => new Failure(error));
+}
+
+/** Answers why the rows were not written; null where they were. */
+async function tryRows(
+  writing: WriteSession,
+  planned: Plan,
+  rows: number,
+  before: Conflict | null = null,
+): Promise<unknown> {
+  if (planned instanceof Failure) return planned.reason;
+  const { session, write } = writing;
+  // Sent together with the batch: what fails here fails there as well.
+  const begun = session.query('savepoint batch');
+  begun.catch(() => {});
+  try {
+    await write(planned, rows);
+    // Nobody has to wait for it: it fails only with the connection, and so does what comes behind it.
+    session.query('release savepoint batch').catch(() => {});
+    return null;
+  } catch (error) {
+    await begun;
+    await session.query('rollback to savepoint batch');
+    if (!(error instanceof Conflict)) return error;
+    if (error.isSame(before)) return error.cause;
+    if (before) return serviceUnavailable('database', 'Other requests write the same items: nothing was imported');
+    await advancePastTable(error.collection, session);
+    return tryRows(writing, planned, rows, error);
+  }
+}
+
+/** Only what is wrong with the row itself is reported as such. */
+function rowError(failure: unknown, { model, access }: WriteSession): ServiceError {
+  const error = fromWrite(failure, namingOf(model, access));
+  if (!(error instanceof ServiceError) || error.status >= 500 || error.code === 'REQUESTS_EXCEEDED') throw error;
+  return error;
+}

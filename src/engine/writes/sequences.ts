@@ -1,0 +1,57 @@
+/** Keys that a payload supplies where a sequence makes them too: the sequence must not come upon them later. */
+import { compileMaxKey } from '../../compile/write/max-key.js';
+import { countedKey, singleKey } from '../../mirror/item-key.js';
+import type { Collection } from '../../mirror/model.js';
+import type { PlannedWrite, WriteNode } from '../../plan/write/write.js';
+import type { Session } from '../../postgres/pools/sessions.js';
+import { withCatalog } from '../../sql/catalog-names.js';
+
+const ADVANCE_SEQUENCE = withCatalog(`
+  select setval($1::regclass, $2::int8)
+  from (select pg_advisory_xact_lock($1::regclass::oid::int8)) as locked, pg_catalog.pg_sequence
+  where seqrelid = $1::regclass and seqincrement > 0 and $2::int8 < seqmax
+    and $2::int8 > coalesce(pg_sequence_last_value($1::regclass), 0)`);
+
+/** A sequence that keys were supplied past is put ahead of them, once it is certain that they were written. */
+export async function advancePast(
+  planned: PlannedWrite,
+  maxKeys: readonly (string | null)[],
+  session: Session,
+): Promise<void> {
+  for (const position of supplied(planned)) {
+    const collection = planned.plan.nodes[position]?.collection;
+    const sequence = collection && countedKey(collection)?.column?.sequence;
+    const highest = maxKeys[position];
+    if (sequence && highest) await session.query(ADVANCE_SEQUENCE, [sequence, highest], { prepare: true });
+  }
+}
+
+/** A sequence that was left behind the keys of its table, as by a load without it, is put ahead of them. */
+export async function advancePastTable(collection: Collection, session: Session): Promise<void> {
+  const counted = countedKey(collection);
+  const sequence = counted?.column?.sequence;
+  if (!counted || !sequence) return;
+  const { text } = compileMaxKey(collection, counted);
+  const highest = await session.cell(text, [], false);
+  if (highest) await session.query(ADVANCE_SEQUENCE, [sequence, highest.toString()], { prepare: true });
+}
+
+export function suppliesKeys(planned: PlannedWrite): boolean {
+  return supplied(planned).length > 0;
+}
+
+/** The lists of new rows that bring keys which a sequence could make too. */
+function supplied({ plan, input }: PlannedWrite): number[] {
+  return plan.nodes.flatMap((node, position) => {
+    const name = node.verb === 'update' ? null : countedName(node);
+    return name !== null && input.nodes[position]?.some((row) => row[name] !== undefined) ? [position] : [];
+  });
+}
+
+/** Under which name rows bring the column of their key that a sequence fills. */
+function countedName({ collection, verb, conflict, columns }: WriteNode): string | null {
+  const counted = countedKey(collection);
+  if (!counted || singleKey(collection)) return counted && 'k';
+  if (verb !== 'insert' || conflict) return `k_${collection.key.indexOf(counted)}`;
+  return `c${columns.findIndex(({ field, only }) => field === counted && only !== 'key')}`;
+}

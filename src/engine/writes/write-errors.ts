@@ -1,0 +1,175 @@
+/** The errors of a write in the words of its payload; what it waits for before, and what it counts. */
+import { failedValidation, invalidPayload, serviceUnavailable, Undisclosed } from '../../base/errors.js';
+import { elementAt, onlyOf } from '../../base/narrow.js';
+import { fromWrite, isMisfit, isRuleRefusal, type Naming, staleness } from '../../base/sqlstate.js';
+import type { Collection, Field, Model } from '../../mirror/model.js';
+import type { WriteEvent } from '../../mirror/write-facts.js';
+import type { Access } from '../../plan/access.js';
+import { differsFromGenerated } from '../../plan/kept-value.js';
+import { duplicateEntry, mismatchedKey } from '../../plan/write/conflict.js';
+import { namedKey } from '../../plan/write/key.js';
+import { changedKey, contradiction } from '../../plan/write/resolve-conflicts.js';
+import type { PlannedWrite } from '../../plan/write/write.js';
+import { asConflict, isConflict, isMoved } from '../../postgres/pools/conflicts.js';
+import type { Session } from '../../postgres/pools/sessions.js';
+import type { Input } from '../../request/parse-context.js';
+import { type Key, readKey } from '../../request/write.js';
+import { withCatalog } from '../../sql/catalog-names.js';
+import { refusedWrite } from '../distributed.js';
+import { refusedInPayload } from '../reads/refused-values.js';
+import { isKnownTo } from '../writer.js';
+import { isRepeated } from './idempotency.js';
+import { domainRefusal } from './refused-domains.js';
+
+/** The error of a write, in the words of its payload. */
+export function asWriteError(error: unknown, model: Model, access: Access | null): unknown {
+  if (isRepeated(error)) return error;
+  // The stack overflows before the limit on levels is reached where the items in between have many fields.
+  if (error instanceof RangeError) return invalidPayload('The payload is nested too deeply');
+  return fromWrite(error, namingOf(model, access));
+}
+
+/** The error of an import that was not repeated, or not once more; it is that of a row if only a row is wrong. */
+export function asImportError(error: unknown, model: Model): unknown {
+  if (staleness(error) === 'certain' || isMoved(error))
+    return serviceUnavailable('database', 'Its schema changed during the import: nothing was imported');
+  return isConflict(error) ? asWriteError(error, model, null) : error;
+}
+
+/** Names that errors of the database leave out, where there is just one they can mean; as far as the caller may know them. */
+export function namingOf(model: Model, access: Access | null): Naming {
+  const find = (schema: string, table: string): Collection | undefined =>
+    [...model.collections.values()].find((each) => each.table === table && each.schema === schema);
+  return {
+    isHidden: (schema, table) => {
+      const collection = find(schema, table);
+      return access !== null && (!collection || !isKnownTo(collection, access, model));
+    },
+    collection: (schema, table) => find(schema, table)?.name ?? table,
+    constrained: (schema, table, constraint) => {
+      const isOn = ({ column }: Field): boolean =>
+        column !== null && [...column.foreign_keys, ...column.indexes].some(({ name }) => name === constraint);
+      return onlyOf([...(find(schema, table)?.fields.values() ?? [])].filter(isOn))?.name ?? null;
+    },
+    holder: (type) => {
+      const fields = [...model.collections.values()].flatMap((collection) => [...collection.fields.values()]);
+      return onlyOf(fields.filter((field) => field.column?.data_type === type));
+    },
+  };
+}
+
+/** Of the collection that is written, with those nested in its own. */
+export function rowsOf({ plan, input }: PlannedWrite): number {
+  const counts = plan.nodes.map(({ collection }, position) =>
+    collection === plan.collection ? (input.nodes[position]?.length ?? 0) : 0,
+  );
+  return counts.reduce((sum, count) => sum + count, 0);
+}
+
+/** What the failure of a write's statement means: another request came first, or a value does not pass. */
+export function asWriteFailure(error: unknown, planned: PlannedWrite): unknown {
+  const refused =
+    refusedWrite(error, planned) ?? asRuleRefusal(error, writtenTables(planned)) ?? domainRefusal(error, planned);
+  return refused ?? asConflict(error, planned) ?? asRefusedValue(error, planned) ?? fromValidation(error, planned);
+}
+
+/** The client's error for a failed deletion. */
+export function asDeleteFailure(error: unknown, collection: Collection): unknown {
+  if (isRefused(error) && error.message === 'skipped') return leftOut('deletion', collection, '');
+  return asRuleRefusal(error, [[collection, 'delete']]) ?? error;
+}
+
+function leftOut(what: string, { name }: Collection, path: string): Error {
+  return invalidPayload(
+    `A trigger of the database left out the ${what} of ${path === '' ? 'an item' : `"${path}"`} of "${name}"`,
+  );
+}
+
+type WrittenTable = readonly [collection: Collection, event: WriteEvent];
+
+function writtenTables({ plan: { nodes, unlinks } }: PlannedWrite): WrittenTable[] {
+  const events = { insert: ['insert'], update: ['update'], upsert: ['update', 'insert'] } as const;
+  return [
+    ...nodes.flatMap(({ collection, verb }) => events[verb].map((event): WrittenTable => [collection, event])),
+    ...unlinks.map(({ collection, action }): WrittenTable => [collection, action === 'delete' ? 'delete' : 'update']),
+  ];
+}
+
+/** PostgreSQL applies few rules to statements that return rows, and none to several statements of a chain; null for other errors. */
+function asRuleRefusal(error: unknown, tables: readonly WrittenTable[]): unknown {
+  if (!isRuleRefusal(error)) return null;
+  const [collection] =
+    tables.find(([{ rules }, event]) => rules.some((rule) => rule.event === event)) ?? tables[0] ?? [];
+  if (!collection) return null;
+  const reason = `"${collection.name}" cannot be written: PostgreSQL does not apply the rule of its table ("create rule") to statements that return rows. Use a trigger instead of the rule`;
+  return new Undisclosed(invalidPayload(reason), error.message);
+}
+
+/** The refusal that names the value, or null for other errors and if the value is not known. */
+function asRefusedValue(error: unknown, planned: PlannedWrite): unknown {
+  return isMisfit(error) ? refusedInPayload(error, planned) : null;
+}
+
+/** By `service_refuse`. */
+function isRefused(error: unknown): error is Error {
+  return error instanceof Error && 'code' in error && error.code === 'LT400';
+}
+
+/** A validation that failed says its place in the plan and the number of the row. */
+function fromValidation(error: unknown, { plan, paths }: PlannedWrite): unknown {
+  if (!isRefused(error)) return error;
+  const [place, word, number, column] = error.message.split(' ');
+  const [position, index, row] = [Number(place), Number(word), Number(number)];
+  const node = plan.nodes[position];
+  if (node?.conflict && (word === 'twice' || word === 'key')) {
+    const entry = paths[position]?.[row] ?? '';
+    return word === 'twice'
+      ? duplicateEntry(entry, node.conflict)
+      : mismatchedKey(entry, node.collection, node.conflict);
+  }
+  if (node && word === 'differs') {
+    const { field, only } = elementAt(node.columns, Number(column));
+    const differing = [paths[position]?.[row], field.name].filter((each) => each).join('.');
+    return only === 'key' ? changedKey(differing, node.collection) : contradiction(differing, node.collection, field);
+  }
+  if (node && word === 'skipped') return leftOut('change', node.collection, paths[position]?.[Number(number)] ?? '');
+  if (node && word === 'lost')
+    return invalidPayload(
+      `A trigger of the database left out new items of "${node.collection.name}" and changed the keys of others: send one item per request`,
+    );
+  if (node && word === 'kept') {
+    const { field } = elementAt(node.columns, Number(column));
+    return differsFromGenerated([paths[position]?.[row], field.name].filter((each) => each).join('.'));
+  }
+  if (node && word === 'generated') {
+    const names = node.collection.key.filter(({ column: made }) => made?.is_generated).map(({ name }) => `"${name}"`);
+    return invalidPayload(
+      `The key of "${node.collection.name}" would differ from the one in the payload: ${names.join(', ')} is generated by the database`,
+    );
+  }
+  const validation = node?.validations[index];
+  if (!node || !validation) return error;
+  const path = [paths[position]?.[row], validation.field].filter((each) => each).join('.');
+  const field = { collection: node.collection.name, name: validation.field };
+  return failedValidation(field, validation.type, path, validation.message);
+}
+
+/** One at a time: a separate statement, so that the next one sees what the one before has done. */
+export async function lock(collection: Collection, session: Session): Promise<void> {
+  const name = `${collection.schema}.${collection.table}`;
+  await session.query(
+    withCatalog("select pg_advisory_xact_lock(hashtextextended('lateral ' || $1::text, 0))"),
+    [name],
+    {
+      prepare: true,
+    },
+  );
+}
+
+export function changesByKey(collection: Collection, items: readonly Input[]): { key: Key; data: Input }[] {
+  return items.map((data) => {
+    const key = readKey(namedKey(collection, data));
+    if (key === null) throw invalidPayload('Item in update misses primary key');
+    return { key, data };
+  });
+}

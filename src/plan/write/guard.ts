@@ -1,0 +1,153 @@
+/** What a caller may write, asked while a payload is walked: names at once, rows by rules that the statement checks. */
+import { forbidden, forbiddenCollection, forbiddenField } from '../../base/errors.js';
+import { onlyOf } from '../../base/narrow.js';
+import { forEachInSlices } from '../../base/time-slices.js';
+import { keyNames } from '../../mirror/item-key.js';
+import type { Collection, Field, Model } from '../../mirror/model.js';
+import type { Access, Grant, PlannedRule, WriteAction } from '../access.js';
+import { ALWAYS, both, type Condition, isAlways } from '../plan.js';
+import type { RowGuard, Verb, WriteColumn } from './write.js';
+
+export class Guard {
+  readonly #access: Access;
+  readonly #model: Model;
+
+  constructor(access: Access, model: Model) {
+    this.#access = access;
+    this.#model = model;
+  }
+
+  get key(): string {
+    return this.#access.key;
+  }
+
+  grant(action: WriteAction, collection: Collection): Grant {
+    const grant = this.#access.grant(action, collection, this.#model);
+    if (!grant) throw forbiddenCollection(collection.name);
+    return grant;
+  }
+
+  /** Whether the fields may be written, in some row at least. */
+  covers(action: WriteAction, collection: Collection, names: readonly string[]): boolean {
+    const grant = this.#access.grant(action, collection, this.#model);
+    return grant !== null && writtenNames(action, collection, names).every((name) => grant.fields?.has(name) ?? true);
+  }
+
+  /** Callers who may write every field get an error for a misspelt one later; for others it is a forbidden field. */
+  check(action: WriteAction, collection: Collection, names: readonly string[], location: string): void {
+    const { fields } = this.grant(action, collection);
+    const forbiddenName = writtenNames(action, collection, names).find((name) => fields !== null && !fields.has(name));
+    if (forbiddenName !== undefined) throw forbiddenField(forbiddenName, collection.name, location || 'root');
+  }
+
+  /** What the caller may do with an item that may exist or not. */
+  verb(collection: Collection, names: readonly string[], location: string): Verb {
+    const mayCreate = this.covers('create', collection, [...names, ...keyNames(collection)]);
+    const mayUpdate = names.length === 0 || this.covers('update', collection, names);
+    if (!mayCreate && !mayUpdate) this.check('update', collection, names, location);
+    return mayCreate && mayUpdate ? 'upsert' : mayCreate ? 'insert' : 'update';
+  }
+
+  /** Moving an item writes the whole order, so the caller must be allowed to write every row. */
+  checkOrder(collection: Collection): void {
+    const { sortField } = collection;
+    const { rules } = this.grant('update', collection);
+    if (sortField === null || anyRule(rules.filter((rule) => coversAll(rule, [sortField]))) !== null)
+      throw forbiddenCollection(collection.name);
+  }
+
+  /** For each row the fields that the caller gives it; null for one that is only referred to. */
+  async rows(
+    collection: Collection,
+    rows: readonly (readonly string[] | null)[],
+  ): Promise<{ guard: RowGuard | null; needBits: NeedBits }> {
+    const { rules } = rows.every((each) => each === null) ? { rules: [] } : this.grant('update', collection);
+    const known = new Map<string, readonly string[]>();
+    const needsOfRows: (readonly string[])[] = [];
+    await forEachInSlices(rows, (names) => {
+      const text = JSON.stringify(names);
+      const needs = known.get(text) ?? (names ? needsOf(rules, writtenNames('update', collection, names)) : []);
+      known.set(text, needs);
+      needsOfRows.push(needs);
+    });
+    const keys = [...new Set([...known.values()].flat())].sort();
+    const perRow = [...known.values()].some((needs) => needs.length < keys.length);
+    const bitsOf = (needs: readonly string[]): string => keys.map((key) => (needs.includes(key) ? '1' : '0')).join('');
+    return {
+      guard: keys.length === 0 ? null : { needs: keys.map((key) => needed(rules, key)), key: keys.join(), perRow },
+      needBits: needsOfRows.map((needs) => (perRow ? bitsOf(needs) : null)),
+    };
+  }
+
+  /** What a reference takes from the row it leads to ends up in a row that the caller may read: it is read with the caller's rights. */
+  lookupOf(collection: Collection, referenced: string, location: string): NonNullable<WriteColumn['lookup']> {
+    const readable = this.readable(collection);
+    const field = readable?.fields.get(referenced);
+    if (readable && field) return { collection: readable, field };
+    throw forbidden(`"${location}" requires permission to read what it refers to in "${collection.name}"`);
+  }
+
+  /** The collection as the caller may read it; null where nothing of it may be read. */
+  readable(collection: Collection): Collection | null {
+    return this.#access.view(this.#model).collections.get(collection.name) ?? null;
+  }
+
+  /** Rows that may leave a relation; null where all may. */
+  unlinked(collection: Collection, field: Field, action: 'nullify' | 'delete'): Condition | null {
+    const { rules } = this.grant(action === 'delete' ? 'delete' : 'update', collection);
+    if (action === 'delete') return anyRule(rules);
+    const cleared = writtenNames('update', collection, [field.name]);
+    if (!this.covers('update', collection, [field.name])) throw forbiddenField(field.name, collection.name, 'root');
+    const needs = needsOf(rules, cleared).map((key) => needed(rules, key));
+    return needs.length === 0 ? null : both(...needs);
+  }
+}
+
+/** By row; null where the same counts for all rows. */
+export type NeedBits = readonly (string | null)[];
+
+/**
+ * What a row must meet for the fields to be written, each as a digit per rule of which one has to hold. What follows from another one is
+ * left out, and what always holds.
+ */
+function needsOf(rules: readonly PlannedRule[], names: readonly string[]): readonly string[] {
+  const granting = names.map((name) => rules.map((rule) => (coversAll(rule, [name]) ? '1' : '0')).join(''));
+  const distinct = [...new Set(names.length === 0 ? [rules.map(() => '1').join('')] : granting)];
+  if (distinct.some((key) => !key.includes('1'))) throw forbidden();
+  const isPartOf = (one: string, other: string): boolean =>
+    one !== other && [...one].every((digit, position) => digit === '0' || other[position] === '1');
+  const isAlwaysMet = (key: string): boolean =>
+    rules.some(({ where }, position) => key[position] === '1' && isAlways(where));
+  return distinct.filter((key) => !isAlwaysMet(key) && !distinct.some((other) => isPartOf(other, key)));
+}
+
+function needed(rules: readonly PlannedRule[], key: string): Condition {
+  const conditions = rules.filter((_, position) => key[position] === '1').map(({ where }) => where);
+  return onlyOf(conditions) ?? { kind: 'or', conditions };
+}
+
+/** Null where every row fits. */
+export function anyRule(rules: readonly PlannedRule[]): Condition | null {
+  const conditions = rules.map(({ where }) => where);
+  return conditions.includes(ALWAYS) ? null : { kind: 'or', conditions };
+}
+
+/** A reference that several columns hold writes them: the field alone is not enough. What names an item is not changed with it. */
+function writtenNames(action: WriteAction, collection: Collection, names: readonly string[]): readonly string[] {
+  if (!names.some((name) => referenceColumns(collection, name).length > 0)) return names;
+  const key = action === 'create' ? [] : keyNames(collection);
+  return names.flatMap((name) => [
+    name,
+    ...referenceColumns(collection, name).filter((column) => !key.includes(column)),
+  ]);
+}
+
+function referenceColumns({ fields }: Collection, name: string): string[] {
+  const relation = fields.get(name)?.relation;
+  if (relation?.kind !== 'many-to-one' || relation.columns.length === 1) return [];
+  return relation.columns.map(({ column }) => column);
+}
+
+function coversAll({ fields }: PlannedRule, names: readonly string[]): boolean {
+  return fields === null || names.every((name) => fields.has(name));
+}

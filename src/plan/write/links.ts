@@ -1,0 +1,115 @@
+/** What a column holds that leads to a row of the payload: its key, or what the row has under another column that is unique. */
+import { invalidPayload } from '../../base/errors.js';
+import { elementAt } from '../../base/narrow.js';
+import { isKey, keyNames, singleKey } from '../../mirror/item-key.js';
+import type { Collection, Field, ManyToOne, OneToMany, OneToOne } from '../../mirror/model.js';
+import { changesNewKeys } from '../../mirror/write-facts.js';
+import type { Key } from '../../request/write.js';
+import { fieldOf } from '../resolve-names.js';
+import { checkValue } from './column-value.js';
+import type { Guard } from './guard.js';
+import { checkKey, checkReference, keyPart } from './key.js';
+import type { ColumnValue, Payload, Row } from './payload-row.js';
+import { clearedColumns } from './resolve-conflicts.js';
+
+function refersToKey({ referenced }: ManyToOne | OneToMany | OneToOne, { collection }: Row): boolean {
+  return referenced === singleKey(collection)?.name;
+}
+
+/** The key of a row, or the row itself where the statement is to make its key, or a trigger may change it. */
+export function keyValue(row: Row): ColumnValue {
+  const isMade = row.key === null || (row.verb === 'insert' && changesNewKeys(row.collection));
+  return isMade ? { kind: 'reference', row } : { kind: 'value', value: row.key };
+}
+
+/** The same for each column of a reference that several columns hold; `payload` is what is said of the row that they shall lead to. */
+export function linkValues(
+  row: Row,
+  payload: Payload,
+  { columns }: ManyToOne | OneToMany | OneToOne,
+  location: string,
+): ColumnValue[] {
+  const { collection, key } = row;
+  return columns.map(({ column, referenced }): ColumnValue => {
+    const field = fieldOf(collection, referenced);
+    if (isKey(collection, field)) {
+      if (key === null) return collection.key.length > 1 ? { kind: 'reference', row, part: field } : keyValue(row);
+      return { kind: 'value', value: keyPart(collection, key, field) };
+    }
+    const referencedValue = payload[referenced];
+    if (referencedValue === undefined || referencedValue === null)
+      throw invalidPayload(`"${location}" needs "${referenced}" of "${collection.name}": "${column}" refers to it`);
+    return { kind: 'value', value: checkValue(field, referencedValue, location) };
+  });
+}
+
+/** `payload` is what is said of the row that `field` shall lead to; what it does not say is read from the row as it is. */
+export function linkValue(
+  row: Row,
+  payload: Payload,
+  relation: ManyToOne | OneToMany | OneToOne,
+  field: Field,
+  location: string,
+  guard: Guard | null,
+): ColumnValue {
+  if (refersToKey(relation, row)) return keyValue(row);
+  const { referenced } = relation;
+  const referencedValue = payload[referenced];
+  if (referencedValue !== undefined && referencedValue !== null)
+    return { kind: 'value', value: checkValue(field, referencedValue, location) };
+  if (row.verb === 'insert' || row.key === null)
+    throw invalidPayload(
+      `"${location}" needs "${referenced}" of "${row.collection.name}": "${field.name}" refers to it`,
+    );
+  return lookedUpValue(row.collection, row.key, referenced, location, guard);
+}
+
+/** What the row with this key has under the column that is referred to, as far as the caller may read it. */
+export function lookedUpValue(
+  collection: Collection,
+  key: Key,
+  referenced: string,
+  location: string,
+  guard: Guard | null,
+): ColumnValue {
+  const of = guard?.lookupOf(collection, referenced, location) ?? {
+    collection,
+    field: fieldOf(collection, referenced),
+  };
+  return { kind: 'lookup', key, of };
+}
+
+/** A composite reference that is written as one value is the key of an item. */
+export function referencedKey(target: Collection, { columns }: ManyToOne, path: string): readonly Field[] {
+  if (columns.map(({ referenced }) => referenced).join() !== keyNames(target).join())
+    throw invalidPayload(`"${path}" does not refer to the key of "${target.name}": write its columns`);
+  return target.key;
+}
+
+/** What the columns of such a reference hold where a key or null is written to it. */
+export function referredValues(target: Collection, relation: ManyToOne, value: unknown, path: string): ColumnValue[] {
+  if (value === null) return relation.columns.map(() => ({ kind: 'value', value: null }));
+  const parts = referencedKey(target, relation, path);
+  checkReference(target, value, path);
+  const key = checkKey(target, value);
+  return parts.map((part) => ({ kind: 'value', value: keyPart(target, key, part) }));
+}
+
+export function setReference(
+  rows: Record<'set' | 'claim', (row: Row, field: Field, columnValue: ColumnValue, path: string) => void>,
+  row: Row,
+  { columns }: ManyToOne,
+  values: readonly ColumnValue[],
+  path: string,
+): void {
+  const { collection, verb, key } = row;
+  const fields = columns.map(({ column }) => fieldOf(collection, column));
+  const isCleared = values.every((each) => each.kind === 'value' && each.value === null);
+  const written = isCleared ? clearedColumns(collection, fields) : fields;
+  fields.forEach((field, position) => {
+    if (!written.includes(field)) return;
+    const columnValue = elementAt(values, position);
+    if (isKey(collection, field) && (verb !== 'insert' || key !== null)) rows.claim(row, field, columnValue, path);
+    else rows.set(row, field, columnValue, path);
+  });
+}

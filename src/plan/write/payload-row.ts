@@ -1,0 +1,73 @@
+/** A row of a payload while the write is planned. */
+import type { Collection, Field, Model } from '../../mirror/model.js';
+import type { Key } from '../../request/write.js';
+import type { Access } from '../access.js';
+import type { Author, ConflictTarget, Verb, WriteColumn } from './write.js';
+
+export interface Row {
+  readonly collection: Collection;
+  readonly verb: Verb;
+  readonly number: number;
+  readonly key: Key | null;
+  readonly columnValues: Map<string, ColumnValue>;
+  /** What it gets besides where it turns out to be new, and where it exists: for rows of which that is not known. */
+  readonly only: Readonly<Record<'insert' | 'update', Map<string, ColumnValue>>>;
+  /** Fields that the caller has something to say about. */
+  readonly fields: Set<string>;
+  /** What the payload says of columns that are not written: of a key that is known, and of values that the database makes. */
+  claims: Map<string, ColumnValue> | null;
+  readonly path: string;
+}
+
+/** A value, or the key of a row that the same statement makes. */
+export type ColumnValue =
+  | { readonly kind: 'value'; readonly value: unknown }
+  | { readonly kind: 'caller'; readonly plan: CallerValue }
+  /** With `part`, of a key of several columns the one that is referred to. */
+  | { readonly kind: 'reference'; readonly row: Row; readonly part?: Field }
+  /** What the related row with this key has under the column that is referred to. */
+  | { readonly kind: 'lookup'; readonly key: Key; readonly of: KeyLookup }
+  /** What several parts of the payload say: all of it must be the same. */
+  | { readonly kind: 'several'; readonly values: readonly ColumnValue[] }
+  /** So many places behind the last row of the same parent. */
+  | { readonly kind: 'end'; readonly position: number; readonly parent: Field };
+
+type KeyLookup = NonNullable<WriteColumn['lookup']>;
+
+export type CallerValue = NonNullable<WriteColumn['caller']>;
+
+/** What the service itself writes: who, and when. */
+export interface WriteVariables {
+  readonly now: string;
+  readonly user: string | null;
+  readonly role: string | null;
+  readonly roles: readonly string[];
+  readonly policies: readonly string[];
+}
+
+export interface List {
+  readonly collection: Collection;
+  readonly verb: Verb;
+  readonly rows: Row[];
+  readonly byKey: Map<string, Row>;
+  readonly conflict: ConflictTarget | null;
+}
+
+export type Payload = Readonly<Record<string, unknown>>;
+
+export interface ItemChange {
+  readonly key: Key;
+  readonly data: Payload;
+}
+
+export interface WritePlanContext {
+  readonly model: Model;
+  /** Rows one request may write, nested ones included; null for no limit. */
+  readonly maxRows: number | null;
+  readonly variables: WriteVariables;
+  readonly author: Author;
+  /** Null for who may write everything. */
+  readonly access: Access | null;
+  /** Items may lack values that they need: the plan checks what they have, and is not carried out. */
+  readonly isPartial?: boolean;
+}

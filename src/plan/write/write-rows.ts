@@ -1,0 +1,396 @@
+/** The rows of a write while its payload is walked: merged where a row is named twice, completed, and given their shape. */
+import { randomUUID } from 'node:crypto';
+import { failedValidation, invalidPayload } from '../../base/errors.js';
+import { forEachInSlices } from '../../base/time-slices.js';
+import { isKey, requireSingleKey, singleKey } from '../../mirror/item-key.js';
+import { type Collection, type Field, type Model, needsValue } from '../../mirror/model.js';
+import type { Key } from '../../request/write.js';
+import { presetValue } from '../preset-value.js';
+import { holdingFields, referencedFields } from '../resolve-names.js';
+import type { Guard } from './guard.js';
+import { checkKeyed, givenPart, keyEntries, keyPart } from './key.js';
+import type { ColumnValue, List, Row, WritePlanContext, WriteVariables } from './payload-row.js';
+import {
+  changedKey,
+  contradiction,
+  type Dispute,
+  refuseCircles,
+  settleDispute,
+  settleParts,
+} from './resolve-conflicts.js';
+import { fieldsOf, isSame, type RowChecks, shapeList, shapeOfWrite } from './row-shape.js';
+import { planFieldValidations, planValidations } from './validate.js';
+import type { Author, ConflictTarget, PlannedWrite, Unlink, Verb, WriteInput, WritePlan } from './write.js';
+
+/** Rows that are only inserted, or only updated, need no values per verb: one object for all of them saves memory. */
+const NO_VALUES_PER_VERB: Row['only'] = { insert: new Map(), update: new Map() };
+
+type VariableName = 'now' | 'user' | 'role';
+
+interface Unlinks {
+  readonly unlink: Unlink;
+  readonly entries: Record<string, unknown>[];
+}
+
+const CREATED_FLAGS: Readonly<Record<string, VariableName>> = {
+  'date-created': 'now',
+  'user-created': 'user',
+  'role-created': 'role',
+};
+const UPDATED_FLAGS: Readonly<Record<string, VariableName>> = {
+  'date-updated': 'now',
+  'user-updated': 'user',
+  'role-updated': 'role',
+};
+
+export class Rows {
+  readonly #maxRows: number | null;
+  readonly #variables: WriteVariables;
+  readonly #isPartial: boolean;
+  readonly #model: Model;
+  readonly #author: Author;
+  readonly #guard: Guard | null;
+  readonly #conflict: ConflictTarget | null;
+  readonly #lists: List[] = [];
+  readonly #byVerb: Readonly<Record<Verb, Map<Collection, List>>> = {
+    insert: new Map(),
+    update: new Map(),
+    upsert: new Map(),
+  };
+  readonly #unlinks = new Map<string, Unlinks>();
+  readonly #deleted = new Set<string>();
+  readonly #disputes: Dispute[] = [];
+  #count = 0;
+
+  constructor(
+    { maxRows, variables, model, author, isPartial = false }: WritePlanContext,
+    guard: Guard | null,
+    conflict: ConflictTarget | null = null,
+  ) {
+    this.#conflict = conflict;
+    this.#maxRows = maxRows;
+    this.#variables = variables;
+    this.#isPartial = isPartial;
+    this.#model = model;
+    this.#author = author;
+    this.#guard = guard;
+  }
+
+  add(collection: Collection, verb: Verb, key: Key | null, path: string): Row {
+    checkKeyed(collection);
+    const list = this.#list(collection, verb);
+    if (key !== null) this.#refuseTwice(collection, verb, key, path);
+    const named = key === null ? undefined : this.#existingRow(collection, verb, key);
+    if (named) return named;
+    this.#countRows(1);
+    const only = verb === 'upsert' ? { insert: new Map(), update: new Map() } : NO_VALUES_PER_VERB;
+    const number = list.rows.length;
+    const row: Row = {
+      collection,
+      verb,
+      number,
+      key,
+      columnValues: new Map(),
+      only,
+      fields: new Set(),
+      claims: null,
+      path,
+    };
+    list.rows.push(row);
+    if (key !== null) list.byKey.set(String(key), row);
+    return row;
+  }
+
+  /** An item cannot be new in one place of the payload and exist in another. */
+  #refuseTwice(collection: Collection, verb: Verb, key: Key, path: string): void {
+    for (const other of ['insert', 'update', 'upsert'] as const) {
+      const isNamed = this.#byVerb[other].get(collection)?.byKey.has(String(key));
+      if (
+        ((verb === 'insert') !== (other === 'insert') && isNamed) ||
+        (verb === 'insert' && this.#deleted.has(`${collection.name}/${key}`))
+      ) {
+        throw invalidPayload(
+          `"${path || collection.name}" contradicts another part of the payload about item ${key} of "${collection.name}"`,
+        );
+      }
+    }
+  }
+
+  /** The same item, updated in one place and made or updated in another, would be written twice by one statement. */
+  #existingRow(collection: Collection, verb: Verb, key: Key): Row | undefined {
+    if (verb === 'insert') return undefined;
+    for (const other of ['update', 'upsert'] as const) {
+      const row = this.#byVerb[other].get(collection)?.byKey.get(String(key));
+      if (row) return row;
+    }
+    return undefined;
+  }
+
+  set(row: Row, field: Field, columnValue: ColumnValue, path: string): void {
+    const isNull = columnValue.kind === 'value' && columnValue.value === null;
+    if (isNull && this.#refusesNull(row, field)) throw failedValidation(field, 'nnull', path);
+    const before = row.columnValues.get(field.name);
+    if (!before || isSame(before, columnValue)) {
+      row.columnValues.set(field.name, columnValue);
+      return;
+    }
+    if (before.kind === 'value' && columnValue.kind === 'value') throw contradiction(path, row.collection, field);
+    row.columnValues.set(field.name, { kind: 'several', values: [before, columnValue] });
+    this.#disputes.push({ row, field, path });
+  }
+
+  #refusesNull({ collection }: Row, field: Field): boolean {
+    if (this.#isPartial && !isKey(collection, field)) return false;
+    return (field.column?.is_nullable === false && !field.column.is_filled) || isNullablePart(collection, field);
+  }
+
+  /** What the payload says of a part of a key that is known: it has to be the same. */
+  claim(row: Row, field: Field, columnValue: ColumnValue, path: string): void {
+    const part = row.key === null ? undefined : keyPart(row.collection, row.key, field);
+    if (columnValue.kind === 'value' && String(givenPart(field, columnValue.value)) === part) return;
+    // A key that the database makes is new, so it cannot be that of an item which exists.
+    if (columnValue.kind !== 'reference' || !columnValue.part) throw changedKey(path, row.collection);
+    row.claims ??= new Map();
+    const before = row.claims.get(field.name);
+    row.claims.set(field.name, before ? { kind: 'several', values: [before, columnValue] } : columnValue);
+    this.#disputes.push({ row, field, path });
+  }
+
+  /** Rows listed in `keys`, or all rows that the payload does not name, leave the parent. */
+  unlink(
+    collection: Collection,
+    field: Field,
+    parent: Row,
+    action: Unlink['action'],
+    keys: readonly Key[] | null,
+  ): void {
+    const name = `${action} ${collection.name} ${field.name}${this.#guard && keys ? ' strict' : ''}`;
+    const planned = this.#unlinks.get(name) ?? {
+      unlink: this.#planUnlink(collection, field, parent.collection, action, keys !== null),
+      entries: [],
+    };
+    this.#unlinks.set(name, planned);
+    if (parent.key === null) throw new Error('only rows that exist have others to unlink');
+    const from = keyEntries(parent.collection, 'parent', parent.key);
+    if (!keys) planned.entries.push({ ...from, child: null });
+    for (const child of keys ?? []) {
+      planned.entries.push({ ...from, ...keyEntries(collection, 'child', child) });
+      if (action === 'delete') this.#deleted.add(`${collection.name}/${child}`);
+    }
+    this.#countRows(keys?.length ?? 0);
+  }
+
+  #planUnlink(
+    collection: Collection,
+    field: Field,
+    from: Collection,
+    action: Unlink['action'],
+    named: boolean,
+  ): Unlink {
+    const guard = this.#guard?.unlinked(collection, field, action) ?? null;
+    const relation = field.relation?.kind === 'many-to-one' ? field.relation : null;
+    return {
+      collection,
+      field,
+      columns: relation ? holdingFields(this.#model, relation) : [field],
+      from,
+      key: relation ? referencedFields(from, relation) : [requireSingleKey(from)],
+      action,
+      guard,
+      strict: named && this.#guard !== null,
+    };
+  }
+
+  /** A new row of a sorted relation goes to its end, unless it says where. */
+  append(child: Row, parent: Field, sortField: string, position: number): void {
+    const field = child.collection.fields.get(sortField);
+    if (!field?.column || isKey(child.collection, field) || child.columnValues.has(sortField)) return;
+    child.columnValues.set(sortField, { kind: 'end', position, parent });
+  }
+
+  async finish(collection: Collection, root: readonly number[], keys: readonly Key[] | null): Promise<PlannedWrite> {
+    const lists = this.#lists.filter((list) => list.rows.length > 0);
+    for (const list of lists) {
+      const fields = completedFields(list.collection);
+      await forEachInSlices(list.rows, (row) => this.#complete(row, fields));
+    }
+    await forEachInSlices(this.#disputes, settleDispute);
+    for (const list of lists)
+      await forEachInSlices(list.rows, (row) => {
+        const key = settleParts(row) ?? row.key;
+        if (key !== null && row.verb === 'insert') this.#refuseTwice(row.collection, 'insert', key, row.path);
+      });
+    refuseCircles(lists);
+    const shaped: Awaited<ReturnType<typeof shapeList>>[] = [];
+    for (const list of lists) shaped.push(await shapeList(list, await this.#checksOf(list)));
+    const unlinks = [...this.#unlinks.values()];
+    const plan: WritePlan = {
+      kind: 'write',
+      collection,
+      nodes: shaped.map(({ node }) => node),
+      unlinks: unlinks.map(({ unlink }) => unlink),
+      makesKeys: keys === null,
+    };
+    const input: WriteInput = {
+      nodes: shaped.map(({ rows }) => rows),
+      unlinks: unlinks.map(({ entries }) => entries),
+      root,
+      by: this.#author,
+    };
+    const paths = lists.map((list) => list.rows.map((row) => row.path));
+    return { model: this.#model, plan, input, shape: `${this.#guard?.key ?? ''}${shapeOfWrite(plan)}`, paths, keys };
+  }
+
+  /** What the caller must be allowed, and what must hold of the rows. */
+  async #checksOf({ collection, verb, rows }: List): Promise<RowChecks> {
+    const validations = planFieldValidations(fieldsOf(rows, collection), collection, this.#model);
+    const guard = this.#guard;
+    const readable = guard ? guard.readable(collection) : collection;
+    if (!guard) return { guard, needBits: [], validations, readable };
+    if (verb !== 'update') {
+      await forEachInSlices(rows, (row) => guard.check('create', collection, [...row.fields], row.path));
+      const rules = guard.grant('create', collection).validations;
+      validations.push(...planValidations(rules, collection, this.#model, 'insert'));
+    }
+    if (verb === 'insert') return { guard: null, needBits: [], validations, readable };
+    const isLink = (row: Row): boolean => verb === 'upsert' && row.fields.size === 0;
+    const changedFields: (string[] | null)[] = [];
+    const changed = ({ fields: names }: Row): string[] =>
+      this.#conflict ? changedNames([...names], collection, this.#conflict) : [...names];
+    await forEachInSlices(rows, (row) => void changedFields.push(isLink(row) ? null : changed(row)));
+    if (changedFields.some((names) => names !== null)) {
+      const rules = guard.grant('update', collection).validations;
+      validations.push(...planValidations(rules, collection, this.#model, 'update'));
+    }
+    return { ...(await guard.rows(collection, changedFields)), validations, readable };
+  }
+
+  /** What policies give to fields that the payload leaves out. */
+  #applyPresets(row: Row, action: 'create' | 'update', columnValues: Map<string, ColumnValue>): void {
+    if (!this.#guard?.covers(action, row.collection, [])) return;
+    for (const [name, value] of Object.entries(this.#guard.grant(action, row.collection).presets)) {
+      const field = row.collection.fields.get(name);
+      if (!field?.column || row.columnValues.has(name) || columnValues.has(name)) continue;
+      // An item keeps the values by which it was found.
+      if (action === 'update' && this.#conflict?.fields.includes(field)) continue;
+      // A part of a key of several columns is given to new rows alone, like the key itself.
+      if (isKey(row.collection, field) && (row.verb !== 'insert' || field === singleKey(row.collection))) continue;
+      columnValues.set(name, presetValue(field, value, this.#variables, this.#model));
+    }
+  }
+
+  /** Flags of the service, then what the database would miss. */
+  #complete(row: Row, fields: readonly CompletedField[]): void {
+    const { verb } = row;
+    const inserted = verb === 'upsert' ? row.only.insert : row.columnValues;
+    const changed = verb === 'upsert' ? row.only.update : row.columnValues;
+    if (verb === 'upsert')
+      for (const field of this.#conflict?.fields ?? []) moveColumnValue(field, row.columnValues, inserted);
+    if (verb === 'update' || (verb === 'upsert' && row.fields.size > 0)) this.#applyPresets(row, 'update', changed);
+    if (verb !== 'update') this.#applyPresets(row, 'create', inserted);
+    const touched = row.columnValues.size + changed.size > 0;
+    for (const { field, first, later } of fields) {
+      // The service alone says when an item was made and changed.
+      if (verb === 'upsert' && (first || later)) row.columnValues.delete(field.name);
+      if (first && verb !== 'update') inserted.set(field.name, { kind: 'value', value: this.#variables[first] });
+      if (later && verb !== 'insert' && touched)
+        changed.set(field.name, { kind: 'value', value: this.#variables[later] });
+      if (verb === 'insert') this.#completeNew(row, field);
+      // The key of an item that turns out to be new is made by the statement.
+      if (verb === 'upsert' && this.#conflict && !isKey(row.collection, field)) this.#makeUuid(row, field, inserted);
+    }
+  }
+
+  #completeNew(row: Row, field: Field): void {
+    const { column } = field;
+    const isKnown = row.key !== null && isKey(row.collection, field);
+    if (!column || isKnown || row.columnValues.has(field.name)) return;
+    if (this.#makeUuid(row, field, row.columnValues) || this.#isPartial) return;
+    if (column.is_generated && isKey(row.collection, field)) throw unsaidKey(row.path, field);
+    if (needsValue(column) || isNullablePart(row.collection, field))
+      throw failedValidation(field, 'required', row.path === '' ? field.name : `${row.path}.${field.name}`);
+  }
+
+  #makeUuid(row: Row, field: Field, columnValues: Map<string, ColumnValue>): boolean {
+    if (!field.special.includes('uuid') || field.column?.default_expression !== null) return false;
+    if (field === singleKey(row.collection)) (row as { key: Key | null }).key ??= randomUUID();
+    else if (!row.columnValues.has(field.name) && !columnValues.has(field.name))
+      columnValues.set(field.name, { kind: 'value', value: randomUUID() });
+    return true;
+  }
+
+  #list(collection: Collection, verb: Verb): List {
+    const existing = this.#byVerb[verb].get(collection);
+    if (existing) return existing;
+    const list: List = { collection, verb, rows: [], byKey: new Map(), conflict: this.#conflict };
+    this.#byVerb[verb].set(collection, list);
+    this.#lists.push(list);
+    return list;
+  }
+
+  #countRows(rows: number): void {
+    this.#count += rows;
+    checkRows(this.#count, this.#maxRows);
+  }
+}
+
+/** The statement knows the keys of new items before it makes them. */
+function unsaidKey(path: string, { name }: Field): Error {
+  return invalidPayload(
+    `"${path === '' ? name : `${path}.${name}`}" is required: the database generates this part of the key, so the payload must contain its value`,
+  );
+}
+
+/** Of a key of several columns that is declared, and that the database does not keep from being null. */
+function isNullablePart(collection: Collection, field: Field): boolean {
+  const { column } = field;
+  if (singleKey(collection) || collection.kind === 'view' || !column?.is_nullable || !isKey(collection, field))
+    return false;
+  return !column.is_filled && !column.is_generated && column.default_expression === null;
+}
+
+/** What a merge sets: the columns by which an item is found are equal, and its key stays. */
+export function changedNames(names: readonly string[], collection: Collection, { fields }: ConflictTarget): string[] {
+  const identifyingNames = new Set([...collection.key, ...fields].map(({ name }) => name));
+  return names.filter((name) => {
+    const { column, relation } = collection.fields.get(name) ?? { column: null, relation: null };
+    if (column || relation?.kind !== 'many-to-one') return !identifyingNames.has(name);
+    return !relation.columns.every((each) => identifyingNames.has(each.column));
+  });
+}
+
+export function checkRows(rows: number, most: number | null): void {
+  if (most !== null && rows > most)
+    throw invalidPayload(`Exceeded max batch mutation limit of ${most}`, {
+      option: 'MAX_BATCH_MUTATION',
+      limit: most,
+    });
+}
+
+function moveColumnValue({ name }: Field, from: Map<string, ColumnValue>, to: Map<string, ColumnValue>): void {
+  const value = from.get(name);
+  if (value) to.set(name, value);
+  from.delete(name);
+}
+
+/** A field that the service fills, or that the database would miss. */
+interface CompletedField {
+  readonly field: Field;
+  readonly first: VariableName | null;
+  readonly later: VariableName | null;
+}
+
+function completedFields(collection: Collection): CompletedField[] {
+  return [...collection.fields.values()].flatMap((field) => {
+    const { column, special } = field;
+    const [first, later] = [flaggedVariable(field, CREATED_FLAGS), flaggedVariable(field, UPDATED_FLAGS)];
+    const isGeneratedKey = column?.is_generated === true && isKey(collection, field);
+    const isMissed = column !== null && (isGeneratedKey || needsValue(column) || isNullablePart(collection, field));
+    return column && (first || later || isMissed || special.includes('uuid')) ? [{ field, first, later }] : [];
+  });
+}
+
+function flaggedVariable(field: Field, flags: Readonly<Record<string, VariableName>>): VariableName | null {
+  const flag = field.special.find((each) => each in flags);
+  return flag === undefined ? null : (flags[flag] ?? null);
+}

@@ -1,0 +1,120 @@
+/** The database as the mirror and the policies see it: one statement that reads each, and notifications of changes. */
+import { hash } from 'node:crypto';
+import type { PolicySource } from '../../access/policy-watch.js';
+import { parseOwnJson } from '../../base/narrow.js';
+import type { OtherSchema } from '../../base/observe.js';
+import type { CatalogDocument } from '../../mirror/catalog-document.js';
+import type { CatalogSource, CatalogVersion } from '../../mirror/watch.js';
+import { definedColumns } from '../../sql/definitions.js';
+import { quoteIdentifier } from '../../sql/fragment.js';
+import { readSql } from '../../sql/read-sql.js';
+import type { Database } from '../pools/database.js';
+import type { Session } from '../pools/sessions.js';
+import { systemFiles, systemTables } from './system-tables.js';
+
+const INTROSPECT = readSql('introspect.sql');
+const FINGERPRINT = readSql('fingerprint.sql');
+
+const OTHER_SCHEMAS = readSql('other-schemas.sql');
+
+const POLICIES = readSql('policies.sql');
+
+export function policiesOf(database: Database): PolicySource {
+  return {
+    load: async () => String(await database.cell(POLICIES, [])),
+    listenForChanges: (changed) => listen(database, 'service_policies', changed),
+  };
+}
+
+export function catalogSourceOf(database: Database): CatalogSource {
+  /** Where functions are that may be called: their definitions count as much as those of tables. */
+  let locations: ReadonlySet<string> = new Set();
+  return {
+    schemas: database,
+    load: async () => {
+      const loaded = await database.catalog.use((session) => loadSchema(session, database));
+      const { function_rows, computed } = loaded.document;
+      locations = new Set([
+        ...(function_rows ?? []).map((row) => String(row['schema'])),
+        ...(computed ?? []).map(([, , schema]) => schema),
+      ]);
+      return loaded;
+    },
+    listen: async (changed) => {
+      // What cannot be heard is seen by its fingerprint.
+      if (!database.listener.canHear) return async () => {};
+      return listen(database, 'service_model', changed, changed, (schema) => locations.has(schema));
+    },
+    fingerprint: async () => {
+      const parameters = [JSON.stringify(database.schemas), database.system, String(database.listener.canHear)];
+      const [row] = await database.rows<{ fingerprint: string | null }>(FINGERPRINT, parameters);
+      return row?.fingerprint ?? null;
+    },
+  };
+}
+
+/** The schemas that are not served although they hold tables. */
+export async function findOtherSchemas(database: Database): Promise<readonly OtherSchema[]> {
+  const parameters = [JSON.stringify(database.schemas), JSON.stringify([...systemTables()])];
+  const text = await database.own.use((session) => session.cell(OTHER_SCHEMAS, parameters));
+  return parseOwnJson<OtherSchema[]>(String(text));
+}
+
+/** What to say of the service's own tables where some of them are not there: they have no rows. The grammar must be loaded. */
+async function withoutMissing(text: string, session: Session, database: Database): Promise<string> {
+  const named = [...new Set(text.match(/(?<=from )service_\w+/g))];
+  const rows = await session.query<{ name: string }>(
+    database.qualified('select relname as name from pg_catalog.pg_class where relnamespace = to_regnamespace($1)'),
+    [quoteIdentifier(database.system)],
+  );
+  const missing = named.filter((name) => !rows.some((row) => row.name === name));
+  const definitions = systemFiles()
+    .map((file) => file.text)
+    .join(';\n');
+  const fieldsOf = (table: string): string =>
+    [...definedColumns(definitions, table)]
+      .map(([field, type]) => `null::${type} as ${quoteIdentifier(field)}`)
+      .join(', ');
+  return missing.reduce(
+    (changed, name) =>
+      changed
+        .replaceAll(`from ${name}`, `from missing_${name}`)
+        .replace('with recursive\n', `with recursive\nmissing_${name} as (select ${fieldsOf(name)} where false),\n`),
+    text,
+  );
+}
+
+/** The schema as the connection sees it; `partial` where the service's own tables may not be there. */
+export async function loadSchema(session: Session, database: Database, partial = false): Promise<CatalogVersion> {
+  const statement = partial ? await withoutMissing(INTROSPECT, session, database) : INTROSPECT;
+  const parameters = [JSON.stringify(database.schemas), database.system, JSON.stringify([...systemTables()])];
+  const bytes = await session.cell(database.qualified(statement), parameters);
+  if (!bytes) throw new Error('the catalog statement gave no row');
+  const text = bytes.toString();
+  const document = parseOwnJson<CatalogDocument>(text);
+  if (!document.extensions?.['citus']) return { text, document, digest: hash('sha1', bytes, 'base64url') };
+  const distributed = `${text.slice(0, -1)},"distributed":${await session.cell(DISTRIBUTED, [])}}`;
+  return { text: distributed, document: parseOwnJson(distributed), digest: hash('sha1', distributed, 'base64url') };
+}
+
+/** Tables of Citus, with the column by which they are distributed. Other databases do not have this catalog. */
+const DISTRIBUTED = `select pg_catalog.json_agg(pg_catalog.json_build_array(logicalrelid::pg_catalog.oid::int8,
+  pg_catalog.column_to_column_name(logicalrelid, partkey)) order by logicalrelid)::text
+  from pg_catalog.pg_dist_partition`;
+
+/** Calls back on each notification for our schemas, where some may have been missed, and with `stale` while none arrive. */
+export function listen(
+  database: Database,
+  channel: string,
+  changed: () => void,
+  stale = changed,
+  concerns: (schema: string) => boolean = () => false,
+): Promise<() => Promise<void>> {
+  return database.listener.listen(channel, {
+    heard: (schema) => {
+      if (schema === database.system || database.schemas.includes(schema) || concerns(schema)) changed();
+    },
+    missed: changed,
+    stale,
+  });
+}

@@ -1,0 +1,60 @@
+/**
+ * What belongs to the service itself: the tables and fields that the files of sql/system define. Which of the tables of a
+ * database they are is known by where an installation is (migrate.ts), so a user's table may have any name.
+ */
+import { readdirSync, readFileSync } from 'node:fs';
+import { packagePath } from '../../base/package-files.js';
+import { definedFields } from '../../sql/definitions.js';
+
+/** What belongs to the service itself. */
+export interface Protected {
+  /** Whether a field of a system collection is one of ours; others are the user's own. */
+  isSystemField(collection: string, field: string): boolean;
+  /** Whether a table of the service is called so. */
+  isSystemTable(collection: string): boolean;
+}
+
+/** A file of sql/system, or the demo model. */
+export interface SystemFile {
+  readonly name: string;
+  readonly text: string;
+}
+
+/** Lists what has been carried out: where it is, there is an installation. */
+export const MIGRATIONS = 'service_migrations';
+
+let known: SystemFile[] | null = null;
+
+/** In the order in which they are carried out. */
+export function systemFiles(): readonly SystemFile[] {
+  const folder = packagePath('sql', 'system');
+  known ??= readdirSync(folder)
+    .filter((name) => name.endsWith('.sql'))
+    .sort()
+    .map((name) => ({ name, text: readFileSync(packagePath('sql', 'system', name), 'utf8') }));
+  return known;
+}
+
+let tables: ReadonlySet<string> | null = null;
+
+/** The names of the service's own tables. No other collection has one of them. */
+export function systemTables(): ReadonlySet<string> {
+  tables ??= new Set([MIGRATIONS, ...systemFiles().flatMap(tablesOf)]);
+  return tables;
+}
+
+/** Our files are written so that a line begins with each of them: the grammar is not loaded this early. */
+export function tablesOf({ text }: SystemFile): string[] {
+  return [...text.matchAll(/^create (?:unlogged )?table (\w+)/gm)].map(([, name = '']) => name);
+}
+
+let fields: ReadonlySet<string> | null = null;
+
+export function systemFields(): Protected {
+  fields ??= new Set(systemFiles().flatMap(({ text }) => definedFields(text).map((pair) => pair.join(' '))));
+  const ours = fields;
+  return {
+    isSystemField: (collection, field) => ours.has(`${collection} ${field}`),
+    isSystemTable: (collection) => systemTables().has(collection),
+  };
+}

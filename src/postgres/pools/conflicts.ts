@@ -1,0 +1,111 @@
+/** Requests that met others: which failures are worth another attempt, and when. */
+
+import { propertiesOf } from '../../base/narrow.js';
+import { isRaised, takenKey } from '../../base/sqlstate.js';
+import { countedKey, keyNames } from '../../mirror/item-key.js';
+import type { Collection } from '../../mirror/model.js';
+import type { PlannedWrite, Verb, WriteNode } from '../../plan/write/write.js';
+
+/** Another request made the item that this one was about to make: seen again, it is there and will be changed. */
+export class Conflict extends Error {
+  /** Whose key collided. */
+  readonly collection: Collection;
+  /** As PostgreSQL writes it. */
+  readonly key: string;
+
+  /** `cause` is the error of the database. */
+  constructor(collection: Collection, key: string, cause: unknown) {
+    super(`a key of "${collection.name}" was taken meanwhile`, { cause });
+    this.collection = collection;
+    this.key = key;
+  }
+
+  isSame(other: Conflict | null): boolean {
+    return other !== null && this.collection.name === other.collection.name && this.key === other.key;
+  }
+}
+
+export function isConflict(error: unknown): boolean {
+  if (error instanceof Conflict || isMoved(error)) return true;
+  return error instanceof Error && 'code' in error && CONFLICTS.has(String(error.code));
+}
+
+/**
+ * A table, or what belongs to it, was dropped or replaced while the statement was on its way to it. PostgreSQL has no code for
+ * that; the words are never translated.
+ */
+export function isMoved(error: unknown): boolean {
+  if (!(error instanceof Error && 'code' in error && error.code === 'XX000')) return false;
+  return /^(could not open relation with OID|cache lookup failed for) /.test(error.message);
+}
+
+/** Serialization failures, deadlocks, and statements that a connection was thought to have prepared. */
+const CONFLICTS: ReadonlySet<string> = new Set(['40001', '40P01', '26000']);
+
+/** An administrator has ended the connection, or the server goes down; a backend that crashed says otherwise. */
+export function isTermination(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === '57P01' && !isRaised(error);
+}
+
+/**
+ * A key collided that this request found missing, or took from a sequence while another request supplied it. A key that the
+ * payload says is new is no conflict: an item has it already, and will have it when the request is repeated.
+ */
+export function asConflict(error: unknown, { plan, input }: PlannedWrite): Conflict | null {
+  const columnAndKey = takenKey(error);
+  if (columnAndKey === null) return null;
+  const [column, key] = columnAndKey;
+  const { table_name: table } = propertiesOf(error);
+  const columns = column.split(', ').map((name) => name.replace(/^"|"$/g, ''));
+  const met = plan.nodes.find(({ collection, conflict }) => {
+    if (!conflict || (collection.table !== table && collection.kind !== 'partitioned')) return false;
+    return conflict.fields.length === columns.length && conflict.fields.every(({ name }) => columns.includes(name));
+  });
+  // The next attempt finds the item that was made meanwhile.
+  if (met) return new Conflict(met.collection, key, error);
+  const makers = plan.nodes.flatMap((node, position): Maker[] => {
+    const { verb, collection } = node;
+    if (collection.table !== table && collection.kind !== 'partitioned') return [];
+    if (verb === 'update' || columns.join(', ') !== keyNames(collection).join(', ')) return [];
+    const isSole = collection.key.length === 1;
+    const rows = input.nodes[position] ?? [];
+    // What the payload says of a new key of several columns is taken whenever it comes again; the next value of a sequence is another one.
+    if (verb === 'insert' && !isSole) {
+      const index = node.columns.findIndex(({ field }) => field === countedKey(collection));
+      const isMade = countedKey(collection) !== null && rows.some((row) => row[`c${index}`] === undefined);
+      // Parts of it may be those of a new row: which entry has the key cannot be told.
+      return [{ verb, collection, names: isMade ? rows.some((row) => saysKey(node, row, key)) : null }];
+    }
+    const keyOf = (row: Readonly<Record<string, unknown>>): string =>
+      isSole ? String(row['k']) : collection.key.map((_, part) => String(row[`k_${part}`])).join(', ');
+    const names = rows.some((row) => keyOf(row) === key);
+    return [{ verb, collection, names }];
+  });
+  if (makers.some(({ verb, names }) => verb === 'insert' && names)) return null;
+  const named = makers.find(({ names }) => names);
+  if (!named && makers.some(({ names }) => names === null)) return null;
+  const maker = named ?? makers[0];
+  return maker ? new Conflict(maker.collection, key, error) : null;
+}
+
+/** A list that may have made the key, and whether it names it: null where that cannot be told. */
+interface Maker {
+  readonly verb: Verb;
+  readonly collection: Collection;
+  readonly names: boolean | null;
+}
+
+/** Whether the payload gives a new row this key, as far as it says its parts. */
+function saysKey({ collection, columns }: WriteNode, row: Readonly<Record<string, unknown>>, key: string): boolean {
+  const texts = key.split(', ');
+  return collection.key.every((part, position) => {
+    const value = row[`c${columns.findIndex(({ field }) => field === part)}`];
+    if (value === undefined) return !part.column?.sequence;
+    return texts.length !== collection.key.length || texts[position] === String(value);
+  });
+}
+
+export function pause(attempt: number): Promise<void> {
+  const milliseconds = Math.min(20 * 2 ** attempt, 1_000) * (0.5 + Math.random());
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}

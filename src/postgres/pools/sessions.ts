@@ -1,0 +1,253 @@
+/**
+ * A connection that one user holds for a while, for a transaction. One that was lost refuses every further statement: on
+ * another connection it would be outside of the transaction. All that it is asked to do is answered in the time that the
+ * connection gives a statement.
+ */
+import { outcomeUnknown } from '../../base/errors.js';
+import { isLostAtCommit, isOfAnotherServer } from '../../base/sqlstate.js';
+import type { Connection, ConnectionState } from '../wire/connection.js';
+import { connectionLost } from '../wire/connection-errors.js';
+import { CellDecoder, RowDecoder } from '../wire/row-decoder.js';
+import { type BoundStatement, copyBorrowed, type WireQuery } from '../wire/wire-query.js';
+import type { Pooled } from './pool.js';
+
+/**
+ * Where the last record of the log ends, in bytes. If that is the end of a page, PostgreSQL answers the place behind the header of the
+ * next one, 24 bytes or 40 in a new file: no standby gets there before there is another record. What is not on disk yet
+ * counts: a trigger may let its transaction not wait for the disk, which nobody sees behind the commit.
+ */
+export const LOG_END = `(
+  select lsn, bytes operator(pg_catalog.-) case pg_catalog.mod(bytes, pg_catalog.current_setting('wal_block_size')::pg_catalog.int8)
+    when 24::pg_catalog.int8 then 24::pg_catalog.int8
+    when 40::pg_catalog.int8 then case pg_catalog.mod(bytes, pg_catalog.pg_size_bytes(pg_catalog.current_setting('wal_segment_size')))
+      when 40::pg_catalog.int8 then 40::pg_catalog.int8 else 0::pg_catalog.int8 end
+    else 0::pg_catalog.int8 end as bytes
+  from (select lsn, (lsn operator(pg_catalog.-) '0/0'::pg_catalog.pg_lsn)::pg_catalog.int8 as bytes
+    from (select pg_catalog.pg_current_wal_insert_lsn() as lsn) as inserted) as counted) as log_end`;
+
+/**
+ * How far the log reaches and on which timeline: behind a commit, which is in it then. Inside of the transaction it would be too
+ * little. A file is named by the timeline as soon as the server is promoted, and everybody may ask for the name. Asked behind every
+ * write: what can be calculated here is not left to PostgreSQL.
+ */
+export const POSITION = `select pg_catalog.pg_current_wal_insert_lsn()::pg_catalog.text operator(pg_catalog.||) ' '::pg_catalog.text
+  operator(pg_catalog.||) pg_catalog."left"(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8)
+  operator(pg_catalog.||) ' '::pg_catalog.text operator(pg_catalog.||) pg_catalog.current_setting('wal_block_size') as position`;
+
+export interface LogPosition {
+  /** Bytes. */
+  readonly position: number;
+  /** Of the server that was asked: each promotion begins another one. */
+  readonly timeline: number;
+}
+
+export const NO_POSITION: LogPosition = { position: 0, timeline: 0 };
+
+/** The answer to `POSITION`. At the end of a page as `LOG_END`; a new file is so rare that the next write may help. */
+export function parsePosition(cell: Buffer | null): LogPosition {
+  const [lsn = '', timeline = '', page] = String(cell).split(' ');
+  const [high = '', low = ''] = lsn.split('/');
+  const bytes = Number.parseInt(high, 16) * 2 ** 32 + Number.parseInt(low, 16);
+  return { position: bytes % Number(page) === 24 ? bytes - 24 : bytes, timeline: Number.parseInt(timeline, 16) };
+}
+
+export function laterOf(one: LogPosition, other: LogPosition): LogPosition {
+  const difference = one.timeline - other.timeline || one.position - other.position;
+  return difference < 0 ? other : one;
+}
+
+/** More than any log has: 9 petabytes. */
+export const UNKNOWN_POSITION = Number.MAX_SAFE_INTEGER;
+
+export class Session implements Pooled {
+  readonly #afterwards = new Set<() => Promise<void>>();
+  protected readonly count: () => void;
+  protected readonly connection: Connection;
+  readonly #onCommitted: ((position: LogPosition | null) => void) | null;
+  #lost = false;
+
+  /**
+   * `open` makes the connection; `onLost` is called when it is lost, `count` for each statement, `onCommitted` with the position
+   * after each commit, before the request is answered.
+   */
+  constructor(
+    open: (onclose: () => void) => Connection,
+    onLost: () => void = () => {},
+    count: () => void = () => {},
+    onCommitted: ((position: LogPosition | null) => void) | null = null,
+  ) {
+    this.count = count;
+    this.#onCommitted = onCommitted;
+    this.connection = open(() => {
+      if (this.#lost) return;
+      this.#lost = true;
+      onLost();
+    });
+  }
+
+  get lost(): boolean {
+    return this.#lost;
+  }
+
+  get state(): ConnectionState {
+    return this.connection.state;
+  }
+
+  get isClean(): boolean {
+    return this.connection.isClean;
+  }
+
+  get isDoubtful(): boolean {
+    return this.connection.isDoubtful;
+  }
+
+  /** Answers whether the connection is alive. */
+  probe(): Promise<boolean> {
+    return this.#run({ text: '', parameters: [], prepare: false, plain: true }).then(
+      () => true,
+      () => false,
+    );
+  }
+
+  close(grace: number): Promise<void> {
+    return this.connection.close(grace);
+  }
+
+  destroy(): void {
+    this.connection.destroy();
+  }
+
+  /** The rows of a statement; its parameters are texts. Without any it may be several statements. */
+  async query<Row = Record<string, unknown>>(
+    text: string,
+    parameters: readonly (string | null)[] = [],
+    { prepare = false }: { readonly prepare?: boolean } = {},
+  ): Promise<Row[]> {
+    const decoder = new RowDecoder<Row>();
+    await this.#run({ text, parameters, prepare, plain: !prepare && parameters.length === 0, decoder });
+    return decoder.rows;
+  }
+
+  /** The first cell of the last row, as the bytes PostgreSQL wrote. */
+  async cell(text: string, parameters: readonly (string | null)[], prepare = true): Promise<Buffer | null> {
+    const decoder = new CellDecoder();
+    await this.#run({ text, parameters, prepare, decoder });
+    return decoder.cell;
+  }
+
+  /** How the statements of the transaction are planned from now on: for their values, or once for all. */
+  async setPlanMode(mode: 'force_custom_plan' | 'force_generic_plan'): Promise<void> {
+    await this.cell("select pg_catalog.set_config('plan_cache_mode', $1, true)", [mode]);
+  }
+
+  /** A transaction whose statements are sent together, in one round trip; answers the cell of each. */
+  runPipelined(statements: readonly TransactionStatement[]): Promise<(Buffer | null)[]> {
+    if (this.#lost) throw connectionLost();
+    const cells: (Buffer | null)[] = statements.map(() => null);
+    const done = new Promise<(Buffer | null)[]>((resolve, reject) => {
+      const queries = statements.map(({ text, parameters, prepare, columns }, position): WireQuery => {
+        this.count();
+        return {
+          text,
+          parameters,
+          prepare,
+          columns: columns ?? null,
+          row: (_, cell) => {
+            cells[position] = copyBorrowed(cell);
+          },
+          // All of them end together.
+          end: (error, unsent) => (error === null ? resolve(cells) : reject(asDecided(error, unsent))),
+        };
+      });
+      this.connection.run(...queries);
+    });
+    return this.#onCommitted ? this.#withPosition(done) : done;
+  }
+
+  /** What ends a transaction was sent: in the same round trip, behind its end, it is asked how far the log reaches. */
+  async #withPosition<Result>(ended: Promise<Result>): Promise<Result> {
+    let isEnded = false;
+    const ask = (): Promise<LogPosition | null> => this.cell(POSITION, []).then(parsePosition, () => null);
+    // A statement that is sent once more ends behind the question: then it was asked too early.
+    const positionAfter = ask().then((position) => (isEnded ? position : null));
+    try {
+      const result = await ended;
+      isEnded = true;
+      this.#onCommitted?.((await positionAfter) ?? (await ask()));
+      return result;
+    } finally {
+      // The connection is free when this is answered.
+      await positionAfter;
+    }
+  }
+
+  /** To be done when the running transaction has been committed, before its result is handed on; once, however often it is asked for. */
+  afterwards(work: () => Promise<void>): void {
+    this.#afterwards.add(work);
+  }
+
+  /** What was done is undone if anything fails, the commit included. `begin` may name the kind of transaction. */
+  async transaction<Result>(work: () => Promise<Result>, begin = 'begin'): Promise<Result> {
+    // Sent together with the first statement of the work: one round trip less.
+    const begun = this.query(begin);
+    begun.catch(() => {});
+    try {
+      const result = await work();
+      await begun;
+      // PostgreSQL would take it for an order to undo all, and say that it was done.
+      if (this.connection.hasFailed) throw new Error('a statement of the transaction has failed and was passed over');
+      const ended = this.#run({ text: 'commit', parameters: [], prepare: false, plain: true }, asDecided);
+      await (this.#onCommitted ? this.#withPosition(ended) : ended);
+      const afterwards = [...this.#afterwards];
+      this.#afterwards.clear();
+      for (const next of afterwards) await next();
+      return result;
+    } catch (error) {
+      this.#afterwards.clear();
+      await this.#undo();
+      throw error;
+    }
+  }
+
+  /** A connection whose transaction cannot be undone is of no use: to end it undoes the transaction as well. */
+  async #undo(): Promise<void> {
+    if (this.#lost || this.connection.isClean) return;
+    await this.query('rollback').catch(() => this.destroy());
+  }
+
+  async #run(query: Omit<WireQuery, 'columns' | 'row' | 'end'>, failure: Failure = asItIs): Promise<void> {
+    if (this.#lost) throw connectionLost();
+    this.count();
+    await new Promise<void>((resolve, reject) => {
+      this.connection.run({
+        ...query,
+        columns: null,
+        row: () => {},
+        end: (error, unsent) => (error === null ? resolve() : reject(failure(error, unsent))),
+      });
+    });
+  }
+}
+
+type Failure = (error: Error, unsent: boolean) => Error;
+
+const asItIs: Failure = (error) => error;
+
+function isOfPooler(error: Error & { readonly code?: unknown }): boolean {
+  return /^08/.test(String(error.code)) && !('routine' in error);
+}
+
+/** Of what ends a transaction: where the connection was lost on the way, nobody knows whether it was committed. */
+const asDecided: Failure = (error, unsent) => {
+  // A server that is stopped at once says so, also behind a commit; a pooler says that it has lost the server, and names no routine
+  // of PostgreSQL, as a trigger does that raises the same code.
+  const isLost = isOfAnotherServer(error)
+    ? isLostAtCommit(error)
+    : 'code' in error && (/^(CONNECTION_|57P02)/.test(String(error.code)) || isOfPooler(error));
+  return isLost && !unsent ? outcomeUnknown() : error;
+};
+
+export interface TransactionStatement extends BoundStatement {
+  /** Of its rows; null where nobody looks at them. */
+  readonly columns?: 1 | null;
+}

@@ -1,0 +1,221 @@
+/**
+ * Servers that follow the primary and take reads: which of them a read is sent to. Of those that have replayed what it must see, the
+ * one with the fewest reads that wait for an answer; where there is none, one that is about to is waited for.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { parseOwnJson } from '../../base/narrow.js';
+import { withCatalog } from '../../sql/catalog-names.js';
+import type { Database } from '../pools/database.js';
+import { DATABASE, type ServerIdentity, SYSTEM } from '../pools/server-identity.js';
+import { UNKNOWN_POSITION } from '../pools/sessions.js';
+import { within } from '../wire/time-limit.js';
+import type { ReplicaBoard, ReplicaState } from './replica-board.js';
+import { type ReplicaServer, SERVER } from './replica-server.js';
+
+/** Milliseconds between two questions how far a replica is, while somebody waits for it. */
+const ASK_PAUSE_MS = 1;
+
+/**
+ * What is known of the timeline depends on rights: whoever may see the connection to the primary knows it at once, others when the
+ * standby has next written pages of it.
+ */
+const STATE = withCatalog(`select json_build_object('server', ${SERVER}, 'standby', pg_is_in_recovery(), 'replayed',
+  coalesce(pg_last_wal_replay_lsn(), '0/0') - '0/0'::pg_lsn, 'system', ${SYSTEM}, 'database', ${DATABASE},
+  'timeline', greatest((select timeline_id from pg_control_checkpoint()), (select min_recovery_end_timeline from pg_control_recovery()),
+    (select received_tli from pg_stat_get_wal_receiver())))::text`);
+
+/** What a replica says of itself. */
+export interface ReplicaReport extends ServerIdentity {
+  /** Which server has answered. */
+  readonly server: string;
+  readonly standby: boolean;
+  readonly replayed: number;
+  /** Each promotion begins another one. */
+  readonly timeline: number;
+}
+
+interface Waiting {
+  readonly position: number;
+  /** By the clock of `performance`. */
+  readonly until: number;
+  readonly resolve: (reached: boolean) => void;
+}
+
+export class Replica {
+  /** Host and port, which are no secret. */
+  readonly name: string;
+  readonly database: Database;
+  readonly server: ReplicaServer;
+  /** Reads that it was sent and has not answered. */
+  outstanding = 0;
+  /** Reads that it was sent. */
+  requests = 0;
+  readonly #index: number;
+  readonly #board: ReplicaBoard;
+  #lost = 0;
+  /** Where the connections of this thread lead to. */
+  #connectedTo = 0n;
+  pendingReport: Promise<ReplicaReport> | null = null;
+  readonly #waiting: Waiting[] = [];
+  #isFollowed = false;
+  readonly #lossListeners: (() => void)[] = [];
+
+  constructor(index: number, database: Database, board: ReplicaBoard, server: ReplicaServer) {
+    this.#index = index;
+    this.name = database.address;
+    this.database = database;
+    this.server = server;
+    this.#board = board;
+  }
+
+  get state(): ReplicaState {
+    return this.#board.state(this.#index);
+  }
+
+  get lagMs(): number {
+    return this.#board.lagMs(this.#index);
+  }
+
+  get replayed(): number {
+    return this.#board.replayed(this.#index);
+  }
+
+  /** A server that has restarted may have to replay again: it is checked after a lost connection. */
+  get isReady(): boolean {
+    if (this.server.measured !== this.#connectedTo) this.#followServer();
+    if (this.database.watchdog.lost !== this.#lost) this.suspect();
+    return this.state === 'ready';
+  }
+
+  /** Of the thread that measures: it has answered, after a connection had met another server. */
+  measured({ server }: ReplicaReport, met: bigint, askedAt: number): void {
+    this.server.measure(BigInt(server), met, askedAt);
+    if (this.server.measured !== this.#connectedTo) this.#followServer();
+  }
+
+  /** Another server is measured now: connections to the former one are ended. */
+  #followServer(): void {
+    const isFirst = this.#connectedTo === 0n;
+    this.#connectedTo = this.server.measured;
+    if (isFirst) return;
+    this.database.watchdog.destroyAll();
+    this.#lost = this.database.watchdog.lost;
+  }
+
+  /** Until the next look nothing is sent to it. */
+  suspect(): void {
+    this.#lost = this.database.watchdog.lost;
+    this.report('lost', 0, this.lagMs);
+  }
+
+  report(state: ReplicaState, replayed: number, lagMs: number): void {
+    this.#board.setReplayed(this.#index, replayed);
+    this.#board.setLagMs(this.#index, lagMs);
+    this.#board.setState(this.#index, state);
+  }
+
+  /** One query at a time: concurrent callers share its result. */
+  ask(): Promise<ReplicaReport> {
+    this.pendingReport ??= this.database.own
+      .use((session) => session.cell(STATE, []))
+      .then((cell) => parseOwnJson<ReplicaReport>(String(cell)))
+      .finally(() => {
+        this.pendingReport = null;
+      });
+    return this.pendingReport;
+  }
+
+  /** Whether it has replayed the position within so many milliseconds. */
+  reach(position: number, ms: number): Promise<boolean> {
+    return new Promise((resolve) => {
+      this.#waiting.push({ position, until: performance.now() + ms, resolve });
+      if (!this.#isFollowed) void this.#follow();
+    });
+  }
+
+  async #follow(): Promise<void> {
+    this.#isFollowed = true;
+    while (this.#waiting.length > 0) {
+      const first = Math.min(...this.#waiting.map(({ until }) => until));
+      try {
+        const { replayed, server } = await within(this.ask(), Math.max(1, first - performance.now()));
+        if (BigInt(server) === this.server.measured) this.#board.raiseReplayed(this.#index, replayed);
+      } catch {
+        // Whether it is lost is for the next look to say.
+      }
+      const now = performance.now();
+      const isReady = this.isReady;
+      const { replayed } = this;
+      for (const waiting of this.#waiting.splice(0)) {
+        if (!isReady || waiting.position <= replayed) waiting.resolve(isReady);
+        else if (now >= waiting.until) waiting.resolve(false);
+        else this.#waiting.push(waiting);
+      }
+      if (this.#waiting.length > 0) await sleep(ASK_PAUSE_MS);
+    }
+    this.#isFollowed = false;
+  }
+
+  /** Calls back when it does not answer. */
+  onLost(listener: () => void): void {
+    this.#lossListeners.push(listener);
+  }
+
+  /** It does not answer: those who wait for it fail now. */
+  abandon(): void {
+    for (const listener of this.#lossListeners) listener();
+    this.database.watchdog.destroyAll();
+  }
+}
+
+/** What the threads share: see ReplicaBoard and ReplicaServer. */
+export interface ReplicaMemory {
+  readonly board: SharedArrayBuffer;
+  readonly servers: SharedArrayBuffer;
+}
+
+export class Replicas {
+  readonly board: ReplicaBoard;
+  /** For the other threads. */
+  readonly memory: ReplicaMemory;
+  readonly all: readonly Replica[];
+  readonly #waitMs: number;
+  #turn = 0;
+
+  constructor(board: ReplicaBoard, servers: SharedArrayBuffer, all: readonly Replica[], waitMs: number) {
+    this.board = board;
+    this.memory = { board: board.buffer, servers };
+    this.all = all;
+    this.#waitMs = waitMs;
+  }
+
+  /**
+   * For a read that must see this position of this timeline; null for that the primary has to serve it. With `hash`, the same replica
+   * each time, as long as it can.
+   */
+  choose(position: number, timeline: number, hash: number | null): Replica | null | Promise<Replica | null> {
+    const needed = Math.max(position, this.board.model);
+    // Replicas that were not compared with it may follow the former primary, and have a longer log without this position.
+    if (needed === UNKNOWN_POSITION || timeline > this.board.timeline) return null;
+    let best: Replica | null = null;
+    let ahead: Replica | null = null;
+    const start = hash ?? this.#turn++;
+    for (let step = 0; step < this.all.length; step++) {
+      const replica = this.all[(start + step) % this.all.length];
+      if (!replica?.isReady) continue;
+      if (replica.replayed < needed) {
+        if (ahead === null || replica.replayed > ahead.replayed) ahead = replica;
+      } else if (hash !== null) return replica;
+      else if (best === null || replica.outstanding < best.outstanding) best = replica;
+    }
+    if (best) return best;
+    // One that is further behind than it is waited for will not be there in time.
+    if (ahead === null || this.#waitMs === 0 || ahead.lagMs > this.#waitMs) return null;
+    const candidate = ahead;
+    return candidate.reach(needed, this.#waitMs).then((reached) => (reached ? candidate : null));
+  }
+
+  async close(): Promise<void> {
+    await Promise.all(this.all.map(({ database }) => database.close()));
+  }
+}

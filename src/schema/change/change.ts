@@ -1,0 +1,229 @@
+/**
+ * Runs schema changes: any number of operations in one transaction, together with the metadata, the schema version and
+ * the notification. Changes run one after the other, across all instances. A change that waits too long for a table lock
+ * rolls back and retries, so that reads do not queue behind a change that waits for a long read.
+ */
+
+import { serviceUnavailable } from '../../base/errors.js';
+import { runInSlices } from '../../base/time-slices.js';
+import { modelSteps } from '../../mirror/introspect.js';
+import { type Model, type TableLocations, tableLocationsOf } from '../../mirror/model.js';
+import type { CatalogVersion as LoadedSchema, Mirror } from '../../mirror/watch.js';
+import { loadSchema } from '../../postgres/catalog/catalog.js';
+import { ANNOUNCE_SCHEMA, LIMIT_LOCK_WAIT, LOCK_SCHEMA } from '../../postgres/catalog/schema-lock.js';
+import type { Protected } from '../../postgres/catalog/system-tables.js';
+import { systemFields } from '../../postgres/catalog/system-tables.js';
+import { pause } from '../../postgres/pools/conflicts.js';
+import type { Database } from '../../postgres/pools/database.js';
+import type { Session } from '../../postgres/pools/sessions.js';
+import type { Statement } from '../../sql/fragment.js';
+import { bind, type Caller } from '../../sql/parameter.js';
+import { verifyChange } from '../../sql/verify.js';
+import { asSchemaChangeError, isBlocked } from './change-errors.js';
+import { compileDefinition } from './compile-ddl.js';
+import { compileMetadata } from './compile-metadata.js';
+import type { DdlStatement, QualifiedName } from './ddl-statement.js';
+import type { Operation } from './parse.js';
+import { planSchemaOperation } from './plan-change.js';
+
+export interface SchemaChangeLimits {
+  /** Milliseconds that one attempt waits for a table lock. */
+  readonly lockTimeout: number;
+  /** Milliseconds after which no further attempt is made. */
+  readonly patience: number;
+}
+
+export class SchemaChanges {
+  readonly #database: Database;
+  readonly #mirror: Mirror;
+  readonly #limits: SchemaChangeLimits;
+  readonly #protectedTables: Protected;
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(database: Database, mirror: Mirror, limits: SchemaChangeLimits) {
+    this.#database = database;
+    this.#mirror = mirror;
+    this.#limits = limits;
+    this.#protectedTables = systemFields();
+  }
+
+  /** As the latest load found it. */
+  get model(): Model {
+    return this.#mirror.model;
+  }
+
+  /** The model of a schema that was read in a transaction, built outside it. */
+  modelOf({ document }: LoadedSchema): Promise<Model> {
+    return runInSlices(modelSteps(document, 0, this.#database, false));
+  }
+
+  /**
+   * One transaction. `work` may run several times, each time on a new draft. The model of this instance is reloaded before
+   * the promise resolves.
+   */
+  async change<Result>(work: (draft: Draft) => Promise<Result>): Promise<Result> {
+    const { result, schema } = await this.#enqueue(() => this.#attempt(work));
+    if (schema) await this.#mirror.adopt(schema);
+    return result;
+  }
+
+  /** Read-only, in one snapshot of the database. */
+  async read<Result>(work: (draft: Draft) => Promise<Result>): Promise<Result> {
+    // Behind a pooler each transaction begins with settings: what it is has to be said before them.
+    const begin = 'begin isolation level repeatable read, read only';
+    return this.#database.transaction(
+      (session) => work(new Draft(session, this.#database, this.#protectedTables)),
+      begin,
+    );
+  }
+
+  /** Within an instance changes wait here, so that they take one connection and not all of them. */
+  #enqueue<Result>(task: () => Promise<Result>): Promise<Result> {
+    let isLate = false;
+    const turn = this.#last.then(() => {
+      clearTimeout(timer);
+      if (isLate) throw busy();
+      return task();
+    });
+    this.#last = turn.catch(() => {});
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => {
+        isLate = true;
+        reject(busy());
+      }, this.#limits.patience);
+    });
+    return Promise.race([turn, late]);
+  }
+
+  async #attempt<Result>(work: (draft: Draft) => Promise<Result>): Promise<Changed<Result>> {
+    const deadline = performance.now() + this.#limits.patience;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.#database.transaction((session) => this.#run(session, work));
+      } catch (error) {
+        if (!isBlocked(error)) throw asSchemaChangeError(error);
+        if (performance.now() > deadline) throw busy();
+        await pause(attempt);
+      }
+    }
+  }
+
+  async #run<Result>(session: Session, work: (draft: Draft) => Promise<Result>): Promise<Changed<Result>> {
+    const { schema } = this.#database;
+    // Before the limit on waiting: another instance that changes the schema is waited for.
+    await session.query(LOCK_SCHEMA, [schema], { prepare: true });
+    await session.query(LIMIT_LOCK_WAIT, [String(this.#limits.lockTimeout)], { prepare: true });
+    const draft = new Draft(session, this.#database, this.#protectedTables);
+    const result = await work(draft);
+    return { result, schema: draft.changed ? await draft.schema() : null };
+  }
+}
+
+function busy(): Error {
+  return serviceUnavailable('database', 'The tables are locked by long-running requests', {
+    option: 'SCHEMA_CHANGE_TIMEOUT',
+  });
+}
+
+interface Changed<Result> {
+  readonly result: Result;
+  /** Null when nothing was changed. */
+  readonly schema: LoadedSchema | null;
+}
+
+const NO_CALLER: Caller = { user: null, role: null, roles: [], policies: [] };
+
+/** The schema inside an open transaction. */
+export class Draft {
+  readonly #session: Session;
+  readonly #database: Database;
+  readonly #protectedTables: Protected;
+  #schema: LoadedSchema | null = null;
+  #model: Model | null = null;
+  /** As they were before the first operation. */
+  #tables: TableLocations | null = null;
+  /** Schema and name of tables that this transaction creates, by collection. */
+  readonly #made = new Map<string, QualifiedName>();
+  #changed = false;
+
+  /** For `SchemaChanges` alone. */
+  constructor(session: Session, database: Database, protectedTables: Protected) {
+    this.#session = session;
+    this.#database = database;
+    this.#protectedTables = protectedTables;
+  }
+
+  get changed(): boolean {
+    return this.#changed;
+  }
+
+  /** The schema as it is after the operations so far. */
+  async model(): Promise<Model> {
+    this.#model ??= await runInSlices(modelSteps((await this.schema()).document, 0, this.#database, false));
+    this.#tables ??= tableLocationsOf(this.#model);
+    return this.#model;
+  }
+
+  /** The same as read from the catalogs. */
+  async schema(): Promise<LoadedSchema> {
+    this.#schema ??= await loadSchema(this.#session, this.#database);
+    return this.#schema;
+  }
+
+  /** Each operation is planned on what the one before left. */
+  async apply(operation: Operation): Promise<void> {
+    const steps = planSchemaOperation(operation, await this.model(), this.#protectedTables);
+    await this.execute(steps);
+  }
+
+  /** The first cell of an internal statement, for what the model does not hold. */
+  cell(text: string, parameters: readonly string[]): Promise<Buffer | null> {
+    return this.#session.cell(text, parameters);
+  }
+
+  /** Steps that were planned on the model as it is. */
+  async execute(steps: readonly DdlStatement[]): Promise<void> {
+    if (steps.length === 0) return;
+    const locations = this.#withMade(this.#tables ?? tableLocationsOf(await this.model()));
+    for (const step of steps)
+      if (step.kind === 'create-table' && step.qualifiedName) this.#made.set(step.table, step.qualifiedName);
+    this.#schema = null;
+    this.#model = null;
+    const statements = steps.flatMap((step) => compileStep(step, locations));
+    for (const { text } of statements) verifyChange(text, [...locations.schemas, locations.system]);
+    // Awaited one by one: the driver would send queued statements of a lost connection on a new one, outside the transaction.
+    for (const { text, parameters } of statements) await this.#session.query(text, bind(parameters, [], NO_CALLER));
+    // One notification per transaction; PostgreSQL sends it with the commit.
+    if (!this.#changed)
+      await this.#session.query(this.#database.qualified(ANNOUNCE_SCHEMA), [locations.schema], { prepare: true });
+    this.#changed = true;
+  }
+
+  #withMade(locations: TableLocations): TableLocations {
+    const tableOf: TableLocations['tableOf'] = (collection) => {
+      const created = this.#made.get(collection);
+      return created ? [created.schema, created.name] : locations.tableOf(collection);
+    };
+    return { ...locations, tableOf };
+  }
+}
+
+function compileStep(step: DdlStatement, locations: TableLocations): readonly Statement[] {
+  switch (step.kind) {
+    case 'save-collection':
+    case 'save-field':
+    case 'add-relation':
+    case 'change-relation':
+    case 'forget-relation':
+    case 'forget-field':
+    case 'forget-collection':
+    case 'drop-collection-row':
+    case 'drop-field-row':
+    case 'save-function':
+    case 'drop-function-row':
+      return compileMetadata(step, locations.system);
+    default:
+      return [compileDefinition(step, locations)];
+  }
+}

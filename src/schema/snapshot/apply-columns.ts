@@ -1,0 +1,153 @@
+/** Columns as a snapshot describes them, in PostgreSQL's own types: how one is created, and how an existing one is changed. */
+import { invalidPayload } from '../../base/errors.js';
+import type { Column } from '../../mirror/model.js';
+import { readTypeName, type TypeName } from '../../sql/type-name.js';
+import { complaintAbout } from '../../sql/vet.js';
+import type { ColumnDefault, ColumnDefinition, Definition, ExactType } from '../change/ddl-statement.js';
+import { addIndex, dropIndexes, sequenceOf, stopIncrement } from '../change/plan-columns.js';
+import { checkGenerated } from '../change/plan-defaults.js';
+import { conversionOf } from '../change/plan-types.js';
+import type { FieldEntry, SnapshotColumn } from './parse-snapshot.js';
+
+export interface ColumnField extends FieldEntry {
+  readonly schema: SnapshotColumn;
+}
+
+export function isColumn(field: FieldEntry): field is ColumnField {
+  return field.schema !== null;
+}
+
+export function isJsonType(dataType: string): boolean {
+  return /^jsonb?$/i.test(dataType);
+}
+
+/** `siblings`: the columns that a generated one may name; `key`: those of a primary key of several. */
+export function snapshotColumnDefinition(
+  { field, schema }: ColumnField,
+  siblings: readonly string[],
+  key: readonly string[] = [],
+): ColumnDefinition {
+  return {
+    name: field,
+    type: exactType(field, schema),
+    autoIncrement: schema.has_auto_increment,
+    primaryKey: schema.is_primary_key && key.length === 0,
+    nullable: schema.is_nullable,
+    initial: initialOf(field, schema),
+    generated: generationOf(field, schema, siblings),
+  };
+}
+
+export function keyCannotChange(table: string): Error {
+  return invalidPayload(`The primary key of "${table}" cannot be changed: delete the collection and create it again`);
+}
+
+/** `before` and `after` are of one field; `column` is the one in the database. */
+export function changeSnapshotColumn(before: SnapshotColumn, after: ColumnField, column: Column): Definition[] {
+  const { collection: table, field, schema } = after;
+  const target = { table, column: field };
+  if (schema.is_primary_key !== before.is_primary_key) throw keyCannotChange(table);
+  if (schema.generation_expression !== null)
+    throw invalidPayload(`The field "${table}.${field}" cannot become a generated one: delete it and create it again`);
+  const steps: Definition[] = [];
+  if (before.generation_expression !== null) steps.push({ kind: 'drop-expression', ...target });
+  steps.push(...stopIncrement(column, { schema: { has_auto_increment: schema.has_auto_increment } }));
+  steps.push(...changeTypeAndDefault(before, after, column));
+  if (schema.is_nullable !== before.is_nullable)
+    steps.push({ kind: 'set-nullable', ...target, nullable: schema.is_nullable });
+  if (schema.has_auto_increment && !before.has_auto_increment)
+    steps.push({ kind: 'add-identity', ...target }, { kind: 'advance-identity', ...target });
+  if (schema.is_unique !== before.is_unique)
+    steps.push(...(schema.is_unique ? [addIndex(table, [field], 'unique')] : dropIndexes(column, 'unique')));
+  if (schema.is_indexed !== before.is_indexed)
+    steps.push(
+      ...(schema.is_indexed ? [addIndex(table, [field], 'index')] : dropIndexes(withPlainIndexes(column), 'index')),
+    );
+  if (schema.comment !== before.comment) steps.push({ kind: 'comment-column', ...target, comment: schema.comment });
+  return steps;
+}
+
+/** Without the indexes that a snapshot does not hold. */
+function withPlainIndexes(column: Column): Column {
+  return { ...column, indexes: column.indexes.filter(({ method }) => method === PLAIN_INDEX) };
+}
+
+export const PLAIN_INDEX = 'btree';
+
+/** Whether the column is generated before and after, so that it can be dropped and created again without losing values. */
+export function isRegenerated(before: SnapshotColumn, after: SnapshotColumn): boolean {
+  return (
+    before.generation_expression !== null &&
+    after.generation_expression !== null &&
+    (before.generation_expression !== after.generation_expression || before.data_type !== after.data_type)
+  );
+}
+
+function changeTypeAndDefault(before: SnapshotColumn, after: ColumnField, column: Column): Definition[] {
+  const { schema } = after;
+  const target = { table: after.collection, column: after.field };
+  const initial = initialOf(after.field, schema);
+  const moved = schema.data_type !== before.data_type;
+  const had = before.default_value !== null || before.default_expression !== null;
+  const same =
+    JSON.stringify([schema.default_value, schema.default_expression]) ===
+    JSON.stringify([before.default_value, before.default_expression]);
+  if (!moved) return same ? [] : [{ kind: 'set-default', ...target, initial }];
+  const type = exactType(after.field, schema);
+  const conversion =
+    after.type === 'unknown' || after.type === 'alias' ? 'through-text' : conversionOf(column, { type: after.type });
+  // The sequence of a serial column does not follow its type by itself.
+  const counts = schema.has_auto_increment && column.identity === null && schema.data_type === 'bigint';
+  const sequence = counts ? sequenceOf(column) : null;
+  return [
+    // PostgreSQL may be unable to cast the old default.
+    ...(had ? [{ kind: 'set-default', ...target, initial: null } as const] : []),
+    { kind: 'change-type', ...target, type, conversion },
+    ...(initial ? [{ kind: 'set-default', ...target, initial } as const] : []),
+    ...(sequence ? [{ kind: 'widen-sequence', ...sequence } as const] : []),
+  ];
+}
+
+/** Their values are OIDs, which differ between databases. */
+const REGISTRY = /^_?reg(class|collation|config|dictionary|namespace|oper|operator|proc|procedure|role|type)$/;
+
+function exactType(field: string, { data_type }: SnapshotColumn): ExactType {
+  const name = readTypeName(data_type);
+  if (!name) throw invalidPayload(`"${data_type}" of the field "${field}" is not the name of a type`);
+  if (isRegistry(name))
+    throw invalidPayload(`"${data_type}" of the field "${field}" contains catalog OIDs, which a snapshot cannot store`);
+  return { type: 'exact', name };
+}
+
+/** Whether a column of the type can be created in another database. */
+export function isPortableType(dataType: string): boolean {
+  const name = readTypeName(dataType);
+  return name !== null && !isRegistry(name);
+}
+
+function isRegistry({ names }: TypeName): boolean {
+  return REGISTRY.test(names.at(-1) ?? '');
+}
+
+function initialOf(
+  field: string,
+  { data_type, default_value: value, default_expression: text }: SnapshotColumn,
+): ColumnDefault | null {
+  if (text !== null) {
+    const complaint = complaintAbout(text, []);
+    if (complaint !== null) throw invalidPayload(`The default of the field "${field}" cannot be used: ${complaint}`);
+    return { kind: 'expression', text };
+  }
+  if (value === null) return null;
+  return {
+    kind: 'constant',
+    text: typeof value === 'object' || isJsonType(data_type) ? JSON.stringify(value) : String(value),
+  };
+}
+
+function generationOf(field: string, { generation_expression: text }: SnapshotColumn, siblings: readonly string[]) {
+  if (text === null) return null;
+  const columns = siblings.filter((name) => name !== field);
+  checkGenerated(field, text, columns);
+  return { text, columns };
+}

@@ -1,0 +1,332 @@
+/**
+ * From the snapshot of a database and the one it shall become: every step between them, in an order in which each finds
+ * what it needs. What leaves goes first, since it takes along what the metadata says of it elsewhere; references go before
+ * anything and come back after everything, so that tables may refer to each other in circles. Pure.
+ */
+import { invalidPayload } from '../../base/errors.js';
+import type { Steps } from '../../base/time-slices.js';
+import { singleKey } from '../../mirror/item-key.js';
+import { behaviourIn, type ForeignKey, type Model } from '../../mirror/model.js';
+import type { Protected } from '../../postgres/catalog/system-tables.js';
+import type { DdlStatement } from '../change/ddl-statement.js';
+import { addIndex, indexesAndComment } from '../change/plan-columns.js';
+import { constraintName } from '../change/plan-names.js';
+import { namingMetaOf, qualifiedNameOf } from '../change/qualified-name.js';
+import {
+  type ColumnField,
+  changeSnapshotColumn,
+  isColumn,
+  keyCannotChange,
+  snapshotColumnDefinition,
+} from './apply-columns.js';
+import { planEnums } from './apply-enums.js';
+import { addForeignKeys, dropForeignKeys } from './apply-foreign-keys.js';
+import { planFunctions } from './apply-functions.js';
+import { checkSpelling } from './apply-names.js';
+import { canonical, keyOf } from './difference.js';
+import type { FieldEntry, RelationEntry, Snapshot } from './parse-snapshot.js';
+import type { SnapshotIndex } from './parse-table.js';
+import { checkNames } from './snapshot-names.js';
+import { compareEntries, isReplaced, type Pair, presentPairs, type SnapshotPairs } from './snapshot-pairs.js';
+import type { Details } from './snapshot-scope.js';
+
+/** The database as it is: its snapshot, and what that was taken from. */
+export interface Present {
+  readonly snapshot: Snapshot;
+  readonly model: Model;
+  readonly details: Details;
+}
+
+export function* planSnapshot(
+  wanted: Snapshot,
+  { snapshot, model, details }: Present,
+  protectedTables: Protected,
+): Steps<readonly DdlStatement[]> {
+  checkNames(wanted, (collection) => protectedTables.isSystemTable(collection));
+  checkSystem(wanted, protectedTables);
+  yield;
+  const work = compareEntries(snapshot, wanted);
+  checkNew(work, model);
+  const parts: readonly (() => readonly DdlStatement[])[] = [
+    () => planEnums(wanted.fields, details, model.schemas),
+    () => dropForeignKeys(work, details),
+    () => work.relations.flatMap((pair) => dropReference(pair, model, work)),
+    () => dropIndexes(work, details),
+    () => deleteFields(work),
+    () => deleteCollections(work),
+    () => createTables(work, model),
+    () => changeFields(work, model),
+    () => createIndexes(work),
+    () => saveCollections(work),
+    () => saveFields(work),
+    () => work.relations.flatMap((pair) => addReference(pair, model, work)),
+    () => addForeignKeys(work),
+    () => planFunctions(snapshot.functions ?? [], wanted.functions),
+  ];
+  const steps: DdlStatement[] = [];
+  for (const part of parts) {
+    yield;
+    for (const step of part()) steps.push(step);
+  }
+  return steps;
+}
+
+function checkNew({ collections, fields }: SnapshotPairs, model: Model): void {
+  for (const { before, after } of collections) {
+    if (before || !after) continue;
+    checkSpelling(after.collection, 'collection');
+    if (after.collection.startsWith('pg_')) throw invalidPayload(`A collection cannot be called "${after.collection}"`);
+    if (model.refused.has(after.collection) || model.collections.has(after.collection))
+      throw invalidPayload(
+        `The database already has "${after.collection}", which is not a table that snapshots support`,
+      );
+  }
+  for (const { before, after } of fields) if (!before && after) checkSpelling(after.field, 'field');
+}
+
+function checkSystem({ fields, relations }: Snapshot, protectedTables: Protected): void {
+  for (const { collection, field } of [...fields, ...relations]) {
+    if (protectedTables.isSystemField(collection, field))
+      throw invalidPayload(`The field "${collection}.${field}" belongs to the service`);
+  }
+}
+
+/** Generated columns before those that they are made of. Recreated columns keep their metadata. */
+function deleteFields(work: SnapshotPairs): DdlStatement[] {
+  const droppedFields = work.fields.flatMap(({ before }) => (before && work.gone.has(keyOf(before)) ? [before] : []));
+  const isGenerated = ({ schema }: FieldEntry): boolean => schema?.generation_expression != null;
+  const columns = [
+    ...droppedFields.filter(isGenerated),
+    ...droppedFields.filter((field) => !isGenerated(field)),
+  ].filter(isColumn);
+  const metadataToDelete = work.fields.flatMap(({ before, after }) => (after === null && before ? [before] : []));
+  return [
+    ...columns.map(({ collection, field }) => ({ kind: 'drop-column', table: collection, column: field }) as const),
+    ...metadataToDelete.map(({ collection, field }) => ({ kind: 'forget-field', collection, field }) as const),
+  ];
+}
+
+function deleteCollections({ collections, dropped }: SnapshotPairs): DdlStatement[] {
+  return collections.flatMap(({ before, after }): DdlStatement[] => {
+    if (!before) return [];
+    const table = before.collection;
+    return [
+      ...(dropped.has(table) ? [{ kind: 'drop-table', table, view: false } as const] : []),
+      ...(after ? [] : [{ kind: 'forget-collection', collection: table } as const]),
+    ];
+  });
+}
+
+function createTables({ collections, wanted, created }: SnapshotPairs, model: Model): DdlStatement[] {
+  const columns = columnsByTable(wanted.fields);
+  return collections.flatMap(({ before, after }): DdlStatement[] => {
+    if (!after?.schema) return [];
+    const table = after.collection;
+    const { comment } = after.schema;
+    const commented: DdlStatement[] =
+      comment === (before?.schema?.comment ?? null) ? [] : [{ kind: 'comment-table', table, comment }];
+    if (!created.has(table)) {
+      const isMoved = before?.schema?.schema !== after.schema.schema || before?.schema?.name !== after.schema.name;
+      if (isMoved) throw invalidPayload(`The table of "${table}" cannot be moved to another schema or name`);
+      if (canonical(before?.schema?.primary_key ?? null) !== canonical(after.schema.primary_key ?? null))
+        throw keyCannotChange(table);
+      return commented;
+    }
+    const qualifiedName = qualifiedNameOf(table, after.schema, model);
+    const namingMeta = namingMetaOf(table, qualifiedName, model);
+    const declared = { schema: after.meta?.['schema'] ?? null, table: after.meta?.['table'] ?? null };
+    if (namingMeta && canonical(declared) !== canonical(namingMeta))
+      throw invalidPayload(`"meta" of "${table}" must name its "schema" and "table"`);
+    const own = columns.get(table) ?? [];
+    const plain = namesOfPlain(own);
+    const key = after.schema.primary_key ?? [];
+    return [
+      {
+        kind: 'create-table',
+        table,
+        qualifiedName: qualifiedName,
+        columns: own.map((field) => snapshotColumnDefinition(field, plain, key)),
+        key,
+      },
+      ...commented,
+      ...own.flatMap(({ field, schema }) => indexesAndComment(table, field, schema, key.length > 0)),
+    ];
+  });
+}
+
+function columnsByTable(fields: readonly FieldEntry[]): ReadonlyMap<string, readonly ColumnField[]> {
+  const tables = new Map<string, ColumnField[]>();
+  for (const field of fields.filter(isColumn)) {
+    const table = tables.get(field.collection) ?? [];
+    table.push(field);
+    tables.set(field.collection, table);
+  }
+  return tables;
+}
+
+function namesOfPlain(columns: readonly ColumnField[]): string[] {
+  return columns.filter(({ schema }) => schema.generation_expression === null).map(({ field }) => field);
+}
+
+/** Indexes over several columns that leave, or that one of their columns would take along. */
+function dropIndexes(work: SnapshotPairs, { indexes }: Details): DdlStatement[] {
+  const present = presentPairs(work);
+  return indexes.flatMap(({ collection: table, name, constraint, fields, unique }): DdlStatement[] => {
+    const pair = present.get(table);
+    if (!pair || work.dropped.has(table) || keeps(pair.after, { fields, unique }, work)) return [];
+    return [constraint ? { kind: 'drop-constraint', table, name } : { kind: 'drop-index', table, name }];
+  });
+}
+
+function createIndexes(work: SnapshotPairs): DdlStatement[] {
+  return work.collections.flatMap(({ before, after }) =>
+    (after?.schema?.indexes ?? []).flatMap((index): DdlStatement[] => {
+      const table = after?.collection ?? '';
+      if (!work.created.has(table) && keeps(before, index, work)) return [];
+      return [addIndex(table, index.fields, index.unique ? 'unique' : 'index')];
+    }),
+  );
+}
+
+/** Whether the index is one of the collection, and none of its columns is recreated. */
+function keeps(
+  entry: Snapshot['collections'][number] | null,
+  { fields, unique }: SnapshotIndex,
+  work: SnapshotPairs,
+): boolean {
+  const text = canonical({ fields, unique });
+  if (!entry?.schema?.indexes.some((each) => canonical(each) === text)) return false;
+  return !fields.some((field) => work.gone.has(keyOf({ collection: entry.collection, field })));
+}
+
+/** Columns of tables that stay. Generated ones come last: they may name columns that are new. */
+function changeFields(work: SnapshotPairs, model: Model): DdlStatement[] {
+  const columns = columnsByTable(work.wanted.fields);
+  const added: ColumnField[] = [];
+  const steps: DdlStatement[] = [];
+  for (const pair of work.fields) {
+    const { before, after } = pair;
+    if (!after || !isColumn(after) || work.created.has(after.collection)) continue;
+    const column = model.collections.get(after.collection)?.fields.get(after.field)?.column;
+    if (!before || !isColumn(before) || !column || isReplaced(pair)) added.push(after);
+    else if (canonical(before.schema) !== canonical(after.schema))
+      steps.push(...changeSnapshotColumn(before.schema, after, column));
+  }
+  const isGenerated = ({ schema }: ColumnField): boolean => schema.generation_expression !== null;
+  for (const field of [...added.filter((each) => !isGenerated(each)), ...added.filter(isGenerated)]) {
+    if (field.schema.is_primary_key) throw keyCannotChange(field.collection);
+    const column = snapshotColumnDefinition(field, namesOfPlain(columns.get(field.collection) ?? []));
+    steps.push(
+      { kind: 'add-column', table: field.collection, column },
+      ...indexesAndComment(field.collection, field.field, field.schema, false),
+    );
+  }
+  return steps;
+}
+
+/** Groups are collections themselves: every row is there before one refers to another. */
+function saveCollections({ collections, rewrites }: SnapshotPairs): DdlStatement[] {
+  const rows: DdlStatement[] = [];
+  const groups: DdlStatement[] = [];
+  for (const { before, after } of collections) {
+    if (!after) continue;
+    const { collection, meta } = after;
+    if (meta === null) {
+      if (before?.meta) rows.push({ kind: 'drop-collection-row', collection });
+    } else if (rewrites || canonical(before?.meta ?? null) !== canonical(meta)) {
+      rows.push({ kind: 'save-collection', collection, values: { ...meta, group: null } });
+      if (meta['group'] !== null)
+        groups.push({ kind: 'save-collection', collection, values: { group: meta['group'] } });
+    }
+  }
+  return [...rows, ...groups];
+}
+
+function saveFields(work: SnapshotPairs): DdlStatement[] {
+  return work.fields.flatMap(({ before, after }): DdlStatement[] => {
+    if (!after) return [];
+    const { collection, field, meta } = after;
+    const former = before?.meta ?? null;
+    if (meta === null) return former === null ? [] : [{ kind: 'drop-field-row', collection, field }];
+    if (!work.rewrites && canonical(former) === canonical(meta)) return [];
+    return [{ kind: 'save-field', collection, field, values: meta }];
+  });
+}
+
+/** What is dropped of a relation that is deleted, or that gets another target or other actions. */
+function dropReference({ before, after }: Pair<RelationEntry>, model: Model, work: SnapshotPairs): DdlStatement[] {
+  if (!before) return [];
+  const { collection, field } = before;
+  const moves = after !== null && after.related_collection !== before.related_collection;
+  const isUnchanged = after !== null && !moves && canonical(before.schema) === canonical(after.schema);
+  const keys = isUnchanged && !mustBeRecreated(before, work, model) ? [] : referencesOf(before, model);
+  const forgets = before.meta !== null && (after === null || moves || after.meta === null);
+  return [
+    ...keys.map(({ name }) => ({ kind: 'drop-constraint', table: collection, name }) as const),
+    ...(forgets ? [{ kind: 'forget-relation', collection, field } as const] : []),
+  ];
+}
+
+function addReference({ before, after }: Pair<RelationEntry>, model: Model, work: SnapshotPairs): DdlStatement[] {
+  if (!after) return [];
+  const { collection, field, related_collection: target, schema, meta } = after;
+  const moves = before !== null && before.related_collection !== target;
+  const isUnchanged =
+    before !== null && !moves && canonical(before.schema) === canonical(schema) && !mustBeRecreated(after, work, model);
+  const steps: DdlStatement[] = [];
+  if (schema && target !== null && !isUnchanged) {
+    steps.push({
+      kind: 'add-foreign-key',
+      table: collection,
+      columns: [field],
+      name: constraintName(collection, field, 'foreign'),
+      target,
+      key: [schema.column ?? keyFieldOf(target, model, work)],
+      behaviour: behaviourIn(schema),
+    });
+  }
+  if (meta === null || (before?.meta && !moves && !work.rewrites && canonical(before.meta) === canonical(meta)))
+    return steps;
+  const values = { ...meta, many_collection: collection, many_field: field, one_collection: target };
+  // A row that was forgotten on the way, with a field or a collection, is not there to be changed.
+  if (before?.meta && !moves && work.rewrites) steps.push({ kind: 'forget-relation', collection, field });
+  if (before?.meta && !moves && !work.rewrites)
+    steps.push({ kind: 'change-relation', collection, field, values: meta });
+  else steps.push({ kind: 'add-relation', values });
+  return steps;
+}
+
+/** One of the two tables or columns is recreated, or changes its type: the constraint cannot stay meanwhile. */
+function mustBeRecreated(
+  { collection, field, related_collection, schema }: RelationEntry,
+  work: SnapshotPairs,
+  model: Model,
+): boolean {
+  if (work.retyped.has(keyOf({ collection, field }))) return true;
+  const key = schema?.column ?? keyNameOf(model, related_collection ?? '');
+  if (related_collection !== null && work.retyped.has(keyOf({ collection: related_collection, field: key })))
+    return true;
+  if (work.created.has(collection) || work.dropped.has(collection)) return true;
+  if (related_collection !== null && work.dropped.has(related_collection)) return true;
+  return work.gone.has(keyOf({ collection, field }));
+}
+
+function referencesOf({ collection, field, related_collection }: RelationEntry, model: Model): readonly ForeignKey[] {
+  const column = model.collections.get(collection)?.fields.get(field)?.column;
+  return (column?.foreign_keys ?? []).filter((key) => key.collection === related_collection);
+}
+
+function keyNameOf(model: Model, name: string): string | undefined {
+  const collection = model.collections.get(name);
+  return collection && singleKey(collection)?.name;
+}
+
+function keyFieldOf(collection: string, model: Model, { wantedKeys }: SnapshotPairs): string {
+  const keys = wantedKeys.get(collection) ?? [];
+  const key = keys.length > 1 ? undefined : (keys[0]?.field ?? keyNameOf(model, collection));
+  if (key === undefined)
+    throw invalidPayload(
+      `The collection "${collection}" has no key of one field: "schema.column" must say what is meant`,
+    );
+  return key;
+}

@@ -1,0 +1,237 @@
+/** Takes the difference of two snapshots, and lays it on the one it was taken from, which gives the other. Pure. */
+
+import { createHash } from 'node:crypto';
+import { invalidPayload } from '../../base/errors.js';
+import { isObject } from '../../base/exact-json.js';
+import type { Steps } from '../../base/time-slices.js';
+import { isSameType } from '../../sql/type-name.js';
+import {
+  type Change,
+  type Difference,
+  type EntryChange,
+  readSectionEntry,
+  SECTIONS,
+  type Section,
+} from './parse-difference.js';
+import type { DeclaredFunction } from './parse-function.js';
+import { PARTIAL_VERSION, type Snapshot } from './parse-snapshot.js';
+
+export interface DifferenceMode {
+  /** What the wanted snapshot does not name stays. */
+  readonly merge: boolean;
+  /** What has no metadata stays, too: the snapshot would not name it. */
+  readonly keepsUnmanaged?: boolean;
+}
+
+/** Null where nothing differs. */
+export function* differenceOf(
+  current: Snapshot,
+  wanted: Snapshot,
+  { merge, keepsUnmanaged = false }: DifferenceMode,
+): Steps<Difference | null> {
+  const dropped = new Set<string>();
+  const wantedCollections = new Set(wanted.collections.map(({ collection }) => collection));
+  const isPartial = wanted.version === PARTIAL_VERSION;
+  if (!merge && !isPartial) {
+    for (const { collection, meta } of current.collections)
+      if (!wantedCollections.has(collection) && !(keepsUnmanaged && meta === null)) dropped.add(collection);
+  }
+  const leaves = (section: Section, entry: Entry): boolean => {
+    // With a collection go its fields and relations: to say so once is enough.
+    const collection = entry.collection ?? '';
+    const implied = section !== 'collections' && dropped.has(collection);
+    const concerned = !isPartial || wantedCollections.has(collection);
+    const stays = keepsUnmanaged && (entry['meta'] ?? null) === null;
+    return !merge && concerned && !implied && !stays;
+  };
+  const result: Record<Section, readonly EntryChange[]> = { collections: [], fields: [], relations: [], functions: [] };
+  for (const section of SECTIONS) result[section] = yield* changesOf(section, current, wanted, leaves);
+  return SECTIONS.every((section) => result[section].length === 0) ? null : result;
+}
+
+/** `leaves` says whether an entry is deleted that the wanted snapshot does not have. */
+function* changesOf(
+  section: Section,
+  current: Snapshot,
+  wanted: Snapshot,
+  leaves: (section: Section, entry: Entry) => boolean,
+): Steps<EntryChange[]> {
+  const before = entriesOf(current, section);
+  // Nothing is said of functions by a part of a snapshot, nor by one that was taken before there were any.
+  const after = wanted[section] ? entriesOf(wanted, section) : before;
+  const changes: EntryChange[] = [];
+  for (const [key, entry] of after) {
+    const former = before.get(key);
+    const diff: readonly Change[] = former ? editsOf(former, entry) : [{ kind: 'N', rhs: entry }];
+    if (diff.length > 0) changes.push({ ...nameOf(section, entry), diff });
+    yield;
+  }
+  for (const [key, entry] of before)
+    if (!after.has(key) && leaves(section, entry))
+      changes.push({ ...nameOf(section, entry), diff: [{ kind: 'D', lhs: entry }] });
+  return changes;
+}
+
+/** The snapshot that a difference leads to. One that was taken from another snapshot does not fit: nothing is guessed. */
+export function* patchSnapshot(current: Snapshot, difference: Difference): Steps<Snapshot> {
+  const result: Record<Section, ReadonlyMap<string, Entry>> = {
+    collections: yield* changed(current, 'collections', difference),
+    fields: yield* changed(current, 'fields', difference),
+    relations: yield* changed(current, 'relations', difference),
+    functions: yield* changed(current, 'functions', difference),
+  };
+  const droppedCollections = new Set(current.collections.map(({ collection }) => collection));
+  for (const { collection } of result.collections.values()) droppedCollections.delete(collection ?? '');
+  const remaining = (section: Section): unknown[] =>
+    [...result[section].values()].filter(
+      ({ collection }) => section === 'collections' || !droppedCollections.has(collection ?? ''),
+    );
+  return {
+    ...current,
+    collections: remaining('collections') as Snapshot['collections'][number][],
+    fields: remaining('fields') as Snapshot['fields'][number][],
+    relations: remaining('relations') as Snapshot['relations'][number][],
+    functions: remaining('functions') as DeclaredFunction[],
+  };
+}
+
+/** A snapshot taken of the same schema has the same digest. */
+export function* digestOf(snapshot: Snapshot): Steps<string> {
+  const digest = createHash('sha256');
+  let isFirst = true;
+  // The same as the digest of `canonical` of all of it.
+  for (const [name, value] of sorted(snapshot)) {
+    digest.update(`${isFirst ? '{' : ','}${JSON.stringify(name)}:`);
+    isFirst = false;
+    if (!Array.isArray(value)) digest.update(canonical(value));
+    else {
+      for (const [position, entry] of value.entries()) {
+        digest.update(`${position === 0 ? '[' : ','}${canonical(entry)}`);
+        yield;
+      }
+      digest.update(value.length === 0 ? '[]' : ']');
+    }
+  }
+  return digest.update('}').digest('hex');
+}
+
+/** JSON whose text depends on the value alone, not on the order in which its properties were set. */
+export function canonical(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
+  if (value === null || typeof value !== 'object') return JSON.stringify(value) ?? 'null';
+  return `{${sorted(value)
+    .map(([key, each]) => `${JSON.stringify(key)}:${canonical(each)}`)
+    .join(',')}}`;
+}
+
+function sorted(value: object): [string, unknown][] {
+  return Object.entries(value).sort(([left], [right]) => (left < right ? -1 : 1));
+}
+
+type Entry = Readonly<Record<string, unknown>> & { readonly collection?: string; readonly name?: string };
+
+function entriesOf(snapshot: Snapshot, section: Section): ReadonlyMap<string, Entry> {
+  const entries: readonly unknown[] = snapshot[section] ?? [];
+  return new Map((entries as readonly Entry[]).map((entry) => [keyOf(entry), entry]));
+}
+
+interface EntryName {
+  readonly collection?: string;
+  readonly field?: unknown;
+  readonly name?: string;
+}
+
+/** Unlike any joined text, the same for two entries only if both names are. */
+export function keyOf({ collection, field, name }: EntryName): string {
+  return JSON.stringify([collection ?? null, field ?? null, collection === undefined ? name : null]);
+}
+
+function nameOf(
+  section: Section,
+  { collection = '', field, related_collection, name = '' }: Entry,
+): Omit<EntryChange, 'diff'> {
+  if (section === 'functions') return { name };
+  if (section === 'collections') return { collection };
+  if (section === 'fields') return { collection, field: String(field) };
+  return {
+    collection,
+    field: String(field),
+    related_collection: typeof related_collection === 'string' ? related_collection : null,
+  };
+}
+
+function editsOf(before: Entry, after: Entry): Change[] {
+  const edits: Change[] = [];
+  for (const key of new Set([...Object.keys(before), ...Object.keys(after)])) {
+    const [lhs, rhs] = [before[key], after[key]];
+    if (isObject(lhs) && isObject(rhs)) {
+      for (const inner of new Set([...Object.keys(lhs), ...Object.keys(rhs)])) {
+        if (!isEqual(lhs[inner], rhs[inner]) && !isSameSpelling(inner, lhs[inner], rhs[inner]))
+          edits.push(edit([key, inner], lhs[inner], rhs[inner]));
+      }
+    } else if (!isEqual(lhs, rhs)) edits.push(edit([key], lhs, rhs));
+  }
+  return edits;
+}
+
+/** A hand-written snapshot may say `int` where PostgreSQL says `integer`. */
+function isSameSpelling(property: string, left: unknown, right: unknown): boolean {
+  return property === 'data_type' && typeof left === 'string' && typeof right === 'string' && isSameType(left, right);
+}
+
+function edit(path: readonly string[], lhs: unknown, rhs: unknown): Change {
+  return { kind: 'E', path, lhs: lhs ?? null, rhs: rhs ?? null };
+}
+
+function* changed(current: Snapshot, section: Section, difference: Difference): Steps<ReadonlyMap<string, Entry>> {
+  const entries = new Map(entriesOf(current, section));
+  for (const change of difference[section]) {
+    yield;
+    const key = keyOf(change);
+    for (const step of change.diff) {
+      const before = entries.get(key);
+      if (step.kind === 'N') {
+        if (before) throw misfit(section, change, 'already exists');
+        entries.set(key, step.rhs as Entry);
+      } else if (!before) throw misfit(section, change, 'does not exist');
+      else if (step.kind === 'D') entries.delete(key);
+      else
+        entries.set(
+          key,
+          edited(before, step.path, step.rhs, () => misfit(section, change, 'has no such property')),
+        );
+    }
+    const after = entries.get(key);
+    if (after === undefined) continue;
+    // As strict as with a snapshot: an edit may have put anything anywhere.
+    const read = readSectionEntry(section, after) as unknown as Entry;
+    if (keyOf(read) !== key) throw misfit(section, change, 'has another name inside its change');
+    entries.set(key, read);
+  }
+  return entries;
+}
+
+function edited(
+  entry: Entry,
+  [key = '', inner, ...deeper]: readonly string[],
+  value: unknown,
+  refuse: () => Error,
+): Entry {
+  const former = Object.hasOwn(entry, key) ? entry[key] : undefined;
+  if (former === undefined || deeper.length > 0 || FIXED.has(key)) throw refuse();
+  if (inner === undefined) return { ...entry, [key]: value };
+  if (!isObject(former)) throw refuse();
+  return { ...entry, [key]: { ...former, [inner]: value } };
+}
+
+/** What names an entry cannot change: another name is another entry. */
+const FIXED: ReadonlySet<string> = new Set(['collection', 'field', 'name']);
+
+function misfit(section: Section, { name, collection = name, field }: EntryChange, complaint: string): Error {
+  const path = field === undefined ? collection : `${collection}.${field}`;
+  return invalidPayload(`The diff cannot be applied: in "${section}", "${path}" ${complaint}`);
+}
+
+function isEqual(left: unknown, right: unknown): boolean {
+  return canonical(left ?? null) === canonical(right ?? null);
+}

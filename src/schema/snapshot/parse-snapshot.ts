@@ -1,0 +1,369 @@
+/**
+ * A schema as a document: collections, fields and relations with their metadata, to be kept in a repository and carried
+ * from one installation to another. Read strictly, since what is not understood would be lost: every property is known,
+ * every name belongs to something, nothing is said twice. Properties that are left out take their usual values.
+ */
+import { LineCounter, parseDocument } from 'yaml';
+import { invalidPayload, invalidQuery } from '../../base/errors.js';
+import { groupBy, isOneOf, propertiesOf } from '../../base/narrow.js';
+import { FIELD_TYPES, type FieldType, type ForeignKeyBehaviour } from '../../mirror/model.js';
+import { requireObject } from '../../request/write.js';
+import { readTypeName } from '../../sql/type-name.js';
+import {
+  COLLECTION_META,
+  FIELD_META,
+  type Meta,
+  type Properties,
+  RELATION_META,
+  readMeta,
+} from '../change/parse-meta.js';
+import { type DeclaredFunction, readFunction } from './parse-function.js';
+import { readBehaviour, readTable, type SnapshotTable } from './parse-table.js';
+import { readEntries, readSnapshotFlag, readSnapshotName, readSnapshotText, refuseUnknown } from './snapshot-values.js';
+
+export const SNAPSHOT_VERSION = 1;
+/** Of some collections: it says nothing of the others, so that these never differ from it. */
+export const PARTIAL_VERSION = 2;
+
+export interface Snapshot {
+  readonly version: number;
+  /** The version of the service that wrote it. */
+  readonly lateral: string;
+  readonly vendor: string;
+  readonly collections: readonly CollectionEntry[];
+  /** Columns in the order they have in their table, then alias fields. */
+  readonly fields: readonly FieldEntry[];
+  readonly relations: readonly RelationEntry[];
+  /** Rows of service_functions. Absent where nothing is said of them: in a part of a snapshot, and in one of before there were any. */
+  readonly functions?: readonly DeclaredFunction[];
+}
+
+export interface CollectionEntry {
+  readonly collection: string;
+  /** Null where there is no row of metadata. */
+  readonly meta: Meta | null;
+  /** Null for a folder. */
+  readonly schema: SnapshotTable | null;
+}
+
+export interface FieldEntry {
+  readonly collection: string;
+  readonly field: string;
+  readonly type: FieldType;
+  readonly meta: Meta | null;
+  /** Null for an alias field. */
+  readonly schema: SnapshotColumn | null;
+}
+
+export interface SnapshotColumn {
+  /** With its length or precision, as PostgreSQL prints it. */
+  readonly data_type: string;
+  /** Of an enum of a schema that is served, or a list of its values. */
+  readonly enum_values: readonly string[] | null;
+  /** A constant. */
+  readonly default_value: unknown;
+  /** Any other default, as SQL. */
+  readonly default_expression: string | null;
+  readonly generation_expression: string | null;
+  readonly is_nullable: boolean;
+  readonly is_unique: boolean;
+  readonly is_indexed: boolean;
+  readonly is_primary_key: boolean;
+  readonly has_auto_increment: boolean;
+  readonly comment: string | null;
+}
+
+export interface RelationEntry {
+  readonly collection: string;
+  readonly field: string;
+  /** Null for many-to-any. */
+  readonly related_collection: string | null;
+  readonly meta: Meta | null;
+  /** Null where there is no foreign key. */
+  readonly schema: ReferenceEntry | null;
+}
+
+/** `column` only where it is not the key that is referred to. */
+interface ReferenceEntry extends ForeignKeyBehaviour {
+  readonly column?: string;
+}
+
+/** JSON or YAML, by how it begins: an object of JSON is YAML too, but parsed much faster as JSON. */
+export function parseDocumentText(text: string): unknown {
+  try {
+    if (/^\s*[{[]/.test(text)) return JSON.parse(text);
+  } catch {
+    throw invalidPayload('The document is not valid JSON');
+  }
+  const lines = new LineCounter();
+  const document = parseDocument(text, { lineCounter: lines, logLevel: 'error' });
+  const [error] = document.errors;
+  if (error) throw invalidPayload(`The document is not valid YAML at line ${lines.linePos(error.pos[0]).line}`);
+  try {
+    // Refers to an anchor so often that the document would grow without measure: refused by the library.
+    return document.toJS({ maxAliasCount: 100 });
+  } catch {
+    throw invalidPayload('The document repeats its anchors too often');
+  }
+}
+
+/** With `force` a snapshot of another format or database is read as if it were ours. */
+export function readSnapshot(value: unknown, force: boolean): Snapshot {
+  const {
+    version,
+    lateral = '',
+    vendor,
+    collections,
+    fields,
+    relations,
+    functions,
+    ...rest
+  } = requireObject(value, 'The snapshot');
+  refuseUnknown(rest, 'The snapshot', 'version, lateral, vendor, collections, fields, relations, functions');
+  if (version !== SNAPSHOT_VERSION && version !== PARTIAL_VERSION && !force)
+    throw invalidPayload(
+      `The snapshot has version ${JSON.stringify(version)}, neither ${SNAPSHOT_VERSION} nor ${PARTIAL_VERSION} (of some collections)`,
+    );
+  if (vendor !== VENDOR && !force) throw invalidPayload(`The snapshot is not one of a ${VENDOR} database`);
+  if (typeof lateral !== 'string') throw invalidPayload('"lateral" must be a string');
+  const snapshot = {
+    version: version === PARTIAL_VERSION ? PARTIAL_VERSION : SNAPSHOT_VERSION,
+    lateral,
+    vendor: VENDOR,
+    collections: readEntries(collections, 'collections').map(readCollection),
+    fields: readFields(readEntries(fields, 'fields')),
+    relations: readEntries(relations, 'relations').map(readRelation),
+    ...(functions == null ? {} : { functions: readEntries(functions, 'functions').map(readFunction) }),
+  };
+  refuseTwice(snapshot);
+  const marked = groupBy(
+    snapshot.fields.filter(({ schema }) => schema?.is_primary_key),
+    ({ collection }) => collection,
+  );
+  const keyOf = (collection: string): string[] => (marked.get(collection) ?? []).map(({ field }) => field);
+  return { ...snapshot, collections: snapshot.collections.map((entry) => withKey(entry, keyOf(entry.collection))) };
+}
+
+/** One of several fields of a key need not be unique by itself. */
+function readFields(entries: readonly unknown[]): FieldEntry[] {
+  const counts = new Map<unknown, number>();
+  for (const entry of entries) {
+    const { collection, schema } = propertiesOf(entry);
+    if (propertiesOf(schema)['is_primary_key'] === true) counts.set(collection, (counts.get(collection) ?? 0) + 1);
+  }
+  return entries.map((entry, position) =>
+    readField(entry, position, (counts.get(propertiesOf(entry)['collection']) ?? 0) > 1),
+  );
+}
+
+/** Several marked fields are the key in their order; a key of one field is stored with that field alone. */
+function withKey(entry: CollectionEntry, marked: readonly string[]): CollectionEntry {
+  if (!entry.schema) return entry;
+  const { primary_key: declared = marked.length > 1 ? marked : undefined, ...table } = entry.schema;
+  const isOne = declared?.length === 1 && marked.length === 1 && declared[0] === marked[0];
+  return { ...entry, schema: declared === undefined || isOne ? table : { ...table, primary_key: declared } };
+}
+
+export const VENDOR = 'postgres';
+
+/** A part of a snapshot: some collections with their fields and the relations that begin there. Null for all, or for none. */
+export function selectCollections(
+  snapshot: Snapshot,
+  included: readonly string[] | null,
+  excluded: readonly string[] | null,
+): Snapshot {
+  if (!included && !excluded) return snapshot;
+  const known = new Set([...snapshot.collections, ...snapshot.fields].map(({ collection }) => collection));
+  const unknown = [...(included ?? []), ...(excluded ?? [])].find((name) => !known.has(name));
+  if (unknown !== undefined) throw invalidQuery(`The snapshot has no collection "${unknown}"`);
+  const [wanted, unwanted] = [included && new Set(included), new Set(excluded)];
+  const isSelected = ({ collection }: { readonly collection: string }): boolean =>
+    (wanted?.has(collection) ?? true) && !unwanted.has(collection);
+  const { functions: _, ...parts } = snapshot;
+  return {
+    ...parts,
+    version: PARTIAL_VERSION,
+    collections: snapshot.collections.filter(isSelected),
+    fields: snapshot.fields.filter(isSelected),
+    relations: snapshot.relations.filter(isSelected),
+  };
+}
+
+export function readCollection(value: unknown, position = 0): CollectionEntry {
+  const path = `collections[${position}]`;
+  const { collection, meta, schema, ...rest } = requireObject(value, `"${path}"`);
+  refuseUnknown(rest, `"${path}"`, 'collection, meta, schema');
+  const name = readSnapshotName(collection, `${path}.collection`);
+  return {
+    collection: name,
+    meta: completeMeta(meta, COLLECTION_META, `${path}.meta`),
+    schema: readTable(schema, `${path}.schema`),
+  };
+}
+
+export function readField(value: unknown, position = 0, isPart = false): FieldEntry {
+  const path = `fields[${position}]`;
+  const { collection, field, type, meta, schema, ...rest } = requireObject(value, `"${path}"`);
+  refuseUnknown(rest, `"${path}"`, 'collection, field, type, meta, schema');
+  if (!isOneOf(FIELD_TYPES, type)) throw invalidPayload(`"${path}.type" must be one of ${FIELD_TYPES.join(', ')}`);
+  const entry = {
+    collection: readSnapshotName(collection, `${path}.collection`),
+    field: readSnapshotName(field, `${path}.field`),
+    type,
+    meta: completeMeta(meta, FIELD_META, `${path}.meta`),
+  };
+  if ((entry.type === 'alias') !== (schema === null || schema === undefined))
+    throw invalidPayload(`"${path}.schema" is required for every field except an alias`);
+  if (entry.type === 'alias' && entry.meta === null) throw invalidPayload(`"${path}.meta" is required for an alias`);
+  return { ...entry, schema: entry.type === 'alias' ? null : readColumn(schema, `${path}.schema`, isPart) };
+}
+
+export function readRelation(value: unknown, position = 0): RelationEntry {
+  const path = `relations[${position}]`;
+  const { collection, field, related_collection = null, meta, schema, ...rest } = requireObject(value, `"${path}"`);
+  refuseUnknown(rest, `"${path}"`, 'collection, field, related_collection, meta, schema');
+  const related =
+    related_collection === null ? null : readSnapshotName(related_collection, `${path}.related_collection`);
+  const entry = {
+    collection: readSnapshotName(collection, `${path}.collection`),
+    field: readSnapshotName(field, `${path}.field`),
+    related_collection: related,
+    meta: completeMeta(meta, RELATION_META, `${path}.meta`),
+    schema: schema === undefined || schema === null ? null : readReference(schema, `${path}.schema`),
+  };
+  if (entry.meta === null && entry.schema === null)
+    throw invalidPayload(`"${path}" needs "meta", a foreign key in "schema", or both`);
+  if (related === null && entry.schema !== null)
+    throw invalidPayload(
+      `"${path}.schema" is a foreign key: "related_collection" must name the collection it references`,
+    );
+  return entry;
+}
+
+/** Everything a row of metadata holds, with the usual values for what was not said. */
+function completeMeta(value: unknown, properties: Properties, path: string): Meta | null {
+  const input = readMeta(value, properties, path);
+  if (input === undefined) return null;
+  return Object.fromEntries(
+    [...properties.keys()].map((name) => [name, name in input ? input[name] : (DEFAULT_META[name] ?? null)]),
+  );
+}
+
+/** Defaults of the metadata tables that are not null. */
+const DEFAULT_META: Readonly<Record<string, unknown>> = {
+  hidden: false,
+  singleton: false,
+  archive_app_filter: true,
+  accountability: 'all',
+  collapse: 'open',
+  versioning: false,
+  status: 'active',
+  readonly: false,
+  required: false,
+  searchable: true,
+  width: 'full',
+  one_deselect_action: 'nullify',
+};
+
+/** `schema`: null for the first one that is served. */
+export interface EnumName {
+  readonly schema: string | null;
+  readonly name: string;
+}
+
+/** The type that a column has or lists, where it may be an enum. */
+export function enumNameOf(dataType: string): EnumName | null {
+  const { names = [], modifiers = [] } = readTypeName(dataType) ?? {};
+  const name = names.at(-1);
+  if (modifiers.length > 0 || name === undefined) return null;
+  return { schema: names.length === 1 ? null : (names[0] ?? null), name };
+}
+
+export function enumKey({ schema, name }: EnumName): string {
+  return JSON.stringify([schema, name]);
+}
+
+const FLAGS = ['is_unique', 'is_indexed', 'is_primary_key', 'has_auto_increment'] as const;
+const COLUMN_PROPERTIES = [
+  'data_type',
+  'enum_values',
+  'default_value',
+  'default_expression',
+  'generation_expression',
+  'is_nullable',
+  ...FLAGS,
+  'comment',
+];
+
+function readColumn(value: unknown, path: string, isPart: boolean): SnapshotColumn {
+  const input = requireObject(value, `"${path}"`);
+  for (const name of Object.keys(input)) {
+    if (!COLUMN_PROPERTIES.includes(name))
+      throw invalidPayload(`"${path}.${name}" is not allowed: use one of ${COLUMN_PROPERTIES.join(', ')}`);
+  }
+  const dataType = readSnapshotText(input['data_type'], `${path}.data_type`);
+  if (dataType === null) throw invalidPayload(`"${path}.data_type" is required`);
+  const counts = readSnapshotFlag(input['has_auto_increment'], false, `${path}.has_auto_increment`);
+  const isKey = readSnapshotFlag(input['is_primary_key'], false, `${path}.is_primary_key`);
+  const column = {
+    data_type: dataType,
+    enum_values: readEnum(input['enum_values'], dataType, path),
+    default_value: input['default_value'] ?? null,
+    default_expression: readSnapshotText(input['default_expression'], `${path}.default_expression`),
+    generation_expression: readSnapshotText(input['generation_expression'], `${path}.generation_expression`),
+    is_nullable: readSnapshotFlag(input['is_nullable'], !isKey && !counts, `${path}.is_nullable`),
+    is_unique: readSnapshotFlag(input['is_unique'], isKey && !isPart, `${path}.is_unique`),
+    is_indexed: readSnapshotFlag(input['is_indexed'], false, `${path}.is_indexed`),
+    is_primary_key: isKey,
+    has_auto_increment: counts,
+    comment: readSnapshotText(input['comment'], `${path}.comment`) || null,
+  };
+  const sources = [
+    column.default_value !== null,
+    column.default_expression !== null,
+    column.generation_expression !== null,
+    column.has_auto_increment,
+  ];
+  if (sources.filter(Boolean).length > 1)
+    throw invalidPayload(`"${path}" can have one source of values: a default, an expression or a sequence`);
+  if (counts && column.is_nullable) throw invalidPayload(`"${path}": an auto-increment field cannot be nullable`);
+  if (isKey && column.is_nullable) throw invalidPayload(`"${path}": a primary key cannot be nullable`);
+  return column;
+}
+
+function readEnum(value: unknown, dataType: string, path: string): readonly string[] | null {
+  if (value === undefined || value === null) return null;
+  const values = readEntries(value, `${path}.enum_values`).map((each) =>
+    each === '' ? '' : readSnapshotName(each, `${path}.enum_values`),
+  );
+  if (values.length === 0 || new Set(values).size < values.length || enumNameOf(dataType) === null)
+    throw invalidPayload(`"${path}.enum_values" must list the values of an enum, each once`);
+  return values;
+}
+
+function readReference(value: unknown, path: string): ReferenceEntry {
+  const { column, ...behaviour } = requireObject(value, `"${path}"`);
+  return {
+    ...readBehaviour(behaviour, path, 'column'),
+    ...(column == null ? {} : { column: readSnapshotName(column, `${path}.column`) }),
+  };
+}
+
+function refuseTwice({ collections, fields, relations, functions = [] }: Snapshot): void {
+  const called = functions.map(({ name }) => ({ collection: name }));
+  const sections: readonly (readonly { collection: string; field?: string }[])[] = [
+    collections,
+    fields,
+    relations,
+    called,
+  ];
+  for (const entries of sections) {
+    const seen = new Set<string>();
+    for (const { collection, field } of entries) {
+      const name = JSON.stringify([collection, field]);
+      if (seen.has(name))
+        throw invalidPayload(`The snapshot names ${field === undefined ? collection : `${collection}.${field}`} twice`);
+      seen.add(name);
+    }
+  }
+}

@@ -1,0 +1,283 @@
+/**
+ * Snapshots of the connected database: taken in one view of it, compared, and applied. Transactions only read and change; what
+ * takes long with thousands of tables is computed outside them, in slices. Applying holds the lock of all changes of the schema and
+ * compares the catalogs with those it was planned on, so that what was compared is what is changed.
+ */
+import { invalidPayload, ServiceError } from '../../base/errors.js';
+import { parseOwnJson } from '../../base/narrow.js';
+import { runInSlices, type Steps, TimeSlice } from '../../base/time-slices.js';
+import { behaviourOf } from '../../mirror/columns.js';
+import type { Deferrable, Model } from '../../mirror/model.js';
+import type { CatalogVersion } from '../../mirror/watch.js';
+import { systemFields } from '../../postgres/catalog/system-tables.js';
+import { readSql } from '../../sql/read-sql.js';
+import type { Draft, SchemaChanges } from '../change/change.js';
+import { asSchemaChangeError, isBlocked } from '../change/change-errors.js';
+import type { DdlStatement } from '../change/ddl-statement.js';
+import { planSnapshot } from './apply.js';
+import { neededTypes, refuseMissing } from './apply-types.js';
+import { type DifferenceMode, differenceOf, digestOf, patchSnapshot } from './difference.js';
+import type { Difference, DifferenceBody } from './parse-difference.js';
+import { type EnumName, enumKey, type Snapshot } from './parse-snapshot.js';
+import { omittedFromSnapshot, snapshotOf } from './snapshot.js';
+import { type Details, SnapshotScope } from './snapshot-scope.js';
+
+const DETAILS = readSql('snapshot.sql');
+
+export interface TakenSnapshot {
+  readonly snapshot: Snapshot;
+  /** One sentence for each thing that the snapshot cannot hold. */
+  omitted(): readonly string[];
+}
+
+/** Called before each step. */
+export type Progress = (step: DdlStatement, position: number, total: number) => void;
+
+export async function takeSnapshot(schemaChanges: SchemaChanges): Promise<TakenSnapshot> {
+  const { snapshot, scope } = await presentState(schemaChanges);
+  return { snapshot, omitted: () => omittedFromSnapshot(scope) };
+}
+
+/** The changes that turn the database into the snapshot, with the digest of its current state; null where nothing differs. */
+export async function compareSnapshot(
+  schemaChanges: SchemaChanges,
+  wanted: Snapshot,
+  mode: DifferenceMode,
+): Promise<DifferenceBody | null> {
+  const present = await presentState(schemaChanges);
+  const diff = await runInSlices(differenceOf(present.snapshot, wanted, mode));
+  if (!diff) return null;
+  // A difference that could never be applied is refused here.
+  await runInSlices(planDifference(present, diff));
+  return { hash: await runInSlices(digestOf(present.snapshot)), diff };
+}
+
+/** One transaction. With `force`, also a difference that was taken from another state, if it fits. */
+export async function applyDifference(
+  schemaChanges: SchemaChanges,
+  body: DifferenceBody,
+  force: boolean,
+): Promise<void> {
+  await applyPlanned(
+    schemaChanges,
+    () => {},
+    function* (present) {
+      if (!force && (yield* digestOf(present.snapshot)) !== body.hash)
+        throw invalidPayload('The schema has changed since the diff was created: create it again');
+      return { diff: body.diff, steps: yield* planDifference(present, body.diff) };
+    },
+  );
+}
+
+/** Compares and applies in one go. `confirm` sees the difference and may refuse; null where there is none. */
+export async function applySnapshot(
+  schemaChanges: SchemaChanges,
+  wanted: Snapshot,
+  mode: DifferenceMode,
+  { confirm, progress }: { readonly confirm: (diff: Difference) => void; readonly progress: Progress },
+): Promise<Difference | null> {
+  return applyPlanned(schemaChanges, progress, function* (present) {
+    const diff = yield* differenceOf(present.snapshot, wanted, mode);
+    if (!diff) return null;
+    confirm(diff);
+    return { diff, steps: yield* planDifference(present, diff) };
+  });
+}
+
+interface Planned {
+  readonly diff: Difference;
+  readonly steps: readonly DdlStatement[];
+}
+
+/**
+ * Plans before the transaction, so that it is not idle meanwhile. If the schema has changed until it holds the lock of all changes,
+ * it plans again.
+ */
+async function applyPlanned(
+  schemaChanges: SchemaChanges,
+  progress: Progress,
+  plan: (present: SchemaState) => Steps<Planned | null>,
+): Promise<Difference | null> {
+  const expected = await presentCatalogs(schemaChanges);
+  const planned = await runInSlices(plan(await stateOf(expected, schemaChanges)));
+  if (!planned) return null;
+  return schemaChanges.change(async (draft) => {
+    const found = await readCatalogs(draft, schemaChanges.model);
+    const isExpected = found.catalog.digest === expected.catalog.digest && found.details === expected.details;
+    const current = isExpected ? planned : await runInSlices(plan(await stateOf(found, schemaChanges)));
+    if (current) await execute(draft, current.steps, progress);
+    return current?.diff ?? null;
+  });
+}
+
+function* planDifference(present: SchemaState, diff: Difference): Steps<readonly DdlStatement[]> {
+  const { model, details } = present.scope;
+  const wanted = yield* patchSnapshot(present.snapshot, diff);
+  return yield* planSnapshot(wanted, { model, details, snapshot: present.snapshot }, systemFields());
+}
+
+interface SchemaState {
+  readonly snapshot: Snapshot;
+  readonly scope: SnapshotScope;
+}
+
+/** The texts that a state is computed from, as one transaction reads them. */
+interface Catalogs {
+  readonly catalog: CatalogVersion;
+  /** The result of sql/snapshot.sql. */
+  readonly details: string;
+}
+
+async function presentState(schemaChanges: SchemaChanges): Promise<SchemaState> {
+  return stateOf(await presentCatalogs(schemaChanges), schemaChanges);
+}
+
+function presentCatalogs(schemaChanges: SchemaChanges): Promise<Catalogs> {
+  return schemaChanges.read((draft) => readCatalogs(draft, schemaChanges.model));
+}
+
+async function readCatalogs(draft: Draft, { schemas, system, schema }: Model): Promise<Catalogs> {
+  const catalog = await draft.schema();
+  const cell = await draft.cell(DETAILS, [JSON.stringify(schemas), system, schema]);
+  if (!cell) throw new Error('the catalog statement gave no row');
+  return { catalog, details: cell.toString() };
+}
+
+async function stateOf({ catalog, details }: Catalogs, schemaChanges: SchemaChanges): Promise<SchemaState> {
+  const slice = new TimeSlice();
+  const model = await schemaChanges.modelOf(catalog);
+  await slice.rest();
+  const found = parseOwnJson<Catalog>(details);
+  await slice.rest();
+  const scope = new SnapshotScope(model, byCollection(found, model, catalog.document.function_rows ?? []));
+  return { scope, snapshot: await runInSlices(snapshotOf(scope, systemFields())) };
+}
+
+/** The result of sql/snapshot.sql, by schema and table. */
+interface Catalog {
+  readonly types: readonly (TableName & { readonly types: Details['types'][string] })[];
+  readonly indexes: readonly (TableName & Details['indexes'][number])[];
+  readonly primary_keys: readonly (TableName & { readonly fields: readonly string[] })[];
+  readonly foreign_keys: readonly (TableName & ForeignKeyFacts)[];
+  readonly enums: readonly (EnumName & { readonly values: readonly string[] })[];
+  readonly virtual: readonly (TableName & { readonly name: string })[];
+  readonly constraints: readonly (TableName & { readonly name: string; readonly type: 'p' | 'u' | 'f' })[];
+}
+
+interface TableName {
+  readonly schema: string;
+  readonly table: string;
+}
+
+/** Actions are the letters of pg_constraint. */
+interface ForeignKeyFacts extends Pick<Details['foreignKeys'][number], 'name' | 'fields' | 'related_fields' | 'some'> {
+  readonly target_schema: string;
+  readonly target_table: string;
+  readonly on_delete: string;
+  readonly on_update: string;
+  readonly full: boolean;
+  readonly deferrable: Deferrable | null;
+}
+
+function byCollection(catalog: Catalog, model: Model, functions: Details['functions']): Details {
+  const names = new Map([...model.collections.values()].map((each) => [keyOf(each), each.name]));
+  const collectionOf = ({ schema, table }: TableName): string | undefined => names.get(keyOf({ schema, table }));
+  return {
+    types: Object.fromEntries(
+      catalog.types.flatMap((each) => {
+        const name = collectionOf(each);
+        return name === undefined ? [] : [[name, each.types]];
+      }),
+    ),
+    indexes: catalog.indexes.flatMap(({ schema, table, ...index }) => {
+      const collection = collectionOf({ schema, table });
+      return collection === undefined ? [] : [{ ...index, collection }];
+    }),
+    primaryKeys: new Map(
+      catalog.primary_keys.flatMap((each) => {
+        const name = collectionOf(each);
+        return name === undefined ? [] : [[name, each.fields] as const];
+      }),
+    ),
+    foreignKeys: catalog.foreign_keys.flatMap((key) => {
+      const collection = collectionOf(key);
+      const target = collectionOf({ schema: key.target_schema, table: key.target_table });
+      if (collection === undefined) return [];
+      return {
+        collection,
+        name: key.name,
+        some: key.some,
+        fields: key.fields,
+        related_collection: target ?? '',
+        related_fields: key.related_fields,
+        ...behaviourOf(key.on_delete, key.on_update, key.full, key.deferrable),
+      };
+    }),
+    virtual: catalog.virtual.flatMap((each) => {
+      const collection = collectionOf(each);
+      return collection === undefined ? [] : [{ collection, name: each.name }];
+    }),
+    constraints: catalog.constraints.flatMap((each) => {
+      const collection = collectionOf(each);
+      return collection === undefined ? [] : [{ collection, name: each.name, type: each.type }];
+    }),
+    enums: new Map(catalog.enums.map((each) => [enumKey(each), each.values])),
+    functions,
+  };
+}
+
+function keyOf({ schema, table }: TableName): string {
+  return JSON.stringify([schema, table]);
+}
+
+async function execute(draft: Draft, steps: readonly DdlStatement[], progress: Progress): Promise<void> {
+  await checkTypes(draft, steps);
+  for (const [position, step] of steps.entries()) {
+    progress(step, position, steps.length);
+    try {
+      await draft.execute([step]);
+    } catch (error) {
+      throw isBlocked(error) ? error : withStep(asSchemaChangeError(error), step);
+    }
+  }
+}
+
+/** PostgreSQL would name a missing type but not its column; snapshots hold no domains and composite types. */
+async function checkTypes(draft: Draft, steps: readonly DdlStatement[]): Promise<void> {
+  const needed = neededTypes(steps);
+  if (needed.length === 0) return;
+  const cell = await draft.cell(MISSING, [JSON.stringify(needed.map(({ type }) => type))]);
+  const missing = new Set(parseOwnJson<string[]>(cell?.toString() ?? '[]'));
+  refuseMissing(needed.filter(({ type }) => missing.has(type)));
+}
+
+const MISSING = `
+  select coalesce(pg_catalog.json_agg(name), '[]')::text
+  from pg_catalog.json_array_elements_text($1::json) needed (name)
+  where pg_catalog.to_regtype(name) is null`;
+
+/** The properties by which steps name what they change. */
+interface Named {
+  readonly table?: string;
+  readonly collection?: string;
+  readonly column?: string | { readonly name: string };
+  readonly columns?: readonly unknown[];
+  readonly field?: string;
+  readonly type?: unknown;
+  readonly name?: string;
+}
+
+/** Adds to the error which of the steps failed. */
+function withStep(error: unknown, step: DdlStatement): unknown {
+  if (!(error instanceof ServiceError)) return error;
+  const { table, collection = table, column, columns = [], field, type, name } = step as Named;
+  const several = columns.every((each) => typeof each === 'string') ? columns.join(', ') : undefined;
+  const inner = field ?? (typeof column === 'object' ? column.name : (column ?? several));
+  const path = [collection ?? (typeof type === 'string' ? type : name), inner].filter(Boolean).join('.');
+  const what = step.kind.replaceAll('-', ' ');
+  return new ServiceError(error.code, `${error.message} (${what}: ${path})`, {
+    ...error.extensions,
+    step: what,
+    place: path,
+  });
+}

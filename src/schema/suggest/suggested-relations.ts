@@ -1,0 +1,55 @@
+/**
+ * Writes the relations that foreign keys imply. They are found behind the lock of all changes of the schema, on what is
+ * there then: what another command wrote meanwhile is not written twice.
+ */
+import { parseOwnJson } from '../../base/narrow.js';
+import { quoteIdentifier } from '../../sql/fragment.js';
+import { readSql } from '../../sql/read-sql.js';
+import type { SchemaChanges } from '../change/change.js';
+import { constraintName } from '../change/plan-names.js';
+import { planSuggestions, type Suggestion, suggestRelations } from './suggest.js';
+
+const UNINDEXED = readSql('unindexed.sql');
+
+/** A foreign key whose columns no index begins with. */
+export interface Unindexed {
+  readonly schema: string;
+  readonly table: string;
+  readonly columns: readonly string[];
+  readonly partitioned: boolean;
+}
+
+export async function findUnindexed(schemaChanges: SchemaChanges): Promise<readonly Unindexed[]> {
+  const { schemas } = schemaChanges.model;
+  return schemaChanges.read((draft) => loadUnindexed((text, parameters) => draft.cell(text, parameters), schemas));
+}
+
+/** `cell` answers the first cell of a statement. */
+export async function loadUnindexed(
+  cell: (text: string, parameters: readonly string[]) => Promise<Buffer | null>,
+  schemas: readonly string[],
+): Promise<readonly Unindexed[]> {
+  return parseOwnJson<Unindexed[]>(String(await cell(UNINDEXED, [JSON.stringify(schemas)])));
+}
+
+/** An index of a partitioned table cannot be made beside running writes. */
+export function indexStatement({ schema, table, columns, partitioned }: Unindexed): string {
+  const name = quoteIdentifier(constraintName(table, columns.join('_'), 'index'));
+  const place = `${quoteIdentifier(schema)}.${quoteIdentifier(table)} (${columns.map(quoteIdentifier).join(', ')})`;
+  return `create index ${partitioned ? '' : 'concurrently '}${name} on ${place};`;
+}
+
+/** One transaction; answers what was written. `check` may throw: then nothing is. */
+export async function applySuggestions(
+  schemaChanges: SchemaChanges,
+  isWanted: (suggestion: Suggestion) => boolean,
+  check: (suggestions: readonly Suggestion[]) => void = () => {},
+): Promise<readonly Suggestion[]> {
+  return schemaChanges.change(async (draft) => {
+    const model = await draft.model();
+    const suggestions = suggestRelations(model).filter(isWanted);
+    check(suggestions);
+    await draft.execute(planSuggestions(suggestions, model));
+    return suggestions;
+  });
+}
