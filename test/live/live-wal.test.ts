@@ -2,12 +2,14 @@
  * The WAL that PostgreSQL keeps for subscribers: slots are replaced while others write, each change is reported once, and nothing is left
  * behind. LIVE_WAL_MINUTES=60 writes for an hour next to an idle subscriber.
  */
+import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import type { Service } from '../../src/service/start.js';
 import { pidOf } from '../support/cluster.js';
 import { EventStream } from '../support/event-stream.js';
 import { MessageSocket } from '../support/message-socket.js';
+import { Network } from '../support/network-proxy.js';
 import {
   ADMIN_TOKEN,
   connectSql,
@@ -195,6 +197,47 @@ t.test('while a new slot waits for a transaction, changes are reported; an end t
   t.strictSame(await slots(), [], 'no slot is left');
   await busy`rollback`.simple();
   await busy.end();
+});
+
+/** The answer to START_REPLICATION. */
+const COPY_BOTH_RESPONSE = Buffer.from([0x57, 0, 0, 0, 7, 0, 0, 0]);
+
+t.test('if a stream is lost while its slot is replaced, the next stream takes over', async (t) => {
+  await sql`truncate entries`;
+  const network = await new Network(url).open();
+  const service = await startTestService({ databaseUrl: url, DATABASE_DIRECT_URL: network.url, ...LITTLE });
+  const watcher = await watch(service);
+  const resyncs = await metric(service, 'lateral_live_resyncs_total');
+  const [former] = await slots();
+  // The next stream has started, and the network holds back what it receives.
+  const held: Socket[] = [];
+  network.onClientData = (bytes, client) => {
+    if (!bytes.includes('START_REPLICATION')) return;
+    client.write(COPY_BOTH_RESPONSE);
+    client.cork();
+    held.push(client);
+  };
+  await sql`insert into others (body) select repeat('x', 500) from generate_series(1, 4000)`;
+  await waitFor(async () => held.length > 0, 10_000);
+  await sql`insert into entries values (1, 'received by both')`;
+  await waitFor(async () => watcher.created.includes(1), 5_000);
+  const isLost = async (): Promise<boolean> =>
+    (await slots()).every(({ slot_name }) => slot_name !== former?.slot_name);
+  await sql`select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = ${former?.slot_name ?? ''}`;
+  await waitFor(isLost, 5_000);
+  await sql`insert into entries values (2, 'received by the next one only')`;
+  await waitFor(async () => (await replaced(service)) === 1, 5_000).catch(() => t.fail('the slot was not replaced'));
+  for (const client of held) client.uncork();
+  await waitFor(async () => watcher.created.includes(2), 5_000).catch(() => t.fail('no event'));
+  await sql`insert into entries values (3, 'afterwards')`;
+  await waitFor(async () => watcher.created.includes(3), 5_000).catch(() => t.fail('no event afterwards'));
+  t.strictSame(watcher.created, [1, 2, 3]);
+  t.equal(watcher.resyncs, 0, 'no subscriber had to begin again');
+  t.equal(await metric(service, 'lateral_live_resyncs_total'), resyncs);
+  t.equal(held.length, 1, 'one stream was opened');
+  watcher.close();
+  await service.stop();
+  t.strictSame(await slots(), [], 'no slot is left');
 });
 
 t.test('without a free slot the stream goes on, and begins again at the limit', async (t) => {
