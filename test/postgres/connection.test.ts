@@ -10,6 +10,7 @@ import { promisify } from 'node:util';
 import t from 'tap';
 import { Database, type DatabaseOptions } from '../../src/postgres/pools/database.js';
 import type { Connection } from '../../src/postgres/wire/connection.js';
+import { SlotStream } from '../../src/postgres/changes/slot-stream.js';
 import { Network } from '../support/network-proxy.js';
 import {
   createLibrary,
@@ -398,6 +399,33 @@ async function findDeadPort(): Promise<number> {
   await new Promise((resolve) => probe.close(resolve));
   return port;
 }
+
+t.test('a log connection that opens after its stream was stopped is closed', async (t) => {
+  const network = await new Network(libraryUrl).open();
+  const database = await openDatabase(libraryUrl, 1, { directUrl: network.url });
+  await waitFor(async () => network.clients === 0, 5_000);
+  const { visits } = network;
+  // The network holds back the first answer: the stream is stopped while it opens, and the driver tries once more.
+  let isHeld = false;
+  network.onClientData = (_, client) => {
+    if (!isHeld) client.cork();
+    isHeld = true;
+  };
+  const handler = { wanted: () => null, begin: () => {}, change: () => {}, commit: () => {} };
+  let lost = 0;
+  const stream = new SlotStream(database, handler, () => lost++);
+  const created = t.rejects(stream.create(5_000));
+  await waitFor(async () => isHeld, 5_000);
+  await stream.stop();
+  await created;
+  await waitFor(async () => network.visits === visits + 2, 5_000);
+  await waitFor(async () => network.clients === 0, 5_000).catch(() => t.fail('it is still open'));
+  const hasNone = async (): Promise<boolean> =>
+    (await withSql(libraryUrl, (sql) => sql`select from pg_stat_activity where backend_type = 'walsender'`)).length ===
+    0;
+  await waitFor(hasNone, 5_000).catch(() => t.fail('a process of the server is left'));
+  t.equal(lost, 1);
+});
 
 t.test('several hosts, some of them down', async (t) => {
   const proxy = await new Network(libraryUrl).open();

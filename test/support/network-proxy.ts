@@ -21,6 +21,7 @@ export class Network {
   onClientData: ((bytes: Buffer, client: Socket) => void) | null = null;
   #to: URL;
   readonly #sockets = new Set<Socket>();
+  readonly #clients: Socket[] = [];
   #server: Server | null = null;
   #port = 0;
   #latest: Socket | null = null;
@@ -41,6 +42,11 @@ export class Network {
   leadTo(url: string): void {
     this.#to = new URL(url);
     this.breakAll();
+  }
+
+  /** How many clients are connected. */
+  get clients(): number {
+    return this.#clients.filter(({ closed }) => !closed).length;
   }
 
   get port(): number {
@@ -92,6 +98,7 @@ export class Network {
 
   #serve(client: Socket): void {
     this.visits++;
+    this.#clients.push(client);
     this.#latest = client;
     this.#watch(client);
     if (this.weather === 'hangs up') client.end();
