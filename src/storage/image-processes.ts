@@ -14,7 +14,6 @@ const PROGRAM = packagePath('dist', 'src', 'storage', 'image-child.js');
 
 /** To load sharp. */
 const START_MS = 15_000;
-const IDLE_MS = 30_000;
 /** For images in the making when the service stops. */
 const STOP_MS = 1_000;
 const WAITING_PER_PROCESS = 25;
@@ -31,6 +30,8 @@ export interface ProcessLimits {
   readonly processes: number;
   /** Milliseconds for an image, and for an image to wait. */
   readonly timeout: number;
+  /** Milliseconds after which a process without work is ended. */
+  readonly idle: number;
 }
 
 export class ImageProcesses {
@@ -78,7 +79,7 @@ export class ImageProcesses {
 
   #keep(process: ImageProcess): void {
     this.#idle.push(process);
-    process.endAfter(IDLE_MS, () => {
+    process.endAfter(this.#limits.idle, () => {
       const position = this.#idle.indexOf(process);
       if (position >= 0) this.#idle.splice(position, 1);
     });

@@ -12,6 +12,9 @@ import type { ImageSize } from './image-sizes.js';
 /** Images are transformed in memory. */
 export const MAX_IMAGE_BYTES = 33_554_432;
 
+/** Milliseconds: it takes about a second to start a process. */
+const IDLE_MS = 30_000;
+
 export class Images {
   readonly #most: number;
   readonly #transforming: ImageProcesses;
@@ -23,8 +26,8 @@ export class Images {
   constructor(config: Config) {
     const timeout = config.ASSETS_TRANSFORM_TIMEOUT;
     this.#most = config.ASSETS_TRANSFORM_IMAGE_MAX_DIMENSION;
-    this.#transforming = new ImageProcesses({ processes: config.ASSETS_TRANSFORM_MAX_CONCURRENT, timeout });
-    this.#measuring = new ImageProcesses({ processes: 1, timeout });
+    this.#transforming = new ImageProcesses({ processes: config.ASSETS_TRANSFORM_MAX_CONCURRENT, timeout, idle: IDLE_MS });
+    this.#measuring = new ImageProcesses({ processes: 1, timeout, idle: IDLE_MS });
   }
 
   /** The size in pixels, or null if sharp is not installed or cannot read the bytes. */

@@ -5,6 +5,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import sharp from 'sharp';
 import t from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
+import { ImageProcesses } from '../../src/storage/image-processes.js';
 import {
   ADMIN_TOKEN,
   type Answer,
@@ -176,6 +177,20 @@ t.test('more transformations than can wait are refused as overload', async (t) =
     });
   await busy.stop();
   await waitFor(async () => (await transformersOf(process.pid)).length <= 5, 5_000);
+});
+
+t.test('a process that was killed because it was idle gets no further image', async (t) => {
+  const idle = 100;
+  const processes = new ImageProcesses({ processes: 1, timeout: 30_000, idle });
+  const bytes = await flat(10, 20);
+  const job = { most: 6_000, transformation: null };
+  const measure = async (): Promise<unknown> => (await processes.run(async () => bytes, job))?.answer;
+  const measured = { kind: 'measured', size: { width: 10, height: 20 } };
+  t.strictSame(await measure(), measured);
+  // Timers of one duration run one after the other: the process was killed, and its end is not known yet.
+  const next = await new Promise((resolve) => setTimeout(() => resolve(measure().catch((error) => error)), idle));
+  t.strictSame(next, measured);
+  await processes.stop();
 });
 
 t.test('no step of a transformation makes an image beyond the limit', async (t) => {
