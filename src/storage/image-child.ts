@@ -43,23 +43,20 @@ function answer(head: ImageAnswer, bytes: Buffer = NOTHING): void {
   for (const piece of writeMessage(head, bytes)) process.stdout.write(piece);
 }
 
-async function loadSharp(): Promise<OpenImage | null> {
-  try {
-    const { default: sharp } = await import('sharp');
-    sharp.block({ operation: ['VipsForeignLoad'] });
-    sharp.unblock({ operation: LOADERS });
-    sharp.concurrency(1);
-    sharp.cache(false);
-    return sharp;
-  } catch (error) {
-    if (!isMissing(error)) throw error;
-    return null;
-  }
+async function loadSharp(): Promise<OpenImage> {
+  const { default: sharp } = await import('sharp');
+  sharp.block({ operation: ['VipsForeignLoad'] });
+  sharp.unblock({ operation: LOADERS });
+  sharp.concurrency(1);
+  sharp.cache(false);
+  return sharp;
 }
 
-/** Any other failure may pass, so it must not count as a package that is not installed. */
-function isMissing(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND';
+/** Any other failure than a package that is not installed may be temporary. Its message may contain paths, its code does not. */
+function reportFailure(error: unknown): void {
+  const code = error instanceof Error && 'code' in error ? String(error.code) : null;
+  if (code === 'ERR_MODULE_NOT_FOUND') answer({ kind: 'started', isInstalled: false, failure: null });
+  else answer({ kind: 'started', isInstalled: true, failure: code ?? firstLine(error) });
 }
 
 async function work(open: OpenImage, { most, transformation }: ImageJob, bytes: Buffer): Promise<void> {
@@ -200,9 +197,10 @@ async function main(): Promise<void> {
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
   // Where memory runs out, this process is the one to end.
   await writeFile('/proc/self/oom_score_adj', '1000').catch(() => {});
-  const open = await loadSharp();
+  const open = await loadSharp().catch(reportFailure);
+  // The service ends this process when it has the answer.
+  if (!open) return void process.stdin.resume();
   const reader = new MessageReader((head, bytes) => {
-    if (!open) return;
     const job = parseOwnJson<ImageJob>(head);
     const watch = watchMemory(job.most);
     work(open, job, bytes)
@@ -213,7 +211,7 @@ async function main(): Promise<void> {
       .finally(() => clearInterval(watch));
   });
   process.stdin.on('data', (piece: Buffer) => reader.push(piece));
-  answer({ kind: 'started', isInstalled: open !== null });
+  answer({ kind: 'started', isInstalled: true, failure: null });
 }
 
 await main();

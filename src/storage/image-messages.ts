@@ -19,8 +19,8 @@ export interface ImageJob {
 }
 
 export type ImageAnswer =
-  /** The first message: whether sharp could be loaded. */
-  | { readonly kind: 'started'; readonly isInstalled: boolean }
+  /** The first message. `failure` says why sharp is installed and could not be loaded, or is null. */
+  | { readonly kind: 'started'; readonly isInstalled: boolean; readonly failure: string | null }
   | { readonly kind: 'measured'; readonly size: ImageSize | null }
   /** The bytes follow. */
   | { readonly kind: 'made' }

@@ -160,7 +160,14 @@ class ImageProcess {
       this.#child.on('exit', end);
       this.#child.on('error', end);
     });
-    this.started = this.#next(START_MS).then(({ answer }) => answer.kind === 'started' && answer.isInstalled);
+    this.started = this.#next(START_MS).then(({ answer }) => this.#isInstalled(answer));
+  }
+
+  #isInstalled(answer: ImageAnswer): boolean {
+    if (answer.kind !== 'started') return false;
+    if (answer.failure === null) return answer.isInstalled;
+    this.kill();
+    throw serviceUnavailable('images', `The package "sharp" is installed and cannot be loaded: ${answer.failure}`);
   }
 
   ask(job: ImageJob, bytes: Buffer, timeoutMs: number): Promise<ImageResult> {

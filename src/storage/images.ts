@@ -26,7 +26,11 @@ export class Images {
   constructor(config: Config) {
     const timeout = config.ASSETS_TRANSFORM_TIMEOUT;
     this.#most = config.ASSETS_TRANSFORM_IMAGE_MAX_DIMENSION;
-    this.#transforming = new ImageProcesses({ processes: config.ASSETS_TRANSFORM_MAX_CONCURRENT, timeout, idle: IDLE_MS });
+    this.#transforming = new ImageProcesses({
+      processes: config.ASSETS_TRANSFORM_MAX_CONCURRENT,
+      timeout,
+      idle: IDLE_MS,
+    });
     this.#measuring = new ImageProcesses({ processes: 1, timeout, idle: IDLE_MS });
   }
 

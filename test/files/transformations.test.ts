@@ -193,6 +193,24 @@ t.test('a process that was killed because it was idle gets no further image', as
   await processes.stop();
 });
 
+t.test('a sharp that is installed and cannot be loaded is reported as such, and tried again', async (t) => {
+  const other = await startTestService(options);
+  const former = process.env['NODE_OPTIONS'];
+  // Processes of images inherit it.
+  process.env['NODE_OPTIONS'] = '--no-addons';
+  const failed = await request(other, 'GET', `/assets/${small}?width=20`).finally(() => {
+    if (former === undefined) delete process.env['NODE_OPTIONS'];
+    else process.env['NODE_OPTIONS'] = former;
+  });
+  t.equal(failed.status, 503, failed.text);
+  t.match(
+    messageOf(failed),
+    /The package "sharp" is installed and cannot be loaded: Could not load the "sharp" module/,
+  );
+  t.match(await request(other, 'GET', `/assets/${small}?width=20`), { status: 200 }, 'it can be loaded now');
+  await other.stop();
+});
+
 t.test('no step of a transformation makes an image beyond the limit', async (t) => {
   const square = await upload(await flat(1_000, 1_000), 'png');
   const strip = await upload(await flat(10, 1_000), 'png');
