@@ -36,9 +36,11 @@ await withSql(databaseUrl, async (sql) => {
       (2, '{b,"c,d"}', '{}', '{ok,happy}', '[2024-02-01,)', '[5,9)', '{}', '[1.5,)', '["a", "b"]', '[1]', '192.168.0.1/24', '192.168.0.0/24'),
       (3, '{}', '{3}', '{}', 'empty', 'empty', '{[20,30)}', 'empty', '"a"', '"x"', 'fe80::1', 'fe80::/10'),
       (4, null, null, null, null, null, null, null, null, null, null, null);
-    create table many_kinds (id int primary key, tags text[], spans int4range, many_spans int4multirange, doc jsonb, host inet);
+    create type spot as (x int, y text);
+    create table many_kinds (id int primary key, tags text[], spans int4range, many_spans int4multirange, doc jsonb, host inet, spot spot);
     insert into many_kinds select n, array['t' || n, 'u' || n % 100], int4range(n, n + 3), int4multirange(int4range(n, n + 3)),
-      jsonb_build_object('n', n, 'k' || n, true), '10.0.0.0'::inet + n from generate_series(1, 20000) n;
+      jsonb_build_object('n', n, 'k' || n, true), '10.0.0.0'::inet + n,
+      case when n % 7 > 0 then (n, case when n % 5 > 0 then 'y' || n end)::spot end from generate_series(1, 20000) n;
     create index many_tags on many_kinds using gin (tags);
     create index many_spans on many_kinds using gist (spans);
     create index many_many_spans on many_kinds using gist (many_spans);
@@ -144,6 +146,37 @@ t.test('arrays', async (t) => {
     [{ id: { _length: 1 } }, /_length.* does not apply to .*id/],
     [{ tags: { _length: 'x' } }, /count\(tags\).*whole number/],
   ]);
+});
+
+t.test('arrays and composite values outside a long list are found as by SQL, with a hash table', async (t) => {
+  const numbers = Array.from({ length: 150 }, (_, n) => 1 + 13 * n);
+  for (const [field, values, texts] of [
+    ['tags', numbers.map((n) => [`t${n}`, `u${n % 100}`]), numbers.map((n) => `{t${n},u${n % 100}}`)],
+    [
+      'spot',
+      numbers.map((n) => ({ x: n, y: n % 5 > 0 ? `y${n}` : null })),
+      numbers.map((n) => `(${n},${n % 5 > 0 ? `y${n}` : ''})`),
+    ],
+  ] as const) {
+    const expected = await withSql(databaseUrl, (sql) =>
+      sql.unsafe(
+        `select id from many_kinds where ${field} not in (select text::${field === 'tags' ? 'text[]' : 'spot'} from unnest($1::text[]) text) order by id`,
+        [[...texts]],
+      ),
+    );
+    t.ok(expected.length > 10_000 && expected.length <= 20_000 - texts.length, `${expected.length} rows`);
+    const filter = { [field]: { _nin: values } };
+    t.strictSame(
+      ids(await search('many_kinds', filter, { limit: -1 })),
+      expected.map(({ id }) => id),
+      field,
+    );
+    const explained = await request(service, 'SEARCH', '/items/many_kinds', {
+      headers: { ...headers, prefer: 'explain' },
+      body: JSON.stringify({ query: { fields: ['id'], filter, limit: -1 } }),
+    });
+    t.match(explained.text, 'hashed SubPlan', `${field}: entries are not compared one by one`);
+  }
 });
 
 t.test('ranges and multiranges', async (t) => {
