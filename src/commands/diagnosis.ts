@@ -10,9 +10,12 @@ import type { MetadataRow } from '../mirror/catalog-document.js';
 import { holdsTable, type Model } from '../mirror/model.js';
 import { suggestRelations } from '../schema/suggest/suggest.js';
 import { indexStatement, type Unindexed } from '../schema/suggest/suggested-relations.js';
+import type { OtherSchema } from '../base/observe.js';
+import type { Omission } from '../schema/snapshot/snapshot.js';
 import { quoteIdentifier } from '../sql/fragment.js';
 import { diagnoseFunctions, type FunctionRights } from './diagnose-functions.js';
 import { count, type Detail, type Finding, finding, literalText } from './findings.js';
+import { diagnoseSnapshots } from './snapshot-findings.js';
 
 /** What sql/doctor.sql answers. */
 export interface Facts {
@@ -63,6 +66,7 @@ export interface Examined {
   readonly installed: boolean;
   readonly unindexed: readonly Unindexed[];
   readonly others: readonly OtherSchema[];
+  readonly omissions: readonly Omission[];
 }
 
 export function diagnose(examined: Examined): readonly Finding[] {
@@ -73,6 +77,7 @@ export function diagnose(examined: Examined): readonly Finding[] {
     ...rights(examined),
     ...relations(examined),
     ...diagnoseFunctions(examined),
+    ...diagnoseSnapshots(examined),
     ...extensions(examined),
     ...settings(examined),
   ];

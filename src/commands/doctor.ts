@@ -11,6 +11,9 @@ import { systemTables } from '../postgres/catalog/system-tables.js';
 import type { Database } from '../postgres/pools/database.js';
 import { loadUnindexed } from '../schema/suggest/suggested-relations.js';
 import { withDatabase } from '../service/start.js';
+import { parseOwnJson } from '../base/narrow.js';
+import { createObserver } from '../base/observe.js';
+import { readOmissions } from '../schema/snapshot/snapshots.js';
 import { loadGrammar } from '../sql/grammar.js';
 import { readSql } from '../sql/read-sql.js';
 import { diagnose, type Examined, type Facts } from './diagnosis.js';
@@ -21,8 +24,8 @@ import { examineHosts, examineReplicas } from './replica-findings.js';
 export const DOCTOR_HELP = `Usage: lateral doctor [--json] [--option value ...]
 
 Checks a database and the role of DATABASE_URL, and prints the SQL that fixes a problem: connection, schemas, tables that are not served,
-keys, names, privileges, foreign keys without an index, functions, extensions, settings, replicas and live queries. It changes nothing and
-can be run before the first start.
+keys, names, privileges, foreign keys without an index, functions, what snapshots leave out, extensions, settings, replicas and live
+queries. It changes nothing and can be run before the first start.
 
   --json  prints the findings as JSON: {"ok", "problems", "notes", "findings": [{"section", "status", "message", "details"}]}
 
@@ -71,20 +74,23 @@ async function lookAt(database: Database, config: Config): Promise<Examined> {
   const others = await findOtherSchemas(database);
   return database.catalog.use(async (session) => {
     const { document } = await loadSchema(session, database, true);
+    const cell = (statement: string, parameters: readonly string[]): Promise<Buffer | null> =>
+      session.cell(statement, parameters);
     const schemas = JSON.stringify(database.schemas);
     const ours = installed ? database.system : '';
     const model = buildModel(document, 1, database);
     const called = [...model.functions.values()].flatMap(({ overloads }) => overloads);
     const functions = JSON.stringify(called.map((each) => [each.schema, each.function]));
-    const text = await session.cell(FACTS, [schemas, ours, JSON.stringify([...systemTables()]), functions]);
+    const text = await cell(FACTS, [schemas, ours, JSON.stringify([...systemTables()]), functions]);
     return {
       config,
       facts: parseOwnJson<Facts>(String(text)),
       model,
       declared: document.function_rows ?? [],
       installed,
-      unindexed: await loadUnindexed((statement, parameters) => session.cell(statement, parameters), database.schemas),
+      unindexed: await loadUnindexed(cell, database.schemas),
       others,
+      omissions: await readOmissions(cell, model, document.function_rows ?? []),
     };
   });
 }

@@ -58,6 +58,7 @@ t.test('a database in order has no problems', async (t) => {
   t.match(output, /^Connection\n {2}ok +PostgreSQL \d+.*, database fine, role \w+ \(superuser\)$/m);
   t.match(output, /^Collections\n {2}ok +2 served: authors, pens$/m);
   t.match(output, /^Relations\n {2}ok +every reference has an index$/m);
+  t.match(output, /^Snapshots\n {2}ok +snapshots contain every table, column and key$/m);
   t.match(output, / {2}ok +wal_level \w+$/m);
   t.match(output, /the service opens up to \d+ of \d+ connections/);
   t.match(output, /\nNo problems, \d notes?\.\n$/);
@@ -279,6 +280,51 @@ t.test('functions that cannot be called as they are declared are found', async (
     ['ok: 5 callable: counted, find, find_number, ready, touch (POST)'],
     'what it says solves it',
   );
+});
+
+t.test('what snapshots leave out is a note that names it', async (t) => {
+  const url = await createDatabase(server, 'snapshots');
+  const ofSnapshots = async (): Promise<Report['findings']> =>
+    (await findings(url)).findings.filter(({ section }) => section === 'Snapshots');
+  await withSql(url, (sql) => sql.unsafe('create table guests (id serial primary key, name text)'));
+  const ok = {
+    section: 'Snapshots',
+    status: 'ok',
+    message: 'snapshots contain every table, column and key',
+    details: [],
+  };
+  await (await startTestService({ databaseUrl: url })).stop();
+  t.strictSame(await ofSnapshots(), [ok]);
+  await withSql(url, (sql) =>
+    sql.unsafe(`
+    create extension btree_gist;
+    create table rooms (id integer, during daterange, primary key (id, during without overlaps));
+    create table stays (id serial primary key, room integer, during daterange, guest text,
+      unique (guest, during without overlaps), foreign key (room, period during) references rooms (id, period during));
+    alter table guests add loud text generated always as (upper(name)) virtual;
+    create table wishes (id serial primary key, guest integer references guests not enforced);
+    create view quiet as select id from guests;
+    create schema sales; create table sales.guests (id serial primary key)`),
+  );
+  t.strictSame(await ofSnapshots(), [
+    {
+      section: 'Snapshots',
+      status: 'note',
+      message: 'snapshots leave out 7 things: lateral schema apply does not create them in another database',
+      details: [
+        {
+          name: 'rooms',
+          message: 'it, or its key, has a name, a type or columns that cannot be created in another database',
+        },
+        { name: 'guests.loud', message: 'is a virtual generated column' },
+        { name: 'stays', message: 'its foreign key over room, during' },
+        { name: 'rooms', message: 'its key rooms_pkey, which is WITHOUT OVERLAPS' },
+        { name: 'stays', message: 'its key stays_guest_during_key, which is WITHOUT OVERLAPS' },
+        { name: 'wishes', message: 'its foreign key wishes_guest_fkey, which is NOT ENFORCED' },
+        { name: 'quiet', message: 'is a view' },
+      ],
+    },
+  ]);
 });
 
 t.test('what cannot be reached is a problem too, and wrong words end with one line', async (t) => {

@@ -51,57 +51,65 @@ export function* snapshotOf(scope: SnapshotScope, protectedTables: Protected): S
   };
 }
 
-/** One sentence for each thing that a snapshot cannot hold. */
-export function omittedFromSnapshot(scope: SnapshotScope): string[] {
+/** A thing that a snapshot cannot hold: a collection or a field, and what is left out of it. */
+export interface Omission {
+  readonly name: string;
+  readonly reason: string;
+}
+
+export function omittedFromSnapshot(scope: SnapshotScope): Omission[] {
   const { model, details } = scope;
   const own = [...model.collections.values()].filter(({ system }) => !system);
   const included = own.filter((each) => scope.isIncluded(each));
   const names = new Set(included.map(({ name }) => name));
   const excluded = own.filter((each) => isTable(each) && !scope.isIncluded(each));
   return [
-    ...excluded.map(
-      ({ name }) =>
-        `"${name}": it, or its key, has a name, a type or columns that cannot be created in another database`,
-    ),
+    ...excluded.map(({ name }) => ({
+      name,
+      reason: 'it, or its key, has a name, a type or columns that cannot be created in another database',
+    })),
     ...included.flatMap(({ fields }) =>
       [...fields.values()].flatMap((field) => omittedOf(field, [...fields.values()], scope)),
     ),
     ...included.flatMap(({ name, kind }) =>
-      kind === 'partitioned' ? [`"${name}": its partitions; in another database it becomes one table`] : [],
+      kind === 'partitioned' ? [{ name, reason: 'its partitions; in another database it becomes one table' }] : [],
     ),
     ...details.foreignKeys.flatMap((key) =>
       names.has(key.collection) && !scope.isIncludedKey(key)
-        ? [`"${key.collection}": its foreign key over ${key.fields.join(', ')}`]
+        ? [{ name: key.collection, reason: `its foreign key over ${key.fields.join(', ')}` }]
         : [],
     ),
-    ...details.constraints.map(({ collection, name, type }) =>
-      type === 'f'
-        ? `"${collection}": its foreign key ${name}, which is NOT ENFORCED`
-        : `"${collection}": its key ${name}, which is WITHOUT OVERLAPS`,
-    ),
+    ...details.constraints.map(({ collection, name, type }) => ({
+      name: collection,
+      reason:
+        type === 'f' ? `its foreign key ${name}, which is NOT ENFORCED` : `its key ${name}, which is WITHOUT OVERLAPS`,
+    })),
     ...own.flatMap(({ name, kind }) =>
-      isTable({ kind }) ? [] : [`"${name}": is a ${kind === 'view' ? 'view' : 'foreign table'}`],
+      isTable({ kind }) ? [] : [{ name, reason: `is a ${kind === 'view' ? 'view' : 'foreign table'}` }],
     ),
-    ...details.functions.map((row) => `"${row['name']}": the definition of the function; create it there by SQL`),
-    ...[...model.refused].map(([name, reason]) => `"${name}": ${reason}`),
+    ...details.functions.map((row) => ({
+      name: String(row['name']),
+      reason: 'the definition of the function; create it there by SQL',
+    })),
   ];
 }
 
-/** What a snapshot leaves out of a field, since it could not be applied. */
-function omittedOf(field: Field, siblings: readonly Field[], scope: SnapshotScope): string[] {
-  const { collection, name, column } = field;
-  if (scope.isVirtual(collection, name)) return [`"${collection}.${name}": is a virtual generated column`];
+/** The parts of a field that a snapshot leaves out because they could not be applied. */
+function omittedOf(field: Field, siblings: readonly Field[], scope: SnapshotScope): Omission[] {
+  const { collection, column } = field;
+  const name = `${collection}.${field.name}`;
+  if (scope.isVirtual(collection, field.name)) return [{ name, reason: 'is a virtual generated column' }];
   if (!scope.isPortable(field))
-    return [`"${collection}.${name}": has a name or a type that cannot be created in another database`];
+    return [{ name, reason: 'has a name or a type that cannot be created in another database' }];
   if (!column)
     return listOf(field.meta?.['special']).includes('computed')
-      ? [`"${collection}.${name}": the function that it is computed by; create it there by SQL`]
+      ? [{ name, reason: 'the function that it is computed by; create it there by SQL' }]
       : [];
   const refused = expressionsOf(column).filter((text) => !isIncludedExpression(text, siblings, scope));
   const indexes = column.indexes.filter(({ kind, method }) => kind === 'index' && method !== PLAIN_INDEX);
   return [
-    ...refused.map((text) => `"${collection}.${name}": its expression ${text} may not be applied`),
-    ...indexes.map((index) => `"${collection}.${name}": its index ${index.name} is one of ${index.method}`),
+    ...refused.map((text) => ({ name, reason: `its expression ${text} may not be applied` })),
+    ...indexes.map((index) => ({ name, reason: `its index ${index.name} is one of ${index.method}` })),
   ];
 }
 

@@ -19,7 +19,7 @@ import { neededTypes, refuseMissing } from './apply-types.js';
 import { type DifferenceMode, differenceOf, digestOf, patchSnapshot } from './difference.js';
 import type { Difference, DifferenceBody } from './parse-difference.js';
 import { type EnumName, enumKey, type Snapshot } from './parse-snapshot.js';
-import { omittedFromSnapshot, snapshotOf } from './snapshot.js';
+import { type Omission, omittedFromSnapshot, snapshotOf } from './snapshot.js';
 import { type Details, SnapshotScope } from './snapshot-scope.js';
 
 const DETAILS = readSql('snapshot.sql');
@@ -35,7 +35,24 @@ export type Progress = (step: DdlStatement, position: number, total: number) => 
 
 export async function takeSnapshot(schemaChanges: SchemaChanges): Promise<TakenSnapshot> {
   const { snapshot, scope } = await presentState(schemaChanges);
-  return { snapshot, omitted: () => omittedFromSnapshot(scope) };
+  const refused = [...scope.model.refused].map(([name, reason]) => ({ name, reason }));
+  return {
+    snapshot,
+    omitted: () => [...omittedFromSnapshot(scope), ...refused].map(({ name, reason }) => `"${name}": ${reason}`),
+  };
+}
+
+/** The first cell of a statement. */
+type ReadCell = (text: string, parameters: readonly string[]) => Promise<Buffer | null>;
+
+/** Things that a snapshot of served tables leaves out. `functions` are the rows of service_functions. */
+export async function readOmissions(
+  cell: ReadCell,
+  model: Model,
+  functions: Details['functions'],
+): Promise<readonly Omission[]> {
+  const catalog = parseOwnJson<Catalog>(await readDetails(cell, model));
+  return omittedFromSnapshot(new SnapshotScope(model, byCollection(catalog, model, functions)));
 }
 
 /** The changes that turn the database into the snapshot, with the digest of its current state; null where nothing differs. */
@@ -136,11 +153,15 @@ function presentCatalogs(schemaChanges: SchemaChanges): Promise<Catalogs> {
   return schemaChanges.read((draft) => readCatalogs(draft, schemaChanges.model));
 }
 
-async function readCatalogs(draft: Draft, { schemas, system, schema }: Model): Promise<Catalogs> {
+async function readCatalogs(draft: Draft, model: Model): Promise<Catalogs> {
   const catalog = await draft.schema();
-  const cell = await draft.cell(DETAILS, [JSON.stringify(schemas), system, schema]);
-  if (!cell) throw new Error('the catalog statement gave no row');
-  return { catalog, details: cell.toString() };
+  return { catalog, details: await readDetails((text, parameters) => draft.cell(text, parameters), model) };
+}
+
+async function readDetails(cell: ReadCell, { schemas, system, schema }: Model): Promise<string> {
+  const details = await cell(DETAILS, [JSON.stringify(schemas), system, schema]);
+  if (!details) throw new Error('the catalog statement gave no row');
+  return details.toString();
 }
 
 async function stateOf({ catalog, details }: Catalogs, schemaChanges: SchemaChanges): Promise<SchemaState> {
