@@ -17,7 +17,7 @@ export async function checkLive(mode: LiveMode, stream: ChangeStream, subscripti
   const { state, failure, figures } = stream;
   if (state !== 'closed' && state !== 'open') {
     const reason = failure ? `: ${failure.message}` : '';
-    const output = `polled every second until changes are told again${reason}`;
+    const output = `live queries are polled every second until the source of changes works again${reason}`;
     return { 'live:stream': [{ status: 'degraded', ...found, output }] };
   }
   const described = await within(stream.describe(), HEALTH_TIMEOUT_MS).catch(asError);

@@ -1,5 +1,5 @@
 /**
- * What a change of the schema does, step by step: definitions of the database and rows of the metadata tables. All
+ * The steps of a schema change: definitions of the database and rows of the metadata tables. All
  * names are those of the model, or new ones that were checked; steps are data, to be compiled one statement each.
  */
 import type { FieldType, ForeignKeyBehaviour } from '../../mirror/model.js';

@@ -59,7 +59,7 @@ export interface FieldChange {
   readonly schema: ColumnOptions;
 }
 
-/** What is absent stays as it is, or takes its usual value in a new column. */
+/** Absent options stay as they are. In a new column they have their default. */
 export interface ColumnOptions {
   readonly is_primary_key?: boolean;
   readonly has_auto_increment?: boolean;

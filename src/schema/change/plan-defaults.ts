@@ -1,4 +1,4 @@
-/** What a default in a body means for a column of a type: a constant that fits it, or an expression that is safe. */
+/** Reads the default of a column from a body: a constant that fits the type, or an expression that is safe. */
 import { invalidPayload } from '../../base/errors.js';
 import type { Column, Field } from '../../mirror/model.js';
 import { checkValue } from '../../plan/write/column-value.js';

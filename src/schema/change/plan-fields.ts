@@ -114,7 +114,7 @@ export function planUpdateField(
   return steps;
 }
 
-/** What a field of the service is belongs to the service; an index only makes it faster. */
+/** Only the index of a system field can be changed. */
 function changeProtected(collection: Collection, field: Field, change: FieldChange): readonly DdlStatement[] {
   const { is_indexed, ...others } = change.schema;
   const otherChanges =

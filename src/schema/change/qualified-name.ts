@@ -30,7 +30,7 @@ export function qualifiedNameOf(
   return qualifiedName;
 }
 
-/** What a row of service_collections says of a table whose own name is not the collection's; null where none is needed. */
+/** The row of service_collections for a table whose name differs from the collection's, or null if none is needed. */
 export function namingMetaOf(collection: string, qualifiedName: QualifiedName | null, model: Model): Meta | null {
   if (
     qualifiedName === null ||

@@ -1,4 +1,4 @@
-/** What a snapshot says of a table as a whole: where it is, and what goes over several of its columns. */
+/** The entry of a snapshot for a table as a whole: its name and schema, and keys and indexes over several columns. */
 import { invalidPayload } from '../../base/errors.js';
 import { isOneOf } from '../../base/narrow.js';
 import {

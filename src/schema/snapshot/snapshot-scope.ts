@@ -1,4 +1,4 @@
-/** What of the model can be created in another database, and so goes into a snapshot. Each question is answered once. */
+/** The parts of the model that another database can create, and that a snapshot therefore contains. Results are cached. */
 
 import { groupBy } from '../../base/narrow.js';
 import type { MetadataRow } from '../../mirror/catalog-document.js';
@@ -8,7 +8,7 @@ import { isPortableCollectionName, isPortableName } from './apply-names.js';
 import { enumKey, enumNameOf } from './parse-snapshot.js';
 import type { SnapshotForeignKey, SnapshotIndex } from './parse-table.js';
 
-/** What sql/snapshot.sql answers, by the names of collections. */
+/** The result of sql/snapshot.sql, by the names of collections. */
 export interface Details {
   /** The types of columns as PostgreSQL prints them, by collection and column. */
   readonly types: Readonly<Record<string, Readonly<Record<string, string>>>>;

@@ -26,7 +26,7 @@ import {
 import type { SnapshotIndex, SnapshotTable } from './parse-table.js';
 import { isTable, type SnapshotScope } from './snapshot-scope.js';
 
-/** What users added to a collection of the service is theirs to move. */
+/** Contains the fields that users added to collections of the service. */
 export function* snapshotOf(scope: SnapshotScope, protectedTables: Protected): Steps<Snapshot> {
   const { model, details } = scope;
   const tables = [...model.collections.values()].filter((each) => scope.isIncluded(each)).sort(byName);
