@@ -18,7 +18,13 @@ const forPackage = process.argv.includes('--package');
 const listFile = join(target, 'outputs.json');
 
 /** What is started by its path, or imported from outside. */
-const PROGRAMS = ['src/main', 'src/index', 'src/service/threads/worker', 'src/storage/image-child'];
+const PROGRAMS = [
+  'src/main',
+  'src/index',
+  'src/service/threads/worker',
+  'src/storage/image-child',
+  'src/schema/yaml-thread',
+];
 const TOOLS = [
   'src/base/observe',
   'src/embedded/cluster',

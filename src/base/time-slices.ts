@@ -34,14 +34,20 @@ export async function forEachInSlices<Entry>(
   }
 }
 
-let last: Promise<unknown> = Promise.resolve();
+/** Runs one work after the other. */
+export type Sequence = <Result>(work: () => Promise<Result>) => Promise<Result>;
 
-/** One such work after the other: what takes much memory and one processor is not done sooner when several do it at once. */
-export function oneByOne<Result>(work: () => Promise<Result>): Promise<Result> {
-  const result = last.then(work);
-  last = result.catch(() => {});
-  return result;
+export function createSequence(): Sequence {
+  let last: Promise<unknown> = Promise.resolve();
+  return (work) => {
+    const result = last.then(work);
+    last = result.catch(() => {});
+    return result;
+  };
 }
+
+/** What takes much memory and one processor is not done sooner when several do it at once. */
+export const oneByOne: Sequence = createSequence();
 
 /** Work that may pause at each `yield`, so that others have their turn. */
 export type Steps<Result> = Generator<undefined, Result, undefined>;

@@ -1,5 +1,5 @@
 /** The part of `lateral doctor` about snapshots: the things that they leave out, which another database would lack. */
-import type { Omission } from '../schema/snapshot.js';
+import type { Omission } from '../schema/snapshot/snapshot.js';
 import { count, type Finding, finding } from './findings.js';
 
 const SECTION = 'Snapshots';

@@ -7,6 +7,7 @@ import { type IncomingMessage, request as openRequest } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { getIntrospectionQuery } from 'graphql';
 import t, { type Test } from 'tap';
+import { writeYamlInSlices } from '../../src/base/yaml.js';
 import { ADMIN_TOKEN, createDatabase, startDatabase, startTestService, withSql } from '../support/service.js';
 
 const TABLES = 3_000;
@@ -53,6 +54,18 @@ t.test('a difference in each table, and its application', async (t) => {
   await beside(t, 'POST', '/schema/diff', 204, JSON.stringify(data));
 });
 
+t.test('a snapshot and a difference in YAML', async (t) => {
+  const snapshot = await send('GET', '/schema/snapshot?export=yaml').then(({ text }) => text);
+  t.ok(snapshot.length > 8_000_000, `the snapshot has ${snapshot.length} characters`);
+  await beside(t, 'POST', '/schema/diff', 204, snapshot, 'application/yaml');
+  const changed = snapshot.replaceAll('comment: In francs', 'comment: In florins');
+  const difference = await beside(t, 'POST', '/schema/diff', 200, changed, 'application/yaml');
+  const { data } = JSON.parse(difference);
+  t.equal(data.diff.fields.length, TABLES);
+  await beside(t, 'POST', '/schema/apply', 204, await writeYamlInSlices(data), 'application/yaml');
+  await beside(t, 'POST', '/schema/diff', 204, changed, 'application/yaml');
+});
+
 t.test('suggested relations', async (t) => {
   const text = await beside(t, 'GET', '/schema/suggestions', 200);
   t.equal(JSON.parse(text).data.relations.length, TABLES - 1);
@@ -72,8 +85,8 @@ t.test('introspection', async (t) => {
   t.ok(text.includes(`"t${TABLES - 1}"`));
 });
 
-/** The text of an answer, with pings while it is awaited. */
-async function beside(t: Test, method: string, path: string, status: number, body = ''): Promise<string> {
+/** The text of an answer, with pings while it is awaited. The body may be followed by its type. */
+async function beside(t: Test, method: string, path: string, status: number, ...body: string[]): Promise<string> {
   let isOver = false;
   let longest = 0;
   const pings: Promise<void>[] = [];
@@ -87,7 +100,7 @@ async function beside(t: Test, method: string, path: string, status: number, bod
       pings.push(ping(due));
     }
   })();
-  const answer = await send(method, path, body);
+  const answer = await send(method, path, ...body);
   isOver = true;
   await pinging;
   await Promise.all(pings);
@@ -96,9 +109,14 @@ async function beside(t: Test, method: string, path: string, status: number, bod
   return answer.text;
 }
 
-async function send(method: string, path: string, body = ''): Promise<{ status: number; text: string }> {
+async function send(
+  method: string,
+  path: string,
+  body = '',
+  type = 'application/json',
+): Promise<{ status: number; text: string }> {
   const { hostname, port } = new URL(service.url);
-  const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, ...(body && { 'content-type': 'application/json' }) };
+  const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, ...(body && { 'content-type': type }) };
   const outgoing = openRequest({ hostname, port, method, path, headers, agent: false });
   outgoing.end(body);
   const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage];

@@ -13,6 +13,9 @@ import {
   stateOf,
 } from './snapshot/support.js';
 
+/** Parsed by a thread. */
+const LONG_YAML = Array.from({ length: 10_000 }, (_, number) => `a${number}: some text`).join('\n');
+
 const server = await startDatabase();
 const demo = await openService(server, 'demo', demoScript);
 
@@ -199,6 +202,15 @@ t.test('bodies that are no documents are refused', async (t) => {
     ['version: 1\n  - broken', 'application/yaml', 400],
     [bomb, 'application/yaml', 400],
     ['!!js/function "function () {}"', 'application/yaml', 400],
+    [`version: 1\nlateral: ${'['.repeat(20_000)}${']'.repeat(20_000)}`, 'application/yaml', 400],
+    [`version: 1\nlateral:\n  ${'- '.repeat(20_000)}x`, 'application/yaml', 400],
+    ['version: .inf', 'application/yaml', 400],
+    ['version: 1\n---\nversion: 1', 'application/yaml', 400],
+    ['version: 1\nvendor: postgres\nversion: 1', 'application/yaml', 400],
+    [`${LONG_YAML}\n] broken`, 'application/yaml', 400],
+    [`${LONG_YAML}\nlist: [${'['.repeat(20_000)}${']'.repeat(20_000)}]`, 'application/yaml', 400],
+    [`${LONG_YAML}\n${bomb}`, 'application/yaml', 400],
+    [`text: &text ${'x'.repeat(100_000)}\nlist: [${Array(90).fill('*text').join(', ')}]`, 'application/yaml', 400],
     [JSON.stringify(original), 'text/plain', 415],
     [JSON.stringify(original), '', 415],
     ['--x\r\n\r\n', 'multipart/form-data', 400],
@@ -214,6 +226,15 @@ t.test('bodies that are no documents are refused', async (t) => {
     body: Buffer.from([0x61, 0xff]),
   });
   t.equal(invalid.status, 400);
+  const long = await request(demo, 'POST', '/schema/diff', {
+    headers: { 'content-type': 'application/yaml' },
+    body: `${LONG_YAML}\n] broken`,
+  });
+  t.match(
+    long.text,
+    '"Invalid payload. The document is not valid YAML at line 10001."',
+    'a long document is read as a short one is',
+  );
   const entry = (change: unknown, field = 'name'): unknown => ({
     fields: [{ collection: 'tags', field, diff: [change] }],
   });

@@ -11,8 +11,9 @@ import type { Exchange } from '../../http/exchange.js';
 import { jsonText, noContent, type Reply } from '../../http/reply.js';
 import { isForm, type Route } from '../../http/router.js';
 import type { SchemaChanges } from '../../schema/change/change.js';
+import { readDocumentText } from '../../schema/read-document.js';
 import { readDifference } from '../../schema/snapshot/parse-difference.js';
-import { parseDocumentText, readSnapshot, selectCollections } from '../../schema/snapshot/parse-snapshot.js';
+import { readSnapshot, selectCollections } from '../../schema/snapshot/parse-snapshot.js';
 import { applyDifference, compareSnapshot, takeSnapshot } from '../../schema/snapshot/snapshots.js';
 import { familyDifference, familySnapshot, ownDifference, ownSnapshot } from '../directus/snapshot.js';
 import { importLimits, openUpload } from '../files/upload.js';
@@ -97,10 +98,14 @@ async function readDocument(exchange: Exchange, { config, identities }: SchemaSe
   for await (const piece of bytes) pieces.push(piece);
   const content = Buffer.concat(pieces);
   if (content.length === 0) throw invalidPayload('A body is required');
+  return readDocumentText(textOf(content));
+}
+
+function textOf(content: Buffer): string {
   try {
-    return parseDocumentText(new TextDecoder('utf-8', { fatal: true }).decode(content));
-  } catch (error) {
-    throw error instanceof TypeError ? invalidPayload('The document is not valid UTF-8') : error;
+    return new TextDecoder('utf-8', { fatal: true }).decode(content);
+  } catch {
+    throw invalidPayload('The document is not valid UTF-8');
   }
 }
 

@@ -3,7 +3,6 @@
  * from one installation to another. Read strictly, since what is not understood would be lost: every property is known,
  * every name belongs to something, nothing is said twice. Properties that are left out take their usual values.
  */
-import { LineCounter, parseDocument } from 'yaml';
 import { invalidPayload, invalidQuery } from '../../base/errors.js';
 import { groupBy, isOneOf, propertiesOf } from '../../base/narrow.js';
 import { FIELD_TYPES, type FieldType, type ForeignKeyBehaviour } from '../../mirror/model.js';
@@ -86,25 +85,6 @@ export interface RelationEntry {
 /** `column` only where it is not the key that is referred to. */
 interface ReferenceEntry extends ForeignKeyBehaviour {
   readonly column?: string;
-}
-
-/** JSON or YAML, by how it begins: an object of JSON is YAML too, but parsed much faster as JSON. */
-export function parseDocumentText(text: string): unknown {
-  try {
-    if (/^\s*[{[]/.test(text)) return JSON.parse(text);
-  } catch {
-    throw invalidPayload('The document is not valid JSON');
-  }
-  const lines = new LineCounter();
-  const document = parseDocument(text, { lineCounter: lines, logLevel: 'error' });
-  const [error] = document.errors;
-  if (error) throw invalidPayload(`The document is not valid YAML at line ${lines.linePos(error.pos[0]).line}`);
-  try {
-    // Refers to an anchor so often that the document would grow without measure: refused by the library.
-    return document.toJS({ maxAliasCount: 100 });
-  } catch {
-    throw invalidPayload('The document repeats its anchors too often');
-  }
 }
 
 /** With `force` a snapshot of another format or database is read as if it were ours. */

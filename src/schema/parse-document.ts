@@ -1,0 +1,79 @@
+/** The text of a snapshot or a difference, JSON or YAML, as plain data. */
+import { Composer, type CST, type Document, isNode, isScalar, Lexer, LineCounter, Parser, visit } from 'yaml';
+import { invalidPayload } from '../base/errors.js';
+
+/** Levels of lists and objects in YAML. The library composes them by recursion, and V8 ends the process if the stack is too short for it. */
+const MAX_DEPTH = 200;
+
+export function parseDocumentText(text: string): unknown {
+  return isJson(text) ? parseJson(text) : parseYaml(text);
+}
+
+/** By how it begins: an object of JSON is YAML too, but parsed much faster as JSON. */
+export function isJson(text: string): boolean {
+  return /^\s*[{[]/.test(text);
+}
+
+export function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw invalidPayload('The document is not valid JSON');
+  }
+}
+
+export function parseYaml(text: string): unknown {
+  const lines = new LineCounter();
+  const composer = new Composer({ logLevel: 'error', uniqueKeys: false });
+  const [document, second] = composer.compose(tokensOf(text, lines), true, text.length);
+  const position = document?.errors[0]?.pos[0] ?? second?.range[0] ?? (document && repeatedKey(document));
+  if (!document || position !== undefined)
+    throw invalidPayload(`The document is not valid YAML at line ${lines.linePos(position ?? 0).line}`);
+  const value = dataOf(document);
+  if (!isPlain(value)) throw invalidPayload('The document has a value that JSON cannot hold, such as .inf or a set');
+  return value;
+}
+
+/** The position of a key that its map has twice. The library compares each key with all others of its map. */
+function repeatedKey(document: Document): number | undefined {
+  let position: number | undefined;
+  visit(document, {
+    Map: (_, { items }) => {
+      const known = new Set<unknown>();
+      for (const { key } of items) {
+        const value = isScalar(key) ? key.value : key;
+        if (known.has(value)) position = isNode(key) ? key.range?.[0] : 0;
+        if (position !== undefined) return visit.BREAK;
+        known.add(value);
+      }
+      return undefined;
+    },
+  });
+  return position;
+}
+
+/** The library refuses a document that repeats its anchors so often that it would grow without measure. */
+function dataOf(document: Document): unknown {
+  try {
+    return document.toJS({ maxAliasCount: 100 });
+  } catch {
+    throw invalidPayload('The document repeats its anchors too often');
+  }
+}
+
+function isPlain(value: unknown): boolean {
+  if (Array.isArray(value)) return value.every(isPlain);
+  if (typeof value !== 'object' || value === null) return typeof value !== 'number' || Number.isFinite(value);
+  return Object.getPrototypeOf(value) === Object.prototype && Object.values(value).every(isPlain);
+}
+
+function* tokensOf(text: string, lines: LineCounter): Generator<CST.Token> {
+  const parser = new Parser(lines.addNewLine);
+  lines.addNewLine(0);
+  for (const lexeme of new Lexer().lex(text)) {
+    yield* parser.next(lexeme);
+    if (parser.stack.length > MAX_DEPTH)
+      throw invalidPayload(`The document has more than ${MAX_DEPTH} levels at line ${lines.lineStarts.length}`);
+  }
+  yield* parser.end();
+}

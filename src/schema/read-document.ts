@@ -1,0 +1,60 @@
+/**
+ * Documents of any size, parsed without keeping other requests waiting. A long YAML document is parsed by a thread of its own: ten
+ * megabytes take several seconds. The thread has a deadline and limited memory.
+ */
+import { Worker } from 'node:worker_threads';
+import { invalidPayload, type ServiceError } from '../base/errors.js';
+import { packagePath } from '../base/package-files.js';
+import { createSequence } from '../base/time-slices.js';
+import { isJson, parseDocumentText, parseJson } from './parse-document.js';
+import type { ParsedYaml } from './yaml-thread.js';
+
+const PROGRAM = packagePath('dist', 'src', 'schema', 'yaml-thread.js');
+
+/** Characters of YAML that are parsed in place, which takes a few milliseconds. */
+const SHORT = 16_384;
+
+const DEADLINE_MS = 60_000;
+
+/** Megabytes. A document of ten megabytes takes 500. */
+const MAX_MEMORY = 1_024;
+
+/** Each thread takes much memory. */
+const inSequence = createSequence();
+
+export async function readDocumentText(text: string): Promise<unknown> {
+  if (text.length <= SHORT || isJson(text)) return parseDocumentText(text);
+  return parseJson(await inSequence(() => jsonOf(text)));
+}
+
+function jsonOf(text: string): Promise<string> {
+  const thread = new Worker(PROGRAM, {
+    workerData: text,
+    resourceLimits: { maxOldGenerationSizeMb: MAX_MEMORY },
+    env: {},
+    execArgv: [],
+  });
+  // A service that stops does not wait for it.
+  thread.unref();
+  return new Promise<string>((resolve, reject) => {
+    const deadline = setTimeout(() => {
+      reject(tooLarge(`takes longer than ${DEADLINE_MS / 1_000} seconds to parse`));
+      void thread.terminate();
+    }, DEADLINE_MS);
+    thread.on('message', (result: ParsedYaml) => {
+      if ('json' in result) resolve(result.json);
+      else reject(invalidPayload(result.refusal));
+    });
+    thread.on('error', (error: NodeJS.ErrnoException) =>
+      reject(error.code === 'ERR_WORKER_OUT_OF_MEMORY' ? tooLarge('takes too much memory to parse') : error),
+    );
+    thread.on('exit', () => {
+      clearTimeout(deadline);
+      reject(new Error('the thread that parses YAML has ended without an answer'));
+    });
+  });
+}
+
+function tooLarge(complaint: string): ServiceError {
+  return invalidPayload(`The YAML document ${complaint}: send it as JSON`);
+}
