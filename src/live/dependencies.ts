@@ -1,4 +1,4 @@
-/** Which changes may change the answer of a read: of which tables, and of which rows where the plan says so. */
+/** Which changes may change the answer of a read: of which tables and, if the plan says so, of which rows. */
 import type { CompiledRead } from '../engine/reads/compiled-read.js';
 import type { ProbedKind, RowProbe } from '../plan/row-probe.js';
 import { systemTables } from '../postgres/catalog/system-tables.js';
@@ -11,9 +11,9 @@ import { namesInStatement } from '../sql/verify.js';
 export interface Dependencies {
   /** As schema.name. */
   readonly tables: ReadonlySet<string>;
-  /** Where rows of one of the tables count only with certain values; null where all do. */
+  /** If only rows of one table with certain values matter: these columns. Otherwise null. */
   readonly probe: RowProbe | null;
-  /** What changes unseen, and why; null where everything is seen. */
+  /** Data whose changes are not reported, and why; null if there is none. */
   readonly unseen: string | null;
 }
 
@@ -21,30 +21,30 @@ export function tableKey({ schema, name }: { readonly schema: string; readonly n
   return `${schema}.${name}`;
 }
 
-/** Of the tables that the statement names, those below them. */
+/** The tables below the ones that the statement names. */
 export function dependenciesOf(
   { statement, rowProbe, calls }: CompiledRead,
   sources: ReadonlyMap<string, readonly Source[]>,
 ): Dependencies {
   const found: string[] = [];
   const unseen: string[] = [];
-  if (calls.length > 0) unseen.push('a function: what it reads is not known');
+  if (calls.length > 0) unseen.push('a function: its tables are not known');
   for (const { schema, name } of namesInStatement(statement.text).tables) {
     if (schema === undefined) continue;
     const served = tableKey({ schema, name });
-    for (const source of sources.get(served) ?? [{ schema, name, unseen: 'it is not known what it shows' }]) {
+    for (const source of sources.get(served) ?? [{ schema, name, unseen: 'its tables are not known' }]) {
       found.push(tableKey(source));
       if (source.unseen !== null) unseen.push(`"${tableKey(source)}": ${source.unseen}`);
     }
   }
   const probe = rowProbe();
   const probed = probe && tableKey({ schema: probe.schema, name: probe.table });
-  // Where the table occurs once more, in a nested list or a rule, other rows of it count too.
+  // If the table occurs again, in a nested list or a rule, other rows of it matter too.
   const isExact = probed !== null && found.filter((table) => table === probed).length === 1;
   return { tables: new Set(found), probe: isExact ? probe : null, unseen: unseen[0] ?? null };
 }
 
-/** The tables that a statement reads, without the rows of `own` that it is about; where `own` occurs once more, other rows of it count too. */
+/** The tables that a statement reads, without one occurrence of `own`: if it occurs again, other rows of it matter too. */
 export function relatedTables(
   { statement }: CompiledRead,
   own: string,
@@ -59,12 +59,12 @@ export function relatedTables(
   return new Set(found.filter((_, index) => index !== position));
 }
 
-/** Whether it depends on tables of the service, where values of the caller are. */
+/** Whether it reads the service's own tables, which hold values of the caller. */
 export function readsOwnTables({ statement }: CompiledRead): boolean {
   return namesInStatement(statement.text).tables.some(({ name }) => systemTables().has(name));
 }
 
-/** The values of the probe for one request; null where any row may count. */
+/** The values of the probe for one request, or null if any row may matter. */
 export function probeKey({ columns }: RowProbe, values: Values, caller: Caller): string | null {
   const parts: string[] = [];
   for (const { slot, kind, part } of columns) {
@@ -80,12 +80,12 @@ export function probeKey({ columns }: RowProbe, values: Values, caller: Caller):
   return parts.join(' ');
 }
 
-/** The values of the probe in a row that was changed, before and after; null where they are not known. */
+/** The values of the probe in a changed row, before and after; null if they are not known. */
 export function changedKeys({ columns }: RowProbe, change: LoggedChange): readonly string[] | null {
   const { table, action, before, after } = change;
   const positions = columns.map(({ name }) => table.columns.findIndex((column) => column.name === name));
   const isIdentity = positions.every((position) => table.isFull || table.columns[position]?.isKey);
-  // What is no part of the identity is not sent of a row as it was.
+  // Of the row before the change, PostgreSQL sends only the replica identity.
   if (action !== 'create' && !isIdentity) return null;
   const keys: string[] = [];
   for (const row of [before, after]) {
@@ -97,7 +97,7 @@ export function changedKeys({ columns }: RowProbe, change: LoggedChange): readon
   return keys.length > 0 ? keys : null;
 }
 
-/** A null equals nothing. */
+/** Stands for null, which equals no value. */
 const NO_VALUE = '-';
 
 function keyIn(
@@ -116,7 +116,7 @@ function keyIn(
   return parts.join(' ');
 }
 
-/** Equal values have equal texts; null for what is no such value. */
+/** Equal values get equal texts; other texts get null. */
 function normalize(text: string, kind: ProbedKind): string | null {
   if (kind === 'uuid') {
     const digits = text.replaceAll('-', '').toLowerCase();
@@ -125,7 +125,7 @@ function normalize(text: string, kind: ProbedKind): string | null {
   return /^[+-]?\d{1,20}$/.test(text) ? String(BigInt(text)) : null;
 }
 
-/** Which columns of the table the probes ask for. */
+/** The columns of the table that the probes need. */
 export function wantedColumns(table: LoggedTable, probes: Iterable<RowProbe>): readonly boolean[] {
   const names = new Set([...probes].flatMap(({ columns }) => columns.map(({ name }) => name)));
   return table.columns.map(({ name }) => names.has(name));

@@ -2,8 +2,7 @@
 import { asError } from '../base/narrow.js';
 import { type Check, type Checks, HEALTH_TIMEOUT_MS } from '../postgres/health.js';
 import { within } from '../postgres/wire/time-limit.js';
-import type { LogFigures } from './changes/change-source.js';
-import type { LiveMode } from './changes/change-sources.js';
+import type { LiveMode, LogFigures } from './changes/change-source.js';
 import type { ChangeStream } from './changes/change-stream.js';
 
 /** Milliseconds behind the log from which on live answers are too late. */

@@ -1,24 +1,24 @@
-/** What live queries cost and how fast they are; the numbers become metrics when somebody asks. */
+/** Counts the work of live queries and measures their lag, for metrics. */
 
 /** Seconds. */
 export const LAG_BOUNDS_S: readonly number[] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
 
 export class LiveStats {
-  /** Transactions that changed what somebody reads. */
+  /** Transactions that changed something that is subscribed to. */
   transactions = 0;
-  /** Reads of topics. */
+  /** Reads of topics and of changed items. */
   reads = 0;
-  /** Those of them whose answer was the same as before. */
+  /** Reads whose answer was the same as before. */
   unchanged = 0;
-  /** Answers that went to subscribers. */
+  /** Answers that were sent to subscribers. */
   sent = 0;
-  /** Answers that a newer one replaced before the client had taken them. */
+  /** Answers that a newer one replaced before they were sent. */
   dropped = 0;
   /** How often everything was read again because changes may have been missed. */
   resyncs = 0;
-  /** When the oldest change was committed that is not read yet, in milliseconds since 1970. */
+  /** When the oldest change was committed that was not read yet, in milliseconds since 1970. */
   changedAt = Number.POSITIVE_INFINITY;
-  /** From the commit of a change until its answer was sent: how many fell below each bound, or above all, and their sum in seconds. */
+  /** Times from a commit until its answer was sent: counts per bucket, the last for longer ones, and their sum in seconds. */
   readonly lags = new Float64Array(LAG_BOUNDS_S.length + 1);
   lagSum = 0;
 

@@ -1,40 +1,88 @@
-/** What a subscription reads, who asks, and where its answers go. */
+/** A subscription: its client, where its answers go, and whether what is known about its caller still holds. */
 import type { Identity } from '../access/identity.js';
 import type { MaybePromise } from '../engine/pipeline.js';
 import type { ReadQuery } from '../engine/reads/compiled-read.js';
 
-export interface LiveSource {
-  /** Of the client; for limits. */
+/** The client that subscribed. */
+export interface LiveClient {
+  /** For limits. */
   readonly address: string;
-  /** Who asks now: a token may have expired, or its owner may have lost rights. */
+  /** The caller as of now: a token may have expired, or its owner may have lost rights. */
   identify(): MaybePromise<Identity>;
+}
+
+export interface LiveSource extends LiveClient {
   parse(caller: Identity): MaybePromise<ReadQuery>;
 }
 
-/** An answer as it goes to all who read the same. */
+/** An answer, shared by all subscribers that read the same. */
 export interface LiveAnswer {
   readonly body: Buffer;
   readonly tag: string;
-  /** Everything that was committed up to here is in it; as PostgreSQL writes it. */
+  /** A position in the log, as PostgreSQL writes it: the answer contains everything that was committed before it. */
   readonly position: string;
 }
 
-/** What tells whether rights are still those of some moment. */
 export interface Rights {
-  /** Grows when users, policies or the schema change. */
+  /** Grows when users, policies or the schema change. Answers that were read before must not be sent after. */
   readonly generation: number;
 }
 
-/** A generation in which nobody may read anything. */
-export const NOBODY = -1;
-
 export interface LiveListener {
-  /** The newest answer takes the place of one that was not sent yet. */
+  /** Replaces an answer that was not sent yet. */
   answer(answer: LiveAnswer): void;
-  /** An answer that was not sent yet is dropped, unless rights are the same as they were. Answers whether one was. */
+  /** Drops an answer that was not sent yet, unless the rights are the same. Returns whether there was one. */
   withdraw(isSame: boolean): boolean;
-  /** The last that is heard: the caller may not read it any more, or, with null, the service stops. */
+  /** The last call: the caller may not read it any more or, if the error is null, the service stops. */
   end(error: unknown): void;
-  /** Some time has passed. */
-  beat(): void;
+  /** Called every few seconds. */
+  ping(): void;
+}
+
+export abstract class Subscriber {
+  abstract readonly source: LiveClient;
+  abstract readonly listener: { withdraw(isSame: boolean): boolean };
+  /** Whether a refused subscriber stays, in case rights are granted again. */
+  abstract readonly waitsForRights: boolean;
+  /** The user or address whose limits apply; null until the caller is known. */
+  owner: string | null = null;
+  caller: Identity | null = null;
+  /** Grows when the caller or their rights may have changed, and at the end: what was found out or read before is void. */
+  version = 0;
+  /** Whether the caller and their rights are known. Otherwise nothing is sent. */
+  isResolved = false;
+  isResolving = false;
+  /** Whether a read runs whose answer would be lost if the caller were resolved again. */
+  isBusy = false;
+  isClosed = false;
+  /** Spreads the pings of all subscriptions over the rounds of the sweep. */
+  phase = 0;
+  /** The rights and the query as they were resolved last, equal for equal answers. */
+  #resolved: unknown = null;
+  #hasSameRights = false;
+
+  /** Finds out what the caller may read, then calls `resolved`, unless the version has changed meanwhile. */
+  abstract resolve(caller: Identity, isValid: () => boolean): Promise<void>;
+  /** The caller could not be resolved, or may not read any more. */
+  abstract onUnresolved(): void;
+  abstract onClosed(): void;
+  abstract ping(): void;
+  /** The last call; null if the service stops. */
+  abstract end(error: unknown): void;
+
+  invalidate(hasSameRights: boolean): void {
+    this.version++;
+    this.isResolved = false;
+    if (!hasSameRights) this.#hasSameRights = false;
+  }
+
+  /** `what` is equal for equal rights and queries. Returns whether an answer was withdrawn that was not sent yet. */
+  resolved(caller: Identity, what: unknown): boolean {
+    const isSame = this.#hasSameRights && what === this.#resolved;
+    this.caller = caller;
+    this.isResolved = true;
+    this.#hasSameRights = true;
+    this.#resolved = what;
+    return this.listener.withdraw(isSame);
+  }
 }

@@ -1,17 +1,17 @@
-/** How many subscriptions there are, what they remember, and whose they are. */
+/** Counts subscriptions and the keys that they remember, in total and per owner. */
 import { requestsExceeded, serviceUnavailable, unprocessable } from '../base/errors.js';
 
 export interface SubscriptionLimits {
   readonly subscriptions: number;
   readonly perCaller: number;
-  /** Keys that are remembered for events. */
+  /** Keys that are remembered to report deletions. */
   readonly keys: number;
 }
 
-/** Of the keys that may be remembered, for one caller. */
+/** The part of the remembered keys that one owner may use. */
 const SHARE_OF_CALLER = 0.25;
 
-/** Milliseconds after which a caller may try again. */
+/** Milliseconds after which a caller may retry. */
 const RETRY_MS = 1_000;
 
 export class SubscriptionCounts {
@@ -32,7 +32,7 @@ export class SubscriptionCounts {
     this.total++;
   }
 
-  /** Throws where the owner has too many; answers the owner. */
+  /** Throws if the owner has too many. Returns the owner. */
   own(owner: string): string {
     const { perCaller: limit } = this.#limits;
     const owned = this.#owners.get(owner) ?? 0;
@@ -41,13 +41,13 @@ export class SubscriptionCounts {
     return owner;
   }
 
-  /** Throws, and changes nothing, where the owner or all together would have too many keys. */
+  /** Throws, and changes nothing, if the owner or all owners together would have too many keys. */
   remember(owner: string, more: number): void {
     const { keys: limit } = this.#limits;
     const owned = (this.#keysOfOwners.get(owner) ?? 0) + more;
     if (more > 0 && (this.#keys + more > limit || owned > limit * SHARE_OF_CALLER))
       throw unprocessable(
-        'More keys of visible items would have to be remembered than LIVE_MAX_REMEMBERED_KEYS allows',
+        'The subscription needs to remember more keys of visible items than LIVE_MAX_REMEMBERED_KEYS allows',
       );
     this.#keys += more;
     if (owned > 0) this.#keysOfOwners.set(owner, owned);

@@ -314,7 +314,7 @@ export async function createWorkerApp(
         break;
       case 'sessions-ended':
         for (const session of message.sessions) identities.forgetSession(session);
-        live.lookAgain();
+        live.sessionsEnded();
         break;
       case 'replica-lost':
         core.replicas?.all[message.replica]?.abandon();
@@ -344,7 +344,7 @@ export async function createWorkerApp(
   };
 }
 
-export function openLive(config: Config, { reads, database, mirror, policies }: Core, observe: Observer): LiveQueries {
+export function openLive(config: Config, core: Core, observe: Observer): LiveQueries {
   const limits = {
     mode: config.LIVE,
     interval: config.LIVE_INTERVAL,
@@ -353,9 +353,7 @@ export function openLive(config: Config, { reads, database, mirror, policies }: 
     perCaller: config.LIVE_MAX_SUBSCRIPTIONS_PER_USER,
     keys: config.LIVE_MAX_REMEMBERED_KEYS,
   };
-  const live = new LiveQueries(reads, database, mirror, policies, limits, observe);
-  policies.onChange(() => live.rightsChanged());
-  return live;
+  return new LiveQueries(core, limits, observe);
 }
 
 export function parseLimits(config: Config): ParseLimits {

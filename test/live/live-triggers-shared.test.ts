@@ -81,7 +81,7 @@ t.test('two installations in one database have triggers of their own, also on th
   const streams = [new EventStream(first, '/items/tags/1?fields=name')];
   t.teardown(() => streams.forEach((stream) => void stream.close()));
   await streams[0]?.count(1);
-  await waitFor(async () => /triggers: changes are told by triggers/.test(await healthOf(first)), 5_000);
+  await waitFor(async () => /triggers: changes are reported by triggers/.test(await healthOf(first)), 5_000);
 
   t.match(await ofSecond('live', 'install'), { code: 0, output: /^other.things {2}has triggers$/m });
   t.match(await ofFirst('live', 'install'), { code: 0, output: /Nothing to do/ });
@@ -90,7 +90,7 @@ t.test('two installations in one database have triggers of their own, also on th
   streams.push(new EventStream(second, '/items/public_tags/1?fields=name'));
   streams.push(new EventStream(second, '/items/things'));
   for (const stream of streams) await stream.count(1);
-  await waitFor(async () => /triggers: changes are told by triggers/.test(await healthOf(second)), 5_000);
+  await waitFor(async () => /triggers: changes are reported by triggers/.test(await healthOf(second)), 5_000);
   // What is read when the stream has opened is read soon.
   await sleep(500);
   const before = [await readsOf(first), await readsOf(second)];
@@ -118,7 +118,7 @@ t.test('two installations in one database have triggers of their own, also on th
   socket.close();
   await sql`update tags set name = 'to the first' where id = 1`;
   await streams[0]?.count(3);
-  t.match(await healthOf(first), /triggers: changes are told by triggers/);
+  t.match(await healthOf(first), /triggers: changes are reported by triggers/);
   await Promise.all([first.stop(), second.stop()]);
 });
 
@@ -133,7 +133,7 @@ t.test('triggers of a former version, which notify nobody any more, go with the 
   t.strictSame([...(await sql`select from pg_trigger where tgname = 'service_live_update'`)], []);
   const stream = new EventStream(service, '/items/tags/1?fields=name');
   await stream.count(1);
-  await waitFor(async () => /triggers: changes are told by triggers/.test(await healthOf(service)), 5_000);
+  await waitFor(async () => /triggers: changes are reported by triggers/.test(await healthOf(service)), 5_000);
   await sql`update tags set name = 'after the update' where id = 1`;
   await stream.count(2);
   stream.close();
@@ -148,7 +148,7 @@ t.test('each of two threads installs what is missing, and hears of every change'
     for (const stream of streams) stream.close();
   });
   for (const stream of streams) await stream.count(1);
-  await waitFor(async () => (await healthOf(service)).split('changes are told by triggers').length === 3, 10_000);
+  await waitFor(async () => (await healthOf(service)).split('changes are reported by triggers').length === 3, 10_000);
   await sql`update tags set name = 'to all' where id = 1`;
   for (const stream of streams) {
     await waitFor(async () => stream.events.length > 1, 5_000);
@@ -174,7 +174,7 @@ t.test('through a pooler that gives each transaction another session there are n
   const direct = await startTestService({ databaseUrl: url, WORKERS: '1', ...options, DATABASE_DIRECT_URL: url });
   const heard = new EventStream(direct, '/items/tags/1?fields=name');
   await heard.count(1);
-  await waitFor(async () => /changes are told by triggers/.test(await healthOf(direct)), 5_000);
+  await waitFor(async () => /changes are reported by triggers/.test(await healthOf(direct)), 5_000);
   await sql`update tags set name = 'past the pooler' where id = 1`;
   await heard.count(2);
   t.strictSame(heard.last, { data: { name: 'past the pooler' } });
@@ -198,7 +198,7 @@ t.test('the oldest PostgreSQL that is supported has them as well', { skip }, asy
   const service = await startTestService({ databaseUrl: oldUrl, WORKERS: '1', LIVE: 'triggers' });
   const [followed, other] = [1, 2].map((id) => new EventStream(service, `/items/parted/${id}~1?fields=v`));
   for (const stream of [followed, other]) await stream?.count(1);
-  await waitFor(async () => /changes are told by triggers/.test(await healthOf(service)), 5_000);
+  await waitFor(async () => /changes are reported by triggers/.test(await healthOf(service)), 5_000);
   await sleep(500);
   const before = await readsOf(service);
   for (const [position, write] of [
@@ -234,7 +234,7 @@ t.test('triggers that are disabled or dropped are made anew, and all begin anew'
   await withSource(async (database, tables) => {
     let resyncs = 0;
     let losses = 0;
-    const source = new TriggerSource({ database, tables: () => tables, installsFirst: false, beat: 20 });
+    const source = new TriggerSource({ database, tables: () => tables, installsFirst: false, ping: 20 });
     const listener = {
       wanted: () => null,
       committed: () => {},
@@ -305,7 +305,7 @@ t.test('a table that is in use for a moment gets triggers at the next look at th
     const opened: number[] = [];
     const listener = { wanted: () => null, committed: () => {}, resynced: () => void opened.push(0), lost: () => {} };
     // Six of these are between two looks for missing ones, longer than is waited for.
-    const source = new TriggerSource({ database, tables: () => tables, installsFirst: false, beat: 5_000 });
+    const source = new TriggerSource({ database, tables: () => tables, installsFirst: false, ping: 5_000 });
     const stream = new ChangeStream([source], listener, () => {});
     try {
       stream.open();

@@ -104,7 +104,7 @@ t.test('changes of anybody are seen', async (t) => {
     () => writer`insert into tags (name) values ('by a role without rights')`,
     /without rights/,
   );
-  t.match(await health(), /triggers: changes are told by triggers \(wal_level is replica/);
+  t.match(await health(), /triggers: changes are reported by triggers \(wal_level is replica/);
   await seen(t, '/items/authors/1?fields=name', () => sql`update authors set name = 'Trigger' where id = 1`, /Trigger/);
   const counted = '/items/authors?aggregate[count]=*&filter[name][_eq]=counted';
   await seen(t, counted, () => sql`insert into authors (name) select 'counted' from generate_series(1, 3)`, /3/);

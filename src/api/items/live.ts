@@ -79,7 +79,7 @@ export async function waitForChange(
     },
     withdraw: () => false,
     end: (error) => (error === null ? unchanged() : fail(error)),
-    beat: () => {},
+    ping: () => {},
   });
   exchange.applied(`wait=${seconds}`);
   const timer = setTimeout(unchanged, seconds * 1_000);
@@ -180,12 +180,12 @@ class EventFeed implements LiveListener, OpenListener {
     if (!this.#isFull) this.#finish(this.#end.error);
   }
 
-  beat(): void {
-    if (this.#response !== null && !this.#isFull) this.#write(BEAT);
+  ping(): void {
+    if (this.#response !== null && !this.#isFull) this.#write(PING);
   }
 
   writable(): void {
-    this.#write(BEAT);
+    this.#write(PING);
     if (this.#isFull) return;
     this.#writeWaiting();
     if (this.#end !== null && !this.#isFull) this.#finish(this.#end.error);
@@ -229,7 +229,7 @@ class EventFeed implements LiveListener, OpenListener {
 }
 
 const NOTHING = Buffer.alloc(0);
-const BEAT = Buffer.from(':\n\n');
+const PING = Buffer.from(':\n\n');
 const UNCHANGED = Buffer.from(': unchanged\n\n');
 
 /** All subscribers of an answer get the same bytes. */

@@ -8,7 +8,7 @@ import { isUnavailable } from '../../base/sqlstate.js';
 import type { MaybePromise } from '../../engine/pipeline.js';
 import { publicError } from '../../http/reply.js';
 import type { Socket, SocketClient, SocketHandler } from '../../http/websocket.js';
-import type { EventHandle } from '../../live/events/event-host.js';
+import type { EventHandle } from '../../live/events/event-subscriber.js';
 import type { Input } from '../../request/parse-context.js';
 import { readEmail, readText } from '../body-fields.js';
 import { runItems } from './directus-items.js';

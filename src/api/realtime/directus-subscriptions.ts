@@ -3,9 +3,9 @@
 import { invalidPayload, invalidQuery } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';
 import { publicError } from '../../http/reply.js';
-import type { EventHandle } from '../../live/events/event-host.js';
-import { type ChangedItems, type EventListener, MAX_VISIBLE_KEYS } from '../../live/events/event-subscriber.js';
+import type { ChangedItems, EventHandle, EventListener } from '../../live/events/event-subscriber.js';
 import { CHANGES, type Change } from '../../live/events/table-log.js';
+import { MAX_VISIBLE_KEYS } from '../../live/events/visible-keys.js';
 import type { Rights } from '../../live/subscriber.js';
 import type { Parsed } from '../../request/ast.js';
 import { quoteName } from '../../request/expression.js';

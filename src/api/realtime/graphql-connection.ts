@@ -8,7 +8,7 @@ import type { MaybePromise } from '../../engine/pipeline.js';
 import type { RequestClient } from '../../engine/stages.js';
 import { publicError } from '../../http/reply.js';
 import type { Socket, SocketClient } from '../../http/websocket.js';
-import type { EventHandle } from '../../live/events/event-host.js';
+import type { EventHandle } from '../../live/events/event-subscriber.js';
 import type { Input } from '../../request/parse-context.js';
 import { checkParameters, type Parameters } from '../graphql/http.js';
 import type { Feed } from './graphql-feeds.js';

@@ -56,7 +56,7 @@ export class StateFeed implements LiveListener, Feed {
     if (error !== null) this.#target.fail(error);
   }
 
-  beat(): void {}
+  ping(): void {}
 }
 
 /** No more are taken while some wait, so that at most those of one round do. */

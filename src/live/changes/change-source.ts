@@ -1,45 +1,47 @@
-/** Ways in which the changes of others arrive, and what they tell. */
+/** Sources of changes, and what they report. */
 import type { LoggedChange, LoggedTable } from '../../postgres/changes/pgoutput.js';
 import type { Source } from '../../postgres/changes/publication.js';
+
+export type LiveMode = 'auto' | 'logical' | 'triggers' | 'off';
 
 /** The rows of one table that a transaction has changed. */
 export interface TableChanges {
   readonly table: LoggedTable;
-  /** Null where they are too many, or nobody knows which. */
+  /** Null if they are too many, or not known. */
   readonly rows: readonly LoggedChange[] | null;
 }
 
 export interface Transaction {
   readonly xid: number;
-  /** In the log, in bytes: all that was committed before it has been told. */
+  /** A position in the log, in bytes: everything that was committed before it has been reported. */
   readonly position: number;
-  /** When it was committed, or its first statement was done, in milliseconds since 1970. */
+  /** When it was committed, or its first statement ended, in milliseconds since 1970. */
   readonly time: number;
   readonly changes: readonly TableChanges[];
-  /** Whether others can see already what it has done. */
+  /** Whether other transactions see its changes already. */
   readonly isVisible: boolean;
 }
 
-/** Of each table and view that is served, as schema.name, the tables below it. */
+/** The tables below each table and view that is served; names are schema.name. */
 export type Sources = ReadonlyMap<string, readonly Source[]>;
 
 export interface ChangeReceiver {
-  /** Which columns of a table are to be read, by position; null where nobody wants to know of the table. */
+  /** The columns of a table that have to be read, by position; null if the changes of the table are not needed. */
   wanted(table: LoggedTable): readonly boolean[] | null;
-  /** Also where nothing has changed that anybody wants to know of. */
+  /** Also called if none of the changes are needed. */
   committed(transaction: Transaction): void;
 }
 
 export interface SourceEvents extends ChangeReceiver {
-  /** Other tables may be seen now. */
+  /** The tables whose changes are reported may be others. */
   tablesChanged(): void;
-  /** Once, when changes are not told any more. */
+  /** Called once, when changes stop arriving. */
   lost(error: Error): void;
 }
 
 export interface Opened {
   readonly sources: Sources;
-  /** In the log, in bytes: all that is committed behind it is told. */
+  /** A position in the log, in bytes: everything that is committed after it is reported. */
   readonly position: number;
 }
 
@@ -62,15 +64,15 @@ export interface ChangeSource {
   readonly about: string;
   /** Absent if the source does not read the log. */
   readonly figures?: LogFigures;
-  /** Why changes cannot be had this way; null where they can. */
+  /** Why it cannot be used, or null. */
   obstacle(): Promise<string | null>;
-  /** Resolves when every change from now on is told. One that fails leaves nothing open. */
+  /** Resolves when every change from now on is reported. If it fails, nothing is left open. */
   open(events: SourceEvents, stopping: AbortSignal): Promise<Opened>;
-  /** Brings it in step with the tables that are served, while it is open. */
+  /** Adapts an open source to the tables that are served. */
   refresh(): Promise<Sources>;
-  /** Ends it, open or not yet, for a reason of its user. */
+  /** Ends it, whether it is open already or not. */
   fail(error: Error): void;
   close(): Promise<void>;
-  /** After it was closed: takes away what was only made for it. */
+  /** Called after it was closed: removes what was made only for it. */
   release(): Promise<void>;
 }

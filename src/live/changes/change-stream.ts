@@ -1,14 +1,26 @@
 /**
- * What anybody changes in the database, transaction by transaction, in the first of the ways that is possible. A stream that is lost
- * is opened again; what happened meanwhile is not known, so then everything may have changed.
+ * All changes of the database, transaction by transaction, from the first source that can be used. A stream that is lost is opened
+ * again; changes may have been missed meanwhile, so then everything may have changed.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { asError } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
+import type { TableName } from '../../postgres/changes/publication.js';
+import type { Database } from '../../postgres/pools/database.js';
 import { within } from '../../postgres/wire/time-limit.js';
-import type { ChangeReceiver, ChangeSource, LogFigures, SourceEvents, Sources, Transaction } from './change-source.js';
+import type {
+  ChangeReceiver,
+  ChangeSource,
+  LiveMode,
+  LogFigures,
+  SourceEvents,
+  Sources,
+  Transaction,
+} from './change-source.js';
+import { LogSource } from './log-source.js';
+import { TriggerSource } from './trigger-source.js';
 
-/** Milliseconds between attempts: the first pause, which is doubled each time, and the longest. */
+/** Milliseconds between attempts: the first pause, which doubles each time, and the longest. */
 const FIRST_PAUSE_MS = 100;
 const MAX_PAUSE_MS = 5_000;
 
@@ -16,53 +28,68 @@ const MAX_PAUSE_MS = 5_000;
 const CLOSE_TIMEOUT_MS = 5_000;
 
 export interface ChangeListener extends ChangeReceiver {
-  /** From now on every change is told; what there was before may have been missed. */
+  /** From now on every change is reported; earlier ones may have been missed. */
   resynced(sources: Sources): void;
-  /** Changes are not told any more, until it is resynced. */
+  /** Changes are not reported until it is resynced. */
   lost(): void;
 }
 
-/** `closed`: nobody wants to know. */
+/** The sources to try, in order. `maxWal`: bytes of log that PostgreSQL may keep for a stream. */
+export function changeSources(
+  mode: LiveMode,
+  database: Database,
+  tables: () => readonly TableName[],
+  maxWal: number,
+): readonly ChangeSource[] {
+  const triggers = (installsFirst: boolean): ChangeSource => new TriggerSource({ database, tables, installsFirst });
+  if (mode === 'off') return [];
+  if (mode === 'triggers') return [triggers(true)];
+  const log = new LogSource(database, tables, maxWal);
+  return mode === 'logical' ? [log] : [log, triggers(false)];
+}
+
+/** `closed`: there are no subscriptions. */
 export type StreamState = 'closed' | 'opening' | 'open' | 'lost';
 
-/** The way that is possible, and why those before it are not; null where none is. */
 interface Choice {
+  /** The first source that can be used, or null if there is none. */
   readonly source: ChangeSource | null;
+  /** Why the sources before it cannot be used. */
   readonly obstacles: string;
 }
 
 export class ChangeStream {
-  readonly #ways: readonly ChangeSource[];
+  readonly #sources: readonly ChangeSource[];
   readonly #listener: ChangeListener;
   readonly #observe: Observer;
-  /** Of the attempt that runs, or of the last one. */
+  /** The choice of the attempt that runs, or of the last one. */
   #choice: Choice = { source: null, obstacles: '' };
   #running: Promise<void> = Promise.resolve();
   #stopping: AbortController | null = null;
   #closing: Promise<void> = Promise.resolve();
   #refreshing: Promise<void> = Promise.resolve();
   #isRefreshAwaited = false;
-  /** How often the tables that are served may have become others. */
+  /** How often the tables that are served may have changed. */
   #tablesChanges = 0;
   state: StreamState = 'closed';
   /** Why it could not be opened, or was lost. */
   failure: Error | null = null;
-  /** In the log, in bytes: all that was committed before it has been told. */
+  /** A position in the log, in bytes: everything that was committed before it has been reported. */
   position = 0;
 
-  constructor(ways: readonly ChangeSource[], listener: ChangeListener, observe: Observer) {
-    this.#ways = ways;
+  constructor(sources: readonly ChangeSource[], listener: ChangeListener, observe: Observer) {
+    this.#sources = sources;
     this.#listener = listener;
     this.#observe = observe;
   }
 
-  /** Why there is none; null where there is one. */
+  /** Why there is no stream, or null. */
   async obstacle(): Promise<string | null> {
     const { source, obstacles } = this.state === 'open' ? this.#choice : await this.#choose();
     return source ? null : obstacles;
   }
 
-  /** Which way changes come, and why not another; while it is closed, which way they would. */
+  /** The source that is used, or would be used by the next subscription, and why not the ones before it. */
   async describe(): Promise<string> {
     const { source, obstacles } = this.state === 'open' ? this.#choice : await this.#choose();
     if (source === null) return `off: ${obstacles}`;
@@ -70,7 +97,7 @@ export class ChangeStream {
     return `${source.kind}: ${about}${obstacles === '' ? '' : ` (${obstacles})`}`;
   }
 
-  /** Of the log that is read; null if changes come another way. */
+  /** Figures of the log, or null if changes do not come from it. */
   get figures(): LogFigures | null {
     return this.#choice.source?.figures ?? null;
   }
@@ -80,11 +107,11 @@ export class ChangeStream {
     this.#stopping = new AbortController();
     this.state = 'opening';
     const { signal } = this.#stopping;
-    // Each attempt holds a connection: the former one has to let go of its own.
+    // Each attempt holds a connection: the former one has to release its own first.
     this.#running = this.#running.then(() => this.#run(signal));
   }
 
-  /** Whoever closes it a second time waits for the same end. */
+  /** A second call waits for the same end. */
   close(): Promise<void> {
     if (this.#stopping === null) return this.#closing;
     this.#stopping.abort();
@@ -100,11 +127,11 @@ export class ChangeStream {
     if (this.#stopping === null) await this.#choice.source?.release();
   }
 
-  /** The tables that are served may be others. */
+  /** The tables that are served may have changed. */
   tablesChanged(): void {
     this.#tablesChanges++;
     const { source } = this.#choice;
-    // One that waits will look at all that there is by then.
+    // A refresh that has not begun yet covers this change as well.
     if (this.state !== 'open' || source === null || this.#isRefreshAwaited) return;
     this.#isRefreshAwaited = true;
     this.#refreshing = this.#refreshing.then(async () => {
@@ -121,7 +148,7 @@ export class ChangeStream {
 
   async #choose(): Promise<Choice> {
     const obstacles: string[] = [];
-    for (const source of this.#ways) {
+    for (const source of this.#sources) {
       const obstacle = await source.obstacle();
       if (obstacle === null) return { source, obstacles: obstacles.join('; ') };
       obstacles.push(obstacle);
@@ -149,7 +176,7 @@ export class ChangeStream {
     }
   }
 
-  /** Resolves when it is open, with a promise of why it is not any more. */
+  /** Resolves when it is open, with a promise of the reason why it was lost. */
   async #open(stopping: AbortSignal): Promise<{ readonly lost: Promise<Error> }> {
     const former = this.#choice.source;
     const choice = await this.#choose();
@@ -173,19 +200,19 @@ export class ChangeStream {
       await source.close();
       throw new Error('the stream was closed');
     }
-    // A server that has taken over from another may not have come as far.
+    // After a failover, the position may be lower than before.
     this.position = position;
     this.state = 'open';
     this.failure = null;
     this.#listener.resynced(sources);
-    // It may have looked at them before that.
+    // It may have read the tables before the change.
     if (this.#tablesChanges !== tablesChanges) this.tablesChanged();
     return { lost };
   }
 
   #take(transaction: Transaction): void {
     this.position = Math.max(this.position, transaction.position);
-    // Before all begin anew, changes since the last one are missing: what is told now would not fit to what was told before.
+    // Before the resync, changes are missing: this one would not fit to what was sent before.
     this.#listener.committed(this.state === 'open' ? transaction : { ...transaction, changes: [] });
   }
 }

@@ -1,10 +1,27 @@
-/** Changes as PostgreSQL's log has them, read through slots that end with their connections. */
-
-import { logObstacle, publish, type TableName, unpublish } from '../../postgres/changes/publication.js';
+/**
+ * Changes from PostgreSQL's log, as one sequence of transactions that is read through one slot after the other. A slot does not advance
+ * (`replication.ts`), so it is replaced while the former one goes on: a second stream starts once the first has passed its starting point.
+ * From then on both send the same transactions in the same order. Each is passed on from the stream that has it first, and the other copy
+ * is dropped by its position. When the second has caught up, the first is closed. Subscribers notice nothing.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { asError } from '../../base/narrow.js';
+import { positionOf } from '../../postgres/changes/pgoutput.js';
+import {
+  type LogState,
+  logObstacle,
+  type Membership,
+  publish,
+  readLogState,
+  readMembership,
+  type TableName,
+  unpublish,
+} from '../../postgres/changes/publication.js';
+import { SlotStream } from '../../postgres/changes/slot-stream.js';
 import type { Database } from '../../postgres/pools/database.js';
-import type { ChangeSource, LogFigures, Opened, SourceEvents, Sources } from './change-source.js';
-import { LogFeed } from './log-feed.js';
-import { LogWatch } from './log-watch.js';
+import { within } from '../../postgres/wire/time-limit.js';
+import type { ChangeSource, LogFigures, Opened, SourceEvents, Sources, Transaction } from './change-source.js';
+import { TransactionReader } from './transaction-reader.js';
 
 export class LogSource implements ChangeSource {
   readonly kind = 'logical';
@@ -12,12 +29,12 @@ export class LogSource implements ChangeSource {
   readonly #database: Database;
   readonly #tables: () => readonly TableName[];
   readonly #maxWal: number;
-  /** Of the attempt that runs, or of the last one. */
+  /** The feed of the attempt that runs, or of the last one. */
   #feed: LogFeed | null = null;
   #watch: LogWatch | null = null;
   /** Feeds whose slots may still exist. */
   readonly #feeds = new Set<LogFeed>();
-  /** Slots that were replaced before that. */
+  /** Slots that former feeds replaced. */
   #replacements = 0;
 
   /** `maxWal`: bytes of log that PostgreSQL may keep for it. */
@@ -40,11 +57,11 @@ export class LogSource implements ChangeSource {
     try {
       if (stopping.aborted) throw new Error('the stream was closed');
       const position = await feed.open();
-      // Whoever read the log last may have dropped the publication before the slot was there.
+      // Another instance that stopped may have dropped the publication before the slot existed.
       const { sources, isChanged, membership } = await publish(this.#database, this.#tables());
       if (isChanged) throw new Error('the publication was changed while the log was opened');
       if (stopping.aborted) throw new Error('the stream was closed');
-      // Nobody would stop the watch of a feed that was lost before.
+      // The watch of a feed that was lost already would never be stopped.
       if (feed.isOver) throw new Error('the connection was lost while the log was opened');
       this.#watch = new LogWatch(this.#database, feed, membership, () => events.tablesChanged());
       return { sources, position };
@@ -78,9 +95,9 @@ export class LogSource implements ChangeSource {
     await this.#feed?.close();
   }
 
-  /** The publication goes with the last stream. */
+  /** Drops the publication if no other instance reads the log. */
   async release(): Promise<void> {
-    // Its own slots would be taken for those of another reader.
+    // Its own slots would look like those of another instance.
     await Promise.all([...this.#feeds].map((feed) => this.#end(feed)));
     await unpublish(this.#database).catch(() => {});
   }
@@ -97,5 +114,330 @@ export class LogSource implements ChangeSource {
     await feed.close();
     await feed.gone();
     this.#feeds.delete(feed);
+  }
+}
+
+/** Milliseconds to create the first slot, and the others: the former slot goes on while they wait for open transactions. */
+const SLOT_TIMEOUT_MS = 60_000;
+const REPLACEMENT_TIMEOUT_MS = 600_000;
+
+/** Milliseconds between two checks of the slot, and between two checks of a replacement. */
+const CHECK_MS = 1_000;
+const PAUSE_MS = 20;
+
+/** The part of the allowed log after which a slot is replaced, and after which an old slot is replaced. */
+const REPLACED_AFTER = 1 / 16;
+const REPLACED_AFTER_IF_OLD = 1 / 1_024;
+const OLD_MS = 60_000;
+/** The part of the server's own limit (max_slot_wal_keep_size) after which a slot is replaced. */
+const SERVER_SHARE = 1 / 4;
+
+/** Milliseconds by which a replacement may lag, and after which it is used even if it lags more. */
+const CAUGHT_UP_MS = 1_000;
+const MAX_CATCHING_UP_MS = 60_000;
+
+/** Milliseconds between attempts to replace a slot: the first pause, which doubles each time, and the longest. */
+const FIRST_PAUSE_MS = 1_000;
+const MAX_PAUSE_MS = 60_000;
+
+class LogFeed {
+  readonly #database: Database;
+  readonly #events: SourceEvents;
+  readonly #maxWal: number;
+  #current: SlotStream;
+  #next: SlotStream | null = null;
+  #replacing: Promise<void> | null = null;
+  #timer: NodeJS.Timeout | null = null;
+  #isOver = false;
+  /** The position in the log, in bytes, after the last transaction that was passed on. */
+  #delivered = 0;
+  #failures = 0;
+  #retryAt = 0;
+  /** Why the slot could not be replaced the last time, or null. */
+  failure: Error | null = null;
+  /** The end of the log, in bytes, when the server was asked last. */
+  end = 0;
+  replacements = 0;
+  /** Streams whose slots may still exist, with their readers. */
+  readonly #made = new Map<SlotStream, TransactionReader>();
+  /** Differs between threads, so that not all replace their slots at the same time. */
+  readonly #share = 0.75 + Math.random() / 4;
+
+  /** `maxWal`: bytes of log that a slot may keep. */
+  constructor(database: Database, events: SourceEvents, maxWal: number) {
+    this.#database = database;
+    this.#events = events;
+    this.#maxWal = maxWal;
+    this.#current = this.#make();
+  }
+
+  /** Resolves with the position after which every commit is passed on. */
+  async open(): Promise<number> {
+    await this.#current.create(SLOT_TIMEOUT_MS);
+    this.#delivered = this.end = this.#current.consistent;
+    await this.#current.start();
+    this.#timer = setInterval(() => this.#check(), CHECK_MS).unref();
+    return this.#current.consistent;
+  }
+
+  /** Whether it was closed or lost. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** How far the log has arrived, in bytes. */
+  get received(): number {
+    return this.#current.received;
+  }
+
+  /** Bytes of log that PostgreSQL keeps for this feed. */
+  get kept(): number {
+    if (this.#current.restart === 0) return 0;
+    return Math.max(0, Math.max(this.end, this.received) - this.#current.restart);
+  }
+
+  /** When the transaction began to arrive that is not complete yet, by the clock of `performance`; null if there is none. */
+  get arrivingSince(): number | null {
+    return this.#made.get(this.#current)?.begunAt ?? null;
+  }
+
+  /** Asks how far the server has read the log. */
+  ask(): void {
+    this.#current.ask();
+  }
+
+  /** Ends the whole feed. The next stream takes over only if a connection is lost. */
+  fail(error: Error): void {
+    this.#end();
+    this.#current.fail(error);
+  }
+
+  /** Resolves when the connections are closed. */
+  async close(): Promise<void> {
+    this.#end();
+    await Promise.all([...this.#made.keys()].map((stream) => stream.stop()));
+    await this.#replacing;
+  }
+
+  /** Resolves when no slot of it exists. */
+  async gone(): Promise<void> {
+    await Promise.all([...this.#made.keys()].map((stream) => this.#forget(stream)));
+  }
+
+  async #forget(stream: SlotStream): Promise<void> {
+    await stream.gone();
+    this.#made.delete(stream);
+  }
+
+  #end(): void {
+    this.#isOver = true;
+    if (this.#timer) clearInterval(this.#timer);
+    this.#timer = null;
+  }
+
+  #make(): SlotStream {
+    const reader = new TransactionReader(
+      { wanted: (table) => this.#events.wanted(table), committed: (transaction) => this.#take(transaction) },
+      false,
+    );
+    const stream: SlotStream = new SlotStream(this.#database, reader, (error) => this.#lost(stream, error));
+    this.#made.set(stream, reader);
+    return stream;
+  }
+
+  #take(transaction: Transaction): void {
+    if (transaction.position <= this.#delivered || this.#isOver) return;
+    this.#delivered = transaction.position;
+    this.#events.committed(transaction);
+  }
+
+  #lost(stream: SlotStream, error: Error): void {
+    // `#replace` notices if another stream is lost.
+    if (stream !== this.#current) return;
+    const next = this.#next;
+    if (!this.#isOver && next?.isStarted && !next.isOver) {
+      this.#adopt(next);
+      return;
+    }
+    this.#end();
+    void next?.stop();
+    this.#events.lost(error);
+  }
+
+  #adopt(next: SlotStream): void {
+    this.#current = next;
+    this.#next = null;
+    this.replacements++;
+  }
+
+  #check(): void {
+    const { kept } = this;
+    if (kept > this.#maxWal) {
+      const reason = this.failure ? `: ${this.failure.message}` : ' in time';
+      this.fail(new Error(`the slot kept ${megabytes(kept)} of WAL and could not be replaced${reason}`));
+    } else if (this.#replacing === null && this.#isDue(kept)) {
+      this.#replacing = this.#replace().finally(() => {
+        this.#replacing = null;
+      });
+    }
+  }
+
+  #isDue(kept: number): boolean {
+    const { serverLimit, createdAt } = this.#current;
+    const now = performance.now();
+    if (now < this.#retryAt) return false;
+    const own = this.#maxWal * REPLACED_AFTER;
+    const least = this.#maxWal * REPLACED_AFTER_IF_OLD;
+    const most = serverLimit < 0 ? own : Math.min(own, Math.max(serverLimit * SERVER_SHARE, least));
+    const isOld = now - createdAt > OLD_MS / this.#share;
+    return kept > most * this.#share || (isOld && kept > least);
+  }
+
+  async #replace(): Promise<void> {
+    const former = this.#current;
+    const next = this.#make();
+    this.#next = next;
+    try {
+      await next.create(REPLACEMENT_TIMEOUT_MS);
+      former.ask();
+      await this.#until(next, () => former.received >= next.consistent);
+      await next.start();
+      await this.#catchUp(former, next);
+      if (this.#current === former) this.#adopt(next);
+      this.#failures = 0;
+      this.failure = null;
+    } catch (error) {
+      this.failure = asError(error);
+      this.#retryAt = performance.now() + Math.min(FIRST_PAUSE_MS * 2 ** this.#failures++, MAX_PAUSE_MS);
+    }
+    this.#next = null;
+    const unused = this.#current === next ? former : next;
+    await unused.stop();
+    await this.#forget(unused);
+  }
+
+  /** Fails if the feed ends, or the new stream is lost. */
+  async #until(next: SlotStream, condition: () => boolean): Promise<void> {
+    for (;;) {
+      if (this.#isOver || next.isOver) throw new Error('the connection was closed');
+      if (condition()) return;
+      await sleep(PAUSE_MS, null, { ref: false });
+    }
+  }
+
+  async #catchUp(former: SlotStream, next: SlotStream): Promise<void> {
+    const begun = performance.now();
+    for (;;) {
+      const start = performance.now();
+      const goal = former.received;
+      await this.#until(next, () => former.isOver || next.received >= goal);
+      const now = performance.now();
+      if (former.isOver || now - start < CAUGHT_UP_MS || now - begun > MAX_CATCHING_UP_MS) return;
+    }
+  }
+}
+
+function megabytes(bytes: number): string {
+  return `${(bytes / 2 ** 20).toFixed(0)} MB`;
+}
+
+/** Milliseconds between two requests for the state of the log, and for an answer. */
+const WATCH_MS = 3_000;
+const ANSWER_TIMEOUT_MS = 10_000;
+
+/** Bytes: the end of the log may be inside a record, which the server sends later. */
+const TOLERANCE = 65_536;
+
+/**
+ * Asks the database for what a log stream does not report: how far the log has been written, and whether the publications still have
+ * the tables that they had. PostgreSQL sends nothing when a table leaves a publication.
+ */
+class LogWatch {
+  readonly #database: Database;
+  readonly #feed: LogFeed;
+  readonly #onTablesChanged: () => void;
+  /** The tables of the publications when the stream was opened or refreshed. */
+  #membership: Membership;
+  /** The digest of the publications that were checked last, so that a missing table is reported once. */
+  #checked: string;
+  /**
+   * Transactions that were open when a table was added to a publication. PostgreSQL does not send their earlier changes of it, so
+   * everything is read again after each of them.
+   */
+  #older: ReadonlySet<string> = new Set();
+  #timer: NodeJS.Timeout | null = null;
+  #isAsking = false;
+  /** Ends of the log that have not arrived yet, and when they were found. */
+  #marks: { readonly position: number; readonly at: number }[] = [];
+
+  constructor(database: Database, feed: LogFeed, membership: Membership, onTablesChanged: () => void) {
+    this.#database = database;
+    this.#feed = feed;
+    this.#membership = membership;
+    this.#checked = membership.digest;
+    this.#onTablesChanged = onTablesChanged;
+    this.#timer = setInterval(() => void this.#ask(), WATCH_MS).unref();
+  }
+
+  stop(): void {
+    if (this.#timer) clearInterval(this.#timer);
+    this.#timer = null;
+  }
+
+  /** The publications were changed for the stream. Must be called before everything is read again. */
+  async expect(membership: Membership): Promise<void> {
+    if (membership.digest === this.#membership.digest) return;
+    const { running } = await within(readLogState(this.#database), ANSWER_TIMEOUT_MS);
+    this.#older = running;
+    this.#membership = membership;
+    this.#checked = membership.digest;
+  }
+
+  /** Milliseconds that the stream is behind the log. */
+  get lagMs(): number {
+    const now = performance.now();
+    const { received, arrivingSince } = this.#feed;
+    while (this.#marks[0] && this.#marks[0].position - TOLERANCE <= received) this.#marks.shift();
+    const [oldest] = this.#marks;
+    return now - Math.min(oldest?.at ?? now, arrivingSince ?? now);
+  }
+
+  async #ask(): Promise<void> {
+    if (this.#isAsking) return;
+    this.#isAsking = true;
+    const older = this.#older;
+    try {
+      const state = await within(readLogState(this.#database), ANSWER_TIMEOUT_MS);
+      const end = positionOf(state.end);
+      this.#feed.end = end;
+      if (this.lagMs === 0 || end > (this.#marks.at(-1)?.position ?? 0))
+        this.#marks.push({ position: end, at: performance.now() });
+      this.#feed.ask();
+      const isMissing = state.digest !== this.#checked && (await this.#isTableMissing(state));
+      // An answer from before they were remembered does not include them.
+      const hasEnded = this.#older === older && this.#hasOlderEnded(state);
+      if ((hasEnded || isMissing) && this.#timer !== null) this.#onTablesChanged();
+    } catch {
+      // The next attempt may succeed. If the database is lost, so is the stream.
+    } finally {
+      this.#isAsking = false;
+    }
+  }
+
+  /** Whether one of the older transactions has ended. */
+  #hasOlderEnded({ running }: LogState): boolean {
+    const left = [...this.#older].filter((xid) => running.has(xid));
+    const hasEnded = left.length < this.#older.size;
+    this.#older = new Set(left);
+    return hasEnded;
+  }
+
+  /** Tables that were added by others need no resync. */
+  async #isTableMissing({ digest }: LogState): Promise<boolean> {
+    const expected = this.#membership;
+    const found = await within(readMembership(this.#database), ANSWER_TIMEOUT_MS);
+    if (this.#membership !== expected) return false;
+    this.#checked = digest;
+    return [...expected.members].some((member) => !found.members.has(member));
   }
 }

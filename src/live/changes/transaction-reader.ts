@@ -1,19 +1,19 @@
-/** Gathers what a transaction has changed, in bounded memory. */
+/** Collects the changes of a transaction in bounded memory. */
 import type { LoggedChange, LoggedTable, LogHandler } from '../../postgres/changes/pgoutput.js';
 import type { ChangeReceiver } from './change-source.js';
 
-/** Rows of a table in one transaction beyond which all of its rows may have changed. */
+/** If a transaction changes more rows of a table, all of its rows count as changed. */
 const MAX_ROWS = 1_000;
 
 export class TransactionReader implements LogHandler {
   readonly #receiver: ChangeReceiver;
   readonly #isVisible: boolean;
   #xid = 0;
-  /** When the first message of the transaction came that is not committed yet, by the clock of `performance`; null if there is none. */
+  /** When the first message of the current transaction arrived, by the clock of `performance`; null if there is none. */
   begunAt: number | null = null;
   #changes = new Map<LoggedTable, LoggedChange[] | null>();
 
-  /** `isVisible`: whether others can see what a transaction has done when it is told. */
+  /** `isVisible`: whether a transaction is visible to others when it is reported. */
   constructor(receiver: ChangeReceiver, isVisible: boolean) {
     this.#receiver = receiver;
     this.#isVisible = isVisible;

@@ -1,6 +1,6 @@
 /**
- * Changes as triggers of the tables tell them, by notifications. A notification arrives when its transaction is visible, in the order of
- * commits, and those of one transaction follow each other.
+ * Changes that triggers report by NOTIFY. A notification arrives when its transaction is visible, in the order of commits, and the
+ * notifications of one transaction follow each other.
  */
 import { asError, propertiesOf } from '../../base/narrow.js';
 import {
@@ -27,56 +27,56 @@ const POSITION_AND_CHANNEL = withCatalog(
   'select pg_current_wal_insert_lsn()::text as position, $1 in (select pg_listening_channels()) as heard',
 );
 
-/** Milliseconds between two looks at the connection, and for each of its statements. */
-const BEAT_MS = 5_000;
-/** Looks at the connection between two looks for tables that have lost their triggers, and for partitions without any. */
-const BEATS_PER_LOOK = 6;
+/** Milliseconds between two checks of the connection, and for each of its statements. */
+const PING_MS = 5_000;
+/** Checks of the connection between two checks of the triggers: tables may have lost theirs, and new partitions have none. */
+const PINGS_PER_CHECK = 6;
 
-/** Milliseconds that a table which is in use is waited for: whoever writes to it waits as well. */
+/** Milliseconds to wait for the lock of a table: its writers wait as well. */
 const LOCK_TIMEOUT_MS = 100;
 
 interface Options {
   readonly database: Database;
   readonly tables: () => readonly TableName[];
-  /** Whether to install the first ones too: where there are some, tables without any get them in any case. */
+  /** Whether to install the first triggers. If there are some, tables without triggers always get them. */
   readonly installsFirst: boolean;
-  /** Milliseconds between two looks at the connection; a test does not wait for so long. */
-  readonly beat?: number;
+  /** Milliseconds between two checks of the connection; tests use less. */
+  readonly ping?: number;
 }
 
 export class TriggerSource implements ChangeSource {
   readonly kind = 'triggers';
-  readonly about = 'changes are told by triggers';
+  readonly about = 'changes are reported by triggers';
   readonly #database: Database;
   readonly #tables: () => readonly TableName[];
   readonly #installsFirst: boolean;
   readonly #installing: Parameters<typeof installTriggers>[2];
-  readonly #beatMs: number;
+  readonly #pingMs: number;
   #session: Session | null = null;
   #events: SourceEvents | null = null;
   #timer: NodeJS.Timeout | null = null;
-  #beats = 0;
-  #isLooking = false;
+  #pings = 0;
+  #isComparing = false;
   /** Whether triggers could not be installed at the last attempt, and whether only at that one. */
   #hasFailed = false;
   #retriesSoon = false;
   #written: TriggeredTables['written'] = new Map();
-  /** What was seen at the last look, to compare. */
+  /** The result of the last check, to compare. */
   #seen = '';
 
-  constructor({ database, tables, installsFirst, beat = BEAT_MS }: Options) {
+  constructor({ database, tables, installsFirst, ping = PING_MS }: Options) {
     this.#database = database;
     this.#tables = tables;
     this.#installsFirst = installsFirst;
     this.#installing = { lockTimeout: LOCK_TIMEOUT_MS, besideOthers: !installsFirst };
-    this.#beatMs = beat;
+    this.#pingMs = ping;
   }
 
   async obstacle(): Promise<string | null> {
     const obstacle = await notificationObstacle(this.#database);
     if (obstacle !== null) return obstacle;
     if (await hasTriggers(this.#database)) return null;
-    const none = 'no triggers are installed: "lateral live install" does that';
+    const none = 'no triggers are installed: run "lateral live install"';
     if (!this.#installsFirst) return none;
     const { missing } = await inspectTriggers(this.#database, this.#tables());
     return missing.some(({ mayInstall }) => mayInstall) ? null : `${none}, and the role may not`;
@@ -98,12 +98,12 @@ export class TriggerSource implements ChangeSource {
     this.#session = session;
     this.#events = events;
     try {
-      await within(session.query(`listen ${quoteIdentifier(channelOf(this.#database.system))}`), BEAT_MS);
-      const position = await this.#look(session);
-      // Triggers that are there now tell whoever writes later; what was written before is in what is read from now on.
+      await within(session.query(`listen ${quoteIdentifier(channelOf(this.#database.system))}`), PING_MS);
+      const position = await this.#check(session);
+      // From now on triggers report every write; earlier writes are in every read from now on.
       const sources = await this.refresh();
       if (stopping.aborted || this.#session !== session) throw new Error('the stream was closed');
-      this.#timer = setInterval(() => void this.#beat(session), this.#beatMs).unref();
+      this.#timer = setInterval(() => void this.#ping(session), this.#pingMs).unref();
       return { sources, position };
     } catch (error) {
       await this.close();
@@ -112,14 +112,14 @@ export class TriggerSource implements ChangeSource {
   }
 
   async refresh(): Promise<Sources> {
-    const { tables } = await this.#bringInStep();
+    const { tables } = await this.#install();
     this.#written = tables.written;
     this.#seen = summaryOf(tables);
     return tables.sources;
   }
 
-  /** Installs what is missing where the role may: how it was found, and how it is. */
-  async #bringInStep(): Promise<{ readonly found: TriggeredTables; readonly tables: TriggeredTables }> {
+  /** Installs missing triggers if the role may. Returns the tables before and after. */
+  async #install(): Promise<{ readonly found: TriggeredTables; readonly tables: TriggeredTables }> {
     const found = await inspectTriggers(this.#database, this.#tables());
     const allowed = found.missing.filter(({ mayInstall }) => mayInstall);
     const isWanted = allowed.length > 0 && (this.#installsFirst || found.installed > 0);
@@ -140,7 +140,7 @@ export class TriggerSource implements ChangeSource {
     if (this.#session) this.#lose(this.#session, new Error('the stream was closed'));
   }
 
-  /** Triggers stay: who has them installed takes them away. */
+  /** Triggers stay until they are removed by `lateral live remove`. */
   async release(): Promise<void> {}
 
   #lose(session: Session, error: Error): void {
@@ -152,41 +152,41 @@ export class TriggerSource implements ChangeSource {
     this.#events?.lost(error);
   }
 
-  /** A half-open connection reports nothing by itself. */
-  async #beat(session: Session): Promise<void> {
+  /** A half-open connection does not report that it is lost. */
+  async #ping(session: Session): Promise<void> {
     try {
-      await this.#look(session);
-      // A table that was in use for a moment need not wait for long; one that stays so would let its writers wait each time.
-      const isDue = ++this.#beats % BEATS_PER_LOOK === 0 || this.#retriesSoon;
-      if (isDue && !this.#isLooking) await this.#compare();
+      await this.#check(session);
+      // A table that was locked is tried again soon, but only once: its writers wait each time.
+      const isDue = ++this.#pings % PINGS_PER_CHECK === 0 || this.#retriesSoon;
+      if (isDue && !this.#isComparing) await this.#compare();
     } catch (error) {
       this.#lose(session, asError(error));
     }
   }
 
   async #compare(): Promise<void> {
-    this.#isLooking = true;
+    this.#isComparing = true;
     try {
-      const { found, tables } = await this.#bringInStep();
-      // Where triggers were missing for a while, changes were not told.
+      const { found, tables } = await this.#install();
+      // While triggers were missing, changes were not reported.
       if ([found, tables].some((each) => summaryOf(each) !== this.#seen)) this.#events?.tablesChanged();
     } finally {
-      this.#isLooking = false;
+      this.#isComparing = false;
     }
   }
 
-  /** Answers how far the log reaches. */
-  async #look(session: Session): Promise<number> {
+  /** Returns the end of the log. */
+  async #check(session: Session): Promise<number> {
     const asked = session.query<{ position: string; heard: boolean }>(POSITION_AND_CHANNEL, [
       channelOf(this.#database.system),
     ]);
-    const [row] = await within(asked, BEAT_MS);
+    const [row] = await within(asked, PING_MS);
     if (!row?.heard) throw new Error('notifications do not arrive');
     return positionOf(row.position);
   }
 }
 
-/** What live queries depend on: a reason that a table is not seen counts, an attempt to install triggers that fails again does not. */
+/** What live queries depend on: whether the changes of each table are seen, but not why an attempt to install triggers failed. */
 function summaryOf({ sources, written }: TriggeredTables): string {
   return JSON.stringify([
     [...sources].map(([served, below]) => [
@@ -197,11 +197,11 @@ function summaryOf({ sources, written }: TriggeredTables): string {
   ]);
 }
 
-/** What sql/system/023_live_channels.sql writes. */
-interface Told {
+/** The payload that sql/system/023_live_channels.sql writes. */
+interface Notification {
   readonly table: number;
   readonly xid: number;
-  /** Null where nobody knows which rows. */
+  /** Null if the rows are not known. */
   readonly rows: {
     readonly position: number;
     /** Milliseconds since 1970. */
@@ -235,15 +235,16 @@ export class Notifications {
   }
 
   take(payload: string): void {
-    const told = readPayload(payload);
-    if (told === null) return;
-    if (told.xid !== this.#xid) this.#commit();
-    if (this.#xid === null) this.#reader.begin(told.xid);
-    this.#xid = told.xid;
-    this.#position = Math.max(this.#position, told.rows?.position ?? 0);
-    this.#time = Math.min(this.#time, told.rows?.time ?? Date.now());
-    for (const table of this.#written().get(told.table) ?? []) this.#change(table, told);
-    // The rest of the transaction may be in the next chunk of the connection: it is told as another one then.
+    const notification = readPayload(payload);
+    if (notification === null) return;
+    const { xid, table: written, rows } = notification;
+    if (xid !== this.#xid) this.#commit();
+    if (this.#xid === null) this.#reader.begin(xid);
+    this.#xid = xid;
+    this.#position = Math.max(this.#position, rows?.position ?? 0);
+    this.#time = Math.min(this.#time, rows?.time ?? Date.now());
+    for (const table of this.#written().get(written) ?? []) this.#change(table, rows);
+    // The rest of the transaction may be in the next chunk of the connection: it counts as another transaction then.
     this.#flush ??= setImmediate(() => this.#commit());
   }
 
@@ -257,34 +258,34 @@ export class Notifications {
     try {
       this.#reader.commit(this.#position, time);
     } catch (error) {
-      // Nobody else would hear of it: the stream begins anew.
+      // The failure would be lost otherwise: the stream is opened again.
       this.#onFailure(asError(error));
     }
   }
 
-  #change({ schema, name, isExact }: Written, { rows }: Told): void {
+  #change({ schema, name, isExact }: Written, rows: Notification['rows']): void {
     const table = this.#tableOf(schema, name, isExact ? (rows?.columns ?? []) : []);
     if (this.#reader.wanted(table) === null) return;
-    const tell = (action: LoggedChange['action'], before: Key | null, after: Key | null): void =>
+    const report = (action: LoggedChange['action'], before: Key | null, after: Key | null): void =>
       this.#reader.change({ table, action, before: rowOf(before), after: rowOf(after) });
     if (rows === null || !isExact) {
-      tell('truncate', null, null);
+      report('truncate', null, null);
       return;
     }
-    // Which row has become which is not told, and need not be: who has the key before and after has changed in either case.
+    // Which old key became which new one is not reported and not needed: rows with either key have changed.
     const former = new Set(rows.before.map(textOf));
     const later = new Set(rows.after.map(textOf));
-    for (const key of rows.before) if (!later.has(textOf(key))) tell('delete', key, null);
-    for (const key of rows.after) tell(former.has(textOf(key)) ? 'update' : 'create', null, key);
+    for (const key of rows.before) if (!later.has(textOf(key))) report('delete', key, null);
+    for (const key of rows.after) report(former.has(textOf(key)) ? 'update' : 'create', null, key);
   }
 
-  /** The same one each time: who listens keeps something for each. */
+  /** Returns the same object each time: receivers keep something for each table. */
   #tableOf(schema: string, name: string, columns: readonly string[]): LoggedTable {
     const id = JSON.stringify([schema, name, columns]);
     const known = this.#tables.get(id);
     if (known) return known;
     const table = { schema, name, columns: columns.map((column) => ({ name: column, isKey: true })), isFull: false };
-    // Everybody may notify, of columns that there are not.
+    // Any role may send notifications, even about columns that do not exist.
     if (this.#tables.size >= MAX_TABLES) this.#tables.clear();
     this.#tables.set(id, table);
     return table;
@@ -299,11 +300,11 @@ function rowOf(key: Key | null): readonly string[] | null {
   return typeof key === 'string' ? [key] : key;
 }
 
-/** Transactions have numbers of 32 bits elsewhere. */
+/** Other code uses transaction numbers of 32 bits. */
 const XIDS = 2 ** 32;
 
-/** Null for what is no notification of ours: everybody may notify. */
-export function readPayload(payload: string): Told | null {
+/** Returns null for other payloads: any role may send notifications. */
+export function readPayload(payload: string): Notification | null {
   try {
     const { t: table, x: xid, p, at, a, k, o, n } = propertiesOf(JSON.parse(payload));
     if (!isNumber(table) || !isNumber(xid)) return null;
@@ -321,10 +322,10 @@ export function readPayload(payload: string): Told | null {
 }
 
 const POSITION = /^[0-9A-F]{1,8}\/[0-9A-F]{1,8}$/i;
-/** Of an index of PostgreSQL. */
+/** PostgreSQL's limit for an index. */
 const MAX_COLUMNS = 32;
 
-/** Null for what are no keys of so many columns. */
+/** Returns null if these are not keys with so many columns. */
 function keysOf(value: unknown, columns: number): readonly Key[] | null {
   if (value === undefined) return [];
   if (!Array.isArray(value)) return null;

@@ -1,56 +1,56 @@
 /**
- * PostgreSQL sends a transaction as soon as its commit is in the log, a moment before others can see what it has done, and with
- * synchronous replication much longer. A read in between would miss it, and nothing would say so later.
+ * PostgreSQL sends a transaction as soon as its commit is in the log, shortly before it is visible to others; with synchronous
+ * replication, long before. A read in between would miss it, and no later message would say so.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { serviceUnavailable } from '../../base/errors.js';
 import type { Database } from '../../postgres/pools/database.js';
 
-/** Milliseconds between two looks. */
+/** Milliseconds between two checks of the snapshot. */
 const FIRST_PAUSE_MS = 1;
 const MAX_PAUSE_MS = 50;
 
-/** What came before so many others is visible. */
+/** Older commits are taken to be visible. */
 const MAX_COMMITS = 10_000;
 
-/** Milliseconds that reads wait for commits: a standby that does not answer may hold them back for as long as it likes. */
+/** Milliseconds that reads wait for commits: a standby that does not answer may delay them without limit. */
 const MAX_WAIT_MS = 10_000;
-/** Milliseconds that reads wait for a database that does not say what is visible: they may fail as well, and say so. */
+/** Milliseconds that reads wait if the database does not return a snapshot: the reads may fail as well and report that. */
 const MAX_SILENCE_MS = 500;
-/** Milliseconds between two looks at those that were not waited for. */
+/** Milliseconds between two checks of late commits. */
 const LATE_PAUSE_MS = 1_000;
 
-/** What somebody sees who reads at some moment. */
+/** The transactions that are visible in a snapshot. */
 export interface Known {
-  /** Whether that is part of what the transaction has done. */
+  /** Whether the transaction is visible. */
   has(xid: number): boolean;
-  /** Whether the transaction began to write later: in the log nothing behind it is known. */
+  /** Whether the transaction began to write after the snapshot: in the log, no later transaction is visible in it. */
   isBefore(xid: number): boolean;
 }
 
 export class CommitVisibility {
   readonly #database: Database;
-  /** Not sent yet. */
+  /** A request for the snapshot that was not sent yet. */
   #asked: Promise<Known | null> | null = null;
   readonly #onLate: () => void;
   #commits = new Set<number>();
-  /** Reads have gone on without them. */
+  /** Commits that reads have stopped waiting for. */
   readonly #late = new Set<number>();
   #timer: NodeJS.Timeout | null = null;
 
-  /** Calls back when commits have become visible that were not waited for: what was read before is not the last state. */
+  /** Calls `onLate` when late commits become visible: earlier reads lack their changes. */
   constructor(database: Database, onLate: () => void) {
     this.#database = database;
     this.#onLate = onLate;
   }
 
-  /** Null where nobody can say so. */
+  /** Returns null if the database does not answer. */
   async knownNow(): Promise<Known | null> {
     const snapshot = await this.#snapshot();
     return snapshot && knownIn(snapshot);
   }
 
-  /** Those who ask in the same moment share one answer. */
+  /** Calls at the same time share one answer. */
   async surelyKnownNow(): Promise<Known> {
     this.#asked ??= new Promise((resolve) => {
       setImmediate(() => {
@@ -59,7 +59,7 @@ export class CommitVisibility {
       });
     });
     const known = await this.#asked;
-    if (known === null) throw serviceUnavailable('database', 'It does not say what is visible');
+    if (known === null) throw serviceUnavailable('database', 'It returned no snapshot');
     return known;
   }
 
@@ -69,7 +69,7 @@ export class CommitVisibility {
     this.#late.clear();
   }
 
-  /** The log is another one: what was committed in the former may never be visible, where another server has taken over. */
+  /** The stream was lost. After a failover, commits of the former server may never become visible. */
   forget(): void {
     this.#commits.clear();
     this.stop();
@@ -80,36 +80,36 @@ export class CommitVisibility {
     this.#commits.add(xid);
   }
 
-  /** Resolves when all that was added before is visible to whoever reads then; also when nobody can say so, or it takes too long. */
+  /** Resolves when all commits that were added before are visible; also if the database does not answer, or it takes too long. */
   async wait(): Promise<void> {
     let commits = [...this.#commits];
     const begun = performance.now();
     for (let pause = FIRST_PAUSE_MS; commits.length > 0; pause = Math.min(pause * 2, MAX_PAUSE_MS)) {
       const snapshot = await this.#snapshot();
-      // The connection that was asked may be lost, and that of the reads not.
+      // This connection may be lost while those of the reads are not.
       const patience = snapshot === null ? MAX_SILENCE_MS : MAX_WAIT_MS;
       if (snapshot) for (const xid of commits) if (isVisible(xid, snapshot)) this.#commits.delete(xid);
       commits = commits.filter((xid) => this.#commits.has(xid));
-      if (performance.now() - begun > patience) this.#leave(commits.splice(0));
+      if (performance.now() - begun > patience) this.#stopWaiting(commits.splice(0));
       if (commits.length > 0) await sleep(pause);
     }
   }
 
-  #leave(commits: readonly number[]): void {
+  #stopWaiting(commits: readonly number[]): void {
     for (const xid of commits) {
       this.#commits.delete(xid);
       this.#late.add(xid);
     }
-    this.#timer ??= setTimeout(() => void this.#lookAgain(), LATE_PAUSE_MS).unref();
+    this.#timer ??= setTimeout(() => void this.#checkLate(), LATE_PAUSE_MS).unref();
   }
 
-  async #lookAgain(): Promise<void> {
+  async #checkLate(): Promise<void> {
     this.#timer = null;
     const known = await this.knownNow();
     const { size } = this.#late;
     if (known) for (const xid of this.#late) if (known.has(xid)) this.#late.delete(xid);
     if (this.#late.size < size) this.#onLate();
-    if (this.#late.size > 0) this.#leave([]);
+    if (this.#late.size > 0) this.#stopWaiting([]);
   }
 
   async #snapshot(): Promise<Snapshot | null> {
@@ -128,7 +128,7 @@ interface Snapshot {
   readonly running: ReadonlySet<number>;
 }
 
-/** What somebody sees who reads with this snapshot, as PostgreSQL writes it. */
+/** `snapshot`: as PostgreSQL writes it. */
 export function knownBy(snapshot: string): Known {
   return knownIn(parseSnapshot(snapshot));
 }
@@ -142,7 +142,7 @@ function parseSnapshot(text: string): Snapshot {
   return { end: low(end), running: new Set(running === '' ? [] : running.split(',').map(low)) };
 }
 
-/** The log numbers transactions with 32 bits, which wrap around. */
+/** Transaction numbers in the log have 32 bits and wrap around. */
 function low(xid: string): number {
   return Number(BigInt(xid) & 0xffffffffn);
 }

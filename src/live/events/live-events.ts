@@ -1,90 +1,115 @@
 /**
- * Events: each change of an item, with what the subscriber may see of it at that moment. Changed items are read again by their
- * keys, with the query and the rights of the subscriber; those who read the same are served by one read. Of a deleted item the key is
- * told to whom it was visible. Who cannot be told every change is told that, and begins anew.
+ * Events: each change of an item, with what the subscriber may see of it. Changed items are read again by their keys, with the query and
+ * the rights of the subscriber; one read serves all subscribers that read the same. The key of a deleted item is sent to subscribers that
+ * could see it. If changes may have been missed, the subscriber gets a `resync`.
  */
-import { callerName } from '../../access/identity.js';
-import { forbiddenCollection, isPassing, isRefusal } from '../../base/errors.js';
+import type { Identity } from '../../access/identity.js';
+import { forbiddenCollection, isPassing } from '../../base/errors.js';
 import type { PreparedRead } from '../../engine/reads/reads.js';
-import { NO_CLIENT } from '../../engine/stages.js';
 import type { Collection } from '../../mirror/model.js';
 import type { LoggedTable } from '../../postgres/changes/pgoutput.js';
-import type { Source } from '../../postgres/changes/publication.js';
 import type { Parsed } from '../../request/ast.js';
 import { withKeys } from '../../request/rest.js';
 import { bind } from '../../sql/parameter.js';
-import type { TableChanges } from '../changes/change-source.js';
+import type { Sources, TableChanges } from '../changes/change-source.js';
 import type { Known } from '../changes/visibility.js';
 import { readsOwnTables, relatedTables, tableKey } from '../dependencies.js';
-import { NOBODY } from '../subscriber.js';
-import { ChangedReader } from './changed-reader.js';
-import type { EventHandle, EventHost } from './event-host.js';
+import type { Subscribers } from '../subscribers.js';
+import type { SubscriptionCounts } from '../subscription-counts.js';
+import { checkTable, EventReads, type EventServices, showsAllRows, showsKeys } from './event-reads.js';
 import {
-  type EventGroup,
+  type EventEngine,
+  type EventHandle,
   type EventListener,
   type EventSource,
   EventSubscriber,
-  MAX_VISIBLE_KEYS,
 } from './event-subscriber.js';
-import { collectionOf, type EventServices, prepareRead, readFirst } from './first-state.js';
 import { RelatedTables } from './related-tables.js';
-import { Places } from './semaphore.js';
+import { Semaphore } from './semaphore.js';
 import { CHANGES, type Change, type RowChange, TableLog } from './table-log.js';
-import { checkTable, keysIn, showsAllRows, showsKeys } from './visible-items.js';
 
-/** Milliseconds until something that failed for the moment is tried again. */
+/** Milliseconds until a read is tried again after a temporary failure. */
 const RETRY_MS = 1_000;
-/** Keys behind the first ones that are read one by one when related items have changed. */
-const MAX_CHECKED_KEYS = 1_000;
-/** Subscriptions that begin anew at the same time. */
+/** Initial states that are read at the same time. */
 const MAX_BEGINNING = 20;
 
-/** Milliseconds after the first state in which the log may still tell what is in it: numbers of transactions wrap around one day. */
+/** Milliseconds after the initial state in which the log may still report its transactions: their numbers wrap around one day. */
 const KNOWN_MS = 600_000;
 const NOTHING_KNOWN = (): boolean => false;
 
-export class LiveEvents {
+/** What events share with live queries. */
+export interface EventHost {
+  readonly subscribers: Subscribers;
+  /** Milliseconds between two rounds. */
+  readonly interval: number;
+  /** Resolves when changes arrive, or after some time. */
+  open(): Promise<void>;
+}
+
+/** Subscribers that were sent the same, and are sent the same next. */
+interface EventGroup {
+  readonly prepared: PreparedRead<Parsed>;
+  readonly source: EventSource;
+  /** Each with its version: what is read for an earlier one is void. */
+  readonly versions: Map<EventSubscriber, number>;
+  /** Null if they need a resync. */
+  readonly changes: ReadonlyMap<string, RowChange> | null;
+  readonly end: number;
+}
+
+/** The changes of a round, and what was read of the changed items. */
+interface ReadChanges {
+  readonly changes: readonly (readonly [key: string, RowChange])[];
+  readonly items: ReadonlyMap<string, Buffer>;
+  /** A snapshot that was taken after the reads, or null if no visible item was missing. */
+  readonly known: Known | null;
+}
+
+export class LiveEvents implements EventEngine {
   readonly #services: EventServices;
   readonly #host: EventHost;
-  readonly #reader: ChangedReader;
-  /** All at once would take all connections. */
-  readonly #beginning = new Places(MAX_BEGINNING);
-  readonly #subscribers = new Set<EventSubscriber>();
+  readonly #reads: EventReads;
+  readonly #related: RelatedTables;
+  /** Without a limit, initial states would take all connections. */
+  readonly #beginning = new Semaphore(MAX_BEGINNING);
   readonly #logs = new Map<string, TableLog>();
-  /** Null until it is known what is below each view. */
-  #sources: ReadonlyMap<string, readonly Source[]> | null = null;
+  /** Null until the tables below each view are known. */
+  #sources: Sources | null = null;
   #timer: NodeJS.Timeout | null = null;
-  readonly #related = new RelatedTables((subscribers) => this.#recheck(subscribers));
   /** A number for each statement. */
   readonly #statements = new WeakMap<object, number>();
-  #count = 0;
+  #statementCount = 0;
 
   constructor(services: EventServices, host: EventHost) {
     this.#services = services;
     this.#host = host;
-    this.#reader = new ChangedReader(services.reads, host.stats);
+    this.#reads = new EventReads(services);
+    this.#related = new RelatedTables(this.#reads, services.visibility, () => this.#schedule());
   }
 
-  /** Resolves when the listener has the state to begin with. `onEnd` hears why nothing more is told. */
+  get counts(): SubscriptionCounts {
+    return this.#host.subscribers.counts;
+  }
+
+  /** Resolves when the listener has the initial state. `onEnd` is called with the reason if the subscription ends. */
   async subscribe(source: EventSource, listener: EventListener, onEnd: (error: unknown) => void): Promise<EventHandle> {
-    this.#host.counts.enter();
-    const subscriber = new EventSubscriber(source, listener, onEnd, ++this.#count, this.#host.counts);
-    this.#subscribers.add(subscriber);
+    const { subscribers } = this.#host;
+    const subscriber = new EventSubscriber(source, listener, onEnd, this);
+    const close = (): void => subscribers.close(subscriber);
     subscriber.isBusy = true;
+    await subscribers.add(subscriber, () => this.#host.open());
     try {
-      await this.#host.begin();
-      await this.#resolve(subscriber);
       await this.#begin(subscriber, false);
     } catch (error) {
-      this.#close(subscriber);
+      close();
       throw error;
     }
     subscriber.isBusy = false;
     this.#schedule();
-    return { close: () => this.#close(subscriber), wake: () => this.#schedule(), renew: () => this.#renew(subscriber) };
+    return { close, wake: () => this.#schedule(), renew: () => subscribers.renew(subscriber) };
   }
 
-  /** Which columns of the table are needed; null where nobody wants to know of it. */
+  /** The columns of the table that are needed, or null if no subscriber needs its changes. */
   wanted(table: LoggedTable): readonly boolean[] | null {
     const wanted = this.#logs.get(tableKey(table))?.wanted(table) ?? null;
     return wanted ?? (this.#related.has(tableKey(table)) ? table.columns.map(() => false) : null);
@@ -100,253 +125,124 @@ export class LiveEvents {
     }
   }
 
-  /** Rules read related items, which have changed: reads again what these subscribers see, who have the same rights and query. */
-  async #recheck(subscribers: readonly EventSubscriber[]): Promise<number> {
-    const all = subscribers.flatMap((subscriber) => this.#stateOf(subscriber) ?? []);
-    const [first] = all;
-    if (first === undefined) return 0;
-    const states = all.filter(({ group }) => group === first.group);
-    let tookMs = RETRY_MS;
-    try {
-      await this.#services.visibility.wait();
-      const begun = performance.now();
-      const now = await this.#readVisible(
-        first.prepared,
-        first.source,
-        new Set(states.flatMap(({ before }) => before)),
-      );
-      tookMs = performance.now() - begun;
-      for (const { subscriber, visible, group, doubts, before } of states) {
-        // Otherwise its keys were read meanwhile, or its rights are others.
-        const isSame = subscriber.visible === visible && subscriber.group === group;
-        if (isSame && this.#canRecheck(subscriber)) subscriber.settle(doubts, before, now);
-      }
-    } catch {
-      // They are still in doubt, and their keys are read again after a pause.
-    }
-    for (const subscriber of subscribers) if (this.#canRecheck(subscriber)) this.#related.doubt(subscriber);
-    this.#schedule();
-    return tookMs;
-  }
-
-  /** Whoever begins again, or whose rights are looked up, reads the keys then. */
-  #canRecheck(subscriber: EventSubscriber): boolean {
-    return this.#isCurrent(subscriber) && !subscriber.isClosed && !subscriber.isStale;
-  }
-
-  #stateOf(subscriber: EventSubscriber) {
-    const { source, prepared, visible, group, doubts } = subscriber;
-    if (!this.#canRecheck(subscriber) || prepared === null || visible === null) return null;
-    return { subscriber, source, prepared, visible, group, doubts, before: [...visible] };
-  }
-
-  /** The first of all visible keys, and those of `before` that are visible. */
-  async #readVisible(
-    prepared: PreparedRead<Parsed>,
-    source: EventSource,
-    before: ReadonlySet<string>,
-  ): Promise<ReadonlySet<string>> {
-    const { caller } = prepared;
-    const names = collectionOf(this.#services, source, caller).key.map(({ name }) => name);
-    const keys = await prepareRead(this.#services, source.parseKeys(caller, names), caller, source.address);
-    const visible = new Set(keysIn(await this.#services.reads.run(keys, NO_CLIENT), names));
-    if (visible.size < MAX_VISIBLE_KEYS) return visible;
-    const left = [...before].filter((key) => !visible.has(key)).slice(0, MAX_CHECKED_KEYS);
-    const items = await this.#reader.read(prepared, left, () => true);
-    return new Set([...visible, ...items.keys()]);
-  }
-
   /** Changes may have been missed. */
   miss(): void {
     for (const log of this.#logs.values()) log.miss();
     this.#schedule();
   }
 
-  /** From now on every change is told; what there was before may have been missed. */
-  resynced(sources: ReadonlyMap<string, readonly Source[]>): void {
+  /** From now on every change arrives; earlier ones may have been missed. */
+  resynced(sources: Sources): void {
     this.#sources = sources;
     this.miss();
-  }
-
-  /** Rights may be others: each is looked at again. */
-  async resolveAll(subscribers: Iterator<EventSubscriber>): Promise<void> {
-    for (let next = subscribers.next(); !next.done; next = subscribers.next()) await this.#resolveAgain(next.value);
-  }
-
-  get all(): ReadonlySet<EventSubscriber> {
-    return this.#subscribers;
-  }
-
-  /** Tokens expire without anybody saying so. `now`: only whose identity may have ended by then, in milliseconds since 1970. */
-  look(now = Number.POSITIVE_INFINITY): void {
-    for (const subscriber of this.#subscribers) {
-      if (!this.#isCurrent(subscriber)) continue;
-      const isTimed = now !== Number.POSITIVE_INFINITY;
-      if (isTimed && (subscriber.isBusy || (subscriber.caller?.validUntil ?? 0) > now)) continue;
-      try {
-        const caller = subscriber.source.identify();
-        if (caller === subscriber.caller) continue;
-        if (caller instanceof Promise) caller.catch(() => {});
-      } catch {
-        // What is wrong is found out below.
-      }
-      // Until it is known who asks nothing is told.
-      this.#renew(subscriber);
-    }
   }
 
   stop(): void {
     if (this.#timer) clearTimeout(this.#timer);
     this.#timer = null;
     this.#related.stop();
-    for (const subscriber of [...this.#subscribers]) this.#close(subscriber);
   }
 
-  #close(subscriber: EventSubscriber): void {
-    if (subscriber.isClosed) return;
-    subscriber.isClosed = true;
-    this.#subscribers.delete(subscriber);
-    subscriber.forget();
-    this.#related.delete(subscriber);
-    this.#host.counts.leave(subscriber.owner);
-    const log = this.#logs.get(subscriber.table);
-    if (log && --log.readers === 0) this.#logs.delete(subscriber.table);
-    this.#host.left();
-  }
-
-  /** Finds out who asks and what they may see. */
-  async #resolve(subscriber: EventSubscriber): Promise<void> {
-    const turn = ++subscriber.turn;
-    const { moment } = this.#host;
-    const { source } = subscriber;
-    const { reads } = this.#services;
-    const caller = await source.identify();
-    const collection = collectionOf(this.#services, source, caller);
+  async resolve(subscriber: EventSubscriber, caller: Identity, isValid: () => boolean): Promise<void> {
+    const { source, keys } = subscriber;
+    const collection = this.#reads.collection(source, caller);
     checkTable(collection, this.#sources);
-    const query = await source.parseChanged(caller);
-    const compiled = await reads.prepare(query, caller, { ...NO_CLIENT, address: source.address });
-    if (subscriber.isClosed || subscriber.turn !== turn) return;
-    if (moment !== this.#host.moment) return this.#resolve(subscriber);
-    subscriber.owner ??= this.#host.counts.own(callerName(caller, source));
-    subscriber.caller = caller;
-    const prepared = { query, compiled, caller, need: null };
+    const prepared = await this.#reads.prepare(await source.parseChanged(caller), caller, source);
+    if (!isValid()) return;
     this.#join(subscriber, collection);
     const group = this.#groupOf(prepared, source.item);
-    const { doubts } = subscriber;
+    const { relatedChanges } = keys;
     const visible = await this.#findVisible(subscriber, prepared, group, collection);
-    if (subscriber.isClosed || subscriber.turn !== turn) return;
-    if (moment !== this.#host.moment) return this.#resolve(subscriber);
-    // All at once: with the keys of a former caller, deletions would be told that this one may not know of.
+    if (!isValid()) return;
+    // All at once: with the keys of a former caller, deletions would be sent that this one may not know of.
+    keys.see(visible, showsKeys(collection));
+    keys.checkedChanges = relatedChanges;
     subscriber.prepared = prepared;
     subscriber.group = group;
-    subscriber.see(visible, showsKeys(collection));
-    subscriber.settledDoubts = doubts;
-    subscriber.generation = this.#host.generation;
-    this.#related.doubt(subscriber);
+    if (subscriber.resolved(caller, group)) subscriber.isStale = true;
+    this.#related.recheck(subscriber);
+    this.#schedule();
+  }
+
+  leave(subscriber: EventSubscriber): void {
+    this.#related.delete(subscriber);
+    const { log } = subscriber;
+    subscriber.log = null;
+    log?.readers.delete(subscriber);
+    if (log?.readers.size === 0) this.#logs.delete(log.table);
   }
 
   #join(subscriber: EventSubscriber, collection: Collection): void {
     const table = tableKey({ schema: collection.schema, name: collection.table });
-    if (subscriber.table === table) return;
-    const former = this.#logs.get(subscriber.table);
-    if (former && --former.readers === 0) this.#logs.delete(subscriber.table);
-    const log = this.#logs.get(table) ?? new TableLog(collection);
+    if (subscriber.log?.table === table) return;
+    this.leave(subscriber);
+    const log = this.#logs.get(table) ?? new TableLog(table, collection);
     this.#logs.set(table, log);
-    log.readers++;
+    log.readers.add(subscriber);
+    subscriber.log = log;
     subscriber.position = log.end;
-    subscriber.table = table;
   }
 
-  /** Where some rows are hidden, a deletion is told of those that were not. */
+  /** If some rows are hidden, deletions are sent only of the others. */
   async #findVisible(
     subscriber: EventSubscriber,
     { caller, compiled }: PreparedRead<Parsed>,
     group: string,
     collection: Collection,
   ): Promise<Set<string> | null> {
-    const { source, visible, doubts, settledDoubts } = subscriber;
+    const { source, keys, log } = subscriber;
     if (!showsKeys(collection) || showsAllRows(collection)) {
       this.#related.delete(subscriber);
       return null;
     }
-    const isSame = group === subscriber.group && doubts === settledDoubts && !readsOwnTables(compiled);
-    if (isSame && visible !== null) return visible;
-    const names = collection.key.map(({ name }) => name);
-    const { reads } = this.#services;
-    const keys = await prepareRead(this.#services, source.parseKeys(caller, names), caller, source.address);
-    const isTold = source.change === null || source.change === 'delete';
-    // Before they are read: a change in between must not be missed. The keys decide which deletions are sent.
-    this.#related.set(subscriber, isTold ? relatedTables(keys.compiled, subscriber.table, this.#sources) : new Set());
-    const body = await reads.run(keys, NO_CLIENT);
-    return new Set(keysIn(body, names).slice(0, MAX_VISIBLE_KEYS));
+    const isSame = group === subscriber.group && !keys.isInDoubt && !readsOwnTables(compiled);
+    if (isSame && keys.visible !== null) return keys.visible;
+    const read = await this.#reads.prepareKeys(source, caller);
+    const sendsDeletions = source.change === null || source.change === 'delete';
+    const related = relatedTables(read.prepared.compiled, log?.table ?? '', this.#sources);
+    // Before they are read: a change in between must not be missed.
+    this.#related.set(subscriber, sendsDeletions ? related : new Set());
+    return this.#reads.visibleKeys(read);
   }
 
   #groupOf({ compiled, query, caller }: PreparedRead<Parsed>, item: string | null): string {
-    const number = this.#statements.get(compiled) ?? ++this.#count;
+    const number = this.#statements.get(compiled) ?? ++this.#statementCount;
     this.#statements.set(compiled, number);
     const values = bind(compiled.statement.parameters, withKeys(query, []).values, caller);
     return JSON.stringify([number, values, item]);
   }
 
-  /** Tells the state to begin with: every change that is told later is committed behind it, or is in it as well. */
+  /** Sends the initial state: every change that is sent later was committed after it, or is in it as well. */
   async #begin(subscriber: EventSubscriber, isResync: boolean): Promise<void> {
-    const { source, caller, listener } = subscriber;
-    // Who asks is being found out anew: it begins when that is known.
-    if (caller === null) {
+    const { source, caller, listener, keys, version } = subscriber;
+    // While the caller is being resolved, nothing is read.
+    if (caller === null || !subscriber.isResolved) {
       subscriber.isStale = true;
       return;
     }
-    const { generation, turn, doubts } = subscriber;
-    const position = this.#logs.get(subscriber.table)?.end ?? 0;
+    const position = subscriber.log?.end ?? 0;
+    const { relatedChanges } = keys;
     const query = await source.parseInitial(caller);
     await this.#services.visibility.wait();
-    const [body, known, visible] = await readFirst(this.#services, subscriber, caller, query);
+    const { body, known, visible } = await this.#reads.firstState(source, caller, query, keys.visible !== null);
     const isGone = query !== null && body === null;
     if (isGone && !isResync) throw forbiddenCollection(source.collection);
     if (subscriber.isClosed) return;
-    const isCurrent = subscriber.turn === turn && generation === this.#host.generation;
-    subscriber.isStale = !isCurrent;
-    if (!isCurrent) return;
+    subscriber.isStale = subscriber.version !== version;
+    if (subscriber.isStale) return;
     subscriber.position = position;
-    subscriber.begin(visible);
-    subscriber.settledDoubts = doubts;
-    this.#related.doubt(subscriber);
+    keys.reset(visible);
+    keys.checkedChanges = relatedChanges;
+    this.#related.recheck(subscriber);
     subscriber.known = known;
     subscriber.knownUntil = performance.now() + KNOWN_MS;
     if (!isGone) listener.initial(body, isResync);
-    // An item that was there before: it was deleted meanwhile, or is hidden now.
+    // The item was there before: it was deleted meanwhile, or is hidden now.
     else listener.changed({ change: 'delete', keys: [source.item ?? ''], items: [] });
   }
 
-  #renew(subscriber: EventSubscriber): void {
-    subscriber.generation = NOBODY;
-    void this.#resolveAgain(subscriber);
-  }
-
-  /** Who may not see it any more is told nothing until that changes. */
-  async #resolveAgain(subscriber: EventSubscriber): Promise<void> {
-    if (subscriber.isClosed) return;
-    try {
-      await this.#resolve(subscriber);
-    } catch (error) {
-      subscriber.isStale = true;
-      subscriber.generation = NOBODY;
-      subscriber.caller = null;
-      if (isPassing(error)) setTimeout(() => void this.#resolveAgain(subscriber), RETRY_MS).unref();
-      else this.#end(subscriber, error);
-    }
-    this.#schedule();
-  }
-
-  /** What cannot be read any more is the end; who may not read it now may do so again when rights change. */
-  #end(subscriber: EventSubscriber, error: unknown): void {
-    if (isRefusal(error) || subscriber.isClosed) return;
-    this.#close(subscriber);
-    subscriber.onEnd(error);
-  }
-
   #schedule(): void {
-    if (this.#subscribers.size === 0) return;
+    if (this.#logs.size === 0) return;
     this.#timer ??= setTimeout(() => {
       this.#timer = null;
       void this.#round();
@@ -354,102 +250,89 @@ export class LiveEvents {
   }
 
   async #round(): Promise<void> {
+    const groups = [...this.#logs.values()].flatMap((log) => this.#groupsOf(log));
+    if (groups.length === 0) return;
+    await this.#services.visibility.wait();
+    await Promise.all(groups.map((group) => this.#serve(group)));
+  }
+
+  #groupsOf(log: TableLog): EventGroup[] {
     const groups = new Map<string, EventGroup>();
-    for (const subscriber of this.#subscribers) {
-      if (!this.#isDue(subscriber)) continue;
-      const log = this.#logs.get(subscriber.table);
-      const next = log?.entryAt(subscriber.position);
+    for (const subscriber of log.readers) {
+      const { position, isStale, prepared, source } = subscriber;
+      if (prepared === null || !isDue(subscriber)) continue;
+      const next = log.entryAt(position);
       if (next && (subscriber.known?.isBefore(next.xid) || next.at > subscriber.knownUntil)) subscriber.known = null;
-      const { position, isStale, known, prepared, source, generation, turn } = subscriber;
-      if (prepared === null) continue;
-      // What is in the first state of one is news for another.
-      const whose = known === null ? '' : subscriber.number;
-      const name = `${position} ${isStale} ${whose} ${subscriber.group} ${subscriber.table}`;
-      // What is told later must not be counted as told: the log goes on while the reads wait.
-      const changes = isStale ? null : (log?.since(position, known?.has ?? NOTHING_KNOWN) ?? null);
-      const group = groups.get(name) ?? { prepared, source, generation, turns: new Map(), changes, end: log?.end ?? 0 };
+      const { known } = subscriber;
+      // A change that is in the initial state of one subscriber is new for another.
+      const name = `${position} ${isStale} ${known === null ? '' : subscriber.number} ${subscriber.group}`;
+      // The log may grow while the reads wait: changes after its present end are for the next round.
+      const changes = isStale ? null : log.since(position, known?.has ?? NOTHING_KNOWN);
+      const group = groups.get(name) ?? { prepared, source, versions: new Map(), changes, end: log.end };
       groups.set(name, group);
-      group.turns.set(subscriber, turn);
+      group.versions.set(subscriber, subscriber.version);
       subscriber.isBusy = true;
     }
-    if (groups.size === 0) return;
-    await this.#services.visibility.wait();
-    await Promise.all([...groups.values()].map((group) => this.#serve(group)));
+    return [...groups.values()];
   }
 
   async #serve(group: EventGroup): Promise<void> {
-    const { turns, changes } = group;
-    const subscribers = [...turns.keys()];
+    const { versions, changes } = group;
+    const subscribers = [...versions.keys()];
     try {
-      if (changes) await this.#tell(group, changes);
+      if (changes) await this.#sendChanges(group, changes);
       else await Promise.all(subscribers.map((each) => this.#beginning.run(() => this.#begin(each, true))));
     } catch (error) {
-      // What is forbidden now is looked at again when rights change.
       if (isPassing(error)) setTimeout(() => this.#schedule(), RETRY_MS).unref();
-      for (const [subscriber, turn] of turns) {
+      for (const subscriber of subscribers) {
         subscriber.isStale = true;
-        if (isPassing(error) || subscriber.turn !== turn) continue;
-        subscriber.generation = NOBODY;
-        this.#end(subscriber, error);
+        if (!isPassing(error) && isValid(subscriber, group)) this.#host.subscribers.fail(subscriber, error);
       }
       return;
     } finally {
       for (const subscriber of subscribers) subscriber.isBusy = false;
     }
-    for (const subscriber of subscribers) if (this.#isDue(subscriber)) this.#schedule();
+    if (subscribers.some(isDue)) this.#schedule();
   }
 
-  /** Whether there is something to tell, and it may be told now. */
-  #isDue(subscriber: EventSubscriber): boolean {
-    const end = this.#logs.get(subscriber.table)?.end ?? 0;
-    if (subscriber.isBusy || (!subscriber.isStale && end <= subscriber.position)) return false;
-    return this.#isCurrent(subscriber) && subscriber.listener.isReady();
-  }
-
-  async #tell(group: EventGroup, changes: ReadonlyMap<string, RowChange>): Promise<void> {
-    const { prepared, source, generation, turns, end } = group;
-    const counted = [...changes].filter(([key]) => source.item === null || key === source.item);
-    const isWanted = [...turns.keys()].some(
-      ({ source: { change }, visible }) => change !== 'delete' || visible !== null,
-    );
-    const there = isWanted ? counted.flatMap(([key, { change }]) => (change === 'delete' ? [] : [key])) : [];
-    const items = await this.#reader.read(
-      prepared,
-      there,
-      () => generation === this.#host.generation && [...turns.keys()].some(({ isClosed }) => !isClosed),
-    );
-    // Which are missing because they are gone already, the log says later; it counts for who was told of them.
-    const missing = there.filter((key) => !items.has(key));
-    const isMissed = [...turns.keys()].some(({ visible }) => missing.some((key) => visible?.has(key) === true));
-    const known = isMissed ? await this.#services.visibility.surelyKnownNow() : null;
-    // What was read under former rights is not told; it is read again.
-    if (generation !== this.#host.generation) return;
-    for (const [subscriber, turn] of turns) {
-      if (subscriber.isClosed || subscriber.turn !== turn || subscriber.generation !== generation) continue;
+  async #sendChanges(group: EventGroup, all: ReadonlyMap<string, RowChange>): Promise<void> {
+    const { prepared, source, end } = group;
+    const subscribers = [...group.versions.keys()];
+    const changes = [...all].filter(([key]) => source.item === null || key === source.item);
+    const isWanted = subscribers.some(({ source: { change }, keys }) => change !== 'delete' || keys.visible !== null);
+    const changed = isWanted ? changes.flatMap(([key, { change }]) => (change === 'delete' ? [] : [key])) : [];
+    const items = await this.#reads.changed(prepared, changed, () => subscribers.some((each) => isValid(each, group)));
+    // An item that was sent before and is missing now was hidden, or deleted: the log reports a deletion later.
+    const missing = changed.filter((key) => !items.has(key));
+    const isSeen = subscribers.some(({ keys: { visible } }) => missing.some((key) => visible?.has(key) === true));
+    const known = isSeen ? await this.#services.visibility.surelyKnownNow() : null;
+    for (const subscriber of subscribers) {
+      // Items that were read under former rights are not sent; they are read again.
+      if (!isValid(subscriber, group)) continue;
       subscriber.position = end;
-      for (const change of CHANGES) this.#tellOne(subscriber, change, counted, items, known);
+      for (const change of CHANGES) this.#send(subscriber, change, { changes, items, known });
     }
   }
 
-  #tellOne(
-    subscriber: EventSubscriber,
-    change: Change,
-    counted: readonly (readonly [string, RowChange])[],
-    items: ReadonlyMap<string, Buffer>,
-    known: Known | null,
-  ): void {
+  #send(subscriber: EventSubscriber, change: Change, { changes, items, known }: ReadChanges): void {
     const keys: string[] = [];
-    for (const [key, each] of counted) {
+    for (const [key, each] of changes) {
       if (each.change !== change) continue;
-      if (change !== 'delete') subscriber.remember(key, items.has(key), change, known);
-      if (change === 'delete' ? subscriber.forgetDeleted(key, each.xid) : items.has(key)) keys.push(key);
+      if (change !== 'delete') subscriber.keys.remember(key, items.has(key), change, known);
+      if (change === 'delete' ? subscriber.keys.delete(key, each.xid) : items.has(key)) keys.push(key);
     }
     if (keys.length === 0 || (subscriber.source.change !== null && subscriber.source.change !== change)) return;
-    this.#host.stats.sent++;
+    this.#services.stats.sent++;
     subscriber.listener.changed({ change, keys, items: keys.flatMap((key) => items.get(key) ?? []) });
   }
+}
 
-  #isCurrent({ generation, caller }: EventSubscriber): boolean {
-    return caller !== null && generation === this.#host.generation;
-  }
+function isValid(subscriber: EventSubscriber, { versions }: EventGroup): boolean {
+  return versions.get(subscriber) === subscriber.version;
+}
+
+/** Whether there is something to send, and it may be sent now. */
+function isDue({ isBusy, isStale, isResolved, position, log, listener }: EventSubscriber): boolean {
+  if (isBusy || !isResolved || (!isStale && (log?.end ?? 0) <= position)) return false;
+  return listener.isReady();
 }

@@ -1,34 +1,44 @@
 /**
- * The tables, other than its own, that decide which rows a subscriber to events sees: a rule such as `{team: {open: true}}` reads them. When one of
- * them changes, remembered keys may be hidden: until they were read again, a deletion of one of them leads to a resync. Creations and
- * updates do not wait for that.
+ * The tables, other than its own, that decide which rows a subscriber to events sees: a rule such as `{team: {open: true}}` reads them.
+ * When one of them changes, items whose keys are remembered may be hidden. Until these keys were read again, the deletion of such an item
+ * leads to a resync. Creations and updates do not wait for that.
  */
+import type { CommitVisibility } from '../changes/visibility.js';
+import type { EventReads } from './event-reads.js';
 import type { EventSubscriber } from './event-subscriber.js';
-import { Places } from './semaphore.js';
+import { Semaphore } from './semaphore.js';
+import { MAX_VISIBLE_KEYS } from './visible-keys.js';
 
 /** Milliseconds in which changes are gathered. */
 const GATHER_MS = 300;
 
-/** The pause after the keys were read: so many times what that took, and the most, in milliseconds. */
+/** The pause after the keys were read: a multiple of the time that took, at most so many milliseconds. */
 const PAUSES = 10;
 const MAX_PAUSE_MS = 30_000;
 
-/** Subscriptions of different rights or queries whose keys are read at the same time. */
+/** What a failed read counts as, in milliseconds. */
+const FAILED_MS = 1_000;
+
+/** Groups of subscribers whose keys are read at the same time. */
 const MAX_READING = 2;
 
-/** Reads the keys again that subscribers with the same rights and query see. Answers how many milliseconds that took. */
-export type Recheck = (subscribers: readonly EventSubscriber[]) => Promise<number>;
+/** Keys beyond the first ones that are read one by one. */
+const MAX_CHECKED_KEYS = 1_000;
 
 export class RelatedTables {
+  readonly #reads: EventReads;
+  readonly #visibility: CommitVisibility;
+  readonly #onChecked: () => void;
   readonly #subscribers = new Map<string, Set<EventSubscriber>>();
   readonly #tables = new Map<EventSubscriber, ReadonlySet<string>>();
-  readonly #recheck: Recheck;
-  readonly #reading = new Places(MAX_READING);
+  readonly #reading = new Semaphore(MAX_READING);
   readonly #unsure = new Set<EventSubscriber>();
   #timer: NodeJS.Timeout | null = null;
 
-  constructor(recheck: Recheck) {
-    this.#recheck = recheck;
+  constructor(reads: EventReads, visibility: CommitVisibility, onChecked: () => void) {
+    this.#reads = reads;
+    this.#visibility = visibility;
+    this.#onChecked = onChecked;
   }
 
   has(table: string): boolean {
@@ -57,14 +67,14 @@ export class RelatedTables {
 
   changed(table: string): void {
     for (const subscriber of this.#subscribers.get(table) ?? []) {
-      subscriber.doubts++;
-      this.doubt(subscriber);
+      subscriber.keys.relatedChanges++;
+      this.recheck(subscriber);
     }
   }
 
-  /** Its keys are read again, unless they were read since the last change. */
-  doubt(subscriber: EventSubscriber): void {
-    if (subscriber.doubts === subscriber.settledDoubts || !this.#tables.has(subscriber)) return;
+  /** Reads the keys again, unless they were read since the last change. */
+  recheck(subscriber: EventSubscriber): void {
+    if (!subscriber.keys.isInDoubt || !this.#tables.has(subscriber)) return;
     this.#unsure.add(subscriber);
     this.#schedule();
   }
@@ -88,18 +98,66 @@ export class RelatedTables {
     const now = performance.now();
     const groups = new Map<string, EventSubscriber[]>();
     for (const subscriber of this.#unsure) {
-      if (subscriber.recheckAt > now) continue;
+      if (subscriber.keys.recheckAt > now) continue;
       this.#unsure.delete(subscriber);
-      subscriber.recheckAt = Number.POSITIVE_INFINITY;
-      const name = `${subscriber.group} ${subscriber.table}`;
+      subscriber.keys.recheckAt = Number.POSITIVE_INFINITY;
+      const name = `${subscriber.group} ${subscriber.log?.table}`;
       groups.set(name, [...(groups.get(name) ?? []), subscriber]);
     }
     for (const group of groups.values()) void this.#run(group);
   }
 
   async #run(subscribers: readonly EventSubscriber[]): Promise<void> {
-    const tookMs = await this.#reading.run(() => this.#recheck(subscribers));
-    const pause = Math.min(tookMs * PAUSES, MAX_PAUSE_MS);
-    for (const subscriber of subscribers) subscriber.recheckAt = performance.now() + pause;
+    const tookMs = await this.#reading.run(() => this.#recheckGroup(subscribers)).catch(() => FAILED_MS);
+    const recheckAt = performance.now() + Math.min(tookMs * PAUSES, MAX_PAUSE_MS);
+    for (const subscriber of subscribers) {
+      subscriber.keys.recheckAt = recheckAt;
+      if (canRecheck(subscriber)) this.recheck(subscriber);
+    }
+    this.#onChecked();
   }
+
+  /** Reads what subscribers with the same rights and query see. Returns how many milliseconds that took. */
+  async #recheckGroup(subscribers: readonly EventSubscriber[]): Promise<number> {
+    const all = subscribers.flatMap((subscriber) => stateOf(subscriber) ?? []);
+    const [first] = all;
+    if (first === undefined) return 0;
+    const states = all.filter(({ group }) => group === first.group);
+    await this.#visibility.wait();
+    const begun = performance.now();
+    const now = await this.#readVisible(first, new Set(states.flatMap(({ before }) => before)));
+    const tookMs = performance.now() - begun;
+    for (const { subscriber, visible, group, changes, before } of states) {
+      // Otherwise its keys were read meanwhile, or its rights have changed.
+      const isSame = subscriber.keys.visible === visible && subscriber.group === group;
+      if (isSame && canRecheck(subscriber)) subscriber.keys.recheck(changes, before, now);
+    }
+    return tookMs;
+  }
+
+  /** The first of all visible keys, and those of `before` that are visible. */
+  async #readVisible(
+    { prepared, subscriber: { source } }: CheckedState,
+    before: ReadonlySet<string>,
+  ): Promise<ReadonlySet<string>> {
+    const visible = await this.#reads.visibleKeys(await this.#reads.prepareKeys(source, prepared.caller));
+    if (visible.size < MAX_VISIBLE_KEYS) return visible;
+    const left = [...before].filter((key) => !visible.has(key)).slice(0, MAX_CHECKED_KEYS);
+    const items = await this.#reads.changed(prepared, left, () => true);
+    return new Set([...visible, ...items.keys()]);
+  }
+}
+
+/** A subscriber that is stale or being resolved reads its keys anyway. */
+function canRecheck({ isResolved, isStale }: EventSubscriber): boolean {
+  return isResolved && !isStale;
+}
+
+type CheckedState = NonNullable<ReturnType<typeof stateOf>>;
+
+function stateOf(subscriber: EventSubscriber) {
+  const { prepared, group, keys } = subscriber;
+  const { visible, relatedChanges: changes } = keys;
+  if (!canRecheck(subscriber) || prepared === null || visible === null) return null;
+  return { subscriber, prepared, visible, group, changes, before: [...visible] };
 }

@@ -1,5 +1,5 @@
-/** Lets so many do something at the same time; the others wait in line. */
-export class Places {
+/** Limits how many tasks run at the same time; the others wait in line. */
+export class Semaphore {
   #free: number;
   readonly #waiting: (() => void)[] = [];
 
@@ -13,7 +13,7 @@ export class Places {
     try {
       return await work();
     } finally {
-      // The place goes to who has waited longest.
+      // Pass the slot to the next waiter.
       const next = this.#waiting.shift();
       if (next) next();
       else this.#free++;

@@ -1,19 +1,17 @@
-/**
- * The rows of a table that were changed, by their keys, in the order of commits. It is bounded: who falls too far behind cannot be
- * told each change any more, and has to begin anew.
- */
+/** The changed rows of a table, by their keys, in the order of commits. It is bounded: subscribers that fall too far behind get a resync. */
 import type { Collection } from '../../mirror/model.js';
 import type { LoggedChange, LoggedRow, LoggedTable } from '../../postgres/changes/pgoutput.js';
 import { joinKey } from '../../sql/key-text.js';
 import type { TableChanges } from '../changes/change-source.js';
+import type { EventSubscriber } from './event-subscriber.js';
 
 export const CHANGES = ['create', 'update', 'delete'] as const;
 export type Change = (typeof CHANGES)[number];
 
-/** What has become of a row. */
+/** The changes of a row, joined to one. */
 export interface RowChange {
   readonly change: Change;
-  /** Of the last transaction that has changed it. */
+  /** The last transaction that changed it. */
   readonly xid: number;
 }
 
@@ -24,30 +22,32 @@ interface KeyChange {
 
 interface Entry extends KeyChange {
   readonly xid: number;
-  /** When it came, by the clock of `performance`. */
+  /** When it arrived, by the clock of `performance`. */
   readonly at: number;
 }
 
 const MAX_ENTRIES = 10_000;
 
 export class TableLog {
+  /** As schema.name. */
+  readonly table: string;
   readonly #key: readonly string[];
-  /** How many want to be told. */
-  readers = 0;
+  readonly readers = new Set<EventSubscriber>();
   #entries: Entry[] = [];
   /** The position of the first entry. */
   #first = 0;
 
-  constructor({ key }: Collection) {
+  constructor(table: string, { key }: Collection) {
+    this.table = table;
     this.#key = key.map(({ column, name }) => column?.name ?? name);
   }
 
-  /** Behind the last entry. */
+  /** The position after the last entry. */
   get end(): number {
     return this.#first + this.#entries.length;
   }
 
-  /** Which columns of the table have to be read. */
+  /** The columns of the table that have to be read. */
   wanted(table: LoggedTable): readonly boolean[] {
     return table.columns.map(({ name }) => this.#key.includes(name));
   }
@@ -65,18 +65,18 @@ export class TableLog {
     this.#first += excess;
   }
 
-  /** Something has changed, and nobody knows what. */
+  /** Unknown rows have changed. */
   miss(): void {
     this.#first = this.end + 1;
     this.#entries = [];
   }
 
-  /** The entry at the position; null where there is none. */
+  /** The entry at the position, or null if there is none. */
   entryAt(position: number): Entry | null {
     return this.#entries[position - this.#first] ?? null;
   }
 
-  /** What has become of each row since then, without what is known already; null where that is not known any more. */
+  /** The change of each row since the position, without those that are known already; null if that is not known any more. */
   since(position: number, isKnown: (xid: number) => boolean): ReadonlyMap<string, RowChange> | null {
     if (position < this.#first) return null;
     const changes = new Map<string, RowChange>();
@@ -103,7 +103,7 @@ export class TableLog {
   }
 }
 
-/** Null for a row that came and went. */
+/** Returns null for a row that was created and deleted. */
 function joinChanges(before: Change | undefined, change: Change): Change | null {
   if (before === 'create') return change === 'delete' ? null : 'create';
   return before === 'delete' && change === 'create' ? 'update' : change;

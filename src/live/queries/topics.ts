@@ -1,22 +1,170 @@
-/** All topics, by the statements that read them and the tables that these depend on. */
-
+/**
+ * Topics: subscriptions that get the same answer. They read with one statement and equal values, so one read serves all of them. A
+ * statement belongs to what its callers may see, and the caller's own values are among its values.
+ */
+import { callerName, type Identity } from '../../access/identity.js';
 import { unprocessable } from '../../base/errors.js';
 import type { CompiledRead } from '../../engine/reads/compiled-read.js';
-import type { PreparedRead } from '../../engine/reads/reads.js';
+import type { PreparedRead, Reads } from '../../engine/reads/reads.js';
 import type { LoggedTable } from '../../postgres/changes/pgoutput.js';
-import type { Source } from '../../postgres/changes/publication.js';
 import { bind } from '../../sql/parameter.js';
-import type { TableChanges } from '../changes/change-source.js';
-import { dependenciesOf, tableKey, wantedColumns } from '../dependencies.js';
-import { LiveShape, type Subscriber, Topic } from './topic.js';
+import type { Sources, TableChanges } from '../changes/change-source.js';
+import type { CommitVisibility } from '../changes/visibility.js';
+import { changedKeys, type Dependencies, dependenciesOf, probeKey, tableKey, wantedColumns } from '../dependencies.js';
+import type { LiveStats } from '../live-stats.js';
+import { type LiveAnswer, type LiveListener, type LiveSource, type Rights, Subscriber } from '../subscriber.js';
 
+/** Replaces the tag of an answer that was withdrawn before it was sent. */
+const WITHDRAWN = 'withdrawn';
+
+/** Serves the subscribers of topics. */
+export interface QueryEngine {
+  readonly topics: Topics;
+  resolve(subscriber: QuerySubscriber, caller: Identity, isValid: () => boolean): Promise<void>;
+}
+
+export class QuerySubscriber extends Subscriber {
+  readonly source: LiveSource;
+  readonly listener: LiveListener;
+  readonly waitsForRights = false;
+  readonly #engine: QueryEngine;
+  topic: Topic | null = null;
+  /** How many reads of its topic had begun when it joined: their answers are too old for it. */
+  joinedAt = 0;
+  /** The tag of the answer that it has; '' for none. */
+  tag = '';
+
+  constructor(source: LiveSource, listener: LiveListener, engine: QueryEngine) {
+    super();
+    this.source = source;
+    this.listener = listener;
+    this.#engine = engine;
+  }
+
+  resolve(caller: Identity, isValid: () => boolean): Promise<void> {
+    return this.#engine.resolve(this, caller, isValid);
+  }
+
+  /** Joins the topic of the read, and leaves its former one. */
+  join(prepared: PreparedRead): Topic {
+    const topic = this.#engine.topics.join(this, prepared);
+    if (this.resolved(prepared.caller, topic)) this.tag = WITHDRAWN;
+    this.joinedAt = topic.reads;
+    return topic;
+  }
+
+  /** Returns whether it had another answer. */
+  send(answer: LiveAnswer): boolean {
+    if (this.isClosed || answer.tag === this.tag) return false;
+    this.tag = answer.tag;
+    this.listener.answer(answer);
+    return true;
+  }
+
+  /** An answer that waits stays: it is withdrawn if the caller turns out to have other rights. */
+  onUnresolved(): void {}
+
+  onClosed(): void {
+    this.#engine.topics.leave(this);
+  }
+
+  ping(): void {
+    this.listener.ping();
+  }
+
+  end(error: unknown): void {
+    this.listener.end(error);
+  }
+}
+
+export class Topic {
+  readonly shape: LiveShape;
+  readonly key: string;
+  readonly prepared: PreparedRead;
+  readonly probe: string | null;
+  readonly subscribers = new Set<QuerySubscriber>();
+  /** The tag of the last answer; '' before the first. */
+  tag = '';
+  isRunning = false;
+  /** How many reads have begun. */
+  reads = 0;
+  /** How many reads had begun when the last subscriber joined that waits for an answer. */
+  awaitedSince = 0;
+  /** Whether it has to be read again after the running read. */
+  isDirty = false;
+  /** Failed attempts since the last answer. */
+  failures = 0;
+
+  constructor(shape: LiveShape, key: string, prepared: PreparedRead) {
+    this.shape = shape;
+    this.key = key;
+    this.prepared = prepared;
+    const { probe } = shape.dependencies;
+    this.probe = probe && probeKey(probe, prepared.query.values, prepared.caller);
+  }
+
+  /** Subscribers that may get the answer of the last read: they are resolved, and joined before it began. */
+  get current(): QuerySubscriber[] {
+    return [...this.subscribers].filter(({ isResolved, joinedAt }) => isResolved && joinedAt < this.reads);
+  }
+}
+
+/** All topics of one statement. */
+class LiveShape {
+  readonly compiled: CompiledRead;
+  readonly dependencies: Dependencies;
+  readonly topics = new Map<string, Topic>();
+  /** By the values of the probe. */
+  readonly #byProbe = new Map<string, Set<Topic>>();
+  /** Topics without such values. */
+  readonly #unprobed = new Set<Topic>();
+
+  constructor(compiled: CompiledRead, dependencies: Dependencies) {
+    this.compiled = compiled;
+    this.dependencies = dependencies;
+  }
+
+  add(topic: Topic): void {
+    this.topics.set(topic.key, topic);
+    if (topic.probe === null) this.#unprobed.add(topic);
+    else addTo(this.#byProbe, topic.probe, topic);
+  }
+
+  remove(topic: Topic): void {
+    this.topics.delete(topic.key);
+    this.#unprobed.delete(topic);
+    if (topic.probe !== null) removeFrom(this.#byProbe, topic.probe, topic);
+  }
+
+  /** The topics whose answer may differ after the change of a table that they depend on. */
+  *touchedBy({ table, rows }: TableChanges): Iterable<Topic> {
+    const { probe } = this.dependencies;
+    if (probe === null || rows === null || probe.table !== table.name || probe.schema !== table.schema) {
+      yield* this.topics.values();
+      return;
+    }
+    const keys = new Set<string>();
+    for (const row of rows) {
+      const changed = changedKeys(probe, row);
+      if (changed === null) {
+        yield* this.topics.values();
+        return;
+      }
+      for (const key of changed) keys.add(key);
+    }
+    yield* this.#unprobed;
+    for (const key of keys) yield* this.#byProbe.get(key) ?? [];
+  }
+}
+
+/** All topics, by the statements that read them and the tables that these depend on. */
 export class Topics {
   readonly #shapes = new Map<CompiledRead, LiveShape>();
   readonly #byTable = new Map<string, Set<LiveShape>>();
-  /** What is read of the rows of a table, until other shapes are there. */
+  /** The columns that are read of each table; cleared when shapes come or go. */
   #wanted = new WeakMap<LoggedTable, readonly boolean[] | null>();
-  /** Null until it is known what is below each view. */
-  #sources: ReadonlyMap<string, readonly Source[]> | null = null;
+  /** Null until the tables below each view are known. */
+  #sources: Sources | null = null;
 
   get shapes(): number {
     return this.#shapes.size;
@@ -37,18 +185,17 @@ export class Topics {
     this.#sources = null;
   }
 
-  /** Every subscriber has to join anew. */
-  reset(sources: ReadonlyMap<string, readonly Source[]>): void {
+  /** Every subscriber has to join again. */
+  reset(sources: Sources): void {
     this.#sources = sources;
     this.#shapes.clear();
     this.#byTable.clear();
     this.#wanted = new WeakMap();
   }
 
-  /** The topic of the read, which the subscriber has left its former one for. */
-  join(subscriber: Subscriber, prepared: PreparedRead): Topic {
+  join(subscriber: QuerySubscriber, prepared: PreparedRead): Topic {
     const { compiled, query, caller } = prepared;
-    const shape = this.#shapes.get(compiled) ?? this.#add(compiled);
+    const shape = this.#shapes.get(compiled) ?? this.#newShape(compiled);
     const key = JSON.stringify(bind(compiled.statement.parameters, query.values, caller));
     const topic = shape.topics.get(key) ?? new Topic(shape, key, prepared);
     if (subscriber.topic !== topic) this.leave(subscriber);
@@ -59,7 +206,7 @@ export class Topics {
     return topic;
   }
 
-  leave(subscriber: Subscriber): void {
+  leave(subscriber: QuerySubscriber): void {
     const { topic } = subscriber;
     subscriber.topic = null;
     if (topic === null) return;
@@ -69,10 +216,12 @@ export class Topics {
     if (topic.shape.topics.size === 0) this.#remove(topic.shape);
   }
 
-  #add(compiled: CompiledRead): LiveShape {
+  #newShape(compiled: CompiledRead): LiveShape {
     const dependencies = dependenciesOf(compiled, this.#sources ?? new Map());
     if (this.#sources !== null && dependencies.unseen !== null)
-      throw unprocessable(`A live query cannot read what changes unseen: ${dependencies.unseen}`);
+      throw unprocessable(
+        `This query cannot be live, because some changes of its data are not reported: ${dependencies.unseen}`,
+      );
     return new LiveShape(compiled, dependencies);
   }
 
@@ -80,27 +229,22 @@ export class Topics {
     if (this.#shapes.get(shape.compiled) === shape) return;
     this.#shapes.set(shape.compiled, shape);
     this.#wanted = new WeakMap();
-    for (const table of shape.dependencies.tables)
-      this.#byTable.set(table, (this.#byTable.get(table) ?? new Set()).add(shape));
+    for (const table of shape.dependencies.tables) addTo(this.#byTable, table, shape);
   }
 
   #remove(shape: LiveShape): void {
     if (this.#shapes.get(shape.compiled) !== shape) return;
     this.#shapes.delete(shape.compiled);
     this.#wanted = new WeakMap();
-    for (const table of shape.dependencies.tables) {
-      const shapes = this.#byTable.get(table);
-      shapes?.delete(shape);
-      if (shapes?.size === 0) this.#byTable.delete(table);
-    }
+    for (const table of shape.dependencies.tables) removeFrom(this.#byTable, table, shape);
   }
 
-  /** Those whose answer may be another after the change. */
+  /** The topics whose answer may differ after the change. */
   *touchedBy(change: TableChanges): Iterable<Topic> {
     for (const shape of this.#byTable.get(tableKey(change.table)) ?? []) yield* shape.touchedBy(change);
   }
 
-  /** Which columns of a table decide that, by position; null where nobody reads the table. */
+  /** The columns of a table, by position, that decide which topics a change touches; null if no topic reads the table. */
   wanted(table: LoggedTable): readonly boolean[] | null {
     const cached = this.#wanted.get(table);
     if (cached !== undefined) return cached;
@@ -109,5 +253,137 @@ export class Topics {
     const wanted = shapes ? wantedColumns(table, probes) : null;
     this.#wanted.set(table, wanted);
     return wanted;
+  }
+}
+
+function addTo<Key, Value>(sets: Map<Key, Set<Value>>, key: Key, value: Value): void {
+  const set = sets.get(key);
+  if (set) set.add(value);
+  else sets.set(key, new Set([value]));
+}
+
+function removeFrom<Key, Value>(sets: Map<Key, Set<Value>>, key: Key, value: Value): void {
+  const set = sets.get(key);
+  set?.delete(value);
+  if (set?.size === 0) sets.delete(key);
+}
+
+/** Reads at the same time: more would delay those of requests. */
+const MAX_RUNNING = 1_000;
+
+/** When a read began. */
+export interface ReadStart {
+  /** How far the log had been read, in bytes. */
+  readonly position: number;
+  /** When the oldest change was committed that led to the read, in milliseconds since 1970. */
+  readonly changedAt: number;
+}
+
+export interface TopicListener {
+  /** How far the log has been read, in bytes. */
+  readonly position: number;
+  onAnswer(topic: Topic, cell: Buffer | null, start: ReadStart): void;
+  onFailure(topic: Topic, error: unknown): void;
+}
+
+interface TopicServices {
+  readonly reads: Reads;
+  readonly visibility: CommitVisibility;
+  readonly stats: LiveStats;
+  readonly rights: Rights;
+}
+
+/** Reads the topics whose answer may have changed: together, and at most once per interval. */
+export class TopicReader {
+  readonly #services: TopicServices;
+  readonly #intervalMs: number;
+  readonly #listener: TopicListener;
+  readonly #dirty = new Set<Topic>();
+  #running = 0;
+  #timer: NodeJS.Timeout | null = null;
+  #readAt = 0;
+
+  constructor(services: TopicServices, intervalMs: number, listener: TopicListener) {
+    this.#services = services;
+    this.#intervalMs = intervalMs;
+    this.#listener = listener;
+  }
+
+  /** Reads it soon, or at once if `now`. */
+  touch(topic: Topic, now = false): void {
+    if (topic.isRunning) topic.isDirty = true;
+    else this.#dirty.add(topic);
+    this.#schedule(now);
+  }
+
+  stop(): void {
+    if (this.#timer) clearTimeout(this.#timer);
+    this.#timer = null;
+    this.#dirty.clear();
+  }
+
+  #schedule(now: boolean): void {
+    if (this.#dirty.size === 0 || (this.#timer && !now)) return;
+    if (this.#timer) clearTimeout(this.#timer);
+    const wait = now ? 0 : Math.max(0, this.#readAt + this.#intervalMs - performance.now());
+    this.#timer = setTimeout(() => {
+      this.#timer = null;
+      void this.#read();
+    }, wait);
+  }
+
+  /** A change may arrive by the log before it is visible to reads. */
+  async #read(): Promise<void> {
+    this.#readAt = performance.now();
+    const start = { position: this.#listener.position, changedAt: this.#services.stats.takeChangedAt() };
+    const topics: Topic[] = [];
+    for (const topic of this.#dirty) {
+      if (topics.length + this.#running >= MAX_RUNNING) break;
+      this.#dirty.delete(topic);
+      // Changes from now on are for the next read.
+      topic.isRunning = true;
+      topics.push(topic);
+    }
+    this.#running += topics.length;
+    await this.#services.visibility.wait();
+    for (const topic of topics) this.#send(topic, start);
+  }
+
+  #send(topic: Topic, start: ReadStart): void {
+    const { reads, stats, rights } = this.#services;
+    const { generation } = rights;
+    /** Answers that were read under former rights are not sent. */
+    const isCurrent = (): boolean => generation === rights.generation;
+    const done = (): void => {
+      topic.isRunning = false;
+      this.#running--;
+      if ((topic.isDirty || !isCurrent()) && topic.subscribers.size > 0) this.#dirty.add(topic);
+      topic.isDirty = false;
+      this.#schedule(this.#running + this.#dirty.size >= MAX_RUNNING);
+    };
+    const fail = (error: unknown): void => {
+      if (isCurrent()) this.#listener.onFailure(topic, error);
+      done();
+    };
+    if (topic.subscribers.size === 0) {
+      done();
+      return;
+    }
+    stats.reads++;
+    topic.reads++;
+    try {
+      reads.answer(topic.prepared, {
+        // An aborted read would be answered as if the item did not exist.
+        aborted: false,
+        caller: callerName(topic.prepared.caller, { address: '' }),
+        onResult: (cell) => {
+          if (isCurrent()) this.#listener.onAnswer(topic, cell, start);
+          done();
+        },
+        onError: fail,
+      });
+    } catch (error) {
+      fail(error);
+    }
   }
 }
