@@ -24,7 +24,7 @@ import { NO_AUTHOR } from './plan/write/write.js';
 import { type ImportFormat, readRows } from './request/import-file.js';
 import { parseOnConflict } from './request/on-conflict.js';
 import { parseRead } from './request/rest.js';
-import { parseLimits } from './service/app.js';
+import { parseLimits } from './service/core.js';
 import { type Service, startService, withCore } from './service/start.js';
 import { pretty } from './sql/pretty.js';
 

@@ -5,7 +5,7 @@ import { differenceOf, identityOf } from '../postgres/pools/server-identity.js';
 import { SERVER } from '../postgres/replicas/replica-server.js';
 import type { Replica } from '../postgres/replicas/replicas.js';
 import { within } from '../postgres/wire/time-limit.js';
-import { openReplicas } from '../service/app.js';
+import { openReplicas } from '../service/core.js';
 import type { Finding } from './findings.js';
 
 const ANSWER_TIMEOUT_MS = 3_000;

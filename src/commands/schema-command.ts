@@ -10,7 +10,7 @@ import { parseDocumentText } from '../schema/parse-document.js';
 import { type Difference, type EntryChange, SECTIONS } from '../schema/snapshot/parse-difference.js';
 import { readSnapshot, type Snapshot } from '../schema/snapshot/parse-snapshot.js';
 import { applySnapshot, compareSnapshot, takeSnapshot } from '../schema/snapshot/snapshots.js';
-import type { Core } from '../service/app.js';
+import type { Core } from '../service/core.js';
 import { withCore } from '../service/start.js';
 import { loadGrammar } from '../sql/grammar.js';
 

@@ -1,6 +1,6 @@
 /**
- * The composition root: what there is once, however many threads serve. Options → database → mirror → threads, and the way
- * back when the service stops.
+ * The composition root: what exists once, however many threads serve. It starts the database, the mirror and the threads, in this order,
+ * and stops them in reverse.
  */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -8,13 +8,15 @@ import { Policies } from '../access/policies.js';
 import { PolicyWatch } from '../access/policy-watch.js';
 import { openSecret } from '../access/secret.js';
 import { type Credentials, createAdministrator, listenForSessions } from '../accounts/accounts.js';
+import { forgetSessions } from '../accounts/logins.js';
 import { adminAnswers } from '../api/server/admin.js';
 import { StartError } from '../base/errors.js';
 import { countEvents, type Event, type Observer } from '../base/observe.js';
 import type { Config } from '../config/config.js';
 import { findRunning, holdsCluster, startEmbedded } from '../embedded/cluster.js';
+import { deleteExpiredKeys } from '../engine/writes/idempotency.js';
 import { openAdmin } from '../http/admin-server.js';
-import { openLimitStore } from '../http/limit-store.js';
+import { deleteExpiredCounts, openLimitStore } from '../http/limit-store.js';
 import { createLimits } from '../http/limiter.js';
 import type { Collection, Model } from '../mirror/model.js';
 import { WatchingMirror } from '../mirror/watch.js';
@@ -23,21 +25,22 @@ import { type MigrateOptions, migrate } from '../postgres/catalog/migrate.js';
 import { type Health, joinHealth, Readiness, unhealthy } from '../postgres/health.js';
 import type { Database } from '../postgres/pools/database.js';
 import { differenceOf, identityOf } from '../postgres/pools/server-identity.js';
+import { ReplicaWatch } from '../postgres/replicas/replica-watch.js';
+import type { Replicas } from '../postgres/replicas/replicas.js';
 import { loadGrammar } from '../sql/grammar.js';
-import { type Core, createCore, openDatabase } from './app.js';
-import { maintain } from './maintenance.js';
-import { watchReplicas } from './threads/replica-checks.js';
-import { SingleThread } from './threads/single-thread.js';
-import { type MainBroadcast, type Threads, urlOf } from './threads/threads.js';
+import { RemovedFiles } from '../storage/removed-files.js';
+import { Storages } from '../storage/storage.js';
+import { type Core, createCore, openDatabase, openReplicas } from './core.js';
+import { type MainBroadcast, type MainContext, SingleThread, type Threads, urlOf } from './threads/threads.js';
 import { centralConfig, WorkerPool } from './threads/worker-pool.js';
 
 export interface Service {
   readonly url: string;
-  /** Of the admin listener; null where there is none. */
+  /** The URL of the admin listener, or null if there is none. */
   readonly adminUrl: string | null;
   /** The database that is mirrored, with its credentials. */
   readonly databaseUrl: string;
-  /** The account that was made by this start; null when there were users already. */
+  /** The account that this start created, or null if there were users already. */
   readonly administrator: Credentials | null;
   /** A path worth trying first. */
   readonly example: string;
@@ -48,17 +51,21 @@ export interface Service {
 
 type Report = (message: string) => void;
 
-/** For each of the things that were started to end: some would wait for a server that does not answer. */
+type Send = (message: MainBroadcast) => void;
+
+/** Milliseconds for each part to end: some would wait for a server that does not answer. */
 const CLOSE_TIMEOUT_MS = 500;
 
-/** Beyond the time of running requests, shared by all of them. */
+/** Milliseconds for all parts to end, after the time for running requests. */
 const CLOSE_ALL_TIMEOUT_MS = 1_000;
 
-/** What one of them gets when that is used up, and the embedded PostgreSQL. */
+/** Milliseconds that a part gets when that is used up, and that the embedded PostgreSQL gets. */
 const LEAST_MS = 100;
 const LEAST_EMBEDDED_MS = 700;
 
-/** What was started, to be stopped in reverse order, also when a later step fails. */
+const MAINTENANCE_INTERVAL_MS = 600_000;
+
+/** The parts that were started, to be stopped in reverse order, also if a later step fails. */
 class Started {
   readonly #closers: { readonly close: (left: number) => Promise<void>; readonly timeoutMs: number }[] = [];
   readonly #timeoutMs: number;
@@ -68,10 +75,7 @@ class Started {
     this.#timeoutMs = SHUTDOWN_TIMEOUT + CLOSE_ALL_TIMEOUT_MS;
   }
 
-  /**
-   * After `timeoutMs` its end is not waited for any more; Infinity for what ends by itself. `close` gets how many are
-   * left for all.
-   */
+  /** Waits at most `timeoutMs` for its end. `close` gets the milliseconds that are left for all parts. */
   add(close: (left: number) => Promise<void>, timeoutMs = CLOSE_TIMEOUT_MS): void {
     this.#closers.push({ close, timeoutMs });
   }
@@ -99,6 +103,16 @@ async function ended(closed: Promise<void>, timeoutMs: number): Promise<void> {
   );
 }
 
+/** What every step of a start needs. */
+interface Start {
+  readonly config: Config;
+  readonly observe: Observer;
+  readonly report: Report;
+  readonly started: Started;
+  /** Ends the wait for a database that cannot be reached. */
+  readonly signal?: AbortSignal | undefined;
+}
+
 /** `signal` ends the wait for a database that cannot be reached. */
 export async function startService(
   config: Config,
@@ -106,78 +120,75 @@ export async function startService(
   report: Report,
   signal?: AbortSignal,
 ): Promise<Service> {
-  const { observe, counts: events } = countEvents(log);
+  const { observe, counts } = countEvents(log);
   const started = new Started(config);
   try {
-    const threads: Threads = config.WORKERS === 1 ? new SingleThread(config, observe) : new WorkerPool(config, observe);
-    const admin = await startAdmin(config, threads, observe, started);
-    const own = config.WORKERS === 1 ? config : centralConfig(config);
-    const broadcast = (message: MainBroadcast): void => void threads.broadcast(message);
-    const { database, databaseUrl, mirror, policies } = await startSources(
-      own,
-      observe,
-      report,
-      started,
-      broadcast,
-      signal,
-    );
-    const { replicas, close } = await watchReplicas(own, { database, mirror }, observe, broadcast);
-    started.add(close, Infinity);
-    const served = await describeServed(mirror.model, database);
-    // A start that fails says why and nothing else.
-    const advice: Event[] = [];
-    const directory = config.DATABASE_URL === null ? config.DATA_DIR : null;
-    const secret = await openSecret(config.SECRET, directory, (event) => advice.push(event));
-    await broadcastChanges(database, broadcast, started);
-    started.add(await maintain(database, config, observe));
-    const store = await openLimitStore(config, database, observe);
-    started.add(() => store.close());
-    const accessChanged = async (): Promise<void> => {
-      broadcast({ kind: 'access' });
-      await policies.reload();
-    };
-    started.add(() => threads.stop(), Infinity);
-    const url = await threads.serve({
-      database,
-      databaseUrl,
-      mirror,
-      replicas,
-      secret,
-      limits: createLimits(config, store),
-      events,
-      accessChanged,
-    });
-    // Last, so that a start that fails has made no account whose password nobody has seen.
-    const administrator = await makeAdministrator(config, database);
-    await threads.broadcast({ kind: 'serving' });
-    admin.onServing();
-    observe({ kind: 'listening', url });
-    observe(served);
-    advice.forEach(observe);
-    let stopped: Promise<void> | null = null;
-    const stop = async (): Promise<void> => {
-      admin.onStopping();
-      threads.drain();
-      // Balancers need a moment to notice; what they send meanwhile is answered.
-      if (config.DRAIN_DELAY > 0) await sleep(config.DRAIN_DELAY);
-      await started.stop();
-    };
-    return {
-      url,
-      adminUrl: admin.url,
-      databaseUrl,
-      administrator,
-      example: examplePath(mirror.model),
-      stop: () => {
-        stopped ??= stop();
-        return stopped;
-      },
-      failure: threads.failure,
-    };
+    return await serve({ config, observe, report, started, signal }, counts);
   } catch (error) {
     await started.stop();
     throw error;
   }
+}
+
+async function serve(start: Start, events: MainContext['events']): Promise<Service> {
+  const { config, observe, started } = start;
+  const threads: Threads = config.WORKERS === 1 ? new SingleThread(config, observe) : new WorkerPool(config, observe);
+  const admin = await startAdmin(start, threads);
+  const { main, messages } = await startMain(start, threads, events);
+  started.add(() => threads.stop(), Infinity);
+  const url = await threads.serve(main);
+  // Last, so that a start that fails has created no account whose password nobody has seen.
+  const administrator = await makeAdministrator(config, main.database);
+  await threads.broadcast({ kind: 'serving' });
+  admin.onServing();
+  for (const message of [{ kind: 'listening', url } as const, ...messages]) observe(message);
+  const stop = async (): Promise<void> => {
+    admin.onStopping();
+    threads.drain();
+    // Load balancers need some time to notice; requests that they send meanwhile are answered.
+    if (config.DRAIN_DELAY > 0) await sleep(config.DRAIN_DELAY);
+    await started.stop();
+  };
+  let stopped: Promise<void> | null = null;
+  return {
+    url,
+    adminUrl: admin.url,
+    databaseUrl: main.databaseUrl,
+    administrator,
+    example: examplePath(main.mirror.model),
+    stop: () => {
+      stopped ??= stop();
+      return stopped;
+    },
+    failure: threads.failure,
+  };
+}
+
+/** What exists once. The messages are logged when the service listens: a start that fails says only why. */
+async function startMain(
+  start: Start,
+  threads: Threads,
+  events: MainContext['events'],
+): Promise<{ readonly main: MainContext; readonly messages: readonly Event[] }> {
+  const { config, observe, started } = start;
+  const own = { ...start, config: config.WORKERS === 1 ? config : centralConfig(config) };
+  const broadcast = (message: MainBroadcast): void => void threads.broadcast(message);
+  const { database, databaseUrl, mirror, policies } = await startSources(own, broadcast);
+  const replicas = await watchReplicas(own, { database, mirror }, broadcast);
+  const messages = [await describeServed(mirror.model, database)];
+  const directory = config.DATABASE_URL === null ? config.DATA_DIR : null;
+  const secret = await openSecret(config.SECRET, directory, (event) => messages.push(event));
+  await broadcastChanges(database, broadcast, started);
+  await startMaintenance(start, database);
+  const store = await openLimitStore(config, database, observe);
+  started.add(() => store.close());
+  const accessChanged = async (): Promise<void> => {
+    broadcast({ kind: 'access' });
+    await policies.reload();
+  };
+  const limits = createLimits(config, store);
+  const main = { database, databaseUrl, mirror, replicas, secret, limits, events, accessChanged };
+  return { main, messages };
 }
 
 interface Admin {
@@ -186,8 +197,8 @@ interface Admin {
   onStopping(): void;
 }
 
-/** Started first and stopped last: load balancers learn that requests are not accepted yet, or any more. */
-async function startAdmin(config: Config, threads: Threads, observe: Observer, started: Started): Promise<Admin> {
+/** Started first and stopped last, so that load balancers learn when requests are accepted. */
+async function startAdmin({ config, observe, started }: Start, threads: Threads): Promise<Admin> {
   let state: 'starting' | 'serving' | 'stopping' = 'starting';
   const health = async (): Promise<Health> =>
     state === 'serving' ? threads.health() : joinHealth(new Map([['main', unhealthy('service:state', state)]]));
@@ -217,7 +228,7 @@ async function startAdmin(config: Config, threads: Threads, observe: Observer, s
   };
 }
 
-/** For commands that need a database that already exists, but serve nothing: all is stopped when the work is done. */
+/** For commands, which need a database that exists and serve nothing: everything is stopped after the work. */
 export async function withCore<Result>(
   options: Config,
   observe: Observer,
@@ -228,7 +239,7 @@ export async function withCore<Result>(
   const started = new Started(config);
   const policies = new Policies();
   try {
-    const sources = await startSources(config, observe, report, started, (message) => {
+    const sources = await startSources({ config, observe, report, started }, (message) => {
       if (message.kind === 'policies') policies.apply(message.text);
     });
     return await work(createCore(config, { ...sources, policies, replicas: null }, observe));
@@ -237,7 +248,7 @@ export async function withCore<Result>(
   }
 }
 
-/** The same for those that look at the database as it is, also where the service's own tables are not there. */
+/** For commands that inspect a database, which may lack the service's own tables. */
 export async function withDatabase<Result>(
   options: Config,
   observe: Observer,
@@ -247,14 +258,14 @@ export async function withDatabase<Result>(
   const config = await findDatabase(options);
   const started = new Started(config);
   try {
-    const { database } = await openSource(config, observe, report, started);
+    const { database } = await openSource({ config, observe, report, started });
     return await work(database);
   } finally {
     await started.stop();
   }
 }
 
-/** A command creates no database; while a service runs on the embedded one it uses that one. */
+/** A command creates no database. If a service runs on the embedded one, the command uses that. */
 async function findDatabase(config: Config): Promise<Config> {
   const { DATABASE_URL, DATA_DIR } = config;
   if (DATABASE_URL !== null) return config;
@@ -267,7 +278,7 @@ async function findDatabase(config: Config): Promise<Config> {
   return config;
 }
 
-/** Where everything that is known of the database comes from. */
+/** The database, and everything that is known about it. */
 interface Sources {
   readonly database: Database;
   readonly databaseUrl: string;
@@ -275,13 +286,8 @@ interface Sources {
   readonly policies: PolicyWatch;
 }
 
-async function openSource(
-  config: Config,
-  observe: Observer,
-  report: Report,
-  started: Started,
-  signal?: AbortSignal,
-): Promise<Pick<Sources, 'database' | 'databaseUrl'>> {
+async function openSource(start: Start): Promise<Pick<Sources, 'database' | 'databaseUrl'>> {
+  const { config, observe, report, started, signal } = start;
   let databaseUrl = config.DATABASE_URL;
   if (databaseUrl === null) {
     const embedded = await startEmbedded({
@@ -299,17 +305,11 @@ async function openSource(
   return { database, databaseUrl };
 }
 
-async function startSources(
-  config: Config,
-  observe: Observer,
-  report: Report,
-  started: Started,
-  broadcast: (message: MainBroadcast) => void,
-  signal?: AbortSignal,
-): Promise<Sources> {
-  const { database, databaseUrl } = await openSource(config, observe, report, started, signal);
+async function startSources(start: Start, broadcast: Send): Promise<Sources> {
+  const { config, observe, started } = start;
+  const { database, databaseUrl } = await openSource(start);
   const options = { demo: config.DATABASE_URL === null && config.DEMO_DATA, system: config.SYSTEM_SCHEMA };
-  await migrateDirectly(config, database, options, observe, signal).catch((error: unknown) => {
+  await migrateDirectly(start, database, options).catch((error: unknown) => {
     const denied = error instanceof Error && 'code' in error && error.code === '42501';
     throw denied
       ? new StartError(
@@ -332,14 +332,9 @@ async function startSources(
   return { database, databaseUrl, mirror, policies };
 }
 
-/** Past a pooler, where there is a way: it may cut off what takes long. */
-async function migrateDirectly(
-  config: Config,
-  database: Database,
-  options: MigrateOptions,
-  observe: Observer,
-  signal?: AbortSignal,
-): Promise<void> {
+/** Bypasses a pooler if possible: it may cut off long statements. */
+async function migrateDirectly(start: Start, database: Database, options: MigrateOptions): Promise<void> {
+  const { config, observe, signal } = start;
   const { DATABASE_DIRECT_URL: url } = config;
   if (url === null) return migrate(database, options, observe);
   const past: Config = { ...config, DATABASE_POOLER: 'none', DATABASE_DIRECT_URL: null };
@@ -354,13 +349,60 @@ async function migrateDirectly(
   }
 }
 
+/** Returns null if no replicas are configured. The main thread checks them for all threads. */
+async function watchReplicas(
+  { config, observe, started }: Start,
+  { database, mirror }: Pick<Sources, 'database' | 'mirror'>,
+  broadcast: Send,
+): Promise<Replicas | null> {
+  const replicas = openReplicas(config);
+  if (!replicas) return null;
+  const watch = await ReplicaWatch.start(replicas, database, mirror, {
+    maxLagMs: config.REPLICA_MAX_LAG,
+    observe,
+    onLost: (replica) => {
+      replicas.all[replica]?.abandon();
+      broadcast({ kind: 'replica-lost', replica });
+    },
+  });
+  started.add(async () => {
+    watch.close();
+    await replicas.close();
+  }, Infinity);
+  return replicas;
+}
+
+/** Deletes what has expired, and the files of deleted rows. */
+async function startMaintenance({ config, observe, started }: Start, database: Database): Promise<void> {
+  const removedFiles = new RemovedFiles(database, new Storages(config.STORAGE_LOCATIONS), observe);
+  const work = (): unknown =>
+    Promise.allSettled([
+      deleteExpiredKeys(database),
+      forgetSessions(database, config.SESSION_COOKIE_TTL),
+      deleteExpiredCounts(database),
+      removedFiles.remove(),
+    ]);
+  // If a notification is lost, the next round finds the files.
+  const unlisten = await listen(
+    database,
+    'service_files',
+    () => void removedFiles.remove(),
+    () => {},
+  );
+  const timer = setInterval(work, MAINTENANCE_INTERVAL_MS).unref();
+  started.add(async () => {
+    clearInterval(timer);
+    await unlisten();
+  });
+}
+
 async function describeServed({ schemas, collections, refused }: Model, database: Database): Promise<Event> {
   const served = [...collections.values()].filter(({ system }) => !system);
   const others = await findOtherSchemas(database);
   return { kind: 'collections-served', schemas, collections: served, refused, others };
 }
 
-/** The first start makes an account; only it can show the password and the token. */
+/** The first start creates an account; only that start can show the password and the token. */
 async function makeAdministrator(config: Config, database: Database): Promise<Credentials | null> {
   const credentials: Credentials = {
     email: config.ADMIN_EMAIL,
@@ -371,13 +413,9 @@ async function makeAdministrator(config: Config, database: Database): Promise<Cr
   return created ? credentials : null;
 }
 
-/** What others have changed, also other instances. */
-async function broadcastChanges(
-  database: Database,
-  broadcast: (message: MainBroadcast) => void,
-  started: Started,
-): Promise<void> {
-  // Cached identities expire by themselves, so that health can be read while the database is away.
+/** Broadcasts the changes of other instances. */
+async function broadcastChanges(database: Database, broadcast: Send, started: Started): Promise<void> {
+  // Cached identities expire by themselves, so that health can be read while the database cannot be reached.
   const access = (): void => broadcast({ kind: 'access' });
   started.add(await listen(database, 'service_access', access, () => {}));
   started.add(

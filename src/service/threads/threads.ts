@@ -1,17 +1,20 @@
 /**
- * The threads that serve, as the main thread sees them: itself (single-thread.ts) or several others (worker-pool.ts). Changes are
- * broadcast to them, and what one of them changes is in force in all before its request is answered.
+ * The threads that serve, as the main thread sees them: itself (`SingleThread`) or several others (`WorkerPool`). The main thread
+ * broadcasts changes to them. A change that one of them makes applies to all of them before its request is answered.
  */
-
+import { Policies } from '../../access/policies.js';
 import type { Gather } from '../../api/server/metrics.js';
-import type { Event } from '../../base/observe.js';
+import type { Event, Observer } from '../../base/observe.js';
 import type { Config } from '../../config/config.js';
 import type { Limits } from '../../http/limiter.js';
+import { listenAddressOf } from '../../http/listen.js';
 import type { Mirror } from '../../mirror/watch.js';
-import type { Health } from '../../postgres/health.js';
+import { type Health, joinHealth, unhealthy } from '../../postgres/health.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Replicas } from '../../postgres/replicas/replicas.js';
 import type { Broadcast } from '../app.js';
+import { createCore } from '../core.js';
+import { ThreadServer } from './thread-server.js';
 
 /** The database schema as the mirror has it, as JSON, and the version of its model. */
 export interface SchemaBroadcast {
@@ -20,15 +23,15 @@ export interface SchemaBroadcast {
   readonly version: number;
 }
 
-/** `serving`: all that a start has to do is done, and requests are answered from now on. */
+/** `serving`: the start is complete, and requests are answered from now on. */
 export type MainBroadcast = Broadcast | SchemaBroadcast | { readonly kind: 'serving' };
 
-/** What there is once, however many threads serve. */
+/** What exists once, however many threads serve. */
 export interface MainContext {
   readonly database: Database;
   readonly databaseUrl: string;
   readonly mirror: Mirror;
-  /** Null where there are none. */
+  /** Null if there are none. */
   readonly replicas: Replicas | null;
   readonly secret: string;
   readonly limits: Limits;
@@ -42,19 +45,75 @@ export interface Threads {
   broadcast(message: MainBroadcast): Promise<void>;
   /** Listens, and answers 503 until `serving` is broadcast; returns the URL. */
   serve(main: MainContext): Promise<string>;
-  /** What each thread has counted; nothing before they serve. */
+  /** The metrics of each thread; none before they serve. */
   readonly gather: Gather;
-  /** Of all threads. */
+  /** The health of all threads. */
   readonly health: () => Promise<Health>;
-  /** Goes on serving, but is not ready any more, and answers close their connections. */
+  /** Goes on serving, but reports that it is not ready, and answers close their connections. */
   drain(): void;
-  /** Stops accepting, finishes what runs. */
+  /** Stops accepting, and finishes running requests. */
   stop(): Promise<void>;
-  /** Resolves if a thread dies: then the service as a whole is of no use any more. */
+  /** Resolves if a thread fails: the service must be stopped then. */
   readonly failure: Promise<Error>;
 }
 
 export function urlOf({ HOST }: Pick<Config, 'HOST'>, port: number): string {
   const host = HOST.includes(':') ? `[${HOST}]` : HOST;
   return `http://${host}:${port}`;
+}
+
+/** One thread, this one: it uses the mirror itself, and applies a broadcast at once. */
+export class SingleThread implements Threads {
+  readonly #config: Config;
+  readonly #observe: Observer;
+  readonly #policies = new Policies();
+  #server: ThreadServer | null = null;
+  #url = '';
+  /** A failure of this thread ends the process. */
+  readonly failure = new Promise<Error>(() => {});
+
+  constructor(config: Config, observe: Observer) {
+    this.#config = config;
+    this.#observe = observe;
+  }
+
+  async broadcast(message: MainBroadcast): Promise<void> {
+    if (message.kind === 'policies') this.#policies.apply(message.text);
+    else if (message.kind !== 'schema') this.#server?.apply(message);
+  }
+
+  async serve(main: MainContext): Promise<string> {
+    const { secret, limits, events, accessChanged } = main;
+    const config = this.#config;
+    const core = createCore(config, { ...main, policies: this.#policies }, this.#observe);
+    const shared = {
+      secret,
+      limits,
+      broadcast: (message: MainBroadcast) => this.broadcast(message),
+      accessChanged,
+      url: () => this.#url,
+      events,
+      gather: this.gather,
+      shapes: async () => core.reads.shapeStats.reports,
+      health: this.health,
+    };
+    this.#server = await ThreadServer.create(config, core, shared, this.#observe);
+    this.#url = urlOf(config, await this.#server.listen(listenAddressOf(config)));
+    return this.#url;
+  }
+
+  readonly gather: Gather = async () => (this.#server ? [await this.#server.app.collect()] : []);
+
+  readonly health = async (): Promise<Health> => {
+    const checks = this.#server ? await this.#server.app.check() : unhealthy('service:thread', 'it does not serve yet');
+    return joinHealth(new Map([['main', checks]]));
+  };
+
+  drain(): void {
+    this.#server?.drain();
+  }
+
+  async stop(): Promise<void> {
+    await this.#server?.stop();
+  }
 }

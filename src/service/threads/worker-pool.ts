@@ -1,28 +1,37 @@
 /**
- * Several threads on one port. The main thread keeps what there is once and answers no requests: it broadcasts what has
- * changed, counts for all workers, and ends the service when one of them dies. Each worker gets its share of the
- * connections to PostgreSQL.
+ * Several threads on one port. The main thread keeps what exists once and answers no requests: it broadcasts changes, counts for all
+ * workers, and ends the service if one of them fails. Each worker gets its share of the connections to PostgreSQL.
  */
-
 import { setTimeout as sleep } from 'node:timers/promises';
-import { collectSources, type Gather, observeProcess } from '../../api/server/metrics.js';
-import { assertNever } from '../../base/assert-never.js';
+import { Worker } from 'node:worker_threads';
+import { collectSources, type Gather, type Metric, observeProcess } from '../../api/server/metrics.js';
+import { asError } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
+import { packagePath } from '../../base/package-files.js';
 import type { ShapeReport } from '../../batching/shape-stats.js';
 import type { Config } from '../../config/config.js';
 import { type Reserved, reservePort } from '../../http/listen.js';
-import { checkHealth, type Health, joinHealth, unhealthy } from '../../postgres/health.js';
-import type { Assignment, WorkerRequest } from './messages.js';
+import {
+  type Checks,
+  checkHealth,
+  HEALTH_TIMEOUT_MS,
+  type Health,
+  joinHealth,
+  unhealthy,
+} from '../../postgres/health.js';
+import { within } from '../../postgres/wire/time-limit.js';
+import { type Assignment, Channel, errorOf, type MainCalls, type Message, type WorkerCalls } from './channel.js';
 import { type MainBroadcast, type MainContext, type SchemaBroadcast, type Threads, urlOf } from './threads.js';
-import { WorkerHandle } from './worker-handle.js';
 
-/** Ports that are tried where any will do: one that was free may be gone a moment later. */
+const PROGRAM = packagePath('dist', 'src', 'service', 'threads', 'worker.js');
+
+/** Ports that are tried if any will do: another process may take a free one first. */
 const MAX_PORT_ATTEMPTS = 5;
 
-/** For a worker to close its connections to PostgreSQL. */
+/** Milliseconds for a worker to close its connections to PostgreSQL. */
 const CLOSE_TIMEOUT_MS = 3_000;
 
-/** For which the end of the process waits for sockets to be closed. */
+/** Milliseconds that the end of the process waits for sockets to be closed. */
 const EXIT_WAIT_MS = 1_000;
 
 /** Options for the whole service, divided among the workers. */
@@ -34,13 +43,13 @@ const DIVIDED_OPTIONS = [
   'ASSETS_TRANSFORM_MAX_CONCURRENT',
 ] as const;
 
-/** What the main thread needs for the mirror, the policies and what is to be purged. */
+/** The main thread needs connections only for the mirror, the policies and maintenance. */
 export function centralConfig(config: Config): Config {
   const few = Object.fromEntries(DIVIDED_OPTIONS.map((name) => [name, 1]));
   return { ...config, ...few, DATABASE_POOL_SIZE: 2 };
 }
 
-/** With a worker's share of the connections: at least one of each kind. */
+/** The options with a worker's share of the connections: at least one of each kind. */
 export function shareOf(config: Config, position: number): Config {
   const share = (total: number): number => {
     const extra = position < total % config.WORKERS ? 1 : 0;
@@ -77,7 +86,7 @@ export class WorkerPool implements Threads {
     const { database, databaseUrl, secret } = main;
     this.#main = main;
     const port = await this.#reserve();
-    // From here to the first message to the workers nothing may be awaited: broadcasts would be lost.
+    // Nothing may be awaited from here until the workers exist: broadcasts would be lost.
     const schema = this.#schema;
     if (!schema) throw new Error('there is no model to serve');
     const common: Omit<Assignment, 'config'> = {
@@ -90,16 +99,10 @@ export class WorkerPool implements Threads {
       replicas: main.replicas?.memory ?? null,
       closed: this.#closed,
     };
-    const owner = {
-      handle: (request: WorkerRequest) => this.#handle(request, main),
-      observe: this.#observe,
-      onLost: (error: Error) => this.#onLost(error),
-    };
+    const calls = this.#callsFrom(main);
     this.#workers = Array.from({ length: this.#config.WORKERS }, (_, position) => {
-      return new WorkerHandle(
-        { ...common, config: { ...shareOf(this.#config, position), DATABASE_POOLER: database.pooler } },
-        owner,
-      );
+      const config = { ...shareOf(this.#config, position), DATABASE_POOLER: database.pooler };
+      return new WorkerHandle({ ...common, config }, calls, this.#onLost);
     });
     this.#schema = null;
     if (this.#config.METRICS !== 'off') observeProcess();
@@ -125,7 +128,7 @@ export class WorkerPool implements Threads {
     await this.#release();
   }
 
-  /** What workers begin with; later each of them has it. */
+  /** Kept for the workers that begin later. */
   #keep(message: MainBroadcast): void {
     if (message.kind === 'schema') this.#schema = message;
     if (message.kind === 'policies') this.#policies = message.text;
@@ -143,7 +146,7 @@ export class WorkerPool implements Threads {
     await reserved?.release();
   }
 
-  /** Once the first listens nobody else can take the port. */
+  /** Once the first worker listens, no other process can take the port. */
   async #listen(reserved: number): Promise<string> {
     const [first, ...others] = this.#workers;
     if (!first) throw new Error('there are no workers');
@@ -162,42 +165,35 @@ export class WorkerPool implements Threads {
     return url;
   }
 
-  /** All that came of a request has been applied when it is answered. */
-  async #handle(request: WorkerRequest, main: MainContext): Promise<unknown> {
-    const { mirror, limits, accessChanged } = main;
-    switch (request.kind) {
-      case 'adopt':
-        await mirror.adopt({ ...request, document: JSON.parse(request.text) });
-        return this.#allApplied();
-      case 'refresh':
-        await mirror.refresh(request.certain);
-        return this.#allApplied();
-      case 'broadcast':
-        return this.broadcast(request.broadcast);
-      case 'access-changed':
+  /** What workers can call. A call resolves when all of them have applied what came of it. */
+  #callsFrom({ mirror, limits, accessChanged }: MainContext): Omit<MainCalls, 'failed'> {
+    const { requests, registrations, logins } = limits;
+    return {
+      adopt: async (text, digest) => {
+        await mirror.adopt({ text, digest, document: JSON.parse(text) });
+        await this.#allApplied();
+      },
+      refresh: async (certain) => {
+        await mirror.refresh(certain);
+        await this.#allApplied();
+      },
+      accessChanged: async () => {
         await accessChanged();
-        return this.#allApplied();
-      case 'gather':
-        return this.gather();
-      case 'shapes':
-        return this.#shapes();
-      case 'health':
-        return this.health();
-      case 'count-request':
-        return limits.requests?.(request.address);
-      case 'count-login':
-        return limits.logins.attempt(request.address);
-      case 'forgive-login':
-        return limits.logins.forgive(request.address);
-      case 'count-registration':
-        return limits.registrations(request.address);
-      case 'enter-login':
-        return limits.logins.enter(request.attempt);
-      case 'settle-login':
-        return limits.logins.settle(request.attempt, request.outcome);
-      default:
-        return assertNever(request);
-    }
+        await this.#allApplied();
+      },
+      broadcast: (message) => this.broadcast(message),
+      gather: this.gather,
+      // The main thread sends no statements of requests.
+      shapes: async () => (await Promise.all(this.#workers.map((worker) => worker.shapes()))).flat(),
+      health: this.health,
+      countRequest: async (address) => requests?.(address),
+      countRegistration: (address) => registrations(address),
+      countLogin: (address) => logins.attempt(address),
+      forgiveLogin: (address) => logins.forgive(address),
+      enterLogin: (attempt) => logins.enter(attempt),
+      settleLogin: (attempt, outcome) => logins.settle(attempt, outcome),
+      observe: this.#observe,
+    };
   }
 
   readonly gather: Gather = async () => {
@@ -212,16 +208,11 @@ export class WorkerPool implements Threads {
     return joinHealth(new Map(checks.map((each, position) => [position === 0 ? 'main' : `worker ${position}`, each])));
   };
 
-  /** The main thread answers no requests, and has none. */
-  async #shapes(): Promise<readonly ShapeReport[]> {
-    return (await Promise.all(this.#workers.map((worker) => worker.shapes()))).flat();
-  }
-
   async #allApplied(): Promise<void> {
     await Promise.all(this.#workers.map((worker) => worker.allApplied()));
   }
 
-  /** However the process ends: a thread that is cut off with sockets open would make a crash of it. */
+  /** Called whenever the process ends: a thread that is cut off with open sockets would crash it. */
   readonly #abandon = (): void => {
     for (const worker of this.#workers) worker.abandon();
     const deadline = performance.now() + EXIT_WAIT_MS;
@@ -232,4 +223,90 @@ export class WorkerPool implements Threads {
       Atomics.wait(this.#closed, 0, count, left);
     }
   };
+}
+
+/** One worker, as the main thread sees it. */
+class WorkerHandle {
+  readonly #channel: Channel<MainCalls, WorkerCalls>;
+  readonly #onLost: (error: Error) => void;
+  /** Resolves when the last broadcast was applied: they are applied in order. */
+  #applied: Promise<void> = Promise.resolve();
+  /** Before it listens, a failure rejects `ready` or `listen`. Once it is told to stop, none is reported. */
+  #isServing = false;
+  /** Resolves when the thread has ended. */
+  readonly exited: Promise<void>;
+
+  /** Calls `onLost` if it fails while it serves. */
+  constructor(assignment: Assignment, calls: Omit<MainCalls, 'failed'>, onLost: (error: Error) => void) {
+    this.#onLost = onLost;
+    const worker = new Worker(PROGRAM, { workerData: assignment });
+    this.#channel = new Channel((message) => worker.postMessage(message));
+    this.#channel.serve({ ...calls, failed: (failure) => this.#fail(errorOf(failure)) });
+    worker.on('message', (message: Message<MainCalls>) => this.#channel.receive(message));
+    worker.on('error', (error) => this.#fail(asError(error)));
+    this.exited = new Promise((resolve) => {
+      worker.on('exit', () => {
+        this.#fail(new Error('the thread has ended'));
+        resolve();
+      });
+    });
+  }
+
+  /** Resolves when it has everything it needs to serve. */
+  ready(): Promise<void> {
+    return this.#channel.call('ready');
+  }
+
+  async listen(port: number, url: string): Promise<void> {
+    await this.#channel.call('listen', port, url);
+    this.#isServing = true;
+  }
+
+  /** Resolves when it was applied, or the worker has ended. */
+  broadcast(message: MainBroadcast): Promise<void> {
+    this.#applied = this.#channel.call('apply', message).catch(() => {});
+    return this.#applied;
+  }
+
+  /** Resolves when every broadcast so far was applied. */
+  allApplied(): Promise<void> {
+    return this.#applied;
+  }
+
+  /** Returns nothing if the worker has ended. */
+  collect(): Promise<readonly Metric[]> {
+    return this.#channel.call('metrics').catch(() => []);
+  }
+
+  shapes(): Promise<readonly ShapeReport[]> {
+    return this.#channel.call('shapes').catch(() => []);
+  }
+
+  /** Also answers if the worker has ended, or its thread is blocked for too long. */
+  check(): Promise<Checks> {
+    return within(this.#channel.call('health'), 2 * HEALTH_TIMEOUT_MS).catch((error: Error) =>
+      unhealthy('service:thread', error.message),
+    );
+  }
+
+  drain(): void {
+    this.#channel.notify('drain');
+  }
+
+  stop(): void {
+    this.#isServing = false;
+    this.#channel.notify('stop');
+  }
+
+  abandon(): void {
+    this.#isServing = false;
+    this.#channel.notify('abandon');
+  }
+
+  #fail(error: Error): void {
+    this.#channel.close(error);
+    if (!this.#isServing) return;
+    this.#isServing = false;
+    this.#onLost(error);
+  }
 }

@@ -1,92 +1,117 @@
 /** The program of a worker thread: it has its own connections and caches, and applies what the main thread broadcasts. */
-import { parentPort, workerData } from 'node:worker_threads';
+import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { Policies } from '../../access/policies.js';
-import { type HttpServer, startHttpServer } from '../../http/app.js';
+import { type Event, type Observer, withPlainError } from '../../base/observe.js';
 import { remoteLimits } from '../../http/limiter.js';
 import { FollowingMirror } from '../../mirror/follow.js';
 import { loadGrammar } from '../../sql/grammar.js';
-import { createCore, createWorkerApp, openDatabase, openReplicas } from '../app.js';
-import { MainChannel } from './main-channel.js';
-import { type Assignment, serializeError } from './messages.js';
+import type { Shared } from '../app.js';
+import { type Core, createCore, openDatabase, openReplicas } from '../core.js';
+import { type Assignment, Channel, type MainCalls, type Message, serializeError, type WorkerCalls } from './channel.js';
+import { ThreadServer } from './thread-server.js';
 
-async function work(assignment: Assignment): Promise<void> {
-  const { config, databaseUrl, identity, system, secret, schema, policies: policyText, closed } = assignment;
-  if (!parentPort) throw new Error('this file is the program of a worker thread');
-  const channel = new MainChannel(parentPort);
-  let http: HttpServer | null = null;
-  let url = '';
+/** The connection to the main thread. */
+type Main = Channel<WorkerCalls, MainCalls>;
+
+async function work(assignment: Assignment, port: MessagePort): Promise<void> {
+  const { config, closed } = assignment;
+  const main: Main = new Channel((message) => port.postMessage(message));
+  let server: ThreadServer | null = null;
   const die = (error: unknown): void => {
-    channel.send({ kind: 'failed', failure: serializeError(error) });
-    http?.abandon();
+    main.notify('failed', serializeError(error));
+    server?.abandon();
     leave(closed, 1);
   };
   process.on('uncaughtException', die);
-  const { observe } = channel;
-  await loadGrammar();
-  const database = await openDatabase(config, databaseUrl, { checksSessions: false, identity }, observe);
-  database.system = system;
-  const mirror = new FollowingMirror(schema.text, schema.version, database, channel.leader);
-  const policies = new Policies();
-  policies.apply(policyText);
-  const replicas = assignment.replicas && openReplicas(config, assignment.replicas);
-  const limits = remoteLimits(config, channel.counter);
-  const core = createCore(config, { database, mirror, policies, replicas }, observe);
-  const shared = {
-    secret,
-    limits,
-    broadcast: channel.broadcast.bind(channel),
-    accessChanged: () => channel.accessChanged(),
-    url: () => url,
-    events: new Map(),
-    gather: channel.gather.bind(channel),
-    shapes: channel.shapes.bind(channel),
-    health: channel.health.bind(channel),
-  };
-  const app = await createWorkerApp(config, core, shared, observe);
-  const { router, sockets, names, apply, collect, check, stopping, endProcesses } = app;
-  const begin = async (port: number): Promise<void> => {
-    const address = { host: config.HOST, port, shared: true };
-    const { responseMemory } = database;
-    const limit = limits.requests;
-    http = await startHttpServer(router, { config, address, limit, responseMemory, observe, names, sockets });
-  };
-  const drain = (): void => {
-    void stopping();
-    http?.drain();
-  };
-  const end = async (): Promise<void> => {
-    drain();
-    await Promise.all([endProcesses(), http?.close(config.SHUTDOWN_TIMEOUT)]);
-    await stopping();
-    await Promise.all([database.close(), replicas?.close()]);
-  };
-  channel.follow({
+  const observe = (event: Event): void => main.notify('observe', withPlainError(event));
+  const { core, mirror } = await openCore(assignment, main, observe);
+  let url = '';
+  const serving = await ThreadServer.create(
+    config,
+    core,
+    sharedOf(assignment, main, () => url),
+    observe,
+  );
+  server = serving;
+  main.serve({
+    ready: () => {},
     apply: (message) => {
-      if (message.kind === 'schema') mirror.take(message.text, message.version);
-      else if (message.kind === 'serving') http?.open();
-      else apply(message);
+      try {
+        if (message.kind === 'schema') mirror.take(message.text, message.version);
+        else serving.apply(message);
+      } catch (error) {
+        die(error);
+      }
     },
-    listen: (port, ownUrl) => {
+    listen: async (number, ownUrl) => {
       url = ownUrl;
-      begin(port).then(
-        () => channel.send({ kind: 'listening' }),
-        (error: unknown) => channel.send({ kind: 'failed', failure: serializeError(error) }),
-      );
+      await serving.listen({ host: config.HOST, port: number, shared: true });
     },
-    report: { metrics: collect, health: check, shapes: async () => core.reads.shapeStats.reports },
-    drain,
-    stop: () => void end().then(() => leave(closed, 0), die),
+    metrics: () => serving.app.collect(),
+    shapes: async () => core.reads.shapeStats.reports,
+    health: () => serving.app.check(),
+    drain: () => serving.drain(),
+    stop: () => void end(serving, core).then(() => leave(closed, 0), die),
     abandon: () => {
-      http?.abandon();
+      serving.abandon();
       leave(closed, 1);
     },
   });
-  channel.send({ kind: 'ready' });
+  // Messages that were sent before wait until now.
+  port.on('message', (message: Message<WorkerCalls>) => main.receive(message));
+}
+
+async function openCore(
+  assignment: Assignment,
+  main: Main,
+  observe: Observer,
+): Promise<{ readonly core: Core; readonly mirror: FollowingMirror }> {
+  const { config, databaseUrl, identity, system, schema } = assignment;
+  await loadGrammar();
+  const database = await openDatabase(config, databaseUrl, { checksSessions: false, identity }, observe);
+  database.system = system;
+  const mirror = new FollowingMirror(schema.text, schema.version, database, {
+    adopt: ({ text, digest }) => main.call('adopt', text, digest),
+    refresh: (certain) => main.call('refresh', certain),
+  });
+  const policies = new Policies();
+  policies.apply(assignment.policies);
+  const replicas = assignment.replicas && openReplicas(config, assignment.replicas);
+  return { core: createCore(config, { database, mirror, policies, replicas }, observe), mirror };
+}
+
+function sharedOf({ config, secret }: Assignment, main: Main, url: () => string): Shared {
+  const limits = remoteLimits(config, {
+    requests: (address) => main.call('countRequest', address),
+    registrations: (address) => main.call('countRegistration', address),
+    logins: {
+      attempt: (address) => main.call('countLogin', address),
+      forgive: (address) => main.call('forgiveLogin', address),
+      enter: (attempt) => main.call('enterLogin', attempt),
+      settle: (attempt, outcome) => main.call('settleLogin', attempt, outcome),
+    },
+  });
+  return {
+    secret,
+    limits,
+    broadcast: (message) => main.call('broadcast', message),
+    accessChanged: () => main.call('accessChanged'),
+    url,
+    events: new Map(),
+    gather: () => main.call('gather'),
+    shapes: () => main.call('shapes'),
+    health: () => main.call('health'),
+  };
+}
+
+async function end(server: ThreadServer, { database, replicas }: Core): Promise<void> {
+  await server.stop();
+  await Promise.all([database.close(), replicas?.close()]);
 }
 
 let leaving = false;
 
-/** Sockets close in the next turn of the loop; a thread that ends with open ones takes the process with it. */
+/** Sockets close in the next turn of the event loop; a thread that ends with open ones crashes the process. */
 function leave(closed: Int32Array, code: number): void {
   if (leaving) return;
   leaving = true;
@@ -97,8 +122,10 @@ function leave(closed: Int32Array, code: number): void {
   });
 }
 
+if (!parentPort) throw new Error('this file is the program of a worker thread');
+const port = parentPort;
 const assignment: Assignment = workerData;
-work(assignment).catch((error: unknown) => {
-  parentPort?.postMessage({ kind: 'failed', failure: serializeError(error) });
+work(assignment, port).catch((error: unknown) => {
+  new Channel<WorkerCalls, MainCalls>((message) => port.postMessage(message)).notify('failed', serializeError(error));
   leave(assignment.closed, 1);
 });

@@ -1,0 +1,127 @@
+/** Everything behind HTTP: the database, the model and the policies, and the reads, writes and schema changes over them. */
+import type { Policies } from '../access/policies.js';
+import { familySynonyms } from '../api/directus/names.js';
+import type { Observer } from '../base/observe.js';
+import type { Config } from '../config/config.js';
+import { SessionConsistency } from '../engine/consistency.js';
+import { Reads } from '../engine/reads/reads.js';
+import { Writes } from '../engine/writes/writes.js';
+import type { Mirror } from '../mirror/watch.js';
+import { Database, type DatabaseOptions } from '../postgres/pools/database.js';
+import { ReplicaBoard } from '../postgres/replicas/replica-board.js';
+import { ReplicaServer, serverBuffer } from '../postgres/replicas/replica-server.js';
+import { Replica, type ReplicaMemory, Replicas } from '../postgres/replicas/replicas.js';
+import type { ParseLimits } from '../request/parse-context.js';
+import { SchemaChanges } from '../schema/change/change.js';
+
+export interface Core {
+  readonly database: Database;
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+  readonly reads: Reads;
+  readonly writes: Writes;
+  readonly schemaChanges: SchemaChanges;
+  /** Null if there are none. */
+  readonly replicas: Replicas | null;
+}
+
+/** An external server may be behind a pooler: one thread checks that for all (`checksSessions`). */
+export function openDatabase(
+  config: Config,
+  url: string,
+  given: Pick<DatabaseOptions, 'checksSessions' | 'identity' | 'signal'>,
+  observe: Observer,
+): Promise<Database> {
+  return Database.open({ ...databaseOptions(config, url), ...given, observe });
+}
+
+/** Returns null if no replicas are configured. With the memory of another thread, that thread checks them. */
+export function openReplicas(config: Config, memory?: ReplicaMemory): Replicas | null {
+  const urls = config.DATABASE_REPLICA_URLS;
+  if (urls.length === 0) return null;
+  const board = new ReplicaBoard(urls.length, memory?.board);
+  const servers = memory?.servers ?? serverBuffer(urls.length);
+  const replicas = urls.map((url, index) => {
+    const options = databaseOptions(config, url);
+    const connectTimeout = Math.min(options.connectTimeout || REPLICA_CONNECT_MS, REPLICA_CONNECT_MS);
+    const choice = new ReplicaServer(servers, index);
+    const database = Database.openLater({ ...options, asksPositions: false, connectTimeout, choice });
+    return new Replica(index, database, board, choice);
+  });
+  return new Replicas(board, servers, replicas, config.REPLICA_WAIT);
+}
+
+/** Milliseconds: if a replica cannot be reached, the primary answers. */
+const REPLICA_CONNECT_MS = 1_000;
+
+function databaseOptions(config: Config, url: string): DatabaseOptions {
+  return {
+    url,
+    schema: config.DATABASE_SCHEMA,
+    otherSchemas: config.DATABASE_SCHEMAS.slice(1),
+    connections: config.DATABASE_POOL_SIZE,
+    sessions: config.DATABASE_WRITE_POOL_SIZE,
+    streams: config.DATABASE_STREAM_POOL_SIZE,
+    imports: config.IMPORT_MAX_CONCURRENCY,
+    waitTimeout: config.DATABASE_WAIT_TIMEOUT,
+    statementTimeout: config.DATABASE_STATEMENT_TIMEOUT,
+    connectTimeout: config.DATABASE_CONNECT_TIMEOUT,
+    largestAnswer: config.MAX_RESPONSE_SIZE,
+    answerMemory: config.RESPONSE_MEMORY,
+    uploadTimeout: config.BODY_TIMEOUT,
+    pooler: config.DATABASE_POOLER,
+    directUrl: config.DATABASE_DIRECT_URL,
+    poll: config.SCHEMA_POLL_INTERVAL,
+    staleness: config.MAX_STALENESS,
+    startTimeout: config.DATABASE_START_TIMEOUT,
+    asksPositions: config.DATABASE_REPLICA_URLS.length > 0,
+    synonyms: config.DIRECTUS_COMPATIBILITY ? familySynonyms() : null,
+  };
+}
+
+export function createCore(
+  config: Config,
+  { database, mirror, policies, replicas }: Pick<Core, 'database' | 'mirror' | 'policies' | 'replicas'>,
+  observe: Observer,
+): Core {
+  const readLimits = {
+    defaultLimit: config.QUERY_LIMIT_DEFAULT,
+    maxNodes: config.MAX_QUERY_NODES,
+    shapes: config.SHAPE_CACHE_SIZE,
+    shapeMemory: config.SHAPE_CACHE_MEMORY,
+    callerBudget: { share: config.CALLER_LOOP_SHARE, burst: config.CALLER_LOOP_BURST },
+    cost: config.MAX_QUERY_COST,
+    batchTimeout: config.DATABASE_STATEMENT_TIMEOUT,
+    batching: config.READ_BATCHING,
+    statisticsInterval: config.STATISTICS_POLL_INTERVAL,
+  };
+  const consistency = replicas && new SessionConsistency(database, replicas);
+  const reads = new Reads({ database, mirror, policies, replicas, consistency }, readLimits, observe);
+  const writeLimits = {
+    maxRows: config.MAX_BATCH_MUTATION,
+    parse: parseLimits(config),
+    shapes: config.SHAPE_CACHE_SIZE,
+    shapeMemory: config.SHAPE_CACHE_MEMORY / 2,
+    idempotencyLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
+    storages: config.STORAGE_LOCATIONS.map(({ name }) => name),
+  };
+  const writes = new Writes({ database, mirror, policies, reads, consistency }, writeLimits, observe);
+  const schemaChanges = new SchemaChanges(database, mirror, {
+    lockTimeout: config.SCHEMA_LOCK_TIMEOUT,
+    patience: config.SCHEMA_CHANGE_TIMEOUT,
+  });
+  return { database, mirror, policies, reads, writes, schemaChanges, replicas };
+}
+
+export function parseLimits(config: Config): ParseLimits {
+  return {
+    nodes: config.MAX_QUERY_NODES,
+    relationalDepth: config.MAX_RELATIONAL_DEPTH,
+    bracketDepth: config.QUERYSTRING_MAX_PARSE_DEPTH,
+    arrayLength: config.QUERYSTRING_ARRAY_LIMIT,
+    jsonDepth: config.MAX_JSON_QUERY_DEPTH,
+    pageSize: config.QUERY_LIMIT_MAX,
+    wholeRows: config.STREAM_ABOVE,
+    strict: config.STRICT_PARAMETERS,
+  };
+}
