@@ -1,6 +1,6 @@
 /**
- * The connections for reads, and who may use them: what is or may be slow leaves some of them to the others, and one that
- * cannot be opened is left aside while others can.
+ * The connections for reads, and which reads may use them: reads that are or may be slow leave some of them to others. A connection that
+ * cannot be opened is set aside while others can be opened.
  */
 import type { Connection } from '../postgres/wire/connection.js';
 import type { CostClass } from './cost-model.js';
@@ -9,34 +9,34 @@ import type { CostClass } from './cost-model.js';
 export interface ConnectionSlot {
   readonly connection: Connection;
   load: number;
-  /** When the last of them was answered. */
+  /** When the last statement was answered. */
   answeredAt: number;
-  /** How many times longer its statements take than they should: a backend may have to share its processor with others. */
+  /** How many times longer its statements take than expected: a backend may share its CPU with others. */
   slowdown: number;
-  /** Whether what it carries counts against the connections that limited reads may use. */
+  /** Whether it carries a limited read. */
   isLimited: boolean;
-  /** Whose limited read it carries; '' for nobody's in particular. */
+  /** The caller of the limited read that it carries; '' for none. */
   caller: string;
 }
 
-/** What is known of a read that needs a connection. */
+/** What is known about a read that needs a connection. */
 export interface ReadProfile {
   readonly costClass: CostClass;
-  /** Whether it must leave some connections to others: it is or may be slow, or its shape has its share of them already. */
+  /** Whether it must leave some connections to others: it is or may be slow, or its shape has its share already. */
   readonly isLimited: boolean;
-  /** Whose read it is, where it is or may be slow; '' where that does not matter. */
+  /** The caller, if the read is or may be slow; else ''. */
   readonly caller: string;
 }
 
-/** The part of the connections that limited reads may not use, nor half of it those of unknown cost. */
+/** The part of the connections that limited reads may not use; reads of unknown cost may use half of it. */
 const RESERVED_SHARE = 1 / 4;
 
-/** For this long a connection that could not be opened is left aside. */
+/** For this long a connection that could not be opened is set aside. */
 const RETRY_OPEN_AFTER_MS = 1_000;
 
 export class ConnectionSlots {
   readonly size: number;
-  /** The one that was used last is the last. */
+  /** The one that was used last comes last. */
   readonly #free: ConnectionSlot[];
   readonly #aside: ConnectionSlot[] = [];
   readonly #all: readonly ConnectionSlot[];
@@ -47,7 +47,7 @@ export class ConnectionSlots {
   #limited = 0;
   readonly #limitedByCaller = new Map<string, number>();
 
-  /** `onReturn` is called when one that was left aside may be used again. */
+  /** Calls `onReturn` when a connection that was set aside may be used again. */
   constructor(connections: readonly Connection[], onReturn: () => void) {
     this.#all = connections.map((connection) => ({
       connection,
@@ -81,8 +81,8 @@ export class ConnectionSlots {
   }
 
   /**
-   * One caller takes no more connections for slow reads than are left to others: the only one about half of them, and less the
-   * more callers there are, so that whoever comes next finds one.
+   * A caller takes no more connections for slow reads than are left to others: a single caller about half of them, and less if there are
+   * more callers, so that the next one finds a free connection.
    */
   mayTake({ costClass, isLimited, caller }: ReadProfile): boolean {
     if (this.#free.length === 0 && this.#aside.length < this.size) return false;
@@ -94,9 +94,9 @@ export class ConnectionSlots {
   }
 
   /**
-   * The one that was used last: its statements are prepared, its memory is warm. What is or may be slow takes the one that was not
-   * used for longest instead, even if it has to be opened: the warm ones are left to cheap reads. Only the first may use several
-   * processors, and only while nothing else runs: one expensive read is done sooner with them, many share them at a loss.
+   * Takes the connection that was used last: its statements are prepared, and its memory is warm. A read that is or may be slow takes the
+   * one that was unused for longest, even if it has to be opened: cheap reads get the warm ones. Only the first connection may use
+   * several CPUs, and only while nothing else runs: that makes one expensive read faster, but many of them slower.
    */
   take({ costClass, isLimited }: ReadProfile, caller: string): ConnectionSlot {
     const isMaybeSlow = costClass === 'unknown' || costClass === 'slow';
@@ -120,7 +120,7 @@ export class ConnectionSlots {
       this.#aside.push(slot);
       setTimeout(() => {
         const position = this.#aside.indexOf(slot);
-        // It may be in use, where all of them were aside.
+        // It may be in use if all of them were set aside.
         if (position < 0) return;
         this.#aside.splice(position, 1);
         this.#return(slot, this.#free[0] === this.#parallel ? 1 : 0);

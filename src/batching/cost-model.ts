@@ -1,27 +1,27 @@
 /**
- * What the reads of one shape cost, learned from what their statements took: by it they are batched and given connections. It
- * knows no clock, no connection and no request.
+ * The cost of the reads of one shape, learned from the durations of their statements. It decides how they are batched and which
+ * connections they get. It knows no clock, no connection and no request.
  */
 
 /** Slow reads leave some connections to others, and so do unknown ones; cheap reads wait for one another and share connections. */
 export type CostClass = 'unknown' | 'cheap' | 'moderate' | 'slow';
 
 export const MAX_BATCH_READS = 64;
-/** After this time nobody waits for a batch any more: one of its reads is slow, and each is sent by itself. */
+/** After this time a batch is split: one of its reads is slow, and each is sent by itself. */
 export const MAX_BATCH_MS = 250;
 
-/** What a batch should take at most, by what each of its reads costs. */
+/** The longest that a batch should take, by the cost of its reads. */
 const BATCH_BUDGET_MS = 4;
-/** A read is cheap when at least so many fit into the budget; of the cheapest, one backend serves more than Node can take. */
+/** A read is cheap if at least so many fit into the budget. Of the cheapest reads, one backend serves more than Node can handle. */
 const CHEAP_READS_PER_BATCH = 8;
 const CHEAPEST_READS_PER_BATCH = 80;
-/** Connections that reads of one shape share before they count as a burden on others. */
+/** Connections that reads of one shape may share before they are limited. */
 const MAX_SLOTS_PER_SHAPE = 2;
-/** From here on a read is slow: on a busy machine fast ones are far from cheap, and must not count as slow. */
+/** A read is slow above this: on a busy machine fast reads are not cheap, but must not count as slow either. */
 const SLOW_READ_MS = 50;
-/** What a statement takes by itself, at most. */
+/** The overhead of a statement, at most. */
 const STATEMENT_OVERHEAD_MS = 0.1;
-/** A batch pays where it takes at most so many times longer than a single read; else none is tried for so many statements. */
+/** A batch pays off if it takes at most so many times longer than a single read; else none is tried for so many statements. */
 const MAX_BATCH_SLOWDOWN = 1.25;
 const STATEMENTS_BETWEEN_TRIALS = 16;
 /** How far the known cost moves towards a lower and a higher one. */
@@ -30,8 +30,8 @@ const RISE_RATE = 0.01;
 
 export class CostModel {
   /**
-   * Milliseconds per read, null before the first answer. It falls fast and rises slowly: what a read takes when nothing is in
-   * its way is its cost, the rest is waiting, which batches make shorter.
+   * Milliseconds per read, null before the first answer. It falls fast and rises slowly: the cost of a read is its duration on an idle
+   * machine; the rest is waiting, which batches make shorter.
    */
   #costMs: number | null = null;
   /** Milliseconds of a statement with one read, null before the first. */
@@ -52,8 +52,8 @@ export class CostModel {
   }
 
   /**
-   * Reads that a statement may carry though they do not seem cheap: where all processors are busy even the cheapest take long by
-   * themselves, and hardly longer in a batch. It grows while batches pay.
+   * Reads that a statement may carry although they do not seem cheap: if all CPUs are busy, even the cheapest reads take long, and hardly
+   * longer in a batch. It grows while batches pay off.
    */
   get trialSize(): number {
     return this.#trialSize;
@@ -64,12 +64,12 @@ export class CostModel {
     return (this.#costMs ?? BATCH_BUDGET_MS) * CHEAPEST_READS_PER_BATCH <= BATCH_BUDGET_MS ? 1 : MAX_SLOTS_PER_SHAPE;
   }
 
-  /** What a statement with so many reads should take; null before the first answer. */
+  /** The expected duration of a statement with so many reads; null before the first answer. */
   expectedMs(reads: number): number | null {
     return this.#costMs === null ? null : STATEMENT_OVERHEAD_MS + this.#costMs * reads;
   }
 
-  /** What fails mostly does so fast: of that nothing is learned but that it took long. */
+  /** Most failures are fast: a failure is ignored unless it took long. */
   learn(ms: number, reads: number, failed: boolean): void {
     if (!failed) this.#judgeTrial(ms, reads);
     const cost = ms / reads;
@@ -78,7 +78,7 @@ export class CostModel {
     this.#setCost(known + (cost - known) * (cost < known ? FALL_RATE : RISE_RATE));
   }
 
-  /** After a batch that took too long its reads are sent one by one, until some of them have shown to be faster. */
+  /** After a batch that took too long, reads are sent one by one until some of them were faster. */
   markSlow(): void {
     this.#setCost(MAX_BATCH_MS);
   }

@@ -1,8 +1,7 @@
 /**
- * Batches of reads. What a statement costs on its way, not PostgreSQL, bounds small reads: so requests of one shape that wait at
- * the moment a connection is free become one statement, and each is answered from its own row. Only requests that were not
- * sent yet join: none is answered from a snapshot older than its arrival. One that waits for nothing is sent at once, as it
- * is.
+ * Batches of reads. The cost of sending a statement, not PostgreSQL, limits small reads. So when a connection becomes free, the waiting
+ * requests of one shape become one statement, and each is answered from its own row. Only requests that were not sent yet join: none
+ * is answered from a snapshot older than its arrival. A request that need not wait is sent at once, by itself.
  */
 import { performance } from 'node:perf_hooks';
 import { ServiceError, serviceUnavailable } from '../base/errors.js';
@@ -11,27 +10,26 @@ import { settingQuery, type WireQuery } from '../postgres/wire/wire-query.js';
 import { arrayLiteral } from '../sql/literal.js';
 import { ConnectionSlots } from './connection-slots.js';
 import { MAX_BATCH_MS, MAX_BATCH_READS } from './cost-model.js';
-import { Deadlines } from './deadlines.js';
 import { MAX_BATCH_WAIT_MS, PendingRead, type ReadListener, type Shape, ShapeQueue } from './shape-queue.js';
 import { ShapeStats } from './shape-stats.js';
 
-/** Between two looks at what runs for clients that have all left, and at what has waited too long. */
+/** Between two checks for statements whose clients have all left, and for reads that have waited too long. */
 const SWEEP_INTERVAL_MS = 500;
 
 /** Returns whether the reads wait again. */
 type OnEnd = (error: Error | null, unsent: boolean, isSplit: boolean) => boolean;
 
 export class ReadBatcher {
-  /** By the number of reads, how many statements carried so many: counted here, read when somebody asks for metrics. */
+  /** How many statements carried 0, 1, 2 … reads, for metrics. */
   readonly sizes = new Float64Array(MAX_BATCH_READS + 1);
-  /** Batches whose reads were sent once more, one by one. */
+  /** Batches whose reads were sent again, one by one. */
   splits = 0;
-  /** Whether some have waited in vain, and nothing was answered since. */
+  /** Whether a read has waited too long, and nothing was answered since. */
   isStarved = false;
   readonly #slots: ConnectionSlots;
   readonly #maxReads: number;
   readonly #queues = new WeakMap<Shape, ShapeQueue>();
-  /** Shapes with reads that wait, in the order in which they get their turn. */
+  /** Shapes with waiting reads, in the order of their turns. */
   #turns: ShapeQueue[] = [];
   readonly #deadlines = new Deadlines(MAX_BATCH_MS);
   #scheduled = false;
@@ -41,7 +39,7 @@ export class ReadBatcher {
   readonly #waitSweeps: number;
   readonly #stats: ShapeStats;
 
-  /** Without `batching` each read is a statement of its own; none waits longer than `waitTimeoutMs`. */
+  /** Without `batching`, each read is a statement of its own. A read that waits longer than `waitTimeoutMs` fails. */
   constructor(
     connections: readonly Connection[],
     batching: boolean,
@@ -75,7 +73,7 @@ export class ReadBatcher {
     return this.#slots.busy;
   }
 
-  /** Reads that no statement carries yet. */
+  /** Reads that were not sent yet. */
   get waiting(): number {
     return this.#turns.reduce((sum, queue) => sum + queue.waiting.length + queue.individual.length, 0);
   }
@@ -86,7 +84,7 @@ export class ReadBatcher {
     this.#turns.push(queue);
   }
 
-  /** After everything that arrived together was taken in. */
+  /** Runs after all reads that arrived together have entered. */
   #schedule(): void {
     if (this.#scheduled) return;
     this.#scheduled = true;
@@ -96,7 +94,7 @@ export class ReadBatcher {
     });
   }
 
-  /** Each shape that waits sends once, then the others have their turn. */
+  /** Each waiting shape sends once, then the others have their turn. */
   #advance(): void {
     const now = performance.now();
     const waiting: ShapeQueue[] = [];
@@ -130,7 +128,7 @@ export class ReadBatcher {
   }
 
   #send(queue: ShapeQueue, now: number): void {
-    // One that was split from a batch joins no other, nor goes behind one.
+    // A read that was split from a batch joins no other batch, and is not sent behind one.
     const isIndividual = queue.individual.length > 0;
     const maxReads = Math.min(queue.maxReads, this.#maxReads, queue.waiting.length);
     const { caller } = queue;
@@ -157,14 +155,14 @@ export class ReadBatcher {
       if (this.#turns.length > 0) this.#schedule();
       return again;
     };
-    // One that goes behind another statement is a batch too: it must be possible to split it off.
+    // A read behind another statement counts as a batch too, so that it can be split off.
     const isBatch = reads.length > 1 || behind !== null;
     const query = isBatch ? this.#batchQuery(queue, reads, slot.connection, onEnd) : singleQuery(queue, first, onEnd);
     if (queue.shape.isPlannedPerRead) slot.connection.run(planPerRead(query), query);
     else slot.connection.run(query);
   }
 
-  /** Statements whose clients have all left are stopped, and reads that have waited too long fail. */
+  /** Stops statements whose clients have all left, and fails reads that have waited too long. */
   #sweep(): void {
     this.#sweeps++;
     if (this.#slots.busy > 0) this.#slots.stopAbandoned();
@@ -183,17 +181,17 @@ export class ReadBatcher {
       }
   }
 
-  /** Where a connection could not be opened, another one may do. Those that are only being opened are waited for once. */
+  /** If a connection could not be opened, another one may do. Connections that are being opened are waited for once. */
   #mayReturn(reads: readonly PendingRead[]): boolean {
     if (this.#slots.isAnyOpen) return true;
     return this.#slots.isAnyOpening && reads.every((read) => !read.isReturned);
   }
 
-  /** One read that fails must not fail the others: then each is sent by itself. */
+  /** If one read fails, each is sent by itself, so that the others succeed. */
   #batchQuery(queue: ShapeQueue, reads: readonly PendingRead[], connection: Connection, onEnd: OnEnd): WireQuery {
     const { batchText } = queue.shape;
     const parameters = reads[0]?.parameters ?? [];
-    // Without values they all ask for the same.
+    // Without values, all of them read the same.
     if (parameters.length === 0) return sharedQuery(queue, reads, onEnd);
     const text = batchText();
     let isSplit = false;
@@ -221,9 +219,9 @@ export class ReadBatcher {
       },
       end: (error, unsent) => {
         this.#deadlines.remove(deadline);
-        // Those of a split batch are answered each by its own statement.
+        // After a split, each read is answered by its own statement.
         if (onEnd(error, unsent, isSplit) || isSplit || reads.every((read) => read.isAnswered)) return;
-        if (error !== null && mayLieInValues(error)) split();
+        if (error !== null && mayDependOnValues(error)) split();
         else {
           const reason = error ?? new Error('a batch was not answered in full');
           for (const read of reads) read.onError(reason);
@@ -277,8 +275,8 @@ function isGone(read: PendingRead): boolean {
   return read.isGone;
 }
 
-/** Whether a failure may lie in the values of one read, its time included; a lost connection would only come again. */
-function mayLieInValues(error: Error): boolean {
+/** Whether the values of one read may have caused the failure, or a timeout. A lost connection would fail again. */
+function mayDependOnValues(error: Error): boolean {
   if (error instanceof ServiceError) return error.status < 500;
   const code = codeOf(error);
   return code === '57014' || (/^[0-9A-Z]{5}$/.test(code) && !/^(08|25|53300|57|58)/.test(code));
@@ -288,7 +286,53 @@ function codeOf(error: Error): string {
   return 'code' in error ? String(error.code) : '';
 }
 
-/** In front of a statement that is planned for its values: holds until the end of what is sent with it. */
+/** Precedes a statement that is planned for its values; applies until the end of its transaction. */
 function planPerRead(query: WireQuery): WireQuery {
   return settingQuery("select pg_catalog.set_config('plan_cache_mode', 'force_custom_plan', true)", [], query);
+}
+
+export interface Deadline {
+  readonly dueAt: number;
+  readonly onMissed: () => void;
+}
+
+/** Calls back if something takes too long. One timer for all: a timer for each would cost several times as much. */
+export class Deadlines {
+  readonly #timeoutMs: number;
+  /** In the order in which they are due, because all have the same timeout. */
+  readonly #watched = new Set<Deadline>();
+  #timer: NodeJS.Timeout | null = null;
+
+  constructor(timeoutMs: number) {
+    this.#timeoutMs = timeoutMs;
+  }
+
+  /** Calls `onMissed` after the timeout, unless the deadline is removed before. */
+  add(onMissed: () => void): Deadline {
+    const deadline = { dueAt: performance.now() + this.#timeoutMs, onMissed };
+    this.#watched.add(deadline);
+    if (this.#timer === null) this.#wake(this.#timeoutMs);
+    return deadline;
+  }
+
+  remove(deadline: Deadline): void {
+    this.#watched.delete(deadline);
+  }
+
+  #check(): void {
+    const now = performance.now();
+    for (const deadline of this.#watched) {
+      if (deadline.dueAt > now) {
+        this.#wake(deadline.dueAt - now);
+        return;
+      }
+      this.#watched.delete(deadline);
+      deadline.onMissed();
+    }
+    this.#timer = null;
+  }
+
+  #wake(ms: number): void {
+    this.#timer = setTimeout(() => this.#check(), ms).unref();
+  }
 }

@@ -8,42 +8,42 @@ import type { PlanKind, ShapeRecord, ShapeStats } from './shape-stats.js';
 /** A read that may share one statement with others. */
 export interface Shape {
   readonly statement: { readonly text: string; readonly parameters: readonly unknown[] };
-  /** What it answers with: of an operation, several lists. */
+  /** The kind of its answer: `operation` has several lists. */
   readonly result?: string;
-  /** The statement for many sets of values; compiled when it is first needed. Empty where there is none. */
+  /** The statement for many sets of values, compiled when it is first needed; empty if there is none. */
   readonly batchText: () => string;
-  /** Whether connections do not keep the statement: it is parsed and planned each time. */
+  /** Whether the statement is parsed and planned each time, not prepared. */
   readonly isUnprepared?: boolean;
-  /** Whether each read is planned for its values, though connections keep the statement. */
+  /** Whether each read is planned for its values, although the statement is prepared. */
   readonly isPlannedPerRead?: boolean;
-  /** Whether its rows are found before they are put in order. */
+  /** Whether its rows are found before they are sorted. */
   readonly isFenced?: boolean;
 }
 
-/** Who waits for an answer. */
+/** Waits for an answer. */
 export interface ReadListener {
-  /** Whether the client has disconnected: its read is not sent. */
+  /** Whether the client has disconnected: then its read is not sent. */
   readonly aborted: boolean;
-  /** Who asks, as far as callers share connections; '' where that does not matter. */
+  /** The caller, to share connections fairly; '' for none. */
   readonly caller?: string;
-  /** The cell, borrowed from the connection for the time of the call; null when there is none. `reads` shared the statement. */
+  /** The cell, borrowed from the connection during the call, or null if there is none. `reads` shared the statement. */
   onResult(cell: Buffer | null, reads: number): void;
   onError(error: unknown): void;
 }
 
-/** So many statements of cheap reads are in flight on a connection: while one is in PostgreSQL, the other is in Node. */
+/** Statements of cheap reads in flight on a connection: while one is in PostgreSQL, the other is in Node. */
 const MAX_STATEMENTS_IN_FLIGHT = 2;
-/** So many times slower than another one is a connection behind whose statement none should go. */
+/** A connection that is so many times slower than another gets no second statement. */
 const MAX_SLOT_SLOWDOWN = 2;
-/** After this time reads do not wait for those before them, if a connection is free. */
+/** After this time reads do not wait for a batch any more, if a connection is free. */
 export const MAX_BATCH_WAIT_MS = 20;
 
 export class PendingRead {
   readonly parameters: (string | null)[];
   readonly prepare: boolean;
-  /** The number of the sweep before which it arrived. */
+  /** The number of the sweep after which it arrived. */
   readonly arrived: number;
-  /** Whether it was to be sent on a connection that could not be opened. */
+  /** Whether it was returned because its connection could not be opened. */
   isReturned = false;
   readonly #listener: ReadListener;
   #answered = false;
@@ -87,7 +87,7 @@ export class PendingRead {
 export class ShapeQueue implements ReadProfile {
   readonly shape: Shape;
   readonly waiting: PendingRead[] = [];
-  /** Those whose batch failed or took too long: each is sent by itself. */
+  /** Reads whose batch failed or took too long: each is sent by itself. */
   readonly individual: PendingRead[] = [];
   isQueued = false;
   readonly #costs = new CostModel();
@@ -122,7 +122,7 @@ export class ShapeQueue implements ReadProfile {
     return this.#mayBeSlow || !this.#mayUseAnotherSlot;
   }
 
-  /** Whose read is the next, where it is or may be slow: others must find connections beside them. '' for no matter. */
+  /** The caller of the next read if it is or may be slow, so that other callers find connections; else ''. */
   get caller(): string {
     return this.#mayBeSlow ? ((this.individual[0] ?? this.waiting[0])?.caller ?? '') : '';
   }
@@ -137,7 +137,7 @@ export class ShapeQueue implements ReadProfile {
     return costClass === 'cheap' ? Math.min(batchSize, this.#share) : batchSize;
   }
 
-  /** What is just not too large or too deep for one read may be so for several. */
+  /** A statement that is just small enough for one read may be too large or too deep for several. */
   get isBatchable(): boolean {
     try {
       this.#batchable ??= this.shape.batchText() !== '';
@@ -147,21 +147,21 @@ export class ShapeQueue implements ReadProfile {
     return this.#batchable;
   }
 
-  /** Of all reads, those that one statement should carry so that all of them keep its connections busy. */
+  /** Reads per statement that keep all of its connections busy. */
   get #share(): number {
     const statements = this.#costs.maxSlots * MAX_STATEMENTS_IN_FLIGHT;
     return Math.ceil((this.waiting.length + this.#readsInFlight) / statements);
   }
 
-  /** Whether it is better to wait until more have come: not when that would leave the database idle. */
+  /** Whether to wait for more reads: not if that would leave the database idle. */
   shouldWait(now: number): boolean {
     if (this.costClass !== 'cheap' || this.#slots.length === 0 || now - this.#sentAt > MAX_BATCH_WAIT_MS) return false;
     return this.waiting.length < Math.min(this.#share, MAX_BATCH_READS) || !(this.#mayUseAnotherSlot || this.busySlot);
   }
 
   /**
-   * The connection behind whose statement another one may go, since a batch can be split; null where it needs one of its own. A
-   * backend that finds work when it is done need not be woken, which costs more than the work.
+   * The connection that may get a second statement, because a batch can be split; null if it needs a connection of its own. A backend
+   * that finds more work need not be woken, which costs more than the work.
    */
   get busySlot(): ConnectionSlot | null {
     if (this.costClass !== 'cheap' || this.#mayUseAnotherSlot || !this.isBatchable) return null;
@@ -179,23 +179,23 @@ export class ShapeQueue implements ReadProfile {
     this.#sentAt = now;
   }
 
-  /** They are not in flight any more; returns for how many milliseconds they were. */
+  /** Returns for how many milliseconds they were in flight. */
   onAnswered(reads: number, slot: ConnectionSlot, sentAt: number): number {
     if (--slot.load === 0) this.#slots.splice(this.#slots.indexOf(slot), 1);
     this.#readsInFlight -= reads;
     const now = performance.now();
-    // What it has waited for the one before it is not its own time.
+    // The time behind another statement is not its own.
     const ms = now - Math.max(sentAt, slot.answeredAt);
     slot.answeredAt = now;
     return ms;
   }
 
-  /** Of an answer: its rows may be counted. */
+  /** Counts the rows of some answers. */
   sample(cell: Buffer | null): void {
     this.#record.sample(cell, this.shape.result === 'operation');
   }
 
-  /** Remembers what a statement took. */
+  /** Remembers the duration of a statement. */
   learn(ms: number, reads: number, slot: ConnectionSlot, failed: boolean): void {
     if (!this.#record.isKept) this.#record = recordOf(this.shape, this.#stats);
     this.#record.add(slot.answeredAt, ms, reads, failed);
@@ -208,7 +208,7 @@ export class ShapeQueue implements ReadProfile {
     this.#costs.markSlow();
   }
 
-  /** Takes out those that arrived before or at the given sweep. */
+  /** Removes reads that arrived before the given sweep. */
   takeExpired(arrived: number): PendingRead[] {
     const isExpired = (read: PendingRead): boolean => read.arrived <= arrived;
     const expired = [...this.waiting, ...this.individual].filter(isExpired);
@@ -218,7 +218,7 @@ export class ShapeQueue implements ReadProfile {
     return expired;
   }
 
-  /** Those to be sent next, without those whose client has left. */
+  /** The reads to send next, without those whose client has left. */
   next(maxReads: number): PendingRead[] {
     const reads = this.individual.length > 0 ? this.individual.splice(0, 1) : this.waiting.splice(0, maxReads);
     for (const read of reads) if (read.isGone) read.onResult(null, 1);
@@ -226,7 +226,7 @@ export class ShapeQueue implements ReadProfile {
   }
 }
 
-/** For which values PostgreSQL plans a shape: for none in particular, or for those of each read. */
+/** How PostgreSQL plans a shape. */
 export function planKindOf({ isFenced, isPlannedPerRead, isUnprepared }: Shape): PlanKind {
   if (isFenced) return 'fenced';
   return isPlannedPerRead || isUnprepared ? 'custom' : 'generic';
@@ -236,7 +236,7 @@ function recordOf(shape: Shape, stats: ShapeStats): ShapeRecord {
   return stats.of(shape.statement.text, planKindOf(shape), shape.statement.parameters.length);
 }
 
-/** Hands on what arrives; a failure may be recovered from. */
+/** Passes results on, and calls `recover` on a failure. */
 export class RecoveringListener implements ReadListener {
   readonly #listener: ReadListener;
   readonly onError: (error: unknown) => void;

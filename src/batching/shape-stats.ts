@@ -1,32 +1,31 @@
 /**
- * What the statements of each shape took in the last minutes: how many, how long, for how many rows. Statements are counted in plain
- * numbers; what is kept is bounded, and of too many shapes those stay that took the most time.
+ * Statistics of the last minutes about the statements of each shape: their number, duration and rows. Memory is bounded: of too many
+ * shapes, those stay that took the most time.
  */
 import { createHash } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
-import { countRows } from './answer-rows.js';
 
-/** Planned once for all values, for each read anew, or with its rows found before they are put in order. */
+/** Planned once for all values, planned for each read, or with its rows found before they are sorted. */
 export type PlanKind = 'generic' | 'custom' | 'fenced';
 
-/** So many windows are kept; the last of them is not over yet. */
+/** How long a window is, and how many are kept; the last one is not complete. */
 const WINDOW_MS = 60_000;
 export const WINDOWS = 5;
 const MAX_SHAPES = 300;
 const MAX_TEXT_LENGTH = 4_000_000;
-/** Of so many answers one has its rows counted. */
+/** The rows of one out of so many answers are counted. */
 const ANSWERS_PER_SAMPLE = 64;
 /** Four buckets for each doubling, the first up to 0.01 ms. */
 const BUCKETS_PER_DOUBLING = 4;
 const FIRST_BUCKET = 26;
 const BUCKETS = 96;
 
-/** Names a statement where its text would be too long, as in traces. */
+/** A short name for a statement, for traces. */
 export function digestOf(text: string): string {
   return createHash('sha256').update(text).digest('base64url').slice(0, 16);
 }
 
-/** What one thread has counted of a shape: plain data, to be put together with what others have counted. */
+/** The statistics of one thread about a shape: plain data that can be added to those of others. */
 export interface ShapeReport {
   readonly text: string;
   readonly plan: PlanKind;
@@ -50,7 +49,7 @@ export class ShapeRecord {
   readonly text: string;
   readonly plan: PlanKind;
   readonly parameters: number;
-  /** Whether it is still among those that are reported. */
+  /** Whether it is still reported. */
   isKept = true;
   #window: Window | null = null;
   readonly #windows: Window[] = [];
@@ -62,7 +61,7 @@ export class ShapeRecord {
     this.parameters = parameters;
   }
 
-  /** A statement that took so long for so many reads. */
+  /** Adds a statement that carried so many reads. */
   add(now: number, ms: number, calls: number, failed: boolean): void {
     const window = this.#current(now);
     window.calls += calls;
@@ -74,13 +73,20 @@ export class ShapeRecord {
     window.buckets[bucket] = (window.buckets[bucket] ?? 0) + 1;
   }
 
-  /** An answer, of which some are looked at. */
+  /** Counts the rows of some of the answers. */
   sample(answer: Buffer | null, isOperation: boolean): void {
     if (this.#untilSample-- > 0) return;
-    this.addRows(performance.now(), countRows(answer, isOperation));
+    this.#addRows(performance.now(), countRows(answer, isOperation));
   }
 
-  addRows(now: number, rows: number): void {
+  /** Adds a statement that was sent by itself. */
+  addSingle(ms: number, rows: number, failed: boolean): void {
+    const now = performance.now();
+    this.add(now, ms, 1, failed);
+    if (!failed) this.#addRows(now, rows);
+  }
+
+  #addRows(now: number, rows: number): void {
     this.#untilSample = ANSWERS_PER_SAMPLE - 1;
     const window = this.#current(now);
     window.samples++;
@@ -101,7 +107,7 @@ export class ShapeRecord {
     while (this.#windows[0] && this.#windows[0].number <= latest - WINDOWS) this.#windows.shift();
   }
 
-  /** Null where there was nothing to count lately. */
+  /** Returns null if there were no statements lately. */
   report(now: number): ShapeReport | null {
     this.#forget(Math.floor(now / WINDOW_MS));
     const reports = this.#windows.map((window) => ({ ...this.#name, ...window, buckets: [...window.buckets] }));
@@ -140,7 +146,7 @@ export function addReports(one: ShapeReport, other: ShapeReport): ShapeReport {
   };
 }
 
-/** So long took all but the slowest hundredth of the statements, at most: up to a fifth more than the truth. */
+/** The 99th percentile of the durations, at most a fifth too long. */
 export function p99({ buckets, statements, maxMs }: ShapeReport): number {
   let slower = Math.floor(statements / 100);
   for (let bucket = buckets.length - 1; bucket >= 0; bucket--) {
@@ -152,7 +158,7 @@ export function p99({ buckets, statements, maxMs }: ShapeReport): number {
 
 function bucketOf(ms: number): number {
   const bucket = Math.floor(Math.log2(ms) * BUCKETS_PER_DOUBLING) + FIRST_BUCKET;
-  // Of nothing at all there is no logarithm.
+  // Zero has no logarithm.
   return bucket > 0 ? Math.min(bucket, BUCKETS - 1) : 0;
 }
 
@@ -175,15 +181,7 @@ export class ShapeStats {
     return record;
   }
 
-  /** Of one statement that was sent by itself. */
-  add(text: string, plan: PlanKind, parameters: number, ms: number, rows: number, failed: boolean): void {
-    const record = this.of(text, plan, parameters);
-    const now = performance.now();
-    record.add(now, ms, 1, failed);
-    if (!failed) record.addRows(now, rows);
-  }
-
-  /** Of a write: its statement and what is sent with it. */
+  /** Measures a write: its statement and what is sent with it. */
   async time<Result>(
     { text, parameters }: { readonly text: string; readonly parameters: readonly unknown[] },
     rows: number,
@@ -196,7 +194,7 @@ export class ShapeStats {
       failed = false;
       return result;
     } finally {
-      this.add(text, 'generic', parameters.length, performance.now() - begun, rows, failed);
+      this.of(text, 'generic', parameters.length).addSingle(performance.now() - begun, rows, failed);
     }
   }
 
@@ -213,7 +211,7 @@ export class ShapeStats {
     return Object.values(this.#records).flatMap((records) => [...records.values()]);
   }
 
-  /** The half that took the least time goes, but not the one that has just come. */
+  /** Drops the half that took the least time, but not the latest. */
   #drop(latest: ShapeRecord): void {
     const now = performance.now();
     const totals = new Map(this.#all.map((record) => [record, record.report(now)?.totalMs ?? 0]));
@@ -225,4 +223,48 @@ export class ShapeStats {
       this.#length -= record.text.length;
     }
   }
+}
+
+/** Bytes: of a longer answer only the beginning is read, and the rest is estimated from it. */
+const MAX_READ_BYTES = 65_536;
+
+const [QUOTE, BACKSLASH, COMMA] = [0x22, 0x5c, 0x2c];
+const [OPEN_ARRAY, CLOSE_ARRAY, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
+
+/**
+ * Counts the items of an answer in its bytes, because PostgreSQL writes all of them as one cell: `{"meta":{...},"data":[...]}`,
+ * `{"data":{...}}`, or for a GraphQL operation `{"data":{"articles":[...],"tags_by_id":{...}}}`.
+ */
+export function countRows(answer: Buffer | null, isOperation: boolean): number {
+  if (answer === null) return 0;
+  const end = Math.min(answer.length, MAX_READ_BYTES);
+  const level = isOperation ? 3 : 2;
+  let depth = 0;
+  let rows = 0;
+  let inList = false;
+  let hasLists = false;
+  let objects = 0;
+  for (let at = 0; at < end; at++) {
+    const byte = answer[at];
+    if (byte === QUOTE) at = endOfString(answer, at + 1, end);
+    else if (byte === OPEN_ARRAY || byte === OPEN_OBJECT) {
+      depth++;
+      if (depth === level) {
+        inList = byte === OPEN_ARRAY;
+        if (!inList) objects++;
+        else if (answer[at + 1] !== CLOSE_ARRAY) rows++;
+        hasLists ||= inList;
+      }
+    } else if (byte === CLOSE_ARRAY || byte === CLOSE_OBJECT) depth--;
+    else if (byte === COMMA && inList && depth === level) rows++;
+  }
+  if (isOperation) rows += objects;
+  else if (!hasLists) return Math.min(objects, 1);
+  return end === answer.length ? rows : Math.round((rows * answer.length) / end);
+}
+
+function endOfString(answer: Buffer, start: number, end: number): number {
+  let at = start;
+  while (at < end && answer[at] !== QUOTE) at += answer[at] === BACKSLASH ? 2 : 1;
+  return at;
 }

@@ -1,8 +1,7 @@
 /** GET /server/shapes: what statements took in the last minutes, told to administrators, within bounds. */
 import { Agent } from 'node:http';
 import t from 'tap';
-import { countRows } from '../../src/batching/answer-rows.js';
-import { p99, type ShapeReport, ShapeStats } from '../../src/batching/shape-stats.js';
+import { countRows, p99, type ShapeReport, ShapeStats } from '../../src/batching/shape-stats.js';
 import { makeCaller } from '../support/callers.js';
 import { connectSql, createLibrary, get, request, startDatabase, startTestService } from '../support/service.js';
 
@@ -147,23 +146,23 @@ t.test('what all threads have counted is one', async (t) => {
 t.test('of very many shapes those stay that took the most time', async (t) => {
   const stats = new ShapeStats();
   for (let number = 0; number < 10_000; number++)
-    stats.add(`select ${number}`, 'custom', 0, number === 77 ? 5_000 : 0.1, 1, false);
+    stats.of(`select ${number}`, 'custom', 0).addSingle(number === 77 ? 5_000 : 0.1, 1, false);
   const { reports } = stats;
   t.ok(reports.length <= 300 && reports.length >= 100, String(reports.length));
   t.ok(reports.some(({ text }) => text === 'select 77'));
   const long = 'x'.repeat(100_000);
-  for (let number = 0; number < 200; number++) stats.add(`${long}${number}`, 'generic', 0, 0.1, 1, false);
+  for (let number = 0; number < 200; number++) stats.of(`${long}${number}`, 'generic', 0).addSingle(0.1, 1, false);
   const length = stats.reports.reduce((sum, { text }) => sum + text.length, 0);
   t.ok(length <= 4_000_000, `${length} characters`);
 });
 
 t.test('the 99th of a hundred, and the rows of an answer', async (t) => {
   const stats = new ShapeStats();
-  for (let number = 1; number <= 1_000; number++) stats.add('select', 'generic', 0, number, 1, false);
+  for (let number = 1; number <= 1_000; number++) stats.of('select', 'generic', 0).addSingle(number, 1, false);
   const [report] = stats.reports;
   const slowest = p99(report as ShapeReport);
   t.ok(slowest >= 990 && slowest <= 1_000, String(slowest));
-  stats.add('failing', 'generic', 0, 0, 0, true);
+  stats.of('failing', 'generic', 0).addSingle(0, 0, true);
   t.match(stats.reports[1], { failed: 1, statements: 1, samples: 0 });
   const rows: [string, boolean, number][] = [
     ['{"data":[]}', false, 0],

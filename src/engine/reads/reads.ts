@@ -258,14 +258,9 @@ export class Reads {
       await streamRows(database, {
         ...bound,
         done: (ms, rows, failed) =>
-          this.shapeStats.add(
-            bound.text,
-            bound.prepare ? 'generic' : 'custom',
-            bound.parameters.length,
-            ms,
-            rows,
-            failed,
-          ),
+          this.shapeStats
+            .of(bound.text, bound.prepare ? 'generic' : 'custom', bound.parameters.length)
+            .addSingle(ms, rows, failed),
         batchTimeout: this.#limits.batchTimeout,
         joined: separator === null ? null : { separator, apart: compiled.opening ? 1 : 0 },
         take: (cells) => {
