@@ -298,20 +298,17 @@ export interface Deadline {
 
 /** Calls back if something takes too long. One timer for all: a timer for each would cost several times as much. */
 export class Deadlines {
-  readonly #timeoutMs: number;
   /** In the order in which they are due, because all have the same timeout. */
   readonly #watched = new Set<Deadline>();
   #timer: NodeJS.Timeout | null = null;
 
-  constructor(timeoutMs: number) {
-    this.#timeoutMs = timeoutMs;
-  }
+  constructor(private readonly timeoutMs: number) {}
 
   /** Calls `onMissed` after the timeout, unless the deadline is removed before. */
   add(onMissed: () => void): Deadline {
-    const deadline = { dueAt: performance.now() + this.#timeoutMs, onMissed };
+    const deadline = { dueAt: performance.now() + this.timeoutMs, onMissed };
     this.#watched.add(deadline);
-    if (this.#timer === null) this.#wake(this.#timeoutMs);
+    if (this.#timer === null) this.#wake(this.timeoutMs);
     return deadline;
   }
 

@@ -39,24 +39,20 @@ const MAX_SLOT_SLOWDOWN = 2;
 export const MAX_BATCH_WAIT_MS = 20;
 
 export class PendingRead {
-  readonly parameters: (string | null)[];
-  readonly prepare: boolean;
-  /** The number of the sweep after which it arrived. */
-  readonly arrived: number;
   /** Whether it was returned because its connection could not be opened. */
   isReturned = false;
-  readonly #listener: ReadListener;
   #answered = false;
 
-  constructor(parameters: (string | null)[], prepare: boolean, listener: ReadListener, arrived: number) {
-    this.parameters = parameters;
-    this.prepare = prepare;
-    this.arrived = arrived;
-    this.#listener = listener;
-  }
+  constructor(
+    readonly parameters: (string | null)[],
+    readonly prepare: boolean,
+    private readonly listener: ReadListener,
+    /** The number of the sweep after which it arrived. */
+    readonly arrived: number,
+  ) {}
 
   get isGone(): boolean {
-    return this.#listener.aborted;
+    return this.listener.aborted;
   }
 
   get isAnswered(): boolean {
@@ -64,23 +60,23 @@ export class PendingRead {
   }
 
   get caller(): string {
-    return this.#listener.caller ?? '';
+    return this.listener.caller ?? '';
   }
 
   onResult(cell: Buffer | null, reads: number): void {
     if (this.#answered) return;
     this.#answered = true;
     try {
-      this.#listener.onResult(cell, reads);
+      this.listener.onResult(cell, reads);
     } catch (error) {
-      this.#listener.onError(error);
+      this.listener.onError(error);
     }
   }
 
   onError(error: unknown): void {
     if (this.#answered) return;
     this.#answered = true;
-    this.#listener.onError(error);
+    this.listener.onError(error);
   }
 }
 

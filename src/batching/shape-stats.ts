@@ -46,20 +46,17 @@ type Counts = { -readonly [Name in keyof Omit<ShapeReport, 'text' | 'plan' | 'pa
 type Window = Omit<Counts, 'buckets'> & { number: number; readonly buckets: Uint32Array };
 
 export class ShapeRecord {
-  readonly text: string;
-  readonly plan: PlanKind;
-  readonly parameters: number;
   /** Whether it is still reported. */
   isKept = true;
   #window: Window | null = null;
   readonly #windows: Window[] = [];
   #untilSample = 0;
 
-  constructor(text: string, plan: PlanKind, parameters: number) {
-    this.text = text;
-    this.plan = plan;
-    this.parameters = parameters;
-  }
+  constructor(
+    readonly text: string,
+    readonly plan: PlanKind,
+    readonly parameters: number,
+  ) {}
 
   /** Adds a statement that carried so many reads. */
   add(now: number, ms: number, calls: number, failed: boolean): void {

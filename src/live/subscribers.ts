@@ -168,8 +168,6 @@ export class Subscribers implements Rights {
 
 /** Checks every subscription once per round, in steps: with ten thousand, changes would wait for a round without them. */
 class Sweep {
-  readonly #all: ReadonlySet<Subscriber>;
-  readonly #check: (each: Subscriber) => void;
   #left: Iterator<Subscriber> | null = null;
   #quota = 0;
   #rounds = 0;
@@ -177,10 +175,10 @@ class Sweep {
   /** When the round began. */
   #begun = 0;
 
-  constructor(all: ReadonlySet<Subscriber>, check: (each: Subscriber) => void) {
-    this.#all = all;
-    this.#check = check;
-  }
+  constructor(
+    private readonly all: ReadonlySet<Subscriber>,
+    private readonly check: (each: Subscriber) => void,
+  ) {}
 
   start(): void {
     this.#timer ??= setInterval(() => this.#step(), STEP_MS).unref();
@@ -198,8 +196,8 @@ class Sweep {
       if (now - this.#begun < ROUND_MS) return;
       this.#begun = now;
       this.#rounds++;
-      this.#left = this.#all.values();
-      this.#quota = Math.max(Math.ceil((this.#all.size * STEP_MS) / ROUND_MS), 1);
+      this.#left = this.all.values();
+      this.#quota = Math.max(Math.ceil((this.all.size * STEP_MS) / ROUND_MS), 1);
     }
     for (let count = 0; count < this.#quota; count++) {
       const { value, done } = this.#left.next();
@@ -208,7 +206,7 @@ class Sweep {
         return;
       }
       if ((value.phase + this.#rounds) % PING_ROUNDS === 0) value.ping();
-      this.#check(value);
+      this.check(value);
     }
   }
 }

@@ -15,18 +15,15 @@ const SHARE_OF_CALLER = 0.25;
 const RETRY_MS = 1_000;
 
 export class SubscriptionCounts {
-  readonly #limits: SubscriptionLimits;
   readonly #owners = new Map<string, number>();
   readonly #keysOfOwners = new Map<string, number>();
   #keys = 0;
   total = 0;
 
-  constructor(limits: SubscriptionLimits) {
-    this.#limits = limits;
-  }
+  constructor(private readonly limits: SubscriptionLimits) {}
 
   enter(): void {
-    const { subscriptions: limit } = this.#limits;
+    const { subscriptions: limit } = this.limits;
     if (this.total >= limit)
       throw serviceUnavailable('live', 'There are too many subscriptions', { option: 'LIVE_MAX_SUBSCRIPTIONS', limit });
     this.total++;
@@ -34,7 +31,7 @@ export class SubscriptionCounts {
 
   /** Throws if the owner has too many. Returns the owner. */
   own(owner: string): string {
-    const { perCaller: limit } = this.#limits;
+    const { perCaller: limit } = this.limits;
     const owned = this.#owners.get(owner) ?? 0;
     if (owned >= limit) throw requestsExceeded({ option: 'LIVE_MAX_SUBSCRIPTIONS_PER_USER', limit }, RETRY_MS);
     this.#owners.set(owner, owned + 1);
@@ -43,7 +40,7 @@ export class SubscriptionCounts {
 
   /** Throws, and changes nothing, if the owner or all owners together would have too many keys. */
   remember(owner: string, more: number): void {
-    const { keys: limit } = this.#limits;
+    const { keys: limit } = this.limits;
     const owned = (this.#keysOfOwners.get(owner) ?? 0) + more;
     if (more > 0 && (this.#keys + more > limit || owned > limit * SHARE_OF_CALLER))
       throw unprocessable(

@@ -59,9 +59,6 @@ interface Choice {
 }
 
 export class ChangeStream {
-  readonly #sources: readonly ChangeSource[];
-  readonly #listener: ChangeListener;
-  readonly #observe: Observer;
   /** The choice of the attempt that runs, or of the last one. */
   #choice: Choice = { source: null, obstacles: '' };
   #running: Promise<void> = Promise.resolve();
@@ -77,11 +74,11 @@ export class ChangeStream {
   /** A position in the log, in bytes: everything that was committed before it has been reported. */
   position = 0;
 
-  constructor(sources: readonly ChangeSource[], listener: ChangeListener, observe: Observer) {
-    this.#sources = sources;
-    this.#listener = listener;
-    this.#observe = observe;
-  }
+  constructor(
+    private readonly sources: readonly ChangeSource[],
+    private readonly listener: ChangeListener,
+    private readonly observe: Observer,
+  ) {}
 
   /** Why there is no stream, or null. */
   async obstacle(): Promise<string | null> {
@@ -139,7 +136,7 @@ export class ChangeStream {
       if (this.state !== 'open' || this.#choice.source !== source) return;
       try {
         const sources = await source.refresh();
-        if (this.state === 'open' && this.#choice.source === source) this.#listener.resynced(sources);
+        if (this.state === 'open' && this.#choice.source === source) this.listener.resynced(sources);
       } catch (error) {
         source.fail(asError(error));
       }
@@ -148,7 +145,7 @@ export class ChangeStream {
 
   async #choose(): Promise<Choice> {
     const obstacles: string[] = [];
-    for (const source of this.#sources) {
+    for (const source of this.sources) {
       const obstacle = await source.obstacle();
       if (obstacle === null) return { source, obstacles: obstacles.join('; ') };
       obstacles.push(obstacle);
@@ -169,8 +166,8 @@ export class ChangeStream {
       if (stopping.aborted) return;
       const wasOpen = this.state === 'open';
       this.state = 'lost';
-      if (wasOpen) this.#listener.lost();
-      if (wasOpen || attempt === 0) this.#observe({ kind: 'changes-lost', error: this.failure });
+      if (wasOpen) this.listener.lost();
+      if (wasOpen || attempt === 0) this.observe({ kind: 'changes-lost', error: this.failure });
       const pause = Math.min(FIRST_PAUSE_MS * 2 ** attempt, MAX_PAUSE_MS) * (0.5 + Math.random() / 2);
       await sleep(pause, null, { signal: stopping, ref: false }).catch(() => {});
     }
@@ -189,7 +186,7 @@ export class ChangeStream {
       lose = resolve;
     });
     const events: SourceEvents = {
-      wanted: (table) => this.#listener.wanted(table),
+      wanted: (table) => this.listener.wanted(table),
       committed: (transaction) => this.#take(transaction),
       tablesChanged: () => this.tablesChanged(),
       lost: lose,
@@ -204,7 +201,7 @@ export class ChangeStream {
     this.position = position;
     this.state = 'open';
     this.failure = null;
-    this.#listener.resynced(sources);
+    this.listener.resynced(sources);
     // It may have read the tables before the change.
     if (this.#tablesChanges !== tablesChanges) this.tablesChanged();
     return { lost };
@@ -213,6 +210,6 @@ export class ChangeStream {
   #take(transaction: Transaction): void {
     this.position = Math.max(this.position, transaction.position);
     // Before the resync, changes are missing: this one would not fit to what was sent before.
-    this.#listener.committed(this.state === 'open' ? transaction : { ...transaction, changes: [] });
+    this.listener.committed(this.state === 'open' ? transaction : { ...transaction, changes: [] });
   }
 }

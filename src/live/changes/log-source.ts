@@ -26,9 +26,6 @@ import { TransactionReader } from './transaction-reader.js';
 export class LogSource implements ChangeSource {
   readonly kind = 'logical';
   readonly about = 'changes are read from the log';
-  readonly #database: Database;
-  readonly #tables: () => readonly TableName[];
-  readonly #maxWal: number;
   /** The feed of the attempt that runs, or of the last one. */
   #feed: LogFeed | null = null;
   #watch: LogWatch | null = null;
@@ -38,32 +35,32 @@ export class LogSource implements ChangeSource {
   #replacements = 0;
 
   /** `maxWal`: bytes of log that PostgreSQL may keep for it. */
-  constructor(database: Database, tables: () => readonly TableName[], maxWal: number) {
-    this.#database = database;
-    this.#tables = tables;
-    this.#maxWal = maxWal;
-  }
+  constructor(
+    private readonly database: Database,
+    private readonly tables: () => readonly TableName[],
+    private readonly maxWal: number,
+  ) {}
 
   obstacle(): Promise<string | null> {
-    return logObstacle(this.#database);
+    return logObstacle(this.database);
   }
 
   async open(events: SourceEvents, stopping: AbortSignal): Promise<Opened> {
-    await publish(this.#database, this.#tables());
+    await publish(this.database, this.tables());
     this.#replacements += this.#feed?.replacements ?? 0;
-    const feed = new LogFeed(this.#database, { ...events, lost: (error) => this.#lost(events, error) }, this.#maxWal);
+    const feed = new LogFeed(this.database, { ...events, lost: (error) => this.#lost(events, error) }, this.maxWal);
     this.#feed = feed;
     this.#feeds.add(feed);
     try {
       if (stopping.aborted) throw new Error('the stream was closed');
       const position = await feed.open();
       // Another instance that stopped may have dropped the publication before the slot existed.
-      const { sources, isChanged, membership } = await publish(this.#database, this.#tables());
+      const { sources, isChanged, membership } = await publish(this.database, this.tables());
       if (isChanged) throw new Error('the publication was changed while the log was opened');
       if (stopping.aborted) throw new Error('the stream was closed');
       // The watch of a feed that was lost already would never be stopped.
       if (feed.isOver) throw new Error('the connection was lost while the log was opened');
-      this.#watch = new LogWatch(this.#database, feed, membership, () => events.tablesChanged());
+      this.#watch = new LogWatch(this.database, feed, membership, () => events.tablesChanged());
       return { sources, position };
     } catch (error) {
       await this.#end(feed);
@@ -72,7 +69,7 @@ export class LogSource implements ChangeSource {
   }
 
   async refresh(): Promise<Sources> {
-    const { sources, membership } = await publish(this.#database, this.#tables());
+    const { sources, membership } = await publish(this.database, this.tables());
     await this.#watch?.expect(membership);
     return sources;
   }
@@ -80,7 +77,7 @@ export class LogSource implements ChangeSource {
   get figures(): LogFigures {
     return {
       walKept: this.#watch ? (this.#feed?.kept ?? 0) : 0,
-      walLimit: this.#maxWal,
+      walLimit: this.maxWal,
       lagMs: this.#watch?.lagMs ?? 0,
       replacements: this.#replacements + (this.#feed?.replacements ?? 0),
       failure: this.#watch ? (this.#feed?.failure ?? null) : null,
@@ -99,7 +96,7 @@ export class LogSource implements ChangeSource {
   async release(): Promise<void> {
     // Its own slots would look like those of another instance.
     await Promise.all([...this.#feeds].map((feed) => this.#end(feed)));
-    await unpublish(this.#database).catch(() => {});
+    await unpublish(this.database).catch(() => {});
   }
 
   #lost(events: SourceEvents, error: Error): void {

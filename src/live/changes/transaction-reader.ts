@@ -6,21 +6,19 @@ import type { ChangeReceiver } from './change-source.js';
 const MAX_ROWS = 1_000;
 
 export class TransactionReader implements LogHandler {
-  readonly #receiver: ChangeReceiver;
-  readonly #isVisible: boolean;
   #xid = 0;
   /** When the first message of the current transaction arrived, by the clock of `performance`; null if there is none. */
   begunAt: number | null = null;
   #changes = new Map<LoggedTable, LoggedChange[] | null>();
 
   /** `isVisible`: whether a transaction is visible to others when it is reported. */
-  constructor(receiver: ChangeReceiver, isVisible: boolean) {
-    this.#receiver = receiver;
-    this.#isVisible = isVisible;
-  }
+  constructor(
+    private readonly receiver: ChangeReceiver,
+    private readonly isVisible: boolean,
+  ) {}
 
   wanted(table: LoggedTable): readonly boolean[] | null {
-    return this.#receiver.wanted(table);
+    return this.receiver.wanted(table);
   }
 
   begin(xid: number): void {
@@ -42,6 +40,6 @@ export class TransactionReader implements LogHandler {
     const changes = [...this.#changes].map(([table, rows]) => ({ table, rows }));
     this.#changes = new Map();
     this.begunAt = null;
-    this.#receiver.committed({ xid: this.#xid, position, time, changes, isVisible: this.#isVisible });
+    this.receiver.committed({ xid: this.#xid, position, time, changes, isVisible: this.isVisible });
   }
 }

@@ -29,20 +29,18 @@ export interface Known {
 }
 
 export class CommitVisibility {
-  readonly #database: Database;
   /** A request for the snapshot that was not sent yet. */
   #asked: Promise<Known | null> | null = null;
-  readonly #onLate: () => void;
   #commits = new Set<number>();
   /** Commits that reads have stopped waiting for. */
   readonly #late = new Set<number>();
   #timer: NodeJS.Timeout | null = null;
 
   /** Calls `onLate` when late commits become visible: earlier reads lack their changes. */
-  constructor(database: Database, onLate: () => void) {
-    this.#database = database;
-    this.#onLate = onLate;
-  }
+  constructor(
+    private readonly database: Database,
+    private readonly onLate: () => void,
+  ) {}
 
   /** Returns null if the database does not answer. */
   async knownNow(): Promise<Known | null> {
@@ -108,13 +106,13 @@ export class CommitVisibility {
     const known = await this.knownNow();
     const { size } = this.#late;
     if (known) for (const xid of this.#late) if (known.has(xid)) this.#late.delete(xid);
-    if (this.#late.size < size) this.#onLate();
+    if (this.#late.size < size) this.onLate();
     if (this.#late.size > 0) this.#stopWaiting([]);
   }
 
   async #snapshot(): Promise<Snapshot | null> {
     try {
-      const [row] = await this.#database.rows<{ snapshot: string }>('select pg_current_snapshot()::text as snapshot');
+      const [row] = await this.database.rows<{ snapshot: string }>('select pg_current_snapshot()::text as snapshot');
       return parseSnapshot(row?.snapshot ?? '');
     } catch {
       return null;

@@ -49,16 +49,13 @@ interface FirstState {
 }
 
 export class EventReads {
-  readonly #services: EventServices;
   readonly #running = new Semaphore(MAX_RUNNING);
 
-  constructor(services: EventServices) {
-    this.#services = services;
-  }
+  constructor(private readonly services: EventServices) {}
 
   /** The collection as far as the caller may see it. */
   collection({ collection: name }: EventSource, caller: Identity): Collection {
-    const { mirror, policies } = this.#services;
+    const { mirror, policies } = this.services;
     const model = policies.accessOf(caller)?.view(mirror.model) ?? mirror.model;
     const collection = model.collections.get(name);
     if (!collection || collection.system) throw forbiddenCollection(name);
@@ -66,7 +63,7 @@ export class EventReads {
   }
 
   async prepare(query: Parsed, caller: Identity, { address }: EventSource): Promise<PreparedRead<Parsed>> {
-    const compiled = await this.#services.reads.prepare(query, caller, { ...NO_CLIENT, address });
+    const compiled = await this.services.reads.prepare(query, caller, { ...NO_CLIENT, address });
     return { query, compiled, caller, need: null };
   }
 
@@ -76,7 +73,7 @@ export class EventReads {
   }
 
   async visibleKeys({ prepared, names }: KeyRead): Promise<Set<string>> {
-    return keysIn(await this.#services.reads.run(prepared, NO_CLIENT), names);
+    return keysIn(await this.services.reads.run(prepared, NO_CLIENT), names);
   }
 
   async firstState(
@@ -85,7 +82,7 @@ export class EventReads {
     query: Parsed | null,
     hidesRows: boolean,
   ): Promise<FirstState> {
-    const { reads, visibility } = this.#services;
+    const { reads, visibility } = this.services;
     const first = query && (await this.prepare(query, caller, source));
     const keys = hidesRows ? await this.prepareKeys(source, caller) : null;
     const [one, ...others] = [first, keys?.prepared].flatMap((read) => read ?? []);
@@ -124,7 +121,7 @@ export class EventReads {
   }
 
   #readItem(prepared: PreparedRead<Parsed>, key: string): Promise<Buffer | null> {
-    const { reads, stats } = this.#services;
+    const { reads, stats } = this.services;
     stats.reads++;
     const read = { ...prepared, query: withKeys(prepared.query, [key]) };
     return new Promise((resolve, reject) => {

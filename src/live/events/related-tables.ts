@@ -26,20 +26,17 @@ const MAX_READING = 2;
 const MAX_CHECKED_KEYS = 1_000;
 
 export class RelatedTables {
-  readonly #reads: EventReads;
-  readonly #visibility: CommitVisibility;
-  readonly #onChecked: () => void;
   readonly #subscribers = new Map<string, Set<EventSubscriber>>();
   readonly #tables = new Map<EventSubscriber, ReadonlySet<string>>();
   readonly #reading = new Semaphore(MAX_READING);
   readonly #unsure = new Set<EventSubscriber>();
   #timer: NodeJS.Timeout | null = null;
 
-  constructor(reads: EventReads, visibility: CommitVisibility, onChecked: () => void) {
-    this.#reads = reads;
-    this.#visibility = visibility;
-    this.#onChecked = onChecked;
-  }
+  constructor(
+    private readonly reads: EventReads,
+    private readonly visibility: CommitVisibility,
+    private readonly onChecked: () => void,
+  ) {}
 
   has(table: string): boolean {
     return this.#subscribers.has(table);
@@ -114,7 +111,7 @@ export class RelatedTables {
       subscriber.keys.recheckAt = recheckAt;
       if (canRecheck(subscriber)) this.recheck(subscriber);
     }
-    this.#onChecked();
+    this.onChecked();
   }
 
   /** Reads what subscribers with the same rights and query see. Returns how many milliseconds that took. */
@@ -123,7 +120,7 @@ export class RelatedTables {
     const [first] = all;
     if (first === undefined) return 0;
     const states = all.filter(({ group }) => group === first.group);
-    await this.#visibility.wait();
+    await this.visibility.wait();
     const begun = performance.now();
     const now = await this.#readVisible(first, new Set(states.flatMap(({ before }) => before)));
     const tookMs = performance.now() - begun;
@@ -140,10 +137,10 @@ export class RelatedTables {
     { prepared, subscriber: { source } }: CheckedState,
     before: ReadonlySet<string>,
   ): Promise<ReadonlySet<string>> {
-    const visible = await this.#reads.visibleKeys(await this.#reads.prepareKeys(source, prepared.caller));
+    const visible = await this.reads.visibleKeys(await this.reads.prepareKeys(source, prepared.caller));
     if (visible.size < MAX_VISIBLE_KEYS) return visible;
     const left = [...before].filter((key) => !visible.has(key)).slice(0, MAX_CHECKED_KEYS);
-    const items = await this.#reads.changed(prepared, left, () => true);
+    const items = await this.reads.changed(prepared, left, () => true);
     return new Set([...visible, ...items.keys()]);
   }
 }

@@ -19,8 +19,6 @@ interface KeyOwner {
 }
 
 export class VisibleKeys {
-  readonly #subscriber: KeyOwner;
-  readonly #counts: SubscriptionCounts;
   /** If the caller sees only some of the rows: the keys of the items that were sent; null if the caller sees all rows. */
   visible: Set<string> | null = null;
   /** Whether the caller may see keys at all; null before that is known. */
@@ -38,10 +36,10 @@ export class VisibleKeys {
   /** The keys are not read again before, by the clock of `performance`. */
   recheckAt = 0;
 
-  constructor(subscriber: KeyOwner, counts: SubscriptionCounts) {
-    this.#subscriber = subscriber;
-    this.#counts = counts;
-  }
+  constructor(
+    private readonly subscriber: KeyOwner,
+    private readonly counts: SubscriptionCounts,
+  ) {}
 
   /** Whether a related table has changed since the keys were read. */
   get isInDoubt(): boolean {
@@ -56,11 +54,11 @@ export class VisibleKeys {
     this.#showsKeys = showsKeys;
     this.visible = visible;
     this.#count();
-    const { change } = this.#subscriber.source;
+    const { change } = this.subscriber.source;
     if (isFirst || before === visible || change === 'create' || change === 'update') return;
     // If an item is missing, nobody can say whether it was deleted or hidden.
     if (isOther || before === null || visible === null || ![...before].every((key) => visible.has(key)))
-      this.#subscriber.isStale = true;
+      this.subscriber.isStale = true;
     // The deletion of an item that was never sent must not be sent.
     else this.visible = before;
   }
@@ -73,7 +71,7 @@ export class VisibleKeys {
   recheck(changes: number, before: readonly string[], now: ReadonlySet<string>): void {
     const { visible } = this;
     if (visible === null) return;
-    if (before.some((key) => visible.has(key) && !now.has(key))) this.#subscriber.isStale = true;
+    if (before.some((key) => visible.has(key) && !now.has(key))) this.subscriber.isStale = true;
     else if ([...visible].every((key) => now.has(key))) this.checkedChanges = changes;
   }
 
@@ -83,7 +81,7 @@ export class VisibleKeys {
     if (this.visible === null) return this.#unsent?.delete(key) !== true;
     if (this.isInDoubt) {
       // Nobody can say whether it was hidden before it was deleted.
-      if (this.visible.has(key) || this.#missing?.has(key)) this.#subscriber.isStale = true;
+      if (this.visible.has(key) || this.#missing?.has(key)) this.subscriber.isStale = true;
       return false;
     }
     const known = this.#missing?.get(key);
@@ -117,13 +115,13 @@ export class VisibleKeys {
       this.#unsent?.delete(key);
       this.#missing?.delete(key);
       // If the resync needs too many keys as well, the subscription ends.
-      this.#subscriber.isStale = true;
+      this.subscriber.isStale = true;
     }
   }
 
   #rememberUnsent(key: string, isVisible: boolean, change: Change): void {
     if (isVisible) this.#unsent?.delete(key);
-    else if (change === 'create' && this.#subscriber.source.change !== 'delete') {
+    else if (change === 'create' && this.subscriber.source.change !== 'delete') {
       this.#unsent = (this.#unsent ?? new Set()).add(key);
       dropOldest(this.#unsent, MAX_UNSENT_KEYS);
     }
@@ -133,7 +131,7 @@ export class VisibleKeys {
   #count(): void {
     const now = (this.visible?.size ?? 0) + (this.#unsent?.size ?? 0) + (this.#missing?.size ?? 0);
     if (now === this.#counted) return;
-    this.#counts.remember(this.#subscriber.owner ?? '', now - this.#counted);
+    this.counts.remember(this.subscriber.owner ?? '', now - this.#counted);
     this.#counted = now;
   }
 }

@@ -12,14 +12,11 @@ const SLICE_MS = 4;
 const STRIDE = 16;
 
 export class Publisher {
-  readonly #onSent: () => void;
   /** In the order of their turns. */
   readonly #publications = new Map<Topic, Publication>();
   #next: NodeJS.Immediate | null = null;
 
-  constructor(onSent: () => void) {
-    this.#onSent = onSent;
-  }
+  constructor(private readonly onSent: () => void) {}
 
   /** Calls back when every current subscriber has the answer, or a newer one. */
   publish(topic: Topic, answer: LiveAnswer, onDone: () => void): void {
@@ -54,7 +51,7 @@ export class Publisher {
     for (let count = 1; ; count++) {
       const subscriber = publication.next();
       if (subscriber === null) return true;
-      if (subscriber.send(publication.answer)) this.#onSent();
+      if (subscriber.send(publication.answer)) this.onSent();
       if (count % STRIDE === 0 && performance.now() > until) return false;
     }
   }

@@ -24,30 +24,28 @@ export interface QueryEngine {
 }
 
 export class QuerySubscriber extends Subscriber {
-  readonly source: LiveSource;
-  readonly listener: LiveListener;
   readonly waitsForRights = false;
-  readonly #engine: QueryEngine;
   topic: Topic | null = null;
   /** How many reads of its topic had begun when it joined: their answers are too old for it. */
   joinedAt = 0;
   /** The tag of the answer that it has; '' for none. */
   tag = '';
 
-  constructor(source: LiveSource, listener: LiveListener, engine: QueryEngine) {
+  constructor(
+    readonly source: LiveSource,
+    readonly listener: LiveListener,
+    private readonly engine: QueryEngine,
+  ) {
     super();
-    this.source = source;
-    this.listener = listener;
-    this.#engine = engine;
   }
 
   resolve(caller: Identity, isValid: () => boolean): Promise<void> {
-    return this.#engine.resolve(this, caller, isValid);
+    return this.engine.resolve(this, caller, isValid);
   }
 
   /** Joins the topic of the read, and leaves its former one. */
   join(prepared: PreparedRead): Topic {
-    const topic = this.#engine.topics.join(this, prepared);
+    const topic = this.engine.topics.join(this, prepared);
     if (this.resolved(prepared.caller, topic)) this.tag = WITHDRAWN;
     this.joinedAt = topic.reads;
     return topic;
@@ -65,7 +63,7 @@ export class QuerySubscriber extends Subscriber {
   onUnresolved(): void {}
 
   onClosed(): void {
-    this.#engine.topics.leave(this);
+    this.engine.topics.leave(this);
   }
 
   ping(): void {
@@ -111,18 +109,16 @@ export class Topic {
 
 /** All topics of one statement. */
 class LiveShape {
-  readonly compiled: CompiledRead;
-  readonly dependencies: Dependencies;
   readonly topics = new Map<string, Topic>();
   /** By the values of the probe. */
   readonly #byProbe = new Map<string, Set<Topic>>();
   /** Topics without such values. */
   readonly #unprobed = new Set<Topic>();
 
-  constructor(compiled: CompiledRead, dependencies: Dependencies) {
-    this.compiled = compiled;
-    this.dependencies = dependencies;
-  }
+  constructor(
+    readonly compiled: CompiledRead,
+    readonly dependencies: Dependencies,
+  ) {}
 
   add(topic: Topic): void {
     this.topics.set(topic.key, topic);
@@ -295,19 +291,16 @@ interface TopicServices {
 
 /** Reads the topics whose answer may have changed: together, and at most once per interval. */
 export class TopicReader {
-  readonly #services: TopicServices;
-  readonly #intervalMs: number;
-  readonly #listener: TopicListener;
   readonly #dirty = new Set<Topic>();
   #running = 0;
   #timer: NodeJS.Timeout | null = null;
   #readAt = 0;
 
-  constructor(services: TopicServices, intervalMs: number, listener: TopicListener) {
-    this.#services = services;
-    this.#intervalMs = intervalMs;
-    this.#listener = listener;
-  }
+  constructor(
+    private readonly services: TopicServices,
+    private readonly intervalMs: number,
+    private readonly listener: TopicListener,
+  ) {}
 
   /** Reads it soon, or at once if `now`. */
   touch(topic: Topic, now = false): void {
@@ -325,7 +318,7 @@ export class TopicReader {
   #schedule(now: boolean): void {
     if (this.#dirty.size === 0 || (this.#timer && !now)) return;
     if (this.#timer) clearTimeout(this.#timer);
-    const wait = now ? 0 : Math.max(0, this.#readAt + this.#intervalMs - performance.now());
+    const wait = now ? 0 : Math.max(0, this.#readAt + this.intervalMs - performance.now());
     this.#timer = setTimeout(() => {
       this.#timer = null;
       void this.#read();
@@ -335,7 +328,7 @@ export class TopicReader {
   /** A change may arrive by the log before it is visible to reads. */
   async #read(): Promise<void> {
     this.#readAt = performance.now();
-    const start = { position: this.#listener.position, changedAt: this.#services.stats.takeChangedAt() };
+    const start = { position: this.listener.position, changedAt: this.services.stats.takeChangedAt() };
     const topics: Topic[] = [];
     for (const topic of this.#dirty) {
       if (topics.length + this.#running >= MAX_RUNNING) break;
@@ -345,12 +338,12 @@ export class TopicReader {
       topics.push(topic);
     }
     this.#running += topics.length;
-    await this.#services.visibility.wait();
+    await this.services.visibility.wait();
     for (const topic of topics) this.#send(topic, start);
   }
 
   #send(topic: Topic, start: ReadStart): void {
-    const { reads, stats, rights } = this.#services;
+    const { reads, stats, rights } = this.services;
     const { generation } = rights;
     /** Answers that were read under former rights are not sent. */
     const isCurrent = (): boolean => generation === rights.generation;
@@ -362,7 +355,7 @@ export class TopicReader {
       this.#schedule(this.#running + this.#dirty.size >= MAX_RUNNING);
     };
     const fail = (error: unknown): void => {
-      if (isCurrent()) this.#listener.onFailure(topic, error);
+      if (isCurrent()) this.listener.onFailure(topic, error);
       done();
     };
     if (topic.subscribers.size === 0) {
@@ -377,7 +370,7 @@ export class TopicReader {
         aborted: false,
         caller: callerName(topic.prepared.caller, { address: '' }),
         onResult: (cell) => {
-          if (isCurrent()) this.#listener.onAnswer(topic, cell, start);
+          if (isCurrent()) this.listener.onAnswer(topic, cell, start);
           done();
         },
         onError: fail,

@@ -87,15 +87,12 @@ interface PendingCall {
 
 /** One end of a connection between two threads: `Local` are the calls of this one, `Remote` those of the other. */
 export class Channel<Local extends Methods<Local>, Remote extends Methods<Remote>> {
-  readonly #post: (message: unknown) => void;
   #local: Local | null = null;
   readonly #pending = new Map<number, PendingCall>();
   #calls = 0;
   #closed: Error | null = null;
 
-  constructor(post: (message: unknown) => void) {
-    this.#post = post;
-  }
+  constructor(private readonly post: (message: unknown) => void) {}
 
   /** Must be called before the first message is received. */
   serve(local: Local): void {
@@ -110,13 +107,13 @@ export class Channel<Local extends Methods<Local>, Remote extends Methods<Remote
     const number = ++this.#calls;
     return new Promise((resolve, reject) => {
       this.#pending.set(number, { resolve, reject });
-      this.#post({ call: name, args, number });
+      this.post({ call: name, args, number });
     });
   }
 
   /** Calls without waiting for a result. */
   notify<Name extends keyof Remote>(name: Name, ...args: Parameters<Remote[Name]>): void {
-    this.#post({ call: name, args, number: null });
+    this.post({ call: name, args, number: null });
   }
 
   receive(message: Message<Local>): void {
@@ -138,9 +135,9 @@ export class Channel<Local extends Methods<Local>, Remote extends Methods<Remote
 
   async #answer(name: keyof Local, args: never[], number: number): Promise<void> {
     try {
-      this.#post({ result: number, value: await this.#local?.[name](...args), failure: null });
+      this.post({ result: number, value: await this.#local?.[name](...args), failure: null });
     } catch (error) {
-      this.#post({ result: number, failure: serializeError(error) });
+      this.post({ result: number, failure: serializeError(error) });
     }
   }
 }

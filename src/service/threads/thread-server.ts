@@ -7,16 +7,13 @@ import { type App, type Broadcast, createApp, type Shared } from '../app.js';
 import type { Core } from '../core.js';
 
 export class ThreadServer {
-  readonly app: App;
-  readonly #start: (address: ListenAddress) => Promise<HttpServer>;
-  readonly #shutdownTimeout: number;
   #http: HttpServer | null = null;
 
-  private constructor(app: App, start: (address: ListenAddress) => Promise<HttpServer>, shutdownTimeout: number) {
-    this.app = app;
-    this.#start = start;
-    this.#shutdownTimeout = shutdownTimeout;
-  }
+  private constructor(
+    readonly app: App,
+    private readonly start: (address: ListenAddress) => Promise<HttpServer>,
+    private readonly shutdownTimeout: number,
+  ) {}
 
   static async create(config: Config, core: Core, shared: Shared, observe: Observer): Promise<ThreadServer> {
     const app = await createApp(config, core, shared, observe);
@@ -29,7 +26,7 @@ export class ThreadServer {
 
   /** Returns the port. */
   async listen(address: ListenAddress): Promise<number> {
-    this.#http = await this.#start(address);
+    this.#http = await this.start(address);
     return this.#http.port;
   }
 
@@ -45,7 +42,7 @@ export class ThreadServer {
 
   async stop(): Promise<void> {
     this.drain();
-    await Promise.all([this.app.endProcesses(), this.#http?.close(this.#shutdownTimeout)]);
+    await Promise.all([this.app.endProcesses(), this.#http?.close(this.shutdownTimeout)]);
     await this.app.stopping();
   }
 

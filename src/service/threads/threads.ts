@@ -64,18 +64,16 @@ export function urlOf({ HOST }: Pick<Config, 'HOST'>, port: number): string {
 
 /** One thread, this one: it uses the mirror itself, and applies a broadcast at once. */
 export class SingleThread implements Threads {
-  readonly #config: Config;
-  readonly #observe: Observer;
   readonly #policies = new Policies();
   #server: ThreadServer | null = null;
   #url = '';
   /** A failure of this thread ends the process. */
   readonly failure = new Promise<Error>(() => {});
 
-  constructor(config: Config, observe: Observer) {
-    this.#config = config;
-    this.#observe = observe;
-  }
+  constructor(
+    private readonly config: Config,
+    private readonly observe: Observer,
+  ) {}
 
   async broadcast(message: MainBroadcast): Promise<void> {
     if (message.kind === 'policies') this.#policies.apply(message.text);
@@ -84,8 +82,8 @@ export class SingleThread implements Threads {
 
   async serve(main: MainContext): Promise<string> {
     const { secret, limits, events, accessChanged } = main;
-    const config = this.#config;
-    const core = createCore(config, { ...main, policies: this.#policies }, this.#observe);
+    const config = this.config;
+    const core = createCore(config, { ...main, policies: this.#policies }, this.observe);
     const shared = {
       secret,
       limits,
@@ -97,7 +95,7 @@ export class SingleThread implements Threads {
       shapes: async () => core.reads.shapeStats.reports,
       health: this.health,
     };
-    this.#server = await ThreadServer.create(config, core, shared, this.#observe);
+    this.#server = await ThreadServer.create(config, core, shared, this.observe);
     this.#url = urlOf(config, await this.#server.listen(listenAddressOf(config)));
     return this.#url;
   }

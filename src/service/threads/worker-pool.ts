@@ -59,8 +59,6 @@ export function shareOf(config: Config, position: number): Config {
 }
 
 export class WorkerPool implements Threads {
-  readonly #config: Config;
-  readonly #observe: Observer;
   readonly #closed = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
   #workers: readonly WorkerHandle[] = [];
   #main: MainContext | null = null;
@@ -72,10 +70,10 @@ export class WorkerPool implements Threads {
     this.#onLost = resolve;
   });
 
-  constructor(config: Config, observe: Observer) {
-    this.#config = config;
-    this.#observe = observe;
-  }
+  constructor(
+    private readonly config: Config,
+    private readonly observe: Observer,
+  ) {}
 
   async broadcast(message: MainBroadcast): Promise<void> {
     if (this.#workers.length === 0) this.#keep(message);
@@ -100,12 +98,12 @@ export class WorkerPool implements Threads {
       closed: this.#closed,
     };
     const calls = this.#callsFrom(main);
-    this.#workers = Array.from({ length: this.#config.WORKERS }, (_, position) => {
-      const config = { ...shareOf(this.#config, position), DATABASE_POOLER: database.pooler };
+    this.#workers = Array.from({ length: this.config.WORKERS }, (_, position) => {
+      const config = { ...shareOf(this.config, position), DATABASE_POOLER: database.pooler };
       return new WorkerHandle({ ...common, config }, calls, this.#onLost);
     });
     this.#schema = null;
-    if (this.#config.METRICS !== 'off') observeProcess();
+    if (this.config.METRICS !== 'off') observeProcess();
     process.on('exit', this.#abandon);
     await Promise.all(this.#workers.map((worker) => worker.ready()));
     return this.#listen(port);
@@ -118,7 +116,7 @@ export class WorkerPool implements Threads {
   async stop(): Promise<void> {
     for (const worker of this.#workers) worker.stop();
     const done = new AbortController();
-    const timeout = sleep(this.#config.SHUTDOWN_TIMEOUT + CLOSE_TIMEOUT_MS, null, { signal: done.signal }).catch(
+    const timeout = sleep(this.config.SHUTDOWN_TIMEOUT + CLOSE_TIMEOUT_MS, null, { signal: done.signal }).catch(
       () => {},
     );
     const exited = Promise.all(this.#workers.map((worker) => worker.exited));
@@ -136,7 +134,7 @@ export class WorkerPool implements Threads {
 
   async #reserve(): Promise<number> {
     await this.#release();
-    this.#reserved = await reservePort(this.#config);
+    this.#reserved = await reservePort(this.config);
     return this.#reserved.port;
   }
 
@@ -153,14 +151,14 @@ export class WorkerPool implements Threads {
     let port = reserved;
     for (let attempt = 1; ; attempt++) {
       try {
-        await first.listen(port, urlOf(this.#config, port));
+        await first.listen(port, urlOf(this.config, port));
         break;
       } catch (error) {
-        if (this.#config.PORT !== 0 || attempt === MAX_PORT_ATTEMPTS) throw error;
+        if (this.config.PORT !== 0 || attempt === MAX_PORT_ATTEMPTS) throw error;
         port = await this.#reserve();
       }
     }
-    const url = urlOf(this.#config, port);
+    const url = urlOf(this.config, port);
     await Promise.all(others.map((worker) => worker.listen(port, url)));
     return url;
   }
@@ -192,7 +190,7 @@ export class WorkerPool implements Threads {
       forgiveLogin: (address) => logins.forgive(address),
       enterLogin: (attempt) => logins.enter(attempt),
       settleLogin: (attempt, outcome) => logins.settle(attempt, outcome),
-      observe: this.#observe,
+      observe: this.observe,
     };
   }
 
