@@ -23,15 +23,8 @@ import { splitKey } from '../../sql/key-text.js';
 import { readSql } from '../../sql/read-sql.js';
 import { billWriter } from '../caller-budget.js';
 import { writtenKeys } from '../distributed.js';
+import { hashOf, mustBeEmpty, mustBeNew, mustBeReadable, type RecordServices, readItem } from '../hooks/versions.js';
 import type { RequestClient } from '../stages.js';
-import {
-  hashOf,
-  mustBeEmpty,
-  mustBeNew,
-  mustBeReadable,
-  type RecordServices,
-  readItem,
-} from '../write-checks/item-records.js';
 import type { Writer, WrittenBy } from '../writer.js';
 import type { Writes } from '../writes/writes.js';
 

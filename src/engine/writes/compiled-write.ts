@@ -28,12 +28,12 @@ import { qualify } from '../../sql/qualify.js';
 import { billWriter } from '../caller-budget.js';
 import type { SessionConsistency } from '../consistency.js';
 import { isDistributed, shardValue } from '../distributed.js';
+import { checkStorages } from '../hooks/files.js';
 import type { Reads } from '../reads/reads.js';
 import type { RequestClient } from '../stages.js';
 import { type CompiledStatement, checked, StatementCache, type StatementCacheLimits } from '../statement-cache.js';
-import { hashedNodes } from '../write-checks/password-hashing.js';
 import type { Writer } from '../writer.js';
-import { checkStorages } from './file-storages.js';
+import { hashedNodes } from './password-hashing.js';
 
 /** What writes need. */
 export interface WriteServices {

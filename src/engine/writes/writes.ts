@@ -27,11 +27,10 @@ import type { Input } from '../../request/parse-context.js';
 import type { Selected, WriteRequest } from '../../request/write.js';
 import { bind } from '../../sql/parameter.js';
 import { isDistributed, planForShard, withKeysLeft } from '../distributed.js';
+import { isChecked, writeRecords } from '../hooks/versions.js';
 import type { Reads } from '../reads/reads.js';
 import { retry } from '../retry.js';
 import type { RequestClient } from '../stages.js';
-import { isChecked, writeRecords } from '../write-checks/item-records.js';
-import { hashNewSecrets, preparePayloads } from '../write-checks/password-hashing.js';
 import { isKnownSingleton, type Writer, type WriteSession, type WrittenBy } from '../writer.js';
 import {
   type WriteCall,
@@ -42,6 +41,7 @@ import {
 } from './compiled-write.js';
 import { callFunction, type WritingCall } from './function-call.js';
 import { answerRepeated, isRepeated, keepWrittenKeys, repeated, takeKey } from './idempotency.js';
+import { hashNewSecrets, preparePayloads } from './password-hashing.js';
 import { advancePast, advancePastTable, suppliesKeys } from './sequences.js';
 import {
   asDeleteFailure,

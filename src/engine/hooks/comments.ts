@@ -15,7 +15,7 @@ import { billWriter } from '../caller-budget.js';
 import type { Reads } from '../reads/reads.js';
 import type { Writer } from '../writer.js';
 
-/** Content versions, which need more, have checks of their own (item-records.ts). */
+/** Content versions, which need more, have checks of their own (versions.ts). */
 export const NAMING_ITEMS: ReadonlySet<string> = new Set(['service_comments']);
 
 /** Each collection that is named takes a statement of its own. */

@@ -20,7 +20,7 @@ import { billWriter } from '../caller-budget.js';
 import type { Reads } from '../reads/reads.js';
 import type { Writer } from '../writer.js';
 import { lock } from '../writes/write-errors.js';
-import { checkNamedItems, NAMING_ITEMS } from './named-items.js';
+import { checkNamedItems, NAMING_ITEMS } from './comments.js';
 
 export interface RecordServices {
   readonly database: Database;
