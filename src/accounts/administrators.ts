@@ -32,18 +32,13 @@ const TABLES: ReadonlySet<string> = new Set([
   'service_settings',
 ]);
 
-/** Whether deleting rows of the collection can change permissions or credentials, directly or through foreign keys. */
-export function decidesAccess(collection: string, model: Model): boolean {
+/** Whether a write of rows of the collection can change permissions or credentials, directly or through foreign keys. */
+export function concernsAccess(collection: string, isDeleted: boolean, model: Model): boolean {
+  if (TABLES.has(collection)) return true;
+  if (!isDeleted) return false;
   const known = DELETING.get(model) ?? collectionsBehindAccess(model);
   DELETING.set(model, known);
   return known.has(collection);
-}
-
-export function concernsAccess({ plan, model }: PlannedWrite): boolean {
-  return (
-    [...plan.nodes, ...plan.unlinks].some(({ collection }) => TABLES.has(collection.name)) ||
-    plan.unlinks.some(({ collection, action }) => action === 'delete' && decidesAccess(collection.name, model))
-  );
 }
 
 const DELETING = new WeakMap<Model, ReadonlySet<string>>();
@@ -64,12 +59,12 @@ function collectionsBehindAccess({ collections }: Model): ReadonlySet<string> {
   return found;
 }
 
-export async function keepAdministrators<Result>(
+/** Answers a function that compares the administrators after the change with those before it, and throws if that is refused. */
+export async function watchAdministrators(
   database: Database,
   session: Session,
   caller: Identity,
-  work: () => Promise<Result>,
-): Promise<Result> {
+): Promise<() => Promise<void>> {
   // Users who change their own password stay logged in: the trigger that ends their sessions keeps this one.
   await session.query(
     database.qualified(
@@ -82,12 +77,12 @@ export async function keepAdministrators<Result>(
     parseOwnJson(String(await session.cell(database.qualified(text), parameters)));
   const before = await administrators(ask);
   const known = caller.administrator ? {} : await credentialsOf(before, ask);
-  const result = await work();
-  const after = await administrators(ask);
-  if (!caller.administrator) await refuseChanges(before, after, known, ask);
-  if (before.some(({ active }) => active) && !after.some(({ active }) => active))
-    throw unprocessable('Cannot remove the last admin user from the system');
-  return result;
+  return async () => {
+    const after = await administrators(ask);
+    if (!caller.administrator) await refuseChanges(before, after, known, ask);
+    if (before.some(({ active }) => active) && !after.some(({ active }) => active))
+      throw unprocessable('Cannot remove the last admin user from the system');
+  };
 }
 
 /** Only administrators make, remove and delete administrators, or change what these sign in with. */

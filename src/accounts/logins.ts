@@ -3,7 +3,7 @@ import { CLI_IDENTITY } from '../access/identity.js';
 import { ServiceError } from '../base/errors.js';
 import type { Database } from '../postgres/pools/database.js';
 import { readSql } from '../sql/read-sql.js';
-import { keepAdministrators, REGISTRATION } from './administrators.js';
+import { REGISTRATION, watchAdministrators } from './administrators.js';
 
 const ACCOUNT = statement('account');
 const FAIL = statement('fail');
@@ -105,14 +105,11 @@ export class Logins {
       "update service_users set status = 'suspended' where id = $1::uuid and status = 'active'",
     );
     try {
-      await this.#database.transaction((session) =>
-        keepAdministrators(
-          this.#database,
-          session,
-          CLI_IDENTITY,
-          async () => void (await session.query(suspend, [user])),
-        ),
-      );
+      await this.#database.transaction(async (session) => {
+        const checkAdministrators = await watchAdministrators(this.#database, session, CLI_IDENTITY);
+        await session.query(suspend, [user]);
+        await checkAdministrators();
+      });
       await this.#listener.usersChanged();
     } catch (error) {
       if (!(error instanceof ServiceError && error.code === 'UNPROCESSABLE_CONTENT')) throw error;

@@ -22,8 +22,8 @@ export interface WrittenBy {
   readonly client: RequestClient;
 }
 
-/** A connection inside a transaction, and how rows are written through it. */
-export interface WriteSession {
+/** The transaction of an import, and how rows are written in it. */
+export interface ImportTransaction {
   readonly session: Session;
   readonly model: Model;
   readonly collection: Collection;

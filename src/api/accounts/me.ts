@@ -163,7 +163,7 @@ async function isOpen(
 ): Promise<boolean> {
   const parsed = parseCountOfKeys(collection.name, [key], limits);
   try {
-    const compiled = reads.compile(parsed, identity, `any ${action}`);
+    const compiled = reads.compile(parsed, identity, { selectedFor: `any ${action}` });
     const body = await reads.run({ query: parsed, compiled, caller: identity }, exchange);
     return String(body).includes('"count":1');
   } catch (error) {

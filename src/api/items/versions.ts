@@ -44,7 +44,7 @@ export function versionsRoutes(services: VersionRouteServices): Route[] {
     const by = await writtenBy(request);
     const data = requireObject(await request.json(parseJson), 'The body');
     const flag = new URLSearchParams(request.queryString).get('patchRevision');
-    return { data: await saveVersion(idOf(request), data, flag !== null && !isFalse(flag), by, services) };
+    return { data: await saveVersion(idOf(request), { data, joins: flag !== null && !isFalse(flag) }, by, services) };
   }
 
   async function promote(request: ActionRequest): Promise<ActionResult> {

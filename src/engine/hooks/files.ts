@@ -1,16 +1,16 @@
-/** A file whose row names an unknown storage location could not be read: such a write is refused, however it arrives. */
+/** Files: the bytes of a row that names an unknown storage location could not be found. */
 import { invalidPayload } from '../../base/errors.js';
-import type { PlannedWrite } from '../../plan/write/write.js';
+import type { WriteHook } from './write-hook.js';
+import { valuesOf } from './write-hook.js';
 
-export function checkStorages({ plan, input }: PlannedWrite, storages: readonly string[]): void {
-  for (const [position, { collection, columns }] of plan.nodes.entries()) {
-    if (collection.name !== 'service_files') continue;
-    const index = columns.findIndex(({ field }) => field.name === 'storage');
-    if (index < 0) continue;
-    for (const row of input.nodes[position] ?? []) {
-      const value = row[`c${index}`];
-      if (typeof value === 'string' && !storages.includes(value))
-        throw invalidPayload(`"storage" must be one of ${storages.join(', ')}, not ${JSON.stringify(value)}`);
-    }
-  }
-}
+export const files: WriteHook = {
+  concerns: ({ collection }) => collection.name === 'service_files',
+  validate: (changes, { storages }) => {
+    for (const change of changes)
+      for (const row of change.rows) {
+        const storage = valuesOf(change, row).get('storage');
+        if (typeof storage === 'string' && !storages.includes(storage))
+          throw invalidPayload(`"storage" must be one of ${storages.join(', ')}, not ${JSON.stringify(storage)}`);
+      }
+  },
+};

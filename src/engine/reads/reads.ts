@@ -66,6 +66,14 @@ export interface Explanation {
   readonly plan: readonly [{ readonly Plan: { readonly 'Total Cost': number } }] | undefined;
 }
 
+export interface CompileOptions {
+  /** The write that the items are selected for. */
+  readonly selectedFor?: SelectionPurpose | null;
+  /** The caller whose budget pays for a new shape, or null for nobody's. */
+  readonly billed?: BilledCaller | null;
+  readonly client?: RequestClient;
+}
+
 export interface ReadServices {
   readonly database: Database;
   readonly mirror: Mirror;
@@ -148,9 +156,7 @@ export class Reads {
   compile(
     query: ReadQuery,
     caller: Identity,
-    selectedFor: SelectionPurpose | null = null,
-    billed: BilledCaller | null = null,
-    client: RequestClient = NO_CLIENT,
+    { selectedFor = null, billed = null, client = NO_CLIENT }: CompileOptions = {},
   ): CompiledRead {
     const cached = this.#statements.find(shapeOf(query, this.#policies.accessOf(caller), selectedFor));
     return cached ?? this.budgets.run(billed, () => runSteps(this.#compile(query, caller, selectedFor, client)));
@@ -173,7 +179,7 @@ export class Reads {
   prepareReadBack(query: Parsed, writer: Writer, client: RequestClient): CompiledRead | null {
     const { caller } = writer;
     try {
-      return this.compile(query, caller, null, billWriter(writer), client);
+      return this.compile(query, caller, { billed: billWriter(writer), client });
     } catch (error) {
       const hidden = error instanceof ServiceError && error.code === 'FORBIDDEN' && !caller.administrator;
       if (hidden) return null;
@@ -313,7 +319,11 @@ export class Reads {
       this.#mirror,
       async (_, attempt) => {
         if (attempt > 1)
-          current = { ...read, need: null, compiled: this.compile(query, caller, read.compiled.selectedFor) };
+          current = {
+            ...read,
+            need: null,
+            compiled: this.compile(query, caller, { selectedFor: read.compiled.selectedFor }),
+          };
         const { cost } = this.#limits;
         if (cost !== null && !this.#affordable.has(current.compiled)) await this.#checkCost(current, cost);
         return send(current, attempt);

@@ -28,11 +28,11 @@ import { qualify } from '../../sql/qualify.js';
 import { billWriter } from '../caller-budget.js';
 import type { SessionConsistency } from '../consistency.js';
 import { isDistributed, shardValue } from '../distributed.js';
-import { checkStorages } from '../hooks/files.js';
 import type { Reads } from '../reads/reads.js';
+import { compileInSession } from '../reads/session-reads.js';
 import type { RequestClient } from '../stages.js';
 import { type CompiledStatement, checked, StatementCache, type StatementCacheLimits } from '../statement-cache.js';
-import type { Writer } from '../writer.js';
+import type { Writer, WrittenBy } from '../writer.js';
 import { hashedNodes } from './password-hashing.js';
 
 /** What writes need. */
@@ -71,7 +71,7 @@ export class WriteCompiler {
   readonly #limits: WriteLimits;
   readonly #statements: StatementCache;
 
-  constructor(reads: Reads, mirror: Mirror, limits: WriteLimits, observe: Observer) {
+  constructor({ reads, mirror }: WriteServices, limits: WriteLimits, observe: Observer) {
     this.#reads = reads;
     this.#limits = limits;
     this.#statements = new StatementCache(mirror, limits, observe);
@@ -86,7 +86,6 @@ export class WriteCompiler {
   compileWrite(planned: PlannedWrite, { writer, client }: WriteCall, option: WriteOption): TransactionStatement | null {
     const { plan, input, model } = planned;
     if (plan.nodes.length === 0) return null;
-    checkStorages(planned, this.#limits.storages);
     const counted = option === 'count';
     const key = counted ? null : option;
     const shape = option ? `${planned.shape} ${counted ? 'counted' : 'idempotent'}` : planned.shape;
@@ -131,19 +130,19 @@ export class WriteCompiler {
     return this.#compile(`sort ${collection.name}`, model, writer, () => compileSort(collection, field)).statement;
   }
 
-  /** The keys of the items that a write is about. */
+  /** The keys of the items that a request selects, inside of its transaction. */
   async selectKeys(
+    { writer, client, session }: WrittenBy & { readonly session: Session },
     collection: Collection,
     selected: Selected,
-    { writer, client }: WriteCall,
-    session: Session,
     action: WriteAction,
   ): Promise<readonly Key[]> {
     const query = this.parseSelected(collection, selected);
     if (!query) return givenKeys(collection, selected);
-    const compiled = this.#reads.compile(query, writer.caller, action, billWriter(writer), client);
-    const { text, parameters, prepare } = this.#reads.bind({ query, compiled, caller: writer.caller });
-    // Chains of writes have one plan for all values, which may be wrong for what finds their rows. Until the transaction ends.
+    const { caller } = writer;
+    const compiled = compileInSession({ reads: this.#reads, writer, client }, query, { selectedFor: action });
+    const { text, parameters, prepare } = this.#reads.bind({ query, compiled, caller });
+    // The session plans once for all values, which may be wrong for the values of this query.
     if (compiled.uneven) await session.setPlanMode('force_custom_plan');
     const cell = await session.cell(text, parameters, prepare);
     if (compiled.uneven) await session.setPlanMode('force_generic_plan');

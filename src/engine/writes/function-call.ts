@@ -9,8 +9,8 @@ import type { Session, TransactionStatement } from '../../postgres/pools/session
 import type { BoundStatement } from '../../postgres/wire/wire-query.js';
 import type { Parsed } from '../../request/ast.js';
 import type { IdempotencyKey } from '../../request/write.js';
-import { billWriter } from '../caller-budget.js';
 import type { Reads } from '../reads/reads.js';
+import { compileInSession } from '../reads/session-reads.js';
 import type { RequestClient } from '../stages.js';
 import type { Writer } from '../writer.js';
 import { takeKey } from './idempotency.js';
@@ -35,7 +35,7 @@ export async function callFunction(call: WritingCall, services: CallServices): P
   const { reads, database, session } = services;
   const { query, writer, client, idempotencyKey } = call;
   const { caller } = writer;
-  const compiled = reads.compile(query, caller, null, billWriter(writer), client);
+  const compiled = compileInSession({ reads, writer, client }, query);
   client.statement(compiled.statement.text);
   checkArguments(compiled.calls, query.values);
   const read = { query, compiled, caller };

@@ -11,7 +11,7 @@ import type { ImportFormat } from '../../request/import-file.js';
 import type { OnConflict } from '../../request/on-conflict.js';
 import type { Input } from '../../request/parse-context.js';
 import type { RequestClient } from '../stages.js';
-import type { Writer, WriteSession } from '../writer.js';
+import type { ImportTransaction, Writer } from '../writer.js';
 import { KeptRows, sizeOf } from './kept-rows.js';
 import { advancePastTable } from './sequences.js';
 import { namingOf } from './write-errors.js';
@@ -56,8 +56,8 @@ export async function importRows(
   const { onConflict = null } = options;
   const repeatable = { onConflict, mayRepeat: () => rows.isWhole };
   try {
-    return await writes.session(options.collection, { writer, client }, repeatable, (session) =>
-      new Attempt(options, session).run(rows.read()),
+    return await writes.inImport(options.collection, { writer, client }, repeatable, (transaction) =>
+      new Attempt(options, transaction).run(rows.read()),
     );
   } finally {
     await rows.close();
@@ -67,7 +67,7 @@ export async function importRows(
 /** One attempt to write the whole file, in one transaction. */
 class Attempt {
   readonly #options: ImportOptions;
-  readonly #writing: WriteSession;
+  readonly #writing: ImportTransaction;
   readonly #errors: RowError[] = [];
   #count = 0;
   #skipped = 0;
@@ -75,12 +75,12 @@ class Attempt {
   #size = 0;
   #running: Promise<void> = Promise.resolve();
 
-  constructor(options: ImportOptions, session: WriteSession) {
+  constructor(options: ImportOptions, transaction: ImportTransaction) {
     this.#options = options;
     this.#writing = {
-      ...session,
+      ...transaction,
       write: async (planned, rows) => {
-        const left = await session.write(planned, rows);
+        const left = await transaction.write(planned, rows);
         this.#skipped += left;
         return left;
       },
@@ -160,13 +160,13 @@ class Failure {
   }
 }
 
-function planRows({ plan }: WriteSession, rows: readonly Input[]): Promise<Plan> {
+function planRows({ plan }: ImportTransaction, rows: readonly Input[]): Promise<Plan> {
   return plan(rows).catch((error: unknown) => new Failure(error));
 }
 
 /** Answers why the rows were not written; null where they were. */
 async function tryRows(
-  writing: WriteSession,
+  writing: ImportTransaction,
   planned: Plan,
   rows: number,
   before: Conflict | null = null,
@@ -193,7 +193,7 @@ async function tryRows(
 }
 
 /** Only what is wrong with the row itself is reported as such. */
-function rowError(failure: unknown, { model, access }: WriteSession): ServiceError {
+function rowError(failure: unknown, { model, access }: ImportTransaction): ServiceError {
   const error = fromWrite(failure, namingOf(model, access));
   if (!(error instanceof ServiceError) || error.status >= 500 || error.code === 'REQUESTS_EXCEEDED') throw error;
   return error;
