@@ -1,4 +1,4 @@
-/** Golden files: statements with their parameters, to be read by people. UPDATE_GOLDEN=1 writes them anew. */
+/** Golden files: statements with their parameters, to be read by people. UPDATE_GOLDEN=1 writes them again. */
 import { readdir, readFile, writeFile } from 'node:fs/promises';
 import type { Test } from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
@@ -22,8 +22,22 @@ function literal(value: unknown): string {
 
 export async function compareGolden(t: Test, folder: GoldenFolder, name: string, content: string): Promise<void> {
   const file = packagePath('test', 'golden', folder, `${name}.sql`);
-  if (process.env['UPDATE_GOLDEN']) await writeFile(file, content);
-  t.equal(content, await readFile(file, 'utf8'));
+  const lines = content.split('\n').flatMap(wrapComment);
+  const text = lines.join('\n');
+  if (process.env['UPDATE_GOLDEN']) await writeFile(file, text);
+  t.equal(text, await readFile(file, 'utf8'));
+  const longest = lines.find((line) => line.length > MAX_LINE);
+  t.equal(longest, undefined, `no line has more than ${MAX_LINE} characters`);
+}
+
+/** Longer lines cannot be reviewed. */
+const MAX_LINE = 160;
+
+/** Breaks requests and values, which are comments, behind a comma if there is one. */
+function wrapComment(line: string): readonly string[] {
+  if (!line.startsWith('-- ') || line.length <= MAX_LINE) return [line];
+  const [first = '', ...rest] = line.match(/.{1,115}(?:,|$)|.{1,116}/g) ?? [];
+  return [first, ...rest.map((part) => `--   ${part}`)];
 }
 
 export interface GoldenRequest {

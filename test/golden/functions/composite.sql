@@ -2,7 +2,9 @@
 
 -- $1 = '{"v":{"name":"x","size":1}}'
 select '{"data":' || coalesce((
-  select '{"name":' || coalesce(pg_catalog.to_json("%p1"."name")::text, 'null') || coalesce(',"size":"' || pg_catalog.textin(pg_catalog.int8out("%p1"."size")) || '"', ',"size":null') || '}' as "%j"
+  select '{"name":' || coalesce(pg_catalog.to_json("%p1"."name")::text, 'null')
+    || coalesce(',"size":"' || pg_catalog.textin(pg_catalog.int8out("%p1"."size")) || '"', ',"size":null')
+    || '}' as "%j"
   from (
     select "%t1"."name", "%t1"."size"
     from (

@@ -2,7 +2,8 @@
 
 select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"author":' || coalesce("%l4"."%j", 'null') || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"author":'
+    || coalesce("%l4"."%j", 'null') || '}' as "%j"
   from (
     select "%t1"."id", "%t1"."author",
     case

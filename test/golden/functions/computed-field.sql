@@ -3,7 +3,8 @@
 -- $1 = 'A%'
 select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"loud":' || coalesce(pg_catalog.to_json("%p1"."loud")::text, 'null') || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"loud":'
+    || coalesce(pg_catalog.to_json("%p1"."loud")::text, 'null') || '}' as "%j"
   from (
     select "%t1"."id", "public"."loud"("%t1") as "loud"
     from "public"."authors" "%t1"

@@ -3,7 +3,8 @@
 -- $1 = '1'
 select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"status":' || coalesce(pg_catalog.to_json("%p1"."%g0")::text, 'null') || ',"max":' || ('{"views":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."%a0")), 'null') || '}') || '}' as "%j"
+  select '{"status":' || coalesce(pg_catalog.to_json("%p1"."%g0")::text, 'null') || ',"max":'
+    || ('{"views":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."%a0")), 'null') || '}') || '}' as "%j"
   from (
     select "%t1"."status" as "%g0", "pg_catalog"."max"("%t1"."views") as "%a0"
     from "public"."articles_of"("writer" => $1::"pg_catalog"."int4") "%t1"

@@ -4,7 +4,8 @@
 -- $2 = 'published'
 select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"comments":' || ("%l3"."%j") || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"comments":'
+    || ("%l3"."%j") || '}' as "%j"
   from (
     select "%t1"."id", "%t1"."views"
     from "public"."articles_of"("writer" => $1::"pg_catalog"."int4") "%t1"

@@ -2,7 +2,8 @@
 
 -- $1 = '{"v":[1,2]}'
 select '{"data":' || coalesce((
-  select '{"low":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."low")), 'null') || ',"high":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."high")), 'null') || '}' as "%j"
+  select '{"low":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."low")), 'null') || ',"high":'
+    || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."high")), 'null') || '}' as "%j"
   from (
     select "%t1"."low", "%t1"."high"
     from (

@@ -2,12 +2,14 @@
 
 -- $1 = 'New'
 -- $2 = '1'
-select pg_catalog.set_config('lateral.rows', coalesce(pg_catalog.array_agg("%f"::"public"."articles"), '{}'::"public"."articles"[])::text, true)
+select pg_catalog.set_config('lateral.rows',
+  coalesce(pg_catalog.array_agg("%f"::"public"."articles"), '{}'::"public"."articles"[])::text, true)
 from "public"."write_article"("title" => $1::"pg_catalog"."text", "writer" => $2::"pg_catalog"."int4") "%f";
 
 select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null') || ',"comments":' || ("%l3"."%j") || '}' as "%j"
+  select '{"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null') || ',"comments":' || ("%l3"."%j")
+    || '}' as "%j"
   from (
     select "%t1"."title", "%t1"."id"
     from pg_catalog.unnest(pg_catalog.current_setting('lateral.rows')::"public"."articles"[]) "%t1"

@@ -6,9 +6,12 @@ begin;
 -- $1 = 'QzmMcWqXhr3EAe0DapJYmeKYt9EuE9CZgpAS3FgL5iM'
 -- $2 = 'xiTbctiqknZRlSYL_IOwRMEDm-U6eZpQyPKKBGR243A'
 -- $3 = '86400000 milliseconds'
-insert into "public".service_receipts as receipt (id, fingerprint, expires) values ($1, $2, now() operator(pg_catalog.+) $3::interval)
-     on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null, answer = null
-where receipt.expires operator(pg_catalog.<) now() returning 1;
+insert into "public".service_receipts as receipt (id, fingerprint, expires)
+values ($1, $2, now() operator(pg_catalog.+) $3::interval)
+on conflict (id) do update
+set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null, answer = null
+where receipt.expires operator(pg_catalog.<) now()
+returning 1;
 
 select '{"data":' || coalesce((
   select coalesce('"' || pg_catalog.textin(pg_catalog.int8out("%p1"."value")) || '"', 'null') as "%j"
@@ -20,7 +23,8 @@ select '{"data":' || coalesce((
 
 -- $1 = '{"data":"7"}'
 -- $2 = 'QzmMcWqXhr3EAe0DapJYmeKYt9EuE9CZgpAS3FgL5iM'
-update "public".service_receipts set answer = $1
+update "public".service_receipts
+set answer = $1
 where id operator(pg_catalog.=) $2;
 
 commit;

@@ -3,7 +3,8 @@
 -- $1 = '1'
 select '{"data":' || "%r1"."%j" || '}'
 from (
-  select '{"customer":' || coalesce(pg_catalog.to_json("%p1"."customer")::text, 'null') || ',"lines":' || ("%l3"."%j") || '}' as "%j"
+  select '{"customer":' || coalesce(pg_catalog.to_json("%p1"."customer")::text, 'null') || ',"lines":' || ("%l3"."%j")
+    || '}' as "%j"
   from (
     select "%t1"."customer", "%t1"."id"
     from "public"."orders" "%t1"
@@ -13,7 +14,8 @@ from (
   left join lateral (
     select coalesce('[' || pg_catalog.string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
     from (
-      select coalesce('"' || pg_catalog.textin(pg_catalog.int4out("%p2"."order_id")) || '~' || pg_catalog.textin(pg_catalog.int4out("%p2"."product_id")) || '"', 'null') as "%j"
+      select coalesce('"' || pg_catalog.textin(pg_catalog.int4out("%p2"."order_id")) || '~'
+        || pg_catalog.textin(pg_catalog.int4out("%p2"."product_id")) || '"', 'null') as "%j"
       from (
         select "%t2"."order_id", "%t2"."product_id"
         from "public"."order_lines" "%t2"

@@ -3,12 +3,13 @@
 select "%q"."%n", "%c"."%b"
 from pg_catalog.unnest((
   select $1::text[]
-))
-with ordinality as "%q" ("%v0", "%n")
+)) with ordinality as "%q" ("%v0", "%n")
 left join lateral (
   select '{"data":' || "%r1"."%j" || '}'
   from (
-    select ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null')) || (',"author":' || coalesce("%l3"."%j", 'null') || '}') as "%j"
+    select ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"title":'
+      || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null'))
+      || (',"author":' || coalesce("%l3"."%j", 'null') || '}') as "%j"
     from (
       select "%t1"."id", "%t1"."title", "%t1"."author"
       from "public"."articles" "%t1"

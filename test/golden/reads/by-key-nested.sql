@@ -2,7 +2,9 @@
 -- $1 = '1'
 select '{"data":' || "%r1"."%j" || '}'
 from (
-  select ('{"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null') || ',"author":' || coalesce("%l3"."%j", 'null')) || (',"comments":' || ("%l5"."%j") || '}') as "%j"
+  select ('{"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null') || ',"author":'
+    || coalesce("%l3"."%j", 'null'))
+    || (',"comments":' || ("%l5"."%j") || '}') as "%j"
   from (
     select "%t1"."title", "%t1"."author", "%t1"."id"
     from "public"."articles" "%t1"

@@ -1,8 +1,16 @@
 -- /articles?fields=id&sort=-rating&limit=3&cursor=W251bGwsICI4Il0
 -- $1 = '8'
-select '{"meta":{' || '"next_cursor":' || coalesce('"' || case when count(*) operator(pg_catalog.=) 3 then pg_catalog.translate(pg_catalog.encode(pg_catalog.convert_to((pg_catalog.array_agg("%c"."%k"))[count(*)], 'UTF8'), 'base64'), E'+/=\n', '-_') end || '"', 'null') || coalesce('},"data":[' || pg_catalog.string_agg("%c"."%j", ',') || ']}', '},"data":[]}')
+select '{"meta":{' || '"next_cursor":'
+  || coalesce('"' || case when count(*) operator(pg_catalog.=) 3
+    then pg_catalog.translate(pg_catalog.encode(pg_catalog.convert_to((pg_catalog.array_agg("%c"."%k"))[count(*)],
+      'UTF8'),
+      'base64'),
+      E'+/=\n', '-_') end
+    || '"', 'null')
+  || coalesce('},"data":[' || pg_catalog.string_agg("%c"."%j", ',') || ']}', '},"data":[]}')
 from (
-  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j", pg_catalog.json_build_array("%p1"."rating"::text, "%p1"."id"::text)::text as "%k"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j",
+    pg_catalog.json_build_array("%p1"."rating"::text, "%p1"."id"::text)::text as "%k"
   from (
     with "%b1_0" as materialized (
       select "%t1"."id", "%t1"."rating"

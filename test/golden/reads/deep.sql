@@ -1,9 +1,11 @@
--- /authors?fields=name,articles.title,articles.comments.id&deep={"articles":{"_filter":{"status":"published"},"_sort":"-views","_limit":3,"comments":{"_limit":1,"_offset":1}}}
+-- /authors?fields=name,articles.title,articles.comments.id&deep={"articles":{"_filter":{"status":"published"},
+--   "_sort":"-views","_limit":3,"comments":{"_limit":1,"_offset":1}}}
 -- $1 = 'published'
 -- $2 = '1'
 select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"name":' || coalesce(pg_catalog.to_json("%p1"."name")::text, 'null') || ',"articles":' || ("%l5"."%j") || '}' as "%j"
+  select '{"name":' || coalesce(pg_catalog.to_json("%p1"."name")::text, 'null') || ',"articles":' || ("%l5"."%j")
+    || '}' as "%j"
   from (
     select "%t1"."name", "%t1"."id"
     from "public"."authors" "%t1"
@@ -13,7 +15,8 @@ from (
   left join lateral (
     select coalesce('[' || pg_catalog.string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
     from (
-      select '{"title":' || coalesce(pg_catalog.to_json("%p2"."title")::text, 'null') || ',"comments":' || ("%l4"."%j") || '}' as "%j"
+      select '{"title":' || coalesce(pg_catalog.to_json("%p2"."title")::text, 'null') || ',"comments":'
+        || ("%l4"."%j") || '}' as "%j"
       from (
         select "%t2"."title", "%t2"."id", "%t2"."views"
         from "public"."articles" "%t2"

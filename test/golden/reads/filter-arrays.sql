@@ -8,7 +8,9 @@ from (
   from (
     select "%t1"."id"
     from "public"."samples" "%t1"
-    where (("%t1"."tags" operator(pg_catalog.@>) $1::"pg_catalog"."_text" and pg_catalog.cardinality("%t1"."tags") operator(pg_catalog.>) $2::int4) and "%t1"."numbers" operator(pg_catalog.&&) $3::"pg_catalog"."_int4")
+    where (("%t1"."tags" operator(pg_catalog.@>) $1::"pg_catalog"."_text"
+      and pg_catalog.cardinality("%t1"."tags") operator(pg_catalog.>) $2::int4)
+      and "%t1"."numbers" operator(pg_catalog.&&) $3::"pg_catalog"."_int4")
     order by "%t1"."id"
     limit 100
   ) "%p1"

@@ -7,7 +7,9 @@ from (
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"
-    where (case when pg_catalog.isfinite("%t1"."published_at") then pg_catalog.floor(extract(year from ("%t1"."published_at" at time zone 'UTC')))::int4 end operator(pg_catalog.=) $1::int4 and (
+    where (case when pg_catalog.isfinite("%t1"."published_at")
+      then pg_catalog.floor(extract(year from ("%t1"."published_at" at time zone 'UTC')))::int4 end operator(pg_catalog.=) $1::int4
+      and (
       select count(*)
       from "public"."comments" "%t2"
       where "%t2"."article" operator(pg_catalog.=) "%t1"."id"

@@ -1,4 +1,6 @@
--- /places?fields=id&filter={"globe":{"_dwithin":{"geometry":{"type":"Point","coordinates":[16.6,49.2]},"distance":500}},"mercator":{"_within":{"type":"Polygon","coordinates":[[[16,49],[17,49],[17,50],[16,50],[16,49]]]}},"free":{"_covers":{"type":"Point","coordinates":[16.6,49.2]}}}
+-- /places?fields=id&filter={"globe":{"_dwithin":{"geometry":{"type":"Point","coordinates":[16.6,49.2]},
+--   "distance":500}},"mercator":{"_within":{"type":"Polygon","coordinates":[[[16,49],[17,49],[17,50],[16,50],[16,
+--   49]]]}},"free":{"_covers":{"type":"Point","coordinates":[16.6,49.2]}}}
 -- $1 = '{"type":"Point","coordinates":[16.6,49.2]}'
 -- $2 = '500'
 -- $3 = '{"type":"Polygon","coordinates":[[[16,49],[17,49],[17,50],[16,50],[16,49]]]}'
@@ -9,7 +11,13 @@ from (
   from (
     select "%t1"."id"
     from "public"."places" "%t1"
-    where ("shapes"."st_dwithin"("%t1"."globe", "shapes"."st_setsrid"("shapes"."st_geomfromgeojson"($1::text), 4326)::"shapes"."geography", $2::float8) and "shapes"."st_within"("%t1"."mercator", "shapes"."st_transform"("shapes"."st_setsrid"("shapes"."st_geomfromgeojson"($3::text), 4326), 3857)) and "shapes"."st_covers"(case "shapes"."st_srid"("%t1"."free") when 4326 then "%t1"."free" when 0 then "shapes"."st_setsrid"("%t1"."free", 4326) else "shapes"."st_transform"("%t1"."free", 4326) end, "shapes"."st_setsrid"("shapes"."st_geomfromgeojson"($4::text), 4326)))
+    where ("shapes"."st_dwithin"("%t1"."globe",
+      "shapes"."st_setsrid"("shapes"."st_geomfromgeojson"($1::text), 4326)::"shapes"."geography", $2::float8)
+      and "shapes"."st_within"("%t1"."mercator",
+        "shapes"."st_transform"("shapes"."st_setsrid"("shapes"."st_geomfromgeojson"($3::text), 4326), 3857))
+      and "shapes"."st_covers"(case "shapes"."st_srid"("%t1"."free") when 4326 then "%t1"."free" when 0
+        then "shapes"."st_setsrid"("%t1"."free", 4326) else "shapes"."st_transform"("%t1"."free", 4326) end,
+        "shapes"."st_setsrid"("shapes"."st_geomfromgeojson"($4::text), 4326)))
     order by "%t1"."id"
     limit 100
   ) "%p1"

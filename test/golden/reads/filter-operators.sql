@@ -9,7 +9,11 @@ from (
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"
-    where (("%t1"."views" operator(pg_catalog.>=) $1::"pg_catalog"."int4" and "%t1"."views" operator(pg_catalog.<=) $2::"pg_catalog"."int4") or "%t1"."slug" operator(pg_catalog.~~) $3 or "%t1"."rating" operator(pg_catalog.<>) all($4::"pg_catalog"."numeric"[]) or ("%t1"."body" is not null and "%t1"."body" operator(pg_catalog.<>) ''))
+    where (("%t1"."views" operator(pg_catalog.>=) $1::"pg_catalog"."int4"
+      and "%t1"."views" operator(pg_catalog.<=) $2::"pg_catalog"."int4")
+      or "%t1"."slug" operator(pg_catalog.~~) $3
+      or "%t1"."rating" operator(pg_catalog.<>) all($4::"pg_catalog"."numeric"[])
+      or ("%t1"."body" is not null and "%t1"."body" operator(pg_catalog.<>) ''))
     order by "%t1"."id"
     limit 100
   ) "%p1"

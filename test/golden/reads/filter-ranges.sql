@@ -8,7 +8,9 @@ from (
   from (
     select "%t1"."id"
     from "public"."samples" "%t1"
-    where (("%t1"."span" operator(pg_catalog.@>) $1::"pg_catalog"."int4" and "%t1"."span" operator(pg_catalog.&&) $2::"pg_catalog"."int4range") and "%t1"."spans" operator(pg_catalog.-|-) $3::"pg_catalog"."int4multirange")
+    where (("%t1"."span" operator(pg_catalog.@>) $1::"pg_catalog"."int4"
+      and "%t1"."span" operator(pg_catalog.&&) $2::"pg_catalog"."int4range")
+      and "%t1"."spans" operator(pg_catalog.-|-) $3::"pg_catalog"."int4multirange")
     order by "%t1"."id"
     limit 100
   ) "%p1"

@@ -8,7 +8,9 @@ from (
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"
-    where (("%t1"."slug" operator(pg_catalog.>=) $1::"pg_catalog"."varchar" and "%t1"."slug" operator(pg_catalog.<=) $2::"pg_catalog"."varchar") and "%t1"."title" operator(pg_catalog.>) $3::"pg_catalog"."varchar")
+    where (("%t1"."slug" operator(pg_catalog.>=) $1::"pg_catalog"."varchar"
+      and "%t1"."slug" operator(pg_catalog.<=) $2::"pg_catalog"."varchar")
+      and "%t1"."title" operator(pg_catalog.>) $3::"pg_catalog"."varchar")
     order by "%t1"."id"
     limit 100
   ) "%p1"

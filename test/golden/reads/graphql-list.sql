@@ -2,7 +2,10 @@
 select '{"data":{' || '"articles":' || (
   select coalesce('[' || pg_catalog.string_agg("%r1"."%j", ',') || ']', '[]')
   from (
-    select (coalesce('{"id":"' || pg_catalog.textin(pg_catalog.int4out("%p1"."id")) || '"', '{"id":null') || ',"heading":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null')) || (',"rating":' || coalesce(pg_catalog.to_json("%p1"."rating")::text, 'null') || ',"author":' || coalesce("%l3"."%j", 'null') || '}') as "%j"
+    select (coalesce('{"id":"' || pg_catalog.textin(pg_catalog.int4out("%p1"."id")) || '"', '{"id":null')
+      || ',"heading":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null'))
+      || (',"rating":' || coalesce(pg_catalog.to_json("%p1"."rating")::text, 'null') || ',"author":'
+        || coalesce("%l3"."%j", 'null') || '}') as "%j"
     from (
       select "%t1"."id", "%t1"."title", "%t1"."rating", "%t1"."author"
       from "public"."articles" "%t1"
@@ -10,7 +13,8 @@ select '{"data":{' || '"articles":' || (
       limit 5
     ) "%p1"
     left join lateral (
-      select '{"name":' || coalesce(pg_catalog.to_json("%p2"."name")::text, 'null') || ',"__typename":"authors"' || '}' as "%j"
+      select '{"name":' || coalesce(pg_catalog.to_json("%p2"."name")::text, 'null') || ',"__typename":"authors"'
+        || '}' as "%j"
       from (
         select "%t2"."name"
         from "public"."authors" "%t2"

@@ -1,4 +1,6 @@
--- { newest: articles(sort: ["-id"], limit: 2) { id comments_func { count } } one: articles_by_id(id: 1) { title } other: tags_by_id(id: 9) { name } settings { title } }
+-- { newest: articles(sort: ["-id"],
+--    limit: 2) { id comments_func { count } } one: articles_by_id(id: 1) { title } other: tags_by_id(id: 9) { name } set
+--   tings { title } }
 -- $1 = '{"title":"Untitled"}'
 -- $2 = '{"message":"You don''t have permission to access this.","path":["one"],"locations":[{"line":1,"column":76}],"extensions":{"code":"FORBIDDEN"}}'
 -- $3 = '{"message":"You don''t have permission to access this.","path":["other"],"locations":[{"line":1,"column":113}],"extensions":{"code":"FORBIDDEN"}}'
@@ -7,7 +9,8 @@
 select '{"data":{' || '"newest":' || (
   select coalesce('[' || pg_catalog.string_agg("%r1"."%j", ',') || ']', '[]')
   from (
-    select coalesce('{"id":"' || pg_catalog.textin(pg_catalog.int4out("%p1"."id")) || '"', '{"id":null') || ',"comments_func":' || ('{"count":' || coalesce((
+    select coalesce('{"id":"' || pg_catalog.textin(pg_catalog.int4out("%p1"."id")) || '"', '{"id":null')
+      || ',"comments_func":' || ('{"count":' || coalesce((
       select count(*)
       from "public"."comments" "%t2"
       where "%t2"."article" operator(pg_catalog.=) "%p1"."id"
@@ -29,7 +32,13 @@ select '{"data":{' || '"newest":' || (
     limit 1
   ) "%p5"
   order by "%p5"."id"
-), $1::text) || '}' || coalesce(',"errors":[' || nullif(pg_catalog.concat_ws(',', case when "%i1" is null then $2::text end, case when "%i2" is null then $3::text end), '') || ']', '') || '}'
+), $1::text) || '}'
+  || coalesce(',"errors":['
+    || nullif(pg_catalog.concat_ws(',', case when "%i1" is null then $2::text end, case when "%i2" is null
+      then $3::text end),
+      '')
+    || ']', '')
+  || '}'
 from (
   select (
     select '{"title":' || coalesce(pg_catalog.to_json("%p3"."title")::text, 'null') || '}' as "%j"

@@ -13,7 +13,8 @@ select '{"data":{' || '"articles":' || (
       select coalesce('[' || pg_catalog.string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
       from (
         select '{"item":' || coalesce(case "%p2"."collection"::text when 'block_text' then (
-          select '{"__typename":"block_text"' || ',"text":' || coalesce(pg_catalog.to_json("%p3"."text")::text, 'null') || '}' as "%j"
+          select '{"__typename":"block_text"' || ',"text":'
+            || coalesce(pg_catalog.to_json("%p3"."text")::text, 'null') || '}' as "%j"
           from (
             select "%t3"."text"
             from "public"."block_text" "%t3"

@@ -11,7 +11,8 @@ from (
   left join lateral (
     select coalesce('[' || pg_catalog.string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
     from (
-      select '{"collection":' || coalesce(pg_catalog.to_json("%p2"."collection")::text, 'null') || ',"item":' || coalesce(case "%p2"."collection"::text when 'block_text' then (
+      select '{"collection":' || coalesce(pg_catalog.to_json("%p2"."collection")::text, 'null') || ',"item":'
+        || coalesce(case "%p2"."collection"::text when 'block_text' then (
         select '{"text":' || coalesce(pg_catalog.to_json("%p3"."text")::text, 'null') || '}' as "%j"
         from (
           select "%t3"."text"

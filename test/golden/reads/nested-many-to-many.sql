@@ -1,7 +1,8 @@
 -- /articles?fields=id,tags.tags_id.name
 select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"tags":' || ("%l5"."%j") || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"tags":' || ("%l5"."%j")
+    || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"

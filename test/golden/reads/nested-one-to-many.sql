@@ -1,7 +1,8 @@
 -- /articles?fields=id,comments.id,comments.author.name
 select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"comments":' || ("%l5"."%j") || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"comments":'
+    || ("%l5"."%j") || '}' as "%j"
   from (
     select "%t1"."id"
     from "public"."articles" "%t1"
@@ -11,7 +12,8 @@ from (
   left join lateral (
     select coalesce('[' || pg_catalog.string_agg("%r2"."%j", ',') || ']', '[]') as "%j"
     from (
-      select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p2"."id")), 'null') || ',"author":' || coalesce("%l4"."%j", 'null') || '}' as "%j"
+      select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p2"."id")), 'null') || ',"author":'
+        || coalesce("%l4"."%j", 'null') || '}' as "%j"
       from (
         select "%t2"."id", "%t2"."author"
         from "public"."comments" "%t2"

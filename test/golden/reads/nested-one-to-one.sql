@@ -2,7 +2,8 @@
 -- $1 = 'A%'
 select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select '{"name":' || coalesce(pg_catalog.to_json("%p1"."name")::text, 'null') || ',"licence":' || coalesce("%l4"."%j", 'null') || '}' as "%j"
+  select '{"name":' || coalesce(pg_catalog.to_json("%p1"."name")::text, 'null') || ',"licence":'
+    || coalesce("%l4"."%j", 'null') || '}' as "%j"
   from (
     select "%t1"."name", "%t1"."id", "%t2"."id" as "%s0"
     from "public"."authors" "%t1"

@@ -7,7 +7,8 @@ from (
     order by "%t1"."id"
     limit 20
   )
-  select '{"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null') || ',"author":' || coalesce("%l7"."%j", 'null') || '}' as "%j"
+  select '{"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null') || ',"author":'
+    || coalesce("%l7"."%j", 'null') || '}' as "%j"
   from "%p1"
   left join (
     select "%d2"."%h0", "%l6"."%j"
@@ -16,7 +17,8 @@ from (
       from "%p1"
     ) "%d2"
     left join lateral (
-      select '{"name":' || coalesce(pg_catalog.to_json("%p3"."name")::text, 'null') || ',"articles":' || ("%l5"."%j") || '}' as "%j"
+      select '{"name":' || coalesce(pg_catalog.to_json("%p3"."name")::text, 'null') || ',"articles":' || ("%l5"."%j")
+        || '}' as "%j"
       from (
         select "%t3"."name", "%t3"."id"
         from "public"."authors" "%t3"

@@ -3,9 +3,13 @@
 -- $2 = 'published'
 select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select ('{"author.name":' || coalesce(pg_catalog.to_json("%p1"."%g0")::text, 'null') || ',"count":' || ("%p1"."%a0"::text)) || (',"max":' || ('{"views":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."%a1")), 'null') || '}') || '}') as "%j"
+  select ('{"author.name":' || coalesce(pg_catalog.to_json("%p1"."%g0")::text, 'null') || ',"count":'
+    || ("%p1"."%a0"::text))
+    || (',"max":' || ('{"views":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."%a1")), 'null') || '}')
+      || '}') as "%j"
   from (
-    select "%t2"."name" as "%g0", count(*) as "%a0", "pg_catalog"."max"(case when "%t4"."name" operator(pg_catalog.=) any(array(
+    select "%t2"."name" as "%g0", count(*) as "%a0",
+      "pg_catalog"."max"(case when "%t4"."name" operator(pg_catalog.=) any(array(
       select "%t5"."first_name"::text::"pg_catalog"."varchar"
       from "public"."service_users" "%t5"
       where "%t5"."id" operator(pg_catalog.=) any($1::uuid[])
@@ -22,7 +26,8 @@ from (
       and "%t3"."status" operator(pg_catalog.=) $2::"pg_catalog"."varchar"
     )
     left join "public"."authors" "%t4" on "%t4"."id" operator(pg_catalog.=) "%t1"."author"
-    where ("%t1"."status" operator(pg_catalog.=) $2::"pg_catalog"."varchar" or "%t4"."name" operator(pg_catalog.=) any(array(
+    where ("%t1"."status" operator(pg_catalog.=) $2::"pg_catalog"."varchar"
+      or "%t4"."name" operator(pg_catalog.=) any(array(
       select "%t6"."first_name"::text::"pg_catalog"."varchar"
       from "public"."service_users" "%t6"
       where "%t6"."id" operator(pg_catalog.=) any($1::uuid[])

@@ -16,8 +16,11 @@ from (
     )) then "%t2"."views"
     end as "%s0"
     from "public"."comments" "%t1"
-    left join ("public"."articles" "%t2" left join "public"."authors" "%t3" on "%t3"."id" operator(pg_catalog.=) "%t2"."author") on "%t2"."id" operator(pg_catalog.=) "%t1"."article"
-    and ("%t2"."status" operator(pg_catalog.=) $2::"pg_catalog"."varchar" or "%t3"."name" operator(pg_catalog.=) any(array(
+    left join ("public"."articles" "%t2" left join "public"."authors" "%t3"
+      on "%t3"."id" operator(pg_catalog.=) "%t2"."author")
+      on "%t2"."id" operator(pg_catalog.=) "%t1"."article"
+    and ("%t2"."status" operator(pg_catalog.=) $2::"pg_catalog"."varchar"
+      or "%t3"."name" operator(pg_catalog.=) any(array(
       select "%t4"."first_name"::text::"pg_catalog"."varchar"
       from "public"."service_users" "%t4"
       where "%t4"."id" operator(pg_catalog.=) any($1::uuid[])

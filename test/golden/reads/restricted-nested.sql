@@ -4,7 +4,9 @@
 -- $3 = '{"00000000-0000-0000-0000-000000000001"}'
 select coalesce('{"data":[' || pg_catalog.string_agg("%r1"."%j", ',') || ']}', '{"data":[]}')
 from (
-  select ('{"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null') || ',"author":' || coalesce("%l6"."%j", 'null')) || (',"comments":' || ("%l9"."%j") || ',"comments_count":' || coalesce((
+  select ('{"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null') || ',"author":'
+    || coalesce("%l6"."%j", 'null'))
+    || (',"comments":' || ("%l9"."%j") || ',"comments_count":' || coalesce((
     select count(*)
     from "public"."comments" "%t10"
     left join "public"."articles" "%t11" on "%t11"."id" operator(pg_catalog.=) "%t10"."article"
@@ -12,10 +14,12 @@ from (
     and "%t10"."article" operator(pg_catalog.=) "%p1"."id"
   )::text, 'null') || '}') as "%j"
   from (
-    select "%t1"."title", "%t1"."author", "%t1"."id", "%t1"."status" operator(pg_catalog.=) $2::"pg_catalog"."varchar" as "%k0"
+    select "%t1"."title", "%t1"."author", "%t1"."id",
+      "%t1"."status" operator(pg_catalog.=) $2::"pg_catalog"."varchar" as "%k0"
     from "public"."articles" "%t1"
     left join "public"."authors" "%t2" on "%t2"."id" operator(pg_catalog.=) "%t1"."author"
-    where ("%t1"."status" operator(pg_catalog.=) $2::"pg_catalog"."varchar" or "%t2"."name" operator(pg_catalog.=) any(array(
+    where ("%t1"."status" operator(pg_catalog.=) $2::"pg_catalog"."varchar"
+      or "%t2"."name" operator(pg_catalog.=) any(array(
       select "%t3"."first_name"::text::"pg_catalog"."varchar"
       from "public"."service_users" "%t3"
       where "%t3"."id" operator(pg_catalog.=) any($3::uuid[])

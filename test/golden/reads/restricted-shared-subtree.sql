@@ -12,7 +12,9 @@ from (
     order by "%t1"."id"
     limit 5
   )
-  select ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"article":' || coalesce("%l11"."%j", 'null')) || (',"author":' || coalesce("%l14"."%j", 'null') || '}') as "%j"
+  select ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"article":'
+    || coalesce("%l11"."%j", 'null'))
+    || (',"author":' || coalesce("%l14"."%j", 'null') || '}') as "%j"
   from "%p1"
   left join (
     select "%d3"."%h0", "%l10"."%j"
@@ -21,12 +23,14 @@ from (
       from "%p1"
     ) "%d3"
     left join lateral (
-      select '{"title":' || coalesce(pg_catalog.to_json("%p4"."title")::text, 'null') || ',"comments":' || ("%l9"."%j") || '}' as "%j"
+      select '{"title":' || coalesce(pg_catalog.to_json("%p4"."title")::text, 'null') || ',"comments":'
+        || ("%l9"."%j") || '}' as "%j"
       from (
         select "%t4"."title", "%t4"."id"
         from "public"."articles" "%t4"
         left join "public"."authors" "%t5" on "%t5"."id" operator(pg_catalog.=) "%t4"."author"
-        where ("%t4"."status" operator(pg_catalog.=) $2::"pg_catalog"."varchar" or "%t5"."name" operator(pg_catalog.=) any(array(
+        where ("%t4"."status" operator(pg_catalog.=) $2::"pg_catalog"."varchar"
+          or "%t5"."name" operator(pg_catalog.=) any(array(
           select "%t6"."first_name"::text::"pg_catalog"."varchar"
           from "public"."service_users" "%t6"
           where "%t6"."id" operator(pg_catalog.=) any($3::uuid[])

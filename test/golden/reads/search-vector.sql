@@ -6,7 +6,8 @@ from (
   from (
     select "%t1"."id"
     from "public"."worded" "%t1"
-    where "%t1"."words" operator(pg_catalog.@@) pg_catalog.websearch_to_tsquery('"pg_catalog"."english"'::pg_catalog.regconfig, $1::text)
+    where "%t1"."words" operator(pg_catalog.@@) pg_catalog.websearch_to_tsquery('"pg_catalog"."english"'::pg_catalog.regconfig,
+      $1::text)
     order by "%t1"."id"
     limit 100
   ) "%p1"

@@ -5,7 +5,8 @@ from (
   from (
     select "%t1"."id",
     case
-    when pg_catalog.isfinite("%t1"."published_at") then pg_catalog.floor(extract(year from ("%t1"."published_at" at time zone 'UTC')))::int4
+    when pg_catalog.isfinite("%t1"."published_at")
+      then pg_catalog.floor(extract(year from ("%t1"."published_at" at time zone 'UTC')))::int4
     end as "%s0", (
       select count(*)
       from "public"."comments" "%t2"
@@ -14,7 +15,8 @@ from (
     from "public"."articles" "%t1"
     order by
     case
-    when pg_catalog.isfinite("%t1"."published_at") then pg_catalog.floor(extract(year from ("%t1"."published_at" at time zone 'UTC')))::int4
+    when pg_catalog.isfinite("%t1"."published_at")
+      then pg_catalog.floor(extract(year from ("%t1"."published_at" at time zone 'UTC')))::int4
     end desc, (
       select count(*)
       from "public"."comments" "%t2"

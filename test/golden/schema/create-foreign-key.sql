@@ -3,7 +3,8 @@
 begin;
 
 -- $1 = 'public'
-select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('lateral structure ' operator(pg_catalog.||) $1::text, 0));
+select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('lateral structure ' operator(pg_catalog.||) $1::text,
+  0));
 
 -- $1 = '20000'
 select pg_catalog.set_config('lock_timeout', $1, true);
@@ -11,7 +12,10 @@ select pg_catalog.set_config('lock_timeout', $1, true);
 alter table "public"."books" add column "author" integer;
 
 -- $1 = 'public'
-with bumped as (update "public".service_schema set version = version operator(pg_catalog.+) 1)
+with bumped as (
+  update "public".service_schema
+  set version = version operator(pg_catalog.+) 1
+)
 select pg_catalog.pg_notify('service_model', $1);
 
 commit;

@@ -9,7 +9,14 @@ begin;
 -- $4 = '[{"c0":"once"}]'
 -- $5 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
 -- $6 = '{0}'
-with "%q" as (insert into "public"."service_receipts" as "%t" (id, fingerprint, expires) values ($1::text, $2::text, now() operator(pg_catalog.+) $3::text::interval) on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null where "%t".expires operator(pg_catalog.<) now() returning 1), "%v" as materialized (
+with "%q" as (
+  insert into "public"."service_receipts" as "%t" (id, fingerprint, expires)
+  values ($1::text, $2::text, now() operator(pg_catalog.+) $3::text::interval)
+  on conflict (id) do update
+  set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null
+  where "%t".expires operator(pg_catalog.<) now()
+  returning 1
+), "%v" as materialized (
   select
   case
   when (
@@ -19,11 +26,20 @@ with "%q" as (insert into "public"."service_receipts" as "%t" (id, fingerprint, 
   end
 ), "%i0" as materialized (
   select "%x".n operator(pg_catalog.-) 1 as n, (nextval('tags_id_seq'::regclass)) as k, "%x"."c0"
-  from rows
-  from (pg_catalog.json_to_recordset($4::json) as ("c0" "pg_catalog"."varchar"))
-  with ordinality as "%x" ("c0", n) cross join "%v"
+  from rows from (pg_catalog.json_to_recordset($4::json) as ("c0" "pg_catalog"."varchar"))
+    with ordinality as "%x" ("c0", n)
+  cross join "%v"
   order by "%x".n
-), "%w0" as (insert into "public"."tags" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i0" "%i" order by "%i".n returning "%t"."id", ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", null::json as "%d"), "%jd" as materialized (
+), "%w0" as (
+  insert into "public"."tags" as "%t" ("id", "name") overriding system value
+  select "%i".k, "%i"."c0"
+  from "%i0" "%i"
+  order by "%i".n
+  returning "%t"."id",
+    ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"name":'
+      || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j",
+    null::json as "%d"
+), "%jd" as materialized (
   select *
   from pg_catalog.json_to_record($5::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
@@ -32,14 +48,23 @@ with "%q" as (insert into "public"."service_receipts" as "%t" (id, fingerprint, 
     select 'create', 'tags', "id"::text, "%j", coalesce("%d", "%j")
     from "%w0"
   ) "%x"
-), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd"), "%jc" as (insert into "public"."service_revisions" (activity, collection, item, data, delta) select id, collection, item, data, delta from "%ja" where data is not null)
+), "%jb" as (
+  insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin)
+  select id, action, collection, item, "user", ip, user_agent, origin
+  from "%ja", "%jd"
+), "%jc" as (
+  insert into "public"."service_revisions" (activity, collection, item, data, delta)
+  select id, collection, item, data, delta
+  from "%ja"
+  where data is not null
+)
 select pg_catalog.json_build_array((
   select pg_catalog.max("id")::text
   from "%w0"
 ))::text, pg_catalog.set_config('lateral.keys', (
   select pg_catalog.array_agg("%i".k::text order by "%o".place)::text
-  from pg_catalog.unnest($6::int4[])
-  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n operator(pg_catalog.=) "%o".n
+  from pg_catalog.unnest($6::int4[]) with ordinality as "%o" (n, place)
+  join "%i0" "%i" on "%i".n operator(pg_catalog.=) "%o".n
 ), true);
 
 rollback;

@@ -1,4 +1,6 @@
--- POST /items/articles?fields=id,author.name,comments.body,tags.tags_id.name {"title":"Nested","author":{"name":"Somebody New"},"comments":[{"body":"First!","author":2}],"tags":[{"tags_id":1},{"tags_id":{"name":"fresh"}}],"blocks":[{"collection":"block_text","item":{"text":"Intro"}}]}
+-- POST /items/articles?fields=id,author.name,comments.body,tags.tags_id.name {"title":"Nested",
+--   "author":{"name":"Somebody New"},"comments":[{"body":"First!","author":2}],"tags":[{"tags_id":1},
+--   {"tags_id":{"name":"fresh"}}],"blocks":[{"collection":"block_text","item":{"text":"Intro"}}]}
 
 -- $1 = '[{"c0":"Nested","r1_0":0}]'
 -- $2 = '[{"c0":"Somebody New"}]'
@@ -11,65 +13,167 @@
 -- $9 = '{0}'
 with "%i0" as materialized (
   select "%x".n operator(pg_catalog.-) 1 as n, (nextval('articles_id_seq'::regclass)) as k, "%x"."c0", "%x"."r1_0"
-  from rows
-  from (pg_catalog.json_to_recordset($1::json) as ("c0" "pg_catalog"."varchar", "r1_0" int4))
-  with ordinality as "%x" ("c0", "r1_0", n)
+  from rows from (pg_catalog.json_to_recordset($1::json) as ("c0" "pg_catalog"."varchar", "r1_0" int4))
+    with ordinality as "%x" ("c0", "r1_0", n)
   order by "%x".n
 ), "%i1" as materialized (
   select "%x".n operator(pg_catalog.-) 1 as n, (nextval('authors_id_seq'::regclass)) as k, "%x"."c0"
-  from rows
-  from (pg_catalog.json_to_recordset($2::json) as ("c0" "pg_catalog"."varchar"))
-  with ordinality as "%x" ("c0", n)
+  from rows from (pg_catalog.json_to_recordset($2::json) as ("c0" "pg_catalog"."varchar"))
+    with ordinality as "%x" ("c0", n)
   order by "%x".n
 ), "%i2" as materialized (
-  select "%x".n operator(pg_catalog.-) 1 as n, (nextval('comments_id_seq'::regclass)) as k, "%x"."c0", "%x"."r1_0", "%x"."c2"
-  from rows
-  from (pg_catalog.json_to_recordset($3::json) as ("c0" "pg_catalog"."text", "r1_0" int4, "c2" "pg_catalog"."int4"))
-  with ordinality as "%x" ("c0", "r1_0", "c2", n)
+  select "%x".n operator(pg_catalog.-) 1 as n, (nextval('comments_id_seq'::regclass)) as k, "%x"."c0", "%x"."r1_0",
+    "%x"."c2"
+  from rows from (pg_catalog.json_to_recordset($3::json) as ("c0" "pg_catalog"."text", "r1_0" int4,
+    "c2" "pg_catalog"."int4"))
+    with ordinality as "%x" ("c0", "r1_0", "c2", n)
   order by "%x".n
 ), "%i3" as materialized (
-  select "%x".n operator(pg_catalog.-) 1 as n, (nextval('articles_tags_id_seq'::regclass)) as k, "%x"."r0_0", "%x"."c1", "%x"."r1_0"
-  from rows
-  from (pg_catalog.json_to_recordset($4::json) as ("r0_0" int4, "c1" "pg_catalog"."int4", "r1_0" int4))
-  with ordinality as "%x" ("r0_0", "c1", "r1_0", n)
+  select "%x".n operator(pg_catalog.-) 1 as n, (nextval('articles_tags_id_seq'::regclass)) as k, "%x"."r0_0",
+    "%x"."c1", "%x"."r1_0"
+  from rows from (pg_catalog.json_to_recordset($4::json) as ("r0_0" int4, "c1" "pg_catalog"."int4", "r1_0" int4))
+    with ordinality as "%x" ("r0_0", "c1", "r1_0", n)
   order by "%x".n
 ), "%i4" as materialized (
   select "%x".n operator(pg_catalog.-) 1 as n, (nextval('tags_id_seq'::regclass)) as k, "%x"."c0"
-  from rows
-  from (pg_catalog.json_to_recordset($5::json) as ("c0" "pg_catalog"."varchar"))
-  with ordinality as "%x" ("c0", n)
+  from rows from (pg_catalog.json_to_recordset($5::json) as ("c0" "pg_catalog"."varchar"))
+    with ordinality as "%x" ("c0", n)
   order by "%x".n
 ), "%i5" as materialized (
-  select "%x".n operator(pg_catalog.-) 1 as n, (nextval('articles_blocks_id_seq'::regclass)) as k, "%x"."r0_0", "%x"."r1_0", "%x"."c2"
-  from rows
-  from (pg_catalog.json_to_recordset($6::json) as ("r0_0" int4, "r1_0" int4, "c2" "pg_catalog"."varchar"))
-  with ordinality as "%x" ("r0_0", "r1_0", "c2", n)
+  select "%x".n operator(pg_catalog.-) 1 as n, (nextval('articles_blocks_id_seq'::regclass)) as k, "%x"."r0_0",
+    "%x"."r1_0", "%x"."c2"
+  from rows from (pg_catalog.json_to_recordset($6::json) as ("r0_0" int4, "r1_0" int4, "c2" "pg_catalog"."varchar"))
+    with ordinality as "%x" ("r0_0", "r1_0", "c2", n)
   order by "%x".n
 ), "%i6" as materialized (
   select "%x".n operator(pg_catalog.-) 1 as n, (nextval('block_text_id_seq'::regclass)) as k, "%x"."c0"
-  from rows
-  from (pg_catalog.json_to_recordset($7::json) as ("c0" "pg_catalog"."text"))
-  with ordinality as "%x" ("c0", n)
+  from rows from (pg_catalog.json_to_recordset($7::json) as ("c0" "pg_catalog"."text"))
+    with ordinality as "%x" ("c0", n)
   order by "%x".n
-), "%w1" as (insert into "public"."authors" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i1" "%i" order by "%i".n returning "%t"."id", ((('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null')) || (',"email":' || coalesce(pg_catalog.to_json("%t"."email")::text, 'null'))) || ((',"bio":' || coalesce(pg_catalog.to_json("%t"."bio")::text, 'null') || ',"born":' || coalesce(pg_catalog.to_json("%t"."born")::text, 'null')) || (',"score":' || coalesce(pg_catalog.to_json("%t"."score")::text, 'null') || '}')))::json as "%j", null::json as "%d"), "%w0" as (insert into "public"."articles" as "%t" ("id", "title", "author") overriding system value select "%i".k, "%i"."c0", "%r1_0".k::"pg_catalog"."int4" from "%i0" "%i" left join "%i1" "%r1_0" on "%r1_0".n operator(pg_catalog.=) "%i"."r1_0" cross join (
-  select count(*)
-  from "%w1"
-) "%w1" order by "%i".n returning "%t"."id", (((('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"title":' || coalesce(pg_catalog.to_json("%t"."title")::text, 'null')) || (',"slug":' || coalesce(pg_catalog.to_json("%t"."slug")::text, 'null'))) || (',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null') || ',"status":' || coalesce(pg_catalog.to_json("%t"."status")::text, 'null'))) || (((',"views":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."views")), 'null') || coalesce(',"rating":"' || pg_catalog.textin(pg_catalog.numeric_out("%t"."rating")) || '"', ',"rating":null')) || (coalesce(',"published_at":"' || case when pg_catalog.isfinite("%t"."published_at") then pg_catalog.to_char("%t"."published_at" at time zone 'UTC', case when "%t"."published_at" operator(pg_catalog.=) "%t"."published_at"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || case when "%t"."published_at" operator(pg_catalog.<) '0001-01-01 00:00:00+00'::timestamptz then ' BC' else '' end else "%t"."published_at"::text end || '"', ',"published_at":null'))) || (',"meta":' || coalesce(pg_catalog.textin(pg_catalog.json_out("%t"."meta")), 'null') || ',"author":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."author")), 'null') || '}')))::json as "%j", null::json as "%d"), "%w2" as (insert into "public"."comments" as "%t" ("id", "body", "article", "author") overriding system value select "%i".k, "%i"."c0", "%r1_0".k::"pg_catalog"."int4", "%i"."c2" from "%i2" "%i" left join "%i0" "%r1_0" on "%r1_0".n operator(pg_catalog.=) "%i"."r1_0" cross join (
-  select count(*)
-  from "%w0"
-) "%w0" order by "%i".n returning "%t"."id", ((('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null')) || (coalesce(',"created":"' || case when pg_catalog.isfinite("%t"."created") then pg_catalog.to_char("%t"."created" at time zone 'UTC', case when "%t"."created" operator(pg_catalog.=) "%t"."created"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end) || case when "%t"."created" operator(pg_catalog.<) '0001-01-01 00:00:00+00'::timestamptz then ' BC' else '' end else "%t"."created"::text end || '"', ',"created":null'))) || (',"article":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."article")), 'null') || ',"author":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."author")), 'null') || '}'))::json as "%j", null::json as "%d"), "%w4" as (insert into "public"."tags" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i4" "%i" order by "%i".n returning "%t"."id", ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", null::json as "%d"), "%w3" as (insert into "public"."articles_tags" as "%t" ("id", "articles_id", "tags_id") overriding system value select "%i".k, "%r0_0".k::"pg_catalog"."int4", coalesce("%i"."c1", "%r1_0".k::"pg_catalog"."int4") from "%i3" "%i" left join "%i0" "%r0_0" on "%r0_0".n operator(pg_catalog.=) "%i"."r0_0" left join "%i4" "%r1_0" on "%r1_0".n operator(pg_catalog.=) "%i"."r1_0" cross join (
-  select count(*)
-  from "%w0"
-) "%w0" cross join (
-  select count(*)
-  from "%w4"
-) "%w4" order by "%i".n returning "%t"."id", (('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"articles_id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."articles_id")), 'null')) || (',"tags_id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."tags_id")), 'null') || ',"sort":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."sort")), 'null') || '}'))::json as "%j", null::json as "%d"), "%w6" as (insert into "public"."block_text" as "%t" ("id", "text") overriding system value select "%i".k, "%i"."c0" from "%i6" "%i" order by "%i".n returning "%t"."id", ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"text":' || coalesce(pg_catalog.to_json("%t"."text")::text, 'null') || '}')::json as "%j", null::json as "%d"), "%w5" as (insert into "public"."articles_blocks" as "%t" ("id", "articles_id", "item", "collection") overriding system value select "%i".k, "%r0_0".k::"pg_catalog"."int4", "%r1_0".k::"pg_catalog"."varchar", "%i"."c2" from "%i5" "%i" left join "%i0" "%r0_0" on "%r0_0".n operator(pg_catalog.=) "%i"."r0_0" left join "%i6" "%r1_0" on "%r1_0".n operator(pg_catalog.=) "%i"."r1_0" cross join (
-  select count(*)
-  from "%w0"
-) "%w0" cross join (
-  select count(*)
-  from "%w6"
-) "%w6" order by "%i".n returning "%t"."id", ((('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"articles_id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."articles_id")), 'null')) || (',"item":' || coalesce(pg_catalog.to_json("%t"."item")::text, 'null'))) || (',"collection":' || coalesce(pg_catalog.to_json("%t"."collection")::text, 'null') || ',"sort":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."sort")), 'null') || '}'))::json as "%j", null::json as "%d"), "%jd" as materialized (
+), "%w1" as (
+  insert into "public"."authors" as "%t" ("id", "name") overriding system value
+  select "%i".k, "%i"."c0"
+  from "%i1" "%i"
+  order by "%i".n
+  returning "%t"."id",
+    ((('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"name":'
+      || coalesce(pg_catalog.to_json("%t"."name")::text, 'null'))
+      || (',"email":' || coalesce(pg_catalog.to_json("%t"."email")::text, 'null')))
+      || ((',"bio":' || coalesce(pg_catalog.to_json("%t"."bio")::text, 'null') || ',"born":'
+        || coalesce(pg_catalog.to_json("%t"."born")::text, 'null'))
+        || (',"score":' || coalesce(pg_catalog.to_json("%t"."score")::text, 'null') || '}')))::json as "%j",
+    null::json as "%d"
+), "%w0" as (
+  insert into "public"."articles" as "%t" ("id", "title", "author") overriding system value
+  select "%i".k, "%i"."c0", "%r1_0".k::"pg_catalog"."int4"
+  from "%i0" "%i"
+  left join "%i1" "%r1_0" on "%r1_0".n operator(pg_catalog.=) "%i"."r1_0"
+  cross join (
+    select count(*)
+    from "%w1"
+  ) "%w1"
+  order by "%i".n
+  returning "%t"."id",
+    (((('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"title":'
+      || coalesce(pg_catalog.to_json("%t"."title")::text, 'null'))
+      || (',"slug":' || coalesce(pg_catalog.to_json("%t"."slug")::text, 'null')))
+      || (',"body":' || coalesce(pg_catalog.to_json("%t"."body")::text, 'null') || ',"status":'
+        || coalesce(pg_catalog.to_json("%t"."status")::text, 'null')))
+      || (((',"views":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."views")), 'null')
+        || coalesce(',"rating":"' || pg_catalog.textin(pg_catalog.numeric_out("%t"."rating")) || '"', ',"rating":null'))
+        || (coalesce(',"published_at":"' || case when pg_catalog.isfinite("%t"."published_at")
+          then pg_catalog.to_char("%t"."published_at" at time zone 'UTC', case
+            when "%t"."published_at" operator(pg_catalog.=) "%t"."published_at"::timestamptz(3)
+            then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"' else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end)
+          || case when "%t"."published_at" operator(pg_catalog.<) '0001-01-01 00:00:00+00'::timestamptz then ' BC'
+          else '' end else "%t"."published_at"::text end || '"', ',"published_at":null')))
+        || (',"meta":' || coalesce(pg_catalog.textin(pg_catalog.json_out("%t"."meta")), 'null') || ',"author":'
+          || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."author")), 'null') || '}')))::json as "%j",
+    null::json as "%d"
+), "%w2" as (
+  insert into "public"."comments" as "%t" ("id", "body", "article", "author") overriding system value
+  select "%i".k, "%i"."c0", "%r1_0".k::"pg_catalog"."int4", "%i"."c2"
+  from "%i2" "%i"
+  left join "%i0" "%r1_0" on "%r1_0".n operator(pg_catalog.=) "%i"."r1_0"
+  cross join (
+    select count(*)
+    from "%w0"
+  ) "%w0"
+  order by "%i".n
+  returning "%t"."id",
+    ((('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"body":'
+      || coalesce(pg_catalog.to_json("%t"."body")::text, 'null'))
+      || (coalesce(',"created":"' || case when pg_catalog.isfinite("%t"."created")
+        then pg_catalog.to_char("%t"."created" at time zone 'UTC', case
+          when "%t"."created" operator(pg_catalog.=) "%t"."created"::timestamptz(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'
+          else 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"' end)
+        || case when "%t"."created" operator(pg_catalog.<) '0001-01-01 00:00:00+00'::timestamptz then ' BC' else '' end
+        else "%t"."created"::text end || '"', ',"created":null')))
+      || (',"article":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."article")), 'null') || ',"author":'
+        || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."author")), 'null') || '}'))::json as "%j",
+    null::json as "%d"
+), "%w4" as (
+  insert into "public"."tags" as "%t" ("id", "name") overriding system value
+  select "%i".k, "%i"."c0"
+  from "%i4" "%i"
+  order by "%i".n
+  returning "%t"."id",
+    ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"name":'
+      || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j",
+    null::json as "%d"
+), "%w3" as (
+  insert into "public"."articles_tags" as "%t" ("id", "articles_id", "tags_id") overriding system value
+  select "%i".k, "%r0_0".k::"pg_catalog"."int4", coalesce("%i"."c1", "%r1_0".k::"pg_catalog"."int4")
+  from "%i3" "%i"
+  left join "%i0" "%r0_0" on "%r0_0".n operator(pg_catalog.=) "%i"."r0_0"
+  left join "%i4" "%r1_0" on "%r1_0".n operator(pg_catalog.=) "%i"."r1_0"
+  cross join (
+    select count(*)
+    from "%w0"
+  ) "%w0"
+  cross join (
+    select count(*)
+    from "%w4"
+  ) "%w4"
+  order by "%i".n
+  returning "%t"."id",
+    (('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"articles_id":'
+      || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."articles_id")), 'null'))
+      || (',"tags_id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."tags_id")), 'null') || ',"sort":'
+        || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."sort")), 'null') || '}'))::json as "%j",
+    null::json as "%d"
+), "%w6" as (
+  insert into "public"."block_text" as "%t" ("id", "text") overriding system value
+  select "%i".k, "%i"."c0"
+  from "%i6" "%i"
+  order by "%i".n
+  returning "%t"."id",
+    ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"text":'
+      || coalesce(pg_catalog.to_json("%t"."text")::text, 'null') || '}')::json as "%j",
+    null::json as "%d"
+), "%w5" as (
+  insert into "public"."articles_blocks" as "%t" ("id", "articles_id", "item", "collection") overriding system value
+  select "%i".k, "%r0_0".k::"pg_catalog"."int4", "%r1_0".k::"pg_catalog"."varchar", "%i"."c2"
+  from "%i5" "%i"
+  left join "%i0" "%r0_0" on "%r0_0".n operator(pg_catalog.=) "%i"."r0_0"
+  left join "%i6" "%r1_0" on "%r1_0".n operator(pg_catalog.=) "%i"."r1_0"
+  cross join (
+    select count(*)
+    from "%w0"
+  ) "%w0"
+  cross join (
+    select count(*)
+    from "%w6"
+  ) "%w6"
+  order by "%i".n
+  returning "%t"."id",
+    ((('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"articles_id":'
+      || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."articles_id")), 'null'))
+      || (',"item":' || coalesce(pg_catalog.to_json("%t"."item")::text, 'null')))
+      || (',"collection":' || coalesce(pg_catalog.to_json("%t"."collection")::text, 'null') || ',"sort":'
+        || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."sort")), 'null') || '}'))::json as "%j",
+    null::json as "%d"
+), "%jd" as materialized (
   select *
   from pg_catalog.json_to_record($8::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
@@ -96,7 +200,16 @@ with "%i0" as materialized (
     select 'create', 'block_text', "id"::text, "%j", coalesce("%d", "%j")
     from "%w6"
   ) "%x"
-), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd"), "%jc" as (insert into "public"."service_revisions" (activity, collection, item, data, delta) select id, collection, item, data, delta from "%ja" where data is not null)
+), "%jb" as (
+  insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin)
+  select id, action, collection, item, "user", ip, user_agent, origin
+  from "%ja", "%jd"
+), "%jc" as (
+  insert into "public"."service_revisions" (activity, collection, item, data, delta)
+  select id, collection, item, data, delta
+  from "%ja"
+  where data is not null
+)
 select pg_catalog.json_build_array((
   select pg_catalog.max("id")::text
   from "%w0"
@@ -120,13 +233,15 @@ select pg_catalog.json_build_array((
   from "%w6"
 ))::text, pg_catalog.set_config('lateral.keys', (
   select pg_catalog.array_agg("%i".k::text order by "%o".place)::text
-  from pg_catalog.unnest($9::int4[])
-  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n operator(pg_catalog.=) "%o".n
+  from pg_catalog.unnest($9::int4[]) with ordinality as "%o" (n, place)
+  join "%i0" "%i" on "%i".n operator(pg_catalog.=) "%o".n
 ), true);
 
 select '{"data":' || "%r1"."%j" || '}'
 from (
-  select ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"author":' || coalesce("%l3"."%j", 'null')) || (',"comments":' || ("%l5"."%j") || ',"tags":' || ("%l9"."%j") || '}') as "%j"
+  select ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"author":'
+    || coalesce("%l3"."%j", 'null'))
+    || (',"comments":' || ("%l5"."%j") || ',"tags":' || ("%l9"."%j") || '}') as "%j"
   from (
     select "%t1"."id", "%t1"."author"
     from "public"."articles" "%t1"

@@ -27,14 +27,23 @@ with "%a0" as materialized (
   when "%x".k is null then (nextval('tags_id_seq'::regclass))
   else "%x".k
   end as k, "%x"."c0"
-  from rows
-  from (pg_catalog.json_to_recordset($1::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."varchar"))
-  with ordinality as "%x" (k, "c0", n) cross join (
+  from rows from (pg_catalog.json_to_recordset($1::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."varchar"))
+    with ordinality as "%x" (k, "c0", n)
+  cross join (
     select count(*)
     from "%a0"
   ) "%a"
   order by "%x".n
-), "%w0" as (insert into "public"."tags" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i0" "%i" order by "%i".n returning "%t"."id", ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", null::json as "%d"), "%jd" as materialized (
+), "%w0" as (
+  insert into "public"."tags" as "%t" ("id", "name") overriding system value
+  select "%i".k, "%i"."c0"
+  from "%i0" "%i"
+  order by "%i".n
+  returning "%t"."id",
+    ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"name":'
+      || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j",
+    null::json as "%d"
+), "%jd" as materialized (
   select *
   from pg_catalog.json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
@@ -43,14 +52,23 @@ with "%a0" as materialized (
     select 'create', 'tags', "id"::text, "%j", coalesce("%d", "%j")
     from "%w0"
   ) "%x"
-), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd"), "%jc" as (insert into "public"."service_revisions" (activity, collection, item, data, delta) select id, collection, item, data, delta from "%ja" where data is not null)
+), "%jb" as (
+  insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin)
+  select id, action, collection, item, "user", ip, user_agent, origin
+  from "%ja", "%jd"
+), "%jc" as (
+  insert into "public"."service_revisions" (activity, collection, item, data, delta)
+  select id, collection, item, data, delta
+  from "%ja"
+  where data is not null
+)
 select pg_catalog.json_build_array((
   select pg_catalog.max("id")::text
   from "%w0"
 ))::text, pg_catalog.set_config('lateral.keys', (
   select pg_catalog.array_agg("%i".k::text order by "%o".place)::text
-  from pg_catalog.unnest($3::int4[])
-  with ordinality as "%o" (n, place) join "%i0" "%i" on "%i".n operator(pg_catalog.=) "%o".n
+  from pg_catalog.unnest($3::int4[]) with ordinality as "%o" (n, place)
+  join "%i0" "%i" on "%i".n operator(pg_catalog.=) "%o".n
 ), true);
 
 -- $1 = 'public.tags_id_seq'

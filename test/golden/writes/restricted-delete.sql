@@ -6,16 +6,21 @@ begin;
 -- $2 = '{"user":"00000000-0000-0000-0000-000000000002","ip":"127.0.0.1","user_agent":null,"origin":null}'
 with "%k" as materialized (
   select distinct pg_catalog.unnest($1::"pg_catalog"."int4"[]) as k
-), "%w" as (delete from "public"."comments" "%t" using (
-  select "%l"."id" as k
-  from "public"."comments" "%l"
-  where "%l"."id" operator(pg_catalog.=) any (
-    select k
-    from "%k"
-  )
-  and "%l"."author" is null
-  order by "%l"."id" for update of "%l"
-) "%k" where "%t"."id" operator(pg_catalog.=) "%k".k returning "%t"."id"), "%jd" as materialized (
+), "%w" as (
+  delete from "public"."comments" "%t"
+  using (
+    select "%l"."id" as k
+    from "public"."comments" "%l"
+    where "%l"."id" operator(pg_catalog.=) any (
+      select k
+      from "%k"
+    )
+    and "%l"."author" is null
+    order by "%l"."id" for update of "%l"
+  ) "%k"
+  where "%t"."id" operator(pg_catalog.=) "%k".k
+  returning "%t"."id"
+), "%jd" as materialized (
   select *
   from pg_catalog.json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
@@ -24,7 +29,11 @@ with "%k" as materialized (
     select 'delete', 'comments', "id"::text, null::json, null::json
     from "%w"
   ) "%x"
-), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd")
+), "%jb" as (
+  insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin)
+  select id, action, collection, item, "user", ip, user_agent, origin
+  from "%ja", "%jd"
+)
 select
 case
 when (

@@ -20,18 +20,25 @@ with "%o" as materialized (
     from "%o"
     where k operator(pg_catalog.=) $2::"pg_catalog"."int4"
   ) as b
-), "%w" as (update "public"."articles_tags" "%t" set "sort" = "%n".p from (
-  select "%o".k,
-  case
-  when p operator(pg_catalog.=) a then b
-  when p operator(pg_catalog.>) a
-  and p operator(pg_catalog.<=) b then p operator(pg_catalog.-) 1
-  when p operator(pg_catalog.>=) b
-  and p operator(pg_catalog.<) a then p operator(pg_catalog.+) 1
-  else p
-  end as p, s
-  from "%o", "%m"
-) "%n" where "%t"."id" operator(pg_catalog.=) "%n".k and ("%n".s operator(pg_catalog.=) "%n".p) is not true returning 1)
+), "%w" as (
+  update "public"."articles_tags" "%t"
+  set "sort" = "%n".p
+  from (
+    select "%o".k,
+    case
+    when p operator(pg_catalog.=) a then b
+    when p operator(pg_catalog.>) a
+    and p operator(pg_catalog.<=) b then p operator(pg_catalog.-) 1
+    when p operator(pg_catalog.>=) b
+    and p operator(pg_catalog.<) a then p operator(pg_catalog.+) 1
+    else p
+    end as p, s
+    from "%o", "%m"
+  ) "%n"
+  where "%t"."id" operator(pg_catalog.=) "%n".k
+  and ("%n".s operator(pg_catalog.=) "%n".p) is not true
+  returning 1
+)
 select
 case
 when (

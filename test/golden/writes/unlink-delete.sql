@@ -6,49 +6,66 @@
 -- $4 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
 with "%i0" as materialized (
   select "%x".n operator(pg_catalog.-) 1 as n, "%x".k as k
-  from rows
-  from (pg_catalog.json_to_recordset($1::json) as (k "pg_catalog"."int4"))
-  with ordinality as "%x" (k, n)
+  from rows from (pg_catalog.json_to_recordset($1::json) as (k "pg_catalog"."int4")) with ordinality as "%x" (k, n)
   order by "%x".n
 ), "%i1" as materialized (
   select "%x".n operator(pg_catalog.-) 1 as n, "%x".k as k, "%x"."c0"
-  from rows
-  from (pg_catalog.json_to_recordset($2::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."int4"))
-  with ordinality as "%x" (k, "c0", n)
+  from rows from (pg_catalog.json_to_recordset($2::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."int4"))
+    with ordinality as "%x" (k, "c0", n)
   order by "%x".n
 ), "%x0" as materialized (
   select "%x".parent, "%x".child
   from pg_catalog.json_to_recordset($3::json) as "%x" (parent "pg_catalog"."int4", child "pg_catalog"."int4")
 ), "%w0" as (
   select "%t"."id"
-  from "%i0" "%i" join "public"."articles" "%t" on "%t"."id" operator(pg_catalog.=) "%i".k
+  from "%i0" "%i"
+  join "public"."articles" "%t" on "%t"."id" operator(pg_catalog.=) "%i".k
   order by "%i".k for no key update of "%t"
-), "%w1" as (update "public"."articles_tags" "%t" set "articles_id" = "%i"."c0" from (
-  select "%s".*
-  from "%i1" "%s" join "public"."articles_tags" "%l" on "%l"."id" operator(pg_catalog.=) "%s".k
-  order by "%s".k for no key update of "%l"
-) "%i" where "%t"."id" operator(pg_catalog.=) "%i".k and not (exists (
-  select
-  from "%x0" "%y"
-  where "%y".parent operator(pg_catalog.=) "%t"."articles_id"
-  and ("%y".child is null or "%y".child operator(pg_catalog.=) "%t"."id")
-) and false) returning "%t"."id", (('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"articles_id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."articles_id")), 'null')) || (',"tags_id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."tags_id")), 'null') || ',"sort":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."sort")), 'null') || '}'))::json as "%j", ('{"articles_id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."articles_id")), 'null') || '}')::json as "%d"), "%d0" as (delete from "public"."articles_tags" "%t" where "%t"."id" operator(pg_catalog.=) any (
-  select "%c"."id"
-  from "public"."articles_tags" "%c"
-  where "%c"."articles_id" operator(pg_catalog.=) any (
-    select parent
-    from "%x0"
+), "%w1" as (
+  update "public"."articles_tags" "%t"
+  set "articles_id" = "%i"."c0"
+  from (
+    select "%s".*
+    from "%i1" "%s"
+    join "public"."articles_tags" "%l" on "%l"."id" operator(pg_catalog.=) "%s".k
+    order by "%s".k for no key update of "%l"
+  ) "%i"
+  where "%t"."id" operator(pg_catalog.=) "%i".k
+  and not (exists (
+    select
+    from "%x0" "%y"
+    where "%y".parent operator(pg_catalog.=) "%t"."articles_id"
+    and ("%y".child is null or "%y".child operator(pg_catalog.=) "%t"."id")
+  ) and false)
+  returning "%t"."id",
+    (('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"articles_id":'
+      || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."articles_id")), 'null'))
+      || (',"tags_id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."tags_id")), 'null') || ',"sort":'
+        || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."sort")), 'null') || '}'))::json as "%j",
+    ('{"articles_id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."articles_id")), 'null')
+      || '}')::json as "%d"
+), "%d0" as (
+  delete from "public"."articles_tags" "%t"
+  where "%t"."id" operator(pg_catalog.=) any (
+    select "%c"."id"
+    from "public"."articles_tags" "%c"
+    where "%c"."articles_id" operator(pg_catalog.=) any (
+      select parent
+      from "%x0"
+    )
   )
-) and (exists (
-  select
-  from "%x0" "%y"
-  where "%y".parent operator(pg_catalog.=) "%t"."articles_id"
-  and ("%y".child is null or "%y".child operator(pg_catalog.=) "%t"."id")
-) and not exists (
-  select
-  from "%i1" "%k"
-  where "%k".k operator(pg_catalog.=) "%t"."id"
-)) returning "%t"."id"), "%jd" as materialized (
+  and (exists (
+    select
+    from "%x0" "%y"
+    where "%y".parent operator(pg_catalog.=) "%t"."articles_id"
+    and ("%y".child is null or "%y".child operator(pg_catalog.=) "%t"."id")
+  ) and not exists (
+    select
+    from "%i1" "%k"
+    where "%k".k operator(pg_catalog.=) "%t"."id"
+  ))
+  returning "%t"."id"
+), "%jd" as materialized (
   select *
   from pg_catalog.json_to_record($4::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
@@ -60,7 +77,16 @@ with "%i0" as materialized (
     select 'delete', 'articles_tags', "id"::text, null::json, null::json
     from "%d0"
   ) "%x"
-), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd"), "%jc" as (insert into "public"."service_revisions" (activity, collection, item, data, delta) select id, collection, item, data, delta from "%ja" where data is not null)
+), "%jb" as (
+  insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin)
+  select id, action, collection, item, "user", ip, user_agent, origin
+  from "%ja", "%jd"
+), "%jc" as (
+  insert into "public"."service_revisions" (activity, collection, item, data, delta)
+  select id, collection, item, data, delta
+  from "%ja"
+  where data is not null
+)
 select pg_catalog.json_build_array(null, null)::text,
 case
 when (
@@ -77,7 +103,8 @@ when (
   from "%w1"
 ) operator(pg_catalog.+) (
   select count(*)
-  from "%d0" "%d" join "%i1" "%i" on "%i".k operator(pg_catalog.=) "%d"."id"
+  from "%d0" "%d"
+  join "%i1" "%i" on "%i".k operator(pg_catalog.=) "%d"."id"
 ) operator(pg_catalog.<) (
   select count(*)
   from "%i1"

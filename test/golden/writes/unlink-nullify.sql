@@ -5,35 +5,44 @@
 -- $3 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
 with "%i0" as materialized (
   select "%x".n operator(pg_catalog.-) 1 as n, "%x".k as k
-  from rows
-  from (pg_catalog.json_to_recordset($1::json) as (k "pg_catalog"."int4"))
-  with ordinality as "%x" (k, n)
+  from rows from (pg_catalog.json_to_recordset($1::json) as (k "pg_catalog"."int4")) with ordinality as "%x" (k, n)
   order by "%x".n
 ), "%x0" as materialized (
   select "%x".parent, "%x".child
   from pg_catalog.json_to_recordset($2::json) as "%x" (parent "pg_catalog"."int4", child "pg_catalog"."int4")
 ), "%w0" as (
   select "%t"."id"
-  from "%i0" "%i" join "public"."articles" "%t" on "%t"."id" operator(pg_catalog.=) "%i".k
+  from "%i0" "%i"
+  join "public"."articles" "%t" on "%t"."id" operator(pg_catalog.=) "%i".k
   order by "%i".k for no key update of "%t"
-), "%u0" as (update "public"."comments" "%t" set "article" = case when exists (
-  select
-  from "%x0" "%y"
-  where "%y".parent operator(pg_catalog.=) "%t"."article"
-  and ("%y".child is null or "%y".child operator(pg_catalog.=) "%t"."id")
-) then null else "%t"."article" end where "%t"."id" operator(pg_catalog.=) any (
-  select "%c"."id"
-  from "public"."comments" "%c"
-  where "%c"."article" operator(pg_catalog.=) any (
-    select parent
-    from "%x0"
+), "%u0" as (
+  update "public"."comments" "%t"
+  set "article" =
+  case
+  when exists (
+    select
+    from "%x0" "%y"
+    where "%y".parent operator(pg_catalog.=) "%t"."article"
+    and ("%y".child is null or "%y".child operator(pg_catalog.=) "%t"."id")
+  ) then null
+  else "%t"."article"
+  end
+  where "%t"."id" operator(pg_catalog.=) any (
+    select "%c"."id"
+    from "public"."comments" "%c"
+    where "%c"."article" operator(pg_catalog.=) any (
+      select parent
+      from "%x0"
+    )
   )
-) and (exists (
-  select
-  from "%x0" "%y"
-  where "%y".parent operator(pg_catalog.=) "%t"."article"
-  and ("%y".child is null or "%y".child operator(pg_catalog.=) "%t"."id")
-)) returning "%t"."id"), "%jd" as materialized (
+  and (exists (
+    select
+    from "%x0" "%y"
+    where "%y".parent operator(pg_catalog.=) "%t"."article"
+    and ("%y".child is null or "%y".child operator(pg_catalog.=) "%t"."id")
+  ))
+  returning "%t"."id"
+), "%jd" as materialized (
   select *
   from pg_catalog.json_to_record($3::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
@@ -42,7 +51,11 @@ with "%i0" as materialized (
     select 'update', 'comments', "id"::text, null::json, null::json
     from "%u0"
   ) "%x"
-), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd")
+), "%jb" as (
+  insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin)
+  select id, action, collection, item, "user", ip, user_agent, origin
+  from "%ja", "%jd"
+)
 select pg_catalog.json_build_array(null)::text,
 case
 when (

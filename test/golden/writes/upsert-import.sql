@@ -9,9 +9,8 @@ savepoint batch;
 -- $3 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
 with "%i0" as materialized (
   select "%x".n operator(pg_catalog.-) 1 as n, "%x".k as k, "%x"."c0"
-  from rows
-  from (pg_catalog.json_to_recordset($1::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."varchar"))
-  with ordinality as "%x" (k, "c0", n)
+  from rows from (pg_catalog.json_to_recordset($1::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."varchar"))
+    with ordinality as "%x" (k, "c0", n)
   order by "%x".n
 ), "%a1" as materialized (
   select (
@@ -36,22 +35,51 @@ with "%i0" as materialized (
   and "%h".k operator(pg_catalog.-) "%l".v operator(pg_catalog.<=) 10000
 ), "%i1" as materialized (
   select "%x".n operator(pg_catalog.-) 1 as n, (nextval('tags_id_seq'::regclass)) as k, "%x"."c0"
-  from rows
-  from (pg_catalog.json_to_recordset($2::json) as ("c0" "pg_catalog"."varchar"))
-  with ordinality as "%x" ("c0", n) cross join (
+  from rows from (pg_catalog.json_to_recordset($2::json) as ("c0" "pg_catalog"."varchar"))
+    with ordinality as "%x" ("c0", n)
+  cross join (
     select count(*)
     from "%a1"
   ) "%a"
   order by "%x".n
-), "%w0" as (update "public"."tags" "%t" set "name" = "%i"."c0" from (
-  select "%s".*
-  from "%i0" "%s" join "public"."tags" "%l" on "%l"."id" operator(pg_catalog.=) "%s".k
-  order by "%s".k for no key update of "%l"
-) "%i" where "%t"."id" operator(pg_catalog.=) "%i".k returning "%t"."id", ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", ('{"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%d"), "%m0" as (insert into "public"."tags" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i0" "%i" where not exists (
-  select
-  from "public"."tags" "%e"
-  where "%e"."id" operator(pg_catalog.=) "%i".k
-) order by "%i".n returning "%t"."id", ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", null::json as "%d"), "%w1" as (insert into "public"."tags" as "%t" ("id", "name") overriding system value select "%i".k, "%i"."c0" from "%i1" "%i" order by "%i".n returning "%t"."id", ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j", null::json as "%d"), "%jd" as materialized (
+), "%w0" as (
+  update "public"."tags" "%t"
+  set "name" = "%i"."c0"
+  from (
+    select "%s".*
+    from "%i0" "%s"
+    join "public"."tags" "%l" on "%l"."id" operator(pg_catalog.=) "%s".k
+    order by "%s".k for no key update of "%l"
+  ) "%i"
+  where "%t"."id" operator(pg_catalog.=) "%i".k
+  returning "%t"."id",
+    ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"name":'
+      || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j",
+    ('{"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%d"
+), "%m0" as (
+  insert into "public"."tags" as "%t" ("id", "name") overriding system value
+  select "%i".k, "%i"."c0"
+  from "%i0" "%i"
+  where not exists (
+    select
+    from "public"."tags" "%e"
+    where "%e"."id" operator(pg_catalog.=) "%i".k
+  )
+  order by "%i".n
+  returning "%t"."id",
+    ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"name":'
+      || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j",
+    null::json as "%d"
+), "%w1" as (
+  insert into "public"."tags" as "%t" ("id", "name") overriding system value
+  select "%i".k, "%i"."c0"
+  from "%i1" "%i"
+  order by "%i".n
+  returning "%t"."id",
+    ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"name":'
+      || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j",
+    null::json as "%d"
+), "%jd" as materialized (
   select *
   from pg_catalog.json_to_record($3::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
 ), "%ja" (id, action, collection, item, data, delta) as materialized (
@@ -66,7 +94,16 @@ with "%i0" as materialized (
     select 'create', 'tags', "id"::text, "%j", coalesce("%d", "%j")
     from "%w1"
   ) "%x"
-), "%jb" as (insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from "%ja", "%jd"), "%jc" as (insert into "public"."service_revisions" (activity, collection, item, data, delta) select id, collection, item, data, delta from "%ja" where data is not null)
+), "%jb" as (
+  insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin)
+  select id, action, collection, item, "user", ip, user_agent, origin
+  from "%ja", "%jd"
+), "%jc" as (
+  insert into "public"."service_revisions" (activity, collection, item, data, delta)
+  select id, collection, item, data, delta
+  from "%ja"
+  where data is not null
+)
 select pg_catalog.json_build_array((
   select pg_catalog.max("id")::text
   from "%m0"
