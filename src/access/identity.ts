@@ -55,7 +55,7 @@ export function onlyUser(identity: Identity): User {
   return identity;
 }
 
-type User = Identity & { readonly user: string };
+export type User = Identity & { readonly user: string };
 
 function isUser(identity: Identity): identity is User {
   return identity.user !== null;

@@ -1,12 +1,60 @@
-/** Actions: what a REST route and a root field of GraphQL share. Each is a function of plain data that answers plain data. */
+/**
+ * Routes with one description each, from which three things are derived: the route itself with the check of its caller, its
+ * operation in the OpenAPI document (openapi/document.ts) and its root field of GraphQL (graphql/actions.ts).
+ */
 import { build } from 'fast-json-stringify';
+import type { Identities } from '../access/identities.js';
+import { type Identity, onlyAdministrator, onlyUser, PUBLIC, type User } from '../access/identity.js';
 import type { Exchange } from '../http/exchange.js';
 import { jsonText, noContent, type Reply } from '../http/reply.js';
-import type { Route } from '../http/router.js';
+import type { Handler, Route } from '../http/router.js';
+import type { Answer, Schema } from './openapi/json-schema.js';
 
-export interface ActionRequest {
-  /** Whose credentials, cookies and address count. */
+export interface Description {
+  readonly summary: string;
+  /** Query parameters. */
+  readonly parameters?: readonly Schema[];
+  /** The JSON of the body. */
+  readonly body?: Schema;
+  /** Other media types of the body, with their schemas. */
+  readonly media?: Schema;
+  /** Whether the body may be left out. */
+  readonly optional?: true;
+  /** The JSON of the answer, in its envelope. Without `data` and `answers` the answer is 204. */
+  readonly data?: Schema;
+  readonly answers?: readonly Answer[];
+  readonly graphql?: GraphqlDescription;
+}
+
+/** A root field of GraphQL with the same action. Arguments are the segments of the path and the properties of the body. */
+export interface GraphqlDescription {
+  readonly name: string;
+  /** For a GET that does something: the parameters of the URL become arguments. */
+  readonly mutation?: true;
+  /** Names of the path's segments, if GraphQL has others. */
+  readonly parameters?: readonly string[];
+  /** The type of the argument `data`, which is the whole body then. */
+  readonly input?: string;
+  /** The type of the field, if the answer's schema does not say it. */
+  readonly type?: string;
+  /** An operation may contain the field once: many attempts in one request would bypass the limits. */
+  readonly once?: true;
+}
+
+/** A route of the API: those with a description are in the OpenAPI document, those with an action may be called by GraphQL. */
+export interface ApiRoute extends Route {
+  readonly description?: Description;
+  readonly action?: RouteAction;
+}
+
+export interface ActionRoute extends ApiRoute {
+  readonly action: RouteAction;
+}
+
+export interface ActionRequest<Caller = unknown> {
+  /** The request with the credentials, cookies and address of the client. */
   readonly client: Exchange;
+  readonly caller: Caller;
   /** The named segments of the path, decoded. */
   readonly parameters: readonly string[];
   readonly queryString: string;
@@ -15,40 +63,59 @@ export interface ActionRequest {
 }
 
 export interface ActionResult {
-  /** Left out where there is nothing to say. */
+  /** Left out if there is nothing to say. */
   readonly data?: unknown;
   readonly headers?: NonNullable<Reply['headers']>;
-  /** Nobody on the way may keep the answer. */
+  /** Caches may not keep the answer. */
   readonly secret?: boolean;
 }
 
-export type RouteAction = (request: ActionRequest) => ActionResult | Promise<ActionResult>;
+export type UncheckedRequest = Omit<ActionRequest, 'caller'>;
+export type RouteAction = (request: UncheckedRequest) => ActionResult | Promise<ActionResult>;
 
-/** A route whose action GraphQL may call too. */
-export interface ActionRoute extends Route {
-  readonly action: RouteAction;
+/** The callers that may call a route. By default that is everyone, unless the action itself checks. */
+interface Callers {
+  readonly anyone: null;
+  /** The public too, but not with credentials that are wrong. */
+  readonly identified: Identity;
+  readonly users: User;
+  readonly administrators: Identity;
 }
 
-export function actionRoute(
-  method: string,
-  path: string,
-  action: RouteAction,
-  reply: (result: ActionResult) => Reply = dataReply,
-): ActionRoute {
-  return {
-    method,
-    path,
-    action,
-    handle: (exchange) => {
-      const result = action(requestOf(exchange));
-      return result instanceof Promise ? result.then(reply) : reply(result);
-    },
+const CHECKS: { readonly [Allowed in keyof Callers]: (identity: Identity) => Callers[Allowed] } = {
+  anyone: () => null,
+  identified: (identity) => identity,
+  users: onlyUser,
+  administrators: onlyAdministrator,
+};
+
+/** Makes the routes of a resource, whose actions are functions of the request and the given services. */
+export function actionRoutes<Services extends { readonly identities: Identities }>(services: Services) {
+  return <Allowed extends keyof Callers = 'anyone'>(
+    methodAndPath: `${string} /${string}`,
+    description: Description & { readonly allow?: Allowed },
+    act: (request: ActionRequest<Callers[Allowed]>, services: Services) => ActionResult | Promise<ActionResult>,
+    reply: (result: ActionResult) => Reply = dataReply,
+  ): ActionRoute => {
+    const [method = '', path = ''] = methodAndPath.split(' ');
+    const { allow } = description;
+    // Without `allow`, the type of the caller is null.
+    const check = CHECKS[allow ?? 'anyone'] as (identity: Identity) => Callers[Allowed];
+    const action: RouteAction =
+      allow === undefined
+        ? (request) => act({ ...request, caller: check(PUBLIC) }, services)
+        : async (request) =>
+            act({ ...request, caller: check(await services.identities.identify(request.client)) }, services);
+    return { method, path, description, action, handle: handlerOf(action, reply) };
   };
 }
 
-function requestOf(exchange: Exchange): ActionRequest {
-  const { parameters, queryString } = exchange;
-  return { client: exchange, parameters, queryString, json: (parse) => exchange.json(parse) };
+export function handlerOf(action: RouteAction, reply: (result: ActionResult) => Reply = dataReply): Handler {
+  return (exchange) => {
+    const { parameters, queryString } = exchange;
+    const result = action({ client: exchange, parameters, queryString, json: (parse) => exchange.json(parse) });
+    return result instanceof Promise ? result.then(reply) : reply(result);
+  };
 }
 
 const dataBody = build({ type: 'object', properties: { data: {} } });

@@ -3,12 +3,12 @@ import { type FieldNode, type GraphQLOutputType, getNamedType, isObjectType } fr
 import { forbidden } from '../base/errors.js';
 import { isRecord } from '../base/narrow.js';
 import type { Arguments } from './arguments.js';
+import type { SystemField } from './field-binding.js';
 import { type Selections, setsOf } from './selections.js';
-import { routeKey, SYSTEM_FIELDS } from './system-fields.js';
 
 export interface Call {
-  /** The route of the action (`routeKey`). */
-  readonly route: string;
+  /** The field, whose route has the action. */
+  readonly name: string;
   /** The named segments of its path. */
   readonly parameters: readonly string[];
   readonly queryString: string;
@@ -30,25 +30,22 @@ type ProjectedField =
 
 /** `type` is that of the field in the schema of the caller. */
 export function parseCall(
-  name: string,
+  field: SystemField,
   type: GraphQLOutputType,
   args: Arguments,
   nodes: readonly FieldNode[],
   selections: Selections,
 ): Call {
-  const field = SYSTEM_FIELDS[name];
-  if (!field) throw new Error(`there is no operation ${name}`);
-  const names = [...field.path.matchAll(/:(\w+)/g)].map(([, key = '']) => key);
-  const parameters = names.map((key) => String(args[key]));
+  const parameters = field.parameters.map((key) => String(args[key]));
   // Nothing has the empty name.
   if (parameters.includes('')) throw forbidden();
   const rest = Object.fromEntries(
-    Object.entries(args).filter(([key, value]) => !names.includes(key) && value !== undefined),
+    Object.entries(args).filter(([key, value]) => !field.parameters.includes(key) && value !== undefined),
   );
   const bodies = { none: undefined, data: args['data'], rest, query: undefined };
   const otherwise = isObjectType(getNamedType(type)) ? args : true;
   return {
-    route: routeKey(field.method, field.path),
+    name: field.name,
     parameters,
     queryString: field.body === 'query' ? inUrl(rest) : '',
     body: bodies[field.body],

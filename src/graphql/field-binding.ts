@@ -48,12 +48,26 @@ export type RootBinding =
     }
   | { readonly kind: 'update-singleton'; readonly collection: string; readonly readable: boolean }
   /** A REST route carries it out. */
-  | { readonly kind: 'service'; readonly name: string; readonly once: boolean }
+  | { readonly kind: 'service'; readonly field: SystemField }
   /** The caller's account, and the roles it has. */
   | { readonly kind: 'me' | 'my-roles' }
   | { readonly kind: 'update-me'; readonly readable: boolean }
   | FunctionBinding
   | { readonly kind: 'empty' };
+
+/** Types are written as in a schema: `[String!]`. */
+export interface SystemField {
+  readonly name: string;
+  readonly operation: 'query' | 'mutation';
+  readonly type: string;
+  readonly args: Readonly<Record<string, string>>;
+  /** The arguments that become the named segments of the path, in its order. */
+  readonly parameters: readonly string[];
+  /** The body of the request: the argument `data`, or all arguments that the path does not name. `query` puts these into the URL. */
+  readonly body: 'none' | 'data' | 'rest' | 'query';
+  /** An operation may contain the field once: many attempts in one request would bypass the limits. */
+  readonly once: boolean;
+}
 
 /** A call of a function of the database. */
 export interface FunctionBinding {

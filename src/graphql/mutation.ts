@@ -44,10 +44,10 @@ export function parseMutationOperation(
     const root: Root = { name, position, nullable: !isNonNullType(field.type) };
     const context = contextOf(limits);
     const binding = rootBindingOf(field);
-    if (binding.kind === 'service' && binding.once && once.has(binding.name)) {
-      throw new FieldFailure(invalidQuery(`"${binding.name}" can be used only once in an operation`), position);
+    if (binding.kind === 'service' && binding.field.once && once.has(binding.field.name)) {
+      throw new FieldFailure(invalidQuery(`"${binding.field.name}" can be used only once in an operation`), position);
     }
-    if (binding.kind === 'service') once.add(binding.name);
+    if (binding.kind === 'service') once.add(binding.field.name);
     return withPosition(
       () => position,
       () => parseStep(root, field, nodes, new Selections(source, context), context),
@@ -142,7 +142,7 @@ function parseStep(
       return write({ kind: 'delete', collection, selected: { kind: 'keys', keys } }, text);
     }
     case 'service':
-      return { ...root, kind: 'call', call: parseCall(binding.name, field.type, args, nodes, selections) };
+      return { ...root, kind: 'call', call: parseCall(binding.field, field.type, args, nodes, selections) };
     case 'update-me':
       return {
         ...root,

@@ -64,7 +64,7 @@ export function parseQueryOperation(
       const args = selections.arguments(field, nodes[0], [name]);
       const call = withPosition(
         () => position,
-        () => parseCall(binding.name, field.type, args, nodes, selections),
+        () => parseCall(binding.field, field.type, args, nodes, selections),
       );
       calls.push({ position: parts.length, call });
       parts.push(constant(name, 'null', context));

@@ -20,7 +20,6 @@ import type { ObjectTypes } from './item-types.js';
 import { ID_SCALAR, JSON_SCALAR, VOID_SCALAR } from './scalars.js';
 import type { RootScope, SchemaAccess } from './schema-access.js';
 import { isExpressible, rootName } from './schema-names.js';
-import { systemFieldsOf } from './system-fields.js';
 
 export type RootFields = Record<string, GraphQLFieldConfig<unknown, unknown>>;
 
@@ -270,23 +269,6 @@ function listOf(type: GraphQLObjectType): GraphQLOutputType {
 
 function rootBinding(value: RootBinding): Record<string, unknown> {
   return extend(value);
-}
-
-/** Root fields that REST routes carry out, of those that there are. */
-export function serviceFields(
-  operation: 'query' | 'mutation',
-  available: ReadonlySet<string>,
-  { model }: SchemaAccess,
-): RootFields {
-  const fields = Object.entries(systemFieldsOf(model)).filter(
-    ([name, field]) => field.operation === operation && available.has(name),
-  );
-  return Object.fromEntries(
-    fields.map(([name, { type, args, once = false }]) => [
-      name,
-      { type, args, extensions: rootBinding({ kind: 'service', name, once }) },
-    ]),
-  );
 }
 
 /** What callers may see and change of themselves. */

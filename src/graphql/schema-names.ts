@@ -6,14 +6,15 @@ import type { Collection, Field, Model } from '../mirror/model.js';
 import { type Synonyms, shownName } from '../mirror/synonyms.js';
 import { isReadable } from '../mirror/write-facts.js';
 import { COMMON_TYPES } from './common.js';
-import { systemFieldTypes } from './system-fields.js';
+import { SYSTEM_TYPE_NAMES } from './system-fields.js';
 
 const NAME = /^(?!__)[_A-Za-z][_0-9A-Za-z]*$/;
 
 /** Names of types that stand in every schema, and some that tools expect to be scalars. */
 const RESERVED: ReadonlySet<string> = new Set([
   ...['Query', 'Mutation', 'Subscription', 'String', 'Boolean', 'Void', 'DateTime', 'Point', 'Polygon', 'uid'],
-  ...[...COMMON_TYPES, ...systemFieldTypes()].map(({ name }) => name),
+  ...COMMON_TYPES.map(({ name }) => name),
+  ...SYSTEM_TYPE_NAMES,
 ]);
 
 export function isName(name: string): boolean {

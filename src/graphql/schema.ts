@@ -8,6 +8,7 @@ import { LRUCache } from 'lru-cache';
 import { runInSlices } from '../base/time-slices.js';
 import { COMMON_TYPES } from './common.js';
 import { CompleteSchema, collectTypes, printTypes } from './complete-schema.js';
+import type { SystemField } from './field-binding.js';
 import { FilterTypes } from './filters.js';
 import { functionFields, mayCallVolatile } from './function-fields.js';
 import { InputTypes } from './inputs.js';
@@ -19,21 +20,20 @@ import {
   ownQueryFields,
   queryFields,
   rootCollections,
-  serviceFields,
   subscriptionFields,
 } from './roots.js';
 import { VOID_SCALAR } from './scalars.js';
 import type { RootScope, SchemaAccess } from './schema-access.js';
 import { TypeNames } from './schema-names.js';
-import { systemFieldsOf, systemFieldTypes } from './system-fields.js';
+import { SystemFields } from './system-fields.js';
 
 export class Schemas {
   readonly #known: LRUCache<string, LazySchema>;
-  readonly #services: ReadonlySet<string>;
+  readonly #systemFields: SystemFields;
 
-  /** `services` names the root fields that routes carry out. */
-  constructor(capacity: number, services: ReadonlySet<string>) {
-    this.#services = services;
+  /** `systemFields` are the root fields that routes carry out. */
+  constructor(capacity: number, systemFields: readonly SystemField[]) {
+    this.#systemFields = new SystemFields(systemFields);
     this.#known = new LRUCache({ max: capacity });
   }
 
@@ -45,7 +45,7 @@ export class Schemas {
     const key = schemaKey(access, scope);
     const cached = this.#known.get(key);
     if (cached) return cached;
-    const created = new LazySchema(access, scope, this.#services);
+    const created = new LazySchema(access, scope, this.#systemFields);
     this.#known.set(key, created);
     return created;
   }
@@ -71,11 +71,12 @@ export class LazySchema extends GraphQLSchema {
   readonly #map: Record<string, GraphQLNamedType>;
   #complete: Promise<CompleteSchema> | null = null;
 
-  constructor(access: SchemaAccess, scope: RootScope, services: ReadonlySet<string>) {
+  constructor(access: SchemaAccess, scope: RootScope, systemFields: SystemFields) {
+    const system = scope === 'system' ? systemFields.of(access.model) : null;
     // Built from the model, it is valid by construction.
     super({
       query: PLACEHOLDER,
-      types: [...COMMON_TYPES, ...(scope === 'system' ? systemFieldTypes(systemFieldsOf(access.model)) : [])],
+      types: [...COMMON_TYPES, ...(system?.types ?? [])],
       assumeValid: true,
     });
     this.#access = access;
@@ -84,35 +85,30 @@ export class LazySchema extends GraphQLSchema {
     this.#types = new ObjectTypes(access, this.#names, this.#filters, this.#made);
     this.#inputs = new InputTypes(access, this.#names, this.#made);
     const roots = rootCollections(access, scope);
-    const isSystem = scope === 'system';
     this.#query = new GraphQLObjectType({
       name: 'Query',
       fields: () => {
         const collections = queryFields(roots.read, this.#types);
-        const fields = isSystem
-          ? { ...collections, ...ownQueryFields(this.#types), ...serviceFields('query', services, access) }
+        const fields = system
+          ? { ...collections, ...ownQueryFields(this.#types), ...system.query }
           : { ...collections, ...functionFields('query', access, this.#types, collections) };
         return Object.keys(fields).length > 0 ? fields : NO_FIELDS;
       },
     });
     this.#mutation =
-      roots.write.length === 0 && !isSystem && !mayCallVolatile(access)
+      roots.write.length === 0 && !system && !mayCallVolatile(access)
         ? null
         : new GraphQLObjectType({
             name: 'Mutation',
             fields: () => {
               const writes = mutationFields(roots.write, access, this.#types, this.#inputs);
-              return isSystem
-                ? {
-                    ...writes,
-                    ...ownMutationFields(access, this.#types, this.#inputs),
-                    ...serviceFields('mutation', services, access),
-                  }
+              return system
+                ? { ...writes, ...ownMutationFields(access, this.#types, this.#inputs), ...system.mutation }
                 : { ...writes, ...functionFields('mutation', access, this.#types, writes) };
             },
           });
     this.#subscription =
-      roots.read.length === 0 || isSystem
+      roots.read.length === 0 || system
         ? null
         : new GraphQLObjectType({
             name: 'Subscription',

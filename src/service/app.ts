@@ -16,9 +16,10 @@ import { meRoutes } from '../api/accounts/me.js';
 import { registrationRoutes } from '../api/accounts/registration.js';
 import { sharesRoutes } from '../api/accounts/shares.js';
 import { signInRoutes } from '../api/accounts/sign-in.js';
+import type { ApiRoute } from '../api/action.js';
 import { FAMILY_SDL_TYPE, familyNames, withFamilySchema } from '../api/directus/compatibility.js';
 import { assetsRoutes } from '../api/files/assets.js';
-import { actionsOf } from '../api/graphql/actions.js';
+import { actionsOf, systemFieldsOf } from '../api/graphql/actions.js';
 import { graphqlRoutes } from '../api/graphql/endpoint.js';
 import { itemsRoutes } from '../api/items/items.js';
 import { functionRoutes } from '../api/items/rpc.js';
@@ -45,11 +46,10 @@ import { userStore } from '../engine/system-collections/user-writes.js';
 import { Operations } from '../graphql/operations.js';
 import { PersistedQueries, readAllowList } from '../graphql/persisted.js';
 import { Schemas } from '../graphql/schema.js';
-import { availableSystemFields } from '../graphql/system-fields.js';
 import { createCookies } from '../http/cookies.js';
 import type { Limits } from '../http/limiter.js';
 import type { EdgeNames } from '../http/reply.js';
-import { type Route, Router } from '../http/router.js';
+import { Router } from '../http/router.js';
 import type { SocketProtocol } from '../http/websocket.js';
 import { LiveQueries } from '../live/queries/live-queries.js';
 import { type Checks, checkHealth, type Health, Readiness } from '../postgres/health.js';
@@ -111,7 +111,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
   const operations = createOperations(config, rest);
   core.mirror.onChange(() => operations.forget());
   const graphql = { ...parts.items, operations, persisted: parts.persisted };
-  const routes: readonly Route[] = [
+  const routes: readonly ApiRoute[] = [
     ...rest,
     ...graphqlRoutes({ ...graphql, ide: config.GRAPHQL_INTROSPECTION, actions: actionsOf(rest) }),
   ];
@@ -180,12 +180,12 @@ async function createParts(config: Config, core: Core, shared: Shared, observe: 
 /** What exists only after the routes. */
 interface Later {
   readonly operations: () => Operations;
-  readonly routes: () => readonly Route[];
+  readonly routes: () => readonly ApiRoute[];
   readonly router: () => Router;
 }
 
 /** All routes but those of GraphQL. */
-function restRoutes(parts: Parts, { operations, routes, router }: Later): Route[] {
+function restRoutes(parts: Parts, { operations, routes, router }: Later): ApiRoute[] {
   const { config, core, shared, observe, resolveUser, identities, access, items, files, readiness } = parts;
   const { database, mirror, policies, reads, writes, schemaChanges } = core;
   const reload = async (): Promise<void> => {
@@ -223,7 +223,7 @@ function restRoutes(parts: Parts, { operations, routes, router }: Later): Route[
   ];
 }
 
-function modelRoutes({ config, identities, core: { policies, schemaChanges } }: Parts): Route[] {
+function modelRoutes({ config, identities, core: { policies, schemaChanges } }: Parts): ApiRoute[] {
   const services = { identities, policies, schemaChanges };
   const routes = [...fieldsRoutes(services), ...collectionsRoutes(services), ...relationsRoutes(services)];
   return config.DIRECTUS_COMPATIBILITY ? withFamilySchema(routes) : routes;
@@ -269,7 +269,7 @@ export function openLive(config: Config, core: Core, observe: Observer): LiveQue
   return new LiveQueries(core, limits, observe);
 }
 
-function createOperations(config: Config, routes: readonly Route[]): Operations {
+function createOperations(config: Config, routes: readonly ApiRoute[]): Operations {
   const limits = {
     tokens: config.GRAPHQL_QUERY_TOKEN_LIMIT,
     depth: config.GRAPHQL_QUERY_DEPTH_LIMIT,
@@ -277,7 +277,7 @@ function createOperations(config: Config, routes: readonly Route[]): Operations 
     aliases: config.GRAPHQL_QUERY_ALIAS_LIMIT,
     introspection: config.GRAPHQL_INTROSPECTION,
   };
-  const schemas = new Schemas(config.GRAPHQL_SCHEMA_CACHE_CAPACITY, availableSystemFields(routes));
+  const schemas = new Schemas(config.GRAPHQL_SCHEMA_CACHE_CAPACITY, systemFieldsOf(routes));
   return new Operations(schemas, limits, parseLimits(config), config.SHAPE_CACHE_MEMORY / 2);
 }
 

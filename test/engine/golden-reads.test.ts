@@ -191,7 +191,7 @@ const DOCUMENTS: Readonly<Record<string, string>> = {
 for (const [name, text] of Object.entries(DOCUMENTS)) {
   t.test(name, async (t) => {
     const access = schemaAccessOf(null, model);
-    const operations = new Operations(new Schemas(1, new Set()), DOCUMENT_LIMITS, LIMITS, 1_048_576);
+    const operations = new Operations(new Schemas(1, []), DOCUMENT_LIMITS, LIMITS, 1_048_576);
     const request = { text, operationName: null, variables: {}, safe: true };
     const document = await operations.parse(request, access, 'items');
     if (document.kind !== 'query') throw new Error('it must be a query');

@@ -45,7 +45,7 @@ const LIMITS: ParseLimits = {
 };
 
 function makeOperations(): Operations {
-  return new Operations(new Schemas(1, new Set()), DOCUMENT_LIMITS, LIMITS, 16_777_216);
+  return new Operations(new Schemas(1, []), DOCUMENT_LIMITS, LIMITS, 16_777_216);
 }
 
 /** What comes of a document, and how many documents had to be parsed for it. */

@@ -3,6 +3,7 @@ import { parse, validate } from 'graphql';
 import t from 'tap';
 import { schemaAccessOf } from '../../src/access/graphql-access.js';
 import { LazySchema } from '../../src/graphql/schema.js';
+import { SystemFields } from '../../src/graphql/system-fields.js';
 import type { Collection, Field, FieldType, Model, Relation } from '../../src/mirror/model.js';
 
 const COLLECTIONS = 1_000;
@@ -23,7 +24,7 @@ t.test('a thousand collections of twenty fields', async (t) => {
   const model = makeModel();
   const before = process.memoryUsage().heapUsed;
   const begun = process.cpuUsage();
-  const schema = new LazySchema(schemaAccessOf(null, model), 'items', new Set());
+  const schema = new LazySchema(schemaAccessOf(null, model), 'items', new SystemFields([]));
   const document = parse(
     'query ($filter: collection_7_filter) { collection_7(filter: $filter) { id kids { id f0 } } }',
   );
@@ -41,7 +42,7 @@ t.test('a thousand collections of twenty fields', async (t) => {
 });
 
 t.test('types that nobody has led to are found by their names', async (t) => {
-  const schema = new LazySchema(schemaAccessOf(null, makeModel()), 'items', new Set());
+  const schema = new LazySchema(schemaAccessOf(null, makeModel()), 'items', new SystemFields([]));
   for (const name of [
     'collection_3_quantifier_filter',
     'create_collection_3_input',

@@ -1,6 +1,6 @@
 /** What users do about their own account: a second factor, and the invitation they came by. */
 import type { Identities } from '../../access/identities.js';
-import { onlyAdministrator, onlyUser } from '../../access/identity.js';
+import type { User } from '../../access/identity.js';
 import { acceptInvitation, type InvitationServices, invite } from '../../accounts/invitations.js';
 import {
   disableSecondFactor,
@@ -10,11 +10,11 @@ import {
 } from '../../accounts/second-factor.js';
 import { forbidden, invalidPayload } from '../../base/errors.js';
 import type { Config } from '../../config/config.js';
-import type { Route } from '../../http/router.js';
-import type { Input } from '../../request/parse-context.js';
 import { UUID_PATTERN } from '../../sql/codec.js';
-import { type ActionRequest, type ActionResult, actionRoute } from '../action.js';
+import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
 import { asEmail, linkTo, readBody, readText } from '../body-fields.js';
+import { EMAIL, either, list, object, STRING, UUID } from '../openapi/json-schema.js';
+import { NEW_PASSWORD, SINGLE_USE } from './auth.js';
 
 export interface AccountServices extends SecondFactorServices, InvitationServices {
   readonly config: Config;
@@ -22,53 +22,94 @@ export interface AccountServices extends SecondFactorServices, InvitationService
   readonly publicUrl: () => string;
 }
 
-export function accountRoutes(services: AccountServices): Route[] {
+export function accountRoutes(services: AccountServices): ApiRoute[] {
+  const route = actionRoutes(services);
   return [
-    actionRoute('POST', '/users/me/tfa/generate', (request) => generate(request, services)),
-    actionRoute('POST', '/users/me/tfa/enable', (request) => enable(request, services)),
-    actionRoute('POST', '/users/me/tfa/disable', (request) => disable(request, services)),
-    actionRoute('POST', '/users/:key/tfa/disable', (request) => disableOther(request, services)),
-    actionRoute('POST', '/users/invite', (request) => postInvitation(request, services)),
-    actionRoute('POST', '/users/invite/accept', (request) => postAcceptance(request, services)),
+    route(
+      'POST /users/me/tfa/generate',
+      {
+        summary: 'Generate the secret of a second factor',
+        allow: 'users',
+        body: object({ password: STRING }, ['password']),
+        data: object({ secret: STRING, otpauth_url: STRING }),
+        graphql: { name: 'users_me_tfa_generate', type: 'users_me_tfa_generate_data', once: true },
+      },
+      generate,
+    ),
+    route(
+      'POST /users/me/tfa/enable',
+      {
+        summary: 'Enable the second factor',
+        allow: 'users',
+        body: object({ secret: STRING, otp: STRING }, ['secret', 'otp']),
+        graphql: { name: 'users_me_tfa_enable', once: true },
+      },
+      enable,
+    ),
+    route(
+      'POST /users/me/tfa/disable',
+      {
+        summary: 'Disable the second factor',
+        allow: 'users',
+        body: object({ otp: STRING }, ['otp']),
+        graphql: { name: 'users_me_tfa_disable', once: true },
+      },
+      disable,
+    ),
+    route(
+      'POST /users/:key/tfa/disable',
+      { summary: 'Disable the second factor of a user', allow: 'administrators' },
+      disableOther,
+    ),
+    route(
+      'POST /users/invite',
+      {
+        summary: 'Invite users by email',
+        allow: 'administrators',
+        body: object({ email: either(EMAIL, list(EMAIL)), role: UUID, invite_url: STRING }, ['email', 'role']),
+        graphql: { name: 'users_invite' },
+      },
+      postInvitation,
+    ),
+    route(
+      'POST /users/invite/accept',
+      {
+        summary: `Accept an invitation. ${SINGLE_USE}`,
+        body: NEW_PASSWORD,
+        graphql: { name: 'users_invite_accept', once: true },
+      },
+      postAcceptance,
+    ),
   ];
 }
 
-async function generate(request: ActionRequest, services: AccountServices): Promise<ActionResult> {
-  const { user, body } = await readRequest(request, services);
+async function generate(request: ActionRequest<User>, services: AccountServices): Promise<ActionResult> {
+  const body = readBody(await request.json());
+  const { user } = request.caller;
   const data = await generateSecondFactor(user, readText(body, 'password'), request.client.address, services);
   return { data, secret: true };
 }
 
-async function enable(request: ActionRequest, services: AccountServices): Promise<ActionResult> {
-  const { user, body } = await readRequest(request, services);
-  await enableSecondFactor(user, readText(body, 'secret'), readText(body, 'otp'), services);
+async function enable(request: ActionRequest<User>, services: AccountServices): Promise<ActionResult> {
+  const body = readBody(await request.json());
+  await enableSecondFactor(request.caller.user, readText(body, 'secret'), readText(body, 'otp'), services);
   return {};
 }
 
-async function disable(request: ActionRequest, services: AccountServices): Promise<ActionResult> {
-  const { user, body } = await readRequest(request, services);
-  await disableSecondFactor(user, readText(body, 'otp'), request.client.address, services);
+async function disable(request: ActionRequest<User>, services: AccountServices): Promise<ActionResult> {
+  const body = readBody(await request.json());
+  await disableSecondFactor(request.caller.user, readText(body, 'otp'), request.client.address, services);
   return {};
 }
 
-/** For who has lost the device. */
-async function disableOther(request: ActionRequest, { identities, logins }: AccountServices): Promise<ActionResult> {
-  const [key = ''] = request.parameters;
-  onlyAdministrator(await identities.identify(request.client));
+/** For users who have lost their device. */
+async function disableOther({ parameters }: ActionRequest, { logins }: AccountServices): Promise<ActionResult> {
+  const [key = ''] = parameters;
   if (!UUID_PATTERN.test(key) || !(await logins.setSecondFactor(key, null))) throw forbidden();
   return {};
 }
 
-async function readRequest(
-  request: ActionRequest,
-  { identities }: AccountServices,
-): Promise<{ readonly user: string; readonly body: Input }> {
-  const { user } = onlyUser(await identities.identify(request.client));
-  return { user, body: readBody(await request.json()) };
-}
-
 async function postInvitation(request: ActionRequest, services: AccountServices): Promise<ActionResult> {
-  onlyAdministrator(await services.identities.identify(request.client));
   const body = readBody(await request.json());
   const emails = readEmails(body['email']);
   const role = readText(body, 'role');

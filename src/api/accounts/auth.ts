@@ -14,9 +14,9 @@ import type { Config } from '../../config/config.js';
 import type { Cookies } from '../../http/cookies.js';
 import type { Exchange } from '../../http/exchange.js';
 import { jsonText } from '../../http/reply.js';
-import type { Route } from '../../http/router.js';
-import { type ActionRequest, type ActionResult, actionRoute } from '../action.js';
+import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
 import { clientOf, linkTo, readBody, readChoice, readEmail, readText } from '../body-fields.js';
+import { BOOLEAN, EMAIL, list, MODE, MODES, object, ok, RECORD, ref, STRING } from '../openapi/json-schema.js';
 
 export interface AuthServices extends AuthenticationServices {
   readonly cookies: Cookies;
@@ -24,20 +24,65 @@ export interface AuthServices extends AuthenticationServices {
   readonly publicUrl: () => string;
 }
 
-/** How a client gets its tokens: in the body, the refresh token as a cookie, or a session as a cookie. */
-export const MODES = ['json', 'cookie', 'session'] as const;
 type Mode = (typeof MODES)[number];
 
-export function authRoutes(services: AuthServices): Route[] {
+const CREDENTIALS = object({ email: EMAIL, password: STRING, mode: MODE, otp: STRING }, ['email', 'password']);
+const RENEWAL = object({ refresh_token: STRING, mode: MODE });
+export const NEW_PASSWORD = object({ token: STRING, password: STRING }, ['token', 'password']);
+export const SINGLE_USE = 'The token of a link works once.';
+
+export function authRoutes(services: AuthServices): ApiRoute[] {
+  const route = actionRoutes(services);
+  const login = { summary: 'Log in', body: CREDENTIALS, data: ref('Tokens') };
+  const logins = [
+    route('POST /auth/login', { ...login, graphql: { name: 'auth_login', once: true } }, postLogin),
+    route('POST /auth/login/default', login, postLogin),
+  ];
   return [
-    { method: 'GET', path: '/auth', handle: () => jsonText(listProviders(services.config)) },
-    ...['/auth/login', '/auth/login/default']
-      .filter(() => !services.config.AUTH_DISABLE_DEFAULT)
-      .map((path) => actionRoute('POST', path, (request) => postLogin(request, services))),
-    actionRoute('POST', '/auth/refresh', (request) => postRefresh(request, services)),
-    actionRoute('POST', '/auth/logout', (request) => postLogout(request, services)),
-    actionRoute('POST', '/auth/password/request', (request) => postResetRequest(request, services)),
-    actionRoute('POST', '/auth/password/reset', (request) => postReset(request, services)),
+    {
+      method: 'GET',
+      path: '/auth',
+      description: {
+        summary: 'Login methods other than the password',
+        answers: [ok(object({ data: list(RECORD), disableDefault: BOOLEAN }))],
+      },
+      handle: () => jsonText(listProviders(services.config)),
+    },
+    ...(services.config.AUTH_DISABLE_DEFAULT ? [] : logins),
+    route(
+      'POST /auth/refresh',
+      {
+        summary: 'Renew a login',
+        body: RENEWAL,
+        optional: true,
+        data: ref('Tokens'),
+        graphql: { name: 'auth_refresh', once: true },
+      },
+      postRefresh,
+    ),
+    route(
+      'POST /auth/logout',
+      { summary: 'Log out', body: RENEWAL, optional: true, graphql: { name: 'auth_logout' } },
+      postLogout,
+    ),
+    route(
+      'POST /auth/password/request',
+      {
+        summary: 'Request an email with a link to set a new password',
+        body: object({ email: EMAIL, reset_url: STRING }, ['email']),
+        graphql: { name: 'auth_password_request', once: true },
+      },
+      postResetRequest,
+    ),
+    route(
+      'POST /auth/password/reset',
+      {
+        summary: `Set a new password. ${SINGLE_USE}`,
+        body: NEW_PASSWORD,
+        graphql: { name: 'auth_password_reset', once: true },
+      },
+      postReset,
+    ),
   ];
 }
 

@@ -13,31 +13,86 @@ import { parseJson } from '../../base/exact-json.js';
 import { read, write } from '../../engine/pipeline.js';
 import type { Exchange } from '../../http/exchange.js';
 import { JSON_TYPE, jsonText, type Reply } from '../../http/reply.js';
-import type { Route } from '../../http/router.js';
 import type { Collection } from '../../mirror/model.js';
 import type { Mirror } from '../../mirror/watch.js';
 import type { WriteAction } from '../../plan/access.js';
 import type { Parsed } from '../../request/ast.js';
 import { parseCountOfKeys, parseOwn, parseReadBack, parseSearch } from '../../request/rest.js';
 import { requireObject } from '../../request/write.js';
-import { type ActionRequest, type ActionResult, actionRoute } from '../action.js';
+import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
 import type { ItemsServices } from '../items/item-reads.js';
 import { readIdempotencyKey, writerOf, writtenReply } from '../items/item-writes.js';
+import { BOOLEAN, done, data as inEnvelope, list, object, ok, oneOf, RECORD, STRING } from '../openapi/json-schema.js';
+import { ITEM_PARAMETERS, parameterRefs } from '../openapi/parameters.js';
 
 export interface MeServices extends ItemsServices {
   readonly mirror: Mirror;
   readonly policies: Policies;
 }
 
-export function meRoutes(services: MeServices): Route[] {
+const ITEM_QUERY = parameterRefs(ITEM_PARAMETERS);
+const ALLOWED = object({ access: oneOf('none', 'partial', 'full'), fields: list(STRING), presets: RECORD }, ['access']);
+const OPEN = object({ access: BOOLEAN, fields: list(STRING), presets: RECORD }, ['access']);
+const OPEN_ACTIONS = object({ update: OPEN, delete: OPEN, share: OPEN });
+
+export function meRoutes(services: MeServices): ApiRoute[] {
+  const route = actionRoutes(services);
   return [
-    { method: 'GET', path: '/users/me', handle: (exchange) => readMe(exchange, services) },
-    { method: 'PATCH', path: '/users/me', handle: (exchange) => updateMe(exchange, services) },
-    { method: 'GET', path: '/roles/me', handle: (exchange) => readRoles(exchange, services) },
-    actionRoute('GET', '/policies/me/globals', (request) => readGlobals(request, services)),
-    actionRoute('GET', '/permissions/me', (request) => readPermissions(request, services)),
-    { method: 'GET', path: '/permissions/me/:collection', handle: (exchange) => readAllowed(exchange, services) },
-    { method: 'GET', path: '/permissions/me/:collection/:key', handle: (exchange) => readAllowed(exchange, services) },
+    {
+      method: 'GET',
+      path: '/users/me',
+      description: { summary: 'Read one’s own account', parameters: ITEM_QUERY, data: RECORD },
+      handle: (exchange) => readMe(exchange, services),
+    },
+    {
+      method: 'PATCH',
+      path: '/users/me',
+      description: {
+        summary: 'Change one’s own account',
+        parameters: ITEM_QUERY,
+        body: RECORD,
+        answers: [ok(inEnvelope(RECORD)), done],
+      },
+      handle: (exchange) => updateMe(exchange, services),
+    },
+    {
+      method: 'GET',
+      path: '/roles/me',
+      description: { summary: 'Read one’s own roles', parameters: ITEM_QUERY, data: list(RECORD) },
+      handle: (exchange) => readRoles(exchange, services),
+    },
+    route(
+      'GET /policies/me/globals',
+      {
+        summary: 'Access flags of the caller’s policies',
+        allow: 'identified',
+        data: object({ app_access: BOOLEAN, admin_access: BOOLEAN, enforce_tfa: BOOLEAN }),
+        graphql: { name: 'policies_me_globals' },
+      },
+      readGlobals,
+    ),
+    route(
+      'GET /permissions/me',
+      {
+        summary: 'Permissions of the caller, by collection and action',
+        allow: 'identified',
+        data: { type: 'object', additionalProperties: { type: 'object', additionalProperties: ALLOWED } },
+        graphql: { name: 'permissions_me' },
+      },
+      readPermissions,
+    ),
+    {
+      method: 'GET',
+      path: '/permissions/me/:collection',
+      description: { summary: 'Permissions of the caller for a collection', data: OPEN_ACTIONS },
+      handle: (exchange) => readAllowed(exchange, services),
+    },
+    {
+      method: 'GET',
+      path: '/permissions/me/:collection/:key',
+      description: { summary: 'Permissions of the caller for an item', data: OPEN_ACTIONS },
+      handle: (exchange) => readAllowed(exchange, services),
+    },
   ];
 }
 
@@ -72,7 +127,7 @@ async function updateMe(exchange: Exchange, services: MeServices): Promise<Reply
 
 /** The caller's role and those above it. */
 async function readRoles(exchange: Exchange, services: MeServices): Promise<Reply> {
-  const identity = await identifyUser(exchange, services);
+  const identity = onlyUserOrView(await services.identities.identify(exchange));
   const { roles } = identity;
   if (roles.length === 0) return jsonText(anyBody({ data: [] }));
   const parsed = parseOwn('service_roles', roles, exchange.queryString, services.limits);
@@ -105,8 +160,8 @@ async function readVisible(
   }
 }
 
-async function readGlobals({ client }: ActionRequest, { identities }: MeServices): Promise<ActionResult> {
-  const { user, application, administrator, enforceTfa, isView } = await identities.identify(client);
+function readGlobals({ caller }: ActionRequest<Identity>): ActionResult {
+  const { user, application, administrator, enforceTfa, isView } = caller;
   const data =
     user === null && !isView
       ? { app_access: false }
@@ -114,8 +169,8 @@ async function readGlobals({ client }: ActionRequest, { identities }: MeServices
   return { data };
 }
 
-async function readPermissions({ client }: ActionRequest, services: MeServices): Promise<ActionResult> {
-  const identity = await identifyUser(client, services);
+function readPermissions({ caller }: ActionRequest<Identity>, services: MeServices): ActionResult {
+  const identity = onlyUserOrView(caller);
   const { model } = services.mirror;
   const access = services.policies.accessOf(identity);
   const described = describePermissions(model, access);
@@ -125,7 +180,7 @@ async function readPermissions({ client }: ActionRequest, services: MeServices):
 /** What may be done with one item. A rule for updates of a singleton also says which fields and presets it has. Where nothing may, it is no matter whether it exists. */
 async function readAllowed(exchange: Exchange, services: MeServices): Promise<Reply> {
   const [name = '', key = null] = exchange.parameters;
-  const identity = await identifyUser(exchange, services);
+  const identity = onlyUserOrView(await services.identities.identify(exchange));
   const access = services.policies.accessOf(identity);
   const collection = services.mirror.model.collections.get(name);
   if (!collection && !access) throw forbiddenCollection(name);
@@ -174,8 +229,7 @@ async function isOpen(
 }
 
 /** A view as the public or a role may read its permissions. */
-async function identifyUser(exchange: Exchange, { identities }: MeServices): Promise<Identity> {
-  const identity = await identities.identify(exchange);
+function onlyUserOrView(identity: Identity): Identity {
   if (identity.user === null && !identity.isView) throw forbidden();
   return identity;
 }

@@ -1,4 +1,5 @@
 /** /users/register: self-registration, where the settings allow it. */
+import type { Identities } from '../../access/identities.js';
 import { PUBLIC } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
 import {
@@ -13,13 +14,15 @@ import type { Writes } from '../../engine/writes/writes.js';
 import type { Exchange } from '../../http/exchange.js';
 import type { Limit } from '../../http/limiter.js';
 import type { Reply } from '../../http/reply.js';
-import type { Route } from '../../http/router.js';
 import type { Input } from '../../request/parse-context.js';
-import { type ActionRequest, type ActionResult, actionRoute } from '../action.js';
+import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
 import { linkTo, readBody, readEmail, readText } from '../body-fields.js';
 import { writerOf } from '../items/item-writes.js';
+import { EMAIL, object, STRING, TEXT } from '../openapi/json-schema.js';
+import { queryParameter } from '../openapi/parameters.js';
 
 interface RouteServices extends RegistrationServices {
+  readonly identities: Identities;
   readonly policies: Policies;
   readonly writes: Writes;
   readonly registrationLimit: Limit;
@@ -28,13 +31,34 @@ interface RouteServices extends RegistrationServices {
 
 const VERIFIED = '/users/register/verified';
 
-export function registrationRoutes(services: RouteServices): Route[] {
+const REGISTRATION = object(
+  { email: EMAIL, password: STRING, first_name: STRING, last_name: STRING, verification_url: STRING },
+  ['email', 'password'],
+);
+
+export function registrationRoutes(services: RouteServices): ApiRoute[] {
+  const route = actionRoutes(services);
   return [
-    actionRoute('POST', '/users/register', (request) => postRegistration(request, services)),
-    actionRoute('GET', '/users/register/verify-email', (request) => getVerification(request, services), redirect),
+    route(
+      'POST /users/register',
+      { summary: 'Register an account', body: REGISTRATION, graphql: { name: 'users_register', once: true } },
+      postRegistration,
+    ),
+    route(
+      'GET /users/register/verify-email',
+      {
+        summary: 'Verify the email address of a new account',
+        parameters: [{ ...queryParameter('token', STRING, 'From the link in the email.'), required: true }],
+        answers: [{ status: 302, description: 'Redirects to the page of the project.' }],
+        graphql: { name: 'users_register_verify', mutation: true, once: true },
+      },
+      getVerification,
+      redirect,
+    ),
     {
       method: 'GET',
       path: VERIFIED,
+      description: { summary: 'Confirmation page after verification', answers: [TEXT] },
       handle: () => ({
         status: 200,
         type: 'text/plain; charset=utf-8',

@@ -1,18 +1,18 @@
 /** /shares beyond its items: what anybody may know of one, coming in by it, and inviting to it. */
-import { onlyUser } from '../../access/identity.js';
+import type { User } from '../../access/identity.js';
 import { attempted, issueShare, newSession } from '../../accounts/authentication.js';
 import { verifyPassword } from '../../accounts/passwords.js';
 import { beginShare, findShare } from '../../accounts/shares.js';
 import { forbidden, invalidCredentials, invalidPayload, ServiceError } from '../../base/errors.js';
 import type { Reads } from '../../engine/reads/reads.js';
-import type { Route } from '../../http/router.js';
 import { CONCEALED } from '../../plan/write/column-value.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { ParseLimits } from '../../request/parse-context.js';
 import { parseRead } from '../../request/rest.js';
-import { type ActionRequest, type ActionResult, actionRoute } from '../action.js';
+import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
 import { asEmail, clientOf, readBody, readChoice, readText } from '../body-fields.js';
-import { type AuthServices, MODES, sessionKindOf, tokenResult } from './auth.js';
+import { EMAIL, INTEGER, list, MODE, MODES, object, orNull, STRING, UUID } from '../openapi/json-schema.js';
+import { type AuthServices, sessionKindOf, tokenResult } from './auth.js';
 
 export interface ShareServices extends AuthServices {
   readonly database: Database;
@@ -23,11 +23,35 @@ export interface ShareServices extends AuthServices {
 /** Of one request. */
 const MAX_EMAILS = 100;
 
-export function sharesRoutes(services: ShareServices): Route[] {
+export function sharesRoutes(services: ShareServices): ApiRoute[] {
+  const route = actionRoutes(services);
   return [
-    actionRoute('GET', '/shares/info/:key', (request) => getInfo(request, services)),
-    actionRoute('POST', '/shares/auth', (request) => postAuth(request, services)),
-    actionRoute('POST', '/shares/invite', (request) => postInvite(request, services)),
+    route(
+      'GET /shares/info/:key',
+      {
+        summary: 'What anybody may know of a share',
+        data: object({ id: UUID, collection: STRING, item: STRING, password: orNull(STRING) }),
+      },
+      getInfo,
+    ),
+    route(
+      'POST /shares/auth',
+      {
+        summary: 'Log in by a share',
+        body: object({ share: UUID, password: STRING, mode: MODE }, ['share']),
+        data: object({ access_token: STRING, refresh_token: STRING, expires: INTEGER }, ['expires']),
+      },
+      postAuth,
+    ),
+    route(
+      'POST /shares/invite',
+      {
+        summary: 'Mail the link of a share',
+        allow: 'users',
+        body: object({ share: UUID, emails: list(EMAIL) }, ['share', 'emails']),
+      },
+      postInvite,
+    ),
   ];
 }
 
@@ -62,9 +86,8 @@ async function postAuth(request: ActionRequest, services: ShareServices): Promis
 }
 
 /** By users who may read the share. */
-async function postInvite(request: ActionRequest, services: ShareServices): Promise<ActionResult> {
-  const { client } = request;
-  const caller = onlyUser(await services.identities.identify(client));
+async function postInvite(request: ActionRequest<User>, services: ShareServices): Promise<ActionResult> {
+  const { client, caller } = request;
   const body = readBody(await request.json());
   const key = readText(body, 'share');
   const emails = body['emails'];

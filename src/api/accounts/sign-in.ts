@@ -6,8 +6,7 @@ import { invalidCredentials, invalidPayload, ServiceError } from '../../base/err
 import type { AuthProvider } from '../../config/provider-options.js';
 import type { Exchange } from '../../http/exchange.js';
 import type { Reply } from '../../http/reply.js';
-import type { Route } from '../../http/router.js';
-import { type ActionRequest, type ActionResult, actionRoute, dataReply } from '../action.js';
+import { type ActionResult, type ApiRoute, dataReply, handlerOf, type UncheckedRequest } from '../action.js';
 import { clientOf, isAllowedPage, isSameHost, readPage } from '../body-fields.js';
 import { type AuthServices, tokenResult } from './auth.js';
 
@@ -15,19 +14,23 @@ export interface SignInServices extends AuthServices {
   readonly resolveUser: ResolveUser;
 }
 
-export function signInRoutes(services: SignInServices): Route[] {
+export function signInRoutes(services: SignInServices): ApiRoute[] {
   return services.config.AUTH_PROVIDERS.flatMap((options) => {
     const provider = new OpenIdProvider(options);
     const path = `/auth/login/${options.name}`;
     return [
-      actionRoute('GET', path, (request) => begin(request, provider, services), redirectReply),
-      actionRoute('GET', `${path}/callback`, (request) => finish(request, provider, services), redirectReply),
+      { method: 'GET', path, handle: handlerOf((request) => begin(request, provider, services), redirectReply) },
+      {
+        method: 'GET',
+        path: `${path}/callback`,
+        handle: handlerOf((request) => finish(request, provider, services), redirectReply),
+      },
     ];
   });
 }
 
 async function begin(
-  { client, queryString }: ActionRequest,
+  { client, queryString }: UncheckedRequest,
   provider: OpenIdProvider,
   services: SignInServices,
 ): Promise<ActionResult> {
@@ -45,7 +48,7 @@ async function begin(
 }
 
 async function finish(
-  request: ActionRequest,
+  request: UncheckedRequest,
   provider: OpenIdProvider,
   services: SignInServices,
 ): Promise<ActionResult> {

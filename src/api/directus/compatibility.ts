@@ -5,7 +5,7 @@
 import { isObject, parseJson, writeJson } from '../../base/exact-json.js';
 import type { EdgeNames, ErrorText, Reply } from '../../http/reply.js';
 import { listOf } from '../../mirror/columns.js';
-import { type ActionRoute, actionRoute, type RouteAction } from '../action.js';
+import { type ActionRoute, handlerOf, type RouteAction } from '../action.js';
 import { familyName, ownName, type Rename, renamedText } from './names.js';
 
 /** Not a type of text: then the SDK answers the response itself, which tools read. */
@@ -81,7 +81,7 @@ export function withFamilySchema(routes: readonly ActionRoute[]): ActionRoute[] 
     ...route,
     // GraphQL calls the action: its type of `special` is a text.
     action: translated(route.action, false),
-    handle: actionRoute(route.method, route.path, translated(route.action, true)).handle,
+    handle: handlerOf(translated(route.action, true)),
   }));
 }
 

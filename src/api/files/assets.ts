@@ -8,18 +8,28 @@ import { isNotModified } from '../../http/compress.js';
 import { contentDisposition } from '../../http/disposition.js';
 import type { Exchange } from '../../http/exchange.js';
 import type { Produce, Reply } from '../../http/reply.js';
-import type { Route } from '../../http/router.js';
 import { type ByteRange, contentMissing, DERIVED, type FileStorage } from '../../storage/file-storage.js';
 import type { Transformation } from '../../storage/image-messages.js';
 import { MAX_IMAGE_BYTES, wholeFile } from '../../storage/images.js';
-import { readAssetQuery, transformationOf } from './asset-query.js';
+import type { ApiRoute, Description } from '../action.js';
+import { file } from '../openapi/json-schema.js';
+import { ASSET_PARAMETERS, readAssetQuery, transformationOf } from './asset-query.js';
 import { type FileRow, type FilesServices, readFileRow, readFileSettings } from './file-rows.js';
 
-export function assetsRoutes(services: FilesServices): Route[] {
+const DESCRIPTION: Description = {
+  summary: 'Read the content of a file',
+  parameters: ASSET_PARAMETERS,
+  answers: [
+    file(['application/octet-stream']),
+    { status: 206, description: 'A part of it, as the header `Range` says.' },
+  ],
+};
+
+export function assetsRoutes(services: FilesServices): ApiRoute[] {
   const handle = (exchange: Exchange): Promise<Reply> => readAsset(exchange, services);
   return [
-    { method: 'GET', path: '/assets/:id', handle },
-    { method: 'GET', path: '/assets/:id/:filename', handle },
+    { method: 'GET', path: '/assets/:id', description: DESCRIPTION, handle },
+    { method: 'GET', path: '/assets/:id/:filename', description: DESCRIPTION, handle },
   ];
 }
 

@@ -11,7 +11,7 @@ import type { Writer } from '../../engine/writer.js';
 import { type BodyLimits, openBody } from '../../http/body.js';
 import type { Exchange } from '../../http/exchange.js';
 import type { Reply } from '../../http/reply.js';
-import { isForm, type Route } from '../../http/router.js';
+import { isForm } from '../../http/router.js';
 import type { Grant, WriteAction } from '../../plan/access.js';
 import { Guard } from '../../plan/write/guard.js';
 import type { Parsed } from '../../request/ast.js';
@@ -20,17 +20,18 @@ import { parseReadBack } from '../../request/rest.js';
 import { requireObject } from '../../request/write.js';
 import { MAX_IMAGE_BYTES, wholeFile } from '../../storage/images.js';
 import { fetchRemote } from '../../storage/remote-file.js';
-import { type ActionRequest, type ActionResult, actionRoute } from '../action.js';
+import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
 import type { ItemPath } from '../items/item-reads.js';
 import { createItems, updateItem, writerOf, writtenReply } from '../items/item-writes.js';
 import { resourceRoutes } from '../items/items.js';
+import { done, data as inEnvelope, object, ok, RECORD, STRING } from '../openapi/json-schema.js';
 import { atMost, FORM_BYTES, type FormFile, readFileForm } from './file-form.js';
 import { FILES, type FilesServices, permitFields, readFileSettings, readStorage } from './file-rows.js';
 
-export function filesRoutes(services: FilesServices): Route[] {
+export function filesRoutes(services: FilesServices): ApiRoute[] {
   const pathOf = ({ parameters: [key] }: Exchange): ItemPath => ({ collection: FILES, key: key ?? null });
   const isContent = ({ headers }: Exchange): boolean => isForm(headers.contentType);
-  const routes = resourceRoutes('/files', services, pathOf).map((route): Route => {
+  const routes = resourceRoutes('/files', services, pathOf).map((route): ApiRoute => {
     if (route.method === 'POST')
       return {
         ...route,
@@ -47,7 +48,17 @@ export function filesRoutes(services: FilesServices): Route[] {
       };
     return route;
   });
-  return [actionRoute('POST', '/files/import', (request) => importFile(request, services)), ...routes];
+  const imports = actionRoutes(services)(
+    'POST /files/import',
+    {
+      summary: 'Import a file from a URL',
+      body: object({ url: STRING, data: RECORD }, ['url']),
+      answers: [ok(inEnvelope(RECORD)), done],
+      graphql: { name: 'import_file' },
+    },
+    importFile,
+  );
+  return [imports, ...routes];
 }
 
 /** Fields that only the content decides. */

@@ -21,14 +21,16 @@ import type { PersistedQueries } from '../../graphql/persisted.js';
 import type { RootScope } from '../../graphql/schema-access.js';
 import type { Exchange } from '../../http/exchange.js';
 import { DEFERRED, errorReply, type Outcome, type Reply } from '../../http/reply.js';
-import type { Route } from '../../http/router.js';
 import type { LiveQueries } from '../../live/queries/live-queries.js';
 import type { Mirror } from '../../mirror/watch.js';
 import { checkArguments } from '../../plan/call-arguments.js';
 import type { ParsedOperation } from '../../request/ast.js';
+import type { ApiRoute, Description } from '../action.js';
 import { explainItems, explainPreference } from '../items/item-reads.js';
 import { writerOf } from '../items/item-writes.js';
 import { wantsEvents } from '../items/live.js';
+import { list, object, ok, orNull, RECORD, STRING } from '../openapi/json-schema.js';
+import { queryParameter } from '../openapi/parameters.js';
 import { type Actions, type Called, callAction } from './actions.js';
 import { failure, type Negotiated, negotiate, readParameters, refusal, success, wantsPage } from './http.js';
 import { idePage, ideRoutes } from './ide.js';
@@ -56,13 +58,30 @@ const PATHS: readonly (readonly [string, RootScope])[] = [
   ['/graphql/system', 'system'],
 ];
 
-export function graphqlRoutes(services: GraphqlServices): Route[] {
+const GRAPHQL_ANSWER = ok(object({ data: orNull(RECORD), errors: list(RECORD), extensions: RECORD }));
+const DESCRIPTIONS: Readonly<Record<'GET' | 'POST', Description>> = {
+  GET: {
+    summary: 'Run a GraphQL query',
+    parameters: ['query', 'operationName', 'variables', 'extensions'].map((name) =>
+      queryParameter(name, STRING, name === 'variables' || name === 'extensions' ? 'As JSON.' : 'A GraphQL response.'),
+    ),
+    answers: [GRAPHQL_ANSWER],
+  },
+  POST: {
+    summary: 'Run a GraphQL operation',
+    body: object({ query: STRING, variables: RECORD, operationName: STRING, extensions: RECORD }),
+    answers: [GRAPHQL_ANSWER],
+  },
+};
+
+export function graphqlRoutes(services: GraphqlServices): ApiRoute[] {
   return [
     ...(services.ide ? ideRoutes() : []),
     ...PATHS.flatMap(([path, scope]) => [
-      ...['GET', 'POST'].map((method) => ({
+      ...(['GET', 'POST'] as const).map((method) => ({
         method,
         path,
+        description: DESCRIPTIONS[method],
         mayRead: true,
         handle: (exchange: Exchange) => answer(exchange, services, scope),
       })),

@@ -4,10 +4,10 @@
  */
 import { packageVersion } from '../../base/package-files.js';
 import type { Steps } from '../../base/time-slices.js';
-import type { Route } from '../../http/router.js';
 import type { Collection, Model } from '../../mirror/model.js';
 import { shownName } from '../../mirror/synonyms.js';
 import { SYSTEM_RESOURCES } from '../../mirror/system-resources.js';
+import type { ApiRoute, Description } from '../action.js';
 import { COMPONENTS } from './components.js';
 import { describeFunctions } from './function-operations.js';
 import {
@@ -18,9 +18,8 @@ import {
   nameSchemas,
   titled,
 } from './item-operations.js';
-import { json, ref, responses, type Schema } from './json-schema.js';
+import { type Answer, data, done, json, ok, ref, responses, type Schema } from './json-schema.js';
 import { PARAMETERS, pathParameter } from './parameters.js';
-import { SERVICES, type SystemOperation } from './system-operations.js';
 
 /** Methods that OpenAPI 3.1 knows: SEARCH is described with the GET it stands in for. */
 const METHODS: ReadonlySet<string> = new Set(['GET', 'POST', 'PATCH', 'DELETE']);
@@ -29,7 +28,7 @@ const METHODS: ReadonlySet<string> = new Set(['GET', 'POST', 'PATCH', 'DELETE'])
 const RESOURCE = new RegExp(`^/(${SYSTEM_RESOURCES.map(({ name }) => name).join('|')})(/:key)?$`);
 
 /** A document of thousands of collections takes a second: others have their turn in between. */
-export function* describeApi(routes: readonly Route[], model: Model, url: string): Steps<Schema> {
+export function* describeApi(routes: readonly ApiRoute[], model: Model, url: string): Steps<Schema> {
   const collections = [...model.collections.values()].filter(isShown);
   const names = nameSchemas(collections, model);
   const paths: Record<string, Record<string, unknown>> = {};
@@ -74,7 +73,7 @@ function isShown({ name, system }: Collection): boolean {
 }
 
 function* describeRoute(
-  route: Route,
+  route: ApiRoute,
   collections: readonly Collection[],
   names: ComponentNames,
   model: Model,
@@ -92,7 +91,7 @@ function* describeRoute(
 }
 
 function describeResource(
-  route: Route,
+  route: ApiRoute,
   collections: readonly Collection[],
   names: ComponentNames,
   model: Model,
@@ -106,20 +105,25 @@ function describeResource(
 }
 
 /** Routes of GraphQL that only refuse, and those that serve the files of a page, are no part of the API. */
-function describeService({ method, path: pattern }: Route, model: Model): Described[] {
-  const known = SERVICES[`${method} ${pattern}`];
-  if (!known && /^\/(?:$|graphql|explorer)/.test(pattern)) return [];
-  const service: SystemOperation = known ?? { summary: `${method} ${pattern}`, answers: [] };
+function describeService({ method, path: pattern, description }: ApiRoute, model: Model): Described[] {
+  if (!description && /^\/(?:$|graphql|explorer)/.test(pattern)) return [];
+  const service: Description = description ?? { summary: `${method} ${pattern}`, answers: [] };
   const named = [...pattern.matchAll(/:(\w+)/g)].map(([, name = '']) => pathParameter(name));
   const path = pattern.replace(/:(\w+)/g, '{$1}');
   const operation = {
     tags: [tagOf(path, model)],
     summary: service.summary,
     parameters: [...named, ...(service.parameters ?? [])],
-    ...(service.body && { requestBody: { required: !service.optional, content: service.body } }),
-    responses: responses(service.answers),
+    ...(service.body && {
+      requestBody: { required: !service.optional, content: { ...json(service.body), ...service.media } },
+    }),
+    responses: responses(answersOf(service)),
   };
   return [{ path, operation }];
+}
+
+function answersOf({ data: result, answers }: Description): readonly Answer[] {
+  return answers ?? [result ? ok(data(result)) : done];
 }
 
 /** Directus has longer words for two of them. */

@@ -13,7 +13,6 @@ import {
   done,
   either,
   FORM,
-  file,
   INTEGER,
   json,
   KEY,
@@ -27,7 +26,7 @@ import {
   STRING,
   UUID,
 } from './json-schema.js';
-import { ITEM_PARAMETERS, LIST_PARAMETERS, parameterRefs, pathParameter } from './parameters.js';
+import { EXPORT_MEDIA, ITEM_PARAMETERS, LIST_PARAMETERS, parameterRefs, pathParameter } from './parameters.js';
 
 /** Names of components by collection: letters, digits and underscores, which every generator of clients can write. */
 export type ComponentNames = ReadonlyMap<string, string>;
@@ -75,7 +74,6 @@ export interface Resource {
 }
 
 const VERBS: Readonly<Record<string, string>> = { GET: 'Read', POST: 'Create', PATCH: 'Update', DELETE: 'Delete' };
-const FILES = ['text/csv', 'text/xml', 'text/yaml', 'application/x-ndjson', 'application/geo+json'];
 
 /** A singleton is one item at the path of a list, and cannot be made or deleted. */
 export function describeOperation(
@@ -126,7 +124,7 @@ const UNKNOWN: Parts = { parameters: [], body: null, answers: [done] };
 const OPERATIONS: Readonly<Record<string, (item: Schema, made: Schema) => Parts>> = {
   'many GET': (item) => {
     const content = object({ data: list(item), meta: ref('Meta') }, ['data']);
-    const answer = { ...file(FILES), content: { ...json(content), ...file(FILES).content } };
+    const answer = { ...ok(content), content: { ...json(content), ...EXPORT_MEDIA } };
     return { parameters: [...LIST_PARAMETERS, 'version'], body: null, answers: [answer] };
   },
   'many POST': (item, made) => ({

@@ -1,5 +1,13 @@
 /** The words of JSON Schema and OpenAPI that the description of the API is written in. */
-export type Schema = Readonly<Record<string, unknown>>;
+export interface Schema {
+  readonly [word: string]: unknown;
+  readonly items?: Schema;
+  readonly anyOf?: readonly Schema[];
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly required?: boolean | readonly string[];
+  /** Of a parameter or a media type. */
+  readonly schema?: Schema;
+}
 
 export const STRING: Schema = { type: 'string' };
 export const INTEGER: Schema = { type: 'integer' };
@@ -10,6 +18,10 @@ export const EMAIL: Schema = { type: 'string', format: 'email' };
 export const RECORD: Schema = { type: 'object', additionalProperties: true };
 /** What identifies an item. */
 export const KEY: Schema = { type: ['string', 'integer'] };
+
+/** How a client gets its tokens: in the body, the refresh token as a cookie, or a session as a cookie. */
+export const MODES = ['json', 'cookie', 'session'] as const;
+export const MODE: Schema = oneOf(...MODES);
 
 export function object(properties: Readonly<Record<string, Schema>>, required: readonly string[] = []): Schema {
   return { type: 'object', properties, ...(required.length > 0 && { required }) };
@@ -34,7 +46,11 @@ export function orNull(schema: Schema): Schema {
 }
 
 export function ref(name: string): Schema {
-  return { $ref: `#/components/schemas/${name}` };
+  return { $ref: componentPath(name) };
+}
+
+export function componentPath(name: string): string {
+  return `#/components/schemas/${name}`;
 }
 
 /** In the envelope of every answer. */
@@ -69,6 +85,8 @@ export function file(types: readonly string[], schema: Schema = STRING): Answer 
   const content = Object.fromEntries(types.map((type) => [type, { schema }]));
   return { status: 200, description: 'The result.', content };
 }
+
+export const TEXT: Answer = file(['text/plain']);
 
 export function responses(answers: readonly Answer[]): Schema {
   const entries = answers.map(({ status, ...answer }) => [status, answer]);

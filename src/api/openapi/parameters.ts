@@ -1,7 +1,7 @@
 /** Query parameters that several operations take, as components of the document. */
 import { EXPORT_FORMATS } from '../../request/ast.js';
 import { RESOLUTIONS } from '../../request/on-conflict.js';
-import { BOOLEAN, INTEGER, oneOf, type Schema, STRING } from './json-schema.js';
+import { BOOLEAN, file, INTEGER, oneOf, type Schema, STRING } from './json-schema.js';
 
 export function queryParameter(name: string, schema: Schema, description: string): Schema {
   return { name, in: 'query', description, schema };
@@ -57,6 +57,15 @@ export const PARAMETERS: Schema = {
     schema: { type: 'string', minLength: 1, maxLength: 255 },
   },
 };
+
+/** Exports other than JSON. */
+export const EXPORT_MEDIA = file([
+  'text/csv',
+  'text/xml',
+  'text/yaml',
+  'application/x-ndjson',
+  'application/geo+json',
+]).content;
 
 export function parameterRefs(names: readonly string[]): Schema[] {
   return names.map((name) => ({ $ref: `#/components/parameters/${name}` }));

@@ -5,22 +5,69 @@ import type { Model } from '../../mirror/model.js';
 import { readKeys, requireObject } from '../../request/write.js';
 import type { SchemaChanges } from '../../schema/change/change.js';
 import { type Operation, parseCollection, parseCollectionChange } from '../../schema/change/parse.js';
-import { type ActionRequest, type ActionRoute, actionRoute } from '../action.js';
-import { changeSchema, readSchema, type SchemaChangeServices } from './shared.js';
+import type { ActionRequest, ActionRoute } from '../action.js';
+import { either, list, ref } from '../openapi/json-schema.js';
+import { type SchemaChangeServices, schemaResource } from './shared.js';
+
+const COLLECTION = ref('Collection');
+const ONE_OR_SEVERAL = either(COLLECTION, list(COLLECTION));
 
 export function collectionsRoutes(services: SchemaChangeServices): ActionRoute[] {
+  const { read, change } = schemaResource(services, 'service_collections');
+  const all = { summary: 'Read collections', data: list(COLLECTION) };
   return [
-    actionRoute('GET', '/collections', readSchema(services, 'service_collections', list)),
-    actionRoute('SEARCH', '/collections', readSchema(services, 'service_collections', search)),
-    actionRoute('GET', '/collections/:collection', readSchema(services, 'service_collections', read)),
-    actionRoute('POST', '/collections', changeSchema(services, create)),
-    actionRoute('PATCH', '/collections', changeSchema(services, updateMany)),
-    actionRoute('PATCH', '/collections/:collection', changeSchema(services, update)),
-    actionRoute('DELETE', '/collections/:collection', changeSchema(services, remove)),
+    read('GET /collections', { ...all, graphql: { name: 'collections' } }, listAll),
+    read('SEARCH /collections', all, search),
+    read(
+      'GET /collections/:collection',
+      {
+        summary: 'Read a collection',
+        data: COLLECTION,
+        graphql: { name: 'collections_by_name', parameters: ['name'] },
+      },
+      readOne,
+    ),
+    change(
+      'POST /collections',
+      {
+        summary: 'Create collections',
+        body: ONE_OR_SEVERAL,
+        data: ONE_OR_SEVERAL,
+        graphql: {
+          name: 'create_collections_item',
+          input: 'create_service_collections_input!',
+          type: 'service_collections',
+        },
+      },
+      create,
+    ),
+    change(
+      'PATCH /collections',
+      { summary: 'Update collections', body: list(COLLECTION), data: list(COLLECTION) },
+      updateMany,
+    ),
+    change(
+      'PATCH /collections/:collection',
+      {
+        summary: 'Update a collection',
+        body: COLLECTION,
+        data: COLLECTION,
+        graphql: { name: 'update_collections_item', input: 'update_service_collections_input!' },
+      },
+      update,
+    ),
+    change(
+      'DELETE /collections/:collection',
+      {
+        summary: 'Delete a collection with its items',
+        graphql: { name: 'delete_collections_item', type: 'delete_collection' },
+      },
+      remove,
+    ),
   ];
 }
 
-function list(_: ActionRequest, model: Model): unknown {
+function listAll(_: ActionRequest, model: Model): unknown {
   return describeCollections(model);
 }
 
@@ -32,7 +79,7 @@ async function search(request: ActionRequest, model: Model): Promise<unknown> {
   return readKeys(keys).map((key) => collectionObject(model, String(key)));
 }
 
-function read({ parameters: [collection = ''] }: ActionRequest, model: Model): unknown {
+function readOne({ parameters: [collection = ''] }: ActionRequest, model: Model): unknown {
   return collectionObject(model, collection);
 }
 

@@ -5,18 +5,61 @@ import type { Model } from '../../mirror/model.js';
 import type { Draft, SchemaChanges } from '../../schema/change/change.js';
 import { parseField, parseFieldChange, parseFieldChanges } from '../../schema/change/parse.js';
 import { requireCollection, requireField } from '../../schema/change/plan-names.js';
-import { type ActionRequest, type ActionRoute, actionRoute } from '../action.js';
-import { changeSchema, readSchema, type SchemaChangeServices } from './shared.js';
+import type { ActionRequest, ActionRoute } from '../action.js';
+import { list, ref } from '../openapi/json-schema.js';
+import { type SchemaChangeServices, schemaResource } from './shared.js';
+
+const FIELD = ref('Field');
 
 export function fieldsRoutes(services: SchemaChangeServices): ActionRoute[] {
+  const { read, change } = schemaResource(services, 'service_fields');
   return [
-    actionRoute('GET', '/fields', readSchema(services, 'service_fields', listAll)),
-    actionRoute('GET', '/fields/:collection', readSchema(services, 'service_fields', list)),
-    actionRoute('GET', '/fields/:collection/:field', readSchema(services, 'service_fields', read)),
-    actionRoute('POST', '/fields/:collection', changeSchema(services, create)),
-    actionRoute('PATCH', '/fields/:collection', changeSchema(services, updateMany)),
-    actionRoute('PATCH', '/fields/:collection/:field', changeSchema(services, update)),
-    actionRoute('DELETE', '/fields/:collection/:field', changeSchema(services, remove)),
+    read('GET /fields', { summary: 'Read fields', data: list(FIELD), graphql: { name: 'fields' } }, listAll),
+    read(
+      'GET /fields/:collection',
+      { summary: 'Read the fields of a collection', data: list(FIELD), graphql: { name: 'fields_in_collection' } },
+      listOne,
+    ),
+    read(
+      'GET /fields/:collection/:field',
+      { summary: 'Read a field', data: FIELD, graphql: { name: 'fields_by_name' } },
+      readOne,
+    ),
+    change(
+      'POST /fields/:collection',
+      {
+        summary: 'Create a field',
+        body: FIELD,
+        data: FIELD,
+        graphql: { name: 'create_fields_item', input: 'create_service_fields_input!' },
+      },
+      create,
+    ),
+    change(
+      'PATCH /fields/:collection',
+      {
+        summary: 'Update fields',
+        body: list(FIELD),
+        data: list(FIELD),
+        graphql: { name: 'update_fields_items', input: '[update_service_fields_input!]!' },
+      },
+      updateMany,
+    ),
+    change(
+      'PATCH /fields/:collection/:field',
+      {
+        summary: 'Update a field',
+        body: FIELD,
+        data: FIELD,
+        graphql: { name: 'update_fields_item', input: 'update_service_fields_input!' },
+      },
+      update,
+    ),
+    change(
+      'DELETE /fields/:collection/:field',
+      { summary: 'Delete a field with its values', graphql: { name: 'delete_fields_item', type: 'delete_field' } },
+      remove,
+    ),
   ];
 }
 
@@ -24,12 +67,12 @@ function listAll(_: ActionRequest, model: Model): unknown {
   return [...model.collections.values()].flatMap(describeFields);
 }
 
-function list({ parameters: [collection = ''] }: ActionRequest, model: Model): unknown {
+function listOne({ parameters: [collection = ''] }: ActionRequest, model: Model): unknown {
   if (model.folders.has(collection)) return [];
   return describeFields(requireCollection(model, collection));
 }
 
-function read({ parameters: [collection = '', field = ''] }: ActionRequest, model: Model): unknown {
+function readOne({ parameters: [collection = '', field = ''] }: ActionRequest, model: Model): unknown {
   if (model.folders.has(collection)) throw forbidden();
   return fieldObject(model, collection, field);
 }

@@ -4,17 +4,62 @@ import { describeRelations, type RelationObject } from '../../mirror/describe-mo
 import type { Model } from '../../mirror/model.js';
 import type { SchemaChanges } from '../../schema/change/change.js';
 import { type Operation, parseRelation, parseRelationChange } from '../../schema/change/parse.js';
-import { type ActionRequest, type ActionRoute, actionRoute } from '../action.js';
-import { changeSchema, readSchema, type SchemaChangeServices } from './shared.js';
+import type { ActionRequest, ActionRoute } from '../action.js';
+import { list, ref } from '../openapi/json-schema.js';
+import { type SchemaChangeServices, schemaResource } from './shared.js';
+
+const RELATION = ref('Relation');
 
 export function relationsRoutes(services: SchemaChangeServices): ActionRoute[] {
+  const { read, change } = schemaResource(services, 'service_relations');
   return [
-    actionRoute('GET', '/relations', readSchema(services, 'service_relations', listAll)),
-    actionRoute('GET', '/relations/:collection', readSchema(services, 'service_relations', list)),
-    actionRoute('GET', '/relations/:collection/:field', readSchema(services, 'service_relations', read)),
-    actionRoute('POST', '/relations', changeSchema(services, create)),
-    actionRoute('PATCH', '/relations/:collection/:field', changeSchema(services, update)),
-    actionRoute('DELETE', '/relations/:collection/:field', changeSchema(services, remove)),
+    read(
+      'GET /relations',
+      { summary: 'Read relations', data: list(RELATION), graphql: { name: 'relations' } },
+      listAll,
+    ),
+    read(
+      'GET /relations/:collection',
+      {
+        summary: 'Read the relations of a collection',
+        data: list(RELATION),
+        graphql: { name: 'relations_in_collection' },
+      },
+      listOne,
+    ),
+    read(
+      'GET /relations/:collection/:field',
+      { summary: 'Read a relation', data: RELATION, graphql: { name: 'relations_by_name' } },
+      readOne,
+    ),
+    change(
+      'POST /relations',
+      {
+        summary: 'Create a relation',
+        body: RELATION,
+        data: RELATION,
+        graphql: { name: 'create_relations_item', input: 'create_service_relations_input!' },
+      },
+      create,
+    ),
+    change(
+      'PATCH /relations/:collection/:field',
+      {
+        summary: 'Update a relation',
+        body: RELATION,
+        data: RELATION,
+        graphql: { name: 'update_relations_item', input: 'update_service_relations_input!' },
+      },
+      update,
+    ),
+    change(
+      'DELETE /relations/:collection/:field',
+      {
+        summary: 'Delete a relation; the field stays',
+        graphql: { name: 'delete_relations_item', type: 'delete_relation' },
+      },
+      remove,
+    ),
   ];
 }
 
@@ -22,12 +67,12 @@ function listAll(_: ActionRequest, model: Model): unknown {
   return describeRelations(model);
 }
 
-function list({ parameters: [collection = ''] }: ActionRequest, model: Model): unknown {
+function listOne({ parameters: [collection = ''] }: ActionRequest, model: Model): unknown {
   if (!model.collections.has(collection) && !model.folders.has(collection)) throw forbiddenCollection(collection);
   return describeRelations(model).filter((relation) => relation.collection === collection);
 }
 
-function read({ parameters: [collection = '', field = ''] }: ActionRequest, model: Model): unknown {
+function readOne({ parameters: [collection = '', field = ''] }: ActionRequest, model: Model): unknown {
   return relationObject(model, collection, field);
 }
 

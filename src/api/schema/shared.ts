@@ -1,12 +1,11 @@
-/** What /fields, /collections and /relations share: who may ask, and how they answer. */
+/** The common part of /fields, /collections, /relations and /schema/suggestions: their callers and answers. */
 import { SCHEMA_TABLES } from '../../access/describe-permissions.js';
 import type { Identities } from '../../access/identities.js';
-import { onlyAdministrator } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
 import { forbidden } from '../../base/errors.js';
 import type { Model } from '../../mirror/model.js';
 import type { SchemaChanges } from '../../schema/change/change.js';
-import type { ActionRequest, RouteAction } from '../action.js';
+import { type ActionRequest, type ActionRoute, actionRoutes, type Description } from '../action.js';
 
 export interface SchemaChangeServices {
   readonly identities: Identities;
@@ -14,32 +13,37 @@ export interface SchemaChangeServices {
   readonly schemaChanges: SchemaChanges;
 }
 
-/** Only administrators change the schema. */
-export function changeSchema(
-  services: SchemaChangeServices,
-  change: (request: ActionRequest, schemaChanges: SchemaChanges) => Promise<unknown>,
-): RouteAction {
-  return async (request) => {
-    onlyAdministrator(await services.identities.identify(request.client));
-    request.client.staged('identify');
-    return { data: await change(request, services.schemaChanges) };
-  };
-}
+type Path = `${string} /${string}`;
 
-/** Others who may read the metadata, or use the app, see of the schema what they may see of the items; so do who view as others. */
-export function readSchema(
-  { identities, policies, schemaChanges }: SchemaChangeServices,
-  table: string,
-  read: (request: ActionRequest, model: Model) => unknown,
-): RouteAction {
-  return async (request) => {
-    const identity = await identities.identify(request.client);
-    const access = policies.accessOf(identity);
-    request.client.staged('identify');
-    const model = access ? access.view(schemaChanges.model) : schemaChanges.model;
-    if (!identity.application && !identity.isView && !model.collections.has(table)) throw forbidden();
-    const isUserOfApp = access !== null && identity.application;
-    return { data: await read(request, isUserOfApp ? withSchemaTables(model, schemaChanges.model) : model) };
+/** Makes the routes of a resource of the schema, which is stored in the given table. */
+export function schemaResource(services: SchemaChangeServices, table: string) {
+  const route = actionRoutes(services);
+  return {
+    /** Only administrators change the schema. */
+    change: (
+      path: Path,
+      description: Description,
+      change: (request: ActionRequest, schemaChanges: SchemaChanges) => Promise<unknown>,
+    ): ActionRoute =>
+      route(path, { ...description, allow: 'administrators' }, async (request, { schemaChanges }) => {
+        request.client.staged('identify');
+        return { data: await change(request, schemaChanges) };
+      }),
+    /** Callers see as much of the schema as they may see of the items. They must be able to read the table, use the app or view as others. */
+    read: (
+      path: Path,
+      description: Description,
+      read: (request: ActionRequest, model: Model) => unknown,
+    ): ActionRoute =>
+      route(path, { ...description, allow: 'identified' }, async (request, { policies, schemaChanges }) => {
+        const { application, isView } = request.caller;
+        const access = policies.accessOf(request.caller);
+        request.client.staged('identify');
+        const model = access ? access.view(schemaChanges.model) : schemaChanges.model;
+        if (!application && !isView && !model.collections.has(table)) throw forbidden();
+        const isUserOfApp = access !== null && application;
+        return { data: await read(request, isUserOfApp ? withSchemaTables(model, schemaChanges.model) : model) };
+      }),
   };
 }
 

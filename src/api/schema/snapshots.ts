@@ -9,14 +9,29 @@ import type { Config } from '../../config/config.js';
 import { openBody } from '../../http/body.js';
 import type { Exchange } from '../../http/exchange.js';
 import { jsonText, noContent, type Reply } from '../../http/reply.js';
-import { isForm, type Route } from '../../http/router.js';
+import { isForm } from '../../http/router.js';
 import type { SchemaChanges } from '../../schema/change/change.js';
 import { readDocumentText } from '../../schema/read-document.js';
 import { readDifference } from '../../schema/snapshot/parse-difference.js';
 import { readSnapshot, selectCollections } from '../../schema/snapshot/parse-snapshot.js';
 import { applyDifference, compareSnapshot, takeSnapshot } from '../../schema/snapshot/snapshots.js';
+import type { ApiRoute } from '../action.js';
 import { familyDifference, familySnapshot, ownDifference, ownSnapshot } from '../directus/snapshot.js';
 import { importLimits, openUpload } from '../files/upload.js';
+import {
+  BOOLEAN,
+  done,
+  either,
+  FORM,
+  data as inEnvelope,
+  json,
+  ok,
+  oneOf,
+  ref,
+  type Schema,
+  STRING,
+} from '../openapi/json-schema.js';
+import { queryParameter } from '../openapi/parameters.js';
 
 export interface SchemaServices {
   readonly config: Config;
@@ -24,16 +39,59 @@ export interface SchemaServices {
   readonly schemaChanges: SchemaChanges;
 }
 
-export function schemaRoutes(services: SchemaServices): Route[] {
+const FORCE = queryParameter('force', BOOLEAN, 'Whether a snapshot of another version is accepted.');
+
+/** A document may also be sent as YAML or as a file. */
+function otherMedia(schema: Schema): Schema {
+  return { 'application/yaml': { schema }, 'multipart/form-data': FORM };
+}
+
+export function schemaRoutes(services: SchemaServices): ApiRoute[] {
   return [
-    { method: 'GET', path: '/schema/snapshot', handle: (exchange) => snapshot(exchange, services) },
+    {
+      method: 'GET',
+      path: '/schema/snapshot',
+      description: {
+        summary: 'Snapshot of the schema',
+        parameters: [
+          queryParameter('export', oneOf('json', 'yaml'), 'As a file, without an envelope.'),
+          queryParameter('includeCollections', STRING, 'Collections to include, separated by commas.'),
+          queryParameter('excludeCollections', STRING, 'Collections to exclude, separated by commas.'),
+        ],
+        answers: [
+          {
+            ...ok({}),
+            content: { ...json(either(inEnvelope(ref('Snapshot')), ref('Snapshot'))), 'text/yaml': { schema: STRING } },
+          },
+        ],
+      },
+      handle: (exchange) => snapshot(exchange, services),
+    },
     {
       method: 'POST',
       path: '/schema/diff',
+      description: {
+        summary: 'Compare the schema with a snapshot',
+        parameters: [queryParameter('mode', oneOf('mirror', 'merge'), 'merge: nothing is deleted.'), FORCE],
+        body: ref('Snapshot'),
+        media: otherMedia(ref('Snapshot')),
+        answers: [ok(inEnvelope(ref('Difference'))), done],
+      },
       handle: (exchange) => difference(exchange, services),
       streamsBody: true,
     },
-    { method: 'POST', path: '/schema/apply', handle: (exchange) => apply(exchange, services), streamsBody: true },
+    {
+      method: 'POST',
+      path: '/schema/apply',
+      description: {
+        summary: 'Apply a snapshot or diff to the schema',
+        parameters: [FORCE],
+        body: ref('Difference'),
+        media: otherMedia(ref('Difference')),
+      },
+      handle: (exchange) => apply(exchange, services),
+      streamsBody: true,
+    },
   ];
 }
 

@@ -4,13 +4,34 @@ import { requireObject } from '../../request/write.js';
 import type { SchemaChanges } from '../../schema/change/change.js';
 import { type Suggestion, suggestRelations } from '../../schema/suggest/suggest.js';
 import { applySuggestions, findUnindexed, indexStatement } from '../../schema/suggest/suggested-relations.js';
-import { type ActionRequest, type ActionRoute, actionRoute } from '../action.js';
-import { changeSchema, type SchemaChangeServices } from './shared.js';
+import type { ActionRequest, ActionRoute } from '../action.js';
+import { list, object, ref, STRING } from '../openapi/json-schema.js';
+import { type SchemaChangeServices, schemaResource } from './shared.js';
+
+const SUGGESTIONS = list(ref('Suggestion'));
+const UNINDEXED = object({ schema: STRING, table: STRING, columns: list(STRING), statement: STRING });
 
 export function suggestionsRoutes(services: SchemaChangeServices): ActionRoute[] {
+  const { change } = schemaResource(services, 'service_relations');
   return [
-    actionRoute('GET', '/schema/suggestions', changeSchema(services, read)),
-    actionRoute('POST', '/schema/suggestions', changeSchema(services, apply)),
+    change(
+      'GET /schema/suggestions',
+      {
+        summary: 'Relations that foreign keys imply and that do not exist yet, and foreign keys without an index',
+        data: object({ relations: SUGGESTIONS, indexes: list(UNINDEXED) }),
+      },
+      read,
+    ),
+    change(
+      'POST /schema/suggestions',
+      {
+        summary: 'Add suggested relations; all if none are named',
+        body: object({ relations: list(object({ collection: STRING, field: STRING }, ['collection', 'field'])) }),
+        optional: true,
+        data: object({ relations: SUGGESTIONS }),
+      },
+      apply,
+    ),
   ];
 }
 

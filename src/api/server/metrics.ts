@@ -14,13 +14,15 @@ import type { Writes } from '../../engine/writes/writes.js';
 import type { Exchange } from '../../http/exchange.js';
 import type { Reply } from '../../http/reply.js';
 import { DURATION_BOUNDS_S, type RouteStats } from '../../http/route-stats.js';
-import type { Route, Router } from '../../http/router.js';
+import type { Handler, Router } from '../../http/router.js';
 import type { LogFigures } from '../../live/changes/change-source.js';
 import { LAG_BOUNDS_S } from '../../live/live-stats.js';
 import type { LiveQueries } from '../../live/queries/live-queries.js';
 import type { Mirror } from '../../mirror/watch.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Replica } from '../../postgres/replicas/replicas.js';
+import type { ApiRoute } from '../action.js';
+import { TEXT } from '../openapi/json-schema.js';
 
 export interface MetricsServices {
   readonly config: Config;
@@ -54,10 +56,12 @@ interface Value {
 export type Gather = () => Promise<readonly (readonly Metric[])[]>;
 
 /** The metrics of all threads are shown as one. */
-export function metricsRoutes(services: MetricsServices, gather: Gather): Route[] {
+export function metricsRoutes(services: MetricsServices, gather: Gather): ApiRoute[] {
   if (services.config.METRICS === 'off') return [];
   observeProcess();
-  return [{ method: 'GET', path: '/server/metrics', handle: (exchange) => show(exchange, services, gather) }];
+  const description = { summary: 'Metrics for Prometheus', answers: [TEXT] };
+  const handle: Handler = (exchange) => show(exchange, services, gather);
+  return [{ method: 'GET', path: '/server/metrics', description, handle }];
 }
 
 /** What this thread has counted. */

@@ -5,14 +5,25 @@ import type { Identity } from '../../access/identity.js';
 import { forbidden, ServiceError } from '../../base/errors.js';
 import { packageVersion } from '../../base/package-files.js';
 import type { Config } from '../../config/config.js';
-import type { Exchange } from '../../http/exchange.js';
 import type { Reply } from '../../http/reply.js';
-import type { Route } from '../../http/router.js';
 import { HEALTH_TIMEOUT_MS, type Health, type Readiness } from '../../postgres/health.js';
 import type { Database } from '../../postgres/pools/database.js';
 import { within } from '../../postgres/wire/time-limit.js';
-import { type ActionRequest, type ActionResult, actionRoute } from '../action.js';
+import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
 import { FAMILY_VERSION } from '../directus/names.js';
+import {
+  BOOLEAN,
+  either,
+  file,
+  INTEGER,
+  list,
+  object,
+  oneOf,
+  orNull,
+  RECORD,
+  STRING,
+  TEXT,
+} from '../openapi/json-schema.js';
 
 export interface ServerServices {
   readonly config: Config;
@@ -23,22 +34,73 @@ export interface ServerServices {
   readonly readiness: Readiness;
 }
 
-export function serverRoutes(services: ServerServices): Route[] {
+const LIMIT = either({ const: false }, object({ points: INTEGER, duration: INTEGER }));
+
+const INFO = object({
+  project: object({
+    project_name: STRING,
+    project_descriptor: orNull(STRING),
+    project_color: STRING,
+    default_language: STRING,
+    public_note: orNull(STRING),
+    public_registration: BOOLEAN,
+    public_registration_verify_email: BOOLEAN,
+  }),
+  version: STRING,
+  rateLimit: LIMIT,
+  rateLimitGlobal: LIMIT,
+  queryLimit: object({ default: INTEGER, max: INTEGER }),
+});
+
+const HEALTH = object(
+  {
+    status: oneOf('ok', 'degraded', 'warn', 'error'),
+    releaseId: STRING,
+    serviceId: STRING,
+    checks: { type: 'object', additionalProperties: list(RECORD) },
+  },
+  ['status'],
+);
+
+export function serverRoutes(services: ServerServices): ApiRoute[] {
+  const route = actionRoutes(services);
   return [
-    actionRoute(
-      'GET',
-      '/server/ping',
+    route(
+      'GET /server/ping',
+      {
+        summary: 'Whether the service is running',
+        answers: [TEXT],
+        graphql: { name: 'server_ping', type: 'String' },
+      },
       () => ({ data: pong.body }),
       () => pong,
     ),
-    { method: 'GET', path: '/server/ready', handle: async () => readyReply(await services.readiness.isReady()) },
-    actionRoute(
-      'GET',
-      '/server/health',
-      (request) => health(request, services),
+    {
+      method: 'GET',
+      path: '/server/ready',
+      description: { summary: 'Whether the service is ready for requests', answers: [TEXT] },
+      handle: async () => readyReply(await services.readiness.isReady()),
+    },
+    route(
+      'GET /server/health',
+      {
+        summary: 'Health of the service',
+        answers: [file(['application/health+json'], HEALTH)],
+        graphql: { name: 'server_health' },
+      },
+      health,
       ({ data }) => healthResponse(data as HealthBody),
     ),
-    actionRoute('GET', '/server/info', (request) => info(request, services)),
+    route(
+      'GET /server/info',
+      {
+        summary: 'Information about the service',
+        allow: 'identified',
+        data: INFO,
+        graphql: { name: 'server_info', type: 'server_info' },
+      },
+      info,
+    ),
   ];
 }
 
@@ -76,7 +138,8 @@ const healthBody = build({
 
 /** Administrators see what was checked, other users whether all is well, the public nothing. */
 async function health({ client }: ActionRequest, services: ServerServices): Promise<ActionResult> {
-  const identity = await within(identify(client, services), HEALTH_TIMEOUT_MS).catch((error: unknown) => {
+  const identify = async (): Promise<Identity> => services.identities.identify(client);
+  const identity = await within(identify(), HEALTH_TIMEOUT_MS).catch((error: unknown) => {
     if (error instanceof ServiceError && error.status < 500) throw error;
     return services.identities.remembered(client);
   });
@@ -105,8 +168,7 @@ export function healthReply(health: Health, detailed: boolean): Reply {
   return healthResponse(healthBodyOf(health, detailed));
 }
 
-async function info({ client }: ActionRequest, services: ServerServices): Promise<ActionResult> {
-  const identity = await identify(client, services);
+async function info({ caller }: ActionRequest<Identity>, services: ServerServices): Promise<ActionResult> {
   const { config, database } = services;
   const [project] = await database.rows<Record<string, unknown>>(
     `select project_name, project_descriptor, project_color, default_language, public_note,
@@ -115,7 +177,7 @@ async function info({ client }: ActionRequest, services: ServerServices): Promis
   );
   const shared = { project: project ?? {} };
   const data =
-    identity.user === null
+    caller.user === null
       ? shared
       : {
           ...shared,
@@ -144,8 +206,4 @@ function websocketInfo(config: Config): unknown {
     graphql: { authentication: WEBSOCKETS_GRAPHQL_AUTH, path: '/graphql' },
     heartbeat: period > 0 && period / 1_000,
   };
-}
-
-async function identify(exchange: Exchange, { identities }: ServerServices): Promise<Identity> {
-  return identities.identify(exchange);
 }

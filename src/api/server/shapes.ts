@@ -1,12 +1,12 @@
 /** GET /server/shapes: the statements that took the most time in the last minutes, and the plan of one of them. */
 import type { Identities } from '../../access/identities.js';
-import { onlyAdministrator } from '../../access/identity.js';
 import { forbidden, invalidQuery } from '../../base/errors.js';
 import { addReports, digestOf, p99, type ShapeReport } from '../../batching/shape-stats.js';
 import { explainGeneric, type PlanNode } from '../../engine/reads/generic-plan.js';
-import type { Route } from '../../http/router.js';
 import type { Database } from '../../postgres/pools/database.js';
-import { type ActionRequest, type ActionResult, actionRoute } from '../action.js';
+import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
+import { INTEGER, list, object, oneOf, orNull, RECORD, STRING } from '../openapi/json-schema.js';
+import { queryParameter } from '../openapi/parameters.js';
 
 export interface ShapesServices {
   readonly identities: Identities;
@@ -33,26 +33,59 @@ interface ShapeSummary {
   readonly rows: number | null;
 }
 
-export function shapesRoutes(services: ShapesServices): Route[] {
+const SHAPE = {
+  id: STRING,
+  digest: STRING,
+  text: STRING,
+  plan: oneOf('generic', 'custom', 'fenced'),
+  calls: INTEGER,
+  statements: INTEGER,
+  failed: INTEGER,
+  total: { type: 'number' },
+  mean: { type: 'number' },
+  p99: { type: 'number' },
+  max: { type: 'number' },
+  rows: orNull({ type: 'number' }),
+};
+
+export function shapesRoutes(services: ShapesServices): ApiRoute[] {
+  const route = actionRoutes(services);
   return [
-    actionRoute('GET', '/server/shapes', (request) => list(request, services)),
-    actionRoute('GET', '/server/shapes/:id', (request) => show(request, services)),
+    route(
+      'GET /server/shapes',
+      {
+        summary: 'The statements with the largest total time in the last five minutes',
+        allow: 'administrators',
+        parameters: [queryParameter('limit', INTEGER, 'Maximum number, at most 1,000; 20 by default.')],
+        data: list(object(SHAPE)),
+        graphql: { name: 'server_shapes' },
+      },
+      listShapes,
+    ),
+    route(
+      'GET /server/shapes/:id',
+      {
+        summary: 'One of these statements, with its plan',
+        allow: 'administrators',
+        data: object({ ...SHAPE, explain: list(RECORD) }),
+        graphql: { name: 'server_shapes_by_id' },
+      },
+      show,
+    ),
   ];
 }
 
 const DEFAULT_LIMIT = 20;
 const MAX_LIMIT = 1_000;
 
-async function list({ client, queryString }: ActionRequest, services: ShapesServices): Promise<ActionResult> {
-  onlyAdministrator(await services.identities.identify(client));
+async function listShapes({ queryString }: ActionRequest, services: ShapesServices): Promise<ActionResult> {
   const limit = readLimit(queryString);
   const shapes = (await merged(services)).map(describe).sort((one, other) => other.total - one.total);
   return { data: shapes.slice(0, limit), secret: true };
 }
 
 /** With the plan for no values in particular. */
-async function show({ client, parameters }: ActionRequest, services: ShapesServices): Promise<ActionResult> {
-  onlyAdministrator(await services.identities.identify(client));
+async function show({ parameters }: ActionRequest, services: ShapesServices): Promise<ActionResult> {
   const [id] = parameters;
   const report = (await merged(services)).find((each) => idOf(each) === id);
   if (!report) throw forbidden(`No statement of the last minutes has the id "${id}"`);

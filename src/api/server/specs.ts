@@ -13,10 +13,10 @@ import { describeSchema } from '../../graphql/schema.js';
 import type { RootScope } from '../../graphql/schema-access.js';
 import type { Exchange } from '../../http/exchange.js';
 import { jsonText, type Reply } from '../../http/reply.js';
-import type { Route } from '../../http/router.js';
 import type { Mirror } from '../../mirror/watch.js';
-import { type ActionRequest, type ActionResult, actionRoute } from '../action.js';
+import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
 import { describeApi } from '../openapi/document.js';
+import { ok, RECORD, TEXT } from '../openapi/json-schema.js';
 import { SpecTexts } from './spec-texts.js';
 
 export interface SpecsServices {
@@ -26,25 +26,38 @@ export interface SpecsServices {
   readonly operations: () => Operations;
   /** Whether the schema of GraphQL may be known. */
   readonly introspection: boolean;
-  readonly routes: () => readonly Route[];
+  readonly routes: () => readonly ApiRoute[];
   readonly publicUrl: () => string;
   /** Of the schema of GraphQL as text. */
   readonly sdlType: string;
 }
 
-export function specsRoutes(services: SpecsServices): Route[] {
+export function specsRoutes(services: SpecsServices): ApiRoute[] {
+  const route = actionRoutes(services);
   const texts = new SpecTexts();
   const reply = (result: ActionResult): Reply => textReply(result, services.sdlType);
   const schema = (request: ActionRequest): Promise<ActionResult> => schemaText(request, services, texts);
   const openApi = ({ client }: Pick<ActionRequest, 'client'>): Promise<string> => openApiText(client, services, texts);
-  const path = '/server/specs/oas';
   return [
     {
-      ...actionRoute('GET', path, async (request) => ({ data: parseOwnJson<unknown>(await openApi(request)) })),
+      ...route(
+        'GET /server/specs/oas',
+        { summary: 'This document', answers: [ok(RECORD)], graphql: { name: 'server_specs_oas' } },
+        async (request) => ({ data: parseOwnJson<unknown>(await openApi(request)) }),
+      ),
       handle: async (client) => jsonText(await openApi({ client })),
     },
-    actionRoute('GET', '/server/specs/graphql', schema, reply),
-    actionRoute('GET', '/server/specs/graphql/:scope', schema, reply),
+    route('GET /server/specs/graphql', { summary: 'The GraphQL schema of the items', answers: [TEXT] }, schema, reply),
+    route(
+      'GET /server/specs/graphql/:scope',
+      {
+        summary: 'A GraphQL schema: items or system',
+        answers: [TEXT],
+        graphql: { name: 'server_specs_graphql', type: 'String' },
+      },
+      schema,
+      reply,
+    ),
   ];
 }
 

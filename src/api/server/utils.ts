@@ -1,7 +1,6 @@
 /** /utils: sorting, importing and exporting items, random strings, and what the service remembers. */
 import { randomBytes } from 'node:crypto';
 import { build } from 'fast-json-stringify';
-import { onlyAdministrator } from '../../access/identity.js';
 import { invalidQuery } from '../../base/errors.js';
 import { parseJson } from '../../base/exact-json.js';
 import { write } from '../../engine/pipeline.js';
@@ -9,35 +8,81 @@ import { ImportFailure, importRows } from '../../engine/writes/import.js';
 import { openBody } from '../../http/body.js';
 import type { Exchange } from '../../http/exchange.js';
 import { jsonText, type Reply } from '../../http/reply.js';
-import { isForm, type Route } from '../../http/router.js';
+import { isForm } from '../../http/router.js';
+import { EXPORT_FORMATS } from '../../request/ast.js';
 import { formatOf, readRows } from '../../request/import-file.js';
 import { parseConflictParameters } from '../../request/on-conflict.js';
 import { limitsOf } from '../../request/parse-context.js';
 import { checkTransferUrl } from '../../request/rest.js';
 import { requireObject } from '../../request/write.js';
-import { type ActionRequest, type ActionResult, actionRoute } from '../action.js';
+import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, type Description } from '../action.js';
 import { importLimits, openUpload } from '../files/upload.js';
 import { type ExportServices, exportFile } from '../items/export-file.js';
 import { writerOf } from '../items/item-writes.js';
 import { refuseSystem } from '../items/items.js';
+import {
+  done,
+  empty,
+  FORM,
+  INTEGER,
+  json,
+  KEY,
+  list,
+  object,
+  ok,
+  oneOf,
+  RECORD,
+  ref,
+  STRING,
+} from '../openapi/json-schema.js';
+import { EXPORT_MEDIA, queryParameter } from '../openapi/parameters.js';
 
 export interface UtilsServices extends ExportServices {
   /** Reloads users, policies and the schema, for all threads. */
   readonly readAnew: () => Promise<void>;
 }
 
-export function utilsRoutes(services: UtilsServices): Route[] {
+const IMPORT: Description = {
+  summary: 'Import a file',
+  body: list(RECORD),
+  media: { 'application/x-ndjson': { schema: STRING }, 'text/csv': { schema: STRING }, 'multipart/form-data': FORM },
+  data: object({ imported: INTEGER }),
+};
+
+const EXPORT: Description = {
+  summary: 'Export items to a file: the response, or one that is stored where the body has a `file`',
+  body: object({ format: oneOf(...EXPORT_FORMATS), query: ref('Query'), file: RECORD }, ['format']),
+  answers: [{ ...ok({}), content: { ...json(list(RECORD)), ...EXPORT_MEDIA } }, done],
+};
+
+const LONGEST_RANDOM = 500;
+
+export function utilsRoutes(services: UtilsServices): ApiRoute[] {
+  const route = actionRoutes(services);
+  const randomLength = { ...INTEGER, minimum: 1, maximum: LONGEST_RANDOM, default: 32 };
   return [
-    actionRoute('POST', '/utils/sort/:collection', (request) => sortItems(request, services), emptyReply),
+    route(
+      'POST /utils/sort/:collection',
+      {
+        summary: 'Move an item to the place of another',
+        body: object({ item: KEY, to: KEY }, ['item', 'to']),
+        answers: [empty],
+        graphql: { name: 'utils_sort' },
+      },
+      sortItems,
+      emptyReply,
+    ),
     {
       method: 'POST',
       path: '/utils/import/:collection',
+      description: IMPORT,
       handle: (exchange) => importItems(exchange, services),
       streamsBody: true,
     },
     {
       method: 'POST',
       path: '/utils/export/:collection',
+      description: EXPORT,
       mayRead: true,
       handle: (exchange) => {
         const [collection = ''] = exchange.parameters;
@@ -45,8 +90,27 @@ export function utilsRoutes(services: UtilsServices): Route[] {
         return exportFile(exchange, services, collection);
       },
     },
-    actionRoute('GET', '/utils/random/string', randomString),
-    actionRoute('POST', '/utils/cache/clear', (request) => clearCache(request, services), emptyReply),
+    route(
+      'GET /utils/random/string',
+      {
+        summary: 'A random string',
+        parameters: [queryParameter('length', randomLength, 'Its characters.')],
+        data: STRING,
+        graphql: { name: 'utils_random_string', mutation: true },
+      },
+      randomString,
+    ),
+    route(
+      'POST /utils/cache/clear',
+      {
+        summary: 'Reload users, policies and the schema',
+        allow: 'administrators',
+        answers: [empty],
+        graphql: { name: 'utils_cache_clear' },
+      },
+      clearCache,
+      emptyReply,
+    ),
   ];
 }
 
@@ -99,8 +163,6 @@ function describeRowError({ row, error }: ImportFailure['errors'][number]): unkn
   return { message: `Row ${row}: ${error.message}`, extensions };
 }
 
-const LONGEST_RANDOM = 500;
-
 /** Letters, digits, `-` and `_`: 6 bits each, from the system's source. */
 function randomString({ queryString }: ActionRequest): ActionResult {
   const lengthText = new URLSearchParams(queryString).get('length') ?? '32';
@@ -112,8 +174,7 @@ function randomString({ queryString }: ActionRequest): ActionResult {
 }
 
 /** What is remembered is kept in step by notifications. This is for databases that were changed behind their back. */
-async function clearCache({ client }: ActionRequest, { identities, readAnew }: UtilsServices): Promise<ActionResult> {
-  onlyAdministrator(await identities.identify(client));
+async function clearCache(_: ActionRequest, { readAnew }: UtilsServices): Promise<ActionResult> {
   await readAnew();
   return {};
 }
