@@ -82,6 +82,12 @@ interface Callers {
   readonly administrators: Identity;
 }
 
+interface ActionDescription<Allowed extends keyof Callers> extends Description {
+  readonly allow?: Allowed;
+  /** The answer, if it is not the data in the usual envelope. */
+  readonly reply?: (result: ActionResult) => Reply;
+}
+
 const CHECKS: { readonly [Allowed in keyof Callers]: (identity: Identity) => Callers[Allowed] } = {
   anyone: () => null,
   identified: (identity) => identity,
@@ -89,16 +95,21 @@ const CHECKS: { readonly [Allowed in keyof Callers]: (identity: Identity) => Cal
   administrators: onlyAdministrator,
 };
 
+export type MethodAndPath = `${string} /${string}`;
+
+/** A route that works on the exchange itself, as those of items do. */
+export function route(methodAndPath: MethodAndPath, handle: Handler, description: Description): ApiRoute {
+  const [method = '', path = ''] = methodAndPath.split(' ');
+  return { method, path, description, handle };
+}
+
 /** Makes the routes of a resource, whose actions are functions of the request and the given services. */
 export function actionRoutes<Services extends { readonly identities: Identities }>(services: Services) {
   return <Allowed extends keyof Callers = 'anyone'>(
-    methodAndPath: `${string} /${string}`,
-    description: Description & { readonly allow?: Allowed },
+    methodAndPath: MethodAndPath,
     act: (request: ActionRequest<Callers[Allowed]>, services: Services) => ActionResult | Promise<ActionResult>,
-    reply: (result: ActionResult) => Reply = dataReply,
+    { allow, reply, ...description }: ActionDescription<Allowed>,
   ): ActionRoute => {
-    const [method = '', path = ''] = methodAndPath.split(' ');
-    const { allow } = description;
     // Without `allow`, the type of the caller is null.
     const check = CHECKS[allow ?? 'anyone'] as (identity: Identity) => Callers[Allowed];
     const action: RouteAction =
@@ -106,7 +117,7 @@ export function actionRoutes<Services extends { readonly identities: Identities 
         ? (request) => act({ ...request, caller: check(PUBLIC) }, services)
         : async (request) =>
             act({ ...request, caller: check(await services.identities.identify(request.client)) }, services);
-    return { method, path, description, action, handle: handlerOf(action, reply) };
+    return { ...route(methodAndPath, handlerOf(action, reply), description), action };
   };
 }
 

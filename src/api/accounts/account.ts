@@ -23,63 +23,42 @@ export interface AccountServices extends SecondFactorServices, InvitationService
 }
 
 export function accountRoutes(services: AccountServices): ApiRoute[] {
-  const route = actionRoutes(services);
+  const action = actionRoutes(services);
   return [
-    route(
-      'POST /users/me/tfa/generate',
-      {
-        summary: 'Generate the secret of a second factor',
-        allow: 'users',
-        body: object({ password: STRING }, ['password']),
-        data: object({ secret: STRING, otpauth_url: STRING }),
-        graphql: { name: 'users_me_tfa_generate', type: 'users_me_tfa_generate_data', once: true },
-      },
-      generate,
-    ),
-    route(
-      'POST /users/me/tfa/enable',
-      {
-        summary: 'Enable the second factor',
-        allow: 'users',
-        body: object({ secret: STRING, otp: STRING }, ['secret', 'otp']),
-        graphql: { name: 'users_me_tfa_enable', once: true },
-      },
-      enable,
-    ),
-    route(
-      'POST /users/me/tfa/disable',
-      {
-        summary: 'Disable the second factor',
-        allow: 'users',
-        body: object({ otp: STRING }, ['otp']),
-        graphql: { name: 'users_me_tfa_disable', once: true },
-      },
-      disable,
-    ),
-    route(
-      'POST /users/:key/tfa/disable',
-      { summary: 'Disable the second factor of a user', allow: 'administrators' },
-      disableOther,
-    ),
-    route(
-      'POST /users/invite',
-      {
-        summary: 'Invite users by email',
-        allow: 'administrators',
-        body: object({ email: either(EMAIL, list(EMAIL)), role: UUID, invite_url: STRING }, ['email', 'role']),
-        graphql: { name: 'users_invite' },
-      },
-      postInvitation,
-    ),
-    route(
-      'POST /users/invite/accept',
-      {
-        summary: `Accept an invitation. ${SINGLE_USE}`,
-        body: NEW_PASSWORD,
-        graphql: { name: 'users_invite_accept', once: true },
-      },
-      postAcceptance,
-    ),
+    action('POST /users/me/tfa/generate', generate, {
+      summary: 'Generate the secret of a second factor',
+      allow: 'users',
+      body: object({ password: STRING }, ['password']),
+      data: object({ secret: STRING, otpauth_url: STRING }),
+      graphql: { name: 'users_me_tfa_generate', type: 'users_me_tfa_generate_data', once: true },
+    }),
+    action('POST /users/me/tfa/enable', enable, {
+      summary: 'Enable the second factor',
+      allow: 'users',
+      body: object({ secret: STRING, otp: STRING }, ['secret', 'otp']),
+      graphql: { name: 'users_me_tfa_enable', once: true },
+    }),
+    action('POST /users/me/tfa/disable', disable, {
+      summary: 'Disable the second factor',
+      allow: 'users',
+      body: object({ otp: STRING }, ['otp']),
+      graphql: { name: 'users_me_tfa_disable', once: true },
+    }),
+    action('POST /users/:key/tfa/disable', disableOther, {
+      summary: 'Disable the second factor of a user',
+      allow: 'administrators',
+    }),
+    action('POST /users/invite', postInvitation, {
+      summary: 'Invite users by email',
+      allow: 'administrators',
+      body: object({ email: either(EMAIL, list(EMAIL)), role: UUID, invite_url: STRING }, ['email', 'role']),
+      graphql: { name: 'users_invite' },
+    }),
+    action('POST /users/invite/accept', postAcceptance, {
+      summary: `Accept an invitation. ${SINGLE_USE}`,
+      body: NEW_PASSWORD,
+      graphql: { name: 'users_invite_accept', once: true },
+    }),
   ];
 }
 

@@ -14,7 +14,7 @@ import type { Config } from '../../config/config.js';
 import type { Cookies } from '../../http/cookies.js';
 import type { Exchange } from '../../http/exchange.js';
 import { jsonText } from '../../http/reply.js';
-import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
+import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, route } from '../action.js';
 import { clientOf, linkTo, readBody, readChoice, readEmail, readText } from '../body-fields.js';
 import { BOOLEAN, EMAIL, list, MODE, MODES, object, ok, RECORD, ref, STRING } from '../openapi/json-schema.js';
 
@@ -32,57 +32,41 @@ export const NEW_PASSWORD = object({ token: STRING, password: STRING }, ['token'
 export const SINGLE_USE = 'The token of a link works once.';
 
 export function authRoutes(services: AuthServices): ApiRoute[] {
-  const route = actionRoutes(services);
+  const action = actionRoutes(services);
   const login = { summary: 'Log in', body: CREDENTIALS, data: ref('Tokens') };
   const logins = [
-    route('POST /auth/login', { ...login, graphql: { name: 'auth_login', once: true } }, postLogin),
-    route('POST /auth/login/default', login, postLogin),
+    action('POST /auth/login', postLogin, { ...login, graphql: { name: 'auth_login', once: true } }),
+    action('POST /auth/login/default', postLogin, login),
   ];
   return [
-    {
-      method: 'GET',
-      path: '/auth',
-      description: {
-        summary: 'Login methods other than the password',
-        answers: [ok(object({ data: list(RECORD), disableDefault: BOOLEAN }))],
-      },
-      handle: () => jsonText(listProviders(services.config)),
-    },
+    route('GET /auth', () => jsonText(listProviders(services.config)), {
+      summary: 'Login methods other than the password',
+      answers: [ok(object({ data: list(RECORD), disableDefault: BOOLEAN }))],
+    }),
     ...(services.config.AUTH_DISABLE_DEFAULT ? [] : logins),
-    route(
-      'POST /auth/refresh',
-      {
-        summary: 'Renew a login',
-        body: RENEWAL,
-        optional: true,
-        data: ref('Tokens'),
-        graphql: { name: 'auth_refresh', once: true },
-      },
-      postRefresh,
-    ),
-    route(
-      'POST /auth/logout',
-      { summary: 'Log out', body: RENEWAL, optional: true, graphql: { name: 'auth_logout' } },
-      postLogout,
-    ),
-    route(
-      'POST /auth/password/request',
-      {
-        summary: 'Request an email with a link to set a new password',
-        body: object({ email: EMAIL, reset_url: STRING }, ['email']),
-        graphql: { name: 'auth_password_request', once: true },
-      },
-      postResetRequest,
-    ),
-    route(
-      'POST /auth/password/reset',
-      {
-        summary: `Set a new password. ${SINGLE_USE}`,
-        body: NEW_PASSWORD,
-        graphql: { name: 'auth_password_reset', once: true },
-      },
-      postReset,
-    ),
+    action('POST /auth/refresh', postRefresh, {
+      summary: 'Renew a login',
+      body: RENEWAL,
+      optional: true,
+      data: ref('Tokens'),
+      graphql: { name: 'auth_refresh', once: true },
+    }),
+    action('POST /auth/logout', postLogout, {
+      summary: 'Log out',
+      body: RENEWAL,
+      optional: true,
+      graphql: { name: 'auth_logout' },
+    }),
+    action('POST /auth/password/request', postResetRequest, {
+      summary: 'Request an email with a link to set a new password',
+      body: object({ email: EMAIL, reset_url: STRING }, ['email']),
+      graphql: { name: 'auth_password_request', once: true },
+    }),
+    action('POST /auth/password/reset', postReset, {
+      summary: `Set a new password. ${SINGLE_USE}`,
+      body: NEW_PASSWORD,
+      graphql: { name: 'auth_password_reset', once: true },
+    }),
   ];
 }
 

@@ -19,7 +19,7 @@ import type { WriteAction } from '../../plan/access.js';
 import type { Parsed } from '../../request/ast.js';
 import { parseCountOfKeys, parseOwn, parseReadBack, parseSearch } from '../../request/rest.js';
 import { requireObject } from '../../request/write.js';
-import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
+import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, route } from '../action.js';
 import type { ItemsServices } from '../items/item-reads.js';
 import { readIdempotencyKey, writerOf, writtenReply } from '../items/item-writes.js';
 import { BOOLEAN, done, data as inEnvelope, list, object, ok, oneOf, RECORD, STRING } from '../openapi/json-schema.js';
@@ -36,63 +36,44 @@ const OPEN = object({ access: BOOLEAN, fields: list(STRING), presets: RECORD }, 
 const OPEN_ACTIONS = object({ update: OPEN, delete: OPEN, share: OPEN });
 
 export function meRoutes(services: MeServices): ApiRoute[] {
-  const route = actionRoutes(services);
+  const action = actionRoutes(services);
   return [
-    {
-      method: 'GET',
-      path: '/users/me',
-      description: { summary: 'Read one’s own account', parameters: ITEM_QUERY, data: RECORD },
-      handle: (exchange) => readMe(exchange, services),
-    },
-    {
-      method: 'PATCH',
-      path: '/users/me',
-      description: {
-        summary: 'Change one’s own account',
-        parameters: ITEM_QUERY,
-        body: RECORD,
-        answers: [ok(inEnvelope(RECORD)), done],
-      },
-      handle: (exchange) => updateMe(exchange, services),
-    },
-    {
-      method: 'GET',
-      path: '/roles/me',
-      description: { summary: 'Read one’s own roles', parameters: ITEM_QUERY, data: list(RECORD) },
-      handle: (exchange) => readRoles(exchange, services),
-    },
-    route(
-      'GET /policies/me/globals',
-      {
-        summary: 'Access flags of the caller’s policies',
-        allow: 'identified',
-        data: object({ app_access: BOOLEAN, admin_access: BOOLEAN, enforce_tfa: BOOLEAN }),
-        graphql: { name: 'policies_me_globals' },
-      },
-      readGlobals,
-    ),
-    route(
-      'GET /permissions/me',
-      {
-        summary: 'Permissions of the caller, by collection and action',
-        allow: 'identified',
-        data: { type: 'object', additionalProperties: { type: 'object', additionalProperties: ALLOWED } },
-        graphql: { name: 'permissions_me' },
-      },
-      readPermissions,
-    ),
-    {
-      method: 'GET',
-      path: '/permissions/me/:collection',
-      description: { summary: 'Permissions of the caller for a collection', data: OPEN_ACTIONS },
-      handle: (exchange) => readAllowed(exchange, services),
-    },
-    {
-      method: 'GET',
-      path: '/permissions/me/:collection/:key',
-      description: { summary: 'Permissions of the caller for an item', data: OPEN_ACTIONS },
-      handle: (exchange) => readAllowed(exchange, services),
-    },
+    route('GET /users/me', (exchange) => readMe(exchange, services), {
+      summary: 'Read one’s own account',
+      parameters: ITEM_QUERY,
+      data: RECORD,
+    }),
+    route('PATCH /users/me', (exchange) => updateMe(exchange, services), {
+      summary: 'Change one’s own account',
+      parameters: ITEM_QUERY,
+      body: RECORD,
+      answers: [ok(inEnvelope(RECORD)), done],
+    }),
+    route('GET /roles/me', (exchange) => readRoles(exchange, services), {
+      summary: 'Read one’s own roles',
+      parameters: ITEM_QUERY,
+      data: list(RECORD),
+    }),
+    action('GET /policies/me/globals', readGlobals, {
+      summary: 'Access flags of the caller’s policies',
+      allow: 'identified',
+      data: object({ app_access: BOOLEAN, admin_access: BOOLEAN, enforce_tfa: BOOLEAN }),
+      graphql: { name: 'policies_me_globals' },
+    }),
+    action('GET /permissions/me', readPermissions, {
+      summary: 'Permissions of the caller, by collection and action',
+      allow: 'identified',
+      data: { type: 'object', additionalProperties: { type: 'object', additionalProperties: ALLOWED } },
+      graphql: { name: 'permissions_me' },
+    }),
+    route('GET /permissions/me/:collection', (exchange) => readAllowed(exchange, services), {
+      summary: 'Permissions of the caller for a collection',
+      data: OPEN_ACTIONS,
+    }),
+    route('GET /permissions/me/:collection/:key', (exchange) => readAllowed(exchange, services), {
+      summary: 'Permissions of the caller for an item',
+      data: OPEN_ACTIONS,
+    }),
   ];
 }
 

@@ -15,7 +15,7 @@ import type { Exchange } from '../../http/exchange.js';
 import type { Limit } from '../../http/limiter.js';
 import type { Reply } from '../../http/reply.js';
 import type { Input } from '../../request/parse-context.js';
-import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
+import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, route } from '../action.js';
 import { linkTo, readBody, readEmail, readText } from '../body-fields.js';
 import { writerOf } from '../items/item-writes.js';
 import { EMAIL, object, STRING, TEXT } from '../openapi/json-schema.js';
@@ -37,34 +37,29 @@ const REGISTRATION = object(
 );
 
 export function registrationRoutes(services: RouteServices): ApiRoute[] {
-  const route = actionRoutes(services);
+  const action = actionRoutes(services);
   return [
+    action('POST /users/register', postRegistration, {
+      summary: 'Register an account',
+      body: REGISTRATION,
+      graphql: { name: 'users_register', once: true },
+    }),
+    action('GET /users/register/verify-email', getVerification, {
+      summary: 'Verify the email address of a new account',
+      parameters: [{ ...queryParameter('token', STRING, 'From the link in the email.'), required: true }],
+      answers: [{ status: 302, description: 'Redirects to the page of the project.' }],
+      graphql: { name: 'users_register_verify', mutation: true, once: true },
+      reply: redirect,
+    }),
     route(
-      'POST /users/register',
-      { summary: 'Register an account', body: REGISTRATION, graphql: { name: 'users_register', once: true } },
-      postRegistration,
-    ),
-    route(
-      'GET /users/register/verify-email',
-      {
-        summary: 'Verify the email address of a new account',
-        parameters: [{ ...queryParameter('token', STRING, 'From the link in the email.'), required: true }],
-        answers: [{ status: 302, description: 'Redirects to the page of the project.' }],
-        graphql: { name: 'users_register_verify', mutation: true, once: true },
-      },
-      getVerification,
-      redirect,
-    ),
-    {
-      method: 'GET',
-      path: VERIFIED,
-      description: { summary: 'Confirmation page after verification', answers: [TEXT] },
-      handle: () => ({
+      `GET ${VERIFIED}`,
+      () => ({
         status: 200,
         type: 'text/plain; charset=utf-8',
         body: 'Your address is verified. You can log in now.',
       }),
-    },
+      { summary: 'Confirmation page after verification', answers: [TEXT] },
+    ),
   ];
 }
 

@@ -24,34 +24,22 @@ export interface ShareServices extends AuthServices {
 const MAX_EMAILS = 100;
 
 export function sharesRoutes(services: ShareServices): ApiRoute[] {
-  const route = actionRoutes(services);
+  const action = actionRoutes(services);
   return [
-    route(
-      'GET /shares/info/:key',
-      {
-        summary: 'What anybody may know of a share',
-        data: object({ id: UUID, collection: STRING, item: STRING, password: orNull(STRING) }),
-      },
-      getInfo,
-    ),
-    route(
-      'POST /shares/auth',
-      {
-        summary: 'Log in by a share',
-        body: object({ share: UUID, password: STRING, mode: MODE }, ['share']),
-        data: object({ access_token: STRING, refresh_token: STRING, expires: INTEGER }, ['expires']),
-      },
-      postAuth,
-    ),
-    route(
-      'POST /shares/invite',
-      {
-        summary: 'Mail the link of a share',
-        allow: 'users',
-        body: object({ share: UUID, emails: list(EMAIL) }, ['share', 'emails']),
-      },
-      postInvite,
-    ),
+    action('GET /shares/info/:key', getInfo, {
+      summary: 'What anybody may know of a share',
+      data: object({ id: UUID, collection: STRING, item: STRING, password: orNull(STRING) }),
+    }),
+    action('POST /shares/auth', postAuth, {
+      summary: 'Log in by a share',
+      body: object({ share: UUID, password: STRING, mode: MODE }, ['share']),
+      data: object({ access_token: STRING, refresh_token: STRING, expires: INTEGER }, ['expires']),
+    }),
+    action('POST /shares/invite', postInvite, {
+      summary: 'Mail the link of a share',
+      allow: 'users',
+      body: object({ share: UUID, emails: list(EMAIL) }, ['share', 'emails']),
+    }),
   ];
 }
 

@@ -11,7 +11,7 @@ import type { Produce, Reply } from '../../http/reply.js';
 import { type ByteRange, contentMissing, DERIVED, type FileStorage } from '../../storage/file-storage.js';
 import type { Transformation } from '../../storage/image-messages.js';
 import { MAX_IMAGE_BYTES, wholeFile } from '../../storage/images.js';
-import type { ApiRoute, Description } from '../action.js';
+import { type ApiRoute, type Description, route } from '../action.js';
 import { file } from '../openapi/json-schema.js';
 import { ASSET_PARAMETERS, readAssetQuery, transformationOf } from './asset-query.js';
 import { type FileRow, type FilesServices, readFileRow, readFileSettings } from './file-rows.js';
@@ -27,10 +27,7 @@ const DESCRIPTION: Description = {
 
 export function assetsRoutes(services: FilesServices): ApiRoute[] {
   const handle = (exchange: Exchange): Promise<Reply> => readAsset(exchange, services);
-  return [
-    { method: 'GET', path: '/assets/:id', description: DESCRIPTION, handle },
-    { method: 'GET', path: '/assets/:id/:filename', description: DESCRIPTION, handle },
-  ];
+  return [route('GET /assets/:id', handle, DESCRIPTION), route('GET /assets/:id/:filename', handle, DESCRIPTION)];
 }
 
 /** The length of a key: an ending may follow it. */

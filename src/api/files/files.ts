@@ -48,16 +48,12 @@ export function filesRoutes(services: FilesServices): ApiRoute[] {
       };
     return route;
   });
-  const imports = actionRoutes(services)(
-    'POST /files/import',
-    {
-      summary: 'Import a file from a URL',
-      body: object({ url: STRING, data: RECORD }, ['url']),
-      answers: [ok(inEnvelope(RECORD)), done],
-      graphql: { name: 'import_file' },
-    },
-    importFile,
-  );
+  const imports = actionRoutes(services)('POST /files/import', importFile, {
+    summary: 'Import a file from a URL',
+    body: object({ url: STRING, data: RECORD }, ['url']),
+    answers: [ok(inEnvelope(RECORD)), done],
+    graphql: { name: 'import_file' },
+  });
   return [imports, ...routes];
 }
 

@@ -23,40 +23,28 @@ export interface VersionRouteServices extends VersionServices {
 }
 
 export function versionsRoutes(services: VersionRouteServices): ApiRoute[] {
-  const route = actionRoutes(services);
+  const action = actionRoutes(services);
   return [
-    route(
-      'GET /versions/:key/compare',
-      {
-        summary: 'Compare a content version with its item',
-        allow: 'identified',
-        data: object({ outdated: BOOLEAN, mainHash: STRING, current: RECORD, main: RECORD }),
-      },
-      compare,
-      exactReply,
-    ),
-    route(
-      'POST /versions/:key/save',
-      {
-        summary: 'Save changes of an item to a content version',
-        allow: 'identified',
-        body: RECORD,
-        data: RECORD,
-      },
-      save,
-      exactReply,
-    ),
-    route(
-      'POST /versions/:key/promote',
-      {
-        summary: 'Update the item with the changes of a content version',
-        allow: 'identified',
-        body: object({ mainHash: STRING, fields: list(STRING) }, ['mainHash']),
-        data: STRING,
-      },
-      promote,
-      exactReply,
-    ),
+    action('GET /versions/:key/compare', compare, {
+      summary: 'Compare a content version with its item',
+      allow: 'identified',
+      data: object({ outdated: BOOLEAN, mainHash: STRING, current: RECORD, main: RECORD }),
+      reply: exactReply,
+    }),
+    action('POST /versions/:key/save', save, {
+      summary: 'Save changes of an item to a content version',
+      allow: 'identified',
+      body: RECORD,
+      data: RECORD,
+      reply: exactReply,
+    }),
+    action('POST /versions/:key/promote', promote, {
+      summary: 'Update the item with the changes of a content version',
+      allow: 'identified',
+      body: object({ mainHash: STRING, fields: list(STRING) }, ['mainHash']),
+      data: STRING,
+      reply: exactReply,
+    }),
   ];
 }
 

@@ -16,54 +16,38 @@ export function collectionsRoutes(services: SchemaChangeServices): ActionRoute[]
   const { read, change } = schemaResource(services, 'service_collections');
   const all = { summary: 'Read collections', data: list(COLLECTION) };
   return [
-    read('GET /collections', { ...all, graphql: { name: 'collections' } }, listAll),
-    read('SEARCH /collections', all, search),
-    read(
-      'GET /collections/:collection',
-      {
-        summary: 'Read a collection',
-        data: COLLECTION,
-        graphql: { name: 'collections_by_name', parameters: ['name'] },
+    read('GET /collections', listAll, { ...all, graphql: { name: 'collections' } }),
+    read('SEARCH /collections', search, all),
+    read('GET /collections/:collection', readOne, {
+      summary: 'Read a collection',
+      data: COLLECTION,
+      graphql: { name: 'collections_by_name', parameters: ['name'] },
+    }),
+    change('POST /collections', create, {
+      summary: 'Create collections',
+      body: ONE_OR_SEVERAL,
+      data: ONE_OR_SEVERAL,
+      graphql: {
+        name: 'create_collections_item',
+        input: 'create_service_collections_input!',
+        type: 'service_collections',
       },
-      readOne,
-    ),
-    change(
-      'POST /collections',
-      {
-        summary: 'Create collections',
-        body: ONE_OR_SEVERAL,
-        data: ONE_OR_SEVERAL,
-        graphql: {
-          name: 'create_collections_item',
-          input: 'create_service_collections_input!',
-          type: 'service_collections',
-        },
-      },
-      create,
-    ),
-    change(
-      'PATCH /collections',
-      { summary: 'Update collections', body: list(COLLECTION), data: list(COLLECTION) },
-      updateMany,
-    ),
-    change(
-      'PATCH /collections/:collection',
-      {
-        summary: 'Update a collection',
-        body: COLLECTION,
-        data: COLLECTION,
-        graphql: { name: 'update_collections_item', input: 'update_service_collections_input!' },
-      },
-      update,
-    ),
-    change(
-      'DELETE /collections/:collection',
-      {
-        summary: 'Delete a collection with its items',
-        graphql: { name: 'delete_collections_item', type: 'delete_collection' },
-      },
-      remove,
-    ),
+    }),
+    change('PATCH /collections', updateMany, {
+      summary: 'Update collections',
+      body: list(COLLECTION),
+      data: list(COLLECTION),
+    }),
+    change('PATCH /collections/:collection', update, {
+      summary: 'Update a collection',
+      body: COLLECTION,
+      data: COLLECTION,
+      graphql: { name: 'update_collections_item', input: 'update_service_collections_input!' },
+    }),
+    change('DELETE /collections/:collection', remove, {
+      summary: 'Delete a collection with its items',
+      graphql: { name: 'delete_collections_item', type: 'delete_collection' },
+    }),
   ];
 }
 

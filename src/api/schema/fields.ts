@@ -14,52 +14,39 @@ const FIELD = ref('Field');
 export function fieldsRoutes(services: SchemaChangeServices): ActionRoute[] {
   const { read, change } = schemaResource(services, 'service_fields');
   return [
-    read('GET /fields', { summary: 'Read fields', data: list(FIELD), graphql: { name: 'fields' } }, listAll),
-    read(
-      'GET /fields/:collection',
-      { summary: 'Read the fields of a collection', data: list(FIELD), graphql: { name: 'fields_in_collection' } },
-      listOne,
-    ),
-    read(
-      'GET /fields/:collection/:field',
-      { summary: 'Read a field', data: FIELD, graphql: { name: 'fields_by_name' } },
-      readOne,
-    ),
-    change(
-      'POST /fields/:collection',
-      {
-        summary: 'Create a field',
-        body: FIELD,
-        data: FIELD,
-        graphql: { name: 'create_fields_item', input: 'create_service_fields_input!' },
-      },
-      create,
-    ),
-    change(
-      'PATCH /fields/:collection',
-      {
-        summary: 'Update fields',
-        body: list(FIELD),
-        data: list(FIELD),
-        graphql: { name: 'update_fields_items', input: '[update_service_fields_input!]!' },
-      },
-      updateMany,
-    ),
-    change(
-      'PATCH /fields/:collection/:field',
-      {
-        summary: 'Update a field',
-        body: FIELD,
-        data: FIELD,
-        graphql: { name: 'update_fields_item', input: 'update_service_fields_input!' },
-      },
-      update,
-    ),
-    change(
-      'DELETE /fields/:collection/:field',
-      { summary: 'Delete a field with its values', graphql: { name: 'delete_fields_item', type: 'delete_field' } },
-      remove,
-    ),
+    read('GET /fields', listAll, { summary: 'Read fields', data: list(FIELD), graphql: { name: 'fields' } }),
+    read('GET /fields/:collection', listOne, {
+      summary: 'Read the fields of a collection',
+      data: list(FIELD),
+      graphql: { name: 'fields_in_collection' },
+    }),
+    read('GET /fields/:collection/:field', readOne, {
+      summary: 'Read a field',
+      data: FIELD,
+      graphql: { name: 'fields_by_name' },
+    }),
+    change('POST /fields/:collection', create, {
+      summary: 'Create a field',
+      body: FIELD,
+      data: FIELD,
+      graphql: { name: 'create_fields_item', input: 'create_service_fields_input!' },
+    }),
+    change('PATCH /fields/:collection', updateMany, {
+      summary: 'Update fields',
+      body: list(FIELD),
+      data: list(FIELD),
+      graphql: { name: 'update_fields_items', input: '[update_service_fields_input!]!' },
+    }),
+    change('PATCH /fields/:collection/:field', update, {
+      summary: 'Update a field',
+      body: FIELD,
+      data: FIELD,
+      graphql: { name: 'update_fields_item', input: 'update_service_fields_input!' },
+    }),
+    change('DELETE /fields/:collection/:field', remove, {
+      summary: 'Delete a field with its values',
+      graphql: { name: 'delete_fields_item', type: 'delete_field' },
+    }),
   ];
 }
 

@@ -13,53 +13,37 @@ const RELATION = ref('Relation');
 export function relationsRoutes(services: SchemaChangeServices): ActionRoute[] {
   const { read, change } = schemaResource(services, 'service_relations');
   return [
-    read(
-      'GET /relations',
-      { summary: 'Read relations', data: list(RELATION), graphql: { name: 'relations' } },
-      listAll,
-    ),
-    read(
-      'GET /relations/:collection',
-      {
-        summary: 'Read the relations of a collection',
-        data: list(RELATION),
-        graphql: { name: 'relations_in_collection' },
-      },
-      listOne,
-    ),
-    read(
-      'GET /relations/:collection/:field',
-      { summary: 'Read a relation', data: RELATION, graphql: { name: 'relations_by_name' } },
-      readOne,
-    ),
-    change(
-      'POST /relations',
-      {
-        summary: 'Create a relation',
-        body: RELATION,
-        data: RELATION,
-        graphql: { name: 'create_relations_item', input: 'create_service_relations_input!' },
-      },
-      create,
-    ),
-    change(
-      'PATCH /relations/:collection/:field',
-      {
-        summary: 'Update a relation',
-        body: RELATION,
-        data: RELATION,
-        graphql: { name: 'update_relations_item', input: 'update_service_relations_input!' },
-      },
-      update,
-    ),
-    change(
-      'DELETE /relations/:collection/:field',
-      {
-        summary: 'Delete a relation; the field stays',
-        graphql: { name: 'delete_relations_item', type: 'delete_relation' },
-      },
-      remove,
-    ),
+    read('GET /relations', listAll, {
+      summary: 'Read relations',
+      data: list(RELATION),
+      graphql: { name: 'relations' },
+    }),
+    read('GET /relations/:collection', listOne, {
+      summary: 'Read the relations of a collection',
+      data: list(RELATION),
+      graphql: { name: 'relations_in_collection' },
+    }),
+    read('GET /relations/:collection/:field', readOne, {
+      summary: 'Read a relation',
+      data: RELATION,
+      graphql: { name: 'relations_by_name' },
+    }),
+    change('POST /relations', create, {
+      summary: 'Create a relation',
+      body: RELATION,
+      data: RELATION,
+      graphql: { name: 'create_relations_item', input: 'create_service_relations_input!' },
+    }),
+    change('PATCH /relations/:collection/:field', update, {
+      summary: 'Update a relation',
+      body: RELATION,
+      data: RELATION,
+      graphql: { name: 'update_relations_item', input: 'update_service_relations_input!' },
+    }),
+    change('DELETE /relations/:collection/:field', remove, {
+      summary: 'Delete a relation; the field stays',
+      graphql: { name: 'delete_relations_item', type: 'delete_relation' },
+    }),
   ];
 }
 

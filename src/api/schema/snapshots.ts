@@ -15,7 +15,7 @@ import { readDocumentText } from '../../schema/read-document.js';
 import { readDifference } from '../../schema/snapshot/parse-difference.js';
 import { readSnapshot, selectCollections } from '../../schema/snapshot/parse-snapshot.js';
 import { applyDifference, compareSnapshot, takeSnapshot } from '../../schema/snapshot/snapshots.js';
-import type { ApiRoute } from '../action.js';
+import { type ApiRoute, route } from '../action.js';
 import { familyDifference, familySnapshot, ownDifference, ownSnapshot } from '../directus/snapshot.js';
 import { importLimits, openUpload } from '../files/upload.js';
 import {
@@ -48,48 +48,37 @@ function otherMedia(schema: Schema): Schema {
 
 export function schemaRoutes(services: SchemaServices): ApiRoute[] {
   return [
+    route('GET /schema/snapshot', (exchange) => snapshot(exchange, services), {
+      summary: 'Snapshot of the schema',
+      parameters: [
+        queryParameter('export', oneOf('json', 'yaml'), 'As a file, without an envelope.'),
+        queryParameter('includeCollections', STRING, 'Collections to include, separated by commas.'),
+        queryParameter('excludeCollections', STRING, 'Collections to exclude, separated by commas.'),
+      ],
+      answers: [
+        {
+          ...ok({}),
+          content: { ...json(either(inEnvelope(ref('Snapshot')), ref('Snapshot'))), 'text/yaml': { schema: STRING } },
+        },
+      ],
+    }),
     {
-      method: 'GET',
-      path: '/schema/snapshot',
-      description: {
-        summary: 'Snapshot of the schema',
-        parameters: [
-          queryParameter('export', oneOf('json', 'yaml'), 'As a file, without an envelope.'),
-          queryParameter('includeCollections', STRING, 'Collections to include, separated by commas.'),
-          queryParameter('excludeCollections', STRING, 'Collections to exclude, separated by commas.'),
-        ],
-        answers: [
-          {
-            ...ok({}),
-            content: { ...json(either(inEnvelope(ref('Snapshot')), ref('Snapshot'))), 'text/yaml': { schema: STRING } },
-          },
-        ],
-      },
-      handle: (exchange) => snapshot(exchange, services),
-    },
-    {
-      method: 'POST',
-      path: '/schema/diff',
-      description: {
+      ...route('POST /schema/diff', (exchange) => difference(exchange, services), {
         summary: 'Compare the schema with a snapshot',
         parameters: [queryParameter('mode', oneOf('mirror', 'merge'), 'merge: nothing is deleted.'), FORCE],
         body: ref('Snapshot'),
         media: otherMedia(ref('Snapshot')),
         answers: [ok(inEnvelope(ref('Difference'))), done],
-      },
-      handle: (exchange) => difference(exchange, services),
+      }),
       streamsBody: true,
     },
     {
-      method: 'POST',
-      path: '/schema/apply',
-      description: {
+      ...route('POST /schema/apply', (exchange) => apply(exchange, services), {
         summary: 'Apply a snapshot or diff to the schema',
         parameters: [FORCE],
         body: ref('Difference'),
         media: otherMedia(ref('Difference')),
-      },
-      handle: (exchange) => apply(exchange, services),
+      }),
       streamsBody: true,
     },
   ];

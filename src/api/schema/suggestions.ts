@@ -14,24 +14,16 @@ const UNINDEXED = object({ schema: STRING, table: STRING, columns: list(STRING),
 export function suggestionsRoutes(services: SchemaChangeServices): ActionRoute[] {
   const { change } = schemaResource(services, 'service_relations');
   return [
-    change(
-      'GET /schema/suggestions',
-      {
-        summary: 'Relations that foreign keys imply and that do not exist yet, and foreign keys without an index',
-        data: object({ relations: SUGGESTIONS, indexes: list(UNINDEXED) }),
-      },
-      read,
-    ),
-    change(
-      'POST /schema/suggestions',
-      {
-        summary: 'Add suggested relations; all if none are named',
-        body: object({ relations: list(object({ collection: STRING, field: STRING }, ['collection', 'field'])) }),
-        optional: true,
-        data: object({ relations: SUGGESTIONS }),
-      },
-      apply,
-    ),
+    change('GET /schema/suggestions', read, {
+      summary: 'Relations that foreign keys imply and that do not exist yet, and foreign keys without an index',
+      data: object({ relations: SUGGESTIONS, indexes: list(UNINDEXED) }),
+    }),
+    change('POST /schema/suggestions', apply, {
+      summary: 'Add suggested relations; all if none are named',
+      body: object({ relations: list(object({ collection: STRING, field: STRING }, ['collection', 'field'])) }),
+      optional: true,
+      data: object({ relations: SUGGESTIONS }),
+    }),
   ];
 }
 

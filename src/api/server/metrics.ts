@@ -21,7 +21,7 @@ import type { LiveQueries } from '../../live/queries/live-queries.js';
 import type { Mirror } from '../../mirror/watch.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Replica } from '../../postgres/replicas/replicas.js';
-import type { ApiRoute } from '../action.js';
+import { type ApiRoute, route } from '../action.js';
 import { TEXT } from '../openapi/json-schema.js';
 
 export interface MetricsServices {
@@ -61,7 +61,7 @@ export function metricsRoutes(services: MetricsServices, gather: Gather): ApiRou
   observeProcess();
   const description = { summary: 'Metrics for Prometheus', answers: [TEXT] };
   const handle: Handler = (exchange) => show(exchange, services, gather);
-  return [{ method: 'GET', path: '/server/metrics', description, handle }];
+  return [route('GET /server/metrics', handle, description)];
 }
 
 /** What this thread has counted. */

@@ -9,7 +9,7 @@ import type { Reply } from '../../http/reply.js';
 import { HEALTH_TIMEOUT_MS, type Health, type Readiness } from '../../postgres/health.js';
 import type { Database } from '../../postgres/pools/database.js';
 import { within } from '../../postgres/wire/time-limit.js';
-import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
+import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, route } from '../action.js';
 import { FAMILY_VERSION } from '../directus/names.js';
 import {
   BOOLEAN,
@@ -63,44 +63,30 @@ const HEALTH = object(
 );
 
 export function serverRoutes(services: ServerServices): ApiRoute[] {
-  const route = actionRoutes(services);
+  const action = actionRoutes(services);
   return [
-    route(
-      'GET /server/ping',
-      {
-        summary: 'Whether the service is running',
-        answers: [TEXT],
-        graphql: { name: 'server_ping', type: 'String' },
-      },
-      () => ({ data: pong.body }),
-      () => pong,
-    ),
-    {
-      method: 'GET',
-      path: '/server/ready',
-      description: { summary: 'Whether the service is ready for requests', answers: [TEXT] },
-      handle: async () => readyReply(await services.readiness.isReady()),
-    },
-    route(
-      'GET /server/health',
-      {
-        summary: 'Health of the service',
-        answers: [file(['application/health+json'], HEALTH)],
-        graphql: { name: 'server_health' },
-      },
-      health,
-      ({ data }) => healthResponse(data as HealthBody),
-    ),
-    route(
-      'GET /server/info',
-      {
-        summary: 'Information about the service',
-        allow: 'identified',
-        data: INFO,
-        graphql: { name: 'server_info', type: 'server_info' },
-      },
-      info,
-    ),
+    action('GET /server/ping', () => ({ data: pong.body }), {
+      summary: 'Whether the service is running',
+      answers: [TEXT],
+      graphql: { name: 'server_ping', type: 'String' },
+      reply: () => pong,
+    }),
+    route('GET /server/ready', async () => readyReply(await services.readiness.isReady()), {
+      summary: 'Whether the service is ready for requests',
+      answers: [TEXT],
+    }),
+    action('GET /server/health', health, {
+      summary: 'Health of the service',
+      answers: [file(['application/health+json'], HEALTH)],
+      graphql: { name: 'server_health' },
+      reply: ({ data }) => healthResponse(data as HealthBody),
+    }),
+    action('GET /server/info', info, {
+      summary: 'Information about the service',
+      allow: 'identified',
+      data: INFO,
+      graphql: { name: 'server_info', type: 'server_info' },
+    }),
   ];
 }
 

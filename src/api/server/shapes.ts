@@ -49,29 +49,21 @@ const SHAPE = {
 };
 
 export function shapesRoutes(services: ShapesServices): ApiRoute[] {
-  const route = actionRoutes(services);
+  const action = actionRoutes(services);
   return [
-    route(
-      'GET /server/shapes',
-      {
-        summary: 'The statements with the largest total time in the last five minutes',
-        allow: 'administrators',
-        parameters: [queryParameter('limit', INTEGER, 'Maximum number, at most 1,000; 20 by default.')],
-        data: list(object(SHAPE)),
-        graphql: { name: 'server_shapes' },
-      },
-      listShapes,
-    ),
-    route(
-      'GET /server/shapes/:id',
-      {
-        summary: 'One of these statements, with its plan',
-        allow: 'administrators',
-        data: object({ ...SHAPE, explain: list(RECORD) }),
-        graphql: { name: 'server_shapes_by_id' },
-      },
-      show,
-    ),
+    action('GET /server/shapes', listShapes, {
+      summary: 'The statements with the largest total time in the last five minutes',
+      allow: 'administrators',
+      parameters: [queryParameter('limit', INTEGER, 'Maximum number, at most 1,000; 20 by default.')],
+      data: list(object(SHAPE)),
+      graphql: { name: 'server_shapes' },
+    }),
+    action('GET /server/shapes/:id', show, {
+      summary: 'One of these statements, with its plan',
+      allow: 'administrators',
+      data: object({ ...SHAPE, explain: list(RECORD) }),
+      graphql: { name: 'server_shapes_by_id' },
+    }),
   ];
 }
 

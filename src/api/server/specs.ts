@@ -33,31 +33,27 @@ export interface SpecsServices {
 }
 
 export function specsRoutes(services: SpecsServices): ApiRoute[] {
-  const route = actionRoutes(services);
+  const action = actionRoutes(services);
   const texts = new SpecTexts();
   const reply = (result: ActionResult): Reply => textReply(result, services.sdlType);
   const schema = (request: ActionRequest): Promise<ActionResult> => schemaText(request, services, texts);
   const openApi = ({ client }: Pick<ActionRequest, 'client'>): Promise<string> => openApiText(client, services, texts);
   return [
     {
-      ...route(
-        'GET /server/specs/oas',
-        { summary: 'This document', answers: [ok(RECORD)], graphql: { name: 'server_specs_oas' } },
-        async (request) => ({ data: parseOwnJson<unknown>(await openApi(request)) }),
-      ),
+      ...action('GET /server/specs/oas', async (request) => ({ data: parseOwnJson<unknown>(await openApi(request)) }), {
+        summary: 'This document',
+        answers: [ok(RECORD)],
+        graphql: { name: 'server_specs_oas' },
+      }),
       handle: async (client) => jsonText(await openApi({ client })),
     },
-    route('GET /server/specs/graphql', { summary: 'The GraphQL schema of the items', answers: [TEXT] }, schema, reply),
-    route(
-      'GET /server/specs/graphql/:scope',
-      {
-        summary: 'A GraphQL schema: items or system',
-        answers: [TEXT],
-        graphql: { name: 'server_specs_graphql', type: 'String' },
-      },
-      schema,
+    action('GET /server/specs/graphql', schema, { summary: 'The GraphQL schema of the items', answers: [TEXT], reply }),
+    action('GET /server/specs/graphql/:scope', schema, {
+      summary: 'A GraphQL schema: items or system',
+      answers: [TEXT],
+      graphql: { name: 'server_specs_graphql', type: 'String' },
       reply,
-    ),
+    }),
   ];
 }
 

@@ -15,7 +15,14 @@ import { parseConflictParameters } from '../../request/on-conflict.js';
 import { limitsOf } from '../../request/parse-context.js';
 import { checkTransferUrl } from '../../request/rest.js';
 import { requireObject } from '../../request/write.js';
-import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, type Description } from '../action.js';
+import {
+  type ActionRequest,
+  type ActionResult,
+  type ApiRoute,
+  actionRoutes,
+  type Description,
+  route,
+} from '../action.js';
 import { importLimits, openUpload } from '../files/upload.js';
 import { type ExportServices, exportFile } from '../items/export-file.js';
 import { writerOf } from '../items/item-writes.js';
@@ -58,59 +65,45 @@ const EXPORT: Description = {
 const LONGEST_RANDOM = 500;
 
 export function utilsRoutes(services: UtilsServices): ApiRoute[] {
-  const route = actionRoutes(services);
+  const action = actionRoutes(services);
   const randomLength = { ...INTEGER, minimum: 1, maximum: LONGEST_RANDOM, default: 32 };
   return [
-    route(
-      'POST /utils/sort/:collection',
-      {
-        summary: 'Move an item to the place of another',
-        body: object({ item: KEY, to: KEY }, ['item', 'to']),
-        answers: [empty],
-        graphql: { name: 'utils_sort' },
-      },
-      sortItems,
-      emptyReply,
-    ),
+    action('POST /utils/sort/:collection', sortItems, {
+      summary: 'Move an item to the place of another',
+      body: object({ item: KEY, to: KEY }, ['item', 'to']),
+      answers: [empty],
+      graphql: { name: 'utils_sort' },
+      reply: emptyReply,
+    }),
     {
-      method: 'POST',
-      path: '/utils/import/:collection',
-      description: IMPORT,
-      handle: (exchange) => importItems(exchange, services),
+      ...route('POST /utils/import/:collection', (exchange) => importItems(exchange, services), IMPORT),
       streamsBody: true,
     },
     {
-      method: 'POST',
-      path: '/utils/export/:collection',
-      description: EXPORT,
+      ...route(
+        'POST /utils/export/:collection',
+        (exchange) => {
+          const [collection = ''] = exchange.parameters;
+          refuseSystem(collection);
+          return exportFile(exchange, services, collection);
+        },
+        EXPORT,
+      ),
       mayRead: true,
-      handle: (exchange) => {
-        const [collection = ''] = exchange.parameters;
-        refuseSystem(collection);
-        return exportFile(exchange, services, collection);
-      },
     },
-    route(
-      'GET /utils/random/string',
-      {
-        summary: 'A random string',
-        parameters: [queryParameter('length', randomLength, 'Its characters.')],
-        data: STRING,
-        graphql: { name: 'utils_random_string', mutation: true },
-      },
-      randomString,
-    ),
-    route(
-      'POST /utils/cache/clear',
-      {
-        summary: 'Reload users, policies and the schema',
-        allow: 'administrators',
-        answers: [empty],
-        graphql: { name: 'utils_cache_clear' },
-      },
-      clearCache,
-      emptyReply,
-    ),
+    action('GET /utils/random/string', randomString, {
+      summary: 'A random string',
+      parameters: [queryParameter('length', randomLength, 'Its characters.')],
+      data: STRING,
+      graphql: { name: 'utils_random_string', mutation: true },
+    }),
+    action('POST /utils/cache/clear', clearCache, {
+      summary: 'Reload users, policies and the schema',
+      allow: 'administrators',
+      answers: [empty],
+      graphql: { name: 'utils_cache_clear' },
+      reply: emptyReply,
+    }),
   ];
 }
 
