@@ -72,8 +72,8 @@ export class Socket {
     if (this.#unsentLength > SLOW_BYTES) this.#flush();
   }
 
-  /** What the client learns of an error. */
-  told(error: ServiceError): { readonly code: string; readonly message: string } {
+  /** An error with the names that the client knows. */
+  translate(error: ServiceError): { readonly code: string; readonly message: string } {
     return this.#names === null ? error : this.#names.error(error);
   }
 

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Client, createClient } from 'graphql-ws';
 import t from 'tap';
 import { WebSocket } from 'ws';
-import { keepConnections } from '../../src/api/realtime/heartbeat.js';
+import { keepConnections } from '../../src/api/realtime/connection.js';
 import { readConfig } from '../../src/config/config.js';
 import { createClientAddressResolver } from '../../src/http/client-address.js';
 import { loadSockets, openPort } from '../../src/http/listen.js';
@@ -375,9 +375,9 @@ t.test('a connection that is ended while it opens is not kept', async (t) => {
     return {
       message: nothing,
       drained: nothing,
-      beat: nothing,
-      look: nothing,
-      end: () => kept++,
+      ping: nothing,
+      recheck: nothing,
+      stop: () => kept++,
       closed: () => {
         closed++;
         onClosed();

@@ -32,7 +32,7 @@ export function readItems(exchange: Exchange, services: ItemsServices, urls: Url
 
 function liveItems(exchange: Exchange, services: ItemsServices, urls: UrlCache, path: ItemPath): Outcome {
   if (exchange.method === 'SEARCH') return liveSearch(exchange, services, path);
-  const parsed = parseUrl(exchange, urls, path, wholeAnswers(services), 'live');
+  const parsed = parseUrl(exchange, urls, path, wholeAnswers(services.limits), 'live');
   return eventStream(exchange, services.live, services.identities, () => parsed);
 }
 
@@ -42,7 +42,12 @@ async function liveSearch(
   { collection }: ItemPath,
 ): Promise<Reply | typeof DEFERRED> {
   const body = await exchange.json(parseJson);
-  const parsed = parseSearch(collection, body, exchange.queryString, limitsOf(wholeAnswers(services), exchange.prefer));
+  const parsed = parseSearch(
+    collection,
+    body,
+    exchange.queryString,
+    limitsOf(wholeAnswers(services.limits), exchange.prefer),
+  );
   return eventStream(exchange, services.live, services.identities, () => parsed);
 }
 
@@ -56,12 +61,12 @@ async function waitForItems(
 ): Promise<Reply | typeof DEFERRED> {
   const { identities, live, reads } = services;
   if ((await live.obstacle()) !== null) return read(new ItemsRead(exchange, services, urls, path), reads);
-  const parsed = parseUrl(exchange, urls, path, wholeAnswers(services), 'live');
+  const parsed = parseUrl(exchange, urls, path, wholeAnswers(services.limits), 'live');
   return waitForChange(exchange, live, identities, () => parsed, seconds);
 }
 
-/** The answer of a live query is never streamed. */
-function wholeAnswers({ limits }: ItemsServices): ParseLimits {
+/** Answers of live queries and over WebSockets are never streamed. */
+export function wholeAnswers(limits: ParseLimits): ParseLimits {
   const unlimited = Number.MAX_SAFE_INTEGER;
   return { ...limits, pageSize: limits.pageSize ?? unlimited, wholeRows: unlimited };
 }

@@ -1,36 +1,43 @@
-/** One connection to /websocket: who speaks, what they have subscribed to, and the answers to their messages. */
+/** /websocket: the protocol of Directus over WebSockets, one JSON object per message. */
 import { isBearer } from '../../access/identities.js';
-import type { Identity } from '../../access/identity.js';
-import type { LastingCredentials } from '../../access/lasting-credentials.js';
 import { login, refresh } from '../../accounts/authentication.js';
 import { invalidPayload, requestsExceeded, type ServiceError } from '../../base/errors.js';
-import { isUnavailable } from '../../base/sqlstate.js';
-import type { MaybePromise } from '../../engine/pipeline.js';
+import { Digits, writeJson } from '../../base/exact-json.js';
 import { publicError } from '../../http/reply.js';
-import type { Socket, SocketClient, SocketHandler } from '../../http/websocket.js';
+import type { Socket, SocketClient, SocketProtocol } from '../../http/websocket.js';
 import type { EventHandle } from '../../live/events/event-subscriber.js';
 import type { Input } from '../../request/parse-context.js';
 import { readEmail, readText } from '../body-fields.js';
-import { runItems } from './directus-items.js';
+import {
+  Connection,
+  checkUpgrade,
+  credentialsOf,
+  keepConnections,
+  MAX_RUNNING,
+  PING,
+  readMessage,
+  socketTurns,
+} from './connection.js';
+import { runItems, type Speaker, type WebsocketServices } from './directus-items.js';
 import { subscribeTo } from './directus-subscriptions.js';
 import { SocketOutbox } from './message-queue.js';
-import {
-  credentialsOf,
-  ifRefused,
-  NO_UID,
-  nameConnection,
-  readUid,
-  type Speaker,
-  socketTurns,
-  type Uid,
-  type WebsocketServices,
-} from './socket-identity.js';
-import { readMessage } from './socket-message.js';
 
-/** Messages of a connection that are worked on at the same time, or whose answers wait. */
-const MAX_RUNNING = 100;
-
-const PING = '{"type":"ping"}';
+export function websocketProtocol(services: WebsocketServices): SocketProtocol {
+  const { config, identities } = services;
+  return {
+    path: '/websocket',
+    connections: config.WEBSOCKETS_REST_CONN_LIMIT,
+    cookieName: config.SESSION_COOKIE_NAME,
+    accept: async (client) => {
+      await checkUpgrade(client, config.WEBSOCKETS_REST_AUTH === 'strict', identities);
+      return '';
+    },
+    ...keepConnections(
+      config.WEBSOCKETS_HEARTBEAT_PERIOD,
+      (socket, client, onClosed) => new DirectusConnection(socket, client, services, onClosed),
+    ),
+  };
+}
 
 /** As clients know them. */
 const AUTH_ERRORS = {
@@ -39,55 +46,42 @@ const AUTH_ERRORS = {
   TOKEN_EXPIRED: 'Token expired.',
 } as const;
 
-export class SocketConnection implements SocketHandler, Speaker {
-  readonly client: SocketClient;
-  readonly socket: Socket;
-  readonly #name = nameConnection();
-  readonly #services: WebsocketServices;
-  readonly #onClosed: () => void;
+class DirectusConnection extends Connection<WebsocketServices> implements Speaker {
+  protected readonly path = '/websocket';
   readonly outbox: SocketOutbox;
   readonly #subscriptions = new Map<string, EventHandle>();
-  #credentials: LastingCredentials;
-  /** Until it is over, other messages wait: they may need it. It never rejects: one that fails is the end of that one alone. */
+  /** Other messages wait for the sign-in before them. It never rejects: a failed one does not affect the next. */
   #signingIn: Promise<void> = Promise.resolve();
-  #isSignedIn: boolean;
-  #deadline: NodeJS.Timeout | null = null;
-  #running = 0;
-  #hasSpoken = true;
+  protected isAccepted: boolean;
   #unnamed = 0;
 
   constructor(socket: Socket, client: SocketClient, services: WebsocketServices, onClosed: () => void) {
-    this.socket = socket;
-    this.client = client;
-    this.#services = services;
-    this.#onClosed = onClosed;
-    this.#credentials = credentialsOf(client);
+    super(socket, client, services, onClosed);
     this.outbox = new SocketOutbox(socket, () => this.drained());
     const mode = services.config.WEBSOCKETS_REST_AUTH;
-    // A token of the upgrade was checked before the connection opened, and counts in every mode.
-    this.#isSignedIn = mode !== 'handshake' || isBearer(client.authorization);
-    if (!this.#isSignedIn) this.#await();
+    // A token of the upgrade was checked before the connection opened, and is valid in every mode.
+    this.isAccepted = mode !== 'handshake' || isBearer(client.authorization);
+    if (!this.isAccepted) this.#awaitSignIn();
   }
 
-  identify(): MaybePromise<Identity> {
-    return this.#services.identities.identify(this.#credentials);
-  }
-
-  message(text: string): void {
-    this.#hasSpoken = true;
-    this.outbox.look();
-    if (this.outbox.isFull || this.#running + this.outbox.replies >= MAX_RUNNING) {
+  protected receive(text: string): void {
+    this.resume();
+    if (this.outbox.isFull || this.running + this.outbox.replies >= MAX_RUNNING) {
       const exceeded = { option: 'messages at the same time', limit: MAX_RUNNING };
       this.#fail('server', requestsExceeded(exceeded, 1_000), NO_UID);
       return;
     }
-    this.#running++;
+    this.running++;
     this.#handle(text)
       .catch((error: unknown) => {
-        this.#report(error);
+        this.report(error);
         this.socket.end(1011, 'An unexpected error occurred.');
       })
-      .finally(() => this.#running--);
+      .finally(() => this.running--);
+  }
+
+  protected resume(): void {
+    this.outbox.resume();
   }
 
   drained(): void {
@@ -96,62 +90,36 @@ export class SocketConnection implements SocketHandler, Speaker {
     any?.wake();
   }
 
-  closed(): void {
-    if (this.#deadline) clearTimeout(this.#deadline);
+  protected release(): void {
     this.outbox.close();
     for (const subscription of this.#subscriptions.values()) subscription.close();
     this.#subscriptions.clear();
-    this.#onClosed();
   }
 
-  /** The service stops: clients come back, elsewhere. */
-  end(): void {
-    this.socket.end(1001, 'The service stops');
-  }
-
-  /** A client that has sent nothing since the last ping is gone. */
-  beat(): void {
-    if (!this.#isSignedIn) return;
-    if (!this.#hasSpoken) this.socket.end();
-    this.#hasSpoken = false;
+  protected sendPing(): void {
     this.outbox.reply(PING);
   }
 
-  /** Tokens expire, and are withdrawn, without anybody saying so. */
-  look(): void {
-    this.outbox.look();
-    if (this.#credentials.headers.authorization === '') return;
-    const credentials = this.#credentials;
-    ifRefused(
-      () => this.identify(),
-      () => {
-        if (credentials === this.#credentials) this.#expire();
-      },
-    );
+  protected expire(): void {
+    this.#signInAs('');
+    this.#refuseAuth('TOKEN_EXPIRED', NO_UID);
+    if (this.services.config.WEBSOCKETS_REST_AUTH !== 'public') this.#awaitSignIn();
   }
 
-  #expire(): void {
-    this.#become('');
-    this.#tellAuth('TOKEN_EXPIRED', NO_UID);
-    if (this.#services.config.WEBSOCKETS_REST_AUTH !== 'public') this.#await();
-  }
-
-  #become(authorization: string): void {
-    this.#credentials = credentialsOf({ authorization, address: this.client.address });
+  #signInAs(authorization: string): void {
+    this.authorize(authorization);
     for (const subscription of this.#subscriptions.values()) subscription.renew();
   }
 
-  /** Ends the connection of who does not sign in in time. */
-  #await(): void {
-    if (this.#deadline) clearTimeout(this.#deadline);
-    this.#deadline = setTimeout(() => {
-      this.#tellAuth(this.#isSignedIn ? 'AUTH_TIMEOUT' : 'AUTH_FAILED', NO_UID);
+  #awaitSignIn(): void {
+    this.setDeadline(this.services.config.WEBSOCKETS_REST_AUTH_TIMEOUT, () => {
+      this.#refuseAuth(this.isAccepted ? 'AUTH_TIMEOUT' : 'AUTH_FAILED', NO_UID);
       this.socket.end();
-    }, this.#services.config.WEBSOCKETS_REST_AUTH_TIMEOUT).unref();
+    });
   }
 
   async #handle(text: string): Promise<void> {
-    const { limit } = this.#services;
+    const { limit } = this.services;
     let type = 'server';
     let uid = NO_UID;
     try {
@@ -160,21 +128,16 @@ export class SocketConnection implements SocketHandler, Speaker {
       const isAuth = message['type'] === 'auth';
       if (!isAuth) await this.#signingIn;
       if (!this.socket.isOpen) return;
-      if (!this.#isSignedIn && !isAuth) return this.#refuse(uid);
+      if (!this.isAccepted && !isAuth) return this.#refuse(uid);
       if (isAuth) return await this.#signInNext(message, uid);
       await limit?.(this.client.address);
       if (message['type'] === 'subscribe' || message['type'] === 'items') type = message['type'];
       await this.#answer(message, uid);
     } catch (error) {
       const known = publicError(error);
-      if (known.status >= 500) this.#report(error);
+      if (known.status >= 500) this.report(error);
       this.#fail(known.code === 'REQUESTS_EXCEEDED' && type !== 'subscribe' ? 'server' : type, known, uid);
     }
-  }
-
-  #report(error: unknown): void {
-    const request = { id: '', method: 'WEBSOCKET', path: '/websocket' };
-    this.#services.observe({ kind: 'request-failed', ...request, error, unavailable: isUnavailable(error) });
   }
 
   async #answer(message: Input, uid: Uid): Promise<void> {
@@ -186,7 +149,7 @@ export class SocketConnection implements SocketHandler, Speaker {
       case 'unsubscribe':
         return this.#unsubscribe(uid);
       case 'items':
-        return socketTurns.run(this.#name, () => this.#answerItems(message, uid));
+        return socketTurns.run(this.name, () => this.#answerItems(message, uid));
       default:
         // As the family does: newer clients may send what is not known here.
         return;
@@ -194,12 +157,12 @@ export class SocketConnection implements SocketHandler, Speaker {
   }
 
   async #answerItems(message: Input, uid: Uid): Promise<void> {
-    this.outbox.reply(`{"type":"items",${await runItems(message, this, this.#services)}${uid.text}}`);
+    this.outbox.reply(`{"type":"items",${await runItems(message, this, this.services)}${uid.text}}`);
   }
 
   async #subscribe(message: Input, uid: Uid): Promise<void> {
     const name = uid.name ?? ` ${++this.#unnamed}`;
-    const { LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION: limit } = this.#services.config;
+    const { LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION: limit } = this.services.config;
     if (this.#subscriptions.size >= limit && !this.#subscriptions.has(name))
       throw requestsExceeded({ option: 'LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION', limit }, 1_000);
     let isRenewed = false;
@@ -212,8 +175,8 @@ export class SocketConnection implements SocketHandler, Speaker {
     const isWanted = (): boolean => this.#subscriptions.get(name) === current && !isRenewed;
     this.#replace(name, pending);
     try {
-      const begin = (): Promise<EventHandle> => subscribeTo(message, uid.name, this, this.#services, isWanted);
-      const handle = await socketTurns.run(this.#name, begin);
+      const begin = (): Promise<EventHandle> => subscribeTo(message, uid.name, this, this.services, isWanted);
+      const handle = await socketTurns.run(this.name, begin);
       if (this.#subscriptions.get(name) !== pending || !this.socket.isOpen) return handle.close();
       this.#subscriptions.set(name, handle);
       current = handle;
@@ -243,7 +206,7 @@ export class SocketConnection implements SocketHandler, Speaker {
 
   #signInNext(message: Input, uid: Uid): Promise<void> {
     const signedIn = this.#signingIn.then(async () => {
-      await this.#services.limit?.(this.client.address);
+      await this.services.limit?.(this.client.address);
       await this.#signIn(message, uid);
     });
     this.#signingIn = signedIn.catch(() => {});
@@ -254,23 +217,22 @@ export class SocketConnection implements SocketHandler, Speaker {
     try {
       const { accessToken, refreshToken } = await this.#tokensOf(message);
       const authorization = `Bearer ${accessToken}`;
-      await this.#services.identities.identify(credentialsOf({ authorization, address: this.client.address }));
+      await this.services.identities.identify(credentialsOf({ authorization, address: this.client.address }));
       if (!this.socket.isOpen) return;
-      if (this.#deadline) clearTimeout(this.#deadline);
-      this.#deadline = null;
-      this.#isSignedIn = true;
-      this.#become(authorization);
+      this.clearDeadline();
+      this.isAccepted = true;
+      this.#signInAs(authorization);
       const more = refreshToken === null ? '' : `,"refresh_token":${JSON.stringify(refreshToken)}`;
       this.outbox.reply(`{"type":"auth","status":"ok"${uid.text}${more}}`);
     } catch (error) {
       if (publicError(error).status >= 500) throw error;
-      this.#become('');
+      this.#signInAs('');
       this.#refuse(uid);
     }
   }
 
   async #tokensOf(message: Input): Promise<{ readonly accessToken: string; readonly refreshToken: string | null }> {
-    const { authentication } = this.#services;
+    const { authentication } = this.services;
     const { address: ip, userAgent, origin } = this.client;
     const client = { ip, userAgent, origin, hasLeft: () => !this.socket.isOpen };
     if (message['email'] !== undefined) {
@@ -286,19 +248,19 @@ export class SocketConnection implements SocketHandler, Speaker {
   }
 
   #refuse(uid: Uid): void {
-    this.#tellAuth('AUTH_FAILED', uid);
-    if (this.#services.config.WEBSOCKETS_REST_AUTH !== 'public') this.socket.end();
+    this.#refuseAuth('AUTH_FAILED', uid);
+    if (this.services.config.WEBSOCKETS_REST_AUTH !== 'public') this.socket.end();
   }
 
   /** At once: the connection may end right behind it. */
-  #tellAuth(code: keyof typeof AUTH_ERRORS, uid: Uid): void {
+  #refuseAuth(code: keyof typeof AUTH_ERRORS, uid: Uid): void {
     this.outbox.hurry();
     const error = JSON.stringify({ code, message: AUTH_ERRORS[code] });
     this.socket.send(`{"type":"auth","status":"error","error":${error}${uid.text}}`);
   }
 
   #fail(type: string, known: ServiceError, uid: Uid): void {
-    const { code, message } = this.socket.told(known);
+    const { code, message } = this.socket.translate(known);
     const error = JSON.stringify({ code, message });
     this.outbox.reply(`{"type":"${type}","status":"error","error":${error}${uid.text}}`);
   }
@@ -308,4 +270,27 @@ function readTyped(text: string): Input {
   const message = readMessage(text, invalidPayload);
   if (typeof message['type'] !== 'string') throw invalidPayload('"type" must be a string');
   return message;
+}
+
+/** The name that a client gives to a message or a subscription. */
+interface Uid {
+  /** A string, even if a number was sent, or null if there is none. */
+  readonly name: string | null;
+  /** For the answer, as it was sent: `,"uid":...`, or empty. */
+  readonly text: string;
+}
+
+const NO_UID: Uid = { name: null, text: '' };
+
+/** Each answer, and each event of a subscription, repeats it. */
+const MAX_UID_LENGTH = 1_000;
+
+/** The text is written once: an error about the message must not fail with the same error. */
+function readUid(uid: unknown): Uid {
+  if (uid === undefined || uid === null) return NO_UID;
+  if (typeof uid !== 'string' && typeof uid !== 'number' && !(uid instanceof Digits))
+    throw invalidPayload('"uid" must be a string or a number');
+  const name = String(uid);
+  if (name.length > MAX_UID_LENGTH) throw invalidPayload(`"uid" is longer than ${MAX_UID_LENGTH} characters`);
+  return { name, text: `,"uid":${writeJson(uid)}` };
 }

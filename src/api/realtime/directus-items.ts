@@ -1,10 +1,14 @@
 /** `items`: reads and writes over a WebSocket, by the pipelines of requests. */
 
+import type { Identity } from '../../access/identity.js';
+import type { AuthenticationServices } from '../../accounts/authentication.js';
 import { forbidden, invalidPayload, invalidQuery } from '../../base/errors.js';
 import { isObject, rowsOfAnswer, writeJson } from '../../base/exact-json.js';
-import { read, write } from '../../engine/pipeline.js';
+import { type MaybePromise, read, write } from '../../engine/pipeline.js';
 import type { PreparedRead } from '../../engine/reads/reads.js';
 import type { RequestClient } from '../../engine/stages.js';
+import type { Socket, SocketClient } from '../../http/websocket.js';
+import type { Mirror } from '../../mirror/watch.js';
 import { shownKey } from '../../plan/write/key.js';
 import type { Parsed } from '../../request/ast.js';
 import { quoteName } from '../../request/expression.js';
@@ -19,10 +23,25 @@ import {
   requireObject,
   type WriteRequest,
 } from '../../request/write.js';
+import { wholeAnswers } from '../items/item-reads.js';
 import { writerFrom } from '../items/item-writes.js';
 import { refuseSystem } from '../items/items.js';
-import { wholeAnswers } from './directus-subscriptions.js';
-import { requestClientOf, type Speaker, type WebsocketServices } from './socket-identity.js';
+import type { ConnectionServices } from './connection.js';
+import type { SocketOutbox } from './message-queue.js';
+
+export interface WebsocketServices extends ConnectionServices {
+  readonly mirror: Mirror;
+  readonly authentication: AuthenticationServices;
+}
+
+/** A connection, as its messages and subscriptions see it. */
+export interface Speaker {
+  readonly socket: Socket;
+  readonly client: SocketClient;
+  readonly requestClient: RequestClient;
+  readonly outbox: SocketOutbox;
+  identify(): MaybePromise<Identity>;
+}
 
 /** Answers the members of the reply: `"data":...`. */
 export async function runItems(message: Input, connection: Speaker, services: WebsocketServices): Promise<string> {
@@ -57,7 +76,7 @@ class ItemsMessage {
     this.#message = message;
     this.#connection = connection;
     this.#services = services;
-    this.#client = requestClientOf(connection.socket, connection.client);
+    this.#client = connection.requestClient;
     this.#collection = collection;
     this.#query = readObject(query, 'query');
   }

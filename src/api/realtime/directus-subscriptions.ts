@@ -9,12 +9,13 @@ import { MAX_VISIBLE_KEYS } from '../../live/events/visible-keys.js';
 import type { Rights } from '../../live/subscriber.js';
 import type { Parsed } from '../../request/ast.js';
 import { quoteName } from '../../request/expression.js';
-import { type Input, type ParseLimits, readObject } from '../../request/parse-context.js';
+import { type Input, readObject } from '../../request/parse-context.js';
 import { parseChanged, parseItem, parseSearch } from '../../request/rest.js';
 import { readKey } from '../../request/write.js';
+import { wholeAnswers } from '../items/item-reads.js';
 import { refuseSystem } from '../items/items.js';
+import type { Speaker, WebsocketServices } from './directus-items.js';
 import type { EventOwner } from './message-queue.js';
-import type { Speaker, WebsocketServices } from './socket-identity.js';
 
 /** Of the items there are no aggregates: a live query over HTTP has these. */
 const WITHOUT_ITEMS = ['aggregate', 'groupBy', 'having', 'export'];
@@ -59,12 +60,6 @@ export async function subscribeTo(
       handle.renew();
     },
   };
-}
-
-/** An answer comes as a whole. */
-export function wholeAnswers(limits: ParseLimits): ParseLimits {
-  const unlimited = Number.MAX_SAFE_INTEGER;
-  return { ...limits, pageSize: limits.pageSize ?? unlimited, wholeRows: unlimited };
 }
 
 interface Subscription {
@@ -144,9 +139,9 @@ class SocketListener implements EventListener, EventOwner {
   }
 
   end(error: unknown): void {
-    const { code, message } = this.#connection.socket.told(publicError(error));
-    const told = JSON.stringify({ code, message });
-    this.#connection.outbox.reply(`{"type":"subscribe","status":"error","error":${told}${this.#tail}`);
+    const { code, message } = this.#connection.socket.translate(publicError(error));
+    const text = JSON.stringify({ code, message });
+    this.#connection.outbox.reply(`{"type":"subscribe","status":"error","error":${text}${this.#tail}`);
   }
 
   #keys(keys: readonly string[]): string {

@@ -1,38 +1,50 @@
-/** One connection of GraphQL over WebSockets: who speaks, and the operations that have not ended. */
+/** /graphql over WebSockets: the protocol `graphql-transport-ws`, for queries, mutations, live queries and events. */
 import type { Identity } from '../../access/identity.js';
-import type { LastingCredentials } from '../../access/lasting-credentials.js';
 import { requestsExceeded, ServiceError } from '../../base/errors.js';
 import { isObject, writeJson } from '../../base/exact-json.js';
-import { isUnavailable } from '../../base/sqlstate.js';
 import type { MaybePromise } from '../../engine/pipeline.js';
 import type { RequestClient } from '../../engine/stages.js';
 import { publicError } from '../../http/reply.js';
-import type { Socket, SocketClient } from '../../http/websocket.js';
+import type { Socket, SocketClient, SocketProtocol } from '../../http/websocket.js';
 import type { EventHandle } from '../../live/events/event-subscriber.js';
 import type { Input } from '../../request/parse-context.js';
 import { checkParameters, type Parameters } from '../graphql/http.js';
-import type { Feed } from './graphql-feeds.js';
+import { Connection, checkUpgrade, isSomebody, keepConnections, MAX_RUNNING, PING, readMessage } from './connection.js';
 import {
+  type Feed,
   failureText,
   type GraphqlSocketServices,
   isUnauthorized,
   type OperationTarget,
   runOperation,
 } from './graphql-operation.js';
-import type { KeptConnection } from './heartbeat.js';
-import { credentialsOf, ifRefused, isSomebody, nameConnection, requestClientOf } from './socket-identity.js';
-import { readMessage } from './socket-message.js';
 
-/** Operations of a connection that begin, or are answered, at the same time: the others wait for their turn, all while the client does not read. */
-const MAX_RUNNING = 100;
+const SUBPROTOCOL = 'graphql-transport-ws';
+
+export function graphqlSocketProtocol(services: GraphqlSocketServices): SocketProtocol {
+  const { config, identities } = services;
+  return {
+    path: '/graphql',
+    connections: config.WEBSOCKETS_GRAPHQL_CONN_LIMIT,
+    cookieName: config.SESSION_COOKIE_NAME,
+    accept: async (client) => {
+      await checkUpgrade(client, config.WEBSOCKETS_GRAPHQL_AUTH === 'strict', identities);
+      return client.protocols.includes(SUBPROTOCOL) ? SUBPROTOCOL : '';
+    },
+    ...keepConnections(config.WEBSOCKETS_HEARTBEAT_PERIOD, (socket, client, onClosed) => {
+      const connection = new GraphqlConnection(socket, client, services, onClosed);
+      if (!client.protocols.includes(SUBPROTOCOL)) socket.end(4406, 'Subprotocol not acceptable');
+      return connection;
+    }),
+  };
+}
+
 /** Characters of all operations that have not ended. */
 const MAX_CHARACTERS = 16_777_216;
 /** Each answer repeats it. */
 const MAX_ID_LENGTH = 1_000;
 /** A ping may carry a payload, which its answer repeats. */
 const MAX_PONG_LENGTH = 1_000;
-
-const PING = '{"type":"ping"}';
 
 /** As the protocol names them. */
 const BAD_REQUEST = 4400;
@@ -42,44 +54,29 @@ const INITIALISATION_TIMEOUT = 4408;
 const SUBSCRIBER_EXISTS = 4409;
 const TOO_MANY_INITIALISATIONS = 4429;
 
-export class GraphqlConnection implements KeptConnection {
-  readonly socket: Socket;
-  readonly from: SocketClient;
-  readonly client: RequestClient;
-  readonly name = nameConnection();
-  readonly #services: GraphqlSocketServices;
-  readonly #onClosed: () => void;
+class GraphqlConnection extends Connection<GraphqlSocketServices> {
+  protected readonly path = '/graphql';
   readonly #operations = new Map<string, Operation>();
+  /** Operations that wait: `MAX_RUNNING` may begin or be answered at a time, and none while the client does not read. */
   readonly #turns: Turn[] = [];
   readonly slow = new Set<Feed>();
   /** Whether something waits until the client reads. */
   #isHeld = false;
   #pong: string | null = null;
-  #credentials: LastingCredentials;
   #hasBegun = false;
-  #isAcknowledged = false;
-  readonly #deadline: NodeJS.Timeout;
-  #running = 0;
+  protected isAccepted = false;
   #characters = 0;
-  #hasSpoken = true;
 
-  constructor(socket: Socket, from: SocketClient, services: GraphqlSocketServices, onClosed: () => void) {
-    this.socket = socket;
-    this.from = from;
-    this.client = requestClientOf(socket, from);
-    this.#services = services;
-    this.#onClosed = onClosed;
-    this.#credentials = credentialsOf(from);
-    this.#deadline = setTimeout(
-      () => socket.end(INITIALISATION_TIMEOUT, 'Connection initialisation timeout'),
-      services.config.WEBSOCKETS_GRAPHQL_AUTH_TIMEOUT,
-    ).unref();
+  constructor(socket: Socket, client: SocketClient, services: GraphqlSocketServices, onClosed: () => void) {
+    super(socket, client, services, onClosed);
+    this.setDeadline(services.config.WEBSOCKETS_GRAPHQL_AUTH_TIMEOUT, () =>
+      socket.end(INITIALISATION_TIMEOUT, 'Connection initialisation timeout'),
+    );
   }
 
-  message(text: string): void {
-    this.#hasSpoken = true;
+  protected receive(text: string): void {
     if (!this.socket.isOpen) return;
-    this.#goOn();
+    this.resume();
     try {
       this.#handle(readMessage(text, refused), text.length);
     } catch (error) {
@@ -102,8 +99,7 @@ export class GraphqlConnection implements KeptConnection {
     this.#next();
   }
 
-  /** Not every buffer that has emptied is told of. */
-  #goOn(): void {
+  protected resume(): void {
     if (this.#isHeld && !this.socket.isSlow) this.drained();
   }
 
@@ -113,42 +109,20 @@ export class GraphqlConnection implements KeptConnection {
     return isSlow;
   }
 
-  closed(): void {
-    clearTimeout(this.#deadline);
+  protected release(): void {
     for (const operation of this.#operations.values()) operation.handle?.close();
     this.#operations.clear();
     this.#turns.length = 0;
     this.slow.clear();
-    this.#onClosed();
   }
 
-  end(): void {
-    this.socket.end(1001, 'The service stops');
-  }
-
-  beat(): void {
-    if (!this.#isAcknowledged) return;
-    if (!this.#hasSpoken) this.socket.end();
-    this.#hasSpoken = false;
+  protected sendPing(): void {
     if (!this.socket.isSlow) this.socket.send(PING);
   }
 
-  look(): void {
-    this.#goOn();
-    if (this.#credentials.headers.authorization === '' || !this.#isAcknowledged) return;
-    ifRefused(
-      () => this.identify(),
-      () => this.#forbid(),
-    );
-  }
-
-  /** The protocol has no way to sign in anew: clients connect again, with a new token if they have one. */
-  #forbid(): void {
+  /** The protocol has no second sign-in: clients connect again, with a new token if they have one. */
+  protected expire(): void {
     this.socket.end(FORBIDDEN, 'Forbidden');
-  }
-
-  identify(): MaybePromise<Identity> {
-    return this.#services.identities.identify(this.#credentials);
   }
 
   #handle(message: Input, length: number): void {
@@ -182,21 +156,21 @@ export class GraphqlConnection implements KeptConnection {
   }
 
   async #initialise({ access_token: token }: Input): Promise<void> {
-    const isPublic = this.#services.config.WEBSOCKETS_GRAPHQL_AUTH === 'public';
+    const isPublic = this.services.config.WEBSOCKETS_GRAPHQL_AUTH === 'public';
     if (token !== undefined && token !== null) {
-      if (typeof token !== 'string' || !/^\S+$/.test(token)) return this.#forbid();
-      this.#credentials = credentialsOf({ authorization: `Bearer ${token}`, address: this.from.address });
+      if (typeof token !== 'string' || !/^\S+$/.test(token)) return this.expire();
+      this.authorize(`Bearer ${token}`);
     }
     try {
-      await this.#services.limit?.(this.from.address);
+      await this.services.limit?.(this.client.address);
       const caller = await this.identify();
-      if (!isPublic && !isSomebody(caller)) return this.#forbid();
+      if (!isPublic && !isSomebody(caller)) return this.expire();
     } catch (error) {
       if (publicError(error).status >= 500) throw error;
-      return this.#forbid();
+      return this.expire();
     }
-    clearTimeout(this.#deadline);
-    this.#isAcknowledged = true;
+    this.clearDeadline();
+    this.isAccepted = true;
     this.socket.send('{"type":"connection_ack"}');
   }
 
@@ -210,11 +184,11 @@ export class GraphqlConnection implements KeptConnection {
   }
 
   #subscribe(id: string, parameters: Parameters, length: number): void {
-    if (!this.#isAcknowledged) this.socket.end(UNAUTHORIZED, 'Unauthorized');
+    if (!this.isAccepted) this.socket.end(UNAUTHORIZED, 'Unauthorized');
     else if (this.#operations.has(id)) this.socket.end(SUBSCRIBER_EXISTS, `Subscriber for ${id} already exists`);
     if (!this.socket.isOpen) return;
     const operation = new Operation(this, id, length);
-    const { LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION: limit } = this.#services.config;
+    const { LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION: limit } = this.services.config;
     if (this.#operations.size >= limit || this.#characters + length > MAX_CHARACTERS) {
       const many = { option: 'LIVE_MAX_SUBSCRIPTIONS_PER_CONNECTION', limit };
       const large = { option: 'characters of all operations', limit: MAX_CHARACTERS };
@@ -228,12 +202,12 @@ export class GraphqlConnection implements KeptConnection {
   }
 
   #next(): void {
-    while (this.#turns.length > 0 && this.#running < MAX_RUNNING && !this.mustWait()) {
+    while (this.#turns.length > 0 && this.running < MAX_RUNNING && !this.mustWait()) {
       const turn = this.#turns.shift();
       if (!turn || !this.isOpen(turn.operation)) continue;
-      this.#running++;
+      this.running++;
       void this.#run(turn).finally(() => {
-        this.#running--;
+        this.running--;
         this.#next();
       });
     }
@@ -241,7 +215,7 @@ export class GraphqlConnection implements KeptConnection {
 
   async #run({ operation, parameters }: Turn): Promise<void> {
     try {
-      const handle = await runOperation(parameters, operation, this.#services);
+      const handle = await runOperation(parameters, operation, this.services);
       if (this.isOpen(operation)) operation.handle = handle;
       else handle.close();
     } catch (error) {
@@ -273,25 +247,20 @@ export class GraphqlConnection implements KeptConnection {
     if (!this.isOpen(operation)) return;
     this.#leave(operation.id);
     // Others would fail as well: the client has to come back with a token that counts.
-    if (isUnauthorized(error)) this.#forbid();
+    if (isUnauthorized(error)) this.expire();
     else this.#sendError(operation, error);
   }
 
   #sendError({ id }: Operation, error: unknown): void {
     const { errors, isOurs } = failureText(error);
-    if (isOurs) this.#report(error);
+    if (isOurs) this.report(error);
     this.socket.send(`{"id":${JSON.stringify(id)},"type":"error","payload":${errors}}`);
   }
 
   /** Clients try again after this code. */
   #break(error: unknown): void {
-    this.#report(error);
+    this.report(error);
     this.socket.end(1013, 'Try again later');
-  }
-
-  #report(error: unknown): void {
-    const request = { id: '', method: 'WEBSOCKET', path: '/graphql' };
-    this.#services.observe({ kind: 'request-failed', ...request, error, unavailable: isUnavailable(error) });
   }
 }
 
@@ -303,12 +272,12 @@ interface Turn {
   readonly parameters: Parameters;
 }
 
-/** There may be ten thousand of them: each holds no functions of its own. */
+/** A connection may have ten thousand of them, so an operation holds no functions. */
 class Operation implements OperationTarget {
   readonly #connection: GraphqlConnection;
   readonly id: string;
   readonly length: number;
-  /** What stands before the payload of an answer. */
+  /** The text before the payload of an answer. */
   readonly #head: string;
   /** Null until it has begun. */
   handle: EventHandle | null = null;
@@ -321,11 +290,11 @@ class Operation implements OperationTarget {
   }
 
   get client(): RequestClient {
-    return this.#connection.client;
+    return this.#connection.requestClient;
   }
 
   get from(): SocketClient {
-    return this.#connection.from;
+    return this.#connection.client;
   }
 
   get connection(): string {

@@ -53,8 +53,8 @@ export class SocketOutbox {
     return this.#waiting.length < MAX_WAITING && !this.isFull && !isSlow;
   }
 
-  /** Not every buffer that has emptied is told of. */
-  look(): void {
+  /** Calls back if the client has caught up: uWebSockets does not report every buffer that has emptied. */
+  resume(): void {
     if (!this.#isHeld || this.#socket.isSlow) return;
     this.#isHeld = false;
     this.#onRoom();
