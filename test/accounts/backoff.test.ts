@@ -125,8 +125,8 @@ for (const threads of ['1', '2'])
     const first = performance.now();
     t.match(await login(service, email, {}, from('203.0.113.9')), { status: 200 });
     const start = performance.now();
-    // Hashes take longer on a machine that is busy with other tests.
-    const longest = Math.max(2_000, 10 * (start - first));
+    // About four times the time on a quiet machine. Hashes take longer next to other tests.
+    const longest = Math.max(2_000, 5 * (start - first));
     const passed = (): number => Math.round(performance.now() - start);
     const wrong = Array.from({ length: 270 }, async (_, n) => {
       const guess = { password: 'nope' };
@@ -144,9 +144,9 @@ for (const threads of ['1', '2'])
     const last = Math.max(...answers.map(({ after }) => after));
     t.ok(
       honest.every((ms) => ms < longest),
-      `honest: ${honest.join(', ')} ms, the last wrong one after ${last} ms`,
+      `honest: ${honest.join(', ')} ms, alone ${Math.round(start - first)} ms, the last wrong one after ${last} ms`,
     );
-    t.ok(last < 20_000, `each has an answer in time: ${last} ms`);
+    t.ok(last < 15_000, `each has an answer in time: ${last} ms`);
     const refused = answers.filter(({ status }) => status !== 401);
     t.ok(
       refused.length > 0 &&

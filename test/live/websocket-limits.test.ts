@@ -219,7 +219,7 @@ for (const [name, { first, texts, ...options }] of Object.entries(HOSTILE))
       `${sent} frames in ${seconds} s, ${grown} MiB more; ${answers} reads beside, at most ${Math.round(longest)} ms`,
     );
     t.ok(grown < 300, 'memory stays bounded');
-    t.ok(answers > 0 && longest < 5_000, 'others are served');
+    t.ok(answers > 0 && longest < 1_000, `others are served: ${Math.round(longest)} ms`);
     const large = await open(options);
     large.send('x'.repeat(100_000));
     await large.ended();
@@ -269,7 +269,7 @@ t.test('a burst of subscriptions on one connection delays nobody else', async (t
   }
   const first = await longestBeside(socket, ({ type }) => type === 'next' || type === 'error', 200);
   socket.close();
-  t.ok(first.answers >= 200 && first.longest < 1_000, `graphql-transport-ws: ${JSON.stringify(first)}`);
+  t.ok(first.answers >= 200 && first.longest < 600, `graphql-transport-ws: ${JSON.stringify(first)}`);
 
   const other = await open();
   for (let each = 0; each < 1_000; each++) {
@@ -278,7 +278,7 @@ t.test('a burst of subscriptions on one connection delays nobody else', async (t
   }
   const second = await longestBeside(other, ({ event, status }) => event === 'init' || status === 'error', 900);
   other.close();
-  t.ok(second.answers >= 900 && second.longest < 1_000, `/websocket: ${JSON.stringify(second)}`);
+  t.ok(second.answers >= 900 && second.longest < 600, `/websocket: ${JSON.stringify(second)}`);
 });
 
 t.test('answers that wait are bounded', async (t) => {
