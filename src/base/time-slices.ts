@@ -69,6 +69,32 @@ export async function runInSlices<Result>(steps: Steps<Result>): Promise<Result>
   }
 }
 
+/** `map` with a pause after each entry. */
+export function* mapSteps<Entry, Result>(
+  list: readonly Entry[],
+  work: (entry: Entry, position: number) => Result,
+): Steps<Result[]> {
+  const results: Result[] = [];
+  for (const [position, entry] of list.entries()) {
+    results.push(work(entry, position));
+    yield;
+  }
+  return results;
+}
+
+/** `flatMap` with a pause after each entry. */
+export function* flatMapSteps<Entry, Result>(
+  list: readonly Entry[],
+  work: (entry: Entry) => readonly Result[],
+): Steps<Result[]> {
+  const results: Result[] = [];
+  for (const entry of list) {
+    results.push(...work(entry));
+    yield;
+  }
+  return results;
+}
+
 /** Work without a place to pause. */
 // biome-ignore lint/correctness/useYield: it has none.
 export function* oneStep<Result>(work: () => Result): Steps<Result> {

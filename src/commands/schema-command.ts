@@ -13,6 +13,9 @@ import { applySnapshot, compareSnapshot, takeSnapshot } from '../schema/snapshot
 import type { Core } from '../service/core.js';
 import { withCore } from '../service/start.js';
 import { loadGrammar } from '../sql/grammar.js';
+import { runSteps } from '../base/time-slices.js';
+import type { Core } from '../service/app.js';
+import { writeYaml } from '../base/yaml.js';
 
 export const SCHEMA_HELP = `Usage: lateral schema snapshot [FILE] [--json] [--option value ...]
        lateral schema diff FILE [--merge] [--force] [--option value ...]
@@ -120,7 +123,7 @@ async function readFileOf({ operands: [file], switches }: CommandLine): Promise<
   });
   // Names of types are read by it, long before a service starts.
   await loadGrammar();
-  return readSnapshot(parseDocumentText(text), switches.has('force'));
+  return runSteps(readSnapshot(parseDocumentText(text), switches.has('force')));
 }
 
 async function readInput(): Promise<string> {

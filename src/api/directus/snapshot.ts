@@ -2,25 +2,33 @@
  * Snapshots in the format of Directus. It says of a table and of a column less than ours does: what it has no place for stands beside it
  * under the names of ours, so that nothing is lost on the way through a client.
  */
-
 import { invalidPayload } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';
 import type { Difference } from '../../schema/snapshot/parse-difference.js';
 import type { Snapshot } from '../../schema/snapshot/parse-snapshot.js';
 import { schemaNames, withLists } from './compatibility.js';
 import { FAMILY_VERSION, familyName, ownName } from './names.js';
+import type { DifferenceBody, EntryChange } from '../../schema/snapshot/parse-difference.js';
+import { mapSteps, type Steps } from '../../base/time-slices.js';
 
 type Entry = Readonly<Record<string, unknown>>;
 
-export function familySnapshot({ version, vendor, collections, fields, relations, functions }: Snapshot): Entry {
+export function* familySnapshot({
+  version,
+  vendor,
+  collections,
+  fields,
+  relations,
+  functions,
+}: Snapshot): Steps<Entry> {
   return {
     version,
     directus: FAMILY_VERSION,
     vendor,
-    collections: collections.map(familyEntry),
-    fields: fields.map(familyEntry),
+    collections: yield* mapSteps(collections, familyEntry),
+    fields: yield* mapSteps(fields, familyEntry),
     systemFields: [],
-    relations: relations.map(familyEntry),
+    relations: yield* mapSteps(relations, familyEntry),
     ...(functions && functions.length > 0 ? { functions } : {}),
   };
 }
@@ -72,26 +80,28 @@ function typeOf(text: string): Entry {
 }
 
 /** The sections of a difference hold entries, or single properties of one. */
-export function familyDifference(hash: string, diff: Difference): Entry {
-  const sections = Object.entries(diff).map(([section, entries]) => [
-    section,
-    entries.map((entry) => ({
-      ...(schemaNames(entry, familyName) as Entry),
-      diff: entry.diff.map((change) => ({
-        ...change,
-        ...('rhs' in change && isObject(change.rhs) ? { rhs: familyEntry(change.rhs) } : {}),
-        ...('lhs' in change && isObject(change.lhs) ? { lhs: familyEntry(change.lhs) } : {}),
-      })),
+export function* familyDifference({ hash, diff }: DifferenceBody): Steps<Entry> {
+  const sections: Record<string, unknown> = {};
+  for (const [section, entries] of Object.entries(diff)) sections[section] = yield* mapSteps(entries, familyChange);
+  return { hash, diff: { ...sections, systemFields: [] } };
+}
+
+function familyChange(entry: EntryChange): Entry {
+  return {
+    ...(schemaNames(entry, familyName) as Entry),
+    diff: entry.diff.map((change) => ({
+      ...change,
+      ...('rhs' in change && isObject(change.rhs) ? { rhs: familyEntry(change.rhs) } : {}),
+      ...('lhs' in change && isObject(change.lhs) ? { lhs: familyEntry(change.lhs) } : {}),
     })),
-  ]);
-  return { hash, diff: { ...Object.fromEntries(sections), systemFields: [] } };
+  };
 }
 
 /**
  * A document of either format, in ours; `readSnapshot` reports the rest that is wrong with it. Another version of Directus may mean something
  * else by the same document, so only `force` accepts it.
  */
-export function ownSnapshot(value: unknown, force: boolean): unknown {
+export function* ownSnapshot(value: unknown, force: boolean): Steps<unknown> {
   if (!isObject(value) || !('directus' in value)) return value;
   // Which system fields are indexed is for each installation to say.
   const { directus: version, systemFields: _, ...rest } = value;
@@ -99,12 +109,18 @@ export function ownSnapshot(value: unknown, force: boolean): unknown {
     throw invalidPayload(
       `The snapshot was made by version ${JSON.stringify(version)} of Directus, and this is ${FAMILY_VERSION}: add "force" to the query to use it`,
     );
-  return Object.fromEntries(
-    Object.entries(rest).map(([name, entries]) => [name, Array.isArray(entries) ? entries.map(ownEntry) : entries]),
-  );
+  return yield* changedLists(rest, ownEntry);
 }
 
-export function ownDifference(value: unknown): unknown {
+/** The entries of lists changed, anything else as it is. */
+function* changedLists(value: Entry, change: (entry: unknown) => unknown): Steps<Entry> {
+  const changed: [string, unknown][] = [];
+  for (const [name, entries] of Object.entries(value))
+    changed.push([name, Array.isArray(entries) ? yield* mapSteps(entries, change) : entries]);
+  return Object.fromEntries(changed);
+}
+
+export function* ownDifference(value: unknown): Steps<unknown> {
   if (!isObject(value) || !isObject(value['diff'])) return value;
   const { systemFields: _, ...sections } = value['diff'];
   const ownChange = (change: unknown): unknown =>
@@ -115,16 +131,12 @@ export function ownDifference(value: unknown): unknown {
           ...(isObject(change['lhs']) ? { lhs: ownEntry(change['lhs']) } : {}),
         }
       : change;
-  const ownSection = (entries: unknown): unknown =>
-    Array.isArray(entries)
-      ? entries.map((entry) =>
-          isObject(entry) && Array.isArray(entry['diff'])
-            ? { ...(schemaNames({ ...entry, diff: [] }, ownName) as Entry), diff: entry['diff'].map(ownChange) }
-            : entry,
-        )
-      : entries;
-  const diff = Object.entries(sections).map(([name, entries]) => [name, ownSection(entries)]);
-  return { ...value, diff: { functions: [], ...Object.fromEntries(diff) } };
+  const diff = yield* changedLists(sections, (entry) =>
+    isObject(entry) && Array.isArray(entry['diff'])
+      ? { ...(schemaNames({ ...entry, diff: [] }, ownName) as Entry), diff: entry['diff'].map(ownChange) }
+      : entry,
+  );
+  return { ...value, diff: { functions: [], ...diff } };
 }
 
 function ownEntry(value: unknown): unknown {

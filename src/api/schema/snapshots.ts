@@ -32,6 +32,8 @@ import {
   STRING,
 } from '../openapi/json-schema.js';
 import { queryParameter } from '../openapi/parameters.js';
+import { isForm, type Route } from '../../http/router.js';
+import { runInSlices } from '../../base/time-slices.js';
 
 export interface SchemaServices {
   readonly config: Config;
@@ -98,7 +100,7 @@ async function snapshot(exchange: Exchange, { config, identities, schemaChanges 
     listOf(query, 'includeCollections'),
     listOf(query, 'excludeCollections'),
   );
-  const data = config.DIRECTUS_COMPATIBILITY ? familySnapshot(selected) : selected;
+  const data = config.DIRECTUS_COMPATIBILITY ? await runInSlices(familySnapshot(selected)) : selected;
   if (format === null) return jsonText(await writeJsonInSlices({ data }, DEPTH));
   const headers = { 'Content-Disposition': `attachment; filename="snapshot.${format}"` };
   return format === 'json'
@@ -113,20 +115,23 @@ async function difference(exchange: Exchange, services: SchemaServices): Promise
   if (mode !== 'mirror' && mode !== 'merge') throw invalidQuery('"mode" must be mirror or merge');
   const force = isForced(query);
   const { DIRECTUS_COMPATIBILITY: isFamily } = services.config;
-  const snapshot = readSnapshot(isFamily ? ownSnapshot(body, force) : body, force);
+  const own = isFamily ? await runInSlices(ownSnapshot(body, force)) : body;
+  const snapshot = await runInSlices(readSnapshot(own, force));
   const keepsUnmanaged = isFamily && isObject(body) && 'directus' in body;
   const difference = await compareSnapshot(services.schemaChanges, snapshot, {
     merge: mode === 'merge',
     keepsUnmanaged,
   });
   if (!difference) return noContent;
-  const data = isFamily ? familyDifference(difference.hash, difference.diff) : difference;
+  const data = isFamily ? await runInSlices(familyDifference(difference)) : difference;
   return jsonText(await writeJsonInSlices({ data }, DEPTH));
 }
 
 async function apply(exchange: Exchange, services: SchemaServices): Promise<Reply> {
   const document = await readDocument(exchange, services);
-  const body = readDifference(services.config.DIRECTUS_COMPATIBILITY ? ownDifference(document) : document);
+  const { DIRECTUS_COMPATIBILITY: isFamily } = services.config;
+  const own = isFamily ? await runInSlices(ownDifference(document)) : document;
+  const body = await runInSlices(readDifference(own));
   await applyDifference(services.schemaChanges, body, isForced(new URLSearchParams(exchange.queryString)));
   return noContent;
 }

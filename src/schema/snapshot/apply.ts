@@ -12,6 +12,7 @@ import type { DdlStatement } from '../change/ddl-statement.js';
 import { addIndex, indexesAndComment } from '../change/plan-columns.js';
 import { constraintName } from '../change/plan-names.js';
 import { namingMetaOf, qualifiedNameOf } from '../change/qualified-name.js';
+import { flatMapSteps, oneStep, type Steps } from '../../base/time-slices.js';
 import {
   type ColumnField,
   changeSnapshotColumn,
@@ -24,6 +25,8 @@ import { addForeignKeys, dropForeignKeys } from './apply-foreign-keys.js';
 import { planFunctions } from './apply-functions.js';
 import { checkSpelling } from './apply-names.js';
 import { canonical, keyOf } from './difference.js';
+import type { DdlStatement } from '../change/ddl-statement.js';
+import { canonical, isEqual, keyOf } from './difference.js';
 import type { FieldEntry, RelationEntry, Snapshot } from './parse-snapshot.js';
 import type { SnapshotIndex } from './parse-table.js';
 import { checkNames } from './snapshot-names.js';
@@ -42,31 +45,31 @@ export function* planSnapshot(
   { snapshot, model, details }: Present,
   protectedTables: Protected,
 ): Steps<readonly DdlStatement[]> {
-  checkNames(wanted, (collection) => protectedTables.isSystemTable(collection));
+  yield* checkNames(wanted, (collection) => protectedTables.isSystemTable(collection));
   checkSystem(wanted, protectedTables);
   yield;
-  const work = compareEntries(snapshot, wanted);
+  const work = yield* compareEntries(snapshot, wanted);
   checkNew(work, model);
-  const parts: readonly (() => readonly DdlStatement[])[] = [
-    () => planEnums(wanted.fields, details, model.schemas),
-    () => dropForeignKeys(work, details),
-    () => work.relations.flatMap((pair) => dropReference(pair, model, work)),
-    () => dropIndexes(work, details),
-    () => deleteFields(work),
-    () => deleteCollections(work),
-    () => createTables(work, model),
-    () => changeFields(work, model),
-    () => createIndexes(work),
-    () => saveCollections(work),
-    () => saveFields(work),
-    () => work.relations.flatMap((pair) => addReference(pair, model, work)),
-    () => addForeignKeys(work),
-    () => planFunctions(snapshot.functions ?? [], wanted.functions),
+  const parts: readonly Steps<readonly DdlStatement[]>[] = [
+    oneStep(() => planEnums(wanted.fields, details, model.schemas)),
+    oneStep(() => dropForeignKeys(work, details)),
+    flatMapSteps(work.relations, (pair) => dropReference(pair, model, work)),
+    dropIndexes(work, details),
+    oneStep(() => deleteFields(work)),
+    oneStep(() => deleteCollections(work)),
+    createTables(work, model),
+    changeFields(work, model),
+    createIndexes(work),
+    saveCollections(work),
+    saveFields(work),
+    flatMapSteps(work.relations, (pair) => addReference(pair, model, work)),
+    oneStep(() => addForeignKeys(work)),
+    oneStep(() => planFunctions(snapshot.functions ?? [], wanted.functions)),
   ];
   const steps: DdlStatement[] = [];
   for (const part of parts) {
     yield;
-    for (const step of part()) steps.push(step);
+    for (const step of yield* part) steps.push(step);
   }
   return steps;
 }
@@ -117,9 +120,9 @@ function deleteCollections({ collections, dropped }: SnapshotPairs): DdlStatemen
   });
 }
 
-function createTables({ collections, wanted, created }: SnapshotPairs, model: Model): DdlStatement[] {
+function* createTables({ collections, wanted, created }: SnapshotPairs, model: Model): Steps<DdlStatement[]> {
   const columns = columnsByTable(wanted.fields);
-  return collections.flatMap(({ before, after }): DdlStatement[] => {
+  return yield* flatMapSteps(collections, ({ before, after }): DdlStatement[] => {
     if (!after?.schema) return [];
     const table = after.collection;
     const { comment } = after.schema;
@@ -128,14 +131,13 @@ function createTables({ collections, wanted, created }: SnapshotPairs, model: Mo
     if (!created.has(table)) {
       const isMoved = before?.schema?.schema !== after.schema.schema || before?.schema?.name !== after.schema.name;
       if (isMoved) throw invalidPayload(`The table of "${table}" cannot be moved to another schema or name`);
-      if (canonical(before?.schema?.primary_key ?? null) !== canonical(after.schema.primary_key ?? null))
-        throw keyCannotChange(table);
+      if (!isEqual(before?.schema?.primary_key, after.schema.primary_key)) throw keyCannotChange(table);
       return commented;
     }
     const qualifiedName = qualifiedNameOf(table, after.schema, model);
     const namingMeta = namingMetaOf(table, qualifiedName, model);
     const declared = { schema: after.meta?.['schema'] ?? null, table: after.meta?.['table'] ?? null };
-    if (namingMeta && canonical(declared) !== canonical(namingMeta))
+    if (namingMeta && !isEqual(declared, namingMeta))
       throw invalidPayload(`"meta" of "${table}" must name its "schema" and "table"`);
     const own = columns.get(table) ?? [];
     const plain = namesOfPlain(own);
@@ -169,17 +171,17 @@ function namesOfPlain(columns: readonly ColumnField[]): string[] {
 }
 
 /** Indexes over several columns that leave, or that one of their columns would take along. */
-function dropIndexes(work: SnapshotPairs, { indexes }: Details): DdlStatement[] {
+function* dropIndexes(work: SnapshotPairs, { indexes }: Details): Steps<DdlStatement[]> {
   const present = presentPairs(work);
-  return indexes.flatMap(({ collection: table, name, constraint, fields, unique }): DdlStatement[] => {
+  return yield* flatMapSteps(indexes, ({ collection: table, name, constraint, fields, unique }): DdlStatement[] => {
     const pair = present.get(table);
     if (!pair || work.dropped.has(table) || keeps(pair.after, { fields, unique }, work)) return [];
     return [constraint ? { kind: 'drop-constraint', table, name } : { kind: 'drop-index', table, name }];
   });
 }
 
-function createIndexes(work: SnapshotPairs): DdlStatement[] {
-  return work.collections.flatMap(({ before, after }) =>
+function* createIndexes(work: SnapshotPairs): Steps<DdlStatement[]> {
+  return yield* flatMapSteps(work.collections, ({ before, after }) =>
     (after?.schema?.indexes ?? []).flatMap((index): DdlStatement[] => {
       const table = after?.collection ?? '';
       if (!work.created.has(table) && keeps(before, index, work)) return [];
@@ -200,20 +202,21 @@ function keeps(
 }
 
 /** Columns of tables that stay. Generated ones come last: they may name columns that are new. */
-function changeFields(work: SnapshotPairs, model: Model): DdlStatement[] {
+function* changeFields(work: SnapshotPairs, model: Model): Steps<DdlStatement[]> {
   const columns = columnsByTable(work.wanted.fields);
   const added: ColumnField[] = [];
   const steps: DdlStatement[] = [];
   for (const pair of work.fields) {
+    yield;
     const { before, after } = pair;
     if (!after || !isColumn(after) || work.created.has(after.collection)) continue;
     const column = model.collections.get(after.collection)?.fields.get(after.field)?.column;
     if (!before || !isColumn(before) || !column || isReplaced(pair)) added.push(after);
-    else if (canonical(before.schema) !== canonical(after.schema))
-      steps.push(...changeSnapshotColumn(before.schema, after, column));
+    else if (!isEqual(before.schema, after.schema)) steps.push(...changeSnapshotColumn(before.schema, after, column));
   }
   const isGenerated = ({ schema }: ColumnField): boolean => schema.generation_expression !== null;
   for (const field of [...added.filter((each) => !isGenerated(each)), ...added.filter(isGenerated)]) {
+    yield;
     if (field.schema.is_primary_key) throw keyCannotChange(field.collection);
     const column = snapshotColumnDefinition(field, namesOfPlain(columns.get(field.collection) ?? []));
     steps.push(
@@ -225,15 +228,16 @@ function changeFields(work: SnapshotPairs, model: Model): DdlStatement[] {
 }
 
 /** Groups are collections themselves: every row is there before one refers to another. */
-function saveCollections({ collections, rewrites }: SnapshotPairs): DdlStatement[] {
+function* saveCollections({ collections, rewrites }: SnapshotPairs): Steps<DdlStatement[]> {
   const rows: DdlStatement[] = [];
   const groups: DdlStatement[] = [];
   for (const { before, after } of collections) {
+    yield;
     if (!after) continue;
     const { collection, meta } = after;
     if (meta === null) {
       if (before?.meta) rows.push({ kind: 'drop-collection-row', collection });
-    } else if (rewrites || canonical(before?.meta ?? null) !== canonical(meta)) {
+    } else if (rewrites || !isEqual(before?.meta, meta)) {
       rows.push({ kind: 'save-collection', collection, values: { ...meta, group: null } });
       if (meta['group'] !== null)
         groups.push({ kind: 'save-collection', collection, values: { group: meta['group'] } });
@@ -242,13 +246,13 @@ function saveCollections({ collections, rewrites }: SnapshotPairs): DdlStatement
   return [...rows, ...groups];
 }
 
-function saveFields(work: SnapshotPairs): DdlStatement[] {
-  return work.fields.flatMap(({ before, after }): DdlStatement[] => {
+function* saveFields(work: SnapshotPairs): Steps<DdlStatement[]> {
+  return yield* flatMapSteps(work.fields, ({ before, after }): DdlStatement[] => {
     if (!after) return [];
     const { collection, field, meta } = after;
     const former = before?.meta ?? null;
     if (meta === null) return former === null ? [] : [{ kind: 'drop-field-row', collection, field }];
-    if (!work.rewrites && canonical(former) === canonical(meta)) return [];
+    if (!work.rewrites && isEqual(former, meta)) return [];
     return [{ kind: 'save-field', collection, field, values: meta }];
   });
 }
@@ -258,7 +262,7 @@ function dropReference({ before, after }: Pair<RelationEntry>, model: Model, wor
   if (!before) return [];
   const { collection, field } = before;
   const moves = after !== null && after.related_collection !== before.related_collection;
-  const isUnchanged = after !== null && !moves && canonical(before.schema) === canonical(after.schema);
+  const isUnchanged = after !== null && !moves && isEqual(before.schema, after.schema);
   const keys = isUnchanged && !mustBeRecreated(before, work, model) ? [] : referencesOf(before, model);
   const forgets = before.meta !== null && (after === null || moves || after.meta === null);
   return [
@@ -272,7 +276,7 @@ function addReference({ before, after }: Pair<RelationEntry>, model: Model, work
   const { collection, field, related_collection: target, schema, meta } = after;
   const moves = before !== null && before.related_collection !== target;
   const isUnchanged =
-    before !== null && !moves && canonical(before.schema) === canonical(schema) && !mustBeRecreated(after, work, model);
+    before !== null && !moves && isEqual(before.schema, schema) && !mustBeRecreated(after, work, model);
   const steps: DdlStatement[] = [];
   if (schema && target !== null && !isUnchanged) {
     steps.push({
@@ -285,8 +289,7 @@ function addReference({ before, after }: Pair<RelationEntry>, model: Model, work
       behaviour: behaviourIn(schema),
     });
   }
-  if (meta === null || (before?.meta && !moves && !work.rewrites && canonical(before.meta) === canonical(meta)))
-    return steps;
+  if (meta === null || (before?.meta && !moves && !work.rewrites && isEqual(before.meta, meta))) return steps;
   const values = { ...meta, many_collection: collection, many_field: field, one_collection: target };
   // A row that was forgotten on the way, with a field or a collection, is not there to be changed.
   if (before?.meta && !moves && work.rewrites) steps.push({ kind: 'forget-relation', collection, field });

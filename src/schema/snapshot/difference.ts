@@ -5,6 +5,7 @@ import { invalidPayload } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';
 import type { Steps } from '../../base/time-slices.js';
 import { isSameType } from '../../sql/type-name.js';
+import { mapSteps, type Steps } from '../../base/time-slices.js';
 import {
   type Change,
   type Difference,
@@ -56,9 +57,9 @@ function* changesOf(
   wanted: Snapshot,
   leaves: (section: Section, entry: Entry) => boolean,
 ): Steps<EntryChange[]> {
-  const before = entriesOf(current, section);
+  const before = yield* entriesOf(current, section);
   // Nothing is said of functions by a part of a snapshot, nor by one that was taken before there were any.
-  const after = wanted[section] ? entriesOf(wanted, section) : before;
+  const after = wanted[section] ? yield* entriesOf(wanted, section) : before;
   const changes: EntryChange[] = [];
   for (const [key, entry] of after) {
     const former = before.get(key);
@@ -130,9 +131,9 @@ function sorted(value: object): [string, unknown][] {
 
 type Entry = Readonly<Record<string, unknown>> & { readonly collection?: string; readonly name?: string };
 
-function entriesOf(snapshot: Snapshot, section: Section): ReadonlyMap<string, Entry> {
+function* entriesOf(snapshot: Snapshot, section: Section): Steps<Map<string, Entry>> {
   const entries: readonly unknown[] = snapshot[section] ?? [];
-  return new Map((entries as readonly Entry[]).map((entry) => [keyOf(entry), entry]));
+  return new Map(yield* mapSteps(entries as readonly Entry[], (entry) => [keyOf(entry), entry] as const));
 }
 
 interface EntryName {
@@ -184,7 +185,7 @@ function edit(path: readonly string[], lhs: unknown, rhs: unknown): Change {
 }
 
 function* changed(current: Snapshot, section: Section, difference: Difference): Steps<ReadonlyMap<string, Entry>> {
-  const entries = new Map(entriesOf(current, section));
+  const entries = yield* entriesOf(current, section);
   for (const change of difference[section]) {
     yield;
     const key = keyOf(change);
@@ -232,6 +233,6 @@ function misfit(section: Section, { name, collection = name, field }: EntryChang
   return invalidPayload(`The diff cannot be applied: in "${section}", "${path}" ${complaint}`);
 }
 
-function isEqual(left: unknown, right: unknown): boolean {
-  return canonical(left ?? null) === canonical(right ?? null);
+export function isEqual(left: unknown, right: unknown): boolean {
+  return left === right || canonical(left ?? null) === canonical(right ?? null);
 }

@@ -2,6 +2,7 @@
 
 import { invalidPayload } from '../../base/errors.js';
 import { requireObject } from '../../request/write.js';
+import { mapSteps, type Steps } from '../../base/time-slices.js';
 import { type DeclaredFunction, readFunction } from './parse-function.js';
 import {
   type CollectionEntry,
@@ -40,25 +41,25 @@ export interface DifferenceBody {
   readonly diff: Difference;
 }
 
-export function readDifference(value: unknown): DifferenceBody {
+export function* readDifference(value: unknown): Steps<DifferenceBody> {
   const { hash, diff, ...rest } = requireObject(value, 'The body');
   refuseUnknown(rest, 'The body', 'hash, diff');
   if (typeof hash !== 'string' || hash === '') throw invalidPayload('"hash" is required');
   const { collections = [], fields = [], relations = [], functions = [], ...others } = requireObject(diff, '"diff"');
   refuseUnknown(others, '"diff"', SECTIONS.join(', '));
   const lists = { collections, fields, relations, functions };
-  const read = (section: Section): EntryChange[] => {
+  const read = (section: Section): Steps<EntryChange[]> => {
     const list = lists[section];
     if (!Array.isArray(list)) throw invalidPayload(`"diff.${section}" must be a list`);
-    return list.map((entry, position) => readEntry(entry, section, `diff.${section}[${position}]`));
+    return mapSteps(list, (entry, position) => readEntry(entry, section, `diff.${section}[${position}]`));
   };
   return {
     hash,
     diff: {
-      collections: read('collections'),
-      fields: read('fields'),
-      relations: read('relations'),
-      functions: read('functions'),
+      collections: yield* read('collections'),
+      fields: yield* read('fields'),
+      relations: yield* read('relations'),
+      functions: yield* read('functions'),
     },
   };
 }

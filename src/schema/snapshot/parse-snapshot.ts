@@ -16,6 +16,7 @@ import {
   RELATION_META,
   readMeta,
 } from '../change/parse-meta.js';
+import { mapSteps, type Steps } from '../../base/time-slices.js';
 import { type DeclaredFunction, readFunction } from './parse-function.js';
 import { readBehaviour, readTable, type SnapshotTable } from './parse-table.js';
 import { readEntries, readSnapshotFlag, readSnapshotName, readSnapshotText, refuseUnknown } from './snapshot-values.js';
@@ -88,7 +89,7 @@ interface ReferenceEntry extends ForeignKeyBehaviour {
 }
 
 /** With `force` a snapshot of another format or database is read as if it were ours. */
-export function readSnapshot(value: unknown, force: boolean): Snapshot {
+export function* readSnapshot(value: unknown, force: boolean): Steps<Snapshot> {
   const {
     version,
     lateral = '',
@@ -110,28 +111,29 @@ export function readSnapshot(value: unknown, force: boolean): Snapshot {
     version: version === PARTIAL_VERSION ? PARTIAL_VERSION : SNAPSHOT_VERSION,
     lateral,
     vendor: VENDOR,
-    collections: readEntries(collections, 'collections').map(readCollection),
-    fields: readFields(readEntries(fields, 'fields')),
-    relations: readEntries(relations, 'relations').map(readRelation),
+    collections: yield* mapSteps(readEntries(collections, 'collections'), readCollection),
+    fields: yield* readFields(readEntries(fields, 'fields')),
+    relations: yield* mapSteps(readEntries(relations, 'relations'), readRelation),
     ...(functions == null ? {} : { functions: readEntries(functions, 'functions').map(readFunction) }),
   };
-  refuseTwice(snapshot);
+  yield* refuseTwice(snapshot);
   const marked = groupBy(
     snapshot.fields.filter(({ schema }) => schema?.is_primary_key),
     ({ collection }) => collection,
   );
   const keyOf = (collection: string): string[] => (marked.get(collection) ?? []).map(({ field }) => field);
+  yield;
   return { ...snapshot, collections: snapshot.collections.map((entry) => withKey(entry, keyOf(entry.collection))) };
 }
 
 /** One of several fields of a key need not be unique by itself. */
-function readFields(entries: readonly unknown[]): FieldEntry[] {
+function* readFields(entries: readonly unknown[]): Steps<FieldEntry[]> {
   const counts = new Map<unknown, number>();
   for (const entry of entries) {
     const { collection, schema } = propertiesOf(entry);
     if (propertiesOf(schema)['is_primary_key'] === true) counts.set(collection, (counts.get(collection) ?? 0) + 1);
   }
-  return entries.map((entry, position) =>
+  return yield* mapSteps(entries, (entry, position) =>
     readField(entry, position, (counts.get(propertiesOf(entry)['collection']) ?? 0) > 1),
   );
 }
@@ -329,7 +331,7 @@ function readReference(value: unknown, path: string): ReferenceEntry {
   };
 }
 
-function refuseTwice({ collections, fields, relations, functions = [] }: Snapshot): void {
+function* refuseTwice({ collections, fields, relations, functions = [] }: Snapshot): Steps<void> {
   const called = functions.map(({ name }) => ({ collection: name }));
   const sections: readonly (readonly { collection: string; field?: string }[])[] = [
     collections,
@@ -344,6 +346,7 @@ function refuseTwice({ collections, fields, relations, functions = [] }: Snapsho
       if (seen.has(name))
         throw invalidPayload(`The snapshot names ${field === undefined ? collection : `${collection}.${field}`} twice`);
       seen.add(name);
+      yield;
     }
   }
 }

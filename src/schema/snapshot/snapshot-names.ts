@@ -1,23 +1,26 @@
 /** Whether the names in a snapshot belong together. */
 import { invalidPayload } from '../../base/errors.js';
+import type { Steps } from '../../base/time-slices.js';
 import type { Snapshot } from './parse-snapshot.js';
 
 /** Every name a name of something: what is wrong shows before anything is changed. For whole snapshots, not for parts. */
-export function checkNames(
+export function* checkNames(
   { collections, fields, relations }: Snapshot,
   isSystem: (collection: string) => boolean,
-): void {
+): Steps<void> {
   const known = new Map(collections.map((entry) => [entry.collection, entry]));
   const columns = new Set<string>();
   const aliases = new Set<string>();
   const keys = new Map<string, string[]>();
   for (const { collection, field, schema } of fields) {
+    yield;
     if (!isSystem(collection) && !known.get(collection)?.schema)
       throw invalidPayload(`The field "${collection}.${field}" belongs to no table of the snapshot`);
     (schema ? columns : aliases).add(JSON.stringify([collection, field]));
     if (schema?.is_primary_key) keys.set(collection, [...(keys.get(collection) ?? []), field]);
   }
   for (const { collection, schema, meta } of collections) {
+    yield;
     if (isSystem(collection)) throw invalidPayload(`The collection "${collection}" is one of the service itself`);
     if (schema) checkKey(collection, schema.primary_key ?? null, keys.get(collection) ?? []);
     const lists = [...(schema?.indexes ?? []), ...(schema?.foreign_keys ?? [])].map(({ fields }) => fields);
@@ -40,6 +43,7 @@ export function checkNames(
       throw invalidPayload(`The collection "${collection}" is in the group "${group}", which is not in the snapshot`);
   }
   for (const { collection, field, related_collection, schema } of relations) {
+    yield;
     // A composite reference is represented by an alias field.
     const isAlias = schema === null && aliases.has(JSON.stringify([collection, field]));
     if (!isSystem(collection) && !columns.has(JSON.stringify([collection, field])) && !isAlias)

@@ -1,5 +1,6 @@
 /** Two snapshots side by side: pairs of the same collection, field or relation, and what is created, dropped or recreated. */
 import { groupBy } from '../../base/narrow.js';
+import { flatMapSteps, mapSteps, type Steps } from '../../base/time-slices.js';
 import { isColumn, isRegenerated } from './apply-columns.js';
 import { keyOf } from './difference.js';
 import type { FieldEntry, RelationEntry, Snapshot } from './parse-snapshot.js';
@@ -27,9 +28,9 @@ export interface SnapshotPairs {
   readonly rewrites: boolean;
 }
 
-export function compareEntries(current: Snapshot, wanted: Snapshot): SnapshotPairs {
-  const collections = pairs(current.collections, wanted.collections);
-  const fields = pairs(current.fields, wanted.fields);
+export function* compareEntries(current: Snapshot, wanted: Snapshot): Steps<SnapshotPairs> {
+  const collections = yield* pairs(current.collections, wanted.collections);
+  const fields = yield* pairs(current.fields, wanted.fields);
   const dropped = collections.filter(({ before, after }) => before?.schema && !after?.schema);
   const created = collections.filter(({ before, after }) => after?.schema && !before?.schema);
   const leaves = ({ before, after }: Pair<unknown>): boolean => before !== null && after === null;
@@ -44,23 +45,28 @@ export function compareEntries(current: Snapshot, wanted: Snapshot): SnapshotPai
     ),
     collections,
     fields,
-    relations: pairs(current.relations, wanted.relations),
+    relations: yield* pairs(current.relations, wanted.relations),
     dropped: droppedNames,
-    gone: new Set(fields.flatMap((pair) => (pair.before && isGone(pair) ? [keyOf(pair.before)] : []))),
+    gone: new Set(yield* flatMapSteps(fields, (pair) => (pair.before && isGone(pair) ? [keyOf(pair.before)] : []))),
     created: new Set(created.map(({ after }) => after?.collection ?? '')),
-    retyped: new Set(fields.flatMap((pair) => (isRetyped(pair) && pair.after ? [keyOf(pair.after)] : []))),
+    retyped: new Set(yield* flatMapSteps(fields, (pair) => (isRetyped(pair) && pair.after ? [keyOf(pair.after)] : []))),
     rewrites: collections.some(leaves) || fields.some(leaves),
   };
 }
 
-function pairs<Entry extends { readonly collection: string; readonly field?: string }>(
+function* pairs<Entry extends { readonly collection: string; readonly field?: string }>(
   before: readonly Entry[],
   after: readonly Entry[],
-): Pair<Entry>[] {
-  const former = new Map(before.map((entry) => [keyOf(entry), entry]));
-  const list: Pair<Entry>[] = after.map((entry) => ({ before: former.get(keyOf(entry)) ?? null, after: entry }));
-  for (const entry of after) former.delete(keyOf(entry));
-  return [...list, ...[...former.values()].map((entry) => ({ before: entry, after: null }))];
+): Steps<Pair<Entry>[]> {
+  const former = new Map(yield* mapSteps(before, (entry) => [keyOf(entry), entry] as const));
+  const kept = new Set<Entry>();
+  const list = yield* mapSteps(after, (entry): Pair<Entry> => {
+    const other = former.get(keyOf(entry)) ?? null;
+    if (other) kept.add(other);
+    return { before: other, after: entry };
+  });
+  const left = [...former.values()].filter((entry) => !kept.has(entry));
+  return [...list, ...left.map((entry) => ({ before: entry, after: null }))];
 }
 
 function isRetyped({ before, after }: Pair<FieldEntry>): boolean {
