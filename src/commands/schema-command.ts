@@ -3,6 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline/promises';
 import { StartError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
+import { runSteps } from '../base/time-slices.js';
 import { writeYaml } from '../base/yaml.js';
 import { type CommandLine, readArguments, readConfig } from '../config/config.js';
 import type { DdlStatement } from '../schema/change/ddl-statement.js';
@@ -13,9 +14,6 @@ import { applySnapshot, compareSnapshot, takeSnapshot } from '../schema/snapshot
 import type { Core } from '../service/core.js';
 import { withCore } from '../service/start.js';
 import { loadGrammar } from '../sql/grammar.js';
-import { runSteps } from '../base/time-slices.js';
-import type { Core } from '../service/app.js';
-import { writeYaml } from '../base/yaml.js';
 
 export const SCHEMA_HELP = `Usage: lateral schema snapshot [FILE] [--json] [--option value ...]
        lateral schema diff FILE [--merge] [--force] [--option value ...]

@@ -70,7 +70,10 @@ export function* introspectInSteps(
     yield;
   }
   add(ask(few));
-  return joined(frame, lists);
+  yield;
+  const text = joined(frame, lists);
+  yield;
+  return text;
 }
 
 /** A type with thousands of fields: the root types have several for each collection. */

@@ -13,6 +13,7 @@ import { hasVersions, showsKey } from '../mirror/item-key.js';
 import type { Collection } from '../mirror/model.js';
 import { SYSTEM_RESOURCES } from '../mirror/system-resources.js';
 import { RESOLUTIONS } from '../request/on-conflict.js';
+import { runSteps, type Steps } from '../base/time-slices.js';
 import { DELETE_MANY, DELETE_ONE, EVENT_ENUM } from './common.js';
 import { extend, type RootBinding } from './field-binding.js';
 import type { InputTypes } from './inputs.js';
@@ -22,6 +23,22 @@ import type { RootScope, SchemaAccess } from './schema-access.js';
 import { isExpressible, rootName } from './schema-names.js';
 
 export type RootFields = Record<string, GraphQLFieldConfig<unknown, unknown>>;
+
+/** The fields of a root type: made when a document needs them, or beforehand with pauses. */
+export class LazyRootFields {
+  readonly #steps: () => Steps<RootFields>;
+  #made: RootFields | null = null;
+
+  constructor(steps: () => Steps<RootFields>) {
+    this.#steps = steps;
+  }
+
+  readonly get = (): RootFields => this.#made ?? runSteps(this.#steps());
+
+  *prepare(): Steps<void> {
+    this.#made ??= yield* this.#steps();
+  }
+}
 
 /** The schema and logins have fields of their own. */
 const SYSTEM: ReadonlySet<string> = new Set(SYSTEM_RESOURCES.map(({ name }) => `service_${name}`));
@@ -51,28 +68,31 @@ function isWritable(collection: Collection, access: SchemaAccess): boolean {
   return creates || deletes || access.writable(collection, 'update') !== null;
 }
 
-export function queryFields(collections: readonly Collection[], types: ObjectTypes): RootFields {
+export function* queryFields(collections: readonly Collection[], types: ObjectTypes): Steps<RootFields> {
   const fields: RootFields = {};
   for (const collection of collections) {
     const type = types.item(collection.name);
     if (type) fields[rootName(collection)] = listField(collection, type, types);
+    yield;
   }
   // Collections have their names first: what is generated gives way to them.
   for (const collection of collections) {
     const type = types.item(collection.name);
     if (type && !collection.singleton) addDerived(fields, collection, type, types);
+    yield;
   }
   return fields;
 }
 
 /** Every query that follows changes, and the changes themselves. */
-export function subscriptionFields(
+export function* subscriptionFields(
   collections: readonly Collection[],
   access: SchemaAccess,
   types: ObjectTypes,
-): RootFields {
-  const fields = queryFields(collections, types);
+): Steps<RootFields> {
+  const fields = yield* queryFields(collections, types);
   for (const collection of collections) {
+    yield;
     const type = types.item(collection.name);
     const name = `${rootName(collection)}_mutated`;
     if (!type || name in fields || !hasEvents(collection, access)) continue;
@@ -138,14 +158,15 @@ function addDerived(fields: RootFields, collection: Collection, type: GraphQLObj
   }));
 }
 
-export function mutationFields(
+export function* mutationFields(
   collections: readonly Collection[],
   access: SchemaAccess,
   types: ObjectTypes,
   inputs: InputTypes,
-): RootFields {
+): Steps<RootFields> {
   const fields: RootFields = {};
   for (const collection of collections) {
+    yield;
     if (collection.singleton) addSingleton(fields, collection, types, inputs);
     else {
       addCreates(fields, collection, access, types, inputs);

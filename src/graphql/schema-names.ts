@@ -89,7 +89,16 @@ export class TypeNames {
   readonly #shown = new Map<string, string>();
   readonly #collections = new Map<string, string>();
 
-  constructor(model: Model) {
+  static readonly #known = new WeakMap<Model, TypeNames>();
+
+  /** The same for all callers. */
+  static of(model: Model): TypeNames {
+    const known = TypeNames.#known.get(model) ?? new TypeNames(model);
+    TypeNames.#known.set(model, known);
+    return known;
+  }
+
+  private constructor(model: Model) {
     if (model.synonyms) this.#showNames(model, model.synonyms);
     const usedNames = new Set([...RESERVED, ...model.collections.keys(), ...this.#shown.values()]);
     const give = (wanted: string, generated: Generated, field = ''): void => {

@@ -5,7 +5,8 @@
  */
 import { __Schema, type GraphQLNamedType, GraphQLObjectType, GraphQLSchema, type OperationTypeNode } from 'graphql';
 import { LRUCache } from 'lru-cache';
-import { runInSlices } from '../base/time-slices.js';
+import type { Collection } from '../mirror/model.js';
+import { mapSteps, runInSlices, type Steps } from '../base/time-slices.js';
 import { COMMON_TYPES } from './common.js';
 import { CompleteSchema, collectTypes, printTypes } from './complete-schema.js';
 import type { SystemField } from './field-binding.js';
@@ -14,18 +15,20 @@ import { functionFields, mayCallVolatile } from './function-fields.js';
 import { InputTypes } from './inputs.js';
 import { ObjectTypes } from './item-types.js';
 import {
+  LazyRootFields,
   mutationFields,
   NO_FIELDS,
   ownMutationFields,
   ownQueryFields,
   queryFields,
+  type RootFields,
   rootCollections,
   subscriptionFields,
 } from './roots.js';
 import { VOID_SCALAR } from './scalars.js';
 import type { RootScope, SchemaAccess } from './schema-access.js';
 import { TypeNames } from './schema-names.js';
-import { SystemFields } from './system-fields.js';
+import { SystemFields, type SystemRoots } from './system-fields.js';
 
 export class Schemas {
   readonly #known: LRUCache<string, LazySchema>;
@@ -62,6 +65,7 @@ export class LazySchema extends GraphQLSchema {
   readonly #query: GraphQLObjectType;
   readonly #mutation: GraphQLObjectType | null;
   readonly #subscription: GraphQLObjectType | null;
+  readonly #rootFields: readonly LazyRootFields[];
   readonly #names: TypeNames;
   readonly #access: SchemaAccess;
   readonly #types: ObjectTypes;
@@ -80,41 +84,40 @@ export class LazySchema extends GraphQLSchema {
       assumeValid: true,
     });
     this.#access = access;
-    this.#names = new TypeNames(access.model);
+    this.#names = TypeNames.of(access.model);
     this.#filters = new FilterTypes(access, this.#names, this.#made);
     this.#types = new ObjectTypes(access, this.#names, this.#filters, this.#made);
     this.#inputs = new InputTypes(access, this.#names, this.#made);
     const roots = rootCollections(access, scope);
-    this.#query = new GraphQLObjectType({
-      name: 'Query',
-      fields: () => {
-        const collections = queryFields(roots.read, this.#types);
-        const fields = system
-          ? { ...collections, ...ownQueryFields(this.#types), ...system.query }
-          : { ...collections, ...functionFields('query', access, this.#types, collections) };
-        return Object.keys(fields).length > 0 ? fields : NO_FIELDS;
-      },
-    });
+    const queries = new LazyRootFields(() => this.#queryFields(roots.read, system));
+    const mutations = new LazyRootFields(() => this.#mutationFields(roots.write, system));
+    const subscriptions = new LazyRootFields(() => subscriptionFields(roots.read, access, this.#types));
+    this.#rootFields = [queries, mutations, subscriptions];
+    this.#query = new GraphQLObjectType({ name: 'Query', fields: queries.get });
     this.#mutation =
       roots.write.length === 0 && !system && !mayCallVolatile(access)
         ? null
-        : new GraphQLObjectType({
-            name: 'Mutation',
-            fields: () => {
-              const writes = mutationFields(roots.write, access, this.#types, this.#inputs);
-              return system
-                ? { ...writes, ...ownMutationFields(access, this.#types, this.#inputs), ...system.mutation }
-                : { ...writes, ...functionFields('mutation', access, this.#types, writes) };
-            },
-          });
+        : new GraphQLObjectType({ name: 'Mutation', fields: mutations.get });
     this.#subscription =
       roots.read.length === 0 || system
         ? null
-        : new GraphQLObjectType({
-            name: 'Subscription',
-            fields: () => subscriptionFields(roots.read, access, this.#types),
-          });
+        : new GraphQLObjectType({ name: 'Subscription', fields: subscriptions.get });
     this.#map = this.#lazyMap(super.getTypeMap());
+  }
+
+  *#queryFields(roots: readonly Collection[], system: SystemRoots | null): Steps<RootFields> {
+    const collections = yield* queryFields(roots, this.#types);
+    const fields = system
+      ? { ...collections, ...ownQueryFields(this.#types), ...system.query }
+      : { ...collections, ...functionFields('query', this.#access, this.#types, collections) };
+    return Object.keys(fields).length > 0 ? fields : NO_FIELDS;
+  }
+
+  *#mutationFields(roots: readonly Collection[], system: SystemRoots | null): Steps<RootFields> {
+    const writes = yield* mutationFields(roots, this.#access, this.#types, this.#inputs);
+    return system
+      ? { ...writes, ...ownMutationFields(this.#access, this.#types, this.#inputs), ...system.mutation }
+      : { ...writes, ...functionFields('mutation', this.#access, this.#types, writes) };
   }
 
   override getQueryType(): GraphQLObjectType {
@@ -149,7 +152,9 @@ export class LazySchema extends GraphQLSchema {
   }
 
   async #makeComplete(): Promise<CompleteSchema> {
+    for (const fields of this.#rootFields) await runInSlices(fields.prepare());
     const roots = { query: this.#query, mutation: this.#mutation, subscription: this.#subscription };
+    await runInSlices(mapSteps(Object.values(roots), (type) => type?.getFields()));
     return new CompleteSchema(PLACEHOLDER, roots, await runInSlices(collectTypes(roots, __Schema)));
   }
 

@@ -112,20 +112,20 @@ const OWN_TYPES = buildTypes(TYPES);
 /** Names that no other type of a schema may have. */
 export const SYSTEM_TYPE_NAMES: readonly string[] = [...OWN_TYPES.keys()];
 
-interface Built {
+export interface SystemRoots {
   readonly types: readonly GraphQLNamedType[];
   readonly query: Fields;
   readonly mutation: Fields;
 }
 
 export class SystemFields {
-  #own: Built | null = null;
-  #directus: Built | null = null;
+  #own: SystemRoots | null = null;
+  #directus: SystemRoots | null = null;
 
   constructor(readonly fields: readonly SystemField[]) {}
 
   /** With the names that the model gives to collections. */
-  of({ synonyms }: Pick<Model, 'synonyms'>): Built {
+  of({ synonyms }: Pick<Model, 'synonyms'>): SystemRoots {
     if (!synonyms) {
       this.#own ??= this.#build(OWN_TYPES, (text) => text);
       return this.#own;
@@ -134,7 +134,7 @@ export class SystemFields {
     return this.#directus;
   }
 
-  #build(types: Types, rename: (text: string) => string): Built {
+  #build(types: Types, rename: (text: string) => string): SystemRoots {
     const fieldsOf = (operation: SystemField['operation']): Fields =>
       Object.fromEntries(
         this.fields

@@ -1,14 +1,18 @@
 /** A text becomes a document that is known to fit the schema; operations.ts caches it. */
 import {
+  type ASTVisitor,
   type DocumentNode,
   type FragmentDefinitionNode,
   GraphQLError,
   type GraphQLSchema,
+  getEnterLeaveForKind,
   Kind,
+  KnownTypeNamesRule,
   NoSchemaIntrospectionCustomRule,
   type OperationDefinitionNode,
   parse,
   specifiedRules,
+  type ValidationContext,
   validate,
 } from 'graphql';
 import type { Steps } from '../base/time-slices.js';
@@ -33,11 +37,23 @@ export function asksForSchema(text: string): boolean {
 /** As many errors as help. */
 const MOST_ERRORS = 20;
 
+const RULES = specifiedRules.map((rule) => (rule === KnownTypeNamesRule ? knownTypeNames : rule));
+
+/** The rule of graphql-js lists the names of all types before it looks at a document. Only its suggestions need them. */
+function knownTypeNames(context: ValidationContext): ASTVisitor {
+  return {
+    NamedType: (node, ...place) => {
+      if (context.getSchema().getType(node.name.value)) return undefined;
+      return getEnterLeaveForKind(KnownTypeNamesRule(context), Kind.NAMED_TYPE).enter?.(node, ...place);
+    },
+  };
+}
+
 /** Others may have their turn between the steps. */
 export function* parseDocument(text: string, schema: GraphQLSchema, limits: DocumentLimits): Steps<Document> {
   const node = parseText(text, limits);
   yield;
-  const rules = limits.introspection ? specifiedRules : [...specifiedRules, NoSchemaIntrospectionCustomRule];
+  const rules = limits.introspection ? RULES : [...RULES, NoSchemaIntrospectionCustomRule];
   const errors = validate(schema, node, rules, { maxErrors: MOST_ERRORS });
   if (errors.length > 0) throw DocumentFailure.of(errors, limits.introspection);
   return documentOf(node, schema);

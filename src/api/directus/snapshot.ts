@@ -4,12 +4,11 @@
  */
 import { invalidPayload } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';
-import type { Difference } from '../../schema/snapshot/parse-difference.js';
+import { mapSteps, type Steps } from '../../base/time-slices.js';
+import type { DifferenceBody, EntryChange } from '../../schema/snapshot/parse-difference.js';
 import type { Snapshot } from '../../schema/snapshot/parse-snapshot.js';
 import { schemaNames, withLists } from './compatibility.js';
 import { FAMILY_VERSION, familyName, ownName } from './names.js';
-import type { DifferenceBody, EntryChange } from '../../schema/snapshot/parse-difference.js';
-import { mapSteps, type Steps } from '../../base/time-slices.js';
 
 type Entry = Readonly<Record<string, unknown>>;
 

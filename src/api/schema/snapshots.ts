@@ -4,6 +4,7 @@ import { onlyAdministrator } from '../../access/identity.js';
 import { invalidPayload, invalidQuery, unsupportedMediaType } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';
 import { writeJsonInSlices } from '../../base/json-slices.js';
+import { runInSlices } from '../../base/time-slices.js';
 import { writeYamlInSlices } from '../../base/yaml.js';
 import type { Config } from '../../config/config.js';
 import { openBody } from '../../http/body.js';
@@ -32,8 +33,6 @@ import {
   STRING,
 } from '../openapi/json-schema.js';
 import { queryParameter } from '../openapi/parameters.js';
-import { isForm, type Route } from '../../http/router.js';
-import { runInSlices } from '../../base/time-slices.js';
 
 export interface SchemaServices {
   readonly config: Config;

@@ -4,7 +4,7 @@
  * anything and come back after everything, so that tables may refer to each other in circles. Pure.
  */
 import { invalidPayload } from '../../base/errors.js';
-import type { Steps } from '../../base/time-slices.js';
+import { flatMapSteps, oneStep, type Steps } from '../../base/time-slices.js';
 import { singleKey } from '../../mirror/item-key.js';
 import { behaviourIn, type ForeignKey, type Model } from '../../mirror/model.js';
 import type { Protected } from '../../postgres/catalog/system-tables.js';
@@ -12,7 +12,6 @@ import type { DdlStatement } from '../change/ddl-statement.js';
 import { addIndex, indexesAndComment } from '../change/plan-columns.js';
 import { constraintName } from '../change/plan-names.js';
 import { namingMetaOf, qualifiedNameOf } from '../change/qualified-name.js';
-import { flatMapSteps, oneStep, type Steps } from '../../base/time-slices.js';
 import {
   type ColumnField,
   changeSnapshotColumn,
@@ -24,8 +23,6 @@ import { planEnums } from './apply-enums.js';
 import { addForeignKeys, dropForeignKeys } from './apply-foreign-keys.js';
 import { planFunctions } from './apply-functions.js';
 import { checkSpelling } from './apply-names.js';
-import { canonical, keyOf } from './difference.js';
-import type { DdlStatement } from '../change/ddl-statement.js';
 import { canonical, isEqual, keyOf } from './difference.js';
 import type { FieldEntry, RelationEntry, Snapshot } from './parse-snapshot.js';
 import type { SnapshotIndex } from './parse-table.js';

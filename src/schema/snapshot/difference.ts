@@ -3,9 +3,8 @@
 import { createHash } from 'node:crypto';
 import { invalidPayload } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';
-import type { Steps } from '../../base/time-slices.js';
-import { isSameType } from '../../sql/type-name.js';
 import { mapSteps, type Steps } from '../../base/time-slices.js';
+import { isSameType } from '../../sql/type-name.js';
 import {
   type Change,
   type Difference,
