@@ -3,9 +3,10 @@
  * thread learns by itself it passes on, and waits until all have it.
  */
 import { parseOwnJson } from '../base/narrow.js';
+import { runInSlices } from '../base/time-slices.js';
 import type { CatalogDocument } from './catalog-document.js';
 import type { SchemaNames } from './collection-names.js';
-import { buildModel } from './introspect.js';
+import { buildModel, modelSteps } from './introspect.js';
 import type { Model } from './model.js';
 import type { CatalogVersion, Mirror } from './watch.js';
 
@@ -34,8 +35,9 @@ export class FollowingMirror implements Mirror {
     this.#listeners.push(listener);
   }
 
-  take(text: string, version: number): void {
-    this.#model = buildModel(parseOwnJson<CatalogDocument>(text), version, this.#schemas);
+  /** Builds the model with pauses: this thread answers requests. */
+  async take(text: string, version: number): Promise<void> {
+    this.#model = await runInSlices(modelSteps(parseOwnJson<CatalogDocument>(text), version, this.#schemas));
     for (const listener of this.#listeners) listener(this.#model);
   }
 

@@ -62,7 +62,8 @@ export interface MainCalls {
 export interface WorkerCalls {
   /** Returns when the worker has everything it needs to serve. */
   ready(): void;
-  apply(message: MainBroadcast): void;
+  /** Messages are applied one after the other. */
+  apply(message: MainBroadcast): Promise<void>;
   listen(port: number, url: string): Promise<void>;
   metrics(): Promise<readonly Metric[]>;
   shapes(): Promise<readonly ShapeReport[]>;

@@ -2,6 +2,7 @@
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { Policies } from '../../access/policies.js';
 import { type Event, type Observer, withPlainError } from '../../base/observe.js';
+import { createSequence } from '../../base/time-slices.js';
 import { remoteLimits } from '../../http/limiter.js';
 import { FollowingMirror } from '../../mirror/follow.js';
 import { loadGrammar } from '../../sql/grammar.js';
@@ -33,16 +34,15 @@ async function work(assignment: Assignment, port: MessagePort): Promise<void> {
     observe,
   );
   server = serving;
+  // A new model takes a while to build: later messages wait for it.
+  const inOrder = createSequence();
   main.serve({
     ready: () => {},
-    apply: (message) => {
-      try {
-        if (message.kind === 'schema') mirror.take(message.text, message.version);
+    apply: (message) =>
+      inOrder(async () => {
+        if (message.kind === 'schema') await mirror.take(message.text, message.version);
         else serving.apply(message);
-      } catch (error) {
-        die(error);
-      }
-    },
+      }).catch(die),
     listen: async (number, ownUrl) => {
       url = ownUrl;
       await serving.listen({ host: config.HOST, port: number, shared: true });
