@@ -14,7 +14,7 @@ const PROGRAM = packagePath('dist', 'src', 'schema', 'yaml-thread.js');
 /** Characters of YAML that are parsed in place, which takes a few milliseconds. */
 const SHORT = 16_384;
 
-/** Ten megabytes take 4 seconds on an idle processor, and a minute where many share it. */
+/** Ten megabytes take about ten seconds of processor time, and more than a minute where many share it. */
 const DEADLINE_MS = 300_000;
 
 /** Megabytes. A document of ten megabytes takes 500. */
