@@ -2,9 +2,11 @@
 import { assertNever } from '../base/assert-never.js';
 import { onlyOf } from '../base/narrow.js';
 import { requireSingleKey } from '../mirror/item-key.js';
+import type { Field, InnerType } from '../mirror/model.js';
 import {
   type Condition,
   type OperandPlan,
+  type OperatorSource,
   type ToManyJoin,
   type ToOneJoin,
   typedValue,
@@ -12,7 +14,7 @@ import {
 } from '../plan/plan.js';
 import type { Operator } from '../request/ast.js';
 import type { Pattern } from '../sql/codec.js';
-import { alias, type Fragment, join, operatorIn, parameter, sql } from '../sql/fragment.js';
+import { alias, type Fragment, identifier, join, operatorIn, parameter, sql } from '../sql/fragment.js';
 import { operandOperator, operatorOf } from './compare.js';
 import { FromClause, refersTo } from './from-clause.js';
 import { matchesWords } from './full-text.js';
@@ -20,7 +22,6 @@ import { compareGeometries, isWithinDistance } from './geometry.js';
 import { typeName } from './identifiers.js';
 import { hasKey } from './key-columns.js';
 import { asText, comparable, compileOperand, isNotNull, isNull, operandTypeName } from './operand.js';
-import { compileTypeOperator } from './type-operators.js';
 
 /** Null where the condition always holds. */
 export function compileCondition(condition: Condition, source: FromClause): Fragment | null {
@@ -32,14 +33,14 @@ export function compileCondition(condition: Condition, source: FromClause): Frag
       return onlyOf(parts) ?? sql`(${join(parts, condition.kind === 'and' ? sql` and ` : sql` or `)})`;
     }
     case 'key': {
-      const { key, slot, many, shown, asJson, filter } = condition;
+      const { key, shown, asJson, filter } = condition;
       if (!filter) {
         const columns = key.map((field) => source.raw([], field));
         const masks = shown ? key.map((field) => source.mask([], field)).filter((each) => each !== null) : [];
-        return join([hasKey(key, columns, slot, many, asJson ? 'shown' : 'key'), ...masks], sql` and `);
+        return join([hasKey(key, columns, condition, asJson ? 'shown' : 'key'), ...masks], sql` and `);
       }
       const columns = key.map((field) => source.column(filter.through, field));
-      const test = hasKey(key, columns, slot, many, 'filter');
+      const test = hasKey(key, columns, condition, 'filter');
       return filter.negated ? sql`not (${test})` : test;
     }
     case 'reference':
@@ -73,7 +74,7 @@ function compileReference(
     sql` and `,
   );
   if (!keyParameter) return negated ? sql`not (${isHeld})` : sql`(${isHeld})`;
-  const isGiven = hasKey(toOne.columns, columns, keyParameter.slot, keyParameter.many, 'filter');
+  const isGiven = hasKey(toOne.columns, columns, keyParameter, 'filter');
   return negated ? sql`(${isHeld} and not (${isGiven}))` : isGiven;
 }
 
@@ -123,11 +124,20 @@ function isComparison(operator: Operator): operator is Comparison {
 
 const PATTERNS: Readonly<Record<string, Pattern>> = { contains: 'contains', starts_with: 'starts', ends_with: 'ends' };
 
+/** The left side of a comparison. */
+interface Compared {
+  readonly left: Fragment;
+  readonly operand: OperandPlan;
+  readonly operator: Operator;
+  readonly source: FromClause;
+}
+
 function compileComparison(
   { operand, operator, value, using }: Extract<Condition, { kind: 'compare' }>,
   source: FromClause,
 ): Fragment {
   const left = comparable(operand, compileOperand(operand, source));
+  const compared: Compared = { left, operand, operator, source };
   switch (operator) {
     case 'null':
       return isNull(operand, left);
@@ -139,12 +149,10 @@ function compileComparison(
       return sql`(${isNotNull(operand, left)} and ${asText(operand, left)} ${textOperator(operand, '<>')} '')`;
   }
   if (!value) throw new Error(`the operator ${operator} needs a value`);
-  if (value.kind === 'caller') return compareWithCaller(left, operand, operator, value, source);
+  if (value.kind === 'caller') return compareWithCaller(compared, value);
   const typed = typedValue(value);
   const own =
-    value.operator && operand.kind === 'field'
-      ? compileTypeOperator(operator, left, operand.field, typed, using)
-      : null;
+    value.operator && operand.kind === 'field' ? compileTypeOperator(compared, operand.field, typed, using) : null;
   if (own) return own;
   const type = operandTypeName(operand);
   if (operator === 'dwithin' && operand.kind === 'field') {
@@ -155,7 +163,7 @@ function compileComparison(
   if (value.codec === 'geojson' && operand.kind === 'field')
     return compareGeometries(left, operator, sql`${parameter({ kind: 'value', ...typed })}::text`, operand.field);
   if (value.codec === 'array' || value.codec === 'record' || value.codec === '_bytea')
-    return compareRecords(left, operator, typed, type, source);
+    return compareRecords(compared, typed);
   switch (operator) {
     case 'eq':
     case 'neq':
@@ -206,13 +214,8 @@ function isBetween(
  * Arrays and composite values come as JSON, from which PostgreSQL makes them as it does in a write. A list of arrays is not a
  * type of its own, so the entries of a list are rows.
  */
-function compareRecords(
-  left: Fragment,
-  operator: Operator,
-  typed: ReturnType<typeof typedValue>,
-  type: Fragment,
-  { scope }: FromClause,
-): Fragment {
+function compareRecords({ left, operand, operator, source: { scope } }: Compared, typed: Typed): Fragment {
+  const type = operandTypeName(operand);
   const record = alias(`x${scope.next()}`);
   const recordFrom = (json: Fragment): Fragment => sql`json_to_record(${json}::json) as ${record} (v ${type})`;
   if (operator === 'in' || operator === 'nin') {
@@ -228,16 +231,14 @@ function compareRecords(
     return isBetween(operator, left, [bound(0), bound(1)], (symbol) => operatorIn('pg_catalog', symbol));
   }
   if (!isComparison(operator)) throw new Error(`the operator ${operator} does not compare`);
-  return sql`${left} ${operatorIn('pg_catalog', COMPARISONS[operator])} (select ${record}.v from ${recordFrom(parameter({ kind: 'value', ...typed }))})`;
+  return sql`${left} ${operatorIn('pg_catalog', COMPARISONS[operator])} (select ${record}.v
+    from ${recordFrom(parameter({ kind: 'value', ...typed }))})`;
 }
 
 /** A field of the caller may have several values: equality means one of them. */
 function compareWithCaller(
-  left: Fragment,
-  operand: OperandPlan,
-  operator: Operator,
+  { left, operand, operator, source }: Compared,
   value: Extract<ValuePlan, { kind: 'caller' }>,
-  source: FromClause,
 ): Fragment {
   const rows = compileCaller(value, operandTypeName(operand), source.scope);
   if (operator === 'eq' || operator === 'in') return sql`${left} ${operandOperator(operand, '=')} any(array(${rows}))`;
@@ -272,4 +273,65 @@ function callerValues(operand: OperandPlan, source: FromClause): Fragment {
   const name = alias(`v${source.scope.next()}`);
   source.join(sql` cross join lateral (${rows}) ${name}`);
   return sql`${name}.${alias('v')}`;
+}
+
+type Typed = ReturnType<typeof typedValue>;
+
+/**
+ * Operators of PostgreSQL's types: arrays, ranges, documents, networks, trees and words of texts. Each is one that an index of its kind
+ * can serve. Null for other operators.
+ */
+function compileTypeOperator(
+  { left, operator }: Compared,
+  field: Field,
+  typed: Typed,
+  using: OperatorSource | undefined,
+): Fragment | null {
+  const value = parameter({ kind: 'value', ...typed });
+  const list = sql`${parameter({ kind: 'list', ...typed })}::${typeName(field)}`;
+  switch (operator) {
+    case 'contains_all':
+      return sql`${left} operator(pg_catalog.@>) ${list}`;
+    case 'contains_any':
+      return sql`${left} operator(pg_catalog.&&) ${list}`;
+    case 'contained_in':
+      return sql`${left} operator(pg_catalog.<@) ${list}`;
+    case 'contains_value':
+      return sql`${left} operator(pg_catalog.@>) ${value}::${innerTypeName(field)}`;
+    case 'overlaps':
+      return sql`${left} operator(pg_catalog.&&) ${value}::${typeName(field)}`;
+    case 'adjacent':
+      return sql`${left} operator(pg_catalog.-|-) ${value}::${typeName(field)}`;
+    case 'json_contains':
+      return sql`${left} operator(pg_catalog.@>) ${value}::jsonb`;
+    case 'has_key':
+      return sql`${left} operator(pg_catalog.?) ${value}::text`;
+    case 'within_network':
+      return sql`${left} operator(pg_catalog.<<=) ${value}::inet`;
+    case 'descendant_of':
+      return sql`${left} ${extensionOperator(field.column?.base_schema, '<@')} ${value}::${typeName(field)}`;
+    case 'ancestor_of':
+      return sql`${left} ${extensionOperator(field.column?.base_schema, '@>')} ${value}::${typeName(field)}`;
+    case 'similar': {
+      const schema = using?.kind === 'extension' ? using.schema : undefined;
+      return sql`${left} ${extensionOperator(schema, '%')} ${value}::text`;
+    }
+    case 'fts':
+      if (using?.kind !== 'configuration') throw new Error('a full text search has a configuration');
+      return matchesWords(left, { field, configuration: using.configuration }, typed.slot);
+    default:
+      return null;
+  }
+}
+
+/** Operators of an extension are in its schema, which need not be on the search path. */
+function extensionOperator(schema: string | undefined, symbol: string): Fragment {
+  if (schema === undefined) throw new Error('the schema of the operator is not known');
+  return operatorIn(schema, symbol);
+}
+
+function innerTypeName({ name, column }: Field): Fragment {
+  const inner: InnerType | null | undefined = column?.inner;
+  if (!inner) throw new Error(`the field "${name}" has no inner type`);
+  return identifier(inner.schema, inner.type);
 }

@@ -5,18 +5,17 @@
  * Queries read tables through a `FromClause` alone, so what a caller may not see is left out here, for all of them: rows by
  * `from` and by the joins, values by `column`.
  */
-
 import { elementAt } from '../base/narrow.js';
 import type { Collection, Computation, Field } from '../mirror/model.js';
 import { isMasked, maskOf, restrictionOf, unrestrictedCollection } from '../plan/access.js';
 import { calledCollection, callOf } from '../plan/call.js';
-import type { Condition, ToManyJoin, ToOneJoin } from '../plan/plan.js';
-import { alias, type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
+import { type Condition, type ToManyJoin, type ToOneJoin, typedValue } from '../plan/plan.js';
+import { alias, type Fragment, identifier, join, literal, nothing, parameter, sql } from '../sql/fragment.js';
 import { calledRows } from './call.js';
 import { areEqual, operatorOf } from './compare.js';
-import { columnName, tableName } from './identifiers.js';
+import { columnName, tableName, typeName } from './identifiers.js';
+import { keyParameters } from './key-columns.js';
 import { isKeyText, isReferred, keyOfTarget } from './reference.js';
-import { fixedBy } from './shard.js';
 
 /** What one statement shares: the numbers of its aliases, and how its conditions become SQL, which in turn reads rows from here. */
 export class Scope {
@@ -221,7 +220,8 @@ export class FromClause {
     if (!call) return sql`${tableName(this.collection)} ${this.alias}`;
     if (!this.#counted) return calledRows(call, this.collection, this.alias);
     const row = alias('o');
-    return sql`(select ${row}.*, row_number() over () as ${ORDINAL} from ${calledRows(call, this.collection, row)}) ${this.alias}`;
+    return sql`(select ${row}.*, row_number() over () as ${ORDINAL}
+      from ${calledRows(call, this.collection, row)}) ${this.alias}`;
   }
 
   /** To be read after everything that may need a join was compiled. */
@@ -303,4 +303,42 @@ export function refersTo(
   }
   const same = isKeyText(toMany.origin.key, key, sql`${elementAt(stored, 0)}::text`);
   return sql`${same} and ${child.alias}.${columnName(toMany.named.field)} = ${literal(toMany.named.collection)}`;
+}
+
+/** The column of the row itself that has the value of the field: a reference has that of what it refers to. */
+function heldBy(through: readonly ToOneJoin[], field: Field): Field | undefined {
+  const [toOne, ...others] = through;
+  if (!toOne) return field;
+  if (toOne.kind !== 'one' || others.length > 0) return undefined;
+  const own = toOne.columns[toOne.key.findIndex(({ name }) => name === field.name)];
+  return own?.column?.base_type === field.column?.base_type ? own : undefined;
+}
+
+/** Null where the condition does not fix it, or to more than one value. It names no row, so it can stand anywhere in the statement. */
+function fixedBy(condition: Condition, name: string): Fragment | null {
+  switch (condition.kind) {
+    case 'and': {
+      for (const each of condition.conditions) {
+        const value = fixedBy(each, name);
+        if (value) return value;
+      }
+      return null;
+    }
+    case 'rule':
+      return fixedBy(condition.rule, name);
+    case 'key': {
+      const { key, slot, many, filter } = condition;
+      if (many || (filter && (filter.negated || filter.through.length > 0))) return null;
+      const position = key.findIndex((field) => field.name === name);
+      return keyParameters(key, slot, 'value', filter ? 'filter' : 'key')[position] ?? null;
+    }
+    case 'compare': {
+      const { operand, operator, value } = condition;
+      if (operator !== 'eq' || value?.kind !== 'slot' || value.operator !== undefined) return null;
+      if (operand.kind !== 'field' || heldBy(operand.through, operand.field)?.name !== name) return null;
+      return sql`${parameter({ kind: 'value', ...typedValue(value) })}::${typeName(operand.field)}`;
+    }
+    default:
+      return null;
+  }
 }

@@ -25,7 +25,9 @@ export function compileGroups(level: GroupLevel, scope: Scope, joinedBy: JoinCon
   const having = compileCondition(level.having, source);
   const names = groups.map((_, position) => alias(`g${position}`));
   const grouping = groups.length > 0 ? sql` group by ${join(names, sql`, `)}` : nothing;
-  const page = sql`select ${join(columns, sql`, `)} from ${source.from(...conditions)}${grouping}${having ? sql` having ${having}` : nothing}${orderClause(sorted)}${limitClause(level.limit)}${offsetClause(level.offset)}`;
+  const range = sql`${orderClause(sorted)}${limitClause(level.limit)}${offsetClause(level.offset)}`;
+  const page = sql`select ${join(columns, sql`, `)}
+    from ${source.from(...conditions)}${grouping}${having ? sql` having ${having}` : nothing}${range}`;
   const value = jsonObject(
     level.outputs
       ? level.outputs.map((output) => entryOf(output, level, name))

@@ -2,7 +2,6 @@
  * Keys of items in SQL, of one column or of several. Rows are found by comparing columns, for which there is an index; the parts
  * become one text only where a key is shown.
  */
-
 import { elementAt } from '../base/narrow.js';
 import type { Collection, Field } from '../mirror/model.js';
 import type { Slot } from '../request/ast.js';
@@ -111,16 +110,21 @@ export function compositeKeyRows(
     const name = elementAt(names, part);
     return sql`${row}.${name}::${typeName(field)} as ${name}`;
   });
-  return sql`(select ${commaList(columns)}, ${row}.n from ${lists.length === 1 ? sql`pg_catalog.unnest` : sql`unnest`}(${commaList(lists)}) with ordinality as ${row} (${commaList(names)}, n))`;
+  return sql`(select ${commaList(columns)}, ${row}.n
+    from ${unnest(lists)} with ordinality as ${row} (${commaList(names)}, n))`;
 }
 
-/** Whether the row whose key columns these are has the key, or one of the keys. */
+/** Only under its bare name, which is then PostgreSQL's own, does `unnest` take several lists. */
+export function unnest(lists: readonly Fragment[]): Fragment {
+  return lists.length === 1 ? sql`pg_catalog.unnest(${commaList(lists)})` : sql`unnest(${commaList(lists)})`;
+}
+
+/** Whether the row with these key columns has the key, or one of the keys, that the request sends in the slot. */
 export function hasKey(
   key: readonly Field[],
   columns: readonly Fragment[],
-  slot: Slot,
-  many: boolean,
-  use: KeyUse = 'key',
+  { slot, many }: { readonly slot: Slot; readonly many: boolean },
+  use: KeyUse,
 ): Fragment {
   const values = keyParameters(key, slot, many ? 'list' : 'value', use);
   if (!many) return areEqual(columns, values, key);

@@ -8,7 +8,7 @@ import { FromClause, refersTo } from './from-clause.js';
 import { rankOf } from './full-text.js';
 import { typeName } from './identifiers.js';
 import type { JsonValue } from './json.js';
-import { commaList, compositeKeyRows, inputKeyColumns, inputKeyNames, keyParameters } from './key-columns.js';
+import { commaList, compositeKeyRows, inputKeyColumns, inputKeyNames, keyParameters, unnest } from './key-columns.js';
 import { base64, showField } from './output.js';
 
 export function compileOperand(operand: OperandPlan, source: FromClause, descending = false): Fragment {
@@ -56,26 +56,26 @@ export function compileOperand(operand: OperandPlan, source: FromClause, descend
       return rankOf(source.column(operand.through, operand.field), operand, operand.slot);
     case 'key':
       return source.raw([], operand.field);
-    case 'position': {
-      const { collection } = source;
-      const lists = keyParameters(operand.key, operand.slot, 'list');
-      const keys = alias(`o${source.scope.next()}`);
-      const columns = operand.key.map((field) => source.raw([], field));
-      const same = areEqual(inputKeyColumns(collection, keys), columns, operand.key);
-      const rows = compositeKeyRows(operand.key, inputKeyNames(collection), operand.slot);
-      if (rows) {
-        source.join(sql` join ${rows} ${keys} on ${same}`);
-        return sql`${keys}.n`;
-      }
-      // Only under its bare name, which is then PostgreSQL's own, does it take several lists.
-      source.join(
-        sql` join ${lists.length === 1 ? sql`pg_catalog.unnest` : sql`unnest`}(${commaList(lists)}) with ordinality as ${keys} (${commaList(inputKeyNames(collection))}, n) on ${same}`,
-      );
-      return sql`${keys}.n`;
-    }
+    case 'position':
+      return compilePosition(operand, source);
     default:
       return assertNever(operand);
   }
+}
+
+/** The position of the row's key in the list of keys that the request sends. */
+function compilePosition({ key, slot }: Extract<OperandPlan, { kind: 'position' }>, source: FromClause): Fragment {
+  const { collection } = source;
+  const names = inputKeyNames(collection);
+  const keys = alias(`o${source.scope.next()}`);
+  const columns = key.map((field) => source.raw([], field));
+  const same = areEqual(inputKeyColumns(collection, keys), columns, key);
+  const composite = compositeKeyRows(key, names, slot);
+  const rows = composite
+    ? sql`${composite} ${keys}`
+    : sql`${unnest(keyParameters(key, slot, 'list'))} with ordinality as ${keys} (${commaList(names)}, n)`;
+  source.join(sql` join ${rows} on ${same}`);
+  return sql`${keys}.n`;
 }
 
 /** What is known of the rows behind an alias field, null where the caller may not see the field. */

@@ -79,7 +79,9 @@ export function base64(column: Fragment): Fragment {
 
 /** Of one dimension; what has more is shown as PostgreSQL shows it. */
 function base64Array(column: Fragment): Fragment {
-  const entries = sql`select ${base64(sql`${alias('e')}.b`)} from pg_catalog.unnest(${column}) with ordinality ${alias('e')} (b, n) order by ${alias('e')}.n`;
+  const entries = sql`select ${base64(sql`${alias('e')}.b`)}
+    from pg_catalog.unnest(${column}) with ordinality ${alias('e')} (b, n)
+    order by ${alias('e')}.n`;
   return sql`case when cardinality(${column}) = 0 or array_ndims(${column}) = 1 then array(${entries}) else ${column}::text[] end`;
 }
 

@@ -6,10 +6,11 @@
  */
 import { assertNever } from '../base/assert-never.js';
 import { elementAt } from '../base/narrow.js';
-import type { OperationPlan, Output, ReadPlan, RowLevel } from '../plan/plan.js';
+import type { Level, OperationPlan, Output, ReadPlan, RowLevel } from '../plan/plan.js';
 import {
   alias,
   type Fragment,
+  integerLiteral,
   join,
   literal,
   nothing,
@@ -20,11 +21,11 @@ import {
   substitute,
 } from '../sql/fragment.js';
 import { compileCondition } from './condition.js';
-import { compileCount, estimateRows } from './counts.js';
-import { Scope } from './from-clause.js';
+import { FromClause, Scope } from './from-clause.js';
 import { compileGroups } from './groups.js';
 import { typeName } from './identifiers.js';
 import { JSON_COLUMN, jsonList, toJsonText } from './json.js';
+import { commaList, unnest } from './key-columns.js';
 import { type CompiledLevel, limitValue } from './page.js';
 import { compileRows, compileRowsWithCursor } from './rows.js';
 import { KEYS_SETTING, keyPartSetting } from './write/write-input.js';
@@ -43,12 +44,13 @@ export function compileBatchRead(plan: ReadPlan | OperationPlan): Statement {
   const known = statement(fragment).parameters.map((each) => JSON.stringify(each));
   const [sets, number, result, cell] = [alias('q'), alias('n'), alias('c'), alias('b')] as const;
   const column = (slot: number): Fragment => alias(`v${slot}`);
-  const comma = sql`, `;
   const lists = known.map((_, slot) => sql`(select ${parameter({ kind: 'text', slot })}::text[])`);
   const columns = [...known.map((_, slot) => column(slot)), number];
   const read = substitute(fragment, (each) => sql`${sets}.${column(known.indexOf(JSON.stringify(each)))}`);
   return statement(
-    sql`select ${sets}.${number}, ${result}.${cell} from ${lists.length === 1 ? sql`pg_catalog.unnest` : sql`unnest`}(${join(lists, comma)}) with ordinality as ${sets} (${join(columns, comma)}) left join lateral (${read}) ${result} (${cell}) on true`,
+    sql`select ${sets}.${number}, ${result}.${cell}
+      from ${unnest(lists)} with ordinality as ${sets} (${commaList(columns)})
+      left join lateral (${read}) ${result} (${cell}) on true`,
   );
 }
 
@@ -204,4 +206,42 @@ function blankItem(outputs: readonly Output[]): Record<string, unknown> {
     return [output.name, column && !column.is_primary_key ? (column.default_value ?? null) : null];
   });
   return Object.fromEntries(entries);
+}
+
+/** If a request asks for an estimate, up to this number of rows is counted. */
+const EXACT_ROWS = 10_000;
+
+/** The number of rows that may be seen, or with `filtered` of those that also match the request. */
+function compileCount(level: Level, filtered: boolean, scope: Scope): Fragment {
+  return sql`(select count(*) from ${rowsOf(level, filtered, scope)})`;
+}
+
+/**
+ * Counts no further than EXACT_ROWS. Where there are more, a function of the service asks the planner, inside the statement, for the
+ * same rows with the same values: the query is a constant of ours, its values are the elements of one parameter.
+ */
+function estimateRows(level: Level, scope: Scope): Fragment {
+  const [some, counted, number] = [alias(`t${scope.next()}`), alias(`t${scope.next()}`), alias('n')];
+  const bounded = sql`select from ${rowsOf(level, true, scope)} limit ${integerLiteral(EXACT_ROWS + 1)}`;
+  const { query, values } = asText(sql`select from ${rowsOf(level, true, scope)}`);
+  const estimate = sql`greatest(service_estimate(${literal(query)}, array[${values}]::text[]), ${integerLiteral(EXACT_ROWS + 1)})`;
+  const chosen = sql`case when ${counted}.${number} <= ${integerLiteral(EXACT_ROWS)} then ${counted}.${number} else ${estimate} end`;
+  return sql`(select ${chosen} from (select count(*) as ${number} from (${bounded}) ${some}) ${counted})`;
+}
+
+function rowsOf(level: Level, filtered: boolean, scope: Scope): Fragment {
+  const source = new FromClause(alias(`t${scope.next()}`), scope, level.collection);
+  return source.from(filtered ? compileCondition(level.where, source) : null);
+}
+
+/** A query as a string whose only parameter is the list of its values. */
+function asText(fragment: Fragment): { query: string; values: Fragment } {
+  const { parameters } = statement(fragment);
+  const texts = parameters.map((each) => JSON.stringify(each));
+  const query = substitute(fragment, (each) => {
+    const position = integerLiteral(texts.indexOf(JSON.stringify(each)) + 1);
+    return sql`($1)[${position}]`;
+  });
+  const values = parameters.map((each) => sql`${parameter(each)}::text`);
+  return { query: statement(query).text, values: join(values, sql`, `) };
 }

@@ -1,4 +1,4 @@
-/** A level of rows → SQL: the page, what is value of its rows, and the lateral joins to the levels below. */
+/** A level of rows → SQL: the page, the values of its rows, and the lateral joins to the levels below. */
 import { assertNever } from '../base/assert-never.js';
 import { elementAt } from '../base/narrow.js';
 import { singleKey } from '../mirror/item-key.js';
@@ -10,10 +10,8 @@ import { compileGroups } from './groups.js';
 import { JSON_COLUMN, type JsonValue, jsonList, jsonObject, toJsonText } from './json.js';
 import { commaList, showKey } from './key-columns.js';
 import { compileOperand, showOperand } from './operand.js';
-import { type CompiledLevel, type JoinCondition, orderClause } from './page.js';
+import { type CompiledLevel, compilePage, type JoinCondition, orderClause, type Page, pageSource } from './page.js';
 import { isReferred, keyOfTarget } from './reference.js';
-import { compilePage, type Page, pageSource } from './row-page.js';
-import { sharedOutputs } from './shared-subtree.js';
 import { changesOfList, changesOfOne, type RowChanges, versionChanges, versionOf } from './version.js';
 
 export function compileRows(
@@ -22,9 +20,8 @@ export function compileRows(
   joinedBy: JoinCondition | null,
   changes = changesOf(level),
 ): CompiledLevel {
-  const show: Show = (source, shared, changed) =>
-    level.bare ? compileBare(level, source) : compileObject(level.outputs, source, shared, changed);
-  return compileShown(level, scope, joinedBy, show, changes);
+  const show: Show = (shown) => (level.bare ? compileBare(level, shown.page) : compileObject(level.outputs, shown));
+  return compileShown(level, { scope, joinedBy, changes }, show);
 }
 
 function changesOf({ version }: RowLevel): RowChanges | null {
@@ -38,7 +35,7 @@ function compileBare({ outputs }: RowLevel, source: FromClause): ShownRow {
   return { json: toJsonText(showOperand(only.operand, compileOperand(only.operand, source), only.as)), joins: nothing };
 }
 
-/** The same for rows of which the key alone is value: it is the only output, so that the page has its column. */
+/** The same for rows of which only the key is shown: it is the only output, so that the page has its column. */
 function compileKeys(
   level: RowLevel,
   scope: Scope,
@@ -49,32 +46,41 @@ function compileKeys(
   const outputs = key.map((field): Output => {
     return { kind: 'value', name: field.name, operand: { kind: 'field', through: [], field } };
   });
-  const show: Show = (source) => {
-    const columns = key.map((field) => source.column([], field));
+  const show: Show = ({ page }) => {
+    const columns = key.map((field) => page.column([], field));
     return { json: toJsonText(showKey(key, columns)), joins: nothing };
   };
-  return compileShown({ ...level, outputs }, scope, joinedBy, show, changes);
+  return compileShown({ ...level, outputs }, { scope, joinedBy, changes }, show);
 }
 
-/** `changes` are those of the row, where it is shown as a version. */
-type Show = (source: FromClause, shared: Shared, changes: Fragment | null) => ShownRow;
+/** The rows of a page, as their outputs see them. */
+interface ShownPage {
+  readonly page: FromClause;
+  /** Outputs that are computed once per distinct reference. */
+  readonly shared: Shared;
+  /** The changes of the row if it is shown as a version, else null. */
+  readonly changes: Fragment | null;
+}
 
-function compileShown(
-  level: RowLevel,
-  scope: Scope,
-  joinedBy: JoinCondition | null,
-  show: Show,
-  changes: RowChanges | null,
-): CompiledLevel {
+type Show = (shown: ShownPage) => ShownRow;
+
+interface LevelContext {
+  readonly scope: Scope;
+  /** Null for the root. */
+  readonly joinedBy: JoinCondition | null;
+  readonly changes: RowChanges | null;
+}
+
+function compileShown(level: RowLevel, { scope, joinedBy, changes }: LevelContext, show: Show): CompiledLevel {
   const number = scope.next();
   const shared = changes ? NONE_SHARED : sharedOutputs(level, joinedBy === null);
-  const page = compilePage(level, number, scope, joinedBy, shared.size > 0, changes);
-  const { json, joins } = show(pageSource(level, page, scope), shared, page.changes);
+  const page = compilePage(level, { number, scope, joinedBy, isShared: shared.size > 0, changes });
+  const { json, joins } = show({ page: pageSource(level, page, scope), shared, changes: page.changes });
   const query = selectFrom(page, sql`${json} as ${JSON_COLUMN}`, joins, shared);
   return { query, row: alias(`r${number}`) };
 }
 
-/** Materialized where parts of what is value are computed from the page as a whole. */
+/** The page is materialized if some outputs are computed from the page as a whole. */
 function selectFrom(page: Page, columns: Fragment, joins: Fragment, shared: Shared): Fragment {
   const order = orderClause(page.order);
   if (shared.size === 0) return sql`select ${columns} from (${page.query}) ${page.name}${joins}${order}`;
@@ -85,8 +91,15 @@ function selectFrom(page: Page, columns: Fragment, joins: Fragment, shared: Shar
 export function compileRowsWithCursor(level: RowLevel, scope: Scope): Fragment {
   const changes = changesOf(level);
   const shared = changes ? NONE_SHARED : sharedOutputs(level, true);
-  const page = compilePage(level, scope.next(), scope, null, shared.size > 0, changes);
-  const { json, joins } = compileObject(level.outputs, pageSource(level, page, scope), shared, page.changes);
+  const page = compilePage(level, {
+    number: scope.next(),
+    scope,
+    joinedBy: null,
+    isShared: shared.size > 0,
+    changes,
+  });
+  const shown = { page: pageSource(level, page, scope), shared, changes: page.changes };
+  const { json, joins } = compileObject(level.outputs, shown);
   const keys = join(
     page.order.map((each) => sql`${each.column}::text`),
     sql`, `,
@@ -101,19 +114,13 @@ interface ShownRow {
   readonly joins: Fragment;
 }
 
-/** Outputs that are computed once per distinct reference. */
 type Shared = ReadonlySet<Output>;
 
 /** Rows of a version differ though they refer to the same. */
 const NONE_SHARED: Shared = new Set();
 
-function compileObject(
-  outputs: readonly Output[],
-  rows: FromClause,
-  shared: Shared,
-  changes: Fragment | null,
-): ShownRow {
-  const compiled = outputs.map((output) => ({ name: output.name, ...compileOutput(output, rows, shared, changes) }));
+function compileObject(outputs: readonly Output[], shown: ShownPage): ShownRow {
+  const compiled = outputs.map((output) => ({ name: output.name, ...compileOutput(output, shown) }));
   return {
     json: jsonObject(compiled),
     joins: join(
@@ -128,8 +135,8 @@ interface CompiledOutput {
   readonly from: Fragment;
 }
 
-function compileOutput(output: Output, page: FromClause, shared: Shared, changes: Fragment | null): CompiledOutput {
-  const { scope } = page;
+function compileOutput(output: Output, shown: ShownPage): CompiledOutput {
+  const { page, shared, changes } = shown;
   switch (output.kind) {
     case 'value':
       return { value: showOperand(output.operand, compileOperand(output.operand, page), output.as), from: nothing };
@@ -138,28 +145,28 @@ function compileOutput(output: Output, page: FromClause, shared: Shared, changes
     case 'version':
       return { value: { form: 'json', text: changes ? versionOf(changes) : sql`null` }, from: nothing };
     case 'object': {
-      const { json, joins } = compileObject(output.outputs, page, shared, changes);
+      const { json, joins } = compileObject(output.outputs, shown);
       return { value: { form: 'document', text: json }, from: joins };
     }
     case 'one': {
       if (shared.has(output)) return compileShared(output, page);
       const compile = output.keys ? compileKeys : compileRows;
-      const { column, from } = lateral(relatedRow(output.level, output.toOne, compile, page, changes), scope);
+      const { column, from } = lateral(relatedRow(output.level, output.toOne, compile, shown), page.scope);
       return { value: { form: 'json', text: column }, from };
     }
     case 'reference':
       return { value: showKey(output.toOne.columns, page.reference([], output.toOne)), from: nothing };
     case 'many':
     case 'keys':
-      return compileList(compileChildren(output, scope, page, changes), output.toMany, page);
+      return compileList(compileChildren(output, shown), output.toMany, page);
     case 'any': {
       // A case, not a join per target: keys of several types lie in one column, and only the named target may read it.
       const [first] = output.targets;
       if (!first) return { value: { form: 'constant', constant: null }, from: nothing };
-      const cases = output.targets.map(
-        ({ toOne, level: target }) =>
-          sql` when ${literal(toOne.target.name)} then (${anyTarget(target, toOne, output.keys, page, changes)})`,
-      );
+      const cases = output.targets.map(({ toOne, level }) => {
+        const compile = level.outputs.length === 0 && output.keys ? compileKeys : compileRows;
+        return sql` when ${literal(toOne.target.name)} then (${relatedRow(level, toOne, compile, shown)})`;
+      });
       const text = sql`case ${page.raw([], first.toOne.collectionField)}::text${join(cases, nothing)} end`;
       return { value: { form: 'json', text }, from: nothing };
     }
@@ -176,10 +183,11 @@ function compileShared({ toOne, level }: Extract<Output, { kind: 'one' }>, page:
   const keys = stored.map((_, position) => alias(`h${position}`));
   const columns = stored.map((reference, position) => sql`${reference} as ${elementAt(keys, position)}`);
   const distinctKeys = keys.map((key) => sql`${distinct}.${key}`);
-  const { query } = compileRows(level, scope, (related) => isJoined(toOne, related, distinctKeys, nothing, page));
+  const { query } = compileRows(level, scope, isJoined(toOne, page, distinctKeys, nothing));
   const { column, from } = lateral(query, scope);
   const name = alias(`l${scope.next()}`);
-  const rows = sql`select ${commaList([...distinctKeys, column])} from (select distinct ${commaList(columns)} from ${page.alias}) ${distinct}${from} offset 0`;
+  const rows = sql`select ${commaList([...distinctKeys, column])}
+    from (select distinct ${commaList(columns)} from ${page.alias}) ${distinct}${from} offset 0`;
   const same = areEqual(
     keys.map((key) => sql`${name}.${key}`),
     stored,
@@ -200,24 +208,12 @@ function compileList(related: CompiledLevel, toMany: ToManyJoin, page: FromClaus
   return { value: { form: 'json', text: sql`case when ${mask} then ${column} end` }, from };
 }
 
-function anyTarget(
-  level: RowLevel,
-  toOne: ToOneJoin,
-  keys: boolean,
-  page: FromClause,
-  changes: Fragment | null,
-): Fragment {
-  const compile = level.outputs.length === 0 && keys ? compileKeys : compileRows;
-  return relatedRow(level, toOne, compile, page, changes);
-}
-
-/** The row that a reference leads to; in a version that may be one that it has made. */
+/** The row that a reference leads to. In a version that may be a row that only the version has. */
 function relatedRow(
   level: RowLevel,
   toOne: ToOneJoin,
   compile: typeof compileRows | typeof compileKeys,
-  page: FromClause,
-  changes: Fragment | null,
+  { page, changes }: ShownPage,
 ): Fragment {
   const { scope } = page;
   if (!changes) return compile(level, scope, joinToOne(toOne, page)).query;
@@ -229,31 +225,25 @@ function relatedRow(
 /** The page of a to-one relation keeps its `limit 1`, a fence: without it the planner joins the whole related table. */
 function joinToOne(toOne: ToOneJoin, page: FromClause): JoinCondition {
   const named = toOne.kind === 'any' ? page.raw([], toOne.collectionField) : nothing;
-  const stored = page.reference([], toOne);
-  return (related) => isJoined(toOne, related, stored, named, page);
+  return isJoined(toOne, page, page.reference([], toOne), named);
 }
 
-function isJoined(
-  toOne: ToOneJoin,
-  related: FromClause,
-  stored: readonly Fragment[],
-  named: Fragment,
-  parent: FromClause,
-): Fragment {
-  const key = keyOfTarget(toOne).map((field) => related.raw([], field));
-  const same = isReferred(toOne, key, stored, named);
-  if (toOne.kind === 'any') return same;
-  const pairs = { columns: toOne.key, parentColumns: toOne.columns };
-  return sql`${same}${related.joinedTo({ parent, through: [], ...pairs })}`;
+/** `stored` is the reference, `named` the column with the name of its collection. */
+function isJoined(toOne: ToOneJoin, parent: FromClause, stored: readonly Fragment[], named: Fragment): JoinCondition {
+  return (related) => {
+    const key = keyOfTarget(toOne).map((field) => related.raw([], field));
+    const same = isReferred(toOne, key, stored, named);
+    if (toOne.kind === 'any') return same;
+    const pairs = { columns: toOne.key, parentColumns: toOne.columns };
+    return sql`${same}${related.joinedTo({ parent, through: [], ...pairs })}`;
+  };
 }
 
 function compileChildren(
-  output: Extract<Output, { kind: 'many' | 'keys' }>,
-  scope: Scope,
-  page: FromClause,
-  changes: Fragment | null,
+  { kind, level, toMany }: Extract<Output, { kind: 'many' | 'keys' }>,
+  { page, changes }: ShownPage,
 ): CompiledLevel {
-  const { kind, level, toMany } = output;
+  const { scope } = page;
   const joinedBy: JoinCondition = (child) => refersTo(toMany, child, page);
   // Groups are those of the rows as they are.
   if (level.kind === 'groups') return compileGroups(level, scope, joinedBy);
@@ -270,4 +260,51 @@ function compileChildren(
 function lateral(query: Fragment, scope: Scope): { column: Fragment; from: Fragment } {
   const name = alias(`l${scope.next()}`);
   return { column: sql`${name}.${JSON_COLUMN}`, from: sql` left join lateral (${query}) ${name} on true` };
+}
+
+/**
+ * The to-one subtrees that are computed once per distinct reference of a page instead of once per row: those that hold a list or a count,
+ * below a page of several rows. Measurements: docs/decisions/shared-subtrees.md. One-to-one relations are excluded, since every row
+ * has its own, and so are streams, which must not wait for their last row.
+ */
+function sharedOutputs(level: RowLevel, isRoot: boolean): ReadonlySet<Output> {
+  const shared = new Set<Output>();
+  if (level.locked || !mayHaveMany(level, isRoot)) return shared;
+  const visit = (outputs: readonly Output[]): void => {
+    for (const output of outputs) {
+      if (output.kind === 'object') visit(output.outputs);
+      else if (output.kind === 'one' && mayRepeat(output.toOne) && hasLists(output.level.outputs)) shared.add(output);
+    }
+  };
+  visit(level.outputs);
+  return shared;
+}
+
+function mayHaveMany({ limit }: RowLevel, isRoot: boolean): boolean {
+  if (limit.kind === 'all') return !isRoot;
+  return limit.kind === 'slot' || limit.value > 1;
+}
+
+function mayRepeat(toOne: ToOneJoin): boolean {
+  return toOne.kind === 'one' && !toOne.columns.some(({ column }) => column?.is_unique);
+}
+
+function hasLists(outputs: readonly Output[]): boolean {
+  return outputs.some((output) => {
+    switch (output.kind) {
+      case 'many':
+      case 'keys':
+        return true;
+      case 'value':
+        return output.operand.kind === 'count' || output.operand.kind === 'first';
+      case 'object':
+        return hasLists(output.outputs);
+      case 'one':
+        return hasLists(output.level.outputs);
+      case 'any':
+        return output.targets.some(({ level }) => hasLists(level.outputs));
+      default:
+        return false;
+    }
+  });
 }

@@ -47,7 +47,9 @@ const META = literal('$meta');
 function withVersion(stored: Fragment, id: Fragment): Fragment {
   const meta = sql`pg_catalog.jsonb_build_object('version_id', ${id})`;
   const unsaved = sql`pg_catalog.jsonb_build_object('version_id', ${id}, 'delta', '{}'::jsonb)`;
-  return sql`case pg_catalog.jsonb_typeof(${stored}) when 'object' then pg_catalog.jsonb_set(${stored}, '{$meta}', ${meta}) else pg_catalog.jsonb_build_object(${META}, ${unsaved}) end`;
+  return sql`case pg_catalog.jsonb_typeof(${stored})
+    when 'object' then pg_catalog.jsonb_set(${stored}, '{$meta}', ${meta})
+    else pg_catalog.jsonb_build_object(${META}, ${unsaved}) end`;
 }
 
 export function versionOf(changes: Fragment): Fragment {
@@ -62,7 +64,8 @@ function entryOf(changes: Fragment, name: string): Fragment {
 /** The value of a column with the changes of its row. */
 export function changedColumn(field: Field, value: Fragment, changes: Fragment, keys: readonly string[]): Fragment {
   const entry = entryOf(changes, field.name);
-  return sql`case when pg_catalog.jsonb_exists(${changes}, ${literal(field.name)}) then ${readEntry(field, entry, keys)} else ${value} end as ${columnName(field)}`;
+  const isChanged = sql`pg_catalog.jsonb_exists(${changes}, ${literal(field.name)})`;
+  return sql`case when ${isChanged} then ${readEntry(field, entry, keys)} else ${value} end as ${columnName(field)}`;
 }
 
 /** As a write would read it from the same payload (plan/column-value.ts). */
@@ -78,7 +81,8 @@ function readEntry(field: Field, entry: Fragment, keys: readonly string[]): Frag
   }
   if (field.type === 'csv') {
     const element = alias('e');
-    const list = sql`select string_agg(${element}.value, ',' order by ${element}.ordinality) from jsonb_array_elements_text(${entry}) with ordinality ${element}`;
+    const list = sql`select string_agg(${element}.value, ',' order by ${element}.ordinality)
+      from jsonb_array_elements_text(${entry}) with ordinality ${element}`;
     return sql`case jsonb_typeof(${entry}) when 'array' then coalesce((${list}), '') else ${text} end`;
   }
   if (base === 'json' || base === 'jsonb')
@@ -87,7 +91,8 @@ function readEntry(field: Field, entry: Fragment, keys: readonly string[]): Frag
   if (isGeometry(field)) return geometryOf(text, field);
   if (field.column?.is_array || field.column?.composite) {
     const record = alias('e');
-    return sql`(select ${record}.v from jsonb_to_record(jsonb_build_object('v', ${entry})) as ${record} (v ${typeName(field)}))`;
+    return sql`(select ${record}.v
+      from jsonb_to_record(jsonb_build_object('v', ${entry})) as ${record} (v ${typeName(field)}))`;
   }
   return sql`${text}::${typeName(field)}`;
 }
@@ -133,16 +138,26 @@ export function changesOfList(
   const listed = sql`case ${kind} when 'array' then ${entry} when 'object' then coalesce(${entry} -> 'update', '[]') else '[]' end`;
   const deleted = sql`case ${kind} when 'object' then coalesce(${entry} -> 'delete', '[]') else '[]' end`;
   const keys = (list: Fragment): Fragment =>
-    sql`array(select (${keyOf})::${typeName(key)} from jsonb_array_elements(${list}) ${e} (value) where ${keyOf} is not null)`;
-  const created = sql`case ${kind} when 'array' then (select jsonb_agg(${e}.value) from jsonb_array_elements(${entry}) ${e} (value) where jsonb_typeof(${e}.value) = 'object' and ${keyOf} is null) when 'object' then ${entry} -> 'create' end`;
+    sql`array(select (${keyOf})::${typeName(key)}
+      from jsonb_array_elements(${list}) ${e} (value)
+      where ${keyOf} is not null)`;
+  const withoutKey = sql`select jsonb_agg(${e}.value)
+    from jsonb_array_elements(${entry}) ${e} (value)
+    where jsonb_typeof(${e}.value) = 'object' and ${keyOf} is null`;
+  const created = sql`case ${kind} when 'array' then (${withoutKey}) when 'object' then ${entry} -> 'create' end`;
   return {
     stays: (child, refers) => {
       const own = child.raw([], key);
-      return sql`(${refers} and ${kind} is distinct from 'array' and not ${own} ${operatorOf(key, '=')} any (${keys(deleted)}) or ${own} ${operatorOf(key, '=')} any (${keys(listed)}))`;
+      const equals = operatorOf(key, '=');
+      return sql`(${refers} and ${kind} is distinct from 'array' and not ${own} ${equals} any (${keys(deleted)})
+        or ${own} ${equals} any (${keys(listed)}))`;
     },
     existing: {
       document: (child) =>
-        sql`(select ${e}.value from jsonb_array_elements(${listed}) ${e} (value) where jsonb_typeof(${e}.value) = 'object' and (${keyOf})::${typeName(key)} ${operatorOf(key, '=')} ${child.raw([], key)} limit 1)`,
+        sql`(select ${e}.value
+          from jsonb_array_elements(${listed}) ${e} (value)
+          where jsonb_typeof(${e}.value) = 'object' and (${keyOf})::${typeName(key)} ${operatorOf(key, '=')} ${child.raw([], key)}
+          limit 1)`,
     },
     made: madeRows(target, sql`coalesce(${created}, '[]')`),
   };
@@ -154,6 +169,8 @@ function madeRows(target: Collection, list: Fragment): RowChanges {
   return {
     document: (source) => sql`${source.alias}.${CHANGES}`,
     made: (name) =>
-      sql`(select ${row}.*, ${entry}.value as ${CHANGES} from jsonb_array_elements(${list}) ${entry} (value) cross join jsonb_populate_record(null::${tableName(target)}, '{}') ${row}) ${name}`,
+      sql`(select ${row}.*, ${entry}.value as ${CHANGES}
+        from jsonb_array_elements(${list}) ${entry} (value)
+        cross join jsonb_populate_record(null::${tableName(target)}, '{}') ${row}) ${name}`,
   };
 }

@@ -2,11 +2,9 @@
  * The record of a change, as parts of the statement that makes it: one row of activity per item, and a revision with what the
  * item looks like afterwards where its collection asks for that. Secrets are concealed in it as in every other output.
  */
-
 import { elementAt } from '../../base/narrow.js';
 import { requireSingleKey } from '../../mirror/item-key.js';
-import type { Collection, Model } from '../../mirror/model.js';
-import { collectionOf } from '../../mirror/model.js';
+import { type Collection, collectionOf, type Model } from '../../mirror/model.js';
 import { isReadable } from '../../mirror/write-facts.js';
 import type { WriteColumn, WriteNode } from '../../plan/write/write.js';
 import { alias, type Fragment, join, literal, nothing, sql } from '../../sql/fragment.js';
@@ -82,17 +80,24 @@ export function record(recorded: readonly Recorded[], by: Fragment, { activity, 
   const sequence = requireSingleKey(activity).column?.sequence;
   if (!sequence) throw new Error('rows of activity have numbers');
   const names = sql`id, action, collection, item, data, delta`;
-  const entries = sql`select nextval(${literal(sequence)}::regclass), ${alias('x')}.* from (${join(rows, sql` union all `)}) ${alias('x')}`;
-  const author = sql`select * from json_to_record(${by}) as ${alias('x')} ("user" uuid, ip text, user_agent text, origin text)`;
+  const entries = sql`select nextval(${literal(sequence)}::regclass), ${alias('x')}.*
+    from (${join(rows, sql` union all `)}) ${alias('x')}`;
+  const author = sql`select *
+    from json_to_record(${by}) as ${alias('x')} ("user" uuid, ip text, user_agent text, origin text)`;
   const parts = [
     // Read once: the document that it is a part of may be large.
     sql`${alias('jd')} as materialized (${author})`,
     sql`${alias('ja')} (${names}) as materialized (${entries})`,
-    sql`${alias('jb')} as (insert into ${tableName(activity)} (id, action, collection, item, "user", ip, user_agent, origin) select id, action, collection, item, "user", ip, user_agent, origin from ${alias('ja')}, ${alias('jd')})`,
+    sql`${alias('jb')} as (insert into ${tableName(activity)} (id, action, collection, item, "user", ip, user_agent, origin)
+      select id, action, collection, item, "user", ip, user_agent, origin
+      from ${alias('ja')}, ${alias('jd')})`,
   ];
   if (logged.some(({ collection, shown }) => shown && collection.accountability === 'all')) {
     parts.push(
-      sql`${alias('jc')} as (insert into ${tableName(revisions)} (activity, collection, item, data, delta) select id, collection, item, data, delta from ${alias('ja')} where data is not null)`,
+      sql`${alias('jc')} as (insert into ${tableName(revisions)} (activity, collection, item, data, delta)
+        select id, collection, item, data, delta
+        from ${alias('ja')}
+        where data is not null)`,
     );
   }
   return parts;

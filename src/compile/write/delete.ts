@@ -1,14 +1,13 @@
-/** Deletion of items by their keys: all of them, or none and an error. */
-
+/** Writes of one table: items are deleted by their keys, or moved in the sort order. */
 import { elementAt } from '../../base/narrow.js';
-import type { Collection } from '../../mirror/model.js';
+import type { Collection, Field } from '../../mirror/model.js';
 import { isIntercepted } from '../../mirror/write-facts.js';
 import type { Condition } from '../../plan/plan.js';
-import { alias, join, parameter, type Statement, sql, statement } from '../../sql/fragment.js';
+import { alias, type Fragment, join, parameter, type Statement, sql, statement } from '../../sql/fragment.js';
 import { areEqual, isAmong, operatorOf } from '../compare.js';
 import { compileCondition } from '../condition.js';
-import { Scope } from '../from-clause.js';
-import { tableName } from '../identifiers.js';
+import { FromClause, Scope } from '../from-clause.js';
+import { columnName, tableName } from '../identifiers.js';
 import {
   commaList,
   compositeKeyRows,
@@ -20,7 +19,7 @@ import {
 import { type ActivityLog, record } from './activity.js';
 import { guardedRows } from './guard.js';
 
-/** With a rule, only rows that meet it: others look as if they did not exist. */
+/** Deletes all items, or none and raises an error. Rows that do not meet the rule look as if they did not exist. */
 export function compileDelete(collection: Collection, rule: Condition | null, activityLog: ActivityLog): Statement {
   const lists = keyParameters(collection.key, 0, 'list');
   const names = inputKeyNames(collection);
@@ -34,7 +33,7 @@ export function compileDelete(collection: Collection, rule: Condition | null, ac
   const row = alias('l');
   const locked = keyColumns(collection, row);
   const isListed = isAmong(locked, collection.key, sql`select ${commaList(names)} from ${alias('k')}`);
-  const visible = guardedRows(collection, row, rule, new Scope(compileCondition), isListed);
+  const visible = guardedRows(new FromClause(row, new Scope(compileCondition), collection), rule, isListed);
   const touchedNames = locked.map((column, position) => sql`${column} as ${elementAt(names, position)}`);
   // Locked before they go: the rule is asked of each row as it is then.
   const touched = rule
@@ -46,7 +45,10 @@ export function compileDelete(collection: Collection, rule: Condition | null, ac
     shard < 0
       ? sql``
       : sql` and ${elementAt(deletedKey, shard)} ${operatorOf(elementAt(collection.key, shard), '=')} (${elementAt(lists, shard)})[1]`;
-  const rows = sql`delete from ${tableName(collection)} ${alias('t')} using ${touched} ${rule ? alias('k') : sql``} where ${areEqual(deletedKey, inputKeyColumns(collection, alias('k')), collection.key)}${onShard} returning ${commaList(deletedKey)}`;
+  const rows = sql`delete from ${tableName(collection)} ${alias('t')}
+    using ${touched} ${rule ? alias('k') : sql``}
+    where ${areEqual(deletedKey, inputKeyColumns(collection, alias('k')), collection.key)}${onShard}
+    returning ${commaList(deletedKey)}`;
   const missing = sql`(select count(*) from ${alias('w')}) < (select count(*) from ${alias('k')})`;
   const by = sql`${parameter({ kind: 'text', slot: 1 })}::json`;
   const recorded = record([{ action: 'delete', collection, rows: alias('w'), shown: false }], by, activityLog);
@@ -57,4 +59,42 @@ export function compileDelete(collection: Collection, rule: Condition | null, ac
     ? sql`when ${missing} and ${kept} then service_refuse('skipped') `
     : sql``;
   return statement(sql`with ${parts} select case ${skipped}when ${missing} then service_raise('missing') end`);
+}
+
+/** Moves an item to the position of another: all items are renumbered from one, and only rows whose number changes are written. */
+export function compileSort(collection: Collection, field: Field): Statement {
+  const table = tableName(collection);
+  const sorted = sql`${alias('t')}.${columnName(field)}`;
+  const names = inputKeyNames(collection);
+  const own = keyColumns(collection, alias('t'));
+  const keyColumnsAs = commaList(own.map((column, position) => sql`${column} as ${elementAt(names, position)}`));
+  const ranked = sql`select ${keyColumnsAs}, ${sorted} as s, row_number() over (order by ${sorted}, ${commaList(own)}) as p
+    from ${table} ${alias('t')}`;
+  const rank = (slot: number): Fragment =>
+    sql`(select p
+      from ${alias('o')}
+      where ${areEqual(names, keyParameters(collection.key, slot, 'value'), collection.key)})`;
+  const place = sql`case when p = a then b
+    when p > a and p <= b then p - 1
+    when p >= b and p < a then p + 1
+    else p end`;
+  const moved = sql`select ${commaList(inputKeyColumns(collection, alias('o')))}, ${place} as p, s
+    from ${alias('o')}, ${alias('m')}`;
+  const update = sql`update ${table} ${alias('t')}
+    set ${columnName(field)} := ${alias('n')}.p
+    from (${moved}) ${alias('n')}
+    where ${areEqual(own, inputKeyColumns(collection, alias('n')), collection.key)} and (${alias('n')}.s = ${alias('n')}.p) is not true
+    returning 1`;
+  const missing = sql`(select a is null or b is null from ${alias('m')})`;
+  return statement(
+    sql`with ${alias('o')} as materialized (${ranked}),
+      ${alias('m')} as materialized (select ${rank(0)} as a, ${rank(1)} as b),
+      ${alias('w')} as (${update})
+      select case when ${missing} then service_raise('missing') end`,
+  );
+}
+
+/** The highest value in the column of a key that a sequence fills, as a string, or null if the collection has no items. */
+export function compileMaxKey(collection: Collection, counted: Field): Statement {
+  return statement(sql`select max(${columnName(counted)})::text from ${tableName(collection)}`);
 }

@@ -1,8 +1,7 @@
 /** What must hold before and of a write, as parts of its chain: rules about the rows that are there, validations of the new values. */
-
 import { elementAt, onlyOf } from '../../base/narrow.js';
 import { isKey } from '../../mirror/item-key.js';
-import type { Collection, Field } from '../../mirror/model.js';
+import type { Field } from '../../mirror/model.js';
 import type { Condition, ToOneJoin } from '../../plan/plan.js';
 import type { RowGuard, Validation, WriteColumn, WriteNode } from '../../plan/write/write.js';
 import { alias, type Fragment, integerLiteral, join, literal, sql } from '../../sql/fragment.js';
@@ -13,14 +12,7 @@ import { hasInputKey, inputKeyColumns } from '../key-columns.js';
 import { columnOf, initialValue, input, present } from './write-input.js';
 
 /** Behind `from`: rows of the collection under the alias that meet the rule. */
-export function guardedRows(
-  collection: Collection,
-  name: Fragment,
-  rule: Condition | null,
-  scope: Scope,
-  ...conditions: readonly Fragment[]
-): Fragment {
-  const source = new FromClause(name, scope, collection);
+export function guardedRows(source: FromClause, rule: Condition | null, ...conditions: readonly Fragment[]): Fragment {
   return source.from(...conditions, rule && compileCondition(rule, source));
 }
 
@@ -33,13 +25,19 @@ export function compileGuard({ needs, perRow }: RowGuard, inputRow: Fragment, ro
   return sql`(${join(conditions, sql` and `)})`;
 }
 
+/** How the values of a row of the input are found. */
+interface InputRows {
+  readonly valueIn: (column: WriteColumn) => Fragment;
+  /** Joins to the rows that the row refers to. */
+  readonly references: Fragment;
+  readonly scope: Scope;
+}
+
 /** A cell per validation, or one for new and one for changed rows: it ends the statement where a row does not pass. */
 export function compileValidations(
   node: WriteNode,
   position: number,
-  valueIn: (column: WriteColumn) => Fragment,
-  references: Fragment,
-  scope: Scope,
+  { valueIn, references, scope }: InputRows,
 ): Fragment[] {
   return node.validations.flatMap((each, index) => {
     const columnsOfReferences = heldTogether(each.condition);
@@ -60,7 +58,11 @@ export function compileValidations(
       const reason = sql`${literal(`${position} ${index} `)} || ${alias('i')}.n::text`;
       const failed = join([...onlyVerb(validation, node), sql`(${passes}) is not true`], sql` and `);
       return [
-        sql`(select service_refuse(${reason}) from ${input(position)} ${alias('i')}${references}${row.joins()} where ${failed} order by ${alias('i')}.n limit 1)`,
+        sql`(select service_refuse(${reason})
+          from ${input(position)} ${alias('i')}${references}${row.joins()}
+          where ${failed}
+          order by ${alias('i')}.n
+          limit 1)`,
       ];
     });
   });
@@ -171,6 +173,7 @@ function onlyVerb({ on }: Validation, node: WriteNode): Fragment[] {
   if (on === null || node.verb !== 'upsert') return [];
   const row = alias('e');
   if (node.conflict) return [on === 'insert' ? sql`not ${alias('i')}.f` : sql`${alias('i')}.f`];
-  const rowExists = sql`exists (select from ${tableName(node.collection)} ${row} where ${hasInputKey(node.collection, row, alias('i'))})`;
+  const rowExists = sql`exists (select from ${tableName(node.collection)} ${row}
+    where ${hasInputKey(node.collection, row, alias('i'))})`;
   return [on === 'insert' ? sql`not ${rowExists}` : rowExists];
 }

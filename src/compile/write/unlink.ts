@@ -1,5 +1,4 @@
 /** Rows that leave a relation, as parts of a write chain: their reference is cleared, or they are deleted. */
-
 import { elementAt } from '../../base/narrow.js';
 import { areUnique, isKey } from '../../mirror/item-key.js';
 import type { Collection, Field } from '../../mirror/model.js';
@@ -7,7 +6,7 @@ import { clearedColumns } from '../../plan/write/resolve-conflicts.js';
 import type { Unlink, WriteNode, WritePlan } from '../../plan/write/write.js';
 import { alias, type Fragment, identifier, join, nothing, sql } from '../../sql/fragment.js';
 import { areEqual, isAmong } from '../compare.js';
-import type { Scope } from '../from-clause.js';
+import { FromClause, type Scope } from '../from-clause.js';
 import { columnName, tableName } from '../identifiers.js';
 import { commaList, inputKeyColumns, inputKeyDefinitions, inputKeyNames, keyColumns } from '../key-columns.js';
 import type { Recorded } from './activity.js';
@@ -74,7 +73,7 @@ function childRows(unlink: Unlink, position: number, scope: Scope): Fragment {
     columns,
     sql`select ${commaList(parentNames(unlink))} from ${alias(`x${position}`)}`,
   );
-  return sql`select ${commaList(keyColumns(collection, row))} from ${guardedRows(collection, row, guard, scope, tied)}`;
+  return sql`select ${commaList(keyColumns(collection, row))} from ${guardedRows(new FromClause(row, scope, collection), guard, tied)}`;
 }
 
 /** The statement that lets the rows go. */
@@ -122,13 +121,16 @@ export function missingUnlinks(plan: WritePlan): Fragment[] {
       const rows = childIn(sql`select ${commaList(names)} from ${input(list)}`);
       if (!unlink.guard) return [rows];
       const settled = setsReference(node, referenceColumn(unlink))
-        ? sql` or ${childIn(sql`select ${commaList(inputKeyColumns(unlink.collection, alias('k')))} from ${input(list)} ${alias('k')} where true${ifReferenceSet(node, referenceColumn(unlink))}`)}`
+        ? sql` or ${childIn(sql`select ${commaList(inputKeyColumns(unlink.collection, alias('k')))}
+          from ${input(list)} ${alias('k')}
+          where true${ifReferenceSet(node, referenceColumn(unlink))}`)}`
         : nothing;
       return [sql`(${rows} and ${childIn(sql`select ${key} from ${free(position)}`)})${settled}`];
     });
     const settled = join([isUnlinked, ...named], sql` or `);
     return [
-      sql`case when exists (select from ${alias(`x${position}`)} ${alias('y')} where ${elementAt(children, 0)} is not null and (${settled}) is not true) then service_raise('missing') end`,
+      sql`case when exists (select from ${alias(`x${position}`)} ${alias('y')}
+        where ${elementAt(children, 0)} is not null and (${settled}) is not true) then service_raise('missing') end`,
     ];
   });
 }
@@ -139,7 +141,8 @@ function stillLinked(plan: WritePlan, collection: Collection, field: Field | nul
     if (node.verb === 'insert' || node.collection !== collection) return [];
     if (field && !setsReference(node, field)) return [];
     return [
-      sql`not exists (select from ${input(position)} ${alias('k')} where ${areEqual(inputKeyColumns(collection, alias('k')), keyColumns(collection, alias('t')), collection.key)}${ifReferenceSet(node, field)})`,
+      sql`not exists (select from ${input(position)} ${alias('k')}
+        where ${areEqual(inputKeyColumns(collection, alias('k')), keyColumns(collection, alias('t')), collection.key)}${ifReferenceSet(node, field)})`,
     ];
   });
 }
@@ -205,7 +208,8 @@ export function unlinkInput(plan: WritePlan, unlink: Unlink, position: number, s
   ];
   const rows = sql`json_to_recordset(${unlinkDocument(plan, position)}) as ${alias('x')} (${commaList(types)})`;
   const children = commaList(inputKeyColumns(collection, alias('x'), 'child'));
-  const linkedKeys = sql`${alias(`x${position}`)} as materialized (select ${parentOf(unlink)}, ${children} from ${rows})`;
+  const linkedKeys = sql`${alias(`x${position}`)} as materialized (select ${parentOf(unlink)}, ${children}
+    from ${rows})`;
   return unlink.guard ? [linkedKeys, sql`${free(position)} as (${childRows(unlink, position, scope)})`] : [linkedKeys];
 }
 
@@ -220,7 +224,9 @@ function parentOf(unlink: Unlink): Fragment {
   return commaList(
     key.map(
       (field, position) =>
-        sql`(select ${row}.${columnName(field)} from ${tableName(from)} ${row} where ${same}) as ${elementAt(names, position)}`,
+        sql`(select ${row}.${columnName(field)}
+          from ${tableName(from)} ${row}
+          where ${same}) as ${elementAt(names, position)}`,
     ),
   );
 }
@@ -239,7 +245,8 @@ function unlinked(unlink: Unlink, position: number): Fragment {
     unlink.key,
     unlink.columns,
   );
-  const concerned = sql`exists (select from ${alias(`x${position}`)} ${alias('y')} where ${parent} and (${elementAt(children, 0)} is null or ${areEqual(children, key, unlink.collection.key)}))`;
+  const concerned = sql`exists (select from ${alias(`x${position}`)} ${alias('y')}
+    where ${parent} and (${elementAt(children, 0)} is null or ${areEqual(children, key, unlink.collection.key)}))`;
   if (!unlink.guard) return concerned;
   const freeKeys = sql`select ${commaList(keyColumns(unlink.collection))} from ${free(position)}`;
   return sql`(${concerned} and ${isAmong(key, unlink.collection.key, freeKeys)})`;

@@ -20,7 +20,6 @@ import {
   parameter,
   sql,
 } from '../../sql/fragment.js';
-
 import { areEqual, operatorOf } from '../compare.js';
 import { FromClause, type Scope } from '../from-clause.js';
 import { geometryOf, isGeometry } from '../geometry.js';
@@ -145,7 +144,8 @@ export function lookupValue(lookup: NonNullable<WriteColumn['lookup']>, index: n
   const [key] = keys;
   const row = new FromClause(alias('h'), scope, collection);
   const referencedColumn = row.column([], field);
-  const value = sql`(select ${referencedColumn} from ${row.from(areEqual(keyColumns(collection, row.alias), keys, collection.key))})`;
+  const value = sql`(select ${referencedColumn}
+    from ${row.from(areEqual(keyColumns(collection, row.alias), keys, collection.key))})`;
   const missing = sql`case when service_raise('missing') then null::${typeName(field)} end`;
   return sql`case when ${key as Fragment} is not null then coalesce(${value}, ${missing}) end`;
 }
@@ -249,7 +249,9 @@ function advance(sequence: string, maxKey: Fragment): Fragment {
   const name = sql`${literal(sequence)}::regclass`;
   const gap = sql`${alias('h')}.k - ${alias('l')}.v`;
   const last = sql`select coalesce(pg_sequence_last_value(${name}), 0) as v`;
-  return sql`select (select max(nextval(${name})) from generate_series(1, ${gap})) from (${maxKey}) ${alias('h')}, (${last}) ${alias('l')} where ${gap} >= 1 and ${gap} <= ${integerLiteral(STEPS)}`;
+  return sql`select (select max(nextval(${name})) from generate_series(1, ${gap}))
+    from (${maxKey}) ${alias('h')}, (${last}) ${alias('l')}
+    where ${gap} >= 1 and ${gap} <= ${integerLiteral(STEPS)}`;
 }
 
 /** Before keys are taken from a sequence it is put ahead of those that the payload supplies. */
@@ -270,7 +272,8 @@ export function advanceSequence(plan: WritePlan, node: WriteNode, position: numb
     const rows = valuesOf(list, sql`k`, sql`k`);
     // Items that exist had their keys before, wherever these came from.
     const table = tableName(node.collection);
-    const isNew = sql` where not exists (select from ${table} ${alias('e')} where ${alias('e')}.${columnName(key)} ${operatorOf(key, '=')} k)`;
+    const isNew = sql` where not exists (select from ${table} ${alias('e')}
+        where ${alias('e')}.${columnName(key)} ${operatorOf(key, '=')} k)`;
     return each.verb === 'upsert' ? sql`${rows}${isNew}` : rows;
   });
   const maxKey = sql`select max(k)::int8 as k from (${join(supplied, sql` union all `)}) ${alias('g')}`;
@@ -299,7 +302,12 @@ export function initialKey(field: Field, { conflict }: WriteNode): Fragment | nu
 export function idempotencyRecord(records: Collection): Fragment[] {
   const expired = sql`${alias('t')}.expires < now()`;
   const values = sql`${slotOf('id')}::text, ${slotOf('fingerprint')}::text, now() + ${slotOf('lifetime')}::text::interval`;
-  const stored = sql`insert into ${tableName(records)} as ${alias('t')} (id, fingerprint, expires) values (${values}) on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null where ${expired} returning 1`;
+  const stored = sql`insert into ${tableName(records)} as ${alias('t')} (id, fingerprint, expires)
+    values (${values})
+    on conflict (id) do update
+    set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null
+    where ${expired}
+    returning 1`;
   const checked = sql`select case when (select count(*) from ${alias('q')}) = 0 then service_raise('repeated') end`;
   return [sql`${alias('q')} as (${stored})`, sql`${alias('v')} as materialized (${checked})`];
 }

@@ -1,11 +1,29 @@
-/** The result of a write chain: the highest new keys, the number of rows, and a check that no row is missing. */
-import { countedKey } from '../../mirror/item-key.js';
-import type { WriteNode, WritePlan } from '../../plan/write/write.js';
-import { alias, type Fragment, join, literal, nothing, sql } from '../../sql/fragment.js';
+/**
+ * What a write chain returns and checks: the keys of new rows, items that `on_conflict` finds, values that the database generates, and
+ * rows that are missing.
+ */
+import { elementAt } from '../../base/narrow.js';
+import { countedKey, isKey } from '../../mirror/item-key.js';
+import type { Field } from '../../mirror/model.js';
+import { changesNewKeys } from '../../mirror/write-facts.js';
+import { restrictionOf } from '../../plan/access.js';
+import type { WriteColumn, WriteNode, WritePlan } from '../../plan/write/write.js';
+import { alias, type Fragment, identifier, join, literal, nothing, sql } from '../../sql/fragment.js';
 import { areEqual, isAmong } from '../compare.js';
-import { columnName } from '../identifiers.js';
-import { commaList, inputKeyColumns, inputKeyNames, keyColumns } from '../key-columns.js';
-import { input, written } from './write-input.js';
+import { FromClause, type Scope } from '../from-clause.js';
+import { columnName, tableName } from '../identifiers.js';
+import { commaList, hasInputKey, inputKeyColumns, inputKeyNames, joinedKey, keyColumns } from '../key-columns.js';
+import {
+  input,
+  inputValue,
+  isLeftOut,
+  KEYS_SETTING,
+  keyPartSetting,
+  makesKeys,
+  present,
+  slotOf,
+  written,
+} from './write-input.js';
 
 /** A key of which the database generates a part has to be the one that the payload says, and stays what it was. */
 export function generatedKeys({ collection, verb }: WriteNode, position: number): Fragment[] {
@@ -13,7 +31,9 @@ export function generatedKeys({ collection, verb }: WriteNode, position: number)
   const keys = sql`select ${commaList(inputKeyNames(collection))} from ${input(position)}`;
   return (verb === 'upsert' ? [written(position), alias(`m${position}`)] : [written(position)]).map(
     (rows) =>
-      sql`case when exists (select from ${rows} where not ${isAmong(keyColumns(collection), collection.key, keys)}) then service_refuse(${literal(`${position} generated 0`)}) end`,
+      sql`case when exists (select from ${rows}
+        where not ${isAmong(keyColumns(collection), collection.key, keys)})
+        then service_refuse(${literal(`${position} generated 0`)}) end`,
   );
 }
 
@@ -45,7 +65,228 @@ export function missingItems(plan: WritePlan, node: WriteNode, position: number)
   const deletedCount =
     first < 0
       ? nothing
-      : sql` + (select count(*) from ${alias(`d${first}`)} ${alias('d')} join ${input(position)} ${alias('i')} on ${areEqual(inputKeyColumns(node.collection, alias('i')), key, node.collection.key)})`;
+      : sql` + (select count(*)
+        from ${alias(`d${first}`)} ${alias('d')}
+        join ${input(position)} ${alias('i')} on ${areEqual(inputKeyColumns(node.collection, alias('i')), key, node.collection.key)})`;
   const created = node.verb === 'upsert' ? sql` + (select count(*) from ${alias(`m${position}`)})` : nothing;
-  return sql`case when (select count(*) from ${written(position)})${created}${deletedCount} < (select count(*) from ${input(position)}) then service_raise('missing') end`;
+  const found = sql`(select count(*) from ${written(position)})${created}${deletedCount}`;
+  return sql`case when ${found} < (select count(*) from ${input(position)}) then service_raise('missing') end`;
+}
+
+/** Behind what a statement returns: the values as they are afterwards. */
+export function returnedValues({ columns }: WriteNode): Fragment {
+  const values = columns.map((column, index) =>
+    isKept(column) ? sql`, ${alias('t')}.${columnName(column.field)} as ${alias(`g${index}`)}` : nothing,
+  );
+  return join(values, nothing);
+}
+
+/**
+ * Ends the statement where a value is neither that of the item, as far as the caller may see it, nor what it has become. `changes`: whether
+ * rows that exist are written to.
+ */
+export function keptValues(node: WriteNode, position: number, changes: boolean, scope: Scope): Fragment[] {
+  const { collection, readable, verb } = node;
+  if (!readable) return [];
+  const row = alias('i');
+  const inputKey = inputKeyColumns(collection, row);
+  return node.columns.flatMap((column, index) => {
+    if (!isKept(column)) return [];
+    const { field } = column;
+    const value = inputValue(field, sql`${row}.${identifier(`c${index}`)}`);
+    const item = new FromClause(alias('h'), scope, readable);
+    const before = isSame(field, item.column([], field), value);
+    const shown = sql`select from ${item.from(areEqual(keyColumns(collection, item.alias), inputKey, collection.key), before)}`;
+    const lists = [...(changes ? [written(position)] : []), ...(verb === 'upsert' ? [alias(`m${position}`)] : [])];
+    // The new value may depend on columns that the caller cannot see.
+    const results = (restrictionOf(readable) ? [] : lists).map((list) => {
+      const result = alias('w');
+      const same = isSame(field, sql`${result}.${alias(`g${index}`)}`, value);
+      return sql`select from ${list} ${result}
+        where ${areEqual(keyColumns(collection, result), inputKey, collection.key)} and ${same}`;
+    });
+    const refused = [shown, ...results].map((each) => sql`not exists (${each})`);
+    const isSaid = column.mixed ? sql`${present(node, column)} and ` : nothing;
+    const reason = sql`${literal(`${position} kept `)} || ${row}.n::text || ${literal(` ${index}`)}`;
+    return [
+      sql`(select service_refuse(${reason})
+        from ${input(position)} ${row}
+        where ${isSaid}${join(refused, sql` and `)}
+        order by ${row}.n
+        limit 1)`,
+    ];
+  });
+}
+
+function isKept({ only }: WriteColumn): boolean {
+  return only === 'kept';
+}
+
+/** Types of which one value may have several texts. */
+const COMPARED = /^(int[248]|numeric|float[48]|timestamptz?|timetz?|interval|bool|date|uuid|jsonb)$/;
+
+/** Types without an equality are compared as texts. */
+function isSame({ column }: Field, one: Fragment, other: Fragment): Fragment {
+  const isOwn = column?.base_schema === 'pg_catalog';
+  if (isOwn && COMPARED.test(column.base_type)) return sql`${one} is not distinct from ${other}`;
+  if (isOwn && column.base_type === 'json') return sql`${one}::jsonb is not distinct from ${other}::jsonb`;
+  return sql`(${one})::text is not distinct from (${other})::text`;
+}
+
+export interface Existing {
+  readonly join: Fragment;
+  /** The key of the item that exists; where there is none, as it was given. */
+  readonly keys: readonly Fragment[];
+  /** Beside the values of a row: `f` says whether its item was found, `u` ends the statement where that cannot be, `o` whether the item has another key. */
+  readonly columns: Fragment;
+}
+
+/** Null where the keys alone say which items exist. */
+export function compileExisting(node: WriteNode, position: number): Existing | null {
+  const { collection, conflict } = node;
+  if (!conflict) return null;
+  const [row, item] = [alias('x'), alias('e')];
+  const values = conflict.fields.map((field) => sql`${row}.${inputName(node, field)}`);
+  const same = areEqual(
+    conflict.fields.map((field) => sql`${item}.${columnName(field)}`),
+    values,
+    conflict.fields,
+  );
+  const foundKey = keyColumns(collection, item);
+  const inputKey = inputKeyColumns(collection, row);
+  const allNotNull = join(
+    values.map((value) => sql`${value} is not null`),
+    sql` and `,
+  );
+  const twice = sql`when ${allNotNull} and count(*) over (partition by ${commaList(values)}) > 1 then ${refuseRow('twice', position, sql`${row}.n - 1`)}`;
+  const other = comparesKeys(node) ? sql`, not (${areEqual(foundKey, inputKey, collection.key)}) as o` : nothing;
+  return {
+    join: sql` left join ${tableName(collection)} ${item} on ${same}`,
+    keys: foundKey.map((key, part) => sql`coalesce(${key}, ${elementAt(inputKey, part)})`),
+    columns: sql`, ${elementAt(foundKey, 0)} is not null as f, case ${twice} end as u${other}`,
+  };
+}
+
+function refuseRow(word: string, position: number, number: Fragment): Fragment {
+  return sql`service_refuse(${literal(`${position} ${word} `)} || (${number})::text)`;
+}
+
+/** Whether an item may be found whose key is not the one that is given. */
+function comparesKeys({ collection, conflict }: WriteNode): boolean {
+  return conflict?.resolution === 'merge' && !conflict.fields.every((field) => isKey(collection, field));
+}
+
+/** The key of an item never changes. Who may not change the item is not told whether it has the key. */
+export function otherKeys(node: WriteNode, position: number): Fragment[] {
+  if (!comparesKeys(node)) return [];
+  const row = alias('i');
+  const isChanged = isAmong(
+    inputKeyColumns(node.collection, row),
+    node.collection.key,
+    sql`select ${commaList(keyColumns(node.collection))} from ${written(position)}`,
+  );
+  return [
+    sql`(select ${refuseRow('key', position, sql`${row}.n`)}
+      from ${input(position)} ${row}
+      where ${row}.o and ${isChanged}
+      order by ${row}.n
+      limit 1)`,
+  ];
+}
+
+function inputName({ collection, columns }: WriteNode, field: Field): Fragment {
+  if (isKey(collection, field)) return elementAt(inputKeyNames(collection), collection.key.indexOf(field));
+  const index = columns.findIndex((column) => column.field === field && column.only !== 'update');
+  return identifier(`c${index}`);
+}
+
+/** Behind the condition that a row of the input and an item have one key. */
+export function andFound({ conflict }: WriteNode, row: Fragment): Fragment {
+  return conflict ? sql` and ${row}.f` : nothing;
+}
+
+/**
+ * Whether the keys of new rows are those that the database returns. The chain makes keys before it inserts, so that other rows can refer
+ * to them. If the database may choose another key (a trigger, a view, a column that the role may not insert), keys come from
+ * `returning`: rows are returned in the order in which they are inserted, which is that of the input.
+ */
+export function returnsKeys(node: WriteNode): boolean {
+  if (!makesKeys(node)) return false;
+  return changesNewKeys(node.collection) || node.collection.key.some((field) => isLeftOut(node, field));
+}
+
+/** Where new rows of a list are found by their numbers, with their keys. */
+export function keysOf(node: WriteNode, position: number): Fragment {
+  return returnsKeys(node) ? alias(`k${position}`) : input(position);
+}
+
+/**
+ * The keys as they were returned. If a trigger left rows out, the keys of the input stay: the trigger may have written the rows to another
+ * table. `lostKeys` refuses what cannot be told apart.
+ */
+export function returnedKeys(node: WriteNode, position: number): Fragment[] {
+  if (!returnsKeys(node)) return [];
+  const { collection, conflict, verb } = node;
+  const [row, made, order, count] = [alias('i'), alias('w'), alias('o'), alias('c')];
+  const names = inputKeyNames(collection);
+  const found = conflict ? sql`, f` : nothing;
+  const split = conflict ? sql`partition by f ` : nothing;
+  const numbered = sql`select n, ${commaList(names)}${found},
+      row_number() over (${split}order by n) as ${order}, count(*) over (${split}) as ${count}
+    from ${input(position)}`;
+  const inserted = verb === 'insert' ? written(position) : alias(`m${position}`);
+  const returned = sql`select ${commaList(keyColumns(collection))}, row_number() over () as ${order}, count(*) over () as ${count}
+    from ${inserted}`;
+  const returnedKey = keyColumns(collection, made);
+  const keys = inputKeyColumns(collection, row).map(
+    (key, part) => sql`coalesce(${elementAt(returnedKey, part)}, ${key}) as ${elementAt(names, part)}`,
+  );
+  const isNew = conflict ? sql` and not ${row}.f` : nothing;
+  const same = sql`${made}.${order} = ${row}.${order} and ${made}.${count} = ${row}.${count}${isNew}`;
+  return [
+    sql`${keysOf(node, position)} as materialized (select ${row}.n, ${commaList(keys)}${conflict ? sql`, ${row}.f` : nothing}
+      from (${numbered}) ${row}
+      left join (${returned}) ${made} on ${same})`,
+  ];
+}
+
+/** Refuses a list of which a trigger left rows out and gave others new keys: which key belongs to which row is not known. */
+export function lostKeys(node: WriteNode, position: number): Fragment[] {
+  if (!returnsKeys(node)) return [];
+  const { collection, conflict, verb } = node;
+  const inserted = verb === 'insert' ? written(position) : alias(`m${position}`);
+  const isKnown = sql`select from ${input(position)} ${alias('i')}
+    where ${hasInputKey(collection, alias('w'), alias('i'))}`;
+  const expected = sql`select count(*) from ${input(position)}${conflict ? sql` where not f` : nothing}`;
+  return [
+    sql`(select service_refuse(${literal(`${position} lost 1`)})
+      from ${inserted} ${alias('w')}
+      where not exists (${isKnown}) and (select count(*) from ${inserted}) <> (${expected})
+      limit 1)`,
+  ];
+}
+
+/** Leaves the keys of the items in a setting of the transaction, in the order of the payload: the read-back finds them there. */
+export function storeKeys({ nodes, collection }: WritePlan): Fragment {
+  const position = nodes.findIndex((node) => makesKeys(node) && node.collection === collection);
+  const node = nodes[position];
+  if (!node) return sql`null`;
+  const isIgnoring = node.conflict?.resolution === 'ignore';
+  const rows = sql`pg_catalog.unnest(${slotOf('root')}::int4[]) with ordinality as ${alias('o')} (n, place)`;
+  const keys = (value: Fragment): Fragment => {
+    const all = sql`(select array_agg(${value} order by ${alias('o')}.place)::text
+      from ${rows}
+      join ${keysOf(node, position)} ${alias('i')} on ${alias('i')}.n = ${alias('o')}.n${isIgnoring ? sql` and not ${alias('i')}.f` : nothing})`;
+    return isIgnoring ? sql`coalesce(${all}, '{}')` : all;
+  };
+  const inputKey = inputKeyColumns(collection, alias('i'));
+  if (inputKey.length === 1)
+    return sql`set_config(${KEYS_SETTING}, ${keys(sql`${elementAt(inputKey, 0)}::text`)}, true)`;
+  const parts = inputKey.map((part, index) => sql`set_config(${keyPartSetting(index)}, ${keys(part)}, true)`);
+  return commaList([sql`set_config(${KEYS_SETTING}, ${keys(joinedKey(collection.key, inputKey))}, true)`, ...parts]);
+}
+
+/** `into` the table: the columns that rows are inserted with, or none where the database fills all of them. */
+export function columnList(names: readonly Fragment[]): Fragment {
+  return names.length === 0 ? nothing : sql` (${join(names, sql`, `)})`;
 }

@@ -4,7 +4,6 @@
  * the parents' input, so correct parentage needs no order among the statements; each still waits for those it refers to,
  * because triggers look at the tables. What must not happen raises inside the statement, so all of it is undone.
  */
-
 import { elementAt } from '../../base/narrow.js';
 import { isKey, singleKey } from '../../mirror/item-key.js';
 import type { Collection, Field } from '../../mirror/model.js';
@@ -29,10 +28,7 @@ import { columnName, tableName, typeName } from '../identifiers.js';
 import { commaList, hasInputKey, inputKeyColumns, inputKeyNames, keyColumns } from '../key-columns.js';
 import { keyText } from '../reference.js';
 import { type ActivityLog, type Recorded, record, snapshot } from './activity.js';
-import { andFound, compileExisting, otherKeys } from './conflict.js';
 import { compileGuard, compileValidations } from './guard.js';
-import { keptValues, returnedValues } from './kept-values.js';
-import { columnList, keysOf, lostKeys, returnedKeys, storeKeys } from './returned-keys.js';
 import {
   awaitedUnlinks,
   clearable,
@@ -67,8 +63,21 @@ import {
   present,
   written,
 } from './write-input.js';
-import { awaitedBy, inOrder, makerOf, makersOf } from './write-order.js';
-import { generatedKeys, maxKeys, missingItems } from './write-result.js';
+import {
+  andFound,
+  columnList,
+  compileExisting,
+  generatedKeys,
+  keptValues,
+  keysOf,
+  lostKeys,
+  maxKeys,
+  missingItems,
+  otherKeys,
+  returnedKeys,
+  returnedValues,
+  storeKeys,
+} from './write-result.js';
 
 export interface WriteOptions {
   /** Where a request with an `Idempotency-Key` is recorded by the statement that writes: see sql/system/005_receipts.sql. */
@@ -160,7 +169,9 @@ class Chain {
       const parts = collection.key.map(
         (field, part) => sql`, ${this.#newPart(node, field)} as ${elementAt(keyNames, part)}`,
       );
-      return sql`${input(position)} as materialized (select ${alias('i')}.*${join(parts, nothing)} from (${payloadRows}) ${alias('i')}${this.#inputs(node, keyParts(node), NOTHING_AWAITED)}${behind} order by ${alias('i')}.n)`;
+      return sql`${input(position)} as materialized (select ${alias('i')}.*${join(parts, nothing)}
+        from (${payloadRows}) ${alias('i')}${this.#inputs(node, keyParts(node), NOTHING_AWAITED)}${behind}
+        order by ${alias('i')}.n)`;
     }
     const generated = madeKey(node);
     const existing = compileExisting(node, position);
@@ -172,7 +183,9 @@ class Chain {
         : sql`${generated} as k`
       : commaList(keys.map((each, part) => sql`${each} as ${elementAt(keyNames, part)}`));
     // Materialized: the next value of a sequence must be taken once, though the rows are read in several places.
-    return sql`${input(position)} as materialized (select ${NUMBER}, ${allocated}${join(names, nothing)}${existing?.columns ?? nothing} from ${rows}${existing?.join ?? nothing}${behind}${recorded} order by ${alias('x')}.n)`;
+    return sql`${input(position)} as materialized (select ${NUMBER}, ${allocated}${join(names, nothing)}${existing?.columns ?? nothing}
+      from ${rows}${existing?.join ?? nothing}${behind}${recorded}
+      order by ${alias('x')}.n)`;
   }
 
   #write(node: WriteNode, position: number): void {
@@ -181,7 +194,8 @@ class Chain {
     if (node.verb === 'insert') this.#parts.push(sql`${written(position)} as (${this.#insert(node, position, isNew)})`);
     if (node.verb === 'upsert') {
       const table = tableName(node.collection);
-      const absent = sql` where not exists (select from ${table} ${alias('e')} where ${hasInputKey(node.collection, alias('e'), alias('i'))})`;
+      const absent = sql` where not exists (select from ${table} ${alias('e')}
+          where ${hasInputKey(node.collection, alias('e'), alias('i'))})`;
       this.#parts.push(
         sql`${alias(`m${position}`)} as (${this.#insert(node, position, node.conflict ? isNew : absent)})`,
       );
@@ -203,7 +217,13 @@ class Chain {
       ...inputKeyColumns(collection, alias('i')).filter(isWritten),
       ...columns.map((column) => this.#newValue(node, column)),
     ];
-    return sql`insert into ${tableName(node.collection)} as ${alias('t')}${columnList(names)} overriding system value select ${join(values, sql`, `)} from ${input(position)} ${alias('i')}${this.#references(node)}${where} order by ${alias('i')}.n returning ${commaList(keyColumns(collection, alias('t')))}${returnedValues(node)}${snapshot({ ...node, verb: 'insert' }, () => null)}`;
+    const returned = sql`${commaList(keyColumns(collection, alias('t')))}${returnedValues(node)}${snapshot({ ...node, verb: 'insert' }, () => null)}`;
+    return sql`insert into ${tableName(node.collection)} as ${alias('t')}${columnList(names)}
+      overriding system value
+      select ${join(values, sql`, `)}
+      from ${input(position)} ${alias('i')}${this.#references(node)}${where}
+      order by ${alias('i')}.n
+      returning ${returned}`;
   }
 
   #update(node: WriteNode, position: number): Fragment {
@@ -237,9 +257,15 @@ class Chain {
     if (!this.#changes(node)) {
       const existingRows = sql`join ${table} on ${same}${join(stays, nothing)}`;
       if (node.guard) return sql`select ${commaList(key)} from ${locked} ${alias('i')} ${existingRows}`;
-      return sql`select ${commaList(key)} from ${input(position)} ${alias('i')} ${existingRows} order by ${commaList(inputKey)}${this.#lock(node, alias('t'))}`;
+      return sql`select ${commaList(key)}
+        from ${input(position)} ${alias('i')} ${existingRows}
+        order by ${commaList(inputKey)}${this.#lock(node, alias('t'))}`;
     }
-    return sql`update ${table} set ${join(changes, sql`, `)} from ${locked} ${alias('i')}${this.#references(node)} where ${same}${join(stays, nothing)} returning ${commaList(key)}${returnedValues(node)}${snapshot(node, changed)}`;
+    return sql`update ${table}
+      set ${join(changes, sql`, `)}
+      from ${locked} ${alias('i')}${this.#references(node)}
+      where ${same}${join(stays, nothing)}
+      returning ${commaList(key)}${returnedValues(node)}${snapshot(node, changed)}`;
   }
 
   /** Whether rows that exist are written to, or only looked for. */
@@ -274,7 +300,8 @@ class Chain {
     const same = sql`${areEqual(keyColumns(node.collection, row.alias), inputKey, node.collection.key)}${andFound(node, alias('s'))}${andOnShard(node.collection, row.alias)}`;
     const all = [...guard, ...conditions];
     const where = all.length > 0 ? sql` where ${join(all, sql` and `)}` : nothing;
-    const from = sql`from ${input(position)} ${alias('s')} join ${tableName(node.collection)} ${row.alias} on ${same}${row.joins()}${where}`;
+    const from = sql`from ${input(position)} ${alias('s')}
+      join ${tableName(node.collection)} ${row.alias} on ${same}${row.joins()}${where}`;
     return { from, row: row.alias, inputKey };
   }
 
@@ -283,7 +310,8 @@ class Chain {
     const { collection, verb } = node;
     const isRemoved = this.#plan.unlinks.some((each) => each.action === 'delete' && each.collection === collection);
     if (verb !== 'update' || !this.#changes(node) || isRemoved || !isIntercepted(collection, 'update')) return [];
-    const isWritten = sql`select from ${written(position)} ${alias('w')} where ${hasInputKey(collection, alias('w'), alias('s'))}`;
+    const isWritten = sql`select from ${written(position)} ${alias('w')}
+      where ${hasInputKey(collection, alias('w'), alias('s'))}`;
     const { from } = this.#writable(node, position, sql`not exists (${isWritten})`);
     const reason = sql`${literal(`${position} skipped `)} || ${alias('s')}.n::text`;
     return [sql`(select service_refuse(${reason}) ${from} order by ${alias('s')}.n limit 1)`];
@@ -295,7 +323,8 @@ class Chain {
   }
 
   #validations(node: WriteNode, position: number): Fragment[] {
-    return compileValidations(node, position, (column) => this.#value(node, column), this.#inputs(node), this.#scope);
+    const valueIn = (column: WriteColumn): Fragment => this.#value(node, column);
+    return compileValidations(node, position, { valueIn, references: this.#inputs(node), scope: this.#scope });
   }
 
   #newValue(node: WriteNode, column: WriteColumn): Fragment {
@@ -354,19 +383,26 @@ class Chain {
       );
       const reason = sql`${literal(`${position} differs `)} || ${alias('i')}.n::text || ${literal(` ${index}`)}`;
       return [
-        sql`(select service_refuse(${reason}) from ${input(position)} ${alias('i')}${this.#inputs(node)} where ${join(differ, sql` or `)} order by ${alias('i')}.n limit 1)`,
+        sql`(select service_refuse(${reason})
+          from ${input(position)} ${alias('i')}${this.#inputs(node)}
+          where ${join(differ, sql` or `)}
+          order by ${alias('i')}.n
+          limit 1)`,
       ];
     });
   }
 
   #callerValue(column: WriteColumn, caller: NonNullable<WriteColumn['caller']>, index: number): Fragment {
-    return sql`case when ${alias('i')}.${identifier(`v${index}`)} then (${compileCaller(caller, typeName(column.field), this.#scope)} limit 1) end`;
+    return sql`case when ${alias('i')}.${identifier(`v${index}`)} then (${compileCaller(caller, typeName(column.field), this.#scope)}
+      limit 1) end`;
   }
 
   #end(node: WriteNode, foreignKey: Field, column: WriteColumn, index: number): Fragment {
     const parent = node.columns.find((each) => each.field === foreignKey);
     if (!parent) throw new Error('a row without a parent has no place behind its siblings');
-    const last = sql`select max(${alias('s')}.${columnName(column.field)}) from ${tableName(node.collection)} ${alias('s')} where ${alias('s')}.${columnName(foreignKey)} ${operatorOf(foreignKey, '=')} ${this.#value(node, parent)}`;
+    const last = sql`select max(${alias('s')}.${columnName(column.field)})
+      from ${tableName(node.collection)} ${alias('s')}
+      where ${alias('s')}.${columnName(foreignKey)} ${operatorOf(foreignKey, '=')} ${this.#value(node, parent)}`;
     return sql`coalesce((${last}), 0) + ${alias('i')}.${identifier(`e${index}`)}`;
   }
 
@@ -395,4 +431,42 @@ class Chain {
     );
     return join([this.#inputs(node), ...waits, ...awaitedUnlinks(this.#plan, node.collection)], nothing);
   }
+}
+
+/** Where new rows of a table are made. */
+function makerOf({ nodes }: WritePlan, name: string): number {
+  return nodes.findIndex((each) => each.verb === 'insert' && each.collection.name === name);
+}
+
+function makersOf(plan: WritePlan, columns: readonly WriteColumn[]): number[] {
+  return columns.flatMap((column) => column.references.map(({ collection }) => makerOf(plan, collection)));
+}
+
+/** A part stands behind those it waits for; none may wait for itself. */
+function inOrder({ nodes }: WritePlan, awaited: (node: WriteNode) => Iterable<number>): number[] {
+  const order = new Set<number>();
+  const visit = (position: number): void => {
+    if (order.has(position)) return;
+    for (const earlier of awaited(elementAt(nodes, position))) visit(earlier);
+    order.add(position);
+  };
+  for (const position of nodes.keys()) visit(position);
+  return [...order];
+}
+
+/** The statements that make the rows a list refers to; two tables whose new rows refer to each other cannot wait for each other. */
+function awaitedBy(plan: WritePlan, node: WriteNode): Set<number> {
+  const positions = makersOf(plan, node.columns);
+  return new Set(positions.filter((position) => plan.nodes[position] !== node && !refersBack(plan, position, node)));
+}
+
+function refersBack(plan: WritePlan, position: number, node: WriteNode): boolean {
+  const seen = new Set<number>();
+  const reaches = (from: number): boolean => {
+    if (plan.nodes[from] === node) return true;
+    if (seen.has(from)) return false;
+    seen.add(from);
+    return makersOf(plan, elementAt(plan.nodes, from).columns).some(reaches);
+  };
+  return reaches(position);
 }

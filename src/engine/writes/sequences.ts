@@ -1,5 +1,5 @@
 /** Keys that a payload supplies where a sequence makes them too: the sequence must not come upon them later. */
-import { compileMaxKey } from '../../compile/write/max-key.js';
+import { compileMaxKey } from '../../compile/write/delete.js';
 import { countedKey, singleKey } from '../../mirror/item-key.js';
 import type { Collection } from '../../mirror/model.js';
 import type { PlannedWrite, WriteNode } from '../../plan/write/write.js';
