@@ -12,9 +12,7 @@ export interface Shape {
   readonly result?: string;
   /** The statement for many sets of values, compiled when it is first needed; empty if there is none. */
   readonly batchText: () => string;
-  /** Whether the statement is parsed and planned each time, not prepared. */
-  readonly isUnprepared?: boolean;
-  /** Whether each read is planned for its values, although the statement is prepared. */
+  /** Whether each read is planned for its values, though connections keep the statement. */
   readonly isPlannedPerRead?: boolean;
   /** Whether its rows are found before they are sorted. */
   readonly isFenced?: boolean;
@@ -222,10 +220,10 @@ export class ShapeQueue implements ReadProfile {
   }
 }
 
-/** How PostgreSQL plans a shape. */
-export function planKindOf({ isFenced, isPlannedPerRead, isUnprepared }: Shape): PlanKind {
+/** For which values PostgreSQL plans a shape: for none in particular, or for those of each read. */
+export function planKindOf({ isFenced, isPlannedPerRead }: Shape): PlanKind {
   if (isFenced) return 'fenced';
-  return isPlannedPerRead || isUnprepared ? 'custom' : 'generic';
+  return isPlannedPerRead ? 'custom' : 'generic';
 }
 
 function recordOf(shape: Shape, stats: ShapeStats): ShapeRecord {

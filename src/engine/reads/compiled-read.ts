@@ -1,15 +1,13 @@
 /** A read of a new shape becomes a statement: what the caller may see, the plan of the request, the SQL of the plan. */
-
 import { forbiddenCollection } from '../../base/errors.js';
 import type { Steps } from '../../base/time-slices.js';
 import { compileCall } from '../../compile/call.js';
 import { compileBatchRead, compileRead, compileReadBack } from '../../compile/read.js';
-import type { Model } from '../../mirror/model.js';
+import type { Field, Model } from '../../mirror/model.js';
 import type { Access, WriteAction } from '../../plan/access.js';
 import { callOf } from '../../plan/call.js';
-import { columnsOf, featureOf } from '../../plan/export-columns.js';
 import { planOperation } from '../../plan/operation.js';
-import type { CallPlan, Condition, OperationPlan, ReadPlan } from '../../plan/plan.js';
+import type { CallPlan, Condition, Level, OperationPlan, Output, ReadPlan, RowLevel } from '../../plan/plan.js';
 import { type PlanLimits, planRead } from '../../plan/read.js';
 import { type RowProbe, rowProbe } from '../../plan/row-probe.js';
 import { fencedRead, type UnevenRead, unevenRead } from '../../plan/uneven.js';
@@ -198,5 +196,39 @@ function once<Result>(make: () => Result): () => Result {
   return () => {
     created ??= { result: make() };
     return created.result;
+  };
+}
+
+/** The columns of an exported file, as paths into the item: fields of nested items are separate columns, a list is one. */
+function columnsOf(level: Level): string[][] {
+  if (level.kind === 'rows') return level.outputs.flatMap((output) => outputColumns(output));
+  const groups = level.groups.map(({ name }) => [name]);
+  return [
+    ...groups,
+    ...level.aggregates.map(({ function: name, name: field }) => (field === null ? [name] : [name, field])),
+  ];
+}
+
+function outputColumns(output: Output): string[][] {
+  if (output.kind !== 'one') return [[output.name]];
+  return nested(output.level).map((path) => [output.name, ...path]);
+}
+
+function nested(level: RowLevel): string[][] {
+  return level.outputs.flatMap((output) => outputColumns(output));
+}
+
+/** What of an item can be the geometry of a GeoJSON feature, and what its id. */
+function featureOf(level: Level): { geometryFields: readonly string[]; keyField: string | null } {
+  if (level.kind !== 'rows') return { geometryFields: [], keyField: null };
+  const values = level.outputs.flatMap((output) =>
+    output.kind === 'value' && output.operand.kind === 'field'
+      ? [{ name: output.name, field: output.operand.field }]
+      : [],
+  );
+  const isKey = (field: Field): boolean => level.collection.key.length === 1 && field === level.collection.key[0];
+  return {
+    geometryFields: values.filter(({ field }) => field.type.startsWith('geometry')).map(({ name }) => name),
+    keyField: values.find(({ field }) => isKey(field))?.name ?? null,
   };
 }

@@ -1,40 +1,37 @@
 /**
- * Finds out, once per shape and in the background, whether one plan serves all of its values: from the plan that PostgreSQL would
- * make, and from what it knows of the columns. Again when statistics have changed.
+ * Which plan a read gets. Most shapes have one plan for all values. If the values of a filter are uneven, the plan depends on the number of
+ * rows that match: for common values PostgreSQL follows the index of the sort order, for rare ones it finds the rows first
+ * (`fenced`), and for the rest it plans each read. Whether a shape is uneven is found out once, in the background, from its
+ * generic plan and from the statistics of its columns, and again when statistics change. See docs/decisions/plans-per-value.md.
  */
-
 import { oneStep } from '../../base/time-slices.js';
 import type { Shape } from '../../batching/shape-queue.js';
+import type { TableStatistics } from '../../mirror/column-statistics.js';
 import type { Condition } from '../../plan/plan.js';
-import { estimatedColumn } from '../../plan/selectivity.js';
+import { type BoundValues, estimatedColumn, selectivity } from '../../plan/selectivity.js';
 import type { UnevenPage, UnevenRead } from '../../plan/uneven.js';
 import { Statistics } from '../../postgres/catalog/statistics-reader.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Statement } from '../../sql/fragment.js';
+import type { Parameter, Slot } from '../../sql/parameter.js';
 import type { BilledCaller, CallerBudgets } from '../caller-budget.js';
-import { explainGeneric, findsByIndex, stretchOf } from './generic-plan.js';
-import { HUB_ROWS, PlanChoice, type PlanVariants, type Risk } from './plan-choice.js';
+import { explainGeneric, findsByIndex, type PlanNode, stretchOf } from './generic-plan.js';
 
-/** Costs of PostgreSQL's planner: 100 to 280 of them take a millisecond. */
-const MAX_STRETCH = 2_000;
-const HEAVY_COST = 10_000;
-/** A value is a hub if so many times more rows have it than the planner expects of any. */
-const HUB_MULTIPLE = 20;
-
-/** A shape whose values may be uneven, and what was found out about it. */
+/** A shape whose values may be uneven. */
 export interface UnevenShape extends Shape {
   readonly statement: Statement;
   readonly result: string;
   readonly uneven: UnevenRead;
-  /** The same read with its rows found before they are put in order; null where it cannot be compiled. */
+  /** The same read with its rows found before they are sorted, or null if it cannot be compiled so. */
   readonly fenced: () => (Shape & { readonly statement: Statement }) | null;
 }
 
-/** What was found out about a shape; null for that all values want the same plan. */
-interface Verdict {
-  readonly choice: PlanChoice | null;
-  /** Of the statistics. */
-  version: number;
+type BoundTexts = readonly (string | null)[];
+
+/** The choice for a shape, and the version of the statistics that it was made with. */
+interface Choice {
+  readonly shapeFor: (values: BoundTexts) => Shape;
+  readonly version: number;
 }
 
 /** Milliseconds before a shape that could not be explained is tried again. */
@@ -43,14 +40,13 @@ const RETRY_MS = 1_000;
 export class PlanChoices {
   readonly statistics: Statistics;
   readonly #database: Database;
-  readonly #verdicts = new WeakMap<UnevenShape, Verdict>();
-  /** The same, each read by itself. */
-  readonly #singles = new WeakMap<UnevenShape, Shape>();
-  readonly #pending = new WeakSet<UnevenShape>();
-  /** One after the other: it is not urgent. */
-  #last: Promise<void> = Promise.resolve();
-
   readonly #budgets: CallerBudgets;
+  readonly #choices = new WeakMap<UnevenShape, Choice>();
+  /** The same shapes, planned per read. Each has its own queue, so a batch never mixes them. */
+  readonly #perRead = new WeakMap<UnevenShape, Shape>();
+  readonly #pending = new WeakSet<UnevenShape>();
+  /** Shapes are explained one after the other: it is not urgent. */
+  #last: Promise<void> = Promise.resolve();
 
   constructor(database: Database, budgets: CallerBudgets, statisticsIntervalMs: number) {
     this.#database = database;
@@ -59,15 +55,13 @@ export class PlanChoices {
   }
 
   /**
-   * The way in which a read is sent; until more is known, by itself and planned for its values. What is compiled to know more is
-   * counted against the caller: null where nothing is to be found out.
+   * The shape to send a read with. Until the choice is made, the read is planned for its values. The choice is made at the cost of
+   * `billed`; with null it is not made.
    */
-  shapeFor(shape: UnevenShape, values: readonly (string | null)[], billed: BilledCaller | null): Shape {
-    const verdict = this.#verdicts.get(shape);
-    if (verdict?.version !== this.statistics.version && billed && !this.#pending.has(shape))
-      this.#decide(shape, billed);
-    if (!verdict) return this.#single(shape);
-    return verdict.choice === null ? shape : verdict.choice.shapeFor(values);
+  shapeFor(shape: UnevenShape, values: BoundTexts, billed: BilledCaller | null): Shape {
+    const choice = this.#choices.get(shape);
+    if (choice?.version !== this.statistics.version && billed && !this.#pending.has(shape)) this.#decide(shape, billed);
+    return choice ? choice.shapeFor(values) : this.#plannedPerRead(shape);
   }
 
   #decide(shape: UnevenShape, billed: BilledCaller): void {
@@ -75,75 +69,99 @@ export class PlanChoices {
     this.#last = this.#last.then(async () => {
       try {
         const { version } = this.statistics;
-        this.#verdicts.set(shape, { choice: await this.#choiceOf(shape, billed), version });
+        this.#choices.set(shape, { shapeFor: await this.#choose(shape, billed), version });
         this.#pending.delete(shape);
       } catch {
-        // Requests report the failure themselves; without a verdict each of them is planned for its values.
+        // Requests report the failure themselves. Without a choice each of them is planned for its values.
         setTimeout(() => this.#pending.delete(shape), RETRY_MS).unref();
       }
     });
   }
 
-  async #choiceOf(shape: UnevenShape, billed: BilledCaller): Promise<PlanChoice | null> {
+  async #choose(shape: UnevenShape, billed: BilledCaller): Promise<Choice['shapeFor']> {
     const { uneven, statement } = shape;
     await this.statistics.load(uneven.collections);
-    if (uneven.collections.every((collection) => this.statistics.of(collection)?.isSmall)) return null;
+    if (uneven.collections.every((collection) => this.statistics.of(collection)?.isSmall)) return () => shape;
     const plan = await explainGeneric(this.#database, statement);
-    const risk =
-      stretchOf(plan) > MAX_STRETCH
-        ? 'walk'
-        : this.#hasHub(uneven.page)
-          ? 'hub'
-          : plan['Total Cost'] > HEAVY_COST
-            ? 'heavy'
-            : null;
-    if (risk === null) return null;
     const statistics = uneven.page && this.statistics.of(uneven.page.level.collection);
-    const variants = await this.#variantsOf(shape, risk, billed);
-    return new PlanChoice(risk, uneven.page, statistics, statement.parameters, variants);
+    const risk = riskOf(plan, uneven.page, statistics);
+    if (risk === null) return () => shape;
+    const perRead = this.#plannedPerRead(shape);
+    if (risk === 'heavy' || !uneven.page || !statistics || statistics.rows < 0) return () => perRead;
+    const estimate = rowEstimate(uneven.page, statistics, statement.parameters);
+    if (risk === 'hub')
+      return (values) => {
+        const { rows, isExact } = estimate(values);
+        return isExact && rows < HUB_ROWS ? shape : perRead;
+      };
+    const fenced = (await this.#fenced(shape, billed)) ?? perRead;
+    return (values) => {
+      const { rows, isExact, even } = estimate(values);
+      if (rows < even) return fenced;
+      return isExact && rows >= COMMON_MULTIPLE * even ? shape : perRead;
+    };
   }
 
-  async #variantsOf(shape: UnevenShape, risk: Risk, billed: BilledCaller): Promise<PlanVariants> {
-    const { statement, result } = shape;
-    const perRead: Shape = { statement, result, batchText: unbatched, isPlannedPerRead: true };
-    const plain: Shape = { statement, result, batchText: shape.batchText };
-    const { length } = statement.text;
-    const fence =
-      risk === 'walk' ? await this.#budgets.inTurn(billed, length, () => oneStep(() => shape.fenced())) : null;
-    if (!fence) return { plain, perRead, fenced: null };
-    const fencedPerRead: Shape = { ...fence, batchText: unbatched, isPlannedPerRead: true };
-    const isPlain = findsByIndex(await explainGeneric(this.#database, fence.statement));
-    return { plain, perRead, fenced: isPlain ? fence : fencedPerRead };
+  async #fenced(shape: UnevenShape, billed: BilledCaller): Promise<Shape | null> {
+    const { length } = shape.statement.text;
+    const fenced = await this.#budgets.inTurn(billed, length, () => oneStep(() => shape.fenced()));
+    if (!fenced) return null;
+    const isServedByIndex = findsByIndex(await explainGeneric(this.#database, fenced.statement));
+    return isServedByIndex ? fenced : { ...fenced, batchText: unbatched, isPlannedPerRead: true };
   }
 
-  #single(shape: UnevenShape): Shape {
-    const existing = this.#singles.get(shape);
+  #plannedPerRead(shape: UnevenShape): Shape {
+    const existing = this.#perRead.get(shape);
     if (existing) return existing;
     const { statement, result } = shape;
-    const single: Shape = { statement, result, batchText: unbatched, isUnprepared: true };
-    this.#singles.set(shape, single);
-    return single;
-  }
-
-  /** Whether a value that a page is filtered by may have very many rows, far more than the planner expects. */
-  #hasHub(page: UnevenPage | null): boolean {
-    const statistics = page && this.statistics.of(page.level.collection);
-    if (!statistics || statistics.rows < HUB_ROWS) return false;
-    return comparisons(page.where).some(({ operand, operator }) => {
-      if (UNDERESTIMATED.test(operator)) return true;
-      if (operator !== 'eq' && operator !== 'in') return false;
-      const column = statistics.column(estimatedColumn(operand)?.name ?? '');
-      const largest = (column?.largestShare ?? 0) * statistics.rows;
-      return largest > HUB_ROWS && largest > HUB_MULTIPLE * Math.max(1, (column?.otherShare ?? 1) * statistics.rows);
-    });
+    const perRead: Shape = { statement, result, batchText: unbatched, isPlannedPerRead: true };
+    this.#perRead.set(shape, perRead);
+    return perRead;
   }
 }
 
-/** Of these the planner assumes that few rows meet them, as long as it does not know the value. */
-const UNDERESTIMATED = /^(between|i?(contains|starts_with|ends_with))$/;
-
 function unbatched(): string {
   return '';
+}
+
+/** Costs of PostgreSQL's planner: 100 to 280 of them take a millisecond. */
+const MAX_STRETCH = 2_000;
+const HEAVY_COST = 10_000;
+
+/** Rows of a value that are too many to collect. */
+const HUB_ROWS = 10_000;
+/** A value is a hub if this many times more rows have it than the planner expects of any value. */
+const HUB_MULTIPLE = 20;
+
+/** Why one plan may be wrong for some values of a shape; null if no reason is known. */
+type Risk =
+  /** The plan follows the sort order, and bets on the filter to leave enough rows. */
+  | 'walk'
+  /** The plan collects all rows that match, and one value has very many. */
+  | 'hub'
+  /** The plan takes so long that planning it for each value costs nothing in comparison. */
+  | 'heavy'
+  | null;
+
+function riskOf(plan: PlanNode, page: UnevenPage | null, statistics: TableStatistics | null): Risk {
+  if (stretchOf(plan) > MAX_STRETCH) return 'walk';
+  if (page && statistics && hasHub(page.where, statistics)) return 'hub';
+  return plan['Total Cost'] > HEAVY_COST ? 'heavy' : null;
+}
+
+/** For these operators the planner assumes few rows as long as it does not know the value. */
+const UNDERESTIMATED = /^(between|i?(contains|starts_with|ends_with))$/;
+
+/** Whether a value of the filter may have very many rows, far more than the planner expects. */
+function hasHub(where: Condition, statistics: TableStatistics): boolean {
+  if (statistics.rows < HUB_ROWS) return false;
+  return comparisons(where).some(({ operand, operator }) => {
+    if (UNDERESTIMATED.test(operator)) return true;
+    if (operator !== 'eq' && operator !== 'in') return false;
+    const column = statistics.column(estimatedColumn(operand)?.name ?? '');
+    const largest = (column?.largestShare ?? 0) * statistics.rows;
+    return largest > HUB_ROWS && largest > HUB_MULTIPLE * Math.max(1, (column?.otherShare ?? 1) * statistics.rows);
+  });
 }
 
 /** Comparisons that must all hold. */
@@ -151,4 +169,95 @@ function comparisons(condition: Condition): Extract<Condition, { kind: 'compare'
   if (condition.kind === 'and') return condition.conditions.flatMap(comparisons);
   if (condition.kind === 'rule') return comparisons(condition.rule);
   return condition.kind === 'compare' ? [condition] : [];
+}
+
+/** Below `even` rows a fence is cheaper, above this multiple of it the sort order. In between the planner decides. */
+const COMMON_MULTIPLE = 4;
+
+interface RowEstimate {
+  /** The number of rows that match, at most if it is not exact. */
+  readonly rows: number;
+  readonly isExact: boolean;
+  /** The number of matching rows for which following the order and collecting cost the same. */
+  readonly even: number;
+}
+
+function rowEstimate(
+  { level, where, isMasked }: UnevenPage,
+  statistics: TableStatistics,
+  parameters: readonly Parameter[],
+): (values: BoundTexts) => RowEstimate {
+  const bound = new BoundParameters(parameters);
+  return (values) => {
+    bound.bind(values);
+    const { share, isKnown } = selectivity(where, statistics, bound);
+    // Rows that the page takes from the order, including those that it skips.
+    const needed =
+      (level.offset ? bound.skipped : 0) + (level.limit.kind === 'constant' ? level.limit.value : bound.limit);
+    // Measured: half of the geometric mean of the rows that are needed and those that exist.
+    const even = 0.5 * Math.sqrt(Math.max(1, needed) * statistics.rows);
+    return { rows: share * statistics.rows, isExact: isKnown && !isMasked, even };
+  };
+}
+
+/** A list with more entries is not estimated. */
+const MAX_ENTRIES = 200;
+
+/** The bound values of a read, by the slots of the request that they come from. One object serves all reads of a shape. */
+class BoundParameters implements BoundValues {
+  readonly #positions = new Map<string, number>();
+  readonly #limit: number;
+  readonly #offset: number;
+  #values: BoundTexts = [];
+
+  constructor(parameters: readonly Parameter[]) {
+    parameters.forEach((parameter, position) => {
+      if (parameter.kind === 'value' || parameter.kind === 'list')
+        this.#positions.set(positionKey(parameter.kind, parameter.slot), position);
+      if (parameter.kind === 'entry')
+        this.#positions.set(positionKey(`entry ${parameter.position}`, parameter.slot), position);
+    });
+    this.#limit = parameters.findIndex(({ kind }) => kind === 'limit');
+    this.#offset = parameters.findIndex(({ kind }) => kind === 'offset' || kind === 'page');
+  }
+
+  bind(values: BoundTexts): void {
+    this.#values = values;
+  }
+
+  get limit(): number {
+    return Number(this.#values[this.#limit] ?? 0);
+  }
+
+  get skipped(): number {
+    return Number(this.#values[this.#offset] ?? 0);
+  }
+
+  value(slot: Slot): string | null | undefined {
+    return this.#at(positionKey('value', slot));
+  }
+
+  entry(slot: Slot, position: number): string | null | undefined {
+    return this.#at(positionKey(`entry ${position}`, slot));
+  }
+
+  list(slot: Slot): readonly (string | null)[] | undefined {
+    const text = this.#at(positionKey('list', slot));
+    if (text === null || text === undefined) return undefined;
+    const entries: (string | null)[] = [];
+    for (const [entry, quoted] of text.matchAll(/"((?:[^"\\]|\\.)*)"|NULL/gs)) {
+      if (entries.length === MAX_ENTRIES) return undefined;
+      entries.push(entry === 'NULL' ? null : (quoted ?? '').replace(/\\(.)/gs, '$1'));
+    }
+    return entries;
+  }
+
+  #at(key: string): string | null | undefined {
+    const position = this.#positions.get(key);
+    return position === undefined ? undefined : this.#values[position];
+  }
+}
+
+function positionKey(kind: string, slot: Slot): string {
+  return typeof slot === 'number' ? `${kind} ${slot}` : `${kind} ${JSON.stringify(slot)}`;
 }

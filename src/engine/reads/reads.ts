@@ -5,7 +5,7 @@
 import { LRUCache } from 'lru-cache';
 import type { Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
-import { invalidQuery, ServiceError } from '../../base/errors.js';
+import { invalidQuery, ServiceError, Undisclosed } from '../../base/errors.js';
 import type { Observer } from '../../base/observe.js';
 import { fromDatabase } from '../../base/sqlstate.js';
 import { runSteps, type Steps } from '../../base/time-slices.js';
@@ -30,9 +30,7 @@ import { NO_CLIENT, type RequestClient } from '../stages.js';
 import { StatementCache, type StatementCacheLimits } from '../statement-cache.js';
 import type { Writer } from '../writer.js';
 import { type CompiledRead, compileShape, type ReadQuery, type SelectionPurpose } from './compiled-read.js';
-import { DatabaseRefusals } from './database-refusals.js';
 import { PlanChoices, type UnevenShape } from './plan-choices.js';
-import { type Moment, readMoment } from './read-moment.js';
 import { refusedInQuery } from './refused-values.js';
 import { mayLieInReplica, ReplicaReads } from './replica-reads.js';
 
@@ -395,4 +393,48 @@ function useOf({ result, statement }: CompiledRead): 'key' | 'query' {
 
 function isUneven(compiled: CompiledRead): compiled is CompiledRead & UnevenShape {
   return compiled.uneven !== null;
+}
+
+/** After this number of different refusals no more are logged. */
+const MAX_LOGGED_REFUSALS = 1_000;
+
+/**
+ * The database's own words when it refuses, such as the table whose right is missing. They go to the log, once, and to administrators;
+ * other callers get the error without them.
+ */
+export class DatabaseRefusals {
+  readonly #observe: Observer;
+  readonly #logged = new Set<string>();
+
+  constructor(observe: Observer) {
+    this.#observe = observe;
+  }
+
+  /** The error as the caller may see it. */
+  to(caller: Pick<Identity, 'administrator'>, error: unknown): unknown {
+    if (!(error instanceof Undisclosed)) return error;
+    const { code, message, extensions, detail } = error;
+    if (!this.#logged.has(detail) && this.#logged.size < MAX_LOGGED_REFUSALS) {
+      this.#logged.add(detail);
+      this.#observe({ kind: 'database-refused', detail });
+    }
+    if (!caller.administrator) return error;
+    return new ServiceError(code, `${message} The database says: ${detail}.`, { ...extensions, detail });
+  }
+}
+
+/** Answers of one snapshot. */
+interface Moment {
+  readonly bodies: readonly (Buffer | null)[];
+  /** As PostgreSQL writes it. */
+  readonly snapshot: string;
+}
+
+function readMoment(database: Database, statements: readonly BoundStatement[]): Promise<Moment> {
+  return database.transaction(async (session) => {
+    const snapshot = String(await session.cell('select pg_current_snapshot()::text', []));
+    const bodies: (Buffer | null)[] = [];
+    for (const { text, parameters, prepare } of statements) bodies.push(await session.cell(text, parameters, prepare));
+    return { bodies, snapshot };
+  }, 'begin isolation level repeatable read, read only');
 }

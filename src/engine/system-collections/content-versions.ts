@@ -5,14 +5,16 @@
 import { CLI_IDENTITY } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
 import { forbidden, forbiddenField, invalidPayload, ServiceError, unprocessable } from '../../base/errors.js';
-import { parseJson, rowsOfAnswer, writeJson } from '../../base/exact-json.js';
+import { isObject, parseJson, rowsOfAnswer, writeJson } from '../../base/exact-json.js';
 import { hasVersions, keyNames } from '../../mirror/item-key.js';
 import { type Collection, isSecretField, type Model } from '../../mirror/model.js';
-import { ownName } from '../../mirror/synonyms.js';
+import { ownName, ownValue } from '../../mirror/synonyms.js';
 import type { Mirror } from '../../mirror/watch.js';
+import { isMasked, restrictionOf } from '../../plan/access.js';
+import { isAlways } from '../../plan/plan.js';
 import { servedCollection } from '../../plan/read.js';
 import { VERSIONS } from '../../plan/version.js';
-import { maySeeAll, visibleChanges } from '../../plan/visible-changes.js';
+import { CONCEALED } from '../../plan/write/column-value.js';
 import { planCreate, planUpdate } from '../../plan/write/payload.js';
 import type { Database } from '../../postgres/pools/database.js';
 import { quoteName } from '../../request/expression.js';
@@ -295,4 +297,55 @@ function visibleDraft(context: VersionContext, { name }: Collection, delta: unkn
 
 function visibleModel({ model, policies, writer }: VersionContext): Model {
   return policies.accessOf(writer.caller)?.view(model) ?? model;
+}
+
+/**
+ * The changes of a version that the caller may see: fields of the item that the caller sees, and of related items if the caller may see
+ * every row. Which rows a change is about is not looked up. `model` is the model that the caller may see, `item` the visible item.
+ */
+function visibleChanges(changes: unknown, collection: Collection | undefined, model: Model, item: Input = {}): Input {
+  if (!collection || !isObject(changes)) return {};
+  const shown = Object.entries(changes).flatMap(([name, value]) => {
+    const field = collection.fields.get(name);
+    const isHidden = field && isMasked(collection, field) && (item[name] ?? null) === null;
+    if (!field || isHidden) return [];
+    if (isSecretField(field)) return [[name, value === null ? null : CONCEALED] as const];
+    const { relation } = field;
+    if (!relation) return [[name, value] as const];
+    const target =
+      relation.kind === 'many-to-any'
+        ? ownValue(model.synonyms, changes[relation.collectionField])
+        : targetOf(relation, field.name);
+    return [[name, visibleValue(value, model.collections.get(String(target)), model)] as const];
+  });
+  return Object.fromEntries(shown);
+}
+
+type Related = Exclude<NonNullable<Parameters<typeof isSecretField>[0]['relation']>, { kind: 'many-to-any' }>;
+
+function targetOf(relation: Related, field: string): string {
+  return relation.kind === 'many-to-one' && relation.manyField === field
+    ? relation.oneCollection
+    : relation.manyCollection;
+}
+
+/** A key, an item, a list of both, or what is created, updated and deleted. */
+function visibleValue(value: unknown, target: Collection | undefined, model: Model): unknown {
+  if (Array.isArray(value)) return value.map((each) => visibleValue(each, target, model));
+  if (!isObject(value)) return value;
+  const names = Object.keys(value);
+  const isDetailed = names.length > 0 && names.every((name) => ['create', 'update', 'delete'].includes(name));
+  if (!isDetailed) return visibleChanges(maySeeAll(target) ? value : keyIn(value, target), target, model);
+  return Object.fromEntries(names.map((name) => [name, visibleValue(value[name], target, model)]));
+}
+
+/** Whether no rule of the caller leaves rows of the collection out. */
+function maySeeAll(target: Collection | undefined): boolean {
+  const restriction = target && restrictionOf(target);
+  return !restriction || isAlways(restriction.rows);
+}
+
+function keyIn(value: Input, target: Collection | undefined): Input {
+  const names = target ? keyNames(target) : [];
+  return Object.fromEntries(names.flatMap((name) => (name in value ? [[name, value[name]]] : [])));
 }

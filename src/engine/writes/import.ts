@@ -3,8 +3,13 @@
  * only to learn which of its rows are wrong: then nothing of the file is kept.
  */
 import { ServiceError, serviceUnavailable } from '../../base/errors.js';
+import { isObject, parseJson } from '../../base/exact-json.js';
 import { fromWrite, staleness } from '../../base/sqlstate.js';
-import { readCells, withoutGenerated } from '../../plan/write/file-cell.js';
+import { keyNames } from '../../mirror/item-key.js';
+import type { Collection, Field, Model, Relation } from '../../mirror/model.js';
+import { isMadeByDatabase } from '../../plan/kept-value.js';
+import { keyPayload } from '../../plan/write/key.js';
+import type { Payload } from '../../plan/write/payload-row.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
 import { Conflict, isConflict } from '../../postgres/pools/conflicts.js';
 import type { ImportFormat } from '../../request/import-file.js';
@@ -12,7 +17,6 @@ import type { OnConflict } from '../../request/on-conflict.js';
 import type { Input } from '../../request/parse-context.js';
 import type { RequestClient } from '../stages.js';
 import type { ImportTransaction, Writer } from '../writer.js';
-import { KeptRows, sizeOf } from './kept-rows.js';
 import { advancePastTable } from './sequences.js';
 import { namingOf } from './write-errors.js';
 import type { Writes } from './writes.js';
@@ -197,4 +201,138 @@ function rowError(failure: unknown, { model, access }: ImportTransaction): Servi
   const error = fromWrite(failure, namingOf(model, access));
   if (!(error instanceof ServiceError) || error.status >= 500 || error.code === 'REQUESTS_EXCEEDED') throw error;
   return error;
+}
+
+/** Rows that are kept, and about how many characters they may hold. */
+const MAX_ROWS = 20_000;
+const MAX_SIZE = 4_194_304;
+
+/**
+ * The rows of an upload, which arrives once. The first of them are kept, so that an import whose transaction was undone can begin
+ * again. After the first batch the transaction holds a lock on the table, so its schema cannot change any more.
+ */
+class KeptRows {
+  readonly #source: AsyncIterator<readonly Input[]>;
+  #kept: (readonly Input[])[] = [];
+  #rows = 0;
+  #size = 0;
+
+  constructor(rows: AsyncIterable<readonly Input[]>) {
+    this.#source = rows[Symbol.asyncIterator]();
+  }
+
+  /** Whether all rows that have arrived can be read again. */
+  get isWhole(): boolean {
+    return this.#rows <= MAX_ROWS && this.#size <= MAX_SIZE;
+  }
+
+  /** From the first row on; only while they are whole. */
+  async *read(): AsyncGenerator<readonly Input[]> {
+    yield* [...this.#kept];
+    for (;;) {
+      const next = await this.#source.next();
+      if (next.done) return;
+      this.#keep(next.value);
+      yield next.value;
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#source.return?.();
+  }
+
+  #keep(rows: readonly Input[]): void {
+    if (!this.isWhole) return;
+    this.#rows += rows.length;
+    for (const row of rows) this.#size += sizeOf(row);
+    if (this.isWhole) this.#kept.push(rows);
+    else this.#kept = [];
+  }
+}
+
+/** Texts are all that can be large; what lies deeper is counted as its parts. */
+function sizeOf(value: unknown): number {
+  if (typeof value === 'string') return value.length;
+  if (value === null || typeof value !== 'object') return 8;
+  let size = 0;
+  for (const each of Object.values(value)) size += sizeOf(each);
+  return size;
+}
+
+/**
+ * A row of a CSV file, which has only texts. Cells of fields whose values are lists, objects or documents hold the JSON that an export
+ * wrote.
+ */
+function readCells(collection: Collection, row: Payload, model: Model): Payload {
+  let read: Record<string, unknown> | null = null;
+  for (const name of Object.keys(row)) {
+    const cell = row[name];
+    const field = collection.fields.get(name);
+    if (!field || typeof cell !== 'string' || !holdsJson(field, cell)) continue;
+    read ??= { ...row };
+    read[name] = linked(field, documentOf(cell), model);
+  }
+  return read ?? row;
+}
+
+/** A row of a file without what the database makes (generated columns, `always` identities): an export holds it, and nobody can write it. */
+function withoutGenerated(collection: Collection, row: Payload, model: Model): Payload {
+  const isMade = (field: Field | undefined): boolean => field !== undefined && isMadeByDatabase(collection, field);
+  const entries = Object.entries(row);
+  if (!entries.some(([name, value]) => isNested(value) || isMade(collection.fields.get(name)))) return row;
+  return Object.fromEntries(
+    entries.flatMap(([name, value]): [string, unknown][] => {
+      const field = collection.fields.get(name);
+      if (isMade(field)) return [];
+      return [[name, field?.relation && isNested(value) ? nestedWithout(field.relation, value, model) : value]];
+    }),
+  );
+}
+
+function nestedWithout(relation: Relation, value: unknown, model: Model): unknown {
+  const isMany = relation.kind === 'one-to-many';
+  if (relation.kind === 'many-to-any') return value;
+  const name = relation.kind === 'many-to-one' ? relation.oneCollection : relation.manyCollection;
+  const target = model.collections.get(name);
+  if (!target) return value;
+  const one = (entry: unknown): unknown => (isObject(entry) ? withoutGenerated(target, entry, model) : entry);
+  const all = (entries: unknown): unknown => (Array.isArray(entries) ? entries.map(one) : entries);
+  if (Array.isArray(value)) return all(value);
+  if (!isMany || !isObject(value)) return one(value);
+  return Object.fromEntries(Object.entries(value).map(([part, entries]) => [part, all(entries)]));
+}
+
+function isNested(value: unknown): boolean {
+  return Array.isArray(value) || isObject(value);
+}
+
+/**
+ * A list of related items links them and unlinks none: an export holds as many of them as it was asked for and as its reader may
+ * see, and what it does not hold must not be lost.
+ */
+function linked({ relation }: Field, value: unknown, model: Model): unknown {
+  if (relation?.kind !== 'one-to-many' || !Array.isArray(value)) return value;
+  const target = model.collections.get(relation.manyCollection);
+  // The reference to the parent is a part of the key that the parent says.
+  const names = target ? keyNames(target).filter((name) => name !== relation.manyField) : [];
+  const items: unknown[] = value.map((entry) => (isObject(entry) || !target ? entry : keyPayload(target, entry)));
+  const isNew = (item: unknown): boolean => isObject(item) && names.some((name) => (item[name] ?? null) === null);
+  return { create: items.filter(isNew), update: items.filter((item) => !isNew(item)) };
+}
+
+function holdsJson({ type, column, relation }: Field, cell: string): boolean {
+  if (relation?.kind === 'one-to-one') return /^\s*\{/.test(cell);
+  if (relation) return relation.kind === 'one-to-many' && /^\s*[[{]/.test(cell);
+  if (type === 'json') return true;
+  // PostgreSQL's own texts of composite values begin with a parenthesis, and those of arrays are not taken.
+  return column?.is_array || type === 'csv' ? /^\s*\[/.test(cell) : Boolean(column?.composite) && /^\s*\{/.test(cell);
+}
+
+/** A string that is not JSON stays a string: the field accepts or refuses it. */
+function documentOf(cell: string): unknown {
+  try {
+    return parseJson(cell);
+  } catch {
+    return cell;
+  }
 }

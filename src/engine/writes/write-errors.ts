@@ -1,8 +1,22 @@
 /** The errors of a write in the words of its payload; what it waits for before, and what it counts. */
-import { failedValidation, invalidPayload, serviceUnavailable, Undisclosed } from '../../base/errors.js';
+import {
+  failedValidation,
+  invalidPayload,
+  type ServiceError,
+  serviceUnavailable,
+  Undisclosed,
+} from '../../base/errors.js';
 import { elementAt, onlyOf } from '../../base/narrow.js';
-import { fromWrite, isMisfit, isRuleRefusal, type Naming, staleness } from '../../base/sqlstate.js';
-import type { Collection, Field, Model } from '../../mirror/model.js';
+import {
+  fromWrite,
+  isMisfit,
+  isRuleRefusal,
+  type Naming,
+  type RefusedByDomain,
+  refusedByDomain,
+  staleness,
+} from '../../base/sqlstate.js';
+import type { Collection, Column, Field, Model } from '../../mirror/model.js';
 import type { WriteEvent } from '../../mirror/write-facts.js';
 import type { Access } from '../../plan/access.js';
 import { differsFromGenerated } from '../../plan/kept-value.js';
@@ -19,7 +33,6 @@ import { refusedWrite } from '../distributed.js';
 import { refusedInPayload } from '../reads/refused-values.js';
 import { isKnownTo } from '../writer.js';
 import { isRepeated } from './idempotency.js';
-import { domainRefusal } from './refused-domains.js';
 
 /** The error of a write, in the words of its payload. */
 export function asWriteError(error: unknown, model: Model, access: Access | null): unknown {
@@ -172,4 +185,52 @@ export function changesByKey(collection: Collection, items: readonly Input[]): {
     if (key === null) throw invalidPayload('Item in update misses primary key');
     return { key, data };
   });
+}
+
+interface Candidate {
+  readonly field: Field;
+  readonly path: string;
+}
+
+/**
+ * The refusal of a domain, with the field: PostgreSQL names only the domain. It checks a value of the domain itself when the row is
+ * written, and one inside an array or composite value when that is parsed: the routine tells which. Null for other errors, and if the
+ * payload has no value of the domain.
+ */
+function domainRefusal(error: unknown, { plan, input, paths }: PlannedWrite): ServiceError | null {
+  const refused = refusedByDomain(error);
+  if (!refused) return null;
+  const candidates = plan.nodes.flatMap((node, position) =>
+    node.columns.flatMap(({ field, holdsValues }, index): Candidate[] => {
+      if (!holdsValues || !field.column || !holds(field.column, refused)) return [];
+      const rows = (input.nodes[position] ?? []).flatMap((row, number) => (row[`c${index}`] == null ? [] : [number]));
+      const row = onlyOf(rows);
+      return rows.length === 0
+        ? []
+        : [{ field, path: row === null ? '' : [paths[position]?.[row], field.name].filter((each) => each).join('.') }];
+    }),
+  );
+  const [first] = candidates;
+  if (!first) return null;
+  const { type, constraint } = refused;
+  const check = constraint === undefined ? {} : { constraint };
+  const { collection, name } = first.field;
+  if (candidates.length === 1) return failedValidation({ collection, name, ...check }, type, first.path || null);
+  const names = [...new Set(candidates.map(({ field }) => `"${field.name}" of "${field.collection}"`))];
+  return failedValidation(
+    {
+      collection: candidates.every(({ field }) => field.collection === collection) ? collection : null,
+      name: null,
+      ...check,
+    },
+    type,
+    null,
+    `Validation failed. A value for ${names.join(' or ')} is refused by the domain "${refused.domain}" of the database${constraint === undefined ? '' : ` (constraint "${constraint}")`}.`,
+  );
+}
+
+/** Whether values of the column are checked by the domain, in the way in which it has refused one. */
+function holds({ data_type, inner, composite }: Column, { domain, isInside }: RefusedByDomain): boolean {
+  const own = data_type.split('.').at(-1)?.replace(/^"|"$/g, '') === domain;
+  return isInside ? inner?.type === domain || composite !== null : own;
 }

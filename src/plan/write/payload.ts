@@ -1,10 +1,51 @@
-/** Payloads × model → write plan: what is created, updated, or either. The payload is walked once (payload-walker.ts). */
+/** Payloads × model → write plan: what is created, updated, or either. The payload is walked once. */
 
+import { invalidPayload } from '../../base/errors.js';
+import { isObject } from '../../base/exact-json.js';
+import { elementAt } from '../../base/narrow.js';
 import { forEachInSlices, oneByOne } from '../../base/time-slices.js';
-import type { Collection } from '../../mirror/model.js';
-import type { ItemChange, Payload, WritePlanContext } from './payload-row.js';
-import { PayloadWalker } from './payload-walker.js';
+import { isKey, keyNames, singleKey } from '../../mirror/item-key.js';
+import {
+  type Collection,
+  collectionOf,
+  type Field,
+  type ManyToAny,
+  type ManyToOne,
+  type Model,
+  type OneToMany,
+  type OneToOne,
+} from '../../mirror/model.js';
+import { ownValue } from '../../mirror/synonyms.js';
+import type { Key } from '../../request/write.js';
+import { keepsValue } from '../kept-value.js';
+import { fieldOf, holdingFields } from '../resolve-names.js';
+import { checkValue } from './column-value.js';
+import { Guard } from './guard.js';
+import {
+  checkImplied,
+  checkKey,
+  checkKeyed,
+  checkReference,
+  displayKey,
+  type ImpliedPart,
+  keyPart,
+  namedKey,
+  newKey,
+  refuseJsonKey,
+} from './key.js';
+import {
+  keyValue,
+  linkValue,
+  linkValues,
+  lookedUpValue,
+  referencedKey,
+  referredValues,
+  setReference,
+} from './links.js';
+import { fieldNamesOf, isKeyReference, isUnchanged, stagedLists, without, writableValue } from './payload-fields.js';
+import type { ColumnValue, ItemChange, Payload, Row, WritePlanContext } from './payload-row.js';
 import type { PlannedWrite } from './write.js';
+import { Rows } from './write-rows.js';
 
 export function planCreate(
   collection: Collection,
@@ -55,4 +96,361 @@ export async function planUpsert(
   const walker = new PayloadWalker(context);
   await forEachInSlices(payloads, (payload) => void walker.save(collection, payload, ''));
   return walker.finish(collection, [], []);
+}
+
+/** Levels of items inside items. */
+const MAX_DEPTH = 1_000;
+
+/** Entries of a list that is walked at once. */
+const SHORT_LIST = 1_000;
+
+/**
+ * The walk through a payload: each object becomes a row of the list for its table and verb, each relation a reference between rows. A
+ * row that is named twice is one row; if the two disagree the payload is refused.
+ */
+class PayloadWalker {
+  readonly rows: Rows;
+  readonly #model: Model;
+  readonly #guard: Guard | null;
+  readonly #sharedValues = new Map<unknown, ColumnValue>();
+  /** Long lists: they are walked in slices, when what is short is done. */
+  readonly #deferred: (() => Promise<void>)[] = [];
+  #depth = 0;
+
+  constructor(context: WritePlanContext) {
+    this.#model = context.model;
+    this.#guard = context.access && new Guard(context.access, context.model);
+    this.rows = new Rows(context, this.#guard);
+  }
+
+  async finish(collection: Collection, root: readonly number[], keys: readonly Key[] | null): Promise<PlannedWrite> {
+    // A list grows at its end while it is walked: what stands in a long list may hold another one.
+    for (const work of this.#deferred) await work();
+    return this.rows.finish(collection, root, keys);
+  }
+
+  #forEachEntry<Entry>(list: readonly Entry[], work: (entry: Entry, position: number) => void): void {
+    if (list.length <= SHORT_LIST) {
+      list.forEach(work);
+      return;
+    }
+    const depth = this.#depth;
+    this.#deferred.push(() => {
+      this.#depth = depth;
+      return forEachInSlices(list, work);
+    });
+  }
+
+  create(collection: Collection, payload: Payload, path: string): Row {
+    this.#guard?.check('create', collection, Object.keys(payload), path);
+    const key = newKey(collection, payload, path, this.#model);
+    const row = this.rows.add(collection, 'insert', key, path);
+    if (key !== null) for (const name of keyNames(collection)) row.fields.add(name);
+    this.#writeFields(row, payload, path);
+    return row;
+  }
+
+  update(collection: Collection, key: unknown, payload: Payload, path: string, isRoot = false): Row {
+    this.#guard?.check('update', collection, fieldNamesOf(collection, payload), path);
+    const row = this.rows.add(collection, 'update', checkKey(collection, key), path);
+    this.#writeFields(row, payload, path, isRoot);
+    return row;
+  }
+
+  save(collection: Collection, payload: Payload, path: string): Row {
+    const key = namedKey(collection, payload);
+    return key === null
+      ? this.create(collection, payload, path)
+      : this.#upsert(collection, key, payload, fieldNamesOf(collection, payload), path);
+  }
+
+  /** An object with a key: the item is changed, or made with that key, as far as the caller may do the one and the other. */
+  #upsert(collection: Collection, key: unknown, payload: Payload, names: readonly string[], path: string): Row {
+    const verb = this.#guard?.verb(collection, names, path) ?? 'upsert';
+    const row = this.rows.add(collection, verb, checkKey(collection, key), path);
+    this.#writeFields(row, payload, path);
+    return row;
+  }
+
+  #writeFields(row: Row, payload: Payload, path: string, isRoot = false): void {
+    const { collection } = row;
+    if (++this.#depth > MAX_DEPTH) throw invalidPayload(`The payload is nested deeper than ${MAX_DEPTH} levels`);
+    // Neither an iterator nor a helper in between: what a level takes of the stack bounds how deep a payload may nest.
+    const names = Object.keys(payload);
+    for (let position = 0; position < names.length; position++) {
+      const name = elementAt(names, position);
+      const value = payload[name];
+      const fieldPath = path === '' ? name : `${path}.${name}`;
+      const field = collection.fields.get(name);
+      if (!field) throw invalidPayload(`"${fieldPath}" is not a field of "${collection.name}"`);
+      if (field === singleKey(collection)) {
+        if (row.verb === 'insert' && isObject(value)) this.#setSharedKey(row, field, payload, value, fieldPath);
+        continue;
+      }
+      if (row.verb !== 'insert' && isKey(collection, field)) {
+        this.rows.claim(row, field, this.#keyPartValue(row, field, payload, value, fieldPath), fieldPath);
+        continue;
+      }
+      if (row.verb !== 'insert' && isKeyReference(collection, field)) {
+        this.#setCompositeReference(row, field.relation, value, fieldPath);
+        continue;
+      }
+      if (isUnchanged(field, value)) continue;
+      if (field.special.includes('sealed')) throw invalidPayload(`"${fieldPath}" cannot be written`);
+      row.fields.add(name);
+      if (keepsValue(row, field, value, { path: fieldPath, guard: this.#guard })) continue;
+      switch (field.relation?.kind) {
+        case 'one-to-many':
+          this.#writeOneToMany(row, payload, field.relation, value, fieldPath);
+          break;
+        case 'one-to-one':
+          this.#writeOneToOne(row, payload, field.relation, value, fieldPath);
+          break;
+        case 'many-to-one':
+        case 'many-to-any': {
+          if (field.relation.kind === 'many-to-one' && field.relation.columns.length > 1) {
+            this.#setCompositeReference(row, field.relation, value, fieldPath);
+            break;
+          }
+          const shared = isRoot ? this.#sharedValues.get(value) : undefined;
+          const columnValue = shared ?? this.#referenceValue(row, field, field.relation, payload, value, fieldPath);
+          // One change of several items makes what they refer to once, for all of them.
+          if (isRoot && isObject(value)) this.#sharedValues.set(value, columnValue);
+          this.rows.set(row, field, columnValue, fieldPath);
+          break;
+        }
+        default:
+          // Alias fields without a relation (presentation, groups) hold nothing.
+          if (field.column)
+            this.rows.set(row, field, { kind: 'value', value: writableValue(row, field, value, fieldPath) }, fieldPath);
+      }
+    }
+    this.#depth--;
+  }
+
+  /** The row takes the key of the one that it refers to, which may be made by the same statement. */
+  #setSharedKey(row: Row, field: Field, payload: Payload, value: unknown, path: string): void {
+    if (field.relation?.kind !== 'many-to-one') return;
+    const columnValue = this.#referenceValue(row, field, field.relation, payload, value, path);
+    row.fields.add(field.name);
+    if (columnValue.kind === 'reference') this.rows.set(row, field, columnValue, path);
+  }
+
+  /** A reference that several columns hold: each gets its part of the related item's key. */
+  #setCompositeReference(row: Row, relation: ManyToOne, value: unknown, path: string): void {
+    const target = collectionOf(this.#model, relation.oneCollection);
+    if (value !== null) refuseJsonKey(target, path);
+    const related = isObject(value) ? (this.#sharedValues.get(value) ?? this.#relatedKey(target, value, path)) : null;
+    if (related) this.#sharedValues.set(value, related);
+    const ofItem = (item: ColumnValue, part: Field): ColumnValue =>
+      item.kind === 'reference'
+        ? { ...item, part }
+        : { kind: 'value', value: keyPart(target, ('value' in item ? item.value : null) as Key, part) };
+    const values = related
+      ? referencedKey(target, relation, path).map((part) => ofItem(related, part))
+      : referredValues(target, relation, value, path);
+    setReference(this.rows, row, relation, values, path);
+  }
+
+  /** What a payload says of a part of the key by which its item was named. */
+  #keyPartValue(row: Row, field: Field, payload: Payload, value: unknown, path: string): ColumnValue {
+    const { relation } = field;
+    if (relation?.kind === 'many-to-one' || relation?.kind === 'many-to-any')
+      return this.#referenceValue(row, field, relation, payload, value, path);
+    return { kind: 'value', value: writableValue(row, field, value, path) };
+  }
+
+  /** A scalar links, null clears, an object makes or changes the related item. */
+  #referenceValue(
+    row: Row,
+    field: Field,
+    relation: ManyToOne | ManyToAny,
+    payload: Payload,
+    value: unknown,
+    path: string,
+  ): ColumnValue {
+    if (relation.kind === 'many-to-any') return this.#manyToAnyValue(row, field, relation, payload, value, path);
+    if (!isObject(value)) return { kind: 'value', value: writableValue(row, field, value, path) };
+    const target = collectionOf(this.#model, relation.oneCollection);
+    if (relation.referenced !== singleKey(target)?.name)
+      return this.#uniqueColumnReference(target, field, relation, value, path);
+    return this.#relatedKey(target, value, path);
+  }
+
+  /** Of a relation that refers to another column than the key. */
+  #uniqueColumnReference(
+    target: Collection,
+    field: Field,
+    relation: ManyToOne,
+    payload: Payload,
+    path: string,
+  ): ColumnValue {
+    refuseJsonKey(target, path);
+    const key = namedKey(target, payload);
+    const names = fieldNamesOf(target, payload);
+    if (key !== null && this.#onlyRefers(target, names))
+      return lookedUpValue(target, checkKey(target, key), relation.referenced, path, this.#guard);
+    const row = key === null ? this.create(target, payload, path) : this.#upsert(target, key, payload, names, path);
+    return linkValue(row, payload, relation, field, path, this.#guard);
+  }
+
+  #relatedKey(target: Collection, payload: Payload, path: string): ColumnValue {
+    refuseJsonKey(target, path);
+    const key = namedKey(target, payload);
+    if (key === null) return keyValue(this.create(target, payload, path));
+    return this.#existingKey(target, key, payload, path);
+  }
+
+  #existingKey(target: Collection, key: unknown, payload: Payload, path: string): ColumnValue {
+    const names = fieldNamesOf(target, payload);
+    if (this.#onlyRefers(target, names)) return { kind: 'value', value: checkKey(target, key) };
+    return { kind: 'value', value: this.#upsert(target, key, payload, names, path).key };
+  }
+
+  /** A payload with nothing but a key, of a caller who may not create the item, only refers to it. */
+  #onlyRefers(target: Collection, names: readonly string[]): boolean {
+    return this.#guard !== null && names.length === 0 && !this.#guard.covers('create', target, keyNames(target));
+  }
+
+  #manyToAnyValue(
+    row: Row,
+    field: Field,
+    relation: ManyToAny,
+    payload: Payload,
+    value: unknown,
+    path: string,
+  ): ColumnValue {
+    const { collectionField, allowedCollections } = relation;
+    const name = ownValue(this.#model.synonyms, payload[collectionField]);
+    const target = typeof name === 'string' ? this.#model.collections.get(name) : undefined;
+    const isNested = isObject(value);
+    if (isNested ? typeof name !== 'string' : value !== null && name === undefined && row.verb === 'insert')
+      throw invalidPayload(`"${path}" needs "${collectionField}", the name of its collection`);
+    if ((isNested && !target) || (value !== null && name !== undefined && !allowedCollections.includes(String(name))))
+      throw invalidPayload(`"${path}" cannot refer to "${name}": allowed are ${allowedCollections.join(', ')}`);
+    if (!isNested || !target) {
+      if (target && value !== null) checkReference(target, value, path);
+      return { kind: 'value', value: writableValue(row, field, value, path) };
+    }
+    const columnValue = this.#relatedKey(target, value, path);
+    // The key is kept as text, whatever its type is where it comes from.
+    if (columnValue.kind !== 'value') return columnValue;
+    const text = displayKey(target, columnValue.value);
+    return { kind: 'value', value: checkValue(fieldOf(row.collection, field.name), text, path) };
+  }
+
+  /** A key links an item, an object makes or changes it, null lets it go; the one that was there leaves. */
+  #writeOneToOne(row: Row, payload: Payload, relation: OneToOne, value: unknown, path: string): void {
+    if (Array.isArray(value))
+      throw invalidPayload(`"${path}" must be an object, a key or null: it is a to-one relation`);
+    const { target, foreignKey, columns, link, implied } = this.#childLinks(row, payload, relation, path);
+    if (isObject(value)) checkImplied(target, value, implied(), path);
+    if (value !== null) link(this.#writeChild(target, foreignKey, columns, value, path, implied), path);
+    // Where the key is the reference there is no other item that could leave.
+    const isOnly = value !== null && namedKey(target, {}, implied()) !== null;
+    if (row.verb !== 'insert' && !isOnly) this.rows.unlink(target, foreignKey, row, relation.deselectAction, null);
+  }
+
+  /** How a child comes to refer to the row. */
+  #childLinks(row: Row, payload: Payload, relation: OneToMany | OneToOne, path: string) {
+    const target = collectionOf(this.#model, relation.manyCollection);
+    checkKeyed(target);
+    refuseJsonKey(row.collection, path);
+    refuseJsonKey(target, path);
+    const foreignKey = fieldOf(target, relation.manyField);
+    const columns = holdingFields(this.#model, relation);
+    const references = (): ColumnValue[] =>
+      columns.length > 1
+        ? linkValues(row, payload, relation, path)
+        : [linkValue(row, payload, relation, foreignKey, path, this.#guard)];
+    const link = (child: Row, childPath: string): void => {
+      const values = references();
+      columns.forEach((column, position) => {
+        if (child.verb !== 'insert' && isKey(target, column)) {
+          this.rows.claim(child, column, elementAt(values, position), childPath);
+          return;
+        }
+        child.fields.add(foreignKey.name);
+        this.rows.set(child, column, elementAt(values, position), childPath);
+      });
+    };
+    const implied = (): ImpliedPart[] => {
+      if (!columns.some((column) => isKey(target, column))) return [];
+      const values = references();
+      return columns.flatMap((field, position): ImpliedPart[] => {
+        const columnValue = elementAt(values, position);
+        return columnValue.kind === 'value' ? [{ field, value: columnValue.value }] : [];
+      });
+    };
+    return { target, foreignKey, columns, link, implied };
+  }
+
+  #writeOneToMany(row: Row, payload: Payload, relation: OneToMany, value: unknown, path: string): void {
+    const { target, foreignKey, columns, link, implied } = this.#childLinks(row, payload, relation, path);
+    if (value === null || Array.isArray(value)) {
+      const entries: unknown[] = value ?? [];
+      this.#forEachEntry(entries, (entry, position) => {
+        const at = `${path}.${position}`;
+        link(this.#writeChild(target, foreignKey, columns, entry, at, implied), at);
+      });
+      if (row.verb !== 'insert') this.rows.unlink(target, foreignKey, row, relation.deselectAction, null);
+      return;
+    }
+    const { create, update, removed } = stagedLists(value, path);
+    this.#forEachEntry(create, (entry: unknown, position) => {
+      const at = `${path}.create.${position}`;
+      if (!isObject(entry)) throw invalidPayload(`"${at}" must be an object`);
+      const child = this.create(target, without(entry, [foreignKey, ...columns]), at);
+      link(child, at);
+      if (relation.sortField !== null && columns.length === 1)
+        this.rows.append(child, foreignKey, relation.sortField, position + 1);
+    });
+    const changed = new Set<string>();
+    this.#forEachEntry(update, (entry: unknown, position) => {
+      const at = `${path}.update.${position}`;
+      const key = isObject(entry) ? namedKey(target, entry, implied()) : null;
+      if (!isObject(entry) || key === null) throw invalidPayload(`"${at}" must be an object with its primary key`);
+      const child = this.update(target, key, without(entry, [foreignKey, ...columns]), at);
+      changed.add(String(child.key));
+      link(child, at);
+    });
+    // Behind the changes, also where those are many.
+    const isLong = update.length > SHORT_LIST || removed.length > SHORT_LIST;
+    const keys: Key[] = [];
+    const remove = (key: unknown): void => {
+      const checked = checkKey(target, key);
+      if (changed.has(String(checked))) throw invalidPayload(`"${path}" both changes and removes item ${checked}`);
+      keys.push(checked);
+    };
+    const unlink = (): void => {
+      if (keys.length > 0 && row.verb !== 'insert')
+        this.rows.unlink(target, foreignKey, row, relation.deselectAction, keys);
+    };
+    if (isLong) this.#deferred.push(() => forEachInSlices(removed, remove).then(unlink));
+    else {
+      removed.forEach(remove);
+      unlink();
+    }
+  }
+
+  /** A key links an existing item; an object makes one, or changes the one whose key it has. */
+  #writeChild(
+    target: Collection,
+    foreignKey: Field,
+    columns: readonly Field[],
+    entry: unknown,
+    path: string,
+    implied: () => ImpliedPart[],
+  ): Row {
+    // The reference is not written where it is a part of the key that names the item.
+    const written = columns.every((column) => isKey(target, column)) ? [] : [foreignKey.name];
+    if (!isObject(entry)) {
+      this.#guard?.check('update', target, written, path);
+      return this.rows.add(target, 'update', checkKey(target, entry), path);
+    }
+    const payload = without(entry, [foreignKey, ...columns]);
+    const key = namedKey(target, payload, implied());
+    if (key === null) return this.create(target, payload, path);
+    return this.#upsert(target, key, payload, [...fieldNamesOf(target, payload), ...written], path);
+  }
 }

@@ -1,12 +1,15 @@
 /** The rows of a write while its payload is walked: merged where a row is named twice, completed, and given their shape. */
 import { randomUUID } from 'node:crypto';
-import { failedValidation, invalidPayload } from '../../base/errors.js';
+import { failedValidation, forbidden, invalidPayload } from '../../base/errors.js';
 import { forEachInSlices } from '../../base/time-slices.js';
 import { isKey, requireSingleKey, singleKey } from '../../mirror/item-key.js';
 import { type Collection, type Field, type Model, needsValue } from '../../mirror/model.js';
+import { parseVariable } from '../../request/filter.js';
 import type { Key } from '../../request/write.js';
-import { presetValue } from '../preset-value.js';
+import { resolveVariable } from '../../sql/parameter.js';
+import { planCaller } from '../caller-value.js';
 import { holdingFields, referencedFields } from '../resolve-names.js';
+import { checkValue } from './column-value.js';
 import type { Guard } from './guard.js';
 import { checkKeyed, givenPart, keyEntries, keyPart } from './key.js';
 import type { ColumnValue, List, Row, WritePlanContext, WriteVariables } from './payload-row.js';
@@ -393,4 +396,19 @@ function completedFields(collection: Collection): CompletedField[] {
 function flaggedVariable(field: Field, flags: Readonly<Record<string, VariableName>>): VariableName | null {
   const flag = field.special.find((each) => each in flags);
   return flag === undefined ? null : (flags[flag] ?? null);
+}
+
+type PresetValue = Extract<ColumnValue, { kind: 'value' | 'caller' }>;
+
+/** What a policy gives to a field that the payload leaves out: a value, or a variable of the caller. */
+function presetValue(field: Field, value: unknown, variables: WriteVariables, model: Model): PresetValue {
+  try {
+    const variable = typeof value === 'string' ? parseVariable(value) : null;
+    if (variable?.kind === 'path') return { kind: 'caller', plan: planCaller(variable.name, variable.path, model) };
+    const resolved = variable ? resolveVariable(variable.text, variables) : value;
+    return { kind: 'value', value: checkValue(field, resolved, field.name) };
+  } catch {
+    // A preset that is not valid must not be dropped: the write is refused.
+    throw forbidden();
+  }
 }
