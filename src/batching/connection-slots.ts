@@ -19,7 +19,7 @@ export interface ConnectionSlot {
   caller: string;
 }
 
-/** What is known about a read that needs a connection. */
+/** A read that needs a connection. */
 export interface ReadProfile {
   readonly costClass: CostClass;
   /** Whether it must leave some connections to others: it is or may be slow, or its shape has its share already. */

@@ -33,7 +33,7 @@ export interface ReadListener {
 const MAX_STATEMENTS_IN_FLIGHT = 2;
 /** A connection that is so many times slower than another gets no second statement. */
 const MAX_SLOT_SLOWDOWN = 2;
-/** After this time reads do not wait for a batch any more, if a connection is free. */
+/** After this time reads stop waiting for a batch, if a connection is free. */
 export const MAX_BATCH_WAIT_MS = 20;
 
 export class PendingRead {

@@ -1,4 +1,4 @@
-/** A subscription: its client, where its answers go, and whether what is known about its caller still holds. */
+/** A subscription: its client, its listener, and whether its caller and their rights are known. */
 import type { Identity } from '../access/identity.js';
 import type { MaybePromise } from '../engine/pipeline.js';
 import type { ReadQuery } from '../engine/reads/compiled-read.js';
@@ -33,7 +33,7 @@ export interface LiveListener {
   answer(answer: LiveAnswer): void;
   /** Drops an answer that was not sent yet, unless the rights are the same. Returns whether there was one. */
   withdraw(isSame: boolean): boolean;
-  /** The last call: the caller may not read it any more or, if the error is null, the service stops. */
+  /** The last call, with the reason. It is null if the service stops. */
   end(error: unknown): void;
   /** Called every few seconds. */
   ping(): void;
@@ -47,7 +47,7 @@ export abstract class Subscriber {
   /** The user or address whose limits apply; null until the caller is known. */
   owner: string | null = null;
   caller: Identity | null = null;
-  /** Grows when the caller or their rights may have changed, and at the end: what was found out or read before is void. */
+  /** Grows when the caller or their rights may have changed, and at the end. Results for an earlier version are void. */
   version = 0;
   /** Whether the caller and their rights are known. Otherwise nothing is sent. */
   isResolved = false;
@@ -63,7 +63,7 @@ export abstract class Subscriber {
 
   /** Finds out what the caller may read, then calls `resolved`, unless the version has changed meanwhile. */
   abstract resolve(caller: Identity, isValid: () => boolean): Promise<void>;
-  /** The caller could not be resolved, or may not read any more. */
+  /** The caller could not be resolved, or was refused by a read. */
   abstract onUnresolved(): void;
   abstract onClosed(): void;
   abstract ping(): void;

@@ -9,7 +9,7 @@ import { SubscriptionCounts, type SubscriptionLimits } from './subscription-coun
 
 /** Milliseconds in which changes of rights are gathered. */
 const GATHER_MS = 50;
-/** Subscriptions that are resolved at the same time after a change of rights: more would delay the look-ups of requests. */
+/** Subscriptions that are resolved at the same time after a change of rights: more would delay requests. */
 const MAX_RESOLVING = 50;
 /** Milliseconds until a caller is resolved again after a temporary failure. */
 const RETRY_MS = 1_000;
@@ -97,7 +97,7 @@ export class Subscribers implements Rights {
     }, GATHER_MS);
   }
 
-  /** Some callers may not be signed in any more. */
+  /** Some callers may have been signed out. */
   sessionsEnded(): void {
     for (const subscriber of [...this.#all]) {
       if (subscriber.isResolved) this.#recheck(subscriber);
@@ -115,7 +115,7 @@ export class Subscribers implements Rights {
   /** The caller could not be resolved, or is refused by a read. */
   fail(subscriber: Subscriber, error: unknown): void {
     if (subscriber.isClosed) return;
-    subscriber.invalidate(false);
+    subscriber.invalidate(true);
     subscriber.onUnresolved();
     if (isPassing(error)) setTimeout(() => void this.#resolveAgain(subscriber), RETRY_MS).unref();
     else if (!subscriber.waitsForRights || !isRefusal(error)) this.end(subscriber, error);
@@ -144,7 +144,7 @@ export class Subscribers implements Rights {
     }
   }
 
-  /** What was found out before a change of rights, or the end of a session, must not be used after it: it is found out again. */
+  /** Begins again if rights change, or a session ends, meanwhile. */
   async #resolve(subscriber: Subscriber): Promise<void> {
     const { source } = subscriber;
     try {
@@ -166,7 +166,7 @@ export class Subscribers implements Rights {
   }
 }
 
-/** Checks every subscription once per round, in steps: with ten thousand, changes would wait for a round without them. */
+/** Checks every subscription once per round, in steps: checking ten thousand at once would delay changes. */
 class Sweep {
   #left: Iterator<Subscriber> | null = null;
   #quota = 0;

@@ -1,6 +1,6 @@
 /**
- * The application of one serving thread: identities, live queries and GraphQL over the core, and the routes over all of them. What
- * exists once per process (`start.ts`) reaches a thread as `Shared` and by broadcasts.
+ * The application of one serving thread: identities, live queries and GraphQL over the core, and the routes over all of them. The parts
+ * that exist once per process (`start.ts`) reach a thread as `Shared` and by broadcasts.
  */
 import { isMainThread } from 'node:worker_threads';
 import { ForeignTokens } from '../access/foreign-tokens.js';
@@ -68,7 +68,7 @@ export type Broadcast =
   | { readonly kind: 'replica-lost'; readonly replica: number }
   | { readonly kind: 'persisted-query'; readonly digest: string; readonly text: string };
 
-/** What all threads share, as one of them sees it. */
+/** The parts that all threads share, as one of them sees them. */
 export interface Shared {
   readonly secret: string;
   readonly limits: Limits;
@@ -99,7 +99,7 @@ export interface App {
   collect(): Promise<readonly Metric[]>;
   /** The health of this thread. */
   check(): Promise<Checks>;
-  /** Reports that it is not ready any more, and ends subscriptions; other requests are still answered. Resolves when nothing of it is left in the database. */
+  /** Reports that it is not ready, and ends subscriptions; requests are still answered. Resolves when its slots and publications are dropped. */
   stopping(): Promise<void>;
   /** Ends the processes that transform images. */
   endProcesses(): Promise<void>;
@@ -140,7 +140,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
   };
 }
 
-/** What routes are made from. */
+/** The parts that routes are made from. */
 type Parts = Awaited<ReturnType<typeof createParts>>;
 
 async function createParts(config: Config, core: Core, shared: Shared, observe: Observer) {
@@ -177,7 +177,7 @@ async function createParts(config: Config, core: Core, shared: Shared, observe: 
   return { config, core, shared, observe, resolveUser, identities, access, live, items, files, persisted, readiness };
 }
 
-/** What exists only after the routes. */
+/** Parts that are made after the routes. */
 interface Later {
   readonly operations: () => Operations;
   readonly routes: () => readonly ApiRoute[];

@@ -103,7 +103,7 @@ async function ended(closed: Promise<void>, timeoutMs: number): Promise<void> {
   );
 }
 
-/** What every step of a start needs. */
+/** The input of every step of a start. */
 interface Start {
   readonly config: Config;
   readonly observe: Observer;
@@ -137,7 +137,7 @@ async function serve(start: Start, events: MainContext['events']): Promise<Servi
   const { main, messages } = await startMain(start, threads, events);
   started.add(() => threads.stop(), Infinity);
   const url = await threads.serve(main);
-  // Last, so that a start that fails has created no account whose password nobody has seen.
+  // Last, so that a start that fails does not create an account whose password is never shown.
   const administrator = await makeAdministrator(config, main.database);
   await threads.broadcast({ kind: 'serving' });
   admin.onServing();
@@ -164,7 +164,7 @@ async function serve(start: Start, events: MainContext['events']): Promise<Servi
   };
 }
 
-/** What exists once. The messages are logged when the service listens: a start that fails says only why. */
+/** Starts the parts that exist once. The messages are logged when the service listens: a start that fails says only why. */
 async function startMain(
   start: Start,
   threads: Threads,

@@ -186,7 +186,7 @@ export class TriggerSource implements ChangeSource {
   }
 }
 
-/** What live queries depend on: whether the changes of each table are seen, but not why an attempt to install triggers failed. */
+/** Equal if the same changes are reported: it says which tables have triggers, but not why others have none. */
 function summaryOf({ sources, written }: TriggeredTables): string {
   return JSON.stringify([
     [...sources].map(([served, below]) => [

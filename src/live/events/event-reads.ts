@@ -38,7 +38,7 @@ interface KeyRead {
   readonly names: readonly string[];
 }
 
-/** What a subscription begins with, all of one snapshot. */
+/** The beginning of a subscription, all of one snapshot. */
 interface FirstState {
   /** The answer of the query, or null if there is none. */
   readonly body: Buffer | null;
@@ -95,7 +95,7 @@ export class EventReads {
     };
   }
 
-  /** The items that the query selects, by their keys; stops early if they are not wanted any more. `ReadBatcher` sends them together. */
+  /** The items that the query selects, by their keys; stops early if `isWanted` is false. `ReadBatcher` sends them together. */
   async changed(
     prepared: PreparedRead<Parsed>,
     keys: readonly string[],
@@ -136,7 +136,7 @@ export class EventReads {
   }
 }
 
-/** Whether the caller who has this view of the collection sees all of its rows. */
+/** Whether this view of the collection has all of its rows. */
 export function showsAllRows(collection: Collection): boolean {
   return !isRestricted(collection) || isAlways(collection.restriction.rows);
 }

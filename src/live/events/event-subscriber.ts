@@ -1,4 +1,4 @@
-/** A subscription to the changes of a collection: what it reads of changed items, and where that goes. */
+/** A subscription to the changes of a collection: its query, its listener, and its position in the log. */
 import type { Identity } from '../../access/identity.js';
 import type { MaybePromise } from '../../engine/pipeline.js';
 import type { PreparedRead } from '../../engine/reads/reads.js';

@@ -37,7 +37,7 @@ const MAX_BEGINNING = 20;
 const KNOWN_MS = 600_000;
 const NOTHING_KNOWN = (): boolean => false;
 
-/** What events share with live queries. */
+/** The part of live queries that events share. */
 export interface EventHost {
   readonly subscribers: Subscribers;
   /** Milliseconds between two rounds. */

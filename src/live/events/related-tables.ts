@@ -16,7 +16,7 @@ const GATHER_MS = 300;
 const PAUSES = 10;
 const MAX_PAUSE_MS = 30_000;
 
-/** What a failed read counts as, in milliseconds. */
+/** A failed read counts as so many milliseconds. */
 const FAILED_MS = 1_000;
 
 /** Groups of subscribers whose keys are read at the same time. */

@@ -76,7 +76,7 @@ export class TableLog {
     return this.#entries[position - this.#first] ?? null;
   }
 
-  /** The change of each row since the position, without those that are known already; null if that is not known any more. */
+  /** The change of each row since the position, without those that are known already; null if the log does not reach back so far. */
   since(position: number, isKnown: (xid: number) => boolean): ReadonlyMap<string, RowChange> | null {
     if (position < this.#first) return null;
     const changes = new Map<string, RowChange>();

@@ -14,7 +14,7 @@ interface KeyOwner {
   /** For limits. */
   readonly owner: string | null;
   readonly source: { readonly change: Change | null };
-  /** Set if nobody can say which deletions to send. */
+  /** Set if it is unknown which deletions to send. */
   isStale: boolean;
 }
 
@@ -56,7 +56,7 @@ export class VisibleKeys {
     this.#count();
     const { change } = this.subscriber.source;
     if (isFirst || before === visible || change === 'create' || change === 'update') return;
-    // If an item is missing, nobody can say whether it was deleted or hidden.
+    // A missing item was deleted or hidden: it is unknown which.
     if (isOther || before === null || visible === null || ![...before].every((key) => visible.has(key)))
       this.subscriber.isStale = true;
     // The deletion of an item that was never sent must not be sent.
@@ -65,8 +65,8 @@ export class VisibleKeys {
 
   /**
    * The keys were read again after a change of related tables. `before`: the keys that were remembered before the read; `now`: the
-   * visible ones. If a key is missing, nobody can say whether its item was deleted or hidden. If items were sent meanwhile that are not
-   * in `now`, it stays in doubt until the next read.
+   * visible ones. If a key is missing, its item was deleted or hidden: it is unknown which. If items were sent meanwhile that are not in
+   * `now`, the keys stay in doubt until the next read.
    */
   recheck(changes: number, before: readonly string[], now: ReadonlySet<string>): void {
     const { visible } = this;
@@ -80,7 +80,7 @@ export class VisibleKeys {
     if (this.#showsKeys !== true) return false;
     if (this.visible === null) return this.#unsent?.delete(key) !== true;
     if (this.isInDoubt) {
-      // Nobody can say whether it was hidden before it was deleted.
+      // It may have been hidden before it was deleted.
       if (this.visible.has(key) || this.#missing?.has(key)) this.subscriber.isStale = true;
       return false;
     }

@@ -1,6 +1,6 @@
 /**
- * Calls between the main thread and a worker. Arguments and results are plain data; what clients may nest without limit travels as text,
- * because copying it could exhaust the stack. Messages arrive in the order in which they were sent: when a worker gets the result of a call,
+ * Calls between the main thread and a worker. Arguments and results are plain data; JSON of clients travels as text, because copying
+ * deeply nested objects could exhaust the stack. Messages arrive in the order in which they were sent: when a worker gets the result of a call,
  * it has applied all broadcasts that were sent before.
  */
 import type { Attempt, AttemptOutcome } from '../../accounts/login-backoff.js';
@@ -15,7 +15,7 @@ import type { ReplicaMemory } from '../../postgres/replicas/replicas.js';
 import type { Broadcast } from '../app.js';
 import type { MainBroadcast, SchemaBroadcast } from './threads.js';
 
-/** What a worker begins with. */
+/** The data with which a worker begins. */
 export interface Assignment {
   /** With this worker's share of the connections. */
   readonly config: Config;
@@ -34,7 +34,7 @@ export interface Assignment {
   readonly closed: Int32Array;
 }
 
-/** What a worker can call in the main thread. Each call resolves when all threads have applied what came of it. */
+/** The calls of a worker to the main thread. Each resolves when all threads have applied its changes. */
 export interface MainCalls {
   adopt(text: string, digest: string): Promise<void>;
   refresh(certain: boolean): Promise<void>;
@@ -54,11 +54,11 @@ export interface MainCalls {
   settleLogin(attempt: Attempt, outcome: AttemptOutcome): Promise<void>;
   /** Logs the event. */
   observe(event: Event): void;
-  /** The worker cannot serve any more. */
+  /** The worker ends. */
   failed(failure: Failure): void;
 }
 
-/** What the main thread can call in a worker. */
+/** The calls of the main thread to a worker. */
 export interface WorkerCalls {
   /** Returns when the worker has everything it needs to serve. */
   ready(): void;

@@ -26,7 +26,7 @@ export interface SchemaBroadcast {
 /** `serving`: the start is complete, and requests are answered from now on. */
 export type MainBroadcast = Broadcast | SchemaBroadcast | { readonly kind: 'serving' };
 
-/** What exists once, however many threads serve. */
+/** The parts that exist once, however many threads serve. */
 export interface MainContext {
   readonly database: Database;
   readonly databaseUrl: string;

@@ -163,7 +163,7 @@ export class WorkerPool implements Threads {
     return url;
   }
 
-  /** What workers can call. A call resolves when all of them have applied what came of it. */
+  /** The calls of workers. Each resolves when all workers have applied its changes. */
   #callsFrom({ mirror, limits, accessChanged }: MainContext): Omit<MainCalls, 'failed'> {
     const { requests, registrations, logins } = limits;
     return {
@@ -229,7 +229,7 @@ class WorkerHandle {
   readonly #onLost: (error: Error) => void;
   /** Resolves when the last broadcast was applied: they are applied in order. */
   #applied: Promise<void> = Promise.resolve();
-  /** Before it listens, a failure rejects `ready` or `listen`. Once it is told to stop, none is reported. */
+  /** Before it listens, a failure rejects `ready` or `listen`. After `stop`, none is reported. */
   #isServing = false;
   /** Resolves when the thread has ended. */
   readonly exited: Promise<void>;
