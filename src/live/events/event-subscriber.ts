@@ -68,7 +68,7 @@ export class EventSubscriber extends Subscriber {
   prepared: PreparedRead<Parsed> | null = null;
   /** Equal for subscribers that are sent the same. */
   group = '';
-  log: TableLog | null = null;
+  log: TableLog<EventSubscriber> | null = null;
   /** The position in the log up to which everything was sent. */
   position = 0;
   /** The snapshot of the initial state: the log may report its transactions later. Null once it has reported all of them. */

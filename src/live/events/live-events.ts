@@ -72,7 +72,7 @@ export class LiveEvents implements EventEngine {
   readonly #related: RelatedTables;
   /** Without a limit, initial states would take all connections. */
   readonly #beginning = new Semaphore(MAX_BEGINNING);
-  readonly #logs = new Map<string, TableLog>();
+  readonly #logs = new Map<string, TableLog<EventSubscriber>>();
   /** Null until the tables below each view are known. */
   #sources: Sources | null = null;
   #timer: NodeJS.Timeout | null = null;
@@ -176,7 +176,7 @@ export class LiveEvents implements EventEngine {
     const table = tableKey({ schema: collection.schema, name: collection.table });
     if (subscriber.log?.table === table) return;
     this.leave(subscriber);
-    const log = this.#logs.get(table) ?? new TableLog(table, collection);
+    const log = this.#logs.get(table) ?? new TableLog<EventSubscriber>(table, collection);
     this.#logs.set(table, log);
     log.readers.add(subscriber);
     subscriber.log = log;
@@ -256,7 +256,7 @@ export class LiveEvents implements EventEngine {
     await Promise.all(groups.map((group) => this.#serve(group)));
   }
 
-  #groupsOf(log: TableLog): EventGroup[] {
+  #groupsOf(log: TableLog<EventSubscriber>): EventGroup[] {
     const groups = new Map<string, EventGroup>();
     for (const subscriber of log.readers) {
       const { position, isStale, prepared, source } = subscriber;

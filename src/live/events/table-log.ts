@@ -3,7 +3,6 @@ import type { Collection } from '../../mirror/model.js';
 import type { LoggedChange, LoggedRow, LoggedTable } from '../../postgres/changes/pgoutput.js';
 import { joinKey } from '../../sql/key-text.js';
 import type { TableChanges } from '../changes/change-source.js';
-import type { EventSubscriber } from './event-subscriber.js';
 
 export const CHANGES = ['create', 'update', 'delete'] as const;
 export type Change = (typeof CHANGES)[number];
@@ -28,11 +27,11 @@ interface Entry extends KeyChange {
 
 const MAX_ENTRIES = 10_000;
 
-export class TableLog {
+export class TableLog<Reader> {
   /** As schema.name. */
   readonly table: string;
   readonly #key: readonly string[];
-  readonly readers = new Set<EventSubscriber>();
+  readonly readers = new Set<Reader>();
   #entries: Entry[] = [];
   /** The position of the first entry. */
   #first = 0;
