@@ -56,7 +56,7 @@ export async function measureHits(databaseUrl: string): Promise<void> {
         answersOrigins: false,
         respond: ignore,
         respondError: ignore,
-        open: (): never => {
+        openResponse: (): never => {
           throw new Error('no response stays open here');
         },
       };

@@ -2,7 +2,7 @@
  * The two pipelines. Every read and write of items, by REST, SEARCH, GraphQL or the command line, passes through one of them:
  * identify → parse → restrict → plan → compile → execute → reply. `Server-Timing` carries these words.
  */
-import { callerName, type Identity } from '../access/identity.js';
+import { callerName, type Identity, PUBLIC } from '../access/identity.js';
 import type { ReadListener } from '../batching/shape-queue.js';
 import { consistencyOf, type ReadNeed } from './consistency.js';
 import type { ReadQuery } from './reads/compiled-read.js';
@@ -17,7 +17,7 @@ export interface ReadStages<Query extends ReadQuery, Answer> {
   readonly client: RequestClient;
   identify(): MaybePromise<Identity>;
   parse(caller: Identity): MaybePromise<Query>;
-  /** What is replied in the moment in which it arrives is left to a `ReplyListener`. */
+  /** What is replied in the moment in which it arrives is left to a `RepliedRead`. */
   execute(read: PreparedRead<Query>): MaybePromise<Answer>;
 }
 
@@ -75,7 +75,7 @@ function executeRead<Query extends ReadQuery, Answer>(
   return executed(stages.execute(prepared), stages.client);
 }
 
-/** A promise ends when the statement has run; what is answered at once is timed by `ReplyListener`. */
+/** A promise ends when the statement has run; what is answered at once is timed by `RepliedRead`. */
 function executed<Answer>(answer: MaybePromise<Answer>, client: RequestClient): MaybePromise<Answer> {
   if (!(answer instanceof Promise)) return answer;
   return answer.then((done) => {
@@ -105,39 +105,32 @@ export async function write<Request, Result, Answer>(stages: WriteStages<Request
   return stages.reply(result);
 }
 
-/** Where the body of a read goes. */
-export interface ReplyStage {
-  readonly client: RequestClient;
-  /** The memory of the body is borrowed: see `WireQuery.row`. Null when there is no such item. */
-  reply(body: Buffer | null): void;
-  replyError(error: unknown): void;
-}
+/** A read that is replied to as soon as its body arrives, without a promise. */
+export abstract class RepliedRead implements ReadListener {
+  abstract readonly client: RequestClient;
+  #identity: Identity = PUBLIC;
 
-/** Replies with the body of a read in the moment in which it arrives. */
-export class ReplyListener implements ReadListener {
-  readonly #stage: ReplyStage;
-  readonly #identity: Identity;
+  /** The memory of the body is borrowed: see `WireQuery.row`. The body is null if there is no such item. */
+  protected abstract reply(body: Buffer | null): void;
+  abstract onError(error: unknown): void;
 
-  constructor(stage: ReplyStage, identity: Identity) {
-    this.#stage = stage;
+  /** To be passed on as the listener of the read. */
+  as(identity: Identity): this {
     this.#identity = identity;
+    return this;
   }
 
   get aborted(): boolean {
-    return this.#stage.client.aborted;
+    return this.client.aborted;
   }
 
   get caller(): string {
-    return callerName(this.#identity, this.#stage.client);
+    return callerName(this.#identity, this.client);
   }
 
   onResult(body: Buffer | null, reads: number): void {
-    this.#stage.client.staged('execute');
-    if (reads > 1) this.#stage.client.batched(reads);
-    this.#stage.reply(body);
-  }
-
-  onError(error: unknown): void {
-    this.#stage.replyError(error);
+    this.client.staged('execute');
+    if (reads > 1) this.client.batched(reads);
+    this.reply(body);
   }
 }

@@ -2,99 +2,111 @@
 import { invalidPayload } from '../base/errors.js';
 import type { Exchange } from './exchange.js';
 
-/** With more that waits to be read the client is paused. */
+/** Bytes that may wait to be read: with more, the client is paused. */
 const HIGH_WATER_BYTES = 1_048_576;
 
 export interface BodyLimits {
   readonly bytes: number;
-  /** Which option says so. */
+  /** The option with this limit. */
   readonly option: string;
-  /** For the next piece to arrive. */
+  /** Milliseconds until the next piece must arrive. */
   readonly pauseMs: number;
 }
 
-interface Body {
-  limits: BodyLimits;
-  readonly next: () => Promise<Buffer | null>;
-}
-
-const bodies = new WeakMap<Exchange, Body>();
-
-/** To be called before anything is awaited, unless the body is held already, since data that nobody reads is lost. */
+/** To be called before anything is awaited, unless the body is held already: data that nobody reads is lost. */
 export function openBody(exchange: Exchange, limits: BodyLimits): AsyncGenerator<Buffer> {
   const body = holdBody(exchange);
   body.limits = limits;
-  return (async function* pieces() {
-    for (let piece = await body.next(); piece !== null; piece = await body.next()) yield piece;
-  })();
+  return body.pieces();
 }
 
+const bodies = new WeakMap<Exchange, HeldBody>();
+
 /** Begins to read the body before it is opened: a small part, then the client is paused. */
-export function holdBody(exchange: Exchange): Body {
-  const cached = bodies.get(exchange);
-  if (cached) return cached;
-  const { response } = exchange;
-  exchange.unread = true;
-  const waiting: Buffer[] = [];
-  let bytes = 0;
-  let total = 0;
-  let ended = false;
-  let failure: Error | null = null;
-  let paused = false;
-  let wake: (() => void) | null = null;
-  const notify = (): void => {
-    wake?.();
-    wake = null;
-  };
-  exchange.onAbort(() => {
-    failure = invalidPayload('The client disconnected');
-    notify();
-  });
-  response.onData((chunk, last) => {
-    total += chunk.byteLength;
-    ended = last;
-    if (last) exchange.unread = false;
-    if (exchange.replied) return;
-    if (total <= body.limits.bytes) {
-      // The chunk is only borrowed for the time of the callback.
-      waiting.push(Buffer.from(Buffer.from(chunk)));
-      bytes += chunk.byteLength;
-      if (bytes > HIGH_WATER_BYTES && !ended && !paused) {
-        paused = true;
-        response.pause();
-      }
-    }
-    notify();
-  });
-  const next = async (): Promise<Buffer | null> => {
+export function holdBody(exchange: Exchange): HeldBody {
+  const held = bodies.get(exchange) ?? new HeldBody(exchange);
+  bodies.set(exchange, held);
+  return held;
+}
+
+class HeldBody {
+  limits: BodyLimits = { bytes: Number.POSITIVE_INFINITY, option: '', pauseMs: 0 };
+  readonly #exchange: Exchange;
+  readonly #waiting: Buffer[] = [];
+  #waitingBytes = 0;
+  #total = 0;
+  #hasEnded = false;
+  #isPaused = false;
+  #failure: Error | null = null;
+  #wake: (() => void) | null = null;
+
+  constructor(exchange: Exchange) {
+    this.#exchange = exchange;
+    exchange.unread = true;
+    exchange.onAbort(() => {
+      this.#failure = invalidPayload('The client disconnected');
+      this.#notify();
+    });
+    exchange.response.onData((chunk, last) => this.#receive(chunk, last));
+  }
+
+  async *pieces(): AsyncGenerator<Buffer> {
     for (;;) {
-      const { bytes: maxBytes, option, pauseMs } = body.limits;
-      if (total > maxBytes)
-        throw invalidPayload(`The file is larger than ${maxBytes} bytes`, { option, limit: maxBytes });
-      if (failure) throw failure;
-      const piece = waiting.shift();
+      const { bytes, option } = this.limits;
+      if (this.#total > bytes) throw invalidPayload(`The file is larger than ${bytes} bytes`, { option, limit: bytes });
+      if (this.#failure) throw this.#failure;
+      const piece = this.#waiting.shift();
       if (piece) {
-        bytes -= piece.length;
-        if (paused && bytes < HIGH_WATER_BYTES / 2 && !exchange.aborted && !exchange.replied) {
-          paused = false;
-          response.resume();
-        }
-        return piece;
-      }
-      if (ended) return null;
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(() => {
-          failure = invalidPayload(`Nothing arrived within ${pauseMs} ms`, { option: 'BODY_TIMEOUT', limit: pauseMs });
-          resolve();
-        }, pauseMs).unref();
-        wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      });
+        this.#resumeAfter(piece);
+        yield piece;
+      } else if (this.#hasEnded) return;
+      else await this.#next();
     }
-  };
-  const body: Body = { limits: { bytes: Number.POSITIVE_INFINITY, option: '', pauseMs: 0 }, next };
-  bodies.set(exchange, body);
-  return body;
+  }
+
+  #receive(chunk: ArrayBuffer, last: boolean): void {
+    this.#total += chunk.byteLength;
+    this.#hasEnded = last;
+    if (last) this.#exchange.unread = false;
+    if (this.#exchange.replied) return;
+    if (this.#total <= this.limits.bytes) {
+      // The chunk is only borrowed for the time of the callback.
+      this.#waiting.push(Buffer.from(Buffer.from(chunk)));
+      this.#waitingBytes += chunk.byteLength;
+      if (this.#waitingBytes > HIGH_WATER_BYTES && !last && !this.#isPaused) {
+        this.#isPaused = true;
+        this.#exchange.response.pause();
+      }
+    }
+    this.#notify();
+  }
+
+  #resumeAfter({ length }: Buffer): void {
+    const { aborted, replied, response } = this.#exchange;
+    this.#waitingBytes -= length;
+    if (!this.#isPaused || this.#waitingBytes >= HIGH_WATER_BYTES / 2 || aborted || replied) return;
+    this.#isPaused = false;
+    response.resume();
+  }
+
+  /** Resolves when something has arrived, or nothing in time. */
+  #next(): Promise<void> {
+    const { pauseMs } = this.limits;
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => {
+        const exceeded = { option: 'BODY_TIMEOUT', limit: pauseMs };
+        this.#failure = invalidPayload(`Nothing arrived within ${pauseMs} ms`, exceeded);
+        resolve();
+      }, pauseMs).unref();
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
+  #notify(): void {
+    this.#wake?.();
+    this.#wake = null;
+  }
 }

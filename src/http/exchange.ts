@@ -63,7 +63,7 @@ export interface ServerHooks {
   readonly answersOrigins: boolean;
   respond(exchange: Exchange, outcome: Outcome): void;
   respondError(exchange: Exchange, error: unknown): void;
-  open(exchange: Exchange, reply: Reply, listener: OpenListener): OpenResponse;
+  openResponse(exchange: Exchange, reply: Reply, listener: OpenListener): OpenResponse;
 }
 
 export class Exchange {
@@ -225,8 +225,8 @@ export class Exchange {
   }
 
   /** Begins a response that stays open: its head leaves with the first piece. */
-  open(reply: Reply, listener: OpenListener): OpenResponse {
-    return this.#hooks.open(this, reply, listener);
+  openResponse(reply: Reply, listener: OpenListener): OpenResponse {
+    return this.#hooks.openResponse(this, reply, listener);
   }
 
   /** Ends a stage of the pipeline: what has passed since the last call is its duration. */

@@ -3,6 +3,7 @@
  * OTEL_EXPORTER_OTLP_ENDPOINT is set, and nowhere else.
  */
 
+import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { hostname } from 'node:os';
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -14,6 +15,8 @@ import type { Observer } from '../base/observe.js';
 import { packageVersion } from '../base/package-files.js';
 import { digestOf } from '../batching/shape-stats.js';
 import type { Config } from '../config/config.js';
+import type { Stage } from '../engine/stages.js';
+import { Exchange, type ServerHooks } from './exchange.js';
 
 export interface Traces {
   /** Times are those of `performance.now()`. */
@@ -174,4 +177,37 @@ function cachedDigest(text: string): string {
 
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+/** A traced request: the times of Server-Timing are the spans of its stages. */
+export class TracedExchange extends Exchange {
+  readonly #trace: RequestTrace;
+  #lastStageEnded = this.begun;
+
+  constructor(request: HttpRequest, response: HttpResponse, hooks: ServerHooks, traces: Traces) {
+    super(request, response, hooks);
+    this.#trace = traces.begin(request.getHeader('traceparent'), this.begun);
+    this.extraHeaders = `\r\ntraceparent: ${this.#trace.traceparent}`;
+  }
+
+  protected override stageEnded(stage: Stage, begun: number, now: number): void {
+    this.#trace.stage(stage, begun, now);
+    this.#lastStageEnded = now;
+  }
+
+  override statement(text: string): void {
+    this.#trace.statement(text);
+  }
+
+  override batched(reads: number): void {
+    super.batched(reads);
+    this.#trace.batched(reads);
+  }
+
+  override ended(status: number): void {
+    const now = performance.now();
+    this.#trace.stage('send', this.#lastStageEnded, now);
+    const { id, method, routeStats } = this;
+    this.#trace.end({ id, method, route: routeStats?.path ?? null, status }, now);
+  }
 }

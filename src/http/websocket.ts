@@ -116,52 +116,16 @@ export interface SocketOptions {
   /** That of requests; null for none. */
   readonly limit: Limit | null;
   /** Throws while the service starts. */
-  admit(): void;
+  readonly admit: () => void;
   /** Answers the request with an error instead. */
-  refuse(exchange: Exchange, error: unknown): void;
+  readonly refuse: (exchange: Exchange, error: unknown) => void;
 }
 
-/** To be called before the routes of requests: what is no upgrade goes on to them. */
+/** To be called before the routes of requests: other requests than upgrades go on to them. */
 export function serveSockets(app: TemplatedApp, protocol: SocketProtocol, options: SocketOptions): void {
-  const {
-    config,
-    hooks: { names },
-  } = options;
-  const origins = createOriginTest(config);
-  let connections = 0;
-  const upgrade = async (response: HttpResponse, request: HttpRequest, context: us_socket_context_t): Promise<void> => {
-    const exchange = new Exchange(request, response, options.hooks);
-    // The request is gone with the first wait.
-    const [origin = '', host = '', userAgent = '', key = '', offered = '', extensions = ''] = UPGRADE_HEADERS.map(
-      (name) => request.getHeader(name),
-    );
-    const cookie = origins.mayUseCookies(origin, host) ? exchange.cookie(protocol.cookieName) : '';
-    const token = exchange.accessToken || cookie;
-    const client: SocketClient = {
-      address: exchange.address,
-      userAgent,
-      origin,
-      authorization: token === '' ? exchange.headers.authorization : `Bearer ${token}`,
-      protocols: offered.split(',').flatMap((each) => each.trim() || []),
-    };
-    connections++;
-    try {
-      options.admit();
-      await options.limit?.(client.address);
-      if (protocol.connections !== null && connections > protocol.connections)
-        throw forbidden('There are too many connections');
-      if (!origins.isAllowed(origin, host)) throw forbidden('Connections are not accepted from another origin');
-      const spoken = await protocol.accept(client);
-      if (exchange.aborted) connections--;
-      else {
-        const data: SocketData = { client, socket: null, handler: null };
-        response.cork(() => response.upgrade(data, key, spoken, extensions, context));
-      }
-    } catch (error) {
-      connections--;
-      options.refuse(exchange, error);
-    }
-  };
+  const { config, hooks } = options;
+  const open = { count: 0 };
+  const upgrade = createUpgrade(protocol, options, open);
   app.ws<SocketData>(protocol.path, {
     maxPayloadLength: config.WEBSOCKETS_MAX_FRAME_SIZE,
     maxBackpressure: MAX_WAITING_BYTES,
@@ -171,11 +135,11 @@ export function serveSockets(app: TemplatedApp, protocol: SocketProtocol, option
     upgrade: (response, request, context) => void upgrade(response, request, context),
     open: (ws) => {
       const data = ws.getUserData();
-      const socket = new Socket(ws, names);
+      const socket = new Socket(ws, hooks.names);
       data.socket = socket;
       const handler = protocol.open(socket, data.client);
       data.handler = handler;
-      // When it ended nobody was there to be told.
+      // It may have ended before it had a handler.
       if (!socket.isOpen) handler.closed();
     },
     message: (ws, message, isBinary) => {
@@ -191,12 +155,53 @@ export function serveSockets(app: TemplatedApp, protocol: SocketProtocol, option
       });
     },
     close: (ws) => {
-      connections--;
+      open.count--;
       const { socket, handler } = ws.getUserData();
       if (socket) socket.isOpen = false;
       handler?.closed();
     },
   });
+}
+
+type Upgrade = (response: HttpResponse, request: HttpRequest, context: us_socket_context_t) => Promise<void>;
+
+/** Checks the request before it becomes a socket. */
+function createUpgrade(protocol: SocketProtocol, options: SocketOptions, open: { count: number }): Upgrade {
+  const { admit, limit, refuse, hooks } = options;
+  const origins = createOriginTest(options.config);
+  return async (response, request, context) => {
+    const exchange = new Exchange(request, response, hooks);
+    // The request is gone after the first await.
+    const [origin = '', host = '', userAgent = '', key = '', offered = '', extensions = ''] = UPGRADE_HEADERS.map(
+      (name) => request.getHeader(name),
+    );
+    const cookie = origins.mayUseCookies(origin, host) ? exchange.cookie(protocol.cookieName) : '';
+    const token = exchange.accessToken || cookie;
+    const client: SocketClient = {
+      address: exchange.address,
+      userAgent,
+      origin,
+      authorization: token === '' ? exchange.headers.authorization : `Bearer ${token}`,
+      protocols: offered.split(',').flatMap((each) => each.trim() || []),
+    };
+    open.count++;
+    try {
+      admit();
+      await limit?.(client.address);
+      if (protocol.connections !== null && open.count > protocol.connections)
+        throw forbidden('There are too many connections');
+      if (!origins.isAllowed(origin, host)) throw forbidden('Connections are not accepted from another origin');
+      const spoken = await protocol.accept(client);
+      if (exchange.aborted) open.count--;
+      else {
+        const data: SocketData = { client, socket: null, handler: null };
+        response.cork(() => response.upgrade(data, key, spoken, extensions, context));
+      }
+    } catch (error) {
+      open.count--;
+      refuse(exchange, error);
+    }
+  };
 }
 
 const UPGRADE_HEADERS = [

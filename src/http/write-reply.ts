@@ -1,34 +1,11 @@
 /** Writes responses: one corked write each, with all headers in one piece. */
+import { STATUS_CODES } from 'node:http';
 import type { HeaderList } from './cors.js';
 import type { Exchange } from './exchange.js';
-import type { Produce, Reply, Sink } from './reply.js';
+import type { OpenListener, OpenResponse, Produce, Reply, Sink } from './reply.js';
 
-const STATUS_LINES: Readonly<Record<number, string>> = {
-  200: '200 OK',
-  204: '204 No Content',
-  206: '206 Partial Content',
-  302: '302 Found',
-  304: '304 Not Modified',
-  400: '400 Bad Request',
-  401: '401 Unauthorized',
-  403: '403 Forbidden',
-  404: '404 Not Found',
-  405: '405 Method Not Allowed',
-  415: '415 Unsupported Media Type',
-  416: '416 Range Not Satisfiable',
-  422: '422 Unprocessable Content',
-  429: '429 Too Many Requests',
-  500: '500 Internal Server Error',
-  503: '503 Service Unavailable',
-};
-
-export interface ReplyStreamOptions {
-  /** Headers that every response carries, e.g. of CORS. */
-  readonly headers: HeaderList;
-  readonly close: boolean;
-  /** Logs failures after the response has begun. */
-  readonly reportFailure: (exchange: Exchange, error: unknown) => void;
-}
+/** Node still has the older name of 422. */
+const STATUS_TEXTS: Readonly<Record<number, string | undefined>> = { ...STATUS_CODES, 422: 'Unprocessable Content' };
 
 /** A reply that is ready to leave. */
 export interface PendingResponse {
@@ -78,93 +55,135 @@ function endEmpty({ response }: Exchange, close: boolean): void {
   else response.endWithoutBody();
 }
 
+export interface StreamedResponse {
+  readonly exchange: Exchange;
+  readonly reply: Reply;
+  /** Headers that every response carries, e.g. of CORS. */
+  readonly headers: HeaderList;
+  readonly close: boolean;
+}
+
 /**
- * Streams a body. A failure before the first piece is thrown, to be answered as an error; one after it breaks the
+ * Streams a body. A failure before the first piece is thrown, to be answered as an error. One after it is reported and breaks the
  * transfer, so that a client never takes half a body for the whole.
  */
-export async function stream(
-  exchange: Exchange,
-  reply: Reply,
+export async function streamBody(
+  response: StreamedResponse,
   produce: Produce,
-  options: ReplyStreamOptions,
+  report: (error: unknown) => void,
 ): Promise<void> {
-  const { response } = exchange;
-  const { length } = reply;
-  let begun = false;
-  let left = length ?? 0;
-  let resume: ((open: boolean) => void) | null = null;
-  let sendRest: ((offset: number) => boolean) | null = null;
-  const settle = (open: boolean): void => {
-    const waiting = resume;
-    resume = null;
-    waiting?.(open);
-  };
-  exchange.onAbort(() => settle(false));
-  // Made here and not where a piece is written: it would hold that piece for as long as the response lasts.
-  const onWritable = (offset: number): boolean => {
-    if (sendRest && !sendRest(offset)) return false;
-    settle(true);
-    return true;
-  };
-  const sink: Sink = {
-    address: exchange.address,
-    onAbort: (listener) => exchange.onAbort(listener),
-    write: (piece) => {
-      if (exchange.aborted) return false;
-      if (length !== undefined) {
-        if (piece.length === 0) return true;
-        left -= piece.length;
-        if (left < 0) throw new Error('the body is longer than was said');
-      }
-      let accepted = true;
-      response.cork(() => {
-        if (!begun) {
-          writeHead(exchange, reply, headOf(exchange, reply, options.headers, options.close));
-          if (options.close && length !== undefined) response.writeHeader('Connection', 'close');
-          response.onWritable(onWritable);
-        }
-        begun = true;
-        // A refusal means "buffered, stop": the piece is on its way and must not be sent again.
-        if (length === undefined) accepted = response.write(piece);
-        else {
-          // Here it means that nobody holds what the socket did not take.
-          const start = response.getWriteOffset();
-          accepted = tryEnd(exchange, piece, length);
-          sendRest = accepted ? null : (offset) => tryEnd(exchange, piece.subarray(offset - start), length);
-        }
-      });
-      if (accepted) return true;
-      return new Promise((resolve) => {
-        resume = resolve;
-      });
-    },
-  };
+  const sink = new StreamSink(response);
   try {
     await produce(sink);
   } catch (error) {
-    if (!begun) throw error;
-    options.reportFailure(exchange, error);
-    exchange.replied = true;
-    if (exchange.aborted) exchange.status = 500;
-    else breakOff(exchange);
+    if (!sink.begun) throw error;
+    report(error);
+    response.exchange.replied = true;
+    breakOff(response.exchange);
     return;
   }
-  if (exchange.aborted) return;
-  exchange.replied = true;
-  if (begun && length !== undefined) {
-    // With all its bytes it has ended; with fewer the client is told by the connection.
-    if (left > 0) breakOff(exchange);
-    return;
-  }
-  response.cork(() => {
-    if (!begun) writeHead(exchange, reply, headOf(exchange, reply, options.headers, options.close));
-    response.end('', options.close);
-  });
+  sink.end();
 }
 
-function breakOff(exchange: Exchange): void {
+class StreamSink implements Sink {
+  readonly address: string;
+  begun = false;
+  readonly #response: StreamedResponse;
+  /** Bytes of a known length that were not written yet. */
+  #left: number;
+  #resume: ((open: boolean) => void) | null = null;
+  #sendRest: ((offset: number) => boolean) | null = null;
+
+  constructor(response: StreamedResponse) {
+    const { exchange, reply } = response;
+    this.#response = response;
+    this.#left = reply.length ?? 0;
+    this.address = exchange.address;
+    exchange.onAbort(() => this.#settle(false));
+  }
+
+  onAbort(listener: () => void): void {
+    this.#response.exchange.onAbort(listener);
+  }
+
+  write(piece: Buffer): boolean | Promise<boolean> {
+    const { exchange, reply } = this.#response;
+    if (exchange.aborted) return false;
+    if (reply.length !== undefined) {
+      if (piece.length === 0) return true;
+      this.#left -= piece.length;
+      if (this.#left < 0) throw new Error('the body is longer than was said');
+    }
+    let accepted = true;
+    exchange.response.cork(() => {
+      if (!this.begun) this.#begin();
+      accepted = this.#writePiece(piece, reply.length);
+    });
+    if (accepted) return true;
+    return new Promise((resolve) => {
+      this.#resume = resolve;
+    });
+  }
+
+  end(): void {
+    const { exchange, reply, close } = this.#response;
+    const { response } = exchange;
+    if (exchange.aborted) return;
+    exchange.replied = true;
+    if (this.begun && reply.length !== undefined) {
+      // With all its bytes it has ended; with fewer the end of the connection tells the client.
+      if (this.#left > 0) breakOff(exchange);
+      return;
+    }
+    response.cork(() => {
+      if (!this.begun) this.#writeHead();
+      response.end('', close);
+    });
+  }
+
+  #begin(): void {
+    const { exchange, reply, close } = this.#response;
+    this.#writeHead();
+    if (close && reply.length !== undefined) exchange.response.writeHeader('Connection', 'close');
+    exchange.response.onWritable((offset) => {
+      if (this.#sendRest && !this.#sendRest(offset)) return false;
+      this.#settle(true);
+      return true;
+    });
+    this.begun = true;
+  }
+
+  #writeHead(): void {
+    const { exchange, reply, headers, close } = this.#response;
+    writeHead(exchange, reply, headOf(exchange, reply, headers, close));
+  }
+
+  #writePiece(piece: Buffer, length: number | undefined): boolean {
+    const { exchange } = this.#response;
+    // A refusal means "buffered, stop": the piece is on its way and must not be sent again.
+    if (length === undefined) return exchange.response.write(piece);
+    // Here it means that nobody holds what the socket did not take.
+    const start = exchange.response.getWriteOffset();
+    const accepted = tryEnd(exchange, piece, length);
+    this.#sendRest = accepted ? null : (offset) => tryEnd(exchange, piece.subarray(offset - start), length);
+    return accepted;
+  }
+
+  #settle(open: boolean): void {
+    const waiting = this.#resume;
+    this.#resume = null;
+    waiting?.(open);
+  }
+}
+
+/** Ends the connection: after half of an answer no other can follow. */
+export function breakOff(exchange: Exchange): void {
   exchange.status = 500;
-  exchange.response.close();
+  try {
+    if (!exchange.aborted) exchange.response.close();
+  } catch {
+    // There is nothing left to close.
+  }
 }
 
 /** A piece of a body of known length. False where the socket did not take all of it. */
@@ -177,7 +196,7 @@ export function writeHead(exchange: Exchange, { status }: Reply, head: string | 
   const { response } = exchange;
   exchange.status = status;
   // 200 is what is written where no status is.
-  if (status !== 200) response.writeStatus(STATUS_LINES[status] ?? String(status));
+  if (status !== 200) response.writeStatus(`${status} ${STATUS_TEXTS[status] ?? ''}`);
   // Each call into the server costs more than what it writes: all headers go in one.
   response.writeHeader(FIRST_HEADER, head);
 }
@@ -312,3 +331,62 @@ function attempt(response: PendingResponse): Attempt {
 }
 
 const RESOLVED = Promise.resolve();
+
+interface OpenOptions {
+  /** What follows the name of the first header. */
+  readonly head: string;
+  readonly close: boolean;
+  readonly onDone: (exchange: Exchange) => void;
+}
+
+/** Writes a response that stays open. There may be ten thousand of them: each holds little, and nothing that was written. */
+export class OpenResponseWriter implements OpenResponse {
+  readonly #exchange: Exchange;
+  readonly #listener: OpenListener;
+  readonly #onDone: (exchange: Exchange) => void;
+  readonly #close: boolean;
+  /** Null when it was written. */
+  #head: { readonly reply: Reply; readonly text: string } | null;
+
+  constructor(exchange: Exchange, reply: Reply, listener: OpenListener, { head, close, onDone }: OpenOptions) {
+    this.#exchange = exchange;
+    this.#listener = listener;
+    this.#onDone = onDone;
+    this.#close = close;
+    this.#head = { reply, text: head };
+  }
+
+  write(piece: Buffer): boolean {
+    const { response, aborted } = this.#exchange;
+    if (aborted) return true;
+    let isTaken = true;
+    response.cork(() => {
+      this.#writeHead();
+      isTaken = response.write(piece);
+    });
+    return isTaken;
+  }
+
+  end(): void {
+    const { response, aborted } = this.#exchange;
+    if (!aborted) {
+      this.#exchange.replied = true;
+      response.cork(() => {
+        this.#writeHead();
+        response.end('', this.#close);
+      });
+    }
+    this.#onDone(this.#exchange);
+  }
+
+  #writeHead(): void {
+    if (this.#head === null) return;
+    writeHead(this.#exchange, this.#head.reply, this.#head.text);
+    this.#head = null;
+    // Not later: without it a piece that was taken and did not fit would end the connection ten seconds after it has left.
+    this.#exchange.response.onWritable(() => {
+      this.#listener.writable();
+      return true;
+    });
+  }
+}

@@ -393,7 +393,7 @@ t.test('a connection that is ended while it opens is not kept', async (t) => {
     positions: null,
     respond: () => {},
     respondError: () => {},
-    open: () => {
+    openResponse: () => {
       throw new Error('no response stays open here');
     },
   };

@@ -4,14 +4,7 @@ import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
 import { methodNotAllowed, ServiceError } from '../../base/errors.js';
-import {
-  type MaybePromise,
-  type ReadStages,
-  ReplyListener,
-  type ReplyStage,
-  read,
-  write,
-} from '../../engine/pipeline.js';
+import { type MaybePromise, type ReadStages, RepliedRead, read, write } from '../../engine/pipeline.js';
 import type { PreparedRead, Reads } from '../../engine/reads/reads.js';
 import type { Writes } from '../../engine/writes/writes.js';
 import { DocumentFailure, documentFailure, FieldFailure, responseError } from '../../graphql/failure.js';
@@ -178,12 +171,13 @@ interface OperationContext {
 }
 
 /** The stages of a query: the document is parsed already. */
-class OperationRead implements ReadStages<ParsedOperation, Reply | typeof DEFERRED>, ReplyStage {
+class OperationRead extends RepliedRead implements ReadStages<ParsedOperation, Reply | typeof DEFERRED> {
   readonly client: Exchange;
   readonly #context: OperationContext;
   readonly #operation: ParsedOperation;
 
   constructor(context: OperationContext, operation: ParsedOperation) {
+    super();
     this.client = context.exchange;
     this.#context = context;
     this.#operation = operation;
@@ -212,15 +206,15 @@ class OperationRead implements ReadStages<ParsedOperation, Reply | typeof DEFERR
     checkArguments(prepared.compiled.calls, prepared.query.values);
     const explain = explainPreference(this.client.headers.prefer);
     if (explain) return explainItems(prepared, reads, explain);
-    reads.answer(prepared, new ReplyListener(this, prepared.caller));
+    reads.answer(prepared, this.as(prepared.caller));
     return DEFERRED;
   }
 
-  reply(body: Buffer | null): void {
+  protected reply(body: Buffer | null): void {
     this.client.respond(success(body ?? '', this.#context.negotiated));
   }
 
-  replyError(error: unknown): void {
+  onError(error: unknown): void {
     try {
       this.client.respond(this.#readOthers(error));
     } catch (failed) {

@@ -5,7 +5,7 @@ import type { Identity } from '../../access/identity.js';
 import { mayExplain } from '../../access/view-as.js';
 import { forbidden, invalidQuery } from '../../base/errors.js';
 import { parseJson } from '../../base/exact-json.js';
-import { type MaybePromise, type ReadStages, ReplyListener, type ReplyStage, read } from '../../engine/pipeline.js';
+import { type MaybePromise, type ReadStages, RepliedRead, read } from '../../engine/pipeline.js';
 import type { CompiledRead } from '../../engine/reads/compiled-read.js';
 import type { PreparedRead, Reads } from '../../engine/reads/reads.js';
 import type { RequestClient } from '../../engine/stages.js';
@@ -88,13 +88,14 @@ function parseUrl(
 }
 
 /** The stages of GET and SEARCH. */
-export class ItemsRead implements ReadStages<Parsed, Reply | typeof DEFERRED>, ReplyStage {
+export class ItemsRead extends RepliedRead implements ReadStages<Parsed, Reply | typeof DEFERRED> {
   readonly client: Exchange;
   readonly #services: ItemsServices;
   readonly #urls: UrlCache;
   readonly #path: ItemPath;
 
   constructor(exchange: Exchange, services: ItemsServices, urls: UrlCache, path: ItemPath) {
+    super();
     this.client = exchange;
     this.#services = services;
     this.#urls = urls;
@@ -123,16 +124,16 @@ export class ItemsRead implements ReadStages<Parsed, Reply | typeof DEFERRED>, R
     if (explain) return explainItems(prepared, reads, explain);
     if (prepared.query.format) return exportItems(prepared, prepared.query.format, reads, this.client).reply;
     if (prepared.compiled.stream) return streamItems(prepared, reads, this.client);
-    reads.answer(prepared, new ReplyListener(this, prepared.caller));
+    reads.answer(prepared, this.as(prepared.caller));
     return DEFERRED;
   }
 
-  reply(body: Buffer | null): void {
+  protected reply(body: Buffer | null): void {
     if (body === null) this.client.respondError(forbidden());
     else this.client.respond(taggedReply(this.client, body));
   }
 
-  replyError(error: unknown): void {
+  onError(error: unknown): void {
     this.client.respondError(error);
   }
 }

@@ -197,7 +197,7 @@ class EventFeed implements LiveListener, OpenListener {
     const whole = this.#response === null ? Buffer.concat([opening, piece]) : piece;
     // An empty piece would be the end of the response.
     if (whole.length === 0) return;
-    this.#response ??= this.#exchange.open(eventReply(''), this);
+    this.#response ??= this.#exchange.openResponse(eventReply(''), this);
     this.#isFull = !this.#response.write(whole);
   }
 

@@ -31,7 +31,7 @@ export class ThreadServer {
   }
 
   apply(message: Broadcast | { readonly kind: 'serving' }): void {
-    if (message.kind === 'serving') this.#http?.open();
+    if (message.kind === 'serving') this.#http?.startServing();
     else this.app.apply(message);
   }
 
