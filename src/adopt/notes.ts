@@ -81,7 +81,7 @@ function doubtful(places: Installations): readonly Doubt[] {
     [
       sql`from ${users} old where old.provider <> 'default'`,
       (number) =>
-        `${number} users sign in with an external provider: AUTH_PROVIDERS must name it here (docs/accounts.md)`,
+        `${number} users sign in with an external provider: AUTH_PROVIDERS must name it here (docs/sign-in.md)`,
     ],
   ];
   if (places.tables.has('directus_files')) {

@@ -101,10 +101,10 @@ export const OPTIONS = {
   ),
   PUBLIC_URL: optional(url(), 'URL at which clients reach the service; for links in emails and for cookies'),
   JWT_ISSUERS: jwtIssuers(
-    'Issuers whose access tokens are accepted, as a JSON list: issuer, jwks_url, audience, and how a token names its user (see docs/accounts.md)',
+    'Issuers whose access tokens are accepted, as a JSON list: issuer, jwks_url, audience, and how a token names its user (see docs/sign-in.md)',
   ),
   AUTH_PROVIDERS: names(
-    'OpenID Connect providers to sign in with, by name; each has its own options AUTH_<NAME>_* (see docs/accounts.md)',
+    'OpenID Connect providers to sign in with, by name; each has its own options AUTH_<NAME>_* (see docs/sign-in.md)',
   ),
   AUTH_DISABLE_DEFAULT: boolean('false', 'Refuse logins with a password: only the providers sign users in'),
   ACCESS_TOKEN_TTL: duration('15m', 'How long an access token is valid'),

@@ -283,7 +283,7 @@ t.test('without its database an instance is not ready, and then is again', async
 
 /** The documented settings, with the ports of this test. */
 async function documented(language: string, port: number): Promise<string> {
-  const text = await readFile(packagePath('docs', 'operations.md'), 'utf8');
+  const text = await readFile(packagePath('docs', 'proxies.md'), 'utf8');
   const block = new RegExp(`\`\`\`${language}\\n([\\s\\S]*?)\`\`\``).exec(text)?.[1] ?? '';
   return block
     .replaceAll('8055', new URL(service.url).port)
@@ -373,7 +373,7 @@ t.test('the documented settings for nginx work', { skip: await lacks('nginx') },
 
 t.test('the documented settings for Prometheus can be read', { skip: await lacksPromtool() }, async (t) => {
   const file = join(await makeFolder(), 'prometheus.yml');
-  const text = await readFile(packagePath('docs', 'operations.md'), 'utf8');
+  const text = await readFile(packagePath('docs', 'metrics.md'), 'utf8');
   await writeFile(file, /```yaml\n(scrape_configs:[\s\S]*?)```/.exec(text)?.[1] ?? '');
   const { stdout } = await promisify(execFile)('promtool', ['check', 'config', file]);
   t.match(stdout, /SUCCESS/);

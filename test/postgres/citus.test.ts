@@ -1,6 +1,6 @@
 /**
  * Tables that Citus has distributed over its workers: with the tenant fixed, all answers are those of plain PostgreSQL, and come from one
- * shard. Runs where CITUS_URL names an empty database of a coordinator; docs/sharding.md says how to get one.
+ * shard. Runs where CITUS_URL names an empty database of a coordinator; docs/citus.md says how to get one.
  */
 import t, { type Test } from 'tap';
 import { makeCaller } from '../support/callers.js';
@@ -18,7 +18,7 @@ import {
 type Service = Awaited<ReturnType<typeof startTestService>>;
 
 const { CITUS_URL } = process.env;
-const skip = CITUS_URL ? false : 'CITUS_URL names no coordinator of Citus: docs/sharding.md says how to start one';
+const skip = CITUS_URL ? false : 'CITUS_URL names no coordinator of Citus: docs/citus.md says how to start one';
 
 const TABLES = `
   drop table if exists lines, orders, customers, tenants cascade;

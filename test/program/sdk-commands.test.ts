@@ -1,5 +1,5 @@
 /**
- * Every command that the family's SDK exports, carried out against one service: those of docs/from-directus.md that are not offered are 404,
+ * Every command that the Directus SDK exports, run against one service: those that docs/directus-differences.md excludes are 404,
  * all others do what they promise. A new version of the SDK with more commands fails here until they are known.
  */
 import { once } from 'node:events';
@@ -378,8 +378,8 @@ async function startRemote(): Promise<string> {
 }
 
 async function readNotOffered(): Promise<string[]> {
-  const text = await readFile(packagePath('docs', 'from-directus.md'), 'utf8');
-  const [, section = ''] = text.split('## Which commands of the SDK are there?\n');
+  const text = await readFile(packagePath('docs', 'directus-differences.md'), 'utf8');
+  const [, section = ''] = text.split('## SDK commands\n');
   return [...(section.split('\n## ')[0] ?? '').matchAll(/`([a-z]\w+)`/g)].map(([, name = '']) => name);
 }
 
