@@ -1,4 +1,4 @@
-/** The pages of the documentation: README.md and the Markdown files beside and below docs/. */
+/** The pages of the documentation: README.md and the other pages at the root, and the Markdown files below docs/. */
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { packagePath } from '../../../src/base/package-files.js';
@@ -13,7 +13,7 @@ export interface Block {
   readonly language: string;
   readonly text: string;
   readonly line: number;
-  /** Whether nothing but an empty line is between it and the block before. */
+  /** Whether only empty lines separate it from the block before. */
   readonly follows: boolean;
 }
 

@@ -1,0 +1,182 @@
+/**
+ * The documents are plain English, and so are the comments and strings of the folders listed here. Each pattern is a phrase that readers had
+ * to read twice; its second column is what to write instead.
+ */
+import { readdir, readFile } from 'node:fs/promises';
+import { join, relative } from 'node:path';
+import t from 'tap';
+import typescript from 'typescript-api';
+import { packagePath } from '../../src/base/package-files.js';
+import { readPages } from './docs/pages.js';
+
+const MAX_PAGE_LINES = 150;
+/** One is generated, the other is the map of the whole tree. */
+const LONG_PAGES = ['docs/configuration.md', 'docs/architecture.md'];
+/** Folders and files of the code without such phrases. Add one as soon as it passes. */
+const CLEAN_SOURCES: readonly string[] = [
+  'src/index.ts',
+  'src/main.ts',
+  'web/src/palette.tsx',
+  'web/src/view-as.tsx',
+  'test/program/docs',
+];
+/** In the rest of the code. Lower it with each folder that is cleaned. */
+const MOST_COMPLAINTS = 1_070;
+
+const PHRASES: readonly (readonly [phrase: RegExp, instead: string])[] = [
+  [/\bwho(m)?ever\b/i, 'name the subject: the caller, the client, another program'],
+  [/\b(of|to|for|by|with) who\b/i, 'name the subject: the caller, the subscriber'],
+  [/\b(is|are|was|were|be|been) told\b|\btold (of|by|to|that)\b/i, 'send, report, notify'],
+  [/\btells?\b/i, 'send, report, show'],
+  [/\banew\b/i, 'again, from the beginning'],
+  [/\bmend(s|ed|ing)?\b/i, 'fix'],
+  [/\b(is|are|was|be) (over|gone)\b/i, 'deleted, expired, closed, lost'],
+  [/\bin any case\b/i, 'always'],
+  [/\bno matter\b/i, 'say it positively'],
+  [/\bnothing but\b|\bno other than\b|\bany ?more\b(?! than)/i, 'say it positively: only, no longer'],
+  [/\bthose of others\b|\bthat of others\b/i, "other users' items"],
+  [/\bbeside\b/i, 'next to, compared with, in addition to'],
+  [/\bwhat is said of\b/i, 'follows the same rules'],
+  [/\bsomebody else\b/i, 'another user, another program'],
+  [/\b(hands?|handed) on\b/i, 'pass'],
+  [/\bcounts? for\b/i, 'apply to'],
+  [/\blook(s|ed)? at\b/i, 'check, read'],
+];
+/** A sentence that begins with one of these words has no named subject, unless it is a question. */
+const BEGINNINGS = /^(who|whom|whose|what|whoever|null where)\b/i;
+
+interface Passage {
+  readonly place: string;
+  readonly text: string;
+}
+
+t.test('documents use plain English', async (t) => {
+  const pages = await readPages();
+  t.strictSame(
+    pages.flatMap(({ path, text }) => complaintsOf(proseOf(path, text))),
+    [],
+  );
+});
+
+t.test('comments and strings of the listed folders use plain English', async (t) => {
+  t.strictSame(complaintsOf(await readPassages(CLEAN_SOURCES)), []);
+});
+
+t.test('the rest of the code gets no worse', async (t) => {
+  const { length } = complaintsOf(await readPassages(['src', 'web/src']));
+  t.ok(length <= MOST_COMPLAINTS, `${length} sentences have to be read twice, at most ${MOST_COMPLAINTS}`);
+});
+
+t.test('pages of the documentation are short', async (t) => {
+  const long = (await readPages()).filter(
+    ({ path, text }) => !LONG_PAGES.includes(path) && text.trimEnd().split('\n').length > MAX_PAGE_LINES,
+  );
+  t.strictSame(
+    long.map(({ path }) => path),
+    [],
+  );
+});
+
+t.test('phrases are found in documents and in code', async (t) => {
+  const page = 'Who asks is told.\n\nWhat is it? It is over.\n\n```sh\nwho\n```\n\nWrite `anew`, and\nmend it.\n';
+  t.strictSame(complaintsOf(proseOf('page.md', page)), [
+    'page.md: "Who asks is told": begins with "Who"',
+    'page.md: "Who asks is told": "is told": send, report, notify',
+    'page.md: "It is over": "is over": deleted, expired, closed, lost',
+    'page.md: "Write `…`, and mend it": "mend": fix',
+  ]);
+  const code =
+    "// Whoever asks.\nconst a = 'what';\nconst b = 'Unknown key, whatever it is';\nthrow new E('Who may not is told');\n";
+  t.match(complaintsOf(passagesOf('a.ts', code)), [
+    /"Whoever asks": begins with "Whoever"/,
+    /"Whoever asks": "Whoever"/,
+    /"Who may not is told": begins with "Who"/,
+    /"Who may not is told": "is told"/,
+  ]);
+  t.strictSame(complaintsOf(passagesOf('a.ts', '/** Null where nothing is. */\nexport {};')), [
+    'a.ts:1: "Null where nothing is": begins with "Null where"',
+  ]);
+});
+
+/** Paragraphs, list items and cells of tables, without code and links. The generated table is checked where it is written, in src/config. */
+function proseOf(path: string, text: string): Passage[] {
+  const prose = text
+    .replaceAll(/^\s*```[\s\S]*?^\s*```$/gm, '')
+    .replaceAll(/<!-- options -->[\s\S]*?<!-- \/options -->/g, '')
+    .replaceAll(/`[^`]*`/g, '`…`')
+    .replaceAll(/\]\([^)]*\)/g, ']');
+  return prose
+    .split(/\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )|\n(?=\|)|\n(?=#)|\|/)
+    .map((block) => block.replaceAll(/\s+/g, ' ').trim())
+    .filter((block) => block !== '')
+    .map((block) => ({ place: path, text: block.replace(/^(?:[-*#]+|\d+\.) /, '') }));
+}
+
+/** Comments, and strings that are sentences. */
+function passagesOf(path: string, text: string): Passage[] {
+  const file = typescript.createSourceFile(path, text, typescript.ScriptTarget.Latest, true);
+  const placeOf = (position: number): string => `${path}:${file.getLineAndCharacterOfPosition(position).line + 1}`;
+  const found: Passage[] = [];
+  const addComments = (ranges: readonly typescript.CommentRange[] | undefined): void => {
+    for (const { pos, end } of ranges ?? [])
+      found.push({ place: placeOf(pos), text: commentText(text.slice(pos, end)) });
+  };
+  const visit = (node: typescript.Node): void => {
+    const start = node.getFullStart();
+    // The first child begins where its parent does, with the same comments.
+    if (node === file || start !== node.parent.getFullStart())
+      addComments(typescript.getLeadingCommentRanges(text, start));
+    if (isText(node) && node.text.includes(' ')) found.push({ place: placeOf(node.getStart()), text: node.text });
+    typescript.forEachChild(node, visit);
+  };
+  visit(file);
+  return found;
+}
+
+function isText(node: typescript.Node): node is typescript.LiteralLikeNode {
+  return typescript.isStringLiteralLike(node) || typescript.isTemplateLiteralToken(node) || typescript.isJsxText(node);
+}
+
+function commentText(comment: string): string {
+  const lines = comment.replace(/^\/\*+|\*+\/$/g, '').split('\n');
+  return lines
+    .map((line) => line.trim().replace(/^(\/\/+|\*)\s*/, ''))
+    .join(' ')
+    .replaceAll(/`[^`]*`/g, '`…`')
+    .trim();
+}
+
+function complaintsOf(passages: readonly Passage[]): string[] {
+  return passages.flatMap(({ place, text }) => sentencesOf(text).flatMap((sentence) => judge(place, sentence)));
+}
+
+function sentencesOf(text: string): string[] {
+  return text.split(/(?<=[.!?])\s+(?=[\p{Lu}`*"])/u);
+}
+
+function judge(place: string, sentence: string): string[] {
+  if (sentence.endsWith('?')) return [];
+  const plain = sentence.replace(/[.!:]+$/, '');
+  const where = `${place}: "${plain.length > 100 ? `${plain.slice(0, 100)}…` : plain}"`;
+  const beginning = BEGINNINGS.exec(plain)?.[0];
+  const phrases = PHRASES.flatMap(([phrase, instead]) => {
+    const found = phrase.exec(plain)?.[0];
+    return found === undefined ? [] : [`${where}: "${found}": ${instead}`];
+  });
+  return beginning === undefined ? phrases : [`${where}: begins with "${beginning}"`, ...phrases];
+}
+
+async function readPassages(paths: readonly string[]): Promise<Passage[]> {
+  const files = (await Promise.all(paths.map(listSources))).flat();
+  const passages = await Promise.all(
+    files.map(async (path) => passagesOf(path, await readFile(packagePath(path), 'utf8'))),
+  );
+  return passages.flat();
+}
+
+async function listSources(path: string): Promise<string[]> {
+  if (/\.tsx?$/.test(path)) return [path];
+  const entries = await readdir(packagePath(path), { recursive: true, withFileTypes: true });
+  const files = entries.filter((entry) => entry.isFile() && /\.tsx?$/.test(entry.name));
+  return files.map((entry) => relative(packagePath(), join(entry.parentPath, entry.name))).sort();
+}
