@@ -1,4 +1,4 @@
-/** A subscription to the changes of a collection: its query, its listener, and its position in the log. */
+/** A subscription to the changes of a collection: its query, its listener, and its offset in the log. */
 import type { Identity } from '../../access/identity.js';
 import type { MaybePromise } from '../../engine/pipeline.js';
 import type { PreparedRead } from '../../engine/reads/reads.js';
@@ -69,8 +69,8 @@ export class EventSubscriber extends Subscriber {
   /** Equal for subscribers that are sent the same. */
   group = '';
   log: TableLog<EventSubscriber> | null = null;
-  /** The position in the log up to which everything was sent. */
-  position = 0;
+  /** The offset in the log up to which everything was sent. */
+  offset = 0;
   /** The snapshot of the initial state: the log may report its transactions later. Null once it has reported all of them. */
   known: Known | null = null;
   knownUntil = 0;

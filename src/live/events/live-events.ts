@@ -180,7 +180,7 @@ export class LiveEvents implements EventEngine {
     this.#logs.set(table, log);
     log.readers.add(subscriber);
     subscriber.log = log;
-    subscriber.position = log.end;
+    subscriber.offset = log.end;
   }
 
   /** If some rows are hidden, deletions are sent only of the others. */
@@ -220,7 +220,7 @@ export class LiveEvents implements EventEngine {
       subscriber.isStale = true;
       return;
     }
-    const position = subscriber.log?.end ?? 0;
+    const offset = subscriber.log?.end ?? 0;
     const { relatedChanges } = keys;
     const query = await source.parseInitial(caller);
     await this.#services.visibility.wait();
@@ -230,7 +230,7 @@ export class LiveEvents implements EventEngine {
     if (subscriber.isClosed) return;
     subscriber.isStale = subscriber.version !== version;
     if (subscriber.isStale) return;
-    subscriber.position = position;
+    subscriber.offset = offset;
     keys.reset(visible);
     keys.checkedChanges = relatedChanges;
     this.#related.recheck(subscriber);
@@ -259,15 +259,15 @@ export class LiveEvents implements EventEngine {
   #groupsOf(log: TableLog<EventSubscriber>): EventGroup[] {
     const groups = new Map<string, EventGroup>();
     for (const subscriber of log.readers) {
-      const { position, isStale, prepared, source } = subscriber;
+      const { offset, isStale, prepared, source } = subscriber;
       if (prepared === null || !isDue(subscriber)) continue;
-      const next = log.entryAt(position);
+      const next = log.entryAt(offset);
       if (next && (subscriber.known?.isBefore(next.xid) || next.at > subscriber.knownUntil)) subscriber.known = null;
       const { known } = subscriber;
       // A change that is in the initial state of one subscriber is new for another.
-      const name = `${position} ${isStale} ${known === null ? '' : subscriber.number} ${subscriber.group}`;
+      const name = `${offset} ${isStale} ${known === null ? '' : subscriber.number} ${subscriber.group}`;
       // The log may grow while the reads wait: changes after its present end are for the next round.
-      const changes = isStale ? null : log.since(position, known?.has ?? NOTHING_KNOWN);
+      const changes = isStale ? null : log.since(offset, known?.has ?? NOTHING_KNOWN);
       const group = groups.get(name) ?? { prepared, source, versions: new Map(), changes, end: log.end };
       groups.set(name, group);
       group.versions.set(subscriber, subscriber.version);
@@ -309,7 +309,7 @@ export class LiveEvents implements EventEngine {
     for (const subscriber of subscribers) {
       // Items that were read under former rights are not sent; they are read again.
       if (!isValid(subscriber, group)) continue;
-      subscriber.position = end;
+      subscriber.offset = end;
       for (const change of CHANGES) this.#send(subscriber, change, { changes, items, known });
     }
   }
@@ -332,7 +332,7 @@ function isValid(subscriber: EventSubscriber, { versions }: EventGroup): boolean
 }
 
 /** Whether there is something to send, and it may be sent now. */
-function isDue({ isBusy, isStale, isResolved, position, log, listener }: EventSubscriber): boolean {
-  if (isBusy || !isResolved || (!isStale && (log?.end ?? 0) <= position)) return false;
+function isDue({ isBusy, isStale, isResolved, offset, log, listener }: EventSubscriber): boolean {
+  if (isBusy || !isResolved || (!isStale && (log?.end ?? 0) <= offset)) return false;
   return listener.isReady();
 }

@@ -33,7 +33,7 @@ export class TableLog<Reader> {
   readonly #key: readonly string[];
   readonly readers = new Set<Reader>();
   #entries: Entry[] = [];
-  /** The position of the first entry. */
+  /** The offset of the first entry. */
   #first = 0;
 
   constructor(table: string, { key }: Collection) {
@@ -41,7 +41,7 @@ export class TableLog<Reader> {
     this.#key = key.map(({ column, name }) => column?.name ?? name);
   }
 
-  /** The position after the last entry. */
+  /** The offset after the last entry. */
   get end(): number {
     return this.#first + this.#entries.length;
   }
@@ -70,16 +70,16 @@ export class TableLog<Reader> {
     this.#entries = [];
   }
 
-  /** The entry at the position, or null if there is none. */
-  entryAt(position: number): Entry | null {
-    return this.#entries[position - this.#first] ?? null;
+  /** The entry at the offset, or null if there is none. */
+  entryAt(offset: number): Entry | null {
+    return this.#entries[offset - this.#first] ?? null;
   }
 
-  /** The change of each row since the position, without those that are known already; null if the log does not reach back so far. */
-  since(position: number, isKnown: (xid: number) => boolean): ReadonlyMap<string, RowChange> | null {
-    if (position < this.#first) return null;
+  /** The change of each row since the offset, without those that are known already; null if the log does not reach back so far. */
+  since(offset: number, isKnown: (xid: number) => boolean): ReadonlyMap<string, RowChange> | null {
+    if (offset < this.#first) return null;
     const changes = new Map<string, RowChange>();
-    for (const { key, change, xid } of this.#entries.slice(position - this.#first)) {
+    for (const { key, change, xid } of this.#entries.slice(offset - this.#first)) {
       if (isKnown(xid)) continue;
       const joined = joinChanges(changes.get(key)?.change, change);
       if (joined === null) changes.delete(key);
@@ -90,10 +90,10 @@ export class TableLog<Reader> {
 
   #entriesOf({ action, before, after }: LoggedChange, table: LoggedTable): KeyChange[] | null {
     if (action === 'truncate') return null;
-    const positions = this.#key.map((name) => table.columns.findIndex((column) => column.name === name));
-    const key = keyIn(after ?? before, positions);
+    const columns = this.#key.map((name) => table.columns.findIndex((column) => column.name === name));
+    const key = keyIn(after ?? before, columns);
     if (key === null) return null;
-    const former = action === 'update' && before !== null ? keyIn(before, positions) : null;
+    const former = action === 'update' && before !== null ? keyIn(before, columns) : null;
     if (former === null || former === key) return [{ key, change: action }];
     return [
       { key: former, change: 'delete' },
@@ -108,10 +108,10 @@ function joinChanges(before: Change | undefined, change: Change): Change | null 
   return before === 'delete' && change === 'create' ? 'update' : change;
 }
 
-function keyIn(row: LoggedRow | null, positions: readonly number[]): string | null {
+function keyIn(row: LoggedRow | null, columns: readonly number[]): string | null {
   const parts: string[] = [];
-  for (const position of positions) {
-    const part = row?.[position];
+  for (const column of columns) {
+    const part = row?.[column];
     if (part === undefined || part === null) return null;
     parts.push(part);
   }
