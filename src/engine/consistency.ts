@@ -41,7 +41,7 @@ export class SessionConsistency {
     this.#primaries = replicas.board.primaries;
   }
 
-  /** Null where only the primary will do. A promise where another server may have become the primary unnoticed: it is looked for. */
+  /** Null if only the primary may answer. A promise if another server may have become the primary: it is searched for. */
   needOf(
     client: RequestClient,
     caller: Identity,
@@ -50,22 +50,14 @@ export class SessionConsistency {
     const { board } = this.#replicas;
     const requested = client.position === '' ? NO_POSITION : readPosition(client.position);
     const timeline = Math.max(requested.timeline, board.writtenTimeline);
-    const need =
-      consistency === 'strong' ? null : this.#needOf(requested.position, timeline, client, caller, consistency);
+    let need: ReadNeed | null = null;
+    if (consistency !== 'strong') {
+      const callerHash = hashOf(callerName(caller, client));
+      const written = consistency === 'session' ? board.written(callerHash) : 0;
+      need = { position: Math.max(requested.position, written), timeline, callerHash };
+    }
     const { primary } = this.#database;
     return primary && timeline > primary.timeline ? primary.reach(timeline).then(() => need) : need;
-  }
-
-  #needOf(
-    requested: number,
-    timeline: number,
-    client: RequestClient,
-    caller: Identity,
-    consistency: Consistency,
-  ): ReadNeed {
-    const callerHash = hashOf(callerName(caller, client));
-    const written = consistency === 'session' ? this.#replicas.board.written(callerHash) : 0;
-    return { position: Math.max(requested, written), timeline, callerHash };
   }
 
   /** A write of the caller was committed: to be called before it is answered. */

@@ -50,14 +50,19 @@ function readQuery<Query extends ReadQuery, Answer>(
 ): MaybePromise<Answer> {
   stages.client.staged('parse');
   const need = reads.needOf(stages.client, caller);
-  if (need instanceof Promise) return need.then((known) => readWith(known, query, caller, stages, reads));
-  return readWith(need, query, caller, stages, reads);
+  if (need instanceof Promise) return need.then((known) => prepareRead({ query, caller, need: known }, stages, reads));
+  return prepareRead({ query, caller, need }, stages, reads);
 }
 
-function readWith<Query extends ReadQuery, Answer>(
-  need: ReadNeed | null,
-  query: Query,
-  caller: Identity,
+/** A parsed read before its statement is known. */
+interface ParsedRead<Query extends ReadQuery> {
+  readonly query: Query;
+  readonly caller: Identity;
+  readonly need: ReadNeed | null;
+}
+
+function prepareRead<Query extends ReadQuery, Answer>(
+  { query, caller, need }: ParsedRead<Query>,
   stages: ReadStages<Query, Answer>,
   reads: Reads,
 ): MaybePromise<Answer> {

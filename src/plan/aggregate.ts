@@ -29,9 +29,8 @@ import { checkName, operandType, resolveExpression } from './resolve-names.js';
 export function planGroups(
   query: Query,
   collection: Collection,
-  model: Model,
   where: Condition,
-  defaultLimit: number,
+  { model, defaultLimit }: { readonly model: Model; readonly defaultLimit: number },
 ): GroupLevel {
   const groups = once(
     (query.groupBy ?? []).map((expression) => planGroup(expression, collection, model)),
@@ -166,29 +165,29 @@ function planHaving(filter: Filter, collection: Collection, model: Model): Condi
     return conditions.length === 0 ? ALWAYS : { kind: filter.kind, conditions };
   }
   if (filter.kind !== 'field' || !isOneOf(AGGREGATES, filter.name)) throw invalidQuery('"having" takes aggregates');
-  return planHavingOf(filter.name, [], filter.filter, collection, model);
+  const { name } = filter;
+  return planHavingOf([], filter.filter, (field) => {
+    if (!field && !name.startsWith('count')) throw invalidQuery(`"having": "${name}" needs a field`);
+    return planAggregate({ function: name, field }, collection, model, false);
+  });
 }
 
 function planHavingOf(
-  name: AggregateFunction,
   path: readonly string[],
   filter: Filter,
-  collection: Collection,
-  model: Model,
+  aggregateOf: (field: Aggregate['field']) => AggregatePlan,
 ): Condition {
   switch (filter.kind) {
     case 'and':
     case 'or': {
-      const conditions = filter.filters.map((each) => planHavingOf(name, path, each, collection, model));
+      const conditions = filter.filters.map((each) => planHavingOf(path, each, aggregateOf));
       return conditions.length === 0 ? ALWAYS : { kind: filter.kind, conditions };
     }
     case 'field':
-      return planHavingOf(name, [...path, filter.name], filter.filter, collection, model);
+      return planHavingOf([...path, filter.name], filter.filter, aggregateOf);
     case 'compare': {
       const field = path.length === 0 || path[0] === '*' ? null : { path, call: null, text: path.join('.') };
-      if (!field && !name.startsWith('count')) throw invalidQuery(`"having": "${name}" needs a field`);
-      const aggregate = planAggregate({ function: name, field }, collection, model, false);
-      const operand: OperandPlan = { kind: 'aggregate', aggregate };
+      const operand: OperandPlan = { kind: 'aggregate', aggregate: aggregateOf(field) };
       checkOperator(filter.operator, operand);
       if (filter.value?.kind === 'variable') throw invalidQuery('"having" cannot be used with fields of $CURRENT_USER');
       const value = filter.value && { kind: 'slot' as const, slot: filter.value.slot, ...operandType(operand) };

@@ -46,13 +46,12 @@ function find(name: string, { textSearch }: Model): TextSearchConfiguration | un
   return textSearch.find((each) => each.name === name || `${each.schema}.${each.name}` === name);
 }
 
-/** `rank(field)` in a sort: of the first search in the field that the conditions of the rows hold. */
+/** `rank(field)` in a sort: the rank in the first search of the field among the conditions of the rows. */
 export function planRank(
   expression: Expression,
-  collection: Collection,
-  model: Model,
   where: Condition,
-  location: string,
+  collection: Collection,
+  { model, location }: { readonly model: Model; readonly location: string },
 ): OperandPlan {
   const operand = resolveExpression({ ...expression, call: null }, collection, { model, location, many: false });
   const search = operand.kind === 'field' ? findSearch(where, operand.field, operand.through) : null;

@@ -33,7 +33,7 @@ export function planOperation(request: OperationRequest, model: Model, limits: P
     }
     try {
       spend(planner, KEYS_WEIGHT);
-      const plan = planRead(part.request, model, limits, null, planner);
+      const plan = planRead(part.request, model, limits, { planner });
       parts.push({ kind: 'read', name: part.name, plan, missing: part.missing });
     } catch (error) {
       failed.push({ position, cause: error });

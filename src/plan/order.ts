@@ -7,19 +7,25 @@ import { planRank } from './full-text.js';
 import type { Condition, CursorCondition, LimitPlan, OffsetPlan, OperandPlan, Order } from './plan.js';
 import { resolveExpression } from './resolve-names.js';
 
+interface OrderOptions {
+  readonly model: Model;
+  /** The conditions of the rows, in which `rank` finds its search. */
+  readonly where: Condition;
+  /** The sort field of the relation that lists the rows. */
+  readonly sortField: string | null;
+}
+
 export function planOrder(
   sort: readonly SortKey[] | null,
   collection: Collection,
-  model: Model,
-  relationSortField: string | null,
-  where: Condition,
+  { model, where, sortField }: OrderOptions,
 ): Order[] {
-  if (!sort) return defaultOrder(collection, relationSortField);
+  if (!sort) return defaultOrder(collection, sortField);
   const order = sort.map((key): Order => {
     const location = `sort "${key.expression.text}"`;
     const operand =
       key.expression.call?.kind === 'rank'
-        ? planRank(key.expression, collection, model, where, location)
+        ? planRank(key.expression, where, collection, { model, location })
         : asText(resolveExpression(key.expression, collection, { model, location, many: true }));
     checkSortable(operand, location);
     return { operand, descending: key.descending };

@@ -31,16 +31,18 @@ export interface PlanLimits {
   readonly maxNodes: number;
 }
 
-/**
- * With `writableRows`, only rows that meet it: those that the caller may write, where items are selected for that. Reads of one
- * request share a planner, and with it what they may spend.
- */
+interface ReadOptions {
+  /** Only rows that meet it: those that the caller may write, if items are selected for a write. */
+  readonly writableRows?: Condition | null;
+  /** Reads of one request share a planner, and with it what they may spend. */
+  readonly planner?: Planner;
+}
+
 export function planRead(
   request: ReadRequest,
   model: Model,
   limits: PlanLimits,
-  writableRows: Condition | null = null,
-  planner: Planner = { model, ...limits, nodes: 0 },
+  { writableRows = null, planner = { model, ...limits, nodes: 0 } }: ReadOptions = {},
 ): ReadPlan {
   const { query, target } = request;
   const call = request.call ? planCall(request.collection, request.call, model) : null;
@@ -51,20 +53,20 @@ export function planRead(
   if (target.kind !== 'list') checkKeyed(collection);
   if (request.export && query.meta.length > 0) throw invalidQuery('"meta" does not apply to an export');
   if (target.kind === 'selected' && !target.limited) checkSelects(query);
-  const position: Position = { query, location: 'root', from: null, backlink: query.backlink };
+  const position: Position = { collection, query, location: 'root', from: null, backlink: query.backlink };
   const fields = query.fields ?? EVERYTHING;
-  if (call && isSingle(call)) return planReturned(collection, planOutputs(fields, collection, position, planner));
+  if (call && isSingle(call)) return planReturned(collection, planOutputs(fields, position, planner));
   const rowsCall = callOf(collection);
   if (rowsCall) checkVolatile(rowsCall, request);
   const version = planVersion(request, collection, model);
   const single = target.kind === 'item' || (collection.singleton && target.kind === 'list' && !query.aggregate);
   if (single && !request.export) {
-    return planItem(request, collection, planOutputs(fields, collection, position, planner), version);
+    return planItem(request, collection, planOutputs(fields, position, planner), version);
   }
   const wanted = both(targetCondition(target, collection), ...ofVersion(version));
   const narrowed = writableRows ? both(wanted, { kind: 'rule', rule: writableRows }) : wanted;
   if (target.kind === 'written') {
-    const rows = planRows(fields, collection, position, planner, null, narrowed);
+    const rows = planRows(fields, position, planner, narrowed);
     const level: RowLevel = {
       ...rows,
       order: [{ operand: { kind: 'position', slot: target.keys, key: collection.key }, descending: false }],
@@ -76,9 +78,9 @@ export function planRead(
   const large = isLarge(query.limit);
   checkCursor(request, collection, grouped);
   const level = grouped
-    ? planGroups(query, collection, model, filtered(request, collection, planner, narrowed), limits.defaultLimit)
+    ? planGroups(query, collection, filtered(request, collection, planner, narrowed), planner)
     : {
-        ...shownAs(planRows(fields, collection, position, planner, null, narrowed), version),
+        ...shownAs(planRows(fields, position, planner, narrowed), version),
         locked: target.kind === 'selected',
       };
   const isStreamable = target.kind !== 'selected' && !call?.overload.volatile;

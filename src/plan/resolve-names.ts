@@ -73,7 +73,7 @@ export function toOneOf(model: Model, collection: Collection, named: Named, loca
   if (relation?.kind !== 'many-to-any' || named.scope === null) return null;
   if (!relation.allowedCollections.includes(named.scope))
     throw forbiddenField(`${named.field.name}:${named.scope}`, collection.name, location);
-  return anyJoin(model, collection, named.field, relation, named.scope, location);
+  return anyJoin(model, collection, { field: named.field, scope: named.scope, relation }, location);
 }
 
 /** Null where nobody may follow it. */
@@ -110,12 +110,16 @@ export function referencedFields(one: Collection, { columns }: ReferencingRelati
   return columns.map(({ referenced }) => fieldOf(whole, referenced));
 }
 
+interface Scoped {
+  readonly field: Field;
+  readonly relation: ManyToAny;
+  readonly scope: string;
+}
+
 function anyJoin(
   model: Model,
   collection: Collection,
-  field: Field,
-  relation: ManyToAny,
-  scope: string,
+  { field, relation, scope }: Scoped,
   location: string,
 ): ManyToAnyJoin {
   const target = model.collections.get(scope);
@@ -130,7 +134,7 @@ export function anyJoins(model: Model, collection: Collection, field: Field, loc
   if (relation?.kind !== 'many-to-any') return [];
   return relation.allowedCollections
     .filter((name) => model.collections.has(name))
-    .map((name) => anyJoin(model, collection, field, relation, name, location));
+    .map((scope) => anyJoin(model, collection, { field, relation, scope }, location));
 }
 
 /** The way from an alias field to the rows that it lists; null where the field lists none or they may not be seen. */
@@ -219,7 +223,7 @@ function resolvePath(
   let collection = start;
   for (const [position, name] of path.entries()) {
     const named = fieldNamed(collection, name, location);
-    if (position === path.length - 1) return resolveEnd(named, call, collection, through, options);
+    if (position === path.length - 1) return resolveEnd(named, call, { collection, through }, options);
     const toOne = toOneOf(model, collection, named, location);
     if (toOne) {
       through.push(toOne);
@@ -239,15 +243,16 @@ function resolvePath(
   throw new Error('a path is never empty');
 }
 
-function resolveEnd(
-  named: Named,
-  call: FunctionCall | null,
-  collection: Collection,
-  through: ToOneJoin[],
-  options: ResolveOptions,
-): OperandPlan {
+/** The collection of a field, and the references that lead to it from the row at hand. */
+interface FieldOwner {
+  readonly collection: Collection;
+  readonly through: readonly ToOneJoin[];
+}
+
+function resolveEnd(named: Named, call: FunctionCall | null, owner: FieldOwner, options: ResolveOptions): OperandPlan {
   const { field } = named;
-  if (call) return resolveCall(call, field, collection, through, options);
+  const { collection, through } = owner;
+  if (call) return resolveCall(call, field, owner, options);
   if (!field.column || named.scope !== null) throw invalidQuery(`${options.location}: "${field.name}" has no value`);
   if (isSecretField(field)) throw forbiddenField(field.name, collection.name, options.location);
   return { kind: 'field', through, field };
@@ -260,8 +265,7 @@ const CLOCK = new Set(['hour', 'minute', 'second']);
 export function resolveCall(
   call: FunctionCall,
   field: Field,
-  collection: Collection,
-  through: readonly ToOneJoin[],
+  { collection, through }: FieldOwner,
   options: ResolveOptions,
 ): OperandPlan {
   const refuse = (): never => {

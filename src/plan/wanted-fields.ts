@@ -6,11 +6,12 @@ import { isReadable } from '../mirror/write-facts.js';
 import type { FunctionCall, Query, Selection } from '../request/ast.js';
 import { type Aliased, aliasNamed, fieldNamed } from './resolve-names.js';
 
-/** Where a level stands: what is asked of it, and the way that led to it. */
+/** A level of a request: its collection, its query, and how it was reached. */
 export interface Position {
+  readonly collection: Collection;
   readonly query: Query;
   readonly location: string;
-  /** The field through which the level was reached; wildcards may leave out the way back. */
+  /** The field through which the level was reached, or null for the root; wildcards may leave out the way back. */
   readonly from: Field | null;
   readonly backlink: boolean;
 }
@@ -28,12 +29,9 @@ export interface Wanted {
 export const EVERYTHING: readonly Selection[] = [{ kind: 'wildcard', fields: [] }];
 
 /** By output name, in the order in which they first appear. */
-export function expandFields(
-  selections: readonly Selection[],
-  collection: Collection,
-  position: Position,
-): Map<string, Wanted> {
+export function expandFields(selections: readonly Selection[], position: Position): Map<string, Wanted> {
   const wanted: WantedFields = new Map();
+  const { collection } = position;
   const aliases = position.query.alias;
   const aliased = (name: string): Aliased | null => aliasNamed(collection, name, aliases, position.location);
   for (const selection of selections) {
@@ -46,7 +44,7 @@ export function expandFields(
       case 'field': {
         const alias = aliased(selection.name);
         if (alias) addNamed(wanted, alias, selection.fields);
-        else addField(wanted, selection, collection, position);
+        else addField(wanted, selection, position);
         break;
       }
       case 'value':
@@ -77,8 +75,7 @@ type WantedFields = Map<string, Wanted>;
 function addField(
   wanted: WantedFields,
   { name, fields }: Extract<Selection, { kind: 'field' }>,
-  collection: Collection,
-  { location }: Position,
+  { collection, location }: Position,
 ): void {
   const { field, scope } = fieldNamed(collection, name, location);
   if (fields.length > 0 && !field.relation)

@@ -87,9 +87,12 @@ function accountWriter(exchange: Exchange, { policies, writes }: RouteServices):
   return {
     address: exchange.address,
     create: (account, permission) =>
-      createUser(writes, account, { ...writer, access: policies.permit([permission]) }, exchange),
+      createUser(writes, account, { writer: { ...writer, access: policies.permit([permission]) }, client: exchange }),
     update: (user, change, permission) =>
-      updateUser(writes, user, change, { ...writer, access: policies.permit([permission]) }, exchange),
+      updateUser(writes, user, change, {
+        writer: { ...writer, access: policies.permit([permission]) },
+        client: exchange,
+      }),
   };
 }
 

@@ -79,14 +79,19 @@ interface FencedRead {
   readonly batchText: () => string;
 }
 
-/** Others may have their turn between the stages: those of a large shape take tens of milliseconds each. */
+export interface ShapeContext {
+  /** The permissions of the caller, or null for all. */
+  readonly access: Access | null;
+  readonly selectedFor: SelectionPurpose | null;
+  readonly model: Model;
+  readonly limits: PlanLimits;
+  readonly client: RequestClient;
+}
+
+/** Other requests may run between the stages: those of a large shape take tens of milliseconds each. */
 export function* compileShape(
   { request }: ReadQuery,
-  access: Access | null,
-  selectedFor: SelectionPurpose | null,
-  model: Model,
-  limits: PlanLimits,
-  client: RequestClient,
+  { access, selectedFor, model, limits, client }: ShapeContext,
 ): Steps<CompiledRead> {
   const visible = access && !selectedFor?.startsWith('any ') ? access.view(model) : model;
   const selection =
@@ -95,7 +100,7 @@ export function* compileShape(
   const plan =
     request.kind === 'operation'
       ? planOperation(request, visible, limits)
-      : planRead(request, visible, limits, selection);
+      : planRead(request, visible, limits, { writableRows: selection });
   client.staged('plan');
   yield;
   const compiled = compileRead(plan);

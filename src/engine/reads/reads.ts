@@ -112,11 +112,11 @@ export class Reads {
     this.#statements = new StatementCache(mirror, limits, observe);
     this.refusals = new DatabaseRefusals(observe);
     this.budgets = new CallerBudgets(limits.callerBudget);
-    this.batcher = new ReadBatcher(database.readConnections, limits.batching, database.waitTimeout, this.shapeStats);
+    const batcherOf = ({ readConnections }: Database): ReadBatcher =>
+      new ReadBatcher(readConnections, limits.batching, database.waitTimeout, this.shapeStats);
+    this.batcher = batcherOf(database);
     database.readQueue = this.batcher;
-    const { waitTimeout } = database;
-    this.replicaReads =
-      replicas && new ReplicaReads(replicas, this.batcher, limits.batching, waitTimeout, this.shapeStats);
+    this.replicaReads = replicas && new ReplicaReads(replicas, this.batcher, batcherOf);
     this.#consistency = consistency;
     this.plans = new PlanChoices(database, this.budgets, limits.statisticsInterval);
     mirror.onChange(() => this.plans.statistics.forget());
@@ -169,7 +169,7 @@ export class Reads {
     const access = this.#policies.accessOf(caller);
     const { model } = this.#mirror;
     return yield* this.#statements.get(shapeOf(query, access, selectedFor), model, () =>
-      compileShape(query, access, selectedFor, model, this.#limits, client),
+      compileShape(query, { access, selectedFor, model, limits: this.#limits, client }),
     );
   }
 

@@ -5,9 +5,9 @@
 
 import { ServiceError } from '../../base/errors.js';
 import { asError } from '../../base/narrow.js';
-import { ReadBatcher } from '../../batching/read-batcher.js';
+import type { ReadBatcher } from '../../batching/read-batcher.js';
 import type { ReadListener, Shape } from '../../batching/shape-queue.js';
-import type { ShapeStats } from '../../batching/shape-stats.js';
+import type { Database } from '../../postgres/pools/database.js';
 import type { Replica, Replicas } from '../../postgres/replicas/replicas.js';
 import type { ReadNeed } from '../consistency.js';
 
@@ -33,11 +33,11 @@ export class ReplicaReads {
   readonly #batchers = new Map<Replica, ReadBatcher>();
   readonly #unanswered = new Map<Replica, Set<ReplicaListener>>();
 
-  constructor(replicas: Replicas, primary: ReadBatcher, batching: boolean, waitTimeoutMs: number, stats: ShapeStats) {
+  constructor(replicas: Replicas, primary: ReadBatcher, batcherOf: (database: Database) => ReadBatcher) {
     this.replicas = replicas;
     this.#primary = primary;
     for (const replica of replicas.all) {
-      const batcher = new ReadBatcher(replica.database.readConnections, batching, waitTimeoutMs, stats);
+      const batcher = batcherOf(replica.database);
       replica.database.readQueue = batcher;
       this.#batchers.set(replica, batcher);
       const unanswered = new Set<ReplicaListener>();

@@ -3,14 +3,13 @@ import { CLI_IDENTITY } from '../../access/identity.js';
 import type { UserStore } from '../../accounts/external-users.js';
 import { NO_AUTHOR } from '../../plan/write/write.js';
 import type { Input } from '../../request/parse-context.js';
-import type { RequestClient } from '../stages.js';
 import { NO_CLIENT } from '../stages.js';
-import type { Writer } from '../writer.js';
+import type { WrittenBy } from '../writer.js';
 import type { Writes } from '../writes/writes.js';
 
 const COLLECTION = 'service_users';
 
-export async function createUser(writes: Writes, user: Input, writer: Writer, client: RequestClient): Promise<void> {
+export async function createUser(writes: Writes, user: Input, { writer, client }: WrittenBy): Promise<void> {
   const request = { kind: 'create', collection: COLLECTION, items: [user], many: false } as const;
   await writes.run({ ...request, idempotencyKey: null, onConflict: null, readBack: null }, writer, client);
 }
@@ -19,17 +18,16 @@ export async function updateUser(
   writes: Writes,
   key: string,
   data: Input,
-  writer: Writer,
-  client: RequestClient,
+  { writer, client }: WrittenBy,
 ): Promise<void> {
   await writes.run({ kind: 'update-item', collection: COLLECTION, key, data, readBack: null }, writer, client);
 }
 
-/** Users who are written by the service itself: with every right, and in nobody's name. */
+/** Writes users as the service itself: with all permissions, and without an author. */
 export function userStore(writes: Writes): UserStore {
-  const writer = { caller: CLI_IDENTITY, author: NO_AUTHOR };
+  const service = { writer: { caller: CLI_IDENTITY, author: NO_AUTHOR }, client: NO_CLIENT };
   return {
-    create: (user) => createUser(writes, user, writer, NO_CLIENT),
-    update: (key, change) => updateUser(writes, key, change, writer, NO_CLIENT),
+    create: (user) => createUser(writes, user, service),
+    update: (key, change) => updateUser(writes, key, change, service),
   };
 }

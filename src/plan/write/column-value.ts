@@ -114,8 +114,7 @@ function checkScalar(value: unknown, field: Field, column: Column, path: string)
     if (!isWithin(range, digits)) throw failedValidation(field, 'out_of_range', path);
     return String(BigInt(digits));
   }
-  if (type === 'numeric' || type === 'float4' || type === 'float8')
-    return checkNumber(value, text, field, column, path);
+  if (type === 'numeric' || type === 'float4' || type === 'float8') return checkNumber(value, text, field, path);
   if (type === 'uuid') {
     if (!UUID_PATTERN.test(text)) throw invalidValue(path, 'a UUID');
     return text.toLowerCase();
@@ -167,13 +166,12 @@ function checkJson(value: unknown, column: Column, path: string): unknown {
   throw invalidValue(path, 'a JSON value without NUL characters and unpaired surrogates');
 }
 
-function checkNumber(value: unknown, text: string, field: Field, column: Column, path: string): string {
+function checkNumber(value: unknown, text: string, field: Field, path: string): string {
+  const { base_type, numeric_precision: precision = null, numeric_scale: scale } = field.column ?? {};
   if (typeof value === 'string' && NOT_FINITE.test(text)) return text;
   if (typeof value === 'boolean' || !NUMBER.test(text)) throw invalidValue(path, 'a number');
-  if (column.base_type !== 'numeric' && !fits(column.base_type, text))
-    throw failedValidation(field, 'out_of_range', path);
-  const { numeric_precision: precision, numeric_scale: scale } = column;
-  if (column.base_type === 'numeric' && precision !== null && integerDigits(text) > precision - (scale ?? 0))
+  if (base_type !== 'numeric' && !fits(base_type ?? '', text)) throw failedValidation(field, 'out_of_range', path);
+  if (base_type === 'numeric' && precision !== null && integerDigits(text) > precision - (scale ?? 0))
     throw failedValidation(field, 'out_of_range', path);
   return text;
 }

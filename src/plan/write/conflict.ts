@@ -30,18 +30,22 @@ export function planImported(
   context: WritePlanContext,
 ): Promise<PlannedWrite> {
   return onConflict
-    ? planOnConflict(collection, rows, onConflict, context, false)
+    ? planOnConflict(collection, rows, onConflict, { ...context, isShown: false })
     : planUpsert(collection, rows, context);
 }
 
-/** `isShown`: whether the items are answered, in the order of the payload; those that were ignored are not among them. */
+interface ConflictPlanContext extends WritePlanContext {
+  /** Whether the answer has the items, in the order of the payload, without those that were ignored. True by default. */
+  readonly isShown?: boolean;
+}
+
 export async function planOnConflict(
   collection: Collection,
   payloads: readonly Payload[],
   onConflict: OnConflict,
-  context: WritePlanContext,
-  isShown = true,
+  context: ConflictPlanContext,
 ): Promise<PlannedWrite> {
+  const { isShown = true } = context;
   const guard = context.access && new Guard(context.access, context.model);
   const conflict = targetOf(collection, onConflict, guard);
   const rows = new Rows(context, guard, conflict);
@@ -117,10 +121,10 @@ function addRow({ rows, collection, conflict, guard, model }: Target, payload: P
     const { relation } = field;
     if (!field.column && relation?.kind === 'many-to-one' && !isNested(value)) {
       const values = referredValues(collectionOf(model, relation.oneCollection), relation, value, location);
-      setReference(rows, row, relation, values, location);
+      setReference(row, relation, values, (verb, part, columnValue) => rows[verb](row, part, columnValue, location));
       continue;
     }
-    checkRelation(field, value, payload, location, model);
+    checkRelation(field, payload, location, model);
     if (!field.column) continue;
     if (isMadeByDatabase(collection, field)) throw isGenerated(location);
     rows.set(row, field, { kind: 'value', value: checkValue(field, value, location) }, location);
@@ -139,13 +143,13 @@ function isNested(value: unknown): boolean {
 }
 
 function checkRelation(
-  { relation, column }: Field,
-  value: unknown,
+  { name: fieldName, relation, column }: Field,
   payload: Payload,
   location: string,
   { synonyms }: Model,
 ): void {
   if (!relation) return;
+  const value = payload[fieldName];
   if (isNested(value) || !column)
     throw invalidPayload(`"${location}" cannot be nested: with "on_conflict" a payload holds values and keys`);
   if (relation.kind !== 'many-to-any' || value === null) return;

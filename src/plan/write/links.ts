@@ -12,6 +12,12 @@ import { checkKey, checkReference, keyPart } from './key.js';
 import type { ColumnValue, Payload, Row } from './payload-row.js';
 import { clearedColumns } from './resolve-conflicts.js';
 
+/** A place in the payload, and the permissions that apply to it. */
+interface PayloadPlace {
+  readonly path: string;
+  readonly guard: Guard | null;
+}
+
 function refersToKey({ referenced }: ManyToOne | OneToMany | OneToOne, { collection }: Row): boolean {
   return referenced === singleKey(collection)?.name;
 }
@@ -47,11 +53,10 @@ export function linkValues(
 export function linkValue(
   row: Row,
   payload: Payload,
-  relation: ManyToOne | OneToMany | OneToOne,
-  field: Field,
-  location: string,
-  guard: Guard | null,
+  { relation, field }: { readonly relation: ManyToOne | OneToMany | OneToOne; readonly field: Field },
+  at: PayloadPlace,
 ): ColumnValue {
+  const location = at.path;
   if (refersToKey(relation, row)) return keyValue(row);
   const { referenced } = relation;
   const referencedValue = payload[referenced];
@@ -61,7 +66,7 @@ export function linkValue(
     throw invalidPayload(
       `"${location}" needs "${referenced}" of "${row.collection.name}": "${field.name}" refers to it`,
     );
-  return lookedUpValue(row.collection, row.key, referenced, location, guard);
+  return lookedUpValue(row.collection, row.key, referenced, at);
 }
 
 /** What the row with this key has under the column that is referred to, as far as the caller may read it. */
@@ -69,10 +74,9 @@ export function lookedUpValue(
   collection: Collection,
   key: Key,
   referenced: string,
-  location: string,
-  guard: Guard | null,
+  { path, guard }: PayloadPlace,
 ): ColumnValue {
-  const of = guard?.lookupOf(collection, referenced, location) ?? {
+  const of = guard?.lookupOf(collection, referenced, path) ?? {
     collection,
     field: fieldOf(collection, referenced),
   };
@@ -95,12 +99,12 @@ export function referredValues(target: Collection, relation: ManyToOne, value: u
   return parts.map((part) => ({ kind: 'value', value: keyPart(target, key, part) }));
 }
 
+/** Calls `set` for each column that is written, or `claim` if it is a part of a key that is known. */
 export function setReference(
-  rows: Record<'set' | 'claim', (row: Row, field: Field, columnValue: ColumnValue, path: string) => void>,
   row: Row,
   { columns }: ManyToOne,
   values: readonly ColumnValue[],
-  path: string,
+  write: (verb: 'set' | 'claim', field: Field, columnValue: ColumnValue) => void,
 ): void {
   const { collection, verb, key } = row;
   const fields = columns.map(({ column }) => fieldOf(collection, column));
@@ -109,7 +113,7 @@ export function setReference(
   fields.forEach((field, position) => {
     if (!written.includes(field)) return;
     const columnValue = elementAt(values, position);
-    if (isKey(collection, field) && (verb !== 'insert' || key !== null)) rows.claim(row, field, columnValue, path);
-    else rows.set(row, field, columnValue, path);
+    const isKnown = isKey(collection, field) && (verb !== 'insert' || key !== null);
+    write(isKnown ? 'claim' : 'set', field, columnValue);
   });
 }

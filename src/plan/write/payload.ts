@@ -80,7 +80,7 @@ export function planUpdate(
     const many = changes.length > 1;
     const root: number[] = [];
     await forEachInSlices(changes, ({ key, data }, position) => {
-      root.push(walker.update(collection, key, data, many ? `${position}` : '', true).number);
+      root.push(walker.update(collection, { key, data }, many ? `${position}` : '', true).number);
     });
     const keys = changes.map(({ key }) => key);
     return walker.finish(collection, root, keys);
@@ -96,6 +96,31 @@ export async function planUpsert(
   const walker = new PayloadWalker(context);
   await forEachInSlices(payloads, (payload) => void walker.save(collection, payload, ''));
   return walker.finish(collection, [], []);
+}
+
+/** A field of a payload. */
+interface PayloadEntry {
+  /** The row that the payload describes. */
+  readonly row: Row;
+  readonly field: Field;
+  readonly payload: Payload;
+  readonly value: unknown;
+  readonly path: string;
+}
+
+/** A payload of an item that is named by its key. */
+interface KeyedPayload {
+  readonly key: unknown;
+  readonly data: Payload;
+}
+
+/** How the items of a relation refer to their parent. */
+interface ChildLinks {
+  readonly target: Collection;
+  readonly foreignKey: Field;
+  readonly columns: readonly Field[];
+  /** The parts of a child's key that follow from its parent. */
+  readonly implied: () => ImpliedPart[];
 }
 
 /** Levels of items inside items. */
@@ -150,10 +175,10 @@ class PayloadWalker {
     return row;
   }
 
-  update(collection: Collection, key: unknown, payload: Payload, path: string, isRoot = false): Row {
-    this.#guard?.check('update', collection, fieldNamesOf(collection, payload), path);
+  update(collection: Collection, { key, data }: KeyedPayload, path: string, isRoot = false): Row {
+    this.#guard?.check('update', collection, fieldNamesOf(collection, data), path);
     const row = this.rows.add(collection, 'update', checkKey(collection, key), path);
-    this.#writeFields(row, payload, path, isRoot);
+    this.#writeFields(row, data, path, isRoot);
     return row;
   }
 
@@ -161,14 +186,14 @@ class PayloadWalker {
     const key = namedKey(collection, payload);
     return key === null
       ? this.create(collection, payload, path)
-      : this.#upsert(collection, key, payload, fieldNamesOf(collection, payload), path);
+      : this.#upsert(collection, { key, data: payload }, fieldNamesOf(collection, payload), path);
   }
 
   /** An object with a key: the item is changed, or made with that key, as far as the caller may do the one and the other. */
-  #upsert(collection: Collection, key: unknown, payload: Payload, names: readonly string[], path: string): Row {
+  #upsert(collection: Collection, { key, data }: KeyedPayload, names: readonly string[], path: string): Row {
     const verb = this.#guard?.verb(collection, names, path) ?? 'upsert';
     const row = this.rows.add(collection, verb, checkKey(collection, key), path);
-    this.#writeFields(row, payload, path);
+    this.#writeFields(row, data, path);
     return row;
   }
 
@@ -184,11 +209,13 @@ class PayloadWalker {
       const field = collection.fields.get(name);
       if (!field) throw invalidPayload(`"${fieldPath}" is not a field of "${collection.name}"`);
       if (field === singleKey(collection)) {
-        if (row.verb === 'insert' && isObject(value)) this.#setSharedKey(row, field, payload, value, fieldPath);
+        if (row.verb === 'insert' && isObject(value))
+          this.#setSharedKey({ row, field, payload, value, path: fieldPath });
         continue;
       }
       if (row.verb !== 'insert' && isKey(collection, field)) {
-        this.rows.claim(row, field, this.#keyPartValue(row, field, payload, value, fieldPath), fieldPath);
+        const part = this.#keyPartValue({ row, field, payload, value, path: fieldPath });
+        this.rows.claim(row, field, part, fieldPath);
         continue;
       }
       if (row.verb !== 'insert' && isKeyReference(collection, field)) {
@@ -201,10 +228,10 @@ class PayloadWalker {
       if (keepsValue(row, field, value, { path: fieldPath, guard: this.#guard })) continue;
       switch (field.relation?.kind) {
         case 'one-to-many':
-          this.#writeOneToMany(row, payload, field.relation, value, fieldPath);
+          this.#writeOneToMany({ row, field, payload, value, path: fieldPath }, field.relation);
           break;
         case 'one-to-one':
-          this.#writeOneToOne(row, payload, field.relation, value, fieldPath);
+          this.#writeOneToOne({ row, field, payload, value, path: fieldPath }, field.relation);
           break;
         case 'many-to-one':
         case 'many-to-any': {
@@ -213,7 +240,8 @@ class PayloadWalker {
             break;
           }
           const shared = isRoot ? this.#sharedValues.get(value) : undefined;
-          const columnValue = shared ?? this.#referenceValue(row, field, field.relation, payload, value, fieldPath);
+          const entry = { row, field, payload, value, path: fieldPath };
+          const columnValue = shared ?? this.#referenceValue(entry, field.relation);
           // One change of several items makes what they refer to once, for all of them.
           if (isRoot && isObject(value)) this.#sharedValues.set(value, columnValue);
           this.rows.set(row, field, columnValue, fieldPath);
@@ -229,9 +257,10 @@ class PayloadWalker {
   }
 
   /** The row takes the key of the one that it refers to, which may be made by the same statement. */
-  #setSharedKey(row: Row, field: Field, payload: Payload, value: unknown, path: string): void {
+  #setSharedKey(entry: PayloadEntry): void {
+    const { row, field, path } = entry;
     if (field.relation?.kind !== 'many-to-one') return;
-    const columnValue = this.#referenceValue(row, field, field.relation, payload, value, path);
+    const columnValue = this.#referenceValue(entry, field.relation);
     row.fields.add(field.name);
     if (columnValue.kind === 'reference') this.rows.set(row, field, columnValue, path);
   }
@@ -249,39 +278,32 @@ class PayloadWalker {
     const values = related
       ? referencedKey(target, relation, path).map((part) => ofItem(related, part))
       : referredValues(target, relation, value, path);
-    setReference(this.rows, row, relation, values, path);
+    setReference(row, relation, values, (verb, field, columnValue) => this.rows[verb](row, field, columnValue, path));
   }
 
   /** What a payload says of a part of the key by which its item was named. */
-  #keyPartValue(row: Row, field: Field, payload: Payload, value: unknown, path: string): ColumnValue {
+  #keyPartValue(entry: PayloadEntry): ColumnValue {
+    const { row, field, value, path } = entry;
     const { relation } = field;
     if (relation?.kind === 'many-to-one' || relation?.kind === 'many-to-any')
-      return this.#referenceValue(row, field, relation, payload, value, path);
+      return this.#referenceValue(entry, relation);
     return { kind: 'value', value: writableValue(row, field, value, path) };
   }
 
   /** A scalar links, null clears, an object makes or changes the related item. */
-  #referenceValue(
-    row: Row,
-    field: Field,
-    relation: ManyToOne | ManyToAny,
-    payload: Payload,
-    value: unknown,
-    path: string,
-  ): ColumnValue {
-    if (relation.kind === 'many-to-any') return this.#manyToAnyValue(row, field, relation, payload, value, path);
+  #referenceValue(entry: PayloadEntry, relation: ManyToOne | ManyToAny): ColumnValue {
+    const { row, field, value, path } = entry;
+    if (relation.kind === 'many-to-any') return this.#manyToAnyValue(entry, relation);
     if (!isObject(value)) return { kind: 'value', value: writableValue(row, field, value, path) };
     const target = collectionOf(this.#model, relation.oneCollection);
     if (relation.referenced !== singleKey(target)?.name)
-      return this.#uniqueColumnReference(target, field, relation, value, path);
+      return this.#uniqueColumnReference({ field, relation, target }, value, path);
     return this.#relatedKey(target, value, path);
   }
 
   /** Of a relation that refers to another column than the key. */
   #uniqueColumnReference(
-    target: Collection,
-    field: Field,
-    relation: ManyToOne,
+    { field, relation, target }: { readonly field: Field; readonly relation: ManyToOne; readonly target: Collection },
     payload: Payload,
     path: string,
   ): ColumnValue {
@@ -289,9 +311,10 @@ class PayloadWalker {
     const key = namedKey(target, payload);
     const names = fieldNamesOf(target, payload);
     if (key !== null && this.#onlyRefers(target, names))
-      return lookedUpValue(target, checkKey(target, key), relation.referenced, path, this.#guard);
-    const row = key === null ? this.create(target, payload, path) : this.#upsert(target, key, payload, names, path);
-    return linkValue(row, payload, relation, field, path, this.#guard);
+      return lookedUpValue(target, checkKey(target, key), relation.referenced, { path, guard: this.#guard });
+    const keyed = { key, data: payload };
+    const row = key === null ? this.create(target, payload, path) : this.#upsert(target, keyed, names, path);
+    return linkValue(row, payload, { relation, field }, { path, guard: this.#guard });
   }
 
   #relatedKey(target: Collection, payload: Payload, path: string): ColumnValue {
@@ -304,7 +327,7 @@ class PayloadWalker {
   #existingKey(target: Collection, key: unknown, payload: Payload, path: string): ColumnValue {
     const names = fieldNamesOf(target, payload);
     if (this.#onlyRefers(target, names)) return { kind: 'value', value: checkKey(target, key) };
-    return { kind: 'value', value: this.#upsert(target, key, payload, names, path).key };
+    return { kind: 'value', value: this.#upsert(target, { key, data: payload }, names, path).key };
   }
 
   /** A payload with nothing but a key, of a caller who may not create the item, only refers to it. */
@@ -312,14 +335,7 @@ class PayloadWalker {
     return this.#guard !== null && names.length === 0 && !this.#guard.covers('create', target, keyNames(target));
   }
 
-  #manyToAnyValue(
-    row: Row,
-    field: Field,
-    relation: ManyToAny,
-    payload: Payload,
-    value: unknown,
-    path: string,
-  ): ColumnValue {
+  #manyToAnyValue({ row, field, payload, value, path }: PayloadEntry, relation: ManyToAny): ColumnValue {
     const { collectionField, allowedCollections } = relation;
     const name = ownValue(this.#model.synonyms, payload[collectionField]);
     const target = typeof name === 'string' ? this.#model.collections.get(name) : undefined;
@@ -340,19 +356,21 @@ class PayloadWalker {
   }
 
   /** A key links an item, an object makes or changes it, null lets it go; the one that was there leaves. */
-  #writeOneToOne(row: Row, payload: Payload, relation: OneToOne, value: unknown, path: string): void {
+  #writeOneToOne(entry: PayloadEntry, relation: OneToOne): void {
+    const { row, value, path } = entry;
     if (Array.isArray(value))
       throw invalidPayload(`"${path}" must be an object, a key or null: it is a to-one relation`);
-    const { target, foreignKey, columns, link, implied } = this.#childLinks(row, payload, relation, path);
+    const links = this.#childLinks(entry, relation);
+    const { target, implied } = links;
     if (isObject(value)) checkImplied(target, value, implied(), path);
-    if (value !== null) link(this.#writeChild(target, foreignKey, columns, value, path, implied), path);
+    if (value !== null) links.link(this.#writeChild(links, value, path), path);
     // Where the key is the reference there is no other item that could leave.
     const isOnly = value !== null && namedKey(target, {}, implied()) !== null;
-    if (row.verb !== 'insert' && !isOnly) this.rows.unlink(target, foreignKey, row, relation.deselectAction, null);
+    if (row.verb !== 'insert' && !isOnly) this.rows.unlink(links.unlinked, row, null);
   }
 
   /** How a child comes to refer to the row. */
-  #childLinks(row: Row, payload: Payload, relation: OneToMany | OneToOne, path: string) {
+  #childLinks({ row, payload, path }: PayloadEntry, relation: OneToMany | OneToOne) {
     const target = collectionOf(this.#model, relation.manyCollection);
     checkKeyed(target);
     refuseJsonKey(row.collection, path);
@@ -362,7 +380,7 @@ class PayloadWalker {
     const references = (): ColumnValue[] =>
       columns.length > 1
         ? linkValues(row, payload, relation, path)
-        : [linkValue(row, payload, relation, foreignKey, path, this.#guard)];
+        : [linkValue(row, payload, { relation, field: foreignKey }, { path, guard: this.#guard })];
     const link = (child: Row, childPath: string): void => {
       const values = references();
       columns.forEach((column, position) => {
@@ -382,18 +400,21 @@ class PayloadWalker {
         return columnValue.kind === 'value' ? [{ field, value: columnValue.value }] : [];
       });
     };
-    return { target, foreignKey, columns, link, implied };
+    const unlinked = { collection: target, field: foreignKey, action: relation.deselectAction };
+    return { target, foreignKey, columns, link, implied, unlinked };
   }
 
-  #writeOneToMany(row: Row, payload: Payload, relation: OneToMany, value: unknown, path: string): void {
-    const { target, foreignKey, columns, link, implied } = this.#childLinks(row, payload, relation, path);
+  #writeOneToMany(entry: PayloadEntry, relation: OneToMany): void {
+    const { row, value, path } = entry;
+    const links = this.#childLinks(entry, relation);
+    const { target, foreignKey, columns, link, implied, unlinked } = links;
     if (value === null || Array.isArray(value)) {
       const entries: unknown[] = value ?? [];
-      this.#forEachEntry(entries, (entry, position) => {
+      this.#forEachEntry(entries, (child, position) => {
         const at = `${path}.${position}`;
-        link(this.#writeChild(target, foreignKey, columns, entry, at, implied), at);
+        link(this.#writeChild(links, child, at), at);
       });
-      if (row.verb !== 'insert') this.rows.unlink(target, foreignKey, row, relation.deselectAction, null);
+      if (row.verb !== 'insert') this.rows.unlink(unlinked, row, null);
       return;
     }
     const { create, update, removed } = stagedLists(value, path);
@@ -410,7 +431,7 @@ class PayloadWalker {
       const at = `${path}.update.${position}`;
       const key = isObject(entry) ? namedKey(target, entry, implied()) : null;
       if (!isObject(entry) || key === null) throw invalidPayload(`"${at}" must be an object with its primary key`);
-      const child = this.update(target, key, without(entry, [foreignKey, ...columns]), at);
+      const child = this.update(target, { key, data: without(entry, [foreignKey, ...columns]) }, at);
       changed.add(String(child.key));
       link(child, at);
     });
@@ -423,8 +444,7 @@ class PayloadWalker {
       keys.push(checked);
     };
     const unlink = (): void => {
-      if (keys.length > 0 && row.verb !== 'insert')
-        this.rows.unlink(target, foreignKey, row, relation.deselectAction, keys);
+      if (keys.length > 0 && row.verb !== 'insert') this.rows.unlink(unlinked, row, keys);
     };
     if (isLong) this.#deferred.push(() => forEachInSlices(removed, remove).then(unlink));
     else {
@@ -434,14 +454,7 @@ class PayloadWalker {
   }
 
   /** A key links an existing item; an object makes one, or changes the one whose key it has. */
-  #writeChild(
-    target: Collection,
-    foreignKey: Field,
-    columns: readonly Field[],
-    entry: unknown,
-    path: string,
-    implied: () => ImpliedPart[],
-  ): Row {
+  #writeChild({ target, foreignKey, columns, implied }: ChildLinks, entry: unknown, path: string): Row {
     // The reference is not written where it is a part of the key that names the item.
     const written = columns.every((column) => isKey(target, column)) ? [] : [foreignKey.name];
     if (!isObject(entry)) {
@@ -451,6 +464,6 @@ class PayloadWalker {
     const payload = without(entry, [foreignKey, ...columns]);
     const key = namedKey(target, payload, implied());
     if (key === null) return this.create(target, payload, path);
-    return this.#upsert(target, key, payload, [...fieldNamesOf(target, payload), ...written], path);
+    return this.#upsert(target, { key, data: payload }, [...fieldNamesOf(target, payload), ...written], path);
   }
 }

@@ -18,7 +18,7 @@ export function planValidations(
 ): Validation[] {
   return filters.flatMap((filter) => {
     // A rule that does not fit the schema must not let everything pass.
-    const planned = planAll(filter, collection, model, on, null);
+    const planned = planAll(filter, collection, model, { on, message: null });
     if (!planned) throw forbidden();
     return planned;
   });
@@ -31,7 +31,7 @@ export function planFieldValidations(fields: readonly Field[], collection: Colle
   return [...fields, ...heldBy(fields, collection)].flatMap((field) => {
     const filter = filterOf(field);
     const message = typeof field.meta?.['validation_message'] === 'string' ? field.meta['validation_message'] : null;
-    return (filter && planAll(filter, collection, model, null, message)) ?? [];
+    return (filter && planAll(filter, collection, model, { on: null, message })) ?? [];
   });
 }
 
@@ -57,8 +57,7 @@ function planAll(
   filter: Filter,
   collection: Collection,
   model: Model,
-  on: Validation['on'],
-  message: string | null,
+  { on, message }: Pick<Validation, 'on' | 'message'>,
 ): Validation[] | null {
   try {
     return conditionsOf(filter, collection).map((each) => {

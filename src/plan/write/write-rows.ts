@@ -46,6 +46,13 @@ const UPDATED_FLAGS: Readonly<Record<string, VariableName>> = {
   'role-updated': 'role',
 };
 
+/** The rows of a to-many relation: their collection and reference, and what happens to those that leave. */
+interface LinkedRows {
+  readonly collection: Collection;
+  readonly field: Field;
+  readonly action: Unlink['action'];
+}
+
 export class Rows {
   readonly #maxRows: number | null;
   readonly #variables: WriteVariables;
@@ -160,16 +167,11 @@ export class Rows {
   }
 
   /** Rows listed in `keys`, or all rows that the payload does not name, leave the parent. */
-  unlink(
-    collection: Collection,
-    field: Field,
-    parent: Row,
-    action: Unlink['action'],
-    keys: readonly Key[] | null,
-  ): void {
+  unlink(link: LinkedRows, parent: Row, keys: readonly Key[] | null): void {
+    const { collection, field, action } = link;
     const name = `${action} ${collection.name} ${field.name}${this.#guard && keys ? ' strict' : ''}`;
     const planned = this.#unlinks.get(name) ?? {
-      unlink: this.#planUnlink(collection, field, parent.collection, action, keys !== null),
+      unlink: this.#planUnlink(link, parent.collection, keys !== null),
       entries: [],
     };
     this.#unlinks.set(name, planned);
@@ -183,13 +185,7 @@ export class Rows {
     this.#countRows(keys?.length ?? 0);
   }
 
-  #planUnlink(
-    collection: Collection,
-    field: Field,
-    from: Collection,
-    action: Unlink['action'],
-    named: boolean,
-  ): Unlink {
+  #planUnlink({ collection, field, action }: LinkedRows, from: Collection, named: boolean): Unlink {
     const guard = this.#guard?.unlinked(collection, field, action) ?? null;
     const relation = field.relation?.kind === 'many-to-one' ? field.relation : null;
     return {
