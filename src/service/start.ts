@@ -9,7 +9,7 @@ import { PolicyWatch } from '../access/policy-watch.js';
 import { openSecret } from '../access/secret.js';
 import { type Credentials, createAdministrator, listenForSessions } from '../accounts/accounts.js';
 import { forgetSessions } from '../accounts/logins.js';
-import { adminAnswers } from '../api/server/admin.js';
+import { adminAnswers } from '../api/server/server.js';
 import { StartError } from '../base/errors.js';
 import { countEvents, type Event, type Observer } from '../base/observe.js';
 import type { Config } from '../config/config.js';

@@ -2,6 +2,8 @@
  * POST /utils/export: the items as a file, which is the response, or is stored where the body names a `file`. A stored export is answered
  * with 204 at once; a notification says when it is ready, or why it failed.
  */
+
+import { PassThrough } from 'node:stream';
 import { CLI_IDENTITY } from '../../access/identity.js';
 import { invalidPayload, ServiceError, serviceUnavailable } from '../../base/errors.js';
 import { isObject, parseJson } from '../../base/exact-json.js';
@@ -11,7 +13,7 @@ import type { PreparedRead } from '../../engine/reads/reads.js';
 import { NO_CLIENT, type RequestClient } from '../../engine/stages.js';
 import type { Writer } from '../../engine/writer.js';
 import type { Exchange } from '../../http/exchange.js';
-import { noContent, publicError, type Reply } from '../../http/reply.js';
+import { noContent, type Produce, publicError, type Reply } from '../../http/reply.js';
 import type { Parsed } from '../../request/ast.js';
 import { type Input, limitsOf } from '../../request/parse-context.js';
 import { checkTransferUrl, parseExport } from '../../request/rest.js';
@@ -19,7 +21,6 @@ import { atMost } from '../files/file-form.js';
 import { FILES, type FilesServices } from '../files/file-rows.js';
 import { checkFields, createFile, identifyWriter, placeOf } from '../files/files.js';
 import { exportItems } from './item-reads.js';
-import { piecesOf } from './pieces.js';
 
 export interface ExportServices extends FilesServices {
   readonly observe: Observer;
@@ -124,4 +125,37 @@ async function notify({ caller, author }: Writer, { item, ...notice }: Notice, s
 function timestamp(): string {
   const [date = '', time = ''] = new Date().toISOString().replace(/[-:]/g, '').split(/[T.]/);
   return `${date}-${time}`;
+}
+
+const HELD_BYTES = 262_144;
+
+export async function* piecesOf(produce: Produce, address: string): AsyncIterable<Buffer> {
+  const pipe = new PassThrough({ highWaterMark: HELD_BYTES });
+  const whenClosed = new Set<() => void>();
+  pipe.on('close', () => {
+    for (const listener of whenClosed) listener();
+  });
+  const write = (piece: Buffer): boolean | Promise<boolean> => {
+    if (pipe.destroyed) return false;
+    if (pipe.write(piece)) return true;
+    return new Promise((resolve) => {
+      const settle = (): void => {
+        pipe.off('drain', settle);
+        whenClosed.delete(settle);
+        resolve(!pipe.destroyed);
+      };
+      pipe.on('drain', settle);
+      whenClosed.add(settle);
+    });
+  };
+  const sink = { address, write, onAbort: (listener: () => void) => void whenClosed.add(listener) };
+  produce(sink).then(
+    () => {
+      whenClosed.clear();
+      pipe.end();
+    },
+    // An error of the database would otherwise count as one of the storage.
+    (error: unknown) => pipe.destroy(publicError(error)),
+  );
+  for await (const piece of pipe) yield piece as Buffer;
 }

@@ -1,25 +1,41 @@
 /**
- * The REST API as an OpenAPI 3.1 document: its paths are those of the routes, its schemas those of the collections that
- * the caller may read. Derived from both, it cannot name what is not there.
+ * The REST API as an OpenAPI 3.1 document: its paths are those of the routes, its schemas those of the collections and functions that
+ * the caller may use. It is derived from both, so it names nothing else.
  */
 import { packageVersion } from '../../base/package-files.js';
 import type { Steps } from '../../base/time-slices.js';
-import type { Collection, Model } from '../../mirror/model.js';
+import type { Route } from '../../http/router.js';
+import type { Argument, Collection, Model, Overload, Returns, ServedFunction } from '../../mirror/model.js';
 import { shownName } from '../../mirror/synonyms.js';
 import { SYSTEM_RESOURCES } from '../../mirror/system-resources.js';
 import type { ApiRoute, Description } from '../action.js';
 import { COMPONENTS } from './components.js';
-import { describeFunctions } from './function-operations.js';
 import {
   type ComponentNames,
   type Described,
   describeOperation,
+  fieldsSchema,
   itemSchema,
   nameSchemas,
   titled,
+  valueSchema,
 } from './item-operations.js';
-import { type Answer, data, done, json, ok, ref, responses, type Schema } from './json-schema.js';
-import { PARAMETERS, pathParameter } from './parameters.js';
+import {
+  type Answer,
+  data,
+  described,
+  done,
+  either,
+  json,
+  list,
+  object,
+  ok,
+  orNull,
+  ref,
+  responses,
+  type Schema,
+} from './json-schema.js';
+import { LIST_PARAMETERS, PARAMETERS, parameterRefs, pathParameter, queryParameter } from './parameters.js';
 
 /** Methods that OpenAPI 3.1 knows: SEARCH is described with the GET it stands in for. */
 const METHODS: ReadonlySet<string> = new Set(['GET', 'POST', 'PATCH', 'DELETE']);
@@ -149,4 +165,74 @@ function operationId(method: string, path: string, usedIds: Set<string>): string
   for (let count = 2; usedIds.has(unique); count++) unique = `${base}_${count}`;
   usedIds.add(unique);
   return unique;
+}
+
+export function describeFunctions(route: Route, model: Model, names: ComponentNames): Described[] {
+  return [...model.functions.values()].flatMap((served) => describeFunction(route, served, names) ?? []);
+}
+
+/** By GET those that write nothing. */
+function describeFunction(
+  { method }: Route,
+  { name, note, overloads }: ServedFunction,
+  names: ComponentNames,
+): Described | null {
+  const callable = method === 'GET' ? overloads.filter(({ volatile }) => !volatile) : overloads;
+  if (callable.length === 0) return null;
+  const returnsItems = callable.some(({ returns }) => returns.kind === 'items');
+  const isWrite = method === 'POST' && callable.some(({ volatile }) => volatile);
+  const isOptional = callable.some((overload) => overload.arguments.every(({ required }) => !required));
+  const refs = [...(returnsItems ? LIST_PARAMETERS : []), ...(isWrite ? ['idempotencyKey'] : [])];
+  const operation = {
+    tags: ['rpc'],
+    summary: `Call ${name}`,
+    ...descriptionOf(note ?? callable[0]?.comment),
+    parameters: [...(method === 'GET' ? urlArguments(callable) : []), ...parameterRefs(refs)],
+    ...(method === 'POST' && {
+      requestBody: { required: !isOptional, content: json(either(...callable.map(argumentsSchema))) },
+    }),
+    responses: responses([ok(data(either(...callable.map(({ returns }) => resultSchema(returns, names)))))]),
+  };
+  return { path: `/rpc/${encodeURIComponent(name)}`, operation };
+}
+
+function descriptionOf(text: string | null | undefined): Schema {
+  return text ? { description: text } : {};
+}
+
+/** An argument that every form needs is required. One that is called like a parameter of a query comes by POST. */
+function urlArguments(overloads: readonly Overload[]): Schema[] {
+  const known = new Map<string, Argument>();
+  for (const argument of overloads.flatMap((overload) => overload.arguments)) known.set(argument.name, argument);
+  const sent = [...known.values()].filter(({ name }) => !LIST_PARAMETERS.includes(name));
+  return sent.map(({ name, field }) => ({
+    ...queryParameter(name, valueSchema(field), 'An argument of the function.'),
+    required: overloads.every((overload) => overload.arguments.some((each) => each.name === name && each.required)),
+  }));
+}
+
+function argumentsSchema(overload: Overload): Schema {
+  const properties = Object.fromEntries(overload.arguments.map(({ name, field }) => [name, valueSchema(field)]));
+  const required = overload.arguments.filter((argument) => argument.required).map(({ name }) => name);
+  return described({ ...object(properties, required), additionalProperties: false }, overload.comment);
+}
+
+function resultSchema(returns: Returns, names: ComponentNames): Schema {
+  if (returns.kind === 'nothing') return { type: 'null' };
+  const one = rowSchema(returns, names);
+  if (returns.set) return list(one);
+  return returns.kind === 'value' ? one : orNull(one);
+}
+
+function rowSchema(returns: Exclude<Returns, { kind: 'nothing' }>, names: ComponentNames): Schema {
+  switch (returns.kind) {
+    case 'items': {
+      const name = names.get(returns.collection);
+      return name === undefined ? {} : ref(name);
+    }
+    case 'record':
+      return fieldsSchema(returns.collection);
+    default:
+      return Object.values((fieldsSchema(returns.collection)['properties'] ?? {}) as Record<string, Schema>)[0] ?? {};
+  }
 }

@@ -6,7 +6,7 @@ import { type Suggestion, suggestRelations } from '../../schema/suggest/suggest.
 import { applySuggestions, findUnindexed, indexStatement } from '../../schema/suggest/suggested-relations.js';
 import type { ActionRequest, ActionRoute } from '../action.js';
 import { list, object, ref, STRING } from '../openapi/json-schema.js';
-import { type SchemaChangeServices, schemaResource } from './shared.js';
+import { type SchemaChangeServices, schemaResource } from './definitions.js';
 
 const SUGGESTIONS = list(ref('Suggestion'));
 const UNINDEXED = object({ schema: STRING, table: STRING, columns: list(STRING), statement: STRING });

@@ -1,10 +1,11 @@
-/** /server: whether the service is there, whether it is well, and what it is. */
+/** /server: whether the service runs, is ready and healthy, and what it is. The admin listener answers the same without a token. */
 import { build } from 'fast-json-stringify';
 import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
 import { forbidden, ServiceError } from '../../base/errors.js';
 import { packageVersion } from '../../base/package-files.js';
 import type { Config } from '../../config/config.js';
+import type { AdminAnswers } from '../../http/admin-server.js';
 import type { Reply } from '../../http/reply.js';
 import { HEALTH_TIMEOUT_MS, type Health, type Readiness } from '../../postgres/health.js';
 import type { Database } from '../../postgres/pools/database.js';
@@ -24,6 +25,7 @@ import {
   STRING,
   TEXT,
 } from '../openapi/json-schema.js';
+import { type Gather, metricsReply } from './metrics.js';
 
 export interface ServerServices {
   readonly config: Config;
@@ -192,4 +194,30 @@ function websocketInfo(config: Config): unknown {
     graphql: { authentication: WEBSOCKETS_GRAPHQL_AUTH, path: '/graphql' },
     heartbeat: period > 0 && period / 1_000,
   };
+}
+
+export interface AdminServices {
+  /** Whether metrics are counted. */
+  readonly metrics: boolean;
+  readonly health: () => Promise<Health>;
+  readonly gather: Gather;
+  readonly readiness: Readiness;
+  /** Whether all that a start has to do is done. */
+  readonly hasStarted: () => boolean;
+}
+
+export function adminAnswers({ metrics, health, gather, readiness, hasStarted }: AdminServices): AdminAnswers {
+  const ready = async (): Promise<Reply> => readyReply(await readiness.isReady());
+  const answers: AdminAnswers = {
+    ping: async () => (hasStarted() ? pong : readyReply(false)),
+    ready,
+    health: async () => healthReply(await health(), true),
+    ...(metrics ? { metrics: () => metricsReply(gather) } : {}),
+  };
+  const paths = Object.entries(answers).flatMap(([name, answer]) => [
+    [`/${name}`, answer] as const,
+    [`/server/${name}`, answer] as const,
+  ]);
+  // For checks that name no path.
+  return { '/': ready, ...Object.fromEntries(paths) };
 }

@@ -1,5 +1,6 @@
-/** /server/specs: the API in the words of its tools, as far as the caller may see it. */
+/** /server/specs: the API for tools, as an OpenAPI document and as a GraphQL schema, as far as the caller may see it. */
 
+import { LRUCache } from 'lru-cache';
 import { schemaAccessOf } from '../../access/graphql-access.js';
 import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
@@ -17,7 +18,6 @@ import type { Mirror } from '../../mirror/watch.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
 import { describeApi } from '../openapi/document.js';
 import { ok, RECORD, TEXT } from '../openapi/json-schema.js';
-import { SpecTexts } from './spec-texts.js';
 
 export interface SpecsServices {
   readonly identities: Identities;
@@ -95,4 +95,35 @@ function isScope(name: string): name is RootScope {
 async function sight(exchange: Exchange, { identities, policies, mirror }: SpecsServices) {
   const identity: Identity = await identities.identify(exchange);
   return schemaAccessOf(policies.accessOf(identity), mirror.model);
+}
+
+/** Characters: a document of 3,000 tables has twenty million. */
+const CAPACITY = 64 * 1024 * 1024;
+
+export class SpecTexts {
+  readonly #known = new LRUCache<string, string>({ maxSize: CAPACITY, sizeCalculation: ({ length }) => length + 1 });
+  readonly #underway = new Map<string, Promise<string>>();
+  #version = 0;
+
+  /** `version` is that of the model; `write` makes the text. */
+  async get(version: number, key: string, write: () => Promise<string>): Promise<string> {
+    if (version !== this.#version) {
+      this.#known.clear();
+      this.#underway.clear();
+      this.#version = version;
+    }
+    const known = this.#known.get(key);
+    if (known !== undefined) return known;
+    const waiting = this.#underway.get(key);
+    if (waiting) return waiting;
+    const writing = write();
+    this.#underway.set(key, writing);
+    try {
+      const text = await writing;
+      if (version === this.#version) this.#known.set(key, text);
+      return text;
+    } finally {
+      if (this.#underway.get(key) === writing) this.#underway.delete(key);
+    }
+  }
 }

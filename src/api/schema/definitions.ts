@@ -1,0 +1,370 @@
+/**
+ * /collections, /fields and /relations: tables, columns and relations, with their metadata. A folder that groups collections is a
+ * collection without a table.
+ */
+import { SCHEMA_TABLES } from '../../access/describe-permissions.js';
+import type { Identities } from '../../access/identities.js';
+import type { Identity } from '../../access/identity.js';
+import type { Policies } from '../../access/policies.js';
+import { forbidden, forbiddenCollection, invalidPayload } from '../../base/errors.js';
+import {
+  type CollectionObject,
+  describeCollection,
+  describeCollections,
+  describeField,
+  describeFields,
+  describeRelations,
+  type FieldObject,
+  keyNamesOf,
+  type RelationObject,
+} from '../../mirror/describe-model.js';
+import type { Model } from '../../mirror/model.js';
+import { readKeys, requireObject } from '../../request/write.js';
+import type { Draft, SchemaChanges } from '../../schema/change/change.js';
+import {
+  type Operation,
+  parseCollection,
+  parseCollectionChange,
+  parseField,
+  parseFieldChange,
+  parseFieldChanges,
+  parseRelation,
+  parseRelationChange,
+} from '../../schema/change/parse.js';
+import { requireCollection, requireField } from '../../schema/change/plan-names.js';
+import {
+  type ActionRequest,
+  type ActionResult,
+  type ActionRoute,
+  actionRoutes,
+  type Description,
+  type MethodAndPath,
+} from '../action.js';
+import { either, list, ref } from '../openapi/json-schema.js';
+
+export interface SchemaChangeServices {
+  readonly identities: Identities;
+  readonly policies: Policies;
+  readonly schemaChanges: SchemaChanges;
+}
+
+type Read = (request: ActionRequest, model: Model) => unknown;
+type Change = (request: ActionRequest, schemaChanges: SchemaChanges) => Promise<unknown>;
+
+/** Makes the routes of a resource of the schema, which is stored in the given table. */
+export function schemaResource(services: SchemaChangeServices, table: string) {
+  const action = actionRoutes(services);
+
+  /** Only administrators change the schema. */
+  function change(methodAndPath: MethodAndPath, change: Change, description: Description): ActionRoute {
+    const act = async (request: ActionRequest): Promise<ActionResult> => {
+      request.client.staged('identify');
+      return { data: await change(request, services.schemaChanges) };
+    };
+    return action(methodAndPath, act, { ...description, allow: 'administrators' });
+  }
+
+  /** Callers see of the schema what they may see of the items, if they may read the table, use the app or are a view. */
+  function read(methodAndPath: MethodAndPath, read: Read, description: Description): ActionRoute {
+    const act = async (request: ActionRequest<Identity>): Promise<ActionResult> => {
+      const { application, isView } = request.caller;
+      const whole = services.schemaChanges.model;
+      const access = services.policies.accessOf(request.caller);
+      request.client.staged('identify');
+      const model = access ? access.view(whole) : whole;
+      if (!application && !isView && !model.collections.has(table)) throw forbidden();
+      const isUserOfApp = access !== null && application;
+      return { data: await read(request, isUserOfApp ? withSchemaTables(model, whole) : model) };
+    };
+    return action(methodAndPath, act, { ...description, allow: 'identified' });
+  }
+
+  return { read, change };
+}
+
+/** The tables that the routes read are described to all of their readers. Their rows stay hidden: other routes do not see this model. */
+function withSchemaTables(view: Model, { collections }: Model): Model {
+  const tables = SCHEMA_TABLES.flatMap((name) => collections.get(name) ?? []);
+  return { ...view, collections: new Map([...view.collections, ...tables.map((each) => [each.name, each] as const)]) };
+}
+
+const COLLECTION = ref('Collection');
+const ONE_OR_SEVERAL = either(COLLECTION, list(COLLECTION));
+
+export function collectionsRoutes(services: SchemaChangeServices): ActionRoute[] {
+  const { read, change } = schemaResource(services, 'service_collections');
+  const all = { summary: 'Read collections', data: list(COLLECTION) };
+  return [
+    read('GET /collections', listCollections, { ...all, graphql: { name: 'collections' } }),
+    read('SEARCH /collections', searchCollections, all),
+    read('GET /collections/:collection', readCollection, {
+      summary: 'Read a collection',
+      data: COLLECTION,
+      graphql: { name: 'collections_by_name', parameters: ['name'] },
+    }),
+    change('POST /collections', createCollection, {
+      summary: 'Create collections',
+      body: ONE_OR_SEVERAL,
+      data: ONE_OR_SEVERAL,
+      graphql: {
+        name: 'create_collections_item',
+        input: 'create_service_collections_input!',
+        type: 'service_collections',
+      },
+    }),
+    change('PATCH /collections', updateCollections, {
+      summary: 'Update collections',
+      body: list(COLLECTION),
+      data: list(COLLECTION),
+    }),
+    change('PATCH /collections/:collection', updateCollection, {
+      summary: 'Update a collection',
+      body: COLLECTION,
+      data: COLLECTION,
+      graphql: { name: 'update_collections_item', input: 'update_service_collections_input!' },
+    }),
+    change('DELETE /collections/:collection', removeCollection, {
+      summary: 'Delete a collection with its items',
+      graphql: { name: 'delete_collections_item', type: 'delete_collection' },
+    }),
+  ];
+}
+
+function listCollections(_: ActionRequest, model: Model): unknown {
+  return describeCollections(model);
+}
+
+async function searchCollections(request: ActionRequest, model: Model): Promise<unknown> {
+  const { keys, query: _, ...rest } = requireObject((await request.json()) ?? {}, 'The body');
+  const [unknown] = Object.keys(rest);
+  if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
+  if (keys === undefined) return describeCollections(model);
+  return readKeys(keys).map((key) => collectionObject(model, String(key)));
+}
+
+function readCollection({ parameters: [collection = ''] }: ActionRequest, model: Model): unknown {
+  return collectionObject(model, collection);
+}
+
+async function createCollection(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+  const body = await request.json();
+  const operations = (Array.isArray(body) ? body : [body]).map(parseCollection);
+  const described = await changeCollections(operations, schemaChanges);
+  return Array.isArray(body) ? described : described[0];
+}
+
+async function updateCollection(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+  const [collection = ''] = request.parameters;
+  const [described] = await changeCollections([parseCollectionChange(await request.json(), collection)], schemaChanges);
+  return described;
+}
+
+async function updateCollections(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+  const body = await request.json();
+  if (!Array.isArray(body)) throw invalidPayload('The body must be a list of collections');
+  return changeCollections(
+    body.map((entry) => parseCollectionChange(entry, null)),
+    schemaChanges,
+  );
+}
+
+async function removeCollection(request: ActionRequest, schemaChanges: SchemaChanges): Promise<void> {
+  const [collection = ''] = request.parameters;
+  await schemaChanges.change((draft) => draft.apply({ kind: 'delete-collection', collection }));
+}
+
+/** In one transaction; answers what the collections are after it. */
+async function changeCollections(
+  operations: readonly Extract<Operation, { kind: 'create-collection' | 'update-collection' }>[],
+  schemaChanges: SchemaChanges,
+): Promise<CollectionObject[]> {
+  return schemaChanges.change(async (draft) => {
+    for (const operation of operations) await draft.apply(operation);
+    const model = await draft.model();
+    return operations.map(({ collection }) => collectionObject(model, collection));
+  });
+}
+
+function collectionObject(model: Model, name: string): CollectionObject {
+  const described = describeCollection(model, name);
+  if (!described) throw forbiddenCollection(name);
+  return described;
+}
+
+const FIELD = ref('Field');
+
+export function fieldsRoutes(services: SchemaChangeServices): ActionRoute[] {
+  const { read, change } = schemaResource(services, 'service_fields');
+  return [
+    read('GET /fields', listAllFields, { summary: 'Read fields', data: list(FIELD), graphql: { name: 'fields' } }),
+    read('GET /fields/:collection', listFields, {
+      summary: 'Read the fields of a collection',
+      data: list(FIELD),
+      graphql: { name: 'fields_in_collection' },
+    }),
+    read('GET /fields/:collection/:field', readField, {
+      summary: 'Read a field',
+      data: FIELD,
+      graphql: { name: 'fields_by_name' },
+    }),
+    change('POST /fields/:collection', createField, {
+      summary: 'Create a field',
+      body: FIELD,
+      data: FIELD,
+      graphql: { name: 'create_fields_item', input: 'create_service_fields_input!' },
+    }),
+    change('PATCH /fields/:collection', updateFields, {
+      summary: 'Update fields',
+      body: list(FIELD),
+      data: list(FIELD),
+      graphql: { name: 'update_fields_items', input: '[update_service_fields_input!]!' },
+    }),
+    change('PATCH /fields/:collection/:field', updateField, {
+      summary: 'Update a field',
+      body: FIELD,
+      data: FIELD,
+      graphql: { name: 'update_fields_item', input: 'update_service_fields_input!' },
+    }),
+    change('DELETE /fields/:collection/:field', removeField, {
+      summary: 'Delete a field with its values',
+      graphql: { name: 'delete_fields_item', type: 'delete_field' },
+    }),
+  ];
+}
+
+function listAllFields(_: ActionRequest, model: Model): unknown {
+  return [...model.collections.values()].flatMap(describeFields);
+}
+
+function listFields({ parameters: [collection = ''] }: ActionRequest, model: Model): unknown {
+  if (model.folders.has(collection)) return [];
+  return describeFields(requireCollection(model, collection));
+}
+
+function readField({ parameters: [collection = '', field = ''] }: ActionRequest, model: Model): unknown {
+  if (model.folders.has(collection)) throw forbidden();
+  return fieldObject(model, collection, field);
+}
+
+async function createField(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+  const [collection = ''] = request.parameters;
+  const definition = parseField(await request.json());
+  return schemaChanges.change(async (draft) => {
+    await draft.apply({ kind: 'create-field', collection, definition });
+    return fieldObject(await draft.model(), collection, definition.field);
+  });
+}
+
+async function updateField(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+  const [collection = '', field = ''] = request.parameters;
+  const definition = parseFieldChange(await request.json(), field);
+  return schemaChanges.change(async (draft) => {
+    await draft.apply({ kind: 'update-field', collection, definition });
+    return fieldObject(await draft.model(), collection, field);
+  });
+}
+
+async function updateFields(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+  const [collection = ''] = request.parameters;
+  const changes = parseFieldChanges(await request.json());
+  const change = async (draft: Draft): Promise<FieldObject[]> => {
+    requireCollection(await draft.model(), collection);
+    for (const definition of changes) await draft.apply({ kind: 'update-field', collection, definition });
+    const model = await draft.model();
+    return changes.map(({ field }) => fieldObject(model, collection, field));
+  };
+  return schemaChanges.change(change);
+}
+
+async function removeField(request: ActionRequest, schemaChanges: SchemaChanges): Promise<void> {
+  const [collection = '', field = ''] = request.parameters;
+  await schemaChanges.change((draft) => draft.apply({ kind: 'delete-field', collection, field }));
+}
+
+function fieldObject(model: Model, collection: string, field: string): FieldObject {
+  const described = requireCollection(model, collection);
+  return describeField(requireField(described, field), keyNamesOf(described));
+}
+
+const RELATION = ref('Relation');
+
+export function relationsRoutes(services: SchemaChangeServices): ActionRoute[] {
+  const { read, change } = schemaResource(services, 'service_relations');
+  return [
+    read('GET /relations', listAllRelations, {
+      summary: 'Read relations',
+      data: list(RELATION),
+      graphql: { name: 'relations' },
+    }),
+    read('GET /relations/:collection', listRelations, {
+      summary: 'Read the relations of a collection',
+      data: list(RELATION),
+      graphql: { name: 'relations_in_collection' },
+    }),
+    read('GET /relations/:collection/:field', readRelation, {
+      summary: 'Read a relation',
+      data: RELATION,
+      graphql: { name: 'relations_by_name' },
+    }),
+    change('POST /relations', createRelation, {
+      summary: 'Create a relation',
+      body: RELATION,
+      data: RELATION,
+      graphql: { name: 'create_relations_item', input: 'create_service_relations_input!' },
+    }),
+    change('PATCH /relations/:collection/:field', updateRelation, {
+      summary: 'Update a relation',
+      body: RELATION,
+      data: RELATION,
+      graphql: { name: 'update_relations_item', input: 'update_service_relations_input!' },
+    }),
+    change('DELETE /relations/:collection/:field', removeRelation, {
+      summary: 'Delete a relation; the field stays',
+      graphql: { name: 'delete_relations_item', type: 'delete_relation' },
+    }),
+  ];
+}
+
+function listAllRelations(_: ActionRequest, model: Model): unknown {
+  return describeRelations(model);
+}
+
+function listRelations({ parameters: [collection = ''] }: ActionRequest, model: Model): unknown {
+  if (!model.collections.has(collection) && !model.folders.has(collection)) throw forbiddenCollection(collection);
+  return describeRelations(model).filter((relation) => relation.collection === collection);
+}
+
+function readRelation({ parameters: [collection = '', field = ''] }: ActionRequest, model: Model): unknown {
+  return relationObject(model, collection, field);
+}
+
+async function createRelation(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+  return changeRelation({ kind: 'create-relation', ...parseRelation(await request.json()) }, schemaChanges);
+}
+
+async function updateRelation(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+  const [collection = '', field = ''] = request.parameters;
+  const change = parseRelationChange(await request.json(), { collection, field });
+  return changeRelation({ kind: 'update-relation', ...change }, schemaChanges);
+}
+
+async function removeRelation(request: ActionRequest, schemaChanges: SchemaChanges): Promise<void> {
+  const [collection = '', field = ''] = request.parameters;
+  await schemaChanges.change((draft) => draft.apply({ kind: 'delete-relation', collection, field }));
+}
+
+async function changeRelation(
+  operation: Extract<Operation, { kind: 'create-relation' | 'update-relation' }>,
+  schemaChanges: SchemaChanges,
+): Promise<unknown> {
+  return schemaChanges.change(async (draft) => {
+    await draft.apply(operation);
+    return relationObject(await draft.model(), operation.collection, operation.field);
+  });
+}
+
+function relationObject(model: Model, collection: string, field: string): RelationObject {
+  const relation = describeRelations(model).find((each) => each.collection === collection && each.field === field);
+  if (!relation) throw forbidden();
+  return relation;
+}
