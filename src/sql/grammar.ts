@@ -6,11 +6,12 @@ import { onlyOf } from '../base/narrow.js';
 let grammar: Grammar | null = null;
 
 /**
- * Once per process, before anything is parsed. The optimizing compiler of WebAssembly, which begins with the import, would take
+ * Called before anything is parsed; only the first call in a thread loads it, and a program may start several services. The optimizing compiler of WebAssembly, which begins with the import, would take
  * 55 MiB that the process never gives back, and new shapes are not compiled any sooner for it. In Node 24 it would take hundreds, and
  * `--liftoff-only`, which stands for both flags, has the opposite effect there when it is set after the start of the process.
  */
 export async function loadGrammar(): Promise<void> {
+  if (grammar !== null) return;
   setFlagsFromString('--no-wasm-tier-up');
   setFlagsFromString('--no-wasm-dynamic-tiering');
   // The package's own functions read each tree as JSON, which takes as long as parsing: most need not be read.
