@@ -2,8 +2,8 @@
  * Finds out who asks. A token is looked up once and cached until something about users or policies changes, so that a warm request
  * spends no statement on it and is answered at once. What a token allows may depend on the address it comes from.
  */
-import { LRUCache } from 'lru-cache';
 import { forbidden, invalidCredentials, invalidPayload, ServiceError } from '../base/errors.js';
+import { growingCache } from '../base/growing-cache.js';
 import { type Account, type CachedIdentity, cachedIdentity } from './account.js';
 import type { Identity } from './identity.js';
 import { type AccessClaims, type AccessVerifier, digestToken } from './tokens.js';
@@ -53,12 +53,12 @@ export class Identities {
   /** For this long a cached identity may outlive a lost notification. */
   readonly #stalenessMs: number;
   /** By the value of an Authorization header that carries the token. */
-  readonly #known = new LRUCache<string, CachedIdentity>({ max: MAX_CACHED_TOKENS });
+  readonly #known = growingCache<CachedIdentity>(MAX_CACHED_TOKENS);
   /** Signatures stay right whatever changes in the database. */
-  readonly #verified = new LRUCache<string, AccessClaims>({ max: MAX_CACHED_TOKENS });
+  readonly #verified = growingCache<AccessClaims>(MAX_CACHED_TOKENS);
   readonly #pending = new Map<string, Promise<CachedIdentity>>();
   /** By the administrator, and whom they view as. */
-  readonly #views = new LRUCache<string, CachedIdentity>({ max: MAX_CACHED_VIEWS });
+  readonly #views = growingCache<CachedIdentity>(MAX_CACHED_VIEWS);
   readonly #onView: OnView;
   #generation = 0;
 

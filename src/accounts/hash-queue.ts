@@ -3,9 +3,9 @@
  * same time, and only so many wait. The next one is that of the source with the fewest hashes of late: a source that sends many at
  * once delays itself, and hardly anybody else.
  */
-import { LRUCache } from 'lru-cache';
 import { networkOf } from '../access/addresses.js';
 import { requestsExceeded, serviceUnavailable } from '../base/errors.js';
+import { growingCache } from '../base/growing-cache.js';
 
 export interface HashLimits {
   readonly atOnce: number;
@@ -32,7 +32,7 @@ export class HashQueue {
   /** In the order of arrival. */
   readonly #waiting = new Set<Waiting>();
   /** The hashes that sources have asked for lately, and when the last one was. */
-  readonly #recent = new LRUCache<string, { count: number; at: number }>({ max: MAX_REMEMBERED });
+  readonly #recent = growingCache<{ count: number; at: number }>(MAX_REMEMBERED);
   #running = 0;
 
   constructor(limits: HashLimits) {

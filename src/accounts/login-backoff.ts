@@ -9,9 +9,10 @@
  *   the same account came in before nobody waits at all, until guesses come from there too.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { LRUCache } from 'lru-cache';
+import type { LRUCache } from 'lru-cache';
 import { networkOf } from '../access/addresses.js';
 import { requestsExceeded } from '../base/errors.js';
+import { growingCache } from '../base/growing-cache.js';
 
 export interface BackoffLimits {
   /** Failures that cost nothing. */
@@ -75,10 +76,10 @@ type Memory = LRUCache<string, Failures>;
 export class LoginBackoff {
   readonly #limits: BackoffLimits;
   readonly #now: () => number;
-  readonly #addresses: Memory = new LRUCache({ max: MAX_REMEMBERED });
-  readonly #accounts: Memory = new LRUCache({ max: MAX_REMEMBERED });
+  readonly #addresses: Memory = growingCache(MAX_REMEMBERED);
+  readonly #accounts: Memory = growingCache(MAX_REMEMBERED);
   /** Where accounts came in before, and how often they were failed from there since. */
-  readonly #known = new LRUCache<string, number>({ max: MAX_REMEMBERED });
+  readonly #known = growingCache<number>(MAX_REMEMBERED);
   #waiting = 0;
 
   constructor(limits: BackoffLimits, now: () => number = () => performance.now()) {

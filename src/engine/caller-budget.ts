@@ -3,9 +3,9 @@
  * and checked, a new document parsed and validated, while everybody else waits. Each caller has a share of the loop for that and
  * may save up some of it; a caller who has used it up is refused until time has passed.
  */
-import { LRUCache } from 'lru-cache';
 import { callerName } from '../access/identity.js';
 import { requestsExceeded } from '../base/errors.js';
+import { growingCache } from '../base/growing-cache.js';
 import { runSteps, type Steps, TurnQueue } from '../base/time-slices.js';
 
 /** Whose budget the work is counted against. */
@@ -46,7 +46,7 @@ const LARGE_CHARACTERS = 2_000;
 export class CallerBudgets {
   readonly #limits: CallerBudgetLimits;
   readonly #turns = new TurnQueue();
-  readonly #accounts = new LRUCache<string, Budget>({ max: MAX_CALLERS });
+  readonly #accounts = growingCache<Budget>(MAX_CALLERS);
 
   constructor(limits: CallerBudgetLimits) {
     this.#limits = limits;
