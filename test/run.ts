@@ -1,8 +1,12 @@
 /**
  * Runs the test files, several at a time and the longest first, each with plain Node: the command of tap would load a
  * compiler, a mocker and a tracer into every one of them, which costs more than most files do. A file still writes TAP by
- * itself and ends with a code that says whether it passed; its traces name lines of dist. Without names of files the types
- * and the style are checked beside the tests, because none of the three uses all processors.
+ * itself and ends with a code that says whether it passed; its traces name lines of dist.
+ *
+ *   node dist/test/run.js                      types, style and all test files except those of test/suites.ts (`npm test`)
+ *   node dist/test/run.js reads writes         these test files
+ *   node dist/test/run.js --suite live [...]   a suite of test/suites.ts; its programs get the words that follow
+ *   node dist/test/run.js --suites             the suites and the packages of Debian they use, as JSON
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -11,13 +15,17 @@ import { availableParallelism, tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { packagePath } from '../src/base/package-files.js';
+import { LEFT_OUT, type Step, SUITES } from './suites.js';
+import { type SharedServer, startSharedServer } from './support/shared-server.js';
 
 interface Job {
   readonly name: string;
   readonly command: string;
   readonly words: readonly string[];
-  /** Whether its output is TAP, and has to be whole. */
-  readonly tap: boolean;
+  readonly kind: 'test' | 'check' | 'program';
+  readonly environment?: Readonly<Record<string, string>> | undefined;
+  /** Seconds. */
+  readonly limit: number;
 }
 
 interface Result {
@@ -26,15 +34,17 @@ interface Result {
   readonly seconds: number;
 }
 
-/** Seconds. A file ends itself at its limit, unless it sets another, and says what it did; the others are for one that hangs. */
+/** Seconds. A file ends itself at its limit, unless it sets another, and says what it did. One that hangs is ended later. */
 const FILE_LIMIT = 300;
-const TERM_LIMIT = 520;
-const KILL_LIMIT = 540;
+const TERM_DELAY = 220;
+const KILL_DELAY = 240;
 /**
- * Files that failed and are run once more, alone. Beside others on two processors a limit of time can be missed because of what the others do;
- * both runs are printed. More failures than this are no coincidence.
+ * Files that failed are run once more, alone: next to others on two processors they can miss a limit of time. Both runs are
+ * printed, and files that passed only the second time are listed as flaky.
  */
 const MAX_REPEATED = 6;
+/** So many flaky files fail the run. */
+const MAX_FLAKY = 2;
 /** For what a file has started and left behind to let go of its output. */
 const LAST_WORDS = 5;
 
@@ -62,75 +72,47 @@ const LONGEST = [
   'sdk-commands',
 ];
 
-/**
- * Left to `npm run test:explorer`, `npm run test:faults`, `npm run test:live`, `npm run test:load` and `npm run test:replicas`: the whole would take longer than a quarter of an hour on two processors.
- */
-const LEFT_OUT: ReadonlySet<string> = new Set([
-  'schema-faults',
-  'schema-hostile',
-  'schema-live',
-  'killed-backends',
-  'backoff',
-  'half-open',
-  'faults',
-  'replicas',
-  'foreign-servers',
-  'fairness',
-  'head-of-line',
-  'starvation',
-  'slow-readers',
-  'bounded',
-  'uneven-plans',
-  'busy-machine',
-  'many-tables',
-  'big-reads',
-  'embedded-hung',
-  'stream',
-  'connection',
-  'websocket-limits',
-  'live-faults',
-  'live-standby',
-  'live-wal',
-  'live-triggers-shared',
-  'live-burdens',
-  'live-oracle-faults',
-  'graphql-ide',
-  'explorer-data',
-  'explorer-pages',
-  'explorer-model',
-  'explorer-docs',
-  'explorer-hostile',
-  'explorer-view-as',
-  'explorer-types',
-  'explorer-keyboard',
-]);
-
 const MEMORY = '/dev/shm';
 /** Bytes: of three or four clusters, and what their tests write. */
 const MEMORY_NEEDED = 6 * 2 ** 30;
 
 const running = new Set<() => void>();
-const chosen = process.argv.slice(2);
+const [first, suiteName = '', ...rest] = process.argv.slice(2);
+if (first === '--suites') {
+  console.log(JSON.stringify(Object.entries(SUITES).map(([name, { packages = [] }]) => ({ name, packages }))));
+  process.exit();
+}
 const tests = await findTests();
-const jobs =
-  chosen.length > 0
-    ? chosen.map(testJob)
-    : [...checks(), ...[...tests.keys()].filter((name) => !LEFT_OUT.has(name)).map(testJob)];
 // Child processes and this one read it from there.
 process.env['TMPDIR'] ??= await findMemory();
 const template = await makeTemplate();
+const shared = template.ready ? await startSharedServer(template.ready) : null;
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stopAll(signal));
 try {
-  process.exitCode = (await runAll()) ? 0 : 1;
+  let good = true;
+  for (const jobs of chooseJobs()) good = (await runAll(jobs, shared)) && good;
+  process.exitCode = good ? 0 : 1;
 } finally {
-  await rm(template.folder, { recursive: true, force: true, maxRetries: 3 });
+  await cleanUp();
 }
 
-async function runAll(): Promise<boolean> {
+/** Groups of jobs, one group after the other. */
+function chooseJobs(): Job[][] {
+  if (first === undefined)
+    return [[...checks(), ...[...tests.keys()].filter((name) => !LEFT_OUT.has(name)).map((name) => testJob(name))]];
+  if (first !== '--suite') return [process.argv.slice(2).map((name) => testJob(name))];
+  const suite = SUITES[suiteName];
+  if (!suite) throw new Error(`there is no suite "${suiteName}": they are ${Object.keys(SUITES).join(', ')}`);
+  return suite.steps.map((step) =>
+    step.program ? [programJob(step.program, step)] : (step.files ?? []).map((name) => testJob(name, step)),
+  );
+}
+
+async function runAll(jobs: readonly Job[], server: SharedServer | null): Promise<boolean> {
   const start = performance.now();
   const queue = [...jobs.entries()];
   const failed: [number, Job][] = [];
-  const environment = { TAP: '1', TAP_TIMEOUT: String(FILE_LIMIT), TEST_TEMPLATE: template.ready };
+  const flaky: string[] = [];
   const totals = { total: 0, pass: 0 };
   let good = true;
   console.log(`TAP version 14\n1..${queue.length}`);
@@ -140,12 +122,17 @@ async function runAll(): Promise<boolean> {
     totals.total += asserted.length;
     totals.pass += asserted.filter((line) => !line.trimStart().startsWith('not')).length;
     console.log(`${result.ok ? 'ok' : 'not ok'} ${index + 1} - ${job.name} # time=${result.seconds.toFixed(1)}s`);
-    if (!result.ok) console.log(prefix('    ', failures(result.output)));
+    if (!result.ok && job.kind !== 'program') console.log(prefix('    ', failures(result.output)));
+  };
+  const runJob = async (job: Job): Promise<Result> => {
+    const result = await run(job, server);
+    await server?.dropDatabases(job.name);
+    return result;
   };
   const work = async (): Promise<void> => {
     for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
       const [index, job] = next;
-      const result = await run(job, environment);
+      const result = await runJob(job);
       if (result.ok || jobs.length === 1 || failed.length >= MAX_REPEATED) report(index, job, result);
       else {
         failed.push(next);
@@ -156,9 +143,15 @@ async function runAll(): Promise<boolean> {
     }
   };
   await Promise.all(Array.from({ length: Number(process.env['JOBS']) || availableParallelism() + 1 }, work));
-  for (const [index, job] of failed) report(index, job, await run(job, environment));
+  for (const [index, job] of failed) {
+    const result = await runJob(job);
+    if (result.ok) flaky.push(job.name);
+    report(index, job, result);
+  }
   console.log(`# { total: ${totals.total}, pass: ${totals.pass} }\n# time=${seconds(start).toFixed(1)}s`);
-  return good;
+  if (flaky.length > 0) console.log(`# FLAKY, passed only when repeated alone: ${flaky.join(', ')}`);
+  if (flaky.length > MAX_FLAKY) console.log(`# ${flaky.length} flaky files fail the run`);
+  return good && flaky.length <= MAX_FLAKY;
 }
 
 /** The folders of the tests that are there now, by name: the compiled file of one that was removed may still lie in dist. */
@@ -174,17 +167,37 @@ async function findTests(): Promise<ReadonlyMap<string, string>> {
   return new Map(order.map((name) => [name, folders.get(name) ?? '']));
 }
 
-function testJob(name: string): Job {
+function testJob(name: string, { environment, minutes }: Step = {}): Job {
   const folder = tests.get(name);
   if (folder === undefined)
     throw new Error(`there is no test "${name}": they are named as their files, without .test.ts`);
   const words = [packagePath('dist', 'test', folder, `${name}.test.js`)];
-  return { name, command: process.execPath, words, tap: true };
+  const limit = minutes === undefined ? FILE_LIMIT : minutes * 60;
+  return { name, command: process.execPath, words, kind: 'test', environment, limit };
 }
 
-/** The compiler must not write here: the tests are reading what it wrote. */
+function programJob(name: string, { environment, minutes = 10 }: Step): Job {
+  const words = [packagePath('dist', 'test', `${name}.js`), ...rest];
+  return { name, command: process.execPath, words, kind: 'program', environment, limit: minutes * 60 };
+}
+
+/** They run next to the tests, because none of the three uses all processors. The compiler must not write here: the tests are reading what it wrote. */
 function checks(): Job[] {
-  return ['types', 'lint'].map((name) => ({ name, command: 'npm', words: ['run', '--silent', name], tap: false }));
+  const words = ['run', '--silent'];
+  return ['types', 'lint'].map((name) => ({
+    name,
+    command: 'npm',
+    words: [...words, name],
+    kind: 'check',
+    limit: FILE_LIMIT,
+  }));
+}
+
+/** Tests that `npm test` leaves out kill servers or measure them: each gets its own. */
+function environmentOf({ name, kind, environment, limit }: Job, server: SharedServer | null): Record<string, string> {
+  if (kind !== 'test') return { ...environment };
+  const sharing = server && !LEFT_OUT.has(name) ? { TEST_SHARED_SERVER: server.url } : {};
+  return { TAP: '1', TAP_TIMEOUT: String(limit), TEST_TEMPLATE: template.ready, ...sharing, ...environment };
 }
 
 /** Databases in memory take a tenth less time than on a disk. Where there is little of it, or programs may not be run from it, the usual folder. */
@@ -200,22 +213,28 @@ async function makeTemplate(): Promise<{ folder: string; ready: string }> {
   const folder = await realpath(await mkdtemp(join(tmpdir(), 'lateral-template-')));
   await chmod(folder, 0o755);
   const words = [packagePath('dist', 'test', 'support', 'database-template.js'), folder];
-  const { ok } = await run({ name: 'template', command: process.execPath, words, tap: false }, {});
+  const job: Job = { name: 'template', command: process.execPath, words, kind: 'check', limit: FILE_LIMIT };
+  const { ok } = await run(job, null);
   return { folder, ready: ok ? folder : '' };
 }
 
-async function run(job: Job, environment: Readonly<Record<string, string>>): Promise<Result> {
+async function run(job: Job, server: SharedServer | null): Promise<Result> {
   const start = performance.now();
   const child = spawn(job.command, job.words, {
     cwd: packagePath(),
-    env: { ...process.env, ...environment },
+    env: { ...process.env, ...environmentOf(job, server) },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   const pieces: Buffer[] = [];
-  child.stdout.on('data', (piece: Buffer) => pieces.push(piece));
-  child.stderr.on('data', (piece: Buffer) => pieces.push(piece));
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on('data', (piece: Buffer) => pieces.push(piece));
+    if (job.kind === 'program') stream.pipe(process.stdout, { end: false });
+  }
   const stop = (): void => void child.kill('SIGTERM');
-  const limits = [setTimeout(stop, TERM_LIMIT * 1_000), setTimeout(() => child.kill('SIGKILL'), KILL_LIMIT * 1_000)];
+  const limits = [
+    setTimeout(stop, (job.limit + TERM_DELAY) * 1_000),
+    setTimeout(() => child.kill('SIGKILL'), (job.limit + KILL_DELAY) * 1_000),
+  ];
   running.add(stop);
   const closed = once(child, 'close');
   const [code] = (await once(child, 'exit')) as [number | null];
@@ -225,7 +244,7 @@ async function run(job: Job, environment: Readonly<Record<string, string>>): Pro
   running.delete(stop);
   for (const limit of limits) clearTimeout(limit);
   const output = Buffer.concat(pieces).toString();
-  return { ok: code === 0 && (!job.tap || isWhole(output)), output, seconds: seconds(start) };
+  return { ok: code === 0 && (job.kind !== 'test' || isWhole(output)), output, seconds: seconds(start) };
 }
 
 /** A plan, and as many results as it announces: a file that was left in its midst could end with a good code. */
@@ -248,5 +267,10 @@ function seconds(start: number): number {
 
 function stopAll(signal: NodeJS.Signals): void {
   for (const stop of running) stop();
-  rm(template.folder, { recursive: true, force: true, maxRetries: 3 }).finally(() => process.kill(process.pid, signal));
+  cleanUp().finally(() => process.kill(process.pid, signal));
+}
+
+async function cleanUp(): Promise<void> {
+  await shared?.stop();
+  await rm(template.folder, { recursive: true, force: true, maxRetries: 3 });
 }

@@ -30,11 +30,11 @@ import { prepareProperty } from '../support/property.js';
 import {
   type Answer,
   connectSql,
-  databaseUrl,
+  copyDatabase,
+  dropDatabase,
   type Sql,
   request as send,
   startTestService,
-  withSql,
 } from '../support/service.js';
 import { DATABASE_SCHEMAS } from '../support/several-schemas.js';
 import { type Drawn, drawPolicies, rulesOf } from './access-property/policies.js';
@@ -76,8 +76,8 @@ interface Somebody {
 async function testModel(t: Test, modelSeed: number): Promise<void> {
   const [model] = fc.sample(drawn(drawModel), { seed: modelSeed, numRuns: 1 }) as [Model];
   const name = `model_${modelSeed}`;
-  await withSql(server.url, (sql) => sql`create database ${sql(name)} template template_of_models`);
-  const sql = connectSql(databaseUrl(server, name));
+  const databaseUrl = await copyDatabase(server, 'template_of_models', name);
+  const sql = connectSql(databaseUrl);
   await createModel(sql, model);
   const callers: Somebody[] = [];
   for (let number = 0; number < CALLERS; number++) {
@@ -102,7 +102,7 @@ async function testModel(t: Test, modelSeed: number): Promise<void> {
   }
   const service = await startTestService({
     LOG_LEVEL: process.env['LOG_LEVEL'] ?? 'silent',
-    databaseUrl: databaseUrl(server, name),
+    databaseUrl,
     DATABASE_SCHEMAS,
     QUERY_LIMIT_DEFAULT: String(model.options.defaultLimit),
     STREAM_ABOVE: String(model.options.streamAbove),
@@ -152,7 +152,7 @@ async function testModel(t: Test, modelSeed: number): Promise<void> {
   t.pass(`${writes} writes`);
   await service.stop();
   await sql.end();
-  await withSql(server.url, (sql) => sql`drop database ${sql(name)}`);
+  await dropDatabase(server, name);
 }
 
 /** What may not be done changes nothing; what may be done does what it says, and what the rules add. */

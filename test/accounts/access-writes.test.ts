@@ -216,7 +216,8 @@ t.test('what may be touched stays the same when the question is asked again', as
     await waitFor(async () => {
       const held = await transaction`
         select from pg_locks held join pg_locks wanted using (pid)
-        where held.relation = 'articles'::regclass and held.granted
+        where held.database = (select oid from pg_database where datname = current_database())
+          and held.relation = 'articles'::regclass and held.granted
           and wanted.relation = 'authors'::regclass and not wanted.granted`;
       return held.length > 0;
     }, 20_000);

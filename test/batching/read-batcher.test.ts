@@ -13,9 +13,9 @@ import {
   waitFor,
   withSql,
 } from '../support/service.js';
-import { COUNTING, StatementCounter } from '../support/statement-counter.js';
+import { StatementCounter } from '../support/statement-counter.js';
 
-const server = await startDatabase({ settings: COUNTING });
+const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'batches');
 await withSql(databaseUrl, async (sql) => {
   await sql`insert into articles (id, title, author) select n, 'Article ' || n, n % 5 + 1 from generate_series(101, 400) n`;

@@ -13,7 +13,7 @@ import {
   withSql,
 } from '../support/service.js';
 
-const server = await startDatabase();
+const server = await startDatabase({ own: true });
 const databaseUrl = await createDatabase(server, 'foreign_writes');
 const sql = connectSql(databaseUrl);
 t.teardown(() => sql.end());

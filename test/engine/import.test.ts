@@ -665,7 +665,7 @@ async function toText(pieces: Iterable<Buffer>): Promise<string> {
 async function openTransactions(): Promise<number> {
   const [row] = await sql`
     select count(*)::int as count from pg_stat_activity
-    where application_name like 'lateral%' and xact_start is not null and state <> 'active'`;
+    where datname = current_database() and application_name like 'lateral%' and xact_start is not null and state <> 'active'`;
   return row?.['count'];
 }
 

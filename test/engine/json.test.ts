@@ -112,7 +112,7 @@ const expected = await withSql(databaseUrl, async (sql) => {
     create table wide (id int primary key, ${Array.from({ length: WIDTH }, (_, index) => `c${index} int4 default ${index}, t${index} text`)});
     insert into wide (id, t0, t${WIDTH - 1}) values (1, 'first', 'last'), (2, null, 'x');
     create table empty (id int primary key);
-    alter database json set quote_all_identifiers = on;
+    do $$ begin execute format('alter database %I set quote_all_identifiers = on', current_database()); end $$;
     create table owners (id text primary key);
     create table things (id int primary key, owner text references owners);
     insert into owners values ('a"b\\c'), ('none');

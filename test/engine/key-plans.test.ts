@@ -41,7 +41,7 @@ await far.unsafe(`
 const { hostname, port, username, password } = new URL(server.url);
 await sql.unsafe(`
   create extension postgres_fdw;
-  create server far foreign data wrapper postgres_fdw options (host '${hostname}', port '${port}', dbname 'elsewhere');
+  create server far foreign data wrapper postgres_fdw options (host '${hostname}', port '${port}', dbname '${server.prefix}elsewhere');
   create user mapping for current_user server far options (user '${decodeURIComponent(username)}', password '${decodeURIComponent(password)}');
   import foreign schema public limit to (places) from server far into public;`);
 const service = await startTestService({ databaseUrl, WORKERS: '1' });

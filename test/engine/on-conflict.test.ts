@@ -15,9 +15,9 @@ import {
   startTestService,
   waitFor,
 } from '../support/service.js';
-import { COUNTING, StatementCounter } from '../support/statement-counter.js';
+import { StatementCounter } from '../support/statement-counter.js';
 
-const server = await startDatabase({ settings: COUNTING });
+const server = await startDatabase();
 const url = await createDatabase(server, 'on_conflict');
 const sql = connectSql(url);
 t.teardown(() => sql.end());

@@ -9,11 +9,11 @@ import { prepareProperty } from '../support/property.js';
 import {
   type Answer,
   connectSql,
-  databaseUrl,
+  copyDatabase,
+  dropDatabase,
   type Sql,
   request as send,
   startTestService,
-  withSql,
 } from '../support/service.js';
 import { DATABASE_SCHEMAS } from '../support/several-schemas.js';
 import { createModel } from './property/database.js';
@@ -48,11 +48,11 @@ t.test('the requests reach what they are meant to reach', async (t) => {
 async function testModel(t: Test, modelSeed: number): Promise<void> {
   const [model] = fc.sample(drawn(drawModel), { seed: modelSeed, numRuns: 1 }) as [Model];
   const name = `model_${modelSeed}`;
-  await withSql(server.url, (sql) => sql`create database ${sql(name)} template template_of_models`);
-  const sql = connectSql(databaseUrl(server, name));
+  const databaseUrl = await copyDatabase(server, 'template_of_models', name);
+  const sql = connectSql(databaseUrl);
   await createModel(sql, model);
   const service = await startTestService({
-    databaseUrl: databaseUrl(server, name),
+    databaseUrl,
     DATABASE_SCHEMAS,
     QUERY_LIMIT_DEFAULT: String(model.options.defaultLimit),
     STREAM_ABOVE: String(model.options.streamAbove),
@@ -78,7 +78,7 @@ async function testModel(t: Test, modelSeed: number): Promise<void> {
   } else t.pass(`${result.numRuns} requests`);
   await service.stop();
   await sql.end();
-  await withSql(server.url, (sql) => sql`drop database ${sql(name)}`);
+  await dropDatabase(server, name);
 }
 
 interface Examined {

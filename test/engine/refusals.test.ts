@@ -14,7 +14,7 @@ import {
   startDatabase,
 } from '../support/service.js';
 
-const server = await startDatabase();
+const server = await startDatabase({ own: true });
 await createDatabase(server, 'refusals');
 const sql = connectSql(databaseUrl(server, 'refusals'));
 t.teardown(() => sql.end());

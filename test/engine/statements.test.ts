@@ -12,12 +12,10 @@ import {
   waitFor,
   withSql,
 } from '../support/service.js';
-import { COUNTING, StatementCounter } from '../support/statement-counter.js';
+import { StatementCounter } from '../support/statement-counter.js';
 import { cookieOf, granted, login, makeUser } from '../support/users.js';
 
-const server = await startDatabase({
-  settings: { ...COUNTING, 'pg_stat_statements.track': 'all' },
-});
+const server = await startDatabase({ settings: { 'pg_stat_statements.track': 'all' } });
 const databaseUrl = await createLibrary(server, 'counted');
 await withSql(databaseUrl, async (sql) => {
   await sql`insert into articles (id, title, author) select n, 'Article ' || n, n % 5 + 1 from generate_series(11, 60) n`;

@@ -12,7 +12,7 @@ import {
   startDatabase,
   startTestService,
 } from '../support/service.js';
-import { COUNTING, StatementCounter } from '../support/statement-counter.js';
+import { StatementCounter } from '../support/statement-counter.js';
 import {
   createTables,
   HOSTILE_BODIES,
@@ -22,7 +22,7 @@ import {
   ROUND_TRIPS,
 } from './writes-property/direct-cases.js';
 
-const server = await startDatabase({ settings: COUNTING });
+const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'written');
 const sql = connectSql(databaseUrl);
 t.teardown(() => sql.end());

@@ -15,9 +15,9 @@ import {
   waitFor,
   withSql,
 } from '../support/service.js';
-import { COUNTING, StatementCounter } from '../support/statement-counter.js';
+import { StatementCounter } from '../support/statement-counter.js';
 
-const server = await startDatabase({ settings: COUNTING });
+const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'computed');
 await loadSchemas(databaseUrl, ['functions.sql']);
 await withSql(databaseUrl, (sql) =>

@@ -12,9 +12,9 @@ import {
   startTestService,
   withSql,
 } from '../support/service.js';
-import { COUNTING, StatementCounter } from '../support/statement-counter.js';
+import { StatementCounter } from '../support/statement-counter.js';
 
-const server = await startDatabase({ settings: COUNTING });
+const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'graphql_functions');
 await loadSchemas(databaseUrl, ['functions.sql']);
 await withSql(

@@ -14,7 +14,7 @@ import {
   withSql,
 } from '../support/service.js';
 
-const server = await startDatabase();
+const server = await startDatabase({ own: true });
 const databaseUrl = await createLibrary(server, 'functions');
 await loadSchemas(databaseUrl, ['functions.sql']);
 /** Functions that return rows of tables inside of other types, and of tables that are a part of others. */

@@ -8,8 +8,8 @@ import { drawn } from '../engine/property/draw.js';
 import {
   type Answer,
   connectSql,
+  copyDatabase,
   createLibrary,
-  databaseUrl,
   request,
   startDatabase,
   startTestService,
@@ -31,8 +31,7 @@ t.setTimeout(180_000 + READS * 300);
 const server = await startDatabase();
 const first = await createLibrary(server, 'by_rest');
 await withSql(first, (sql) => sql.unsafe(KEYED_SQL).simple());
-await withSql(server.url, (sql) => sql`create database by_graphql template by_rest`);
-const second = databaseUrl(server, 'by_graphql');
+const second = await copyDatabase(server, 'by_rest', 'by_graphql');
 const rest = await startTestService({ databaseUrl: first, DATABASE_SCHEMAS: KEYED_SCHEMAS });
 const graphql = await startTestService({ databaseUrl: second, DATABASE_SCHEMAS: KEYED_SCHEMAS });
 

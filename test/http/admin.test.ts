@@ -21,7 +21,7 @@ import {
   withSql,
 } from '../support/service.js';
 
-const server = await startDatabase();
+const server = await startDatabase({ own: true });
 const databaseUrl = await createLibrary(server, 'balanced');
 const service = await startTestService({ databaseUrl, ADMIN_PORT: '0' });
 const admin = { url: service.adminUrl ?? '' };
@@ -217,7 +217,7 @@ t.test('an instance that stops answers what it has begun and takes no more', asy
     await withSql(databaseUrl, (observer) =>
       waitFor(async () => {
         const waiting =
-          await observer`select from pg_stat_activity where wait_event_type = 'Lock' and datname = 'balanced'`;
+          await observer`select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
         return waiting.length > 0;
       }, 10_000),
     );
@@ -267,7 +267,7 @@ t.test('health says that reads wait for a connection, and that they wait in vain
 });
 
 t.test('without its database an instance is not ready, and then is again', async (t) => {
-  const fragile = await startDatabase();
+  const fragile = await startDatabase({ own: true });
   const lonely = await startTestService({ databaseUrl: await createLibrary(fragile, 'fragile'), ADMIN_PORT: '0' });
   const watched = { url: lonely.adminUrl ?? '' };
   const statuses = async (): Promise<number[]> =>

@@ -283,7 +283,7 @@ t.test('what a slow client does not read is not produced', async (t) => {
     for (let count = 0; count < 10; count++) {
       const [row] = await observer`
         select wait_event from pg_stat_activity
-        where application_name like 'lateral%' and state <> 'idle' and query like '%"vast"%'`;
+        where datname = current_database() and application_name like 'lateral%' and state <> 'idle' and query like '%"vast"%'`;
       if (row?.['wait_event'] !== 'ClientRead') return false;
       await new Promise((resolve) => setTimeout(resolve, 20));
     }
@@ -353,6 +353,6 @@ function decode({ headers, bytes }: Received): Buffer {
 async function readersOfVast(): Promise<number> {
   const [row] = await observer`
     select count(*)::int as count from pg_stat_activity
-    where application_name like 'lateral%' and state <> 'idle' and query like '%"vast"%'`;
+    where datname = current_database() and application_name like 'lateral%' and state <> 'idle' and query like '%"vast"%'`;
   return row?.['count'];
 }

@@ -17,7 +17,7 @@ import {
   waitFor,
   withSql,
 } from '../support/service.js';
-import { COUNTING, StatementCounter } from '../support/statement-counter.js';
+import { StatementCounter } from '../support/statement-counter.js';
 import { damageBody, damageUrl, type Random, randomFrom } from '../support/wal-damage.js';
 
 const RUNS = Number(process.env['HOSTILE_RUNS'] ?? 10_000);
@@ -27,9 +27,7 @@ const JSON_HEADERS = { 'content-type': 'application/json' };
 /** Milliseconds a request may take. */
 const PATIENCE = 2_000;
 
-const server = await startDatabase({
-  settings: { ...COUNTING, 'pg_stat_statements.max': '50000' },
-});
+const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'hostile');
 await withSql(databaseUrl, (sql) =>
   sql

@@ -446,7 +446,7 @@ t.test('a service that stops finishes what it has begun and takes nothing new', 
 });
 
 t.test('without its database the service says so, and it recovers', async (t) => {
-  const fragile = await startDatabase();
+  const fragile = await startDatabase({ own: true });
   const fragileUrl = await createLibrary(fragile, 'fragile');
   // A thread that has not met the administrator before has nobody to ask who that is.
   const lonely = await startTestService({ databaseUrl: fragileUrl, WORKERS: '1', MAX_STALENESS: '1s' });

@@ -16,6 +16,7 @@ import {
 } from '../support/service.js';
 
 const server = await startDatabase();
+const database = `${server.prefix}instances`;
 const databaseUrl = await createLibrary(server, 'instances');
 const sql = connectSql(databaseUrl);
 t.teardown(() => sql.end());
@@ -130,13 +131,13 @@ t.test('a new process takes over the port', async (t) => {
 t.test('ready says that the database is lost', async (t) => {
   const service = await startTestService({ databaseUrl });
   t.match(await get(service, '/server/ready', { token: null }), { status: 200 });
-  await withSql(server.url, (admin) => admin`alter database instances with allow_connections false`);
+  await withSql(server.url, (admin) => admin`alter database ${admin(database)} with allow_connections false`);
   try {
-    await sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = 'instances' and pid <> pg_backend_pid()`;
+    await sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = ${database} and pid <> pg_backend_pid()`;
     await waitFor(async () => (await get(service, '/server/ready', { token: null })).status === 503, 8_000);
     t.match(await get(service, '/server/ping', { token: null }), { status: 200 });
   } finally {
-    await withSql(server.url, (admin) => admin`alter database instances with allow_connections true`);
+    await withSql(server.url, (admin) => admin`alter database ${admin(database)} with allow_connections true`);
   }
   await waitFor(async () => (await get(service, '/server/ready', { token: null })).status === 200, 8_000);
 });

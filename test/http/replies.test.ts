@@ -121,7 +121,11 @@ t.test('a large body whose answer begins when the service stops arrives in full'
       asked = get(service, path);
       asked.catch(() => undefined);
       const waits = async (): Promise<boolean> =>
-        (await transaction`select 1 from pg_locks where not granted and relation = 'volumes'::regclass`).length > 0;
+        (
+          await transaction`
+            select from pg_locks join pg_database on pg_locks.database = oid
+            where datname = current_database() and not granted and relation = 'volumes'::regclass`
+        ).length > 0;
       await waitFor(waits, 5_000);
       stopped = service.stop();
     });

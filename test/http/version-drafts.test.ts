@@ -19,10 +19,10 @@ import {
   startTestService,
   waitFor,
 } from '../support/service.js';
-import { COUNTING, StatementCounter } from '../support/statement-counter.js';
+import { StatementCounter } from '../support/statement-counter.js';
 import { failure, post } from '../support/users.js';
 
-const server = await startDatabase({ settings: COUNTING });
+const server = await startDatabase();
 const url = await createLibrary(server, 'drafts');
 const sql = connectSql(url);
 t.teardown(() => sql.end());
@@ -133,7 +133,8 @@ t.test('what does not fit is refused, and nothing is left', async (t) => {
     await held`select from service_versions where id = ${id} for update`;
     const promoted = [1, 2].map(() => send(`/versions/${id}/promote`, {}));
     await waitFor(async () => {
-      const [row] = await sql`select count(*)::int as count from pg_stat_activity where wait_event_type = 'Lock'`;
+      const [row] = await sql`
+        select count(*)::int as count from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
       return row?.['count'] === 2;
     }, 10_000);
     return { promoted };
@@ -324,7 +325,8 @@ t.test('of saves at the same time the later one adds to what the earlier one rec
     await held`select from service_versions where id = ${id} for update`;
     const saved = [{ title: 'one' }, { views: 2 }].map((each) => send(`/versions/${id}/save?patchRevision=true`, each));
     await waitFor(async () => {
-      const [row] = await sql`select count(*)::int as count from pg_stat_activity where wait_event_type = 'Lock'`;
+      const [row] = await sql`
+        select count(*)::int as count from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
       return row?.['count'] === 2;
     }, 10_000);
     return { saved };

@@ -12,7 +12,7 @@ t.setTimeout(1_000_000);
 
 /** `triggers`: changes are told by triggers, and the log cannot be read. */
 const MODE = process.env['LIVE_MODE'] ?? 'auto';
-const server = await startDatabase(MODE === 'triggers' ? { settings: { wal_level: 'replica' } } : {});
+const server = await startDatabase(MODE === 'triggers' ? { settings: { wal_level: 'replica' } } : { own: true });
 const url = await createLibrary(server, 'live_oracle');
 const service = await startTestService({ databaseUrl: url, LIVE: MODE, LIVE_MAX_WAL: '16mb' });
 const oracle = new LiveOracle(url, [service], { seed: Number(process.env['LIVE_SEED'] ?? 21) });

@@ -13,7 +13,7 @@ import {
   waitFor,
 } from '../support/service.js';
 
-const server = await startDatabase();
+const server = await startDatabase({ own: true });
 const url = await createLibrary(server, 'live');
 const sql = connectSql(url);
 t.teardown(() => sql.end());

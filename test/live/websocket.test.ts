@@ -15,7 +15,7 @@ import {
   waitFor,
 } from '../support/service.js';
 
-const server = await startDatabase();
+const server = await startDatabase({ own: true });
 const url = await createLibrary(server, 'websocket');
 const sql = connectSql(url);
 t.teardown(() => sql.end());

@@ -31,7 +31,7 @@ t.comment(`PgBouncer ${version}`);
 /** From then on a pooler keeps the prepared statements of its clients apart. */
 const isTracking = version >= 1.21;
 
-const server = await startDatabase();
+const server = await startDatabase({ own: true });
 const libraryUrl = await createLibrary(server, 'pooled');
 /** What the service asks of a session and PgBouncer cannot pass on. */
 const IGNORED =

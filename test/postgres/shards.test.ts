@@ -32,7 +32,7 @@ type Service = Awaited<ReturnType<typeof startTestService>>;
 const MODELS = Number(process.env['SHARD_MODELS'] ?? 2);
 const REQUESTS = Number(process.env['SHARD_REQUESTS'] ?? 40);
 
-const [coordinator, ...shards] = await Promise.all([startDatabase(), startDatabase(), startDatabase()]);
+const [coordinator, ...shards] = await Promise.all([1, 2, 3].map(() => startDatabase({ own: true })));
 if (!coordinator) throw new Error('there is no coordinator');
 const [shard1, shard2] = shards as [TestServer, TestServer];
 

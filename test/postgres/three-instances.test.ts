@@ -24,7 +24,8 @@ const services = await startThree({ databaseUrl: network.url, DATABASE_DIRECT_UR
 async function cut(): Promise<void> {
   const end = (): Promise<readonly object[]> => sql`
     with listeners as (
-      select pid from pg_stat_activity where pid <> pg_backend_pid() and query like '%pg_listening_channels()%'
+      select pid from pg_stat_activity
+      where datname = current_database() and pid <> pg_backend_pid() and query like '%pg_listening_channels()%'
     )
     select pg_terminate_backend(pid) from listeners where (select count(*) from listeners) >= ${services.length}`;
   await waitFor(async () => (await end()).length > 0, 10_000);

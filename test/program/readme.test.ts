@@ -23,7 +23,7 @@ const ANSWERS = ['json', 'csv', 'text'];
 const MARK = '\u001e';
 
 const { TEST_SERVER_URL } = process.env;
-const server = TEST_SERVER_URL ? { url: TEST_SERVER_URL } : await startDatabase();
+const server = TEST_SERVER_URL ? { url: TEST_SERVER_URL } : await startDatabase({ own: true });
 await makeTemplate();
 const missing = await findMissing(['bash', 'curl']);
 

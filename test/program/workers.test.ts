@@ -288,7 +288,8 @@ t.test('the service stops when the requests of all threads are answered', async 
 
 /** Requests for the slow view that are under way. */
 async function countSleepers(): Promise<number> {
-  const [row] = await sql`select count(*)::int as count from pg_stat_activity where wait_event = 'PgSleep'`;
+  const [row] = await sql`
+    select count(*)::int as count from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`;
   return Number(row?.['count']);
 }
 

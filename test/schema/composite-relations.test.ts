@@ -1,6 +1,6 @@
 /** Relations that several columns hold, made, changed and deleted over /relations. */
 import t from 'tap';
-import { type Answer, connectSql, get, request, startDatabase } from '../support/service.js';
+import { type Answer, connectSql, databaseUrl, get, request, startDatabase } from '../support/service.js';
 import { openService, post } from './snapshot/support.js';
 
 const server = await startDatabase();
@@ -15,7 +15,7 @@ const service = await openService(
    insert into rooms values ('A', 1, 'Aurora', 'a', 1);
    insert into desks (label, house, room, code, wing) values ('one', 'A', 1, 'a', 1);`,
 );
-const sql = connectSql(server.url.replace(/[^/]*$/, 'composite_relations'));
+const sql = connectSql(databaseUrl(server, 'composite_relations'));
 t.teardown(() => sql.end());
 
 async function send(method: string, path: string, content: unknown = {}): Promise<Answer> {

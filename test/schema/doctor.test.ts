@@ -11,7 +11,7 @@ import {
   withSql,
 } from '../support/service.js';
 
-const server = await startDatabase();
+const server = await startDatabase({ own: true });
 
 interface Report {
   readonly ok: boolean;

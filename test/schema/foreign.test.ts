@@ -17,7 +17,7 @@ import {
   withSql,
 } from '../support/service.js';
 
-const server = await startDatabase();
+const server = await startDatabase({ own: true });
 const login = { user: 'plain owner', password: 'secret' };
 await withSql(server.url, async (sql) => {
   await sql`create role "plain owner" login password 'secret'`;

@@ -15,7 +15,7 @@ import {
 
 t.setTimeout(110_000);
 
-const server = await startDatabase();
+const server = await startDatabase({ own: true });
 const databaseUrl = await createLibrary(server, 'hijacked');
 const sql = connectSql(databaseUrl);
 t.teardown(() => sql.end());

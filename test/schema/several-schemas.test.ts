@@ -20,9 +20,9 @@ import {
   waitFor,
   withSql,
 } from '../support/service.js';
-import { COUNTING, StatementCounter } from '../support/statement-counter.js';
+import { StatementCounter } from '../support/statement-counter.js';
 
-const server = await startDatabase({ settings: { ...COUNTING, 'pg_stat_statements.track': 'all' } });
+const server = await startDatabase({ settings: { 'pg_stat_statements.track': 'all' } });
 
 type Service = Awaited<ReturnType<typeof startTestService>>;
 

@@ -10,6 +10,7 @@ import {
   runProgram,
   startDatabase,
   startTestService,
+  databaseUrl as urlOf,
   withSql,
 } from '../support/service.js';
 
@@ -128,7 +129,7 @@ t.test('a database of all kinds moves, and is the same there', async (t) => {
 });
 
 t.test('what is left out is said', async (t) => {
-  const url = server.url.replace(/\/[^/]*$/, '/odd');
+  const url = urlOf(server, 'odd');
   const { code, complaints } = await runProgram(['schema', 'snapshot'], { DATABASE_URL: url });
   t.equal(code, 0, complaints);
   for (const line of [
@@ -184,7 +185,7 @@ t.test('what PostgreSQL 18 knows of constraints and columns is not made a plain 
   });
   t.equal(applied.status, 204, applied.text.slice(0, 300));
   const made = await withSql(
-    server.url.replace(/\/[^/]*$/, '/eighteen_copy'),
+    urlOf(server, 'eighteen_copy'),
     (sql) =>
       sql`select conname from pg_constraint where contype = 'f' and conrelid in ('stays'::regclass, 'wishes'::regclass)`,
   );

@@ -21,7 +21,7 @@ import {
   withSql,
 } from '../support/service.js';
 
-const server = await startDatabase();
+const server = await startDatabase({ own: true });
 
 type Service = Awaited<ReturnType<typeof startTestService>>;
 

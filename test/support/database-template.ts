@@ -9,6 +9,8 @@ import { createLibrary, LIBRARY_TEMPLATE, startDatabase, withSql } from './servi
 const [directory = ''] = process.argv.slice(2);
 const server = await startDatabase({ directory });
 await createLibrary(server, LIBRARY_TEMPLATE);
+// Here: two files that begin to count at the same time would both create it.
+await withSql(server.url, (sql) => sql`create extension pg_stat_statements`);
 await hastenLogins();
 await server.stop();
 await forgetPort();

@@ -8,7 +8,7 @@ import { chmod, mkdtemp, readFile, realpath, rm } from 'node:fs/promises';
 import { type Agent, type IncomingHttpHeaders, type IncomingMessage, request as openRequest } from 'node:http';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import postgres from 'postgres';
@@ -19,6 +19,7 @@ import { type OptionName, readConfig } from '../../src/config/config.js';
 import { type EmbeddedServer, startEmbedded } from '../../src/embedded/cluster.js';
 import { type Service, startService } from '../../src/service/start.js';
 import { throughPooler } from './pooler.js';
+import { databasePrefix, TEST_SETTINGS } from './shared-server.js';
 
 export const ADMIN_TOKEN = 'the-token-of-the-test-administrator';
 
@@ -33,22 +34,45 @@ export type Sql = postgres.Sql;
 export interface TestServer extends EmbeddedServer {
   /** Where the server keeps its data: to start it again with `startDatabase`. */
   readonly directory: string;
+  /** Starts the names of this file's databases: other files use the same server. Empty for a server of its own. */
+  readonly prefix: string;
 }
 
 export interface DatabaseSettings {
+  /**
+   * For a test that stops or configures the server, uses its folder, creates roles, or reads what the server reports about
+   * all databases. Implied by `settings` and `directory`.
+   */
+  readonly own?: boolean;
   /** Settings of the server, as its `-c name=value` takes them. */
   readonly settings?: Readonly<Record<string, string>>;
   /** The folder of a server that was stopped. */
   readonly directory?: string;
 }
 
-/** A PostgreSQL of its own in a temporary folder; its data need not outlive a crash of the machine. */
-export async function startDatabase({ settings = {}, directory }: DatabaseSettings = {}): Promise<TestServer> {
+/** The server that test/run.ts started for all files, or a new one in a temporary folder. */
+export async function startDatabase({ own, settings, directory }: DatabaseSettings = {}): Promise<TestServer> {
+  const shared = process.env['TEST_SHARED_SERVER'];
+  if (shared && !own && !settings && !directory) return shareServer(shared);
   const folder = directory ?? (await makeServerFolder());
-  const careless = { fsync: 'off', full_page_writes: 'off', synchronous_commit: 'off' };
-  const server = await startEmbedded({ directory: folder, settings: { ...careless, ...settings } });
+  const server = await startEmbedded({ directory: folder, settings: { ...TEST_SETTINGS, ...settings } });
   t.teardown(() => server.stop());
-  return { ...server, directory: folder };
+  return { ...server, directory: folder, prefix: '' };
+}
+
+/** test/run.ts drops the databases when the file has ended. */
+function shareServer(url: string): TestServer {
+  const refuse = (): never => {
+    throw new Error('other test files use this server: start one with { own: true }');
+  };
+  return {
+    url,
+    stop: refuse,
+    get directory() {
+      return refuse();
+    },
+    prefix: databasePrefix(basename(process.argv[1] ?? '', '.test.js')),
+  };
 }
 
 /** A copy of what test/run.ts made once for all files; empty where a file runs without it. The copy keeps the owner. */
@@ -69,10 +93,21 @@ export async function makeFolder(): Promise<string> {
 
 /** An empty database, or one with the given files of test/schemas; answers its address. */
 export async function createDatabase(server: TestServer, name: string, files: readonly string[] = []): Promise<string> {
+  await withSql(server.url, (sql) => sql`create database ${sql(server.prefix + name)}`);
   const url = databaseUrl(server, name);
-  await withSql(server.url, (sql) => sql`create database ${sql(name)}`);
   await loadSchemas(url, files);
   return url;
+}
+
+/** A copy of a database that nobody is connected to; answers its address. */
+export async function copyDatabase(server: TestServer, from: string, name: string): Promise<string> {
+  const { prefix } = server;
+  await withSql(server.url, (sql) => sql`create database ${sql(prefix + name)} template ${sql(prefix + from)}`);
+  return databaseUrl(server, name);
+}
+
+export async function dropDatabase(server: TestServer, name: string): Promise<void> {
+  await withSql(server.url, (sql) => sql`drop database ${sql(server.prefix + name)}`);
 }
 
 /** A database with the service's own tables and the articles, authors, comments, tags and blocks of library.sql. */
@@ -80,7 +115,7 @@ export async function createLibrary(server: TestServer, name: string): Promise<s
   const url = databaseUrl(server, name);
   const copied = await withSql(server.url, async (sql) => {
     const [template] = await sql`select from pg_database where datname = ${LIBRARY_TEMPLATE}`;
-    if (template) await sql`create database ${sql(name)} template ${sql(LIBRARY_TEMPLATE)}`;
+    if (template) await sql`create database ${sql(server.prefix + name)} template ${sql(LIBRARY_TEMPLATE)}`;
     return template !== undefined;
   });
   if (copied) return url;
@@ -93,7 +128,7 @@ export async function createLibrary(server: TestServer, name: string): Promise<s
 
 export function databaseUrl(server: TestServer, name: string, login?: { user: string; password: string }): string {
   const url = new URL(server.url);
-  url.pathname = `/${name}`;
+  url.pathname = `/${server.prefix}${name}`;
   if (login) {
     url.username = login.user;
     url.password = login.password;

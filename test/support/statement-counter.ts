@@ -24,9 +24,6 @@ const UPKEEP = [
   '%from pg_stats p%',
 ];
 
-/** What to start PostgreSQL with. */
-export const COUNTING = { shared_preload_libraries: 'pg_stat_statements' };
-
 export class StatementCounter {
   readonly #sql: ReturnType<typeof connectSql>;
   readonly #database: string;
@@ -39,14 +36,15 @@ export class StatementCounter {
   static async of(server: TestServer, database: string): Promise<StatementCounter> {
     const sql = connectSql(server.url);
     t.teardown(() => sql.end());
-    await sql`create extension pg_stat_statements`;
-    return new StatementCounter(sql, database);
+    await sql`create extension if not exists pg_stat_statements`;
+    return new StatementCounter(sql, server.prefix + database);
   }
 
   /** Runs the work; answers it with the statements that ran meanwhile, ordered by their text. */
   async count<Result>(work: () => Promise<Result>): Promise<{ answer: Result; counts: Count[] }> {
     await this.#settle();
-    await this.#sql`select pg_stat_statements_reset()`;
+    await this.#sql`
+      select pg_stat_statements_reset(0, oid, 0) from pg_database where datname = ${this.#database}`;
     const answer = await work();
     await this.#settle();
     const counts = await this.#sql<Count[]>`

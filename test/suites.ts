@@ -1,0 +1,135 @@
+/**
+ * The suites that `npm test` leaves out, because they take long, load the machine or need more than Node.
+ * `node dist/test/run.js --suite NAME` runs one, the scripts of package.json call that, and .github/workflows/nightly.yml runs all.
+ */
+export interface Step {
+  /** Test files by name, several at a time. */
+  readonly files?: readonly string[];
+  /** A program of dist/test instead. It gets the words that follow the name of the suite. */
+  readonly program?: string;
+  readonly environment?: Readonly<Record<string, string>>;
+  /** `npm test` runs these files too. Here `environment` makes them longer. */
+  readonly daily?: boolean;
+  /** For each file; a few if absent. */
+  readonly minutes?: number;
+}
+
+export interface Suite {
+  readonly about: string;
+  /** Packages of Debian. Tests that miss one say so and skip. */
+  readonly packages?: readonly string[];
+  readonly steps: readonly Step[];
+}
+
+const BROWSER = ['chromium'];
+
+export const SUITES: Readonly<Record<string, Suite>> = {
+  explorer: {
+    about: 'the pages of the Explorer in Chromium',
+    packages: BROWSER,
+    steps: [
+      { files: ['explorer'], daily: true },
+      {
+        files: [
+          'graphql-ide',
+          'explorer-data',
+          'explorer-pages',
+          'explorer-model',
+          'explorer-docs',
+          'explorer-hostile',
+          'explorer-view-as',
+          'explorer-types',
+          'explorer-keyboard',
+        ],
+      },
+    ],
+  },
+  live: {
+    about: 'live queries and WebSockets under load, while PostgreSQL restarts, fails over or loses its log',
+    packages: ['postgresql-15'],
+    steps: [
+      { files: ['live-burdens', 'live-faults', 'live-standby', 'live-wal', 'live-triggers-shared'] },
+      {
+        files: ['live-oracle'],
+        daily: true,
+        environment: { LIVE_SUBSCRIPTIONS: '200', LIVE_WRITES: '20000' },
+        minutes: 60,
+      },
+      { files: ['live-oracle-faults'], minutes: 60 },
+      { files: ['websocket-limits'], environment: { HOSTILE_FRAMES: '100000' }, minutes: 60 },
+    ],
+  },
+  faults: {
+    about: 'kills, restarts, resets, a full disk and locks: what clients see; `--minutes 2` instead of 10',
+    steps: [
+      {
+        files: ['schema-faults', 'schema-hostile', 'schema-live', 'killed-backends', 'backoff', 'half-open', 'faults'],
+      },
+      { program: 'faults/main', minutes: 60 },
+    ],
+  },
+  load: {
+    about: 'fairness between callers, memory limits and plans under load, and 3,000 tables',
+    steps: [
+      {
+        files: [
+          'fairness',
+          'head-of-line',
+          'starvation',
+          'slow-readers',
+          'bounded',
+          'uneven-plans',
+          'big-reads',
+          'embedded-hung',
+          'stream',
+          'connection',
+        ],
+      },
+      { files: ['many-tables'] },
+      { files: ['busy-machine'] },
+    ],
+  },
+  replicas: {
+    about: 'reads on two standbys: 100,000 writes, each read again',
+    steps: [
+      { files: ['foreign-servers'] },
+      { files: ['replicas'], environment: { REPLICA_PAIRS: '100000' }, minutes: 120 },
+    ],
+  },
+  property: {
+    about: 'random models, rows and requests against an oracle, with a random seed',
+    steps: [
+      {
+        files: ['property', 'writes-property', 'access-property', 'graphql-parity'],
+        daily: true,
+        environment: { PROPERTY_SEED: 'random', PROPERTY_CASES: '20000' },
+        minutes: 180,
+      },
+    ],
+  },
+  cluster: {
+    about: 'several instances, failover and poolers; `-- rolling-restart` runs one part',
+    packages: ['pgbouncer', 'haproxy', 'redis-server'],
+    steps: [{ program: 'cluster/main', minutes: 60 }],
+  },
+  package: {
+    about: 'the package as npm would publish it: its size, npx in an empty folder, import with types',
+    steps: [{ program: 'package/main', minutes: 20 }],
+  },
+  tools: {
+    about: 'tools made for Directus, in exact versions from npm; skipped without a registry',
+    steps: [{ program: 'package/tools', minutes: 20 }],
+  },
+  image: {
+    about: 'the steps of deploy/Dockerfile in a root filesystem, as root',
+    packages: ['mmdebstrap', 'util-linux'],
+    steps: [{ program: 'package/image', minutes: 40 }],
+  },
+};
+
+/** The test files that `npm test` leaves to the suites. */
+export const LEFT_OUT: ReadonlySet<string> = new Set(
+  Object.values(SUITES)
+    .flatMap(({ steps }) => steps)
+    .flatMap(({ files = [], daily = false }) => (daily ? [] : files)),
+);
