@@ -4,7 +4,15 @@ import type { AddressInfo } from 'node:net';
 import { exportJWK, exportSPKI, generateKeyPair, type JWTPayload, SignJWT, UnsecuredJWT } from 'jose';
 import t from 'tap';
 import { readConfig } from '../../src/config/config.js';
-import { type Answer, connectSql, createLibrary, get, startDatabase, startTestService } from '../support/service.js';
+import {
+  type Answer,
+  connectSql,
+  createLibrary,
+  get,
+  startDatabase,
+  startTestService,
+  waitFor,
+} from '../support/service.js';
 import { failure } from '../support/users.js';
 
 const ROLE = '6f1f3f43-0000-4000-8000-000000000001';
@@ -167,13 +175,7 @@ t.test('keys change without a restart', { timeout: 40_000 }, async (t) => {
   creating.published = [await publish(second, 'two')];
   const token = await sign(creating, { sub: 'c-1' }, { keys: second, kid: 'two' });
   // Keys are fetched at most every five seconds, however many tokens name unknown ones.
-  const end = Date.now() + 15_000;
-  let answer = await me(token);
-  while (answer.status !== 200 && Date.now() < end) {
-    await new Promise((resolve) => setTimeout(resolve, 500));
-    answer = await me(token);
-  }
-  t.equal(answer.status, 200);
+  await waitFor(async () => (await me(token)).status === 200, 15_000);
   t.ok(creating.fetches() <= 3, `${creating.fetches()} fetches`);
   t.match(await me(await sign(creating, { sub: 'c-2' })), refused('INVALID_TOKEN'), 'the old key counts no more');
 });

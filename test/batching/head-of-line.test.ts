@@ -2,7 +2,6 @@
  * Who waits for whom: slow reads, however many, are not in the way of fast ones; a crowd is not in the way of a single
  * request; and whoever has left is not served at all.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import type { Service } from '../../src/service/start.js';
 import { Connection } from '../support/protocol-client.js';
@@ -16,6 +15,7 @@ import {
   waitFor,
   withSql,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 /** Seconds: far longer than anything a slow machine does to a fast read. */
 const SLOW = 4;
@@ -89,7 +89,7 @@ async function beside(service: Service, paths: readonly string[], work: () => Pr
   try {
     await waitFor(async () => (await countSleepers()) > 0, 10_000);
     // Time for all the others to take what they get.
-    await sleep(100);
+    await passTime(100, 'the others take what they get');
     await work();
   } finally {
     for (const connection of slow) connection.close();
@@ -205,7 +205,7 @@ for (const READ_BATCHING of ['true', 'false']) {
       const answers = Promise.allSettled(clients.map((client) => client.request(method, path, body)));
       await waitFor(async () => (await countSleepers()) > 0, 10_000);
       clients[0].close();
-      await sleep(1_500);
+      await passTime(1_500, 'the read of the client that left would have ended');
       t.ok((await countSleepers()) > 0, `${name}: somebody still waits`);
       clients[1].close();
       t.ok((await waitFor(async () => (await countSleepers()) === 0, 10_000)) < 10_000, `${name}: nobody waits`);

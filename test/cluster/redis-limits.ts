@@ -1,10 +1,10 @@
 /** Three instances count requests in Redis as one, and go on without it. */
 import { spawn } from 'node:child_process';
-import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { askAll, startThree } from '../support/counted.js';
 import { findProgram, freePort } from '../support/programs.js';
 import { createLibrary, makeFolder, startDatabase } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 const POINTS = 300;
 const databaseUrl = await createLibrary(await startDatabase(), 'limits');
@@ -31,7 +31,7 @@ t.teardown(() => redis.kill('SIGKILL'));
 
 t.test('three instances count as one', async (t) => {
   for (let round = 0; round < 5; round++) {
-    await sleep(1_100);
+    await passTime(1_100, 'the store is asked again');
     await askAll(services, 6, '192.0.2.2');
   }
   const { statuses } = await askAll(services, 3 * POINTS, '198.51.100.1');

@@ -17,6 +17,7 @@ import {
   startTestService,
   waitFor,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 const JSON_HEADERS = { 'content-type': 'application/json' };
 const LISTS = ['one', 'two', 'three', 'four'];
@@ -260,7 +261,7 @@ t.test('passwords that wait to be matched hold no connections, and few may wait'
   ];
   const held: number[] = [];
   for (let turn = 0; turn < 20; turn++) {
-    await sleep(100);
+    await passTime(100, 'samples over two seconds');
     const [row] = await sql<{ count: number }[]>`
       select count(*)::int from pg_stat_activity where datname = current_database() and state = 'idle in transaction'`;
     held.push(row?.count ?? 0);

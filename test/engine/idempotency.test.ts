@@ -3,7 +3,6 @@
  * once and reads the first answer.
  */
 import { randomUUID } from 'node:crypto';
-import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { digestToken } from '../../src/access/tokens.js';
 import { makeCaller } from '../support/callers.js';
@@ -17,6 +16,7 @@ import {
   startTestService,
   waitFor,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 const OTHER_TOKEN = 'the-token-of-another-administrator';
 
@@ -209,13 +209,13 @@ t.test('an expired key writes again', async (t) => {
   const first = await post('expiring', { name }, { to: hasty });
   t.equal((await post('expiring', { name }, { to: hasty })).text, first.text);
   t.equal(await countTags(name), 1);
-  await sleep(1_600);
+  await passTime(1_600, 'the key expires');
   const answers = await Promise.all(Array.from({ length: 10 }, () => post('expiring', { name }, { to: hasty })));
   t.strictSame(new Set(answers.map(({ status }) => status)), new Set([200]));
   t.equal(new Set(answers.map(({ text }) => text)).size, 1, 'once, also when many come at once');
   t.not(answers[0]?.text, first.text);
   t.equal(await countTags(name), 2);
-  await sleep(1_600);
+  await passTime(1_600, 'the key expires');
   t.equal((await post('expiring', { name: `${name}!` }, { to: hasty })).status, 200, 'and it may be another request');
   t.equal(await countTags(`${name}!`), 1);
 });

@@ -634,9 +634,9 @@ async function leave(
   const head = `POST /utils/import/${collection} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n`;
   socket.write(`${head}Content-Type: ${type}\r\nContent-Length: ${length}\r\n\r\n`);
   socket.write(part);
-  await sleep(200);
+  await sleep(50);
   socket.resetAndDestroy();
-  await sleep(100);
+  await sleep(50);
 }
 
 async function* trickle(pieces: readonly Buffer[]): AsyncGenerator<Buffer> {

@@ -2,7 +2,6 @@
  * JSON as reads write it is the JSON that PostgreSQL would write: `row_to_json` is the oracle, for values of every kind,
  * in items, lists, streams, keys, aggregates and GraphQL.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { createDatabase, get, request, startDatabase, startTestService, waitFor, withSql } from '../support/service.js';
 
@@ -302,6 +301,12 @@ t.test('a column that becomes a text while it is read', async (t) => {
       insert into changing (id) values (1)`);
   });
   await waitFor(async () => (await get(service, '/items/changing')).status === 200, 5_000);
+  const countWaiting = (): Promise<number> =>
+    withSql(databaseUrl, async (sql) => {
+      const waiting = await sql`
+        select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
+      return waiting.length;
+    });
   for (const type of types) {
     const paths = {
       list: `/items/changing?fields=${type}`,
@@ -316,7 +321,7 @@ t.test('a column that becomes a text while it is read', async (t) => {
       sql.begin(async (transaction) => {
         await transaction.unsafe(`alter table changing alter "${type}" type text using '${text}'`);
         const sent = reads.map(async ([way, path]) => ({ way, answer: await get(service, path) }));
-        await sleep(100);
+        await waitFor(async () => (await countWaiting()) > 0, 10_000);
         return { sent };
       }),
     );

@@ -164,7 +164,7 @@ async function readSlowly(until: () => boolean): Promise<void> {
     socket.write(
       `GET /items/spokes?limit=-1&fields=body HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${hostile.token}\r\n\r\n`,
     );
-    for (let waited = 0; waited < 3_000 && !until(); waited += 100) await sleep(100);
+    for (let waited = 0; waited < 3_000 && !until(); waited += 50) await sleep(50);
     socket.destroy();
   }
 }

@@ -14,6 +14,7 @@ import t from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
 import { Network } from '../support/network-proxy.js';
 import { ADMIN_TOKEN, createLibrary, get, startDatabase, waitFor, withSql } from '../support/service.js';
+import { passTime } from '../support/time.js';
 import { fillableDisk, type SmallDisk } from './disk.js';
 import { Load, prepareLoad, type Report } from './load.js';
 
@@ -59,10 +60,10 @@ for (const { name, harm } of chosen) {
   t.test(name, async (t) => {
     const load = new Load(service, { clients: CLIENTS, patience: PATIENCE, pause: 5 });
     await withSql(databaseUrl, (sql) => load.start(sql));
-    await sleep(1_000);
+    await passTime(1_000, 'requests go on');
     await harm(Math.max(5_000, time - 10_000));
     const recovered = await waitFor(isWell, 60_000).catch(() => null);
-    await sleep(1_000);
+    await passTime(1_000, 'requests go on');
     await load.stop();
     const report = await withSql(databaseUrl, (sql) => load.report(sql));
     t.comment(`${name}: ${describe(report, recovered)}`);
@@ -73,10 +74,10 @@ for (const { name, harm } of chosen) {
     t.not(recovered, null, 'the service recovered');
     t.ok(service.child.exitCode === null, 'the service never ends of itself');
     // Transactions whose client went out of reach end when they have waited too long.
-    await sleep(name === 'silence' ? 12_000 : 0);
+    await passTime(name === 'silence' ? 12_000 : 0, 'the fault lasts');
     const later = new Load(service, { clients: CLIENTS, patience: PATIENCE, pause: 5 });
     await withSql(databaseUrl, (sql) => later.start(sql));
-    await sleep(3_000);
+    await passTime(3_000, 'requests go on');
     await later.stop();
     const after = await withSql(databaseUrl, (sql) => later.report(sql));
     t.notMatch(JSON.stringify(after.statuses), /"(503|hung|broken off)"/, 'all is well afterwards');
@@ -114,7 +115,7 @@ async function repeat(time: number, pause: number, act: () => Promise<void>): Pr
   const end = performance.now() + time;
   while (performance.now() < end) {
     await act();
-    await sleep(pause);
+    await passTime(pause, 'the fault lasts');
   }
 }
 
@@ -140,7 +141,7 @@ async function stand(): Promise<void> {
   const children = execFileSync('ps', ['-o', 'pid=', '--ppid', String(pid)]).toString();
   const all = [pid, ...children.split(/\s+/).filter(Boolean).map(Number)];
   signal(all, 'SIGSTOP');
-  await sleep(12_000);
+  await passTime(12_000, 'the fault lasts');
   signal(all, 'SIGCONT');
 }
 
@@ -161,7 +162,7 @@ async function postmaster(): Promise<number> {
 async function fallSilent(): Promise<void> {
   network.weather = 'silent';
   network.freeze();
-  await sleep(12_000);
+  await passTime(12_000, 'the fault lasts');
   network.weather = 'fair';
   network.breakAll();
 }
@@ -169,13 +170,13 @@ async function fallSilent(): Promise<void> {
 async function fillDisk(time: number): Promise<void> {
   const { fill, free } = disk as SmallDisk;
   await fill();
-  await sleep(time);
+  await passTime(time, 'the fault lasts');
   await free();
 }
 
 async function refuseWrites(time: number): Promise<void> {
   await setReadOnly('on');
-  await sleep(time);
+  await passTime(time, 'the fault lasts');
   await setReadOnly('off');
 }
 
@@ -192,7 +193,7 @@ async function lockTables(): Promise<void> {
   await withSql(databaseUrl, (sql) =>
     sql.begin(async (transaction) => {
       await transaction`lock table authors, groups, goods`;
-      await sleep(8_000);
+      await passTime(8_000, 'the fault lasts');
     }),
   );
 }

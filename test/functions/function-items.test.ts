@@ -88,7 +88,7 @@ t.test('without a sort the rows keep the order of the function, with joins too',
 t.test('they keep it below rules and subtrees that are joined in any order', async (t) => {
   const { token } = await withSql(databaseUrl, async (sql) => {
     for (const way of ['hashjoin', 'nestloop', 'memoize'])
-      await sql`alter database ${sql(server.prefix + 'returned')} set ${sql(`enable_${way}`)} = off`;
+      await sql`alter database ${sql(`${server.prefix}returned`)} set ${sql(`enable_${way}`)} = off`;
     return makeCaller(sql, 'ordered', [
       {
         permissions: [
@@ -116,7 +116,7 @@ t.test('they keep it below rules and subtrees that are joined in any order', asy
     );
   }
   await other.stop();
-  await withSql(databaseUrl, (sql) => sql`alter database ${sql(server.prefix + 'returned')} reset all`);
+  await withSql(databaseUrl, (sql) => sql`alter database ${sql(`${server.prefix}returned`)} reset all`);
 });
 
 t.test('a cursor goes through the rows of a function', async (t) => {

@@ -15,6 +15,7 @@ import {
   waitFor,
   withSql,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'http');
@@ -427,20 +428,32 @@ t.test('a body above the limit is not read to its end', async (t) => {
 t.test('a service that stops finishes what it has begun and takes nothing new', async (t) => {
   const stopping = await startTestService({ databaseUrl });
   await get(stopping, '/items/authors');
+  let unlock = (): void => {};
+  const unlocked = new Promise<void>((resolve) => {
+    unlock = resolve;
+  });
   const locked = withSql(databaseUrl, (sql) =>
     sql.begin(async (transaction) => {
       await transaction`lock table notes in access exclusive mode`;
-      await transaction`select pg_sleep(0.5)`;
+      await unlocked;
     }),
   );
-  await sleep(100);
+  const waitForLock = (isGranted: boolean): Promise<number> =>
+    withSql(databaseUrl, (sql) => {
+      const locks = () => sql`
+        select from pg_locks join pg_database on pg_locks.database = oid
+        where datname = current_database() and relation = 'notes'::regclass and granted = ${isGranted}`;
+      return waitFor(async () => (await locks()).length > 0, 10_000);
+    });
+  await waitForLock(true);
   const slow = get(stopping, '/items/notes/100%25');
-  await sleep(100);
+  await waitForLock(false);
   const stopped = stopping.stop();
   // Threads hear of it a moment later.
   const refusal = (): Promise<unknown> =>
     get(stopping, '/server/ping').catch((error: { code?: unknown }) => error.code);
   await waitFor(async () => (await refusal()) === 'ECONNREFUSED', 5_000);
+  unlock();
   t.match(await slow, { status: 200, json: { data: { body: 'percent' } } });
   await Promise.all([stopped, locked]);
 });
@@ -454,7 +467,7 @@ t.test('without its database the service says so, and it recovers', async (t) =>
   t.match(await get(lonely, '/items/authors/1', { token: null }), { status: 403 });
   await fragile.stop();
   for (const wait of [0, 1_100]) {
-    await sleep(wait);
+    await passTime(wait, 'what was known of the caller expires');
     const health = await get(lonely, '/server/health');
     t.match(health, {
       status: 503,

@@ -14,6 +14,7 @@ import {
   waitFor,
   withSql,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 const server = await startDatabase();
 const database = `${server.prefix}instances`;
@@ -49,7 +50,7 @@ t.test('three instances count in PostgreSQL as one', async (t) => {
     t.ok((alone.statuses[429] ?? 0) >= 5, 'each instance counts for itself meanwhile');
     await locked`commit`;
     locked.release();
-    await sleep(1_100);
+    await passTime(1_100, 'the store is asked again');
     await askAll(services, 3, '192.0.2.5');
     const { statuses: together } = await askAll(services, 3 * POINTS, '192.0.2.6');
     t.ok(Math.abs((together[200] ?? 0) - POINTS) <= POINTS * 0.05, `${together[200]} of ${POINTS} once it is back`);
@@ -116,9 +117,13 @@ t.test('a new process takes over the port', async (t) => {
   });
   const second = await startTestService(options);
   t.equal(second.url, first.url);
-  await sleep(200);
+  const served = async (): Promise<number> => {
+    const before = statuses['200'] ?? 0;
+    return waitFor(async () => (statuses['200'] ?? 0) > before + 20, 10_000);
+  };
+  await served();
   await first.stop();
-  await sleep(200);
+  await served();
   going = false;
   await Promise.all(load);
   // The system resets connections that nobody has accepted when a listener closes, unless net.ipv4.tcp_migrate_req is set.

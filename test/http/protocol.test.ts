@@ -15,6 +15,7 @@ import {
   startDatabase,
   startTestService,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'protocol');
@@ -36,7 +37,7 @@ const idle = (async () => {
   };
   await ask(1);
   // A second less than the header says, as clients do that know of it.
-  await sleep(7_000);
+  await passTime(7_000, 'the connection is idle');
   await ask(2);
   socket.destroy();
   return answers.split('pong').length - 1;

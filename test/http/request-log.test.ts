@@ -68,8 +68,13 @@ t.test('a client that leaves before its answer is logged with 499', async (t) =>
   const { hostname, port } = new URL(service.url);
   const socket = connect(Number(port), hostname, () => {
     socket.write(`GET /items/sleepers/1 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`);
-    setTimeout(() => socket.destroy(), 200);
   });
+  await withSql(databaseUrl, (sql) => {
+    const sleeping = () =>
+      sql`select from pg_stat_activity where datname = current_database() and wait_event = 'PgSleep'`;
+    return waitFor(async () => (await sleeping()).length > 0, 10_000);
+  });
+  socket.destroy();
   await waitFor(async () => lines().length > 0, 10_000);
   t.match(lines(), [{ method: 'GET', route: '/items/:collection/:key', status: 499 }]);
 });

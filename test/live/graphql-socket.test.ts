@@ -331,7 +331,7 @@ t.test('a token that expires: the client comes back with a new one, and goes on'
     url: `${brief.url.replace(/^http/, 'ws')}/graphql`,
     webSocketImpl: WebSocket,
     retryAttempts: 20,
-    retryWait: () => sleep(100),
+    retryWait: () => sleep(50),
     shouldRetry: () => true,
     connectionParams: async () => {
       const { json } = await request(brief, 'POST', '/auth/login', { body: account, headers });

@@ -1,8 +1,8 @@
 /** A live query in a browser: `EventSource` with a session cookie. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { openPage, skip } from '../support/browser.js';
 import { connectSql, createLibrary, startDatabase, startTestService, waitFor } from '../support/service.js';
+import { passTime } from '../support/time.js';
 import { makeUser, PASSWORD, SECRET } from '../support/users.js';
 
 t.test('EventSource gets answers with the session cookie, until its user is suspended', { skip }, async (t) => {
@@ -36,7 +36,7 @@ t.test('EventSource gets answers with the session cookie, until its user is susp
   await waitFor(() => has(['{"data":[]}', '{"data":[{"name":"seen"}]}']), 10_000);
   await sql`update service_users set status = 'suspended' where email = ${email}`;
   // It takes effect within a second.
-  await sleep(1_000);
+  await passTime(1_000, 'a suspension takes effect within a second');
   await sql`insert into tags (name) values ('seen too')`;
   await waitFor(
     async () => (await page.evaluate(() => (globalThis as unknown as { failures: string[] }).failures)).length > 0,

@@ -1,5 +1,4 @@
 /** Live queries and events where much changes at once, reads are slow for a while, or the log cannot be opened in time. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { inForce, makeCaller } from '../support/callers.js';
 import { EventStream } from '../support/event-stream.js';
@@ -14,6 +13,7 @@ import {
   startTestService,
   waitFor,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 const server = await startDatabase();
 const url = await createLibrary(server, 'live_burdens');
@@ -185,16 +185,17 @@ t.test('related items that change all the time leave events as fast and complete
     });
   let isGoing = true;
   const writer = (async () => {
-    for (; isGoing; await sleep(100)) await sql`update squads set visits = visits + 1 where id = 1`;
+    for (; isGoing; await passTime(100, 'ten writes a second'))
+      await sql`update squads set visits = visits + 1 where id = 1`;
   })();
-  await sleep(2_000);
+  await passTime(2_000, 'writes go on');
   const rounds = 16;
   const created: number[] = [];
   const reads: number[] = [];
   for (let round = 0; round < rounds; round++) {
     created.push(performance.now());
     await sql`insert into sheets values (${40_000 + round}, 1)`;
-    await sleep(500);
+    await passTime(500, 'two rounds a second');
     const start = performance.now();
     await get(place, '/items/tags?limit=1');
     reads.push(performance.now() - start);

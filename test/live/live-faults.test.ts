@@ -15,6 +15,7 @@ import {
   startTestService,
   waitFor,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 t.setTimeout(200_000);
 const server = await startDatabase();
@@ -146,7 +147,7 @@ t.test('a transaction that wrote outside the publication is seen when it commits
   // The wait for older transactions ends with the last one of them.
   const last = await resyncs();
   await waitFor(async () => (await resyncs()) > last, 6_000);
-  await sleep(7_000);
+  await passTime(7_000, 'no further resync follows');
   t.equal(await resyncs(), last + 1, 'no resync follows');
   await Promise.all([busy.end(), longer.end()]);
   stream.close();
@@ -174,7 +175,7 @@ t.test('a stream that is lost while it is opened leaves nothing that checks the 
   const before = await resyncs();
   await sql`alter publication lateral_live drop table tags`;
   await waitFor(async () => (await resyncs()) > before, 8_000);
-  await sleep(7_000);
+  await passTime(7_000, 'no further resync follows');
   t.equal(await resyncs(), before + 1, 'one repair, one resync');
   await Promise.all([busy.end(), blocker.end()]);
   stream.close();
@@ -243,7 +244,7 @@ t.test('an answer that is larger than what the system buffers arrives as soon as
   const slow = open('/items/articles/501?fields=body');
   await waitFor(async () => slow.response !== null, 10_000);
   slow.response?.pause();
-  await sleep(1_000);
+  await passTime(1_000, 'the client takes nothing');
   slow.response?.resume();
   const took = await waitFor(async () => slow.events.length > 0, 20_000);
   // In instalments, one with each sign of life, it would take minutes.
@@ -274,7 +275,7 @@ t.test('a client that does not read gets the newest state when it does', async (
   );
   t.ok(slow.events.length < 13, `${slow.events.length} of 13 states were sent`);
   // The server would end a response that takes nothing for ten seconds: this one takes all that there is.
-  await sleep(12_000);
+  await passTime(12_000, 'the client takes nothing for longer than the server allows');
   await sql`update articles set title = 'behind the pause' where id = 500`;
   await waitFor(async () => slow.isEnded || slow.events.at(-1)?.data.includes('behind the pause') === true, 10_000);
   t.notOk(slow.isEnded);

@@ -4,7 +4,6 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
 import { pidOf, promote, startPrimary, startStandby } from '../support/cluster.js';
@@ -20,6 +19,7 @@ import {
   waitFor,
   withSql,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 const SUBSCRIPTIONS = Number(process.env['LIVE_SUBSCRIPTIONS'] ?? 200);
 /** For each fault. */
@@ -97,7 +97,7 @@ async function during(t: Test, fault: () => Promise<unknown>): Promise<void> {
 async function restart(signal: NodeJS.Signals): Promise<TestServer> {
   process.kill(await pidOf(primary), signal);
   await primary.stop();
-  await sleep(300);
+  await passTime(300, 'the server is away for a while');
   return startDatabase({ directory: primary.directory, settings: SETTINGS });
 }
 
@@ -119,7 +119,7 @@ await t.test('all backends are killed, the readers of the log too', (t) =>
         (sql) => sql`select pg_terminate_backend(pid) from pg_stat_activity
           where pid <> pg_backend_pid() and (datname = 'live_oracle_faults' or backend_type = 'walsender')`,
       );
-      await sleep(1_000);
+      await passTime(1_000, 'they connect again');
     }
   }),
 );
@@ -138,7 +138,7 @@ await t.test('the slot is invalidated', (t) =>
           await sql`select pg_switch_wal()`;
         }
         const checked = sql`checkpoint`.execute();
-        await sleep(500);
+        await passTime(500, 'writes go on');
         process.kill(slot.active_pid, 'SIGCONT');
         await checked;
       } finally {
@@ -168,9 +168,9 @@ await t.test('the primary is lost, and a standby takes over', (t) =>
         return row?.['count'] === 1;
       }, 20_000);
     });
-    await sleep(500);
+    await passTime(500, 'writes go on');
     process.kill(await pidOf(primary), 'SIGKILL');
-    await sleep(300);
+    await passTime(300, 'the server is away for a while');
     await promote(standby);
     await oracle.move(standbyUrl.href);
   }),

@@ -8,6 +8,7 @@ import { packageVersion } from '../../src/base/package-files.js';
 import { pidOf, promote, restartStandby, startPrimary, startStandby } from '../support/cluster.js';
 import { EventStream } from '../support/event-stream.js';
 import { connectSql, createLibrary, request, startTestService, waitFor, withSql } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 t.setTimeout(170_000);
 const OURS = `lateral ${packageVersion}`;
@@ -103,7 +104,7 @@ t.test('a failover loses no acknowledged write', async (t) => {
   await writes[0]?.done;
   await standby.stop();
   for (let number = 1; number <= 5; number++) writes.push(write(`failover ${number}`));
-  await sleep(SEVERAL_REPORTS_MS);
+  await passTime(SEVERAL_REPORTS_MS, 'several reports are due');
   const acknowledged = writes.flatMap(({ isAcknowledged }, number) => (isAcknowledged ? [`failover ${number}`] : []));
   process.kill(await pidOf(primary), 'SIGKILL');
   standby = await restartStandby(primary, standby.directory, { name: 'second' });

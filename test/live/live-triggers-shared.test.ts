@@ -1,5 +1,4 @@
 /** Triggers that are not alone: those of another installation in the database, and what others do to ours. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { createObserver } from '../../src/base/observe.js';
 import { packagePath } from '../../src/base/package-files.js';
@@ -31,6 +30,7 @@ import {
   startTestService,
   waitFor,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 const server = await startDatabase({ settings: { wal_level: 'replica' } });
 const url = await createLibrary(server, 'live_triggers_shared');
@@ -92,7 +92,7 @@ t.test('two installations in one database have triggers of their own, also on th
   for (const stream of streams) await stream.count(1);
   await waitFor(async () => /triggers: changes are reported by triggers/.test(await healthOf(second)), 5_000);
   // What is read when the stream has opened is read soon.
-  await sleep(500);
+  await passTime(500, 'what opens with the stream is read');
   const before = [await readsOf(first), await readsOf(second)];
   await sql`update tags set name = 'to both' where id = 1`;
   for (const stream of streams.slice(0, 2)) {
@@ -199,7 +199,7 @@ t.test('the oldest PostgreSQL that is supported has them as well', { skip }, asy
   const [followed, other] = [1, 2].map((id) => new EventStream(service, `/items/parted/${id}~1?fields=v`));
   for (const stream of [followed, other]) await stream?.count(1);
   await waitFor(async () => /changes are reported by triggers/.test(await healthOf(service)), 5_000);
-  await sleep(500);
+  await passTime(500, 'what opens with the stream is read');
   const before = await readsOf(service);
   for (const [position, write] of [
     () => old`update parted set v = 'by its root' where id = 1`,
@@ -257,7 +257,7 @@ t.test('triggers that are disabled or dropped are made anew, and all begin anew'
         t.strictSame([await triggers('public', 'tags'), await triggers('public', 'authors')], [4, 4], statement);
         // Nothing is missing any more.
         const settled = resyncs;
-        await sleep(300);
+        await passTime(300, 'nothing is repaired again');
         t.equal(resyncs, settled, statement);
       }
       t.equal(losses, 0);
@@ -337,7 +337,7 @@ t.test('while triggers are removed nobody makes those again that are missing bes
     const limit = database.own.use((session) => session.query("set idle_in_transaction_session_timeout = '300ms'"));
     const removing = limit.then(() => removeTriggers(database, others, { lockTimeout: 10_000 }));
     await waitFor(async () => (await triggers('public')) === 4, 5_000);
-    await sleep(600);
+    await passTime(600, 'the transaction is idle for longer than it may');
     const installing = { lockTimeout: 100, besideOthers: true };
     t.match([...(await installTriggers(database, missing, installing)).values()], [/lock timeout/]);
     const beside = await withSource(

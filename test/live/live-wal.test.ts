@@ -20,6 +20,7 @@ import {
   startTestService,
   waitFor,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 const MINUTES = Number(process.env['LIVE_WAL_MINUTES'] ?? 0.25);
 /** Megabytes of WAL a second. */
@@ -92,7 +93,7 @@ async function watch(service: Service): Promise<Watcher> {
   await socket.ask({ type: 'subscribe', collection: 'entries', query: { fields: ['id'], limit: 1 } });
   await waitFor(async () => (await metric(service, 'lateral_live_resyncs_total')) === 1, 10_000);
   // The stream has opened, and `init` comes once more if that was late.
-  await sleep(500);
+  await passTime(500, 'a late init would arrive');
   socket.messages.splice(0);
   return new Watcher(socket);
 }
@@ -125,7 +126,7 @@ class Writer {
       await connection.begin(async (transaction) => {
         await transaction`insert into entries select n, repeat('x', 500) from generate_series(${first}::int, ${first + rows - 1}::int) n`;
         // Some are open for a while: a new slot waits for them, and others commit meanwhile.
-        if (round % 50 === 0) await sleep(300);
+        if (round % 50 === 0) await passTime(300, 'the transaction is open for a while');
       });
       await sleep(5);
     }

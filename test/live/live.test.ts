@@ -1,5 +1,4 @@
 /** Live queries over server-sent events: first the answer, then a new one whenever it changes, whoever has changed it. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { addPermission, inForce, type MadeCaller, makeCaller } from '../support/callers.js';
 import { EventStream, type EventStreamOptions } from '../support/event-stream.js';
@@ -12,6 +11,7 @@ import {
   startTestService,
   waitFor,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 const server = await startDatabase({ own: true });
 const url = await createLibrary(server, 'live');
@@ -66,7 +66,7 @@ t.test('an item: its answer, then a new one after each change, by the API and by
   await sql`update articles set title = 'Another' where id = 2`;
   await sql`update articles set body = 'not selected' where id = 1`;
   await sql`begin; update articles set title = 'undone' where id = 1; rollback`.simple();
-  await sleep(200);
+  await passTime(200, 'nothing arrives');
   t.equal(stream.events.length, 3, 'other rows, other fields and what is undone send nothing');
   stream.close();
 });
@@ -156,7 +156,7 @@ t.test('a request may wait for another answer than the one it has', async (t) =>
   const unchanged = await wait(1);
   t.match(unchanged, { status: 304, headers: { etag: tag } });
   const changed = wait(10);
-  await sleep(200);
+  await passTime(200, 'nothing arrives');
   await sql`update authors set name = 'Grace' where id = 3`;
   t.match(await changed, { status: 200, text: '{"data":{"name":"Grace"}}' });
   t.equal((await get(service, path, { headers: { prefer: 'wait=10' } })).status, 200, 'without a tag it does not wait');
@@ -310,7 +310,7 @@ t.test('equal reads are one, and a change that touches no subscription costs no 
   await sql`update authors set score = 2 where id = 3`;
   await sql`insert into tags (id, name) values (1003, 'x')`;
   await others[3]?.count(2);
-  await sleep(150);
+  await passTime(150, 'nothing else is read');
   t.equal(await reads(), before + 2);
   for (const stream of [...same, ...others]) stream.close();
 });
@@ -352,9 +352,9 @@ t.test('a session that ends while it is looked up ends its stream', async (t) =>
   const stream = await blocking.begin(async (transaction) => {
     await transaction`lock table service_policies in access exclusive mode`;
     const begun = open('/items/tags/930', { token: null, headers: { cookie } });
-    await sleep(500);
+    await passTime(500, 'the identity is looked up');
     t.equal((await sql`delete from service_sessions where share is not null`).count, 1);
-    await sleep(500);
+    await passTime(500, 'the identity is looked up');
     return begun;
   });
   t.ok((await waitFor(async () => stream.isEnded, 5_000)) < 3_000, 'soon');

@@ -20,6 +20,7 @@ import {
   startTestService,
   waitFor,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 const SECRET = 'the-secret-that-signs-the-tokens-of-tests';
 const FRAMES = Number(process.env['HOSTILE_FRAMES'] ?? 2_000);
@@ -467,7 +468,7 @@ t.test('what waits for it is not sent when it may not read it any more', async (
   await waitFor(async () => (await get(service, '/items/large', { token: caller.token })).status === 403, 5_000);
   slow.socket.resume();
   // What had left arrives.
-  await sleep(300);
+  await passTime(300, 'what had left arrives');
   await addPermission(sql, policy, LARGE);
   await slow.next(({ payload }) => Object(payload).extensions?.resync === true, 10_000);
   t.ok(told(slow) < 300, `${told(slow)} of 300 had left`);

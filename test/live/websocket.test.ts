@@ -1,5 +1,4 @@
 /** The family's protocol over WebSockets: signing in, items, and events with what each subscriber may see. */
-import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { addPermission, makeCaller } from '../support/callers.js';
 import { EventStream } from '../support/event-stream.js';
@@ -14,6 +13,7 @@ import {
   startTestService,
   waitFor,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 const server = await startDatabase({ own: true });
 const url = await createLibrary(server, 'websocket');
@@ -252,7 +252,7 @@ t.test('a subscription: what there is, then each change, whoever makes it', asyn
     uid: '5',
   });
   await sql`insert into tags (id, name) values (605, 'unheard')`;
-  await sleep(200);
+  await passTime(200, 'nothing arrives');
   t.strictSame(events(socket), []);
 });
 
@@ -315,13 +315,13 @@ t.test('what may not be seen is not sent: rows, fields and keys, by the rights o
   t.strictSame((await socket.next(({ event, uid }) => event === 'delete' && uid === 'd'))['data'], ['800']);
   t.strictSame(events(socket), []);
   await sql`update service_permissions set fields = 'id' where policy = ${caller.policies[0] ?? ''}`;
-  await sleep(600);
+  await passTime(600, 'the change of permissions takes effect');
   await sql`insert into articles (id, title, status) values (803, 'no more', 'published')`;
   t.strictSame((await socket.next(({ event }) => event === 'create'))['data'], [{ id: 803 }]);
   await sql`delete from service_permissions where policy = ${caller.policies[0] ?? ''}`;
-  await sleep(600);
+  await passTime(600, 'the change of permissions takes effect');
   await sql`update articles set title = 'secret' where id = 803`;
-  await sleep(300);
+  await passTime(300, 'nothing arrives');
   t.strictSame(events(socket), []);
   await addPermission(sql, caller.policies[0] ?? '', { ...read, fields: ['id'] });
   t.match(await socket.next(({ uid }) => uid === 'a'), { event: 'init', resync: true, data: [{ id: /./ }] });
@@ -333,7 +333,7 @@ t.test('who signs in as somebody else while a change is awaited shares nothing w
   const [changing, other] = pair;
   if (!changing || !other) throw new Error('nobody has subscribed');
   // Until then each is served apart.
-  await sleep(Math.max(0, pairedAt + 10_500 - performance.now()));
+  await passTime(Math.max(0, pairedAt + 10_500 - performance.now()), 'until then each is served apart');
   changing.messages.length = other.messages.length = 0;
   // The log tells a commit that waits for a standby, and nobody sees it yet.
   await sql`alter system set synchronous_standby_names = 'nobody'`;
@@ -350,9 +350,9 @@ t.test('who signs in as somebody else while a change is awaited shares nothing w
       await transaction`set local synchronous_commit = on`;
       await transaction`insert into tags (id, name) values (649, 'seen'), (651, 'hidden')`;
     });
-    await sleep(500);
+    await passTime(500, 'the log has the commit');
     t.match(await changing.signIn(ADMIN_TOKEN), { status: 'ok' });
-    await sleep(300);
+    await passTime(300, 'nothing arrives');
     t.strictSame(events(other), []);
   } finally {
     await sql`alter system reset synchronous_standby_names`;
@@ -374,7 +374,7 @@ t.test('a token that is withdrawn: nothing is sent until there is another', asyn
   const expired = { type: 'auth', status: 'error', error: { code: 'TOKEN_EXPIRED', message: 'Token expired.' } };
   t.strictSame(await socket.next(({ type }) => type === 'auth'), expired);
   await sql`insert into tags (id, name) values (900, 'unseen')`;
-  await sleep(300);
+  await passTime(300, 'nothing arrives');
   t.strictSame(events(socket), []);
   t.match(await socket.signIn(ADMIN_TOKEN), { status: 'ok' });
   t.match(await socket.next(({ uid }) => uid === 's'), { event: 'init', resync: true });

@@ -20,6 +20,7 @@ import {
   ways,
   withSql,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 import { makeUser } from '../support/users.js';
 
 const WAYS = ['SIGSTOP', 'SIGKILL', 'immediate'] as const;
@@ -150,17 +151,15 @@ for (let round = 0; round < ROUNDS; round++) {
     t.match(await get(two, '/users/me', { token: user.token }), { status: 200 });
 
     const load = new Load(services, round);
-    await sleep(700);
-    await waitFor(async () => load.acknowledged.length > 0, 10_000);
+    await waitFor(async () => load.acknowledged.length > 20, 10_000);
     const signal = await lose(primary, way);
     t.teardown(() => signal('SIGKILL'));
-    await sleep(300);
+    await passTime(300, 'the primary is gone for a while');
     await promote(standby);
     const promoted = performance.now();
     await waitFor(async () => said.some(({ kind }) => kind === 'primary-found'), 6_000);
-    await sleep(500);
     const again = load.acknowledged.length;
-    await waitFor(async () => load.acknowledged.length > again, 10_000);
+    await waitFor(async () => load.acknowledged.length > again + 20, 10_000);
     await load.stop();
     t.comment(
       `${load.acknowledged.length} acknowledged, ${load.unknown} of unknown outcome, ${JSON.stringify(load.statuses)}, slowest ${Math.round(load.slowest)} ms, last failure ${Math.round(load.lastFailure - promoted)} ms after the promotion`,

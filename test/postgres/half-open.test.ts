@@ -4,13 +4,13 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
 import { Database } from '../../src/postgres/pools/database.js';
 import { Load, prepareLoad } from '../faults/load.js';
 import { Network } from '../support/network-proxy.js';
 import { ADMIN_TOKEN, createLibrary, get, startDatabase, waitFor, withSql } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 t.setTimeout(120_000);
 const server = await startDatabase();
@@ -49,17 +49,17 @@ t.test('a network that falls silent', async (t) => {
   await withSql(databaseUrl, async (sql) => {
     const load = new Load(service, { ...options, pause: 10 });
     await load.start(sql);
-    await sleep(1_000);
+    await passTime(1_000, 'requests go on');
     network.weather = 'silent';
     network.freeze();
     const start = performance.now();
     const health = await get(service, '/server/health');
     t.match([health.status, health.json], [503, { status: 'error' }], 'health tells the truth');
     t.ok(performance.now() - start < 11_000, `health took ${Math.round(performance.now() - start)} ms`);
-    await sleep(4_000);
+    await passTime(4_000, 'the network is silent');
     network.weather = 'fair';
     await waitFor(async () => (await get(service, '/server/health')).status === 200, 30_000);
-    await sleep(1_000);
+    await passTime(1_000, 'requests go on');
     await load.stop();
     const report = await load.report(sql);
     t.comment(JSON.stringify(report));
@@ -77,7 +77,7 @@ t.test('a network that falls silent', async (t) => {
 
     const later = new Load(service, { ...options, pause: 10 });
     await later.start(sql);
-    await sleep(2_000);
+    await passTime(2_000, 'requests go on');
     await later.stop();
     const { statuses, ...afterwards } = await later.report(sql);
     t.match(afterwards, { hung: [], wrong: [], lost: [], halfDone: [] });

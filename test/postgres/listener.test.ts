@@ -2,7 +2,6 @@
  * Word of changes survives what happens to the connection that it comes on: whatever it takes, it is opened again, everything is
  * read anew, and meanwhile health says so and nothing is believed for longer than MAX_STALENESS.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { digestToken } from '../../src/access/tokens.js';
 import type { Event } from '../../src/base/observe.js';
@@ -22,6 +21,7 @@ import {
   waitFor,
   ways,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 const USER_TOKEN = 'the-token-of-a-user-to-suspend';
 
@@ -68,7 +68,7 @@ t.test('after a failover that takes a while, a user suspended elsewhere is not s
   const { service, network, said } = await startBehind({ MAX_STALENESS: '1h' });
   t.equal(await statusFor(service), 200);
   await network.close();
-  await sleep(1_000);
+  await passTime(1_000, 'the database is away for a while');
   await setStatus('suspended');
   await network.open();
   await waitFor(async () => (await statusFor(service)) === 401, 15_000);

@@ -1,6 +1,5 @@
 /** Streams that are read slowly, or not at all: they may last as long as nobody else needs their connection. */
 import { type IncomingMessage, request as openRequest } from 'node:http';
-import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { makeCaller } from '../support/callers.js';
 import {
@@ -12,6 +11,7 @@ import {
   waitFor,
   withSql,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 t.setTimeout(90_000);
 const STREAMS = 4;
@@ -59,7 +59,7 @@ function open(token: string): Promise<Reader> {
 async function drip({ incoming }: Reader): Promise<void> {
   while (!incoming.destroyed && !incoming.readableEnded) {
     incoming.read(Math.min(25_000, incoming.readableLength) || undefined);
-    await sleep(100);
+    await passTime(100, 'the client is slow');
   }
 }
 
@@ -92,7 +92,7 @@ t.test('one caller who reads slowly from all streams does not lock out others', 
 
 t.test('as long as nobody waits everybody may take their time', async (t) => {
   const slow = await Promise.all(Array.from({ length: STREAMS }, () => open(ADMIN_TOKEN)));
-  await sleep(5_000);
+  await passTime(5_000, 'the clients take their time');
   for (const { incoming } of slow) incoming.resume();
   t.strictSame(
     await Promise.all(slow.map(({ ended }) => ended)),

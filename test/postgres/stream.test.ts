@@ -20,6 +20,7 @@ import {
   ways,
   withSql,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 t.setTimeout(180_000);
 const ROWS = 200_000;
@@ -57,7 +58,7 @@ t.test('200,000 rows reach a slow client whole, and the service stays small', as
     );
   }, 50);
   const response = await open(service, '/items/wide?limit=-1&meta=total_count');
-  await sleep(1_500);
+  await passTime(1_500, 'the client takes nothing');
   const pieces: Buffer[] = [];
   for await (const piece of response) {
     pieces.push(piece as Buffer);
@@ -89,7 +90,7 @@ t.test('a client that leaves frees its backend within two seconds', async (t) =>
 
   const stuck = await open(service, '/items/vast?limit=-1');
   stuck.pause();
-  await sleep(300);
+  await passTime(300, 'the client takes nothing');
   t.equal(await busyBackends('vast'), 1);
   stuck.destroy();
   t.ok((await waitFor(async () => (await busyBackends('vast')) === 0, 2_000)) < 2_000, 'while it read nothing');
@@ -105,11 +106,11 @@ t.test('who leaves while waiting for a connection disturbs nobody', async (t) =>
   const service = await launch({ DATABASE_STREAM_POOL_SIZE: '1' });
   const first = await open(service, '/items/wide?limit=-1');
   const second = send(service, '/items/wide?limit=-1');
-  await sleep(200);
+  await passTime(200, 'the others go on');
   second.destroy();
-  await sleep(200);
+  await passTime(200, 'the others go on');
   t.equal((await take(first)).length, ROWS, 'the stream before it is whole');
-  await sleep(200);
+  await passTime(200, 'the others go on');
   t.equal(service.child.exitCode, null, 'the service runs on');
   t.equal((await take(await open(service, '/items/wide?limit=-1&fields=id'))).length, ROWS, 'the next one is served');
 });
@@ -158,7 +159,7 @@ t.test('the statement timeout counts the work of PostgreSQL, not the patience of
   t.equal(await busyBackends('sluggish'), 0);
   const slow = await open(service, '/items/wide?limit=-1');
   slow.pause();
-  await sleep(2_000);
+  await passTime(2_000, 'the client takes nothing for longer than a statement may');
   t.equal((await take(slow)).length, ROWS);
 });
 

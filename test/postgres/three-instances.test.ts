@@ -2,13 +2,13 @@
  * Changes of a user, a policy and the schema on one of three instances: the others know of them within a second; also when the
  * connections that they hear of them on were ended, and when they could not be opened again for a while.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import type { Service } from '../../src/service/start.js';
 import { makeCaller } from '../support/callers.js';
 import { startThree } from '../support/counted.js';
 import { Network } from '../support/network-proxy.js';
 import { connectSql, createLibrary, get, request, startDatabase, waitFor } from '../support/service.js';
+import { passTime } from '../support/time.js';
 import { makeUser } from '../support/users.js';
 
 const server = await startDatabase();
@@ -100,7 +100,7 @@ for (const [name, change] of Object.entries(CHANGES)) {
     network.unanswered = /listen /i;
     await cut();
     await change.make(++round);
-    await sleep(3_000);
+    await passTime(3_000, 'they cannot listen for a while');
     network.unanswered = null;
     await expectKnown(t, change, round, limit);
   });

@@ -4,10 +4,10 @@ import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { cp, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
 import { ADMIN_TOKEN, get, makeFolder, request, waitFor, ways } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 /** Seconds: the time that requests get, about three more, and what a busy machine adds. */
 const SHUTDOWN_TIMEOUT = 1;
@@ -17,7 +17,7 @@ t.test('one signal', async (t) => {
   const run = await start(t);
   const family = hang(run.postmaster);
   const pending = get(run, '/users?limit=1').catch(() => null);
-  await sleep(100);
+  await passTime(100, 'the service is at work');
   const asked = performance.now();
   run.child.kill('SIGTERM');
   t.equal(await run.ended, 0);
@@ -39,7 +39,7 @@ t.test('two signals', async (t) => {
   const family = hang(run.postmaster);
   const asked = performance.now();
   run.child.kill('SIGTERM');
-  await sleep(100);
+  await passTime(100, 'the service is at work');
   run.child.kill('SIGTERM');
   t.equal(await run.ended, 1);
   const seconds = (performance.now() - asked) / 1_000;

@@ -28,6 +28,7 @@ import postgres from 'postgres';
 import t from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
 import { startEmbedded } from '../../src/embedded/cluster.js';
+import { passTime } from '../support/time.js';
 
 const room = packagePath('dist', 'src', 'embedded');
 const settings = { fsync: 'off' };
@@ -173,7 +174,7 @@ t.test('a first start that was interrupted is made good', async (t) => {
     if (names.some((name) => name.includes('.new-') && !name.includes('0123456789ab'))) break;
     await sleep(10);
   }
-  await sleep(200);
+  await passTime(200, 'initdb is at work');
   owner.child.kill('SIGKILL');
   await owner.ready.catch(() => {});
   await startAndStop(directory);

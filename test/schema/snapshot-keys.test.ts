@@ -10,6 +10,7 @@ import {
   request,
   startDatabase,
   startTestService,
+  waitFor,
   withSql,
 } from '../support/service.js';
 import { describeCatalog, differenceOf, type Entry, move, openService, post, snapshotOf } from './snapshot/support.js';
@@ -115,13 +116,7 @@ t.test('keys and references of several columns move to an empty database and are
     ),
   );
   await t.resolves(
-    (async () => {
-      for (let attempt = 0; attempt < 50; attempt++) {
-        if ((await get(copy, '/rpc/late_orders?fields=number')).text === '{"data":[{"number":1}]}') return;
-        await new Promise((resolve) => setTimeout(resolve, 100));
-      }
-      throw new Error('the function was not callable');
-    })(),
+    waitFor(async () => (await get(copy, '/rpc/late_orders?fields=number')).text === '{"data":[{"number":1}]}', 5_000),
     'a function is callable once it is there',
   );
 });
@@ -292,10 +287,7 @@ t.test('a collection with a key of several fields is made over the API', async (
     status: 400,
   });
   await withSql(databaseUrl(server, 'several_api'), (sql) => sql`create table heap (a integer)`);
-  for (let attempt = 0; (await get(service, '/items/heap')).status !== 200; attempt++) {
-    if (attempt > 50) throw new Error('the table was not seen');
-    await new Promise((resolve) => setTimeout(resolve, 100));
-  }
+  await waitFor(async () => (await get(service, '/items/heap')).status === 200, 5_000);
   const id = { field: 'id', type: 'integer', schema: { is_primary_key: true, has_auto_increment: true } };
   t.match(await post(service, '/fields/heap', id), { status: 200 }, 'a table without a key can be given one');
   t.match(await post(service, '/items/heap', { a: 1 }), { json: { data: { id: 1, a: 1 } } });

@@ -161,7 +161,7 @@ export class MutationFollower extends GraphqlWitness {
         for (const event of mine) this.#apply(event);
         return;
       }
-      await sleep(100);
+      await sleep(50);
     }
   }
 

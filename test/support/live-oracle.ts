@@ -10,6 +10,7 @@ import { makeCaller } from './callers.js';
 import { EventFollower, type FollowedItems, MutationFollower } from './live-follower.js';
 import { GraphqlWitness, type Place, StreamWitness, type Viewer, type Witness } from './live-witness.js';
 import { ADMIN_TOKEN, request, type Sql, waitFor } from './service.js';
+import { passTime } from './time.js';
 
 /** Writes at the same time. */
 const AT_ONCE = 5;
@@ -97,7 +98,7 @@ export class LiveOracle {
       await this.sql`update articles set views = views + 1, title = 'shown', status = 'published' where id = 1`.catch(
         () => {},
       );
-      await sleep(100);
+      await sleep(50);
       return this.witnesses.every(({ isReady }) => isReady);
     }, SETTLE_MS).catch(() => {
       const left = this.witnesses.filter(({ isReady }) => !isReady).map(({ name }) => name);
@@ -141,13 +142,13 @@ export class LiveOracle {
   async revoke(t: Test): Promise<void> {
     const { sql } = this;
     await sql`update service_permissions set fields = ${FIELDS[1]} where collection = 'articles' and action = 'read'`;
-    await sleep(1_000);
+    await passTime(1_000, 'the change of permissions takes effect');
     const seen: string[] = [];
     for (const witness of this.witnesses)
       witness.onSeen = (text) => text.includes('AFTERWARDS') && seen.push(witness.viewer.token);
     await sql`update articles set title = 'AFTERWARDS', status = 'published' where id <= ${LASTING}`;
     await waitFor(async () => seen.includes(ADMIN_TOKEN), SETTLE_MS);
-    await sleep(500);
+    await passTime(500, 'nothing arrives');
     t.strictSame(
       seen.filter((token) => token !== ADMIN_TOKEN),
       [],
