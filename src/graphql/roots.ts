@@ -9,11 +9,11 @@ import {
   type GraphQLOutputType,
   GraphQLString,
 } from 'graphql';
+import { runSteps, type Steps } from '../base/time-slices.js';
 import { hasVersions, showsKey } from '../mirror/item-key.js';
 import type { Collection } from '../mirror/model.js';
 import { SYSTEM_RESOURCES } from '../mirror/system-resources.js';
 import { RESOLUTIONS } from '../request/on-conflict.js';
-import { runSteps, type Steps } from '../base/time-slices.js';
 import { DELETE_MANY, DELETE_ONE, EVENT_ENUM } from './common.js';
 import { extend, type RootBinding } from './field-binding.js';
 import type { InputTypes } from './inputs.js';

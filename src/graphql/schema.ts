@@ -5,8 +5,8 @@
  */
 import { __Schema, type GraphQLNamedType, GraphQLObjectType, GraphQLSchema, type OperationTypeNode } from 'graphql';
 import { LRUCache } from 'lru-cache';
-import type { Collection } from '../mirror/model.js';
 import { mapSteps, runInSlices, type Steps } from '../base/time-slices.js';
+import type { Collection } from '../mirror/model.js';
 import { COMMON_TYPES } from './common.js';
 import { CompleteSchema, collectTypes, printTypes } from './complete-schema.js';
 import type { SystemField } from './field-binding.js';

@@ -1,8 +1,8 @@
 /** What leads from one snapshot to another, as clients pass it on: per collection, field and relation a list of changes. */
 
 import { invalidPayload } from '../../base/errors.js';
-import { requireObject } from '../../request/write.js';
 import { mapSteps, type Steps } from '../../base/time-slices.js';
+import { requireObject } from '../../request/write.js';
 import { type DeclaredFunction, readFunction } from './parse-function.js';
 import {
   type CollectionEntry,

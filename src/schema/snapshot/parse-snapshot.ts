@@ -5,6 +5,7 @@
  */
 import { invalidPayload, invalidQuery } from '../../base/errors.js';
 import { groupBy, isOneOf, propertiesOf } from '../../base/narrow.js';
+import { mapSteps, type Steps } from '../../base/time-slices.js';
 import { FIELD_TYPES, type FieldType, type ForeignKeyBehaviour } from '../../mirror/model.js';
 import { requireObject } from '../../request/write.js';
 import { readTypeName } from '../../sql/type-name.js';
@@ -16,7 +17,6 @@ import {
   RELATION_META,
   readMeta,
 } from '../change/parse-meta.js';
-import { mapSteps, type Steps } from '../../base/time-slices.js';
 import { type DeclaredFunction, readFunction } from './parse-function.js';
 import { readBehaviour, readTable, type SnapshotTable } from './parse-table.js';
 import { readEntries, readSnapshotFlag, readSnapshotName, readSnapshotText, refuseUnknown } from './snapshot-values.js';
