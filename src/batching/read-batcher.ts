@@ -54,7 +54,7 @@ export class ReadBatcher {
 
   read(shape: Shape, parameters: (string | null)[], prepare: boolean, listener: ReadListener): void {
     const queue = this.#queueOf(shape);
-    queue.waiting.push(new PendingRead(parameters, prepare, listener, this.#sweeps));
+    queue.waiting.push(new PendingRead(parameters, prepare && !shape.isUnprepared, listener, this.#sweeps));
     this.#enter(queue);
     this.#schedule();
     this.#sweeper ??= setInterval(() => this.#sweep(), SWEEP_INTERVAL_MS).unref();

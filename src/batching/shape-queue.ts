@@ -12,6 +12,8 @@ export interface Shape {
   readonly result?: string;
   /** The statement for many sets of values, compiled when it is first needed; empty if there is none. */
   readonly batchText: () => string;
+  /** Whether connections do not keep the statement: it is parsed and planned each time. */
+  readonly isUnprepared?: boolean;
   /** Whether each read is planned for its values, though connections keep the statement. */
   readonly isPlannedPerRead?: boolean;
   /** Whether its rows are found before they are sorted. */
@@ -221,9 +223,9 @@ export class ShapeQueue implements ReadProfile {
 }
 
 /** For which values PostgreSQL plans a shape: for none in particular, or for those of each read. */
-export function planKindOf({ isFenced, isPlannedPerRead }: Shape): PlanKind {
+export function planKindOf({ isFenced, isPlannedPerRead, isUnprepared }: Shape): PlanKind {
   if (isFenced) return 'fenced';
-  return isPlannedPerRead ? 'custom' : 'generic';
+  return isPlannedPerRead || isUnprepared ? 'custom' : 'generic';
 }
 
 function recordOf(shape: Shape, stats: ShapeStats): ShapeRecord {

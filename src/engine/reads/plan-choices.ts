@@ -42,8 +42,8 @@ export class PlanChoices {
   readonly #database: Database;
   readonly #budgets: CallerBudgets;
   readonly #choices = new WeakMap<UnevenShape, Choice>();
-  /** The same shapes, planned per read. Each has its own queue, so a batch never mixes them. */
-  readonly #perRead = new WeakMap<UnevenShape, Shape>();
+  /** Shapes without a choice yet: PostgreSQL plans a statement that is not prepared for its values, without a second statement. */
+  readonly #unprepared = new WeakMap<UnevenShape, Shape>();
   readonly #pending = new WeakSet<UnevenShape>();
   /** Shapes are explained one after the other: it is not urgent. */
   #last: Promise<void> = Promise.resolve();
@@ -61,7 +61,7 @@ export class PlanChoices {
   shapeFor(shape: UnevenShape, values: BoundTexts, billed: BilledCaller | null): Shape {
     const choice = this.#choices.get(shape);
     if (choice?.version !== this.statistics.version && billed && !this.#pending.has(shape)) this.#decide(shape, billed);
-    return choice ? choice.shapeFor(values) : this.#plannedPerRead(shape);
+    return choice ? choice.shapeFor(values) : this.#undecided(shape);
   }
 
   #decide(shape: UnevenShape, billed: BilledCaller): void {
@@ -86,7 +86,8 @@ export class PlanChoices {
     const statistics = uneven.page && this.statistics.of(uneven.page.level.collection);
     const risk = riskOf(plan, uneven.page, statistics);
     if (risk === null) return () => shape;
-    const perRead = this.#plannedPerRead(shape);
+    // Each strategy is a shape with its own queue, so a batch never mixes them.
+    const perRead: Shape = { statement, result: shape.result, batchText: unbatched, isPlannedPerRead: true };
     if (risk === 'heavy' || !uneven.page || !statistics || statistics.rows < 0) return () => perRead;
     const estimate = rowEstimate(uneven.page, statistics, statement.parameters);
     if (risk === 'hub')
@@ -110,13 +111,13 @@ export class PlanChoices {
     return isServedByIndex ? fenced : { ...fenced, batchText: unbatched, isPlannedPerRead: true };
   }
 
-  #plannedPerRead(shape: UnevenShape): Shape {
-    const existing = this.#perRead.get(shape);
+  #undecided(shape: UnevenShape): Shape {
+    const existing = this.#unprepared.get(shape);
     if (existing) return existing;
     const { statement, result } = shape;
-    const perRead: Shape = { statement, result, batchText: unbatched, isPlannedPerRead: true };
-    this.#perRead.set(shape, perRead);
-    return perRead;
+    const unprepared: Shape = { statement, result, batchText: unbatched, isUnprepared: true };
+    this.#unprepared.set(shape, unprepared);
+    return unprepared;
   }
 }
 
