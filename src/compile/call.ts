@@ -1,4 +1,4 @@
-/** A call of a function as SQL: what stands in the `from` clause in place of a table. */
+/** A call of a function as SQL: it replaces a table in the `from` clause. */
 import { assertNever } from '../base/assert-never.js';
 import { type Argument, type Collection, collectionOf, type Model } from '../mirror/model.js';
 import type { CallPlan } from '../plan/plan.js';
@@ -22,7 +22,7 @@ import { tableName, typeName } from './identifiers.js';
 /** Where the rows of a volatile function are left for the read that follows it in its transaction. */
 const ROWS_SETTING = sql`'lateral.rows'`;
 
-/** The rows under their name. A row of nothing but nulls is how PostgreSQL shows that a function returned none. */
+/** The rows under their name. PostgreSQL shows a row of nulls if a function returned none. */
 export function calledRows(call: CallPlan, collection: Collection, name: Fragment): Fragment {
   const { returns } = call.overload;
   if (call.fromSetting)
@@ -40,7 +40,7 @@ export function calledRows(call: CallPlan, collection: Collection, name: Fragmen
   }
 }
 
-/** The call of a volatile function that returns items: what it returned is kept as it is, row by row. */
+/** The call of a volatile function that returns items: its rows are stored as they are. */
 export function compileCall(call: CallPlan, model: Model): Statement {
   const { returns } = call.overload;
   if (returns.kind !== 'items') throw new Error('only items are kept');

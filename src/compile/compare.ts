@@ -1,6 +1,6 @@
 /**
  * Comparisons by the operators of a column's type. Types of PostgreSQL, and those made of them (enums, domains, arrays, ranges,
- * composites), are compared by its own operators; base types of an extension, such as `citext`, by those beside the type.
+ * composites), are compared by its own operators; base types of an extension, such as `citext`, by operators of its schema.
  */
 
 import { elementAt, onlyOf } from '../base/narrow.js';
@@ -52,7 +52,7 @@ function equalityOf(field: Field, other: Field): Fragment {
   return operatorIn(schema === operatorSchema(other) ? schema : CATALOG, '=');
 }
 
-/** Column by column. `fields` have the types of both sides, unless those of the other are given. */
+/** Compares column by column. `fields` have the types of both sides, unless those of the other side are given. */
 export function areEqual(
   left: readonly Fragment[],
   right: readonly Fragment[],

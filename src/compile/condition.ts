@@ -23,7 +23,7 @@ import { typeName } from './identifiers.js';
 import { hasKey } from './key-columns.js';
 import { asText, comparable, compileOperand, isNotNull, isNull, operandTypeName } from './operand.js';
 
-/** Null where the condition always holds. */
+/** Null if the condition always holds. */
 export function compileCondition(condition: Condition, source: FromClause): Fragment | null {
   switch (condition.kind) {
     case 'and':
@@ -63,7 +63,7 @@ export function compileCondition(condition: Condition, source: FromClause): Frag
   }
 }
 
-/** A reference of which a column is null names nothing, and is no other than what is given. */
+/** A reference with a null column names nothing: it is neither equal to a given key nor different from it. */
 function compileReference(
   { through, toOne, negated, keyParameter }: Extract<Condition, { kind: 'reference' }>,
   source: FromClause,
@@ -192,7 +192,7 @@ function compileComparison(
   }
 }
 
-/** Of what `asText` makes of the operand, which leaves `citext` as it is. */
+/** The operator for the result of `asText`, which leaves `citext` unchanged. */
 function textOperator(operand: OperandPlan, symbol: string): Fragment {
   const field = operand.kind === 'field' ? operand.field : null;
   return field?.column?.base_type === 'citext' ? operatorOf(field, symbol) : operatorIn('pg_catalog', symbol);

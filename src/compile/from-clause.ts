@@ -17,7 +17,7 @@ import { columnName, tableName, typeName } from './identifiers.js';
 import { keyParameters } from './key-columns.js';
 import { isKeyText, isReferred, keyOfTarget } from './reference.js';
 
-/** What one statement shares: the numbers of its aliases, and how its conditions become SQL, which in turn reads rows from here. */
+/** The state of one statement: the numbers of its aliases, and the compiler of its conditions, which in turn reads rows from here. */
 export class Scope {
   readonly compileCondition: (condition: Condition, source: FromClause) => Fragment | null;
   #last = 0;
@@ -31,15 +31,15 @@ export class Scope {
   }
 }
 
-/** Rows that are not those of a table: how their values are found. */
+/** Rows that do not come from a table, and how their values are found. */
 export interface Derived {
   /** Whether a masked field may be seen, where that was found out before. */
   readonly flag?: (field: Field) => Fragment | null;
   /** The value of a field. */
   readonly value?: (field: Field) => Fragment;
-  /** The rows that these come from: what is known of them holds of these. */
+  /** The rows that these come from: conditions that hold for them hold for these. */
   readonly rows?: FromClause;
-  /** What stands in the place of the table, under the alias. */
+  /** Replaces the table, under the alias. */
   readonly table?: (row: Fragment) => Fragment;
 }
 
@@ -75,7 +75,7 @@ export class FromClause {
     this.#derived = derived;
   }
 
-  /** Says what holds of every row that is read from here. */
+  /** Notes a condition that holds for every row that is read from here. */
   assume(condition: Condition): void {
     this.#assumed = condition;
   }
@@ -89,7 +89,7 @@ export class FromClause {
     return this.onShard([], this.alias, this.collection);
   }
 
-  /** Of the rows under the alias, which are those at the end of the joins. */
+  /** The source of the rows at the end of the joins, under the alias. */
   onShard(through: readonly ToOneJoin[], row: Fragment, { shardColumn, fields }: Collection): Fragment {
     const field = shardColumn === null ? undefined : fields.get(shardColumn);
     const value = field ? (through.length > 0 ? this.fixed(through, field) : this.#implied(field)) : null;
@@ -125,14 +125,14 @@ export class FromClause {
     return mask ? sql`case when ${mask} then ${value} end` : value;
   }
 
-  /** The value for the statement's own use: keys that tie rows together, and orders that nobody sees. */
+  /** The value for the statement's own use: keys that tie rows together, and sort values that are not shown. */
   raw(through: readonly ToOneJoin[], field: Field): Fragment {
     if (through.length === 0 && this.#derived.value) return this.#derived.value(field);
     if (field.computed) return this.#computed(through, field.computed);
     return sql`${this.at(through)}.${columnName(field)}`;
   }
 
-  /** A function of the row, where there is one. What a function returned may have lost the type of its rows on the way. */
+  /** A computed field is a function of the row. Rows that another function returned may have lost their type on the way. */
   #computed(through: readonly ToOneJoin[], { schema, function: name }: Computation): Fragment {
     const row = this.at(through);
     const value = sql`${identifier(schema, name)}(${row})`;
@@ -156,7 +156,7 @@ export class FromClause {
     });
   }
 
-  /** What must hold for the field to be seen; null where it always may. */
+  /** The condition under which the field may be seen, or null if it always may. */
   mask(through: readonly ToOneJoin[], field: Field): Fragment | null {
     const collection = through.at(-1)?.target ?? this.collection;
     if (!isMasked(collection, field)) return null;
@@ -201,7 +201,7 @@ export class FromClause {
 
   /**
    * The place of a row in the result of a function, where joins may lose it; else null. Makes `from` count the rows. To be asked
-   * after everything but `from` was compiled; `where` is what the rows are to meet.
+   * after everything but `from` was compiled; `where` is the condition of the rows.
    */
   ordinal(where: Condition, isJoinedLater: boolean): Fragment | null {
     if (!callOf(this.collection)) return null;
@@ -213,7 +213,7 @@ export class FromClause {
     return sql`${this.alias}.${ORDINAL}`;
   }
 
-  /** The table or, in its place, what a function returns. */
+  /** The table, or the rows that a function returns. */
   #rows(): Fragment {
     if (this.#derived.table) return this.#derived.table(this.alias);
     const call = callOf(this.collection);
@@ -229,7 +229,7 @@ export class FromClause {
     return join(this.#joins, nothing);
   }
 
-  /** What a rule says of the row as it is. */
+  /** Whether a rule holds for the row as it is stored. */
   holds(rule: Condition): Fragment | null {
     return this.#holds(rule, this.alias, this.collection);
   }
@@ -258,7 +258,7 @@ function looksAtOthers(condition: Condition): boolean {
   return condition.kind === 'rule' ? looksAtOthers(condition.rule) : condition.kind === 'exists';
 }
 
-/** Of a function's rows too. */
+/** Also for rows of a function. */
 function wholeRows(collection: Collection): Collection {
   const whole = unrestrictedCollection(collection);
   const call = callOf(collection);
@@ -283,7 +283,7 @@ function isSameType({ column: one }: Field, { column: other }: Field): boolean {
   return one?.base_type === other?.base_type && one?.base_schema === other?.base_schema;
 }
 
-/** What makes a row of the joined collection refer to the row at the end of the joins from the parent. */
+/** The condition that a row of the joined collection refers to the row at the end of the joins from the parent. */
 export function refersTo(
   toMany: ToManyJoin,
   child: FromClause,
@@ -305,7 +305,7 @@ export function refersTo(
   return sql`${same} and ${child.alias}.${columnName(toMany.named.field)} = ${literal(toMany.named.collection)}`;
 }
 
-/** The column of the row itself that has the value of the field: a reference has that of what it refers to. */
+/** The column of the row itself that has the value of the field: a reference has the value of the column that it refers to. */
 function heldBy(through: readonly ToOneJoin[], field: Field): Field | undefined {
   const [toOne, ...others] = through;
   if (!toOne) return field;
@@ -314,7 +314,11 @@ function heldBy(through: readonly ToOneJoin[], field: Field): Field | undefined 
   return own?.column?.base_type === field.column?.base_type ? own : undefined;
 }
 
-/** Null where the condition does not fix it, or to more than one value. It names no row, so it can stand anywhere in the statement. */
+/**
+ * The value that a condition fixes a column to, or null if it does not fix it to one value. The value names no row, so it can be used
+ * anywhere in the statement. Tables on several servers are read from one server only if the planner sees a value for their
+ * distribution column: behind a page, which has a limit, it does not find that value by itself.
+ */
 function fixedBy(condition: Condition, name: string): Fragment | null {
   switch (condition.kind) {
     case 'and': {

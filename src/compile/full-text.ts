@@ -1,4 +1,4 @@
-/** Full text search as SQL. The configuration stands in the text as a constant: an index on an expression is one of it. */
+/** Full text search as SQL. The configuration is a constant in the text, so that an index on the expression can be used. */
 import type { TextSearchConfiguration } from '../mirror/model.js';
 import type { FullText } from '../plan/plan.js';
 import type { Slot } from '../request/ast.js';
@@ -18,7 +18,7 @@ function vectorOf(value: Fragment, { field, configuration }: FullText): Fragment
   return sql`pg_catalog.to_tsvector(${nameOf(configuration)}, ${value})`;
 }
 
-/** As in a box of a search engine: words, "words in a row", or, and - before what must not be there. It reads any text. */
+/** The syntax of search engines: words, "quoted phrases", or, and - before words to exclude. It accepts any text. */
 function wordsOf({ field, configuration }: FullText, slot: Slot): Fragment {
   const words = parameter({ kind: 'value', slot, codec: 'text', field: field.name, use: 'filter', operator: 'fts' });
   return sql`pg_catalog.websearch_to_tsquery(${nameOf(configuration)}, ${words}::text)`;

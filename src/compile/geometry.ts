@@ -1,6 +1,6 @@
 /**
  * Geometries and geographies of PostGIS. Outside they are GeoJSON, in longitude and latitude of WGS 84; inside they have the system
- * of coordinates of their column, or each one of its own where the column names none.
+ * of coordinates of their column, or each its own if the column names none.
  */
 import type { Column, Field } from '../mirror/model.js';
 import type { Operator } from '../request/ast.js';
@@ -14,7 +14,7 @@ export function isGeometry({ type, column }: Field): boolean {
   return type.startsWith('geometry') && column !== null;
 }
 
-/** All digits that a double has. What GeoJSON has no type for, such as curves, is shown as the text of PostGIS. */
+/** All digits of a double. Geometries that GeoJSON has no type for, such as curves, are shown as the text of PostGIS. */
 export function showGeometry(value: Fragment, field: Field): JsonValue {
   const call = functionsOf(columnOf(field));
   const plane = isGeography(field) ? sql`${value}::${call('geometry')}` : value;
@@ -52,7 +52,7 @@ export function compareGeometries(left: Fragment, operator: Operator, operand: F
   const column = columnOf(field);
   const call = functionsOf(column);
   if (operator === 'eq' || operator === 'neq') {
-    // What is shown of a value is compared: a system of coordinates and back would not give the same digits.
+    // Values are compared as they are shown: a transformation and back would not give the same digits.
     const shape = sql`${call('st_setsrid')}(${call('st_geomfromgeojson')}(${operand}), ${integerLiteral(WGS84_SRID)})`;
     const equals = operatorIn(column.base_schema, '=');
     const test = sql`${inWgs84(left, field)} ${equals} ${shape}`;

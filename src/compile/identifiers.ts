@@ -11,7 +11,7 @@ export function columnName(field: Field): Fragment {
   return identifier(field.column.name);
 }
 
-/** The type below domains: what parameters are cast to, so that an index on the column can serve them. */
+/** The type below domains. Parameters are cast to it, so that an index on the column can serve them. */
 export function typeName(field: Field): Fragment {
   if (!field.column) throw new Error(`the field "${field.name}" of "${field.collection}" has no column`);
   return identifier(field.column.base_schema, field.column.base_type);

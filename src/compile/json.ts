@@ -9,7 +9,7 @@
 import { assertNever } from '../base/assert-never.js';
 import { alias, type Fragment, literal, nothing, sql } from '../sql/fragment.js';
 
-/** A value on its way out, and what it lacks to be JSON. */
+/** A value, and its form: what remains to be done to make it JSON. */
 export type JsonValue =
   /** It is JSON, as text; or null. */
   | { readonly form: 'json'; readonly text: Fragment }
@@ -17,7 +17,7 @@ export type JsonValue =
   | { readonly form: 'document'; readonly text: Fragment }
   /** It is a string without a character that JSON escapes; or null. */
   | { readonly form: 'quoted'; readonly text: Fragment }
-  /** It is a value of which `to_json` has to say what it is. */
+  /** A value that `to_json` has to convert. */
   | { readonly form: 'value'; readonly value: Fragment }
   /** It is known when the statement is made. */
   | { readonly form: 'constant'; readonly constant: string | null };
@@ -62,13 +62,13 @@ export function jsonObject(entries: readonly Entry[]): Fragment {
 
 function entryText(key: string, json: JsonValue): Fragment {
   if (json.form === 'constant') return literal(`${key}${JSON.stringify(json.constant)}`);
-  // The quotes stand with the key, for one concatenation less.
+  // The quotes are part of the key's text, which saves a concatenation.
   if (json.form === 'quoted')
     return sql`coalesce(${literal(`${key}"`)} || ${json.text} || '"', ${literal(`${key}null`)})`;
   return sql`${literal(key)} || ${toJsonText(json)}`;
 }
 
-/** By halves: in a chain from left to right, each piece would copy all that stands before it. */
+/** By halves: in a chain from left to right, each piece would copy all pieces before it. */
 export function concatenate(parts: readonly Fragment[]): Fragment {
   const [first = sql``, second, third] = parts;
   if (third === undefined) return second === undefined ? first : sql`${first} || ${second}`;
@@ -76,7 +76,7 @@ export function concatenate(parts: readonly Fragment[]): Fragment {
   return sql`(${concatenate(parts.slice(0, middle))}) || (${concatenate(parts.slice(middle))})`;
 }
 
-/** The rows of a query, in their order. What stands around a long list is put to it at once, since each time copies it. */
+/** The rows of a query, in their order. The texts around a long list are added at once, since each concatenation copies it. */
 export function jsonList(row: Fragment, before = '', after = ''): Fragment {
   const list = sql`string_agg(${row}.${JSON_COLUMN}, ',')`;
   return sql`coalesce(${literal(`${before}[`)} || ${list} || ${literal(`]${after}`)}, ${literal(`${before}[]${after}`)})`;

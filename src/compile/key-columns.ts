@@ -22,7 +22,7 @@ export function keyColumns({ key }: Collection, row: Fragment | null = null): Fr
 
 const INPUT_KEY_NAMES = { k: sql`k`, parent: sql`parent`, child: sql`child` } as const;
 
-/** What the columns of the key are called in the input of a write: `k`, or `k_0`, `k_1` and so on. */
+/** The names of key columns in the input of a write: `k`, or `k_0`, `k_1` and so on. */
 export function inputKeyNames({ key }: Pick<Collection, 'key'>, name: keyof typeof INPUT_KEY_NAMES = 'k'): Fragment[] {
   return key.length === 1 ? [INPUT_KEY_NAMES[name]] : key.map((_, position) => identifier(`${name}_${position}`));
 }
@@ -54,7 +54,7 @@ export function asRow(columns: readonly Fragment[]): Fragment {
   return columns.length === 1 ? elementAt(columns, 0) : sql`(${commaList(columns)})`;
 }
 
-/** What cannot be a key names no item; in a filter it is a wrong value. */
+/** A value that cannot be a key names no item; in a filter it is an invalid value. */
 /** `shown`: the key is a JSON value as answers show it, not a text. */
 type KeyUse = 'key' | 'filter' | 'shown';
 

@@ -78,7 +78,7 @@ function compilePosition({ key, slot }: Extract<OperandPlan, { kind: 'position' 
   return sql`${keys}.n`;
 }
 
-/** What is known of the rows behind an alias field, null where the caller may not see the field. */
+/** A value of the rows behind an alias field, or null if the caller may not see the field. */
 function masked({ through, toMany }: Listing, source: FromClause, value: Fragment): Fragment {
   const mask = toMany.via && source.mask(through, toMany.via);
   return mask ? sql`case when ${mask} then ${value} end` : value;
@@ -146,7 +146,7 @@ export function showOperand(operand: OperandPlan, value: Fragment, as: Represent
   }
 }
 
-/** Sums and averages of numbers that JavaScript would round travel as text; counts, and what integers and floats give, as numbers. */
+/** Sums and averages of numbers that JavaScript would round are texts; counts, and results for integers and floats, are numbers. */
 export function showAggregate(aggregate: AggregatePlan, value: Fragment, as: Representation = 'default'): JsonValue {
   const { operand } = aggregate;
   if (operand === null || aggregate.function.startsWith('count'))
@@ -157,7 +157,7 @@ export function showAggregate(aggregate: AggregatePlan, value: Fragment, as: Rep
   return exact && as !== 'number' ? { form: 'quoted', text: sql`${value}::text` } : { form: 'value', value };
 }
 
-/** `json` has no equality: as `jsonb` its values are compared by what they say. */
+/** `json` has no equality: its values are compared as `jsonb`. */
 export function comparable(operand: OperandPlan, value: Fragment): Fragment {
   return isJsonText(operand) ? sql`${value}::jsonb` : value;
 }

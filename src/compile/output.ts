@@ -77,7 +77,7 @@ export function base64(column: Fragment): Fragment {
   return sql`translate(encode(${column}, 'base64'), E'\\n', '')`;
 }
 
-/** Of one dimension; what has more is shown as PostgreSQL shows it. */
+/** Arrays of one dimension. Others are shown as PostgreSQL shows them. */
 function base64Array(column: Fragment): Fragment {
   const entries = sql`select ${base64(sql`${alias('e')}.b`)}
     from pg_catalog.unnest(${column}) with ordinality ${alias('e')} (b, n)

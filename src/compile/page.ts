@@ -81,7 +81,7 @@ export interface Page {
 }
 
 interface PageContext {
-  /** Of the aliases. */
+  /** The number in the aliases of the page. */
   readonly number: number;
   readonly scope: Scope;
   readonly joinedBy: JoinCondition | null;
@@ -123,7 +123,7 @@ export function compilePage(level: RowLevel, context: PageContext): Page {
       from ${source.from(...conditions, where, isNeeded)}`;
     const page = sql`${limitClause(level.limit)}${offsetClause(level.offset)}${level.locked ? sql` for update of ${source.alias}` : nothing}`;
     if (!level.fenced) return sql`${matchingRows}${orderClause(inner.slice(nullKeys))}${page}`;
-    // The planner does not look through an offset: what is inside is found by the filter alone.
+    // An offset is a fence for the planner: it finds the rows inside by the filter alone.
     const row = alias(`f${number}`);
     return sql`select * from (${matchingRows} offset 0) ${row}${orderClause(orderOf(row).slice(nullKeys))}${page}`;
   };
@@ -152,7 +152,7 @@ function outputColumns(level: RowLevel, source: FromClause, changes: RowChanges 
   return columns;
 }
 
-/** What is no column of the table gets the name that it has behind the page. */
+/** A computed field gets the name that it has outside of the page. */
 function named(field: Field, expression: Fragment): Fragment {
   return field.computed ? sql`${expression} as ${columnName(field)}` : expression;
 }
@@ -236,7 +236,7 @@ function neededFields(output: Output, level: RowLevel): Field[] {
   }
 }
 
-/** The rows of the page, for what is shown of them. */
+/** The rows of the page, as a source for outputs. */
 export function pageSource(level: RowLevel, page: Page, scope: Scope): FromClause {
   const value = (field: Field): Fragment => sql`${page.name}.${columnName(field)}`;
   return new FromClause(page.name, scope, level.collection, { flag: page.flag, value, rows: page.rows });
@@ -298,7 +298,7 @@ function compileCursor(
 }
 
 /**
- * The first so many rows of several queries, one behind the other: the next one is asked only where those before it did not have
+ * The first rows of several queries, one after the other, up to the limit: the next one runs only if those before it did not have
  * enough. An order over all of them would have each sort its rows before the first is known.
  */
 function firstOf(

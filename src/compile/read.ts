@@ -150,7 +150,7 @@ function compileWhole(plan: ReadPlan, scope: Scope): Fragment {
   return sql`select ${body} from (${query}) ${row}`;
 }
 
-/** One row per item. With counts, the first row is what stands before the items. */
+/** One row per item. With counts, the first row is the text before the items. */
 function compileStream(plan: ReadPlan, scope: Scope): Fragment {
   const { query } = compileLevel(plan, scope);
   if (plan.meta.length === 0) return query;

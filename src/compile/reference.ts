@@ -13,7 +13,7 @@ import { toJsonText } from './json.js';
 import { joinedKey } from './key-columns.js';
 import { base64, showField } from './output.js';
 
-/** Whether the row with the key is the one referred to; `stored` is what the field holds, `collection` the collection it names. */
+/** Whether the field refers to the row with the key; `stored` is the value of the field, `collection` the collection that it names. */
 export function isReferred(
   toOne: ToOneJoin,
   key: readonly Fragment[],
@@ -51,7 +51,7 @@ function partOfText(text: Fragment, fields: readonly Field[], position: number):
 /**
  * The text becomes a value of the target's type, for which there is an index, only where the row names the target and the text can
  * be read: a separate condition would not do, since PostgreSQL may evaluate the cast first. For types of which a pattern
- * cannot tell what they read, the texts of the keys are compared.
+ * cannot know what they read, the texts of the keys are compared.
  */
 function isAnyReferred(field: Field, key: Fragment, text: Fragment, named: Fragment): Fragment {
   const read = (pattern: Fragment, value: Fragment): Fragment =>

@@ -28,7 +28,7 @@ function changesOf({ version }: RowLevel): RowChanges | null {
   return version ? versionChanges(version) : null;
 }
 
-/** Of a function that returns a scalar: the row is the value itself, not an object. */
+/** For a function that returns a scalar: the row is the value itself, not an object. */
 function compileBare({ outputs }: RowLevel, source: FromClause): ShownRow {
   const [only] = outputs;
   if (only?.kind !== 'value') return { json: sql`'null'`, joins: nothing };
@@ -199,7 +199,7 @@ function compileShared({ toOne, level }: Extract<Output, { kind: 'one' }>, page:
   };
 }
 
-/** Null where the caller may not see the field that shows the list. */
+/** Null if the caller may not see the field that shows the list. */
 function compileList(related: CompiledLevel, toMany: ToManyJoin, page: FromClause): CompiledOutput {
   const mask = toMany.via && page.mask([], toMany.via);
   const list = sql`select ${jsonList(related.row)} as ${JSON_COLUMN} from (${related.query}) ${related.row}`;
@@ -245,14 +245,14 @@ function compileChildren(
 ): CompiledLevel {
   const { scope } = page;
   const joinedBy: JoinCondition = (child) => refersTo(toMany, child, page);
-  // Groups are those of the rows as they are.
+  // Groups are made of the stored rows, without the changes of a version.
   if (level.kind === 'groups') return compileGroups(level, scope, joinedBy);
   const compile = kind === 'keys' ? compileKeys : compileRows;
   const key = singleKey(toMany.collection);
   if (!changes || !toMany.via || !key) return compile(level, scope, joinedBy);
   const { stays, existing, made } = changesOfList(changes, toMany.via.name, toMany.collection, key);
   const { query, row } = compile(level, scope, (child) => stays(child, joinedBy(child)), existing);
-  // What only the version has, has no key yet.
+  // Rows that only the version has, have no key yet.
   if (kind === 'keys') return { query, row };
   return { query: sql`(${query}) union all (${compile(level, scope, () => sql`true`, made).query})`, row };
 }

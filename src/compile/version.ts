@@ -1,6 +1,6 @@
 /**
  * Rows as a content version shows them. A version holds changes as a document, in the form of a payload: values by the names of fields,
- * objects for related items, lists of them. They are laid over what is read: which rows and fields may be seen is decided by the rows
+ * objects for related items, lists of them. They are laid over the rows that are read: which rows and fields may be seen is decided by the rows
  * as they are, and rows that only the version has by what may be seen of a row without values.
  */
 import { singleKey } from '../mirror/item-key.js';
@@ -16,14 +16,14 @@ import { columnName, tableName, typeName } from './identifiers.js';
 export interface RowChanges {
   /** As jsonb; null for a row that is as it was. */
   readonly document: (source: FromClause) => Fragment;
-  /** Of rows that only the version has: what stands in the place of their table. */
+  /** The source of rows that only the version has, in place of their table. */
   readonly made?: (row: Fragment) => Fragment;
 }
 
 /** The column that holds the changes of a row. */
 export const CHANGES: Fragment = alias('v');
 
-/** Of the items of the request. */
+/** The changes of the items of the request. */
 export function versionChanges({ toMany, where, delta, id }: VersionPlan): RowChanges {
   return {
     document: (source) => {
@@ -43,7 +43,7 @@ export function versionChanges({ toMany, where, delta, id }: VersionPlan): RowCh
 /** No field has this name where the changes carry it. */
 const META = literal('$meta');
 
-/** The changes with what the item says of its version; one that was never saved has no changes. */
+/** The changes with the id of the version. A version that was never saved has no changes. */
 function withVersion(stored: Fragment, id: Fragment): Fragment {
   const meta = sql`pg_catalog.jsonb_build_object('version_id', ${id})`;
   const unsaved = sql`pg_catalog.jsonb_build_object('version_id', ${id}, 'delta', '{}'::jsonb)`;
@@ -56,7 +56,7 @@ export function versionOf(changes: Fragment): Fragment {
   return sql`pg_catalog.jsonb_extract_path_text(${changes}, ${META})`;
 }
 
-/** What the changes say of a field. */
+/** The value of a field in the changes. */
 function entryOf(changes: Fragment, name: string): Fragment {
   return sql`(${changes} -> ${literal(name)})`;
 }
@@ -134,7 +134,7 @@ export function changesOfList(
   const kind = sql`jsonb_typeof(${entry})`;
   const e = alias('e');
   const keyOf = sql`case jsonb_typeof(${e}.value) when 'object' then ${e}.value ->> ${literal(key.name)} else ${e}.value #>> '{}' end`;
-  // A list names all of its items; an object says what is created, updated and deleted.
+  // A list names all of its items; an object has lists to create, update and delete.
   const listed = sql`case ${kind} when 'array' then ${entry} when 'object' then coalesce(${entry} -> 'update', '[]') else '[]' end`;
   const deleted = sql`case ${kind} when 'object' then coalesce(${entry} -> 'delete', '[]') else '[]' end`;
   const keys = (list: Fragment): Fragment =>

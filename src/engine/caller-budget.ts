@@ -1,6 +1,6 @@
 /**
- * What callers may cost the event loop. A request of a known shape costs next to nothing; a new shape has to be planned, compiled
- * and checked, a new document parsed and validated, while everybody else waits. Each caller has a share of the loop for that and
+ * The time that callers may take from the event loop. A request of a known shape costs next to nothing; a new shape has to be planned, compiled
+ * and checked, a new document parsed and validated, while other requests wait. Each caller has a share of the loop for that and
  * may save up some of it; a caller who has used it up is refused until time has passed.
  */
 import { callerName } from '../access/identity.js';
@@ -8,13 +8,13 @@ import { requestsExceeded } from '../base/errors.js';
 import { growingCache } from '../base/growing-cache.js';
 import { runSteps, type Steps, TurnQueue } from '../base/time-slices.js';
 
-/** Whose budget the work is counted against. */
+/** The caller whose budget pays for the work. */
 export interface BilledCaller {
   readonly caller: { readonly user: string | null; readonly administrator: boolean };
   readonly from: { readonly address: string };
 }
 
-/** For a write: who writes, from where. */
+/** The writer pays for a write. */
 export function billWriter({ caller, author }: WrittenBy): BilledCaller {
   return { caller, from: { address: author.ip ?? '' } };
 }
@@ -52,7 +52,7 @@ export class CallerBudgets {
     this.#limits = limits;
   }
 
-  /** Does the work and counts its time; null is counted against nobody. */
+  /** Does the work and counts its time. With null the time is not counted. */
   run<Result>(billed: BilledCaller | null, work: () => Result): Result {
     const account = billed && this.#accountOf(billed);
     if (!account) return work();
@@ -60,14 +60,14 @@ export class CallerBudgets {
     return this.#count(account, work);
   }
 
-  /** The same in turns, step by step, where the work is large; at once where it is not. */
+  /** The same, but large work is done in turns, step by step. */
   inTurn<Result>(billed: BilledCaller | null, size: number, work: () => Steps<Result>): Result | Promise<Result> {
     return size < LARGE_CHARACTERS
       ? this.run(billed, () => runSteps(work()))
       : this.#inTurns(billed && this.#accountOf(billed), billed ? callerName(billed.caller, billed.from) : '', work());
   }
 
-  /** What has begun is done to its end: only the first step is refused. */
+  /** Only the first step can be refused: work that has begun is completed. */
   async #inTurns<Result>(account: Budget | null, caller: string, steps: Steps<Result>): Promise<Result> {
     for (let isFirst = true; ; isFirst = false) {
       const { done, value } = await this.#turns.run(caller, () => {

@@ -1,6 +1,6 @@
 /**
- * What a read must see where it may be served by a replica: by default all that its caller has written. The position behind a
- * write goes to the client, which may send it back, and is remembered for the caller.
+ * The consistency of reads from replicas: by default a read sees all that its caller has written. The log position after a
+ * write goes to the client, which may send it back, and is stored for the caller.
  */
 import { callerName, type Identity } from '../access/identity.js';
 import { invalidQuery } from '../base/errors.js';
@@ -13,13 +13,13 @@ import type { RequestClient } from './stages.js';
 const CONSISTENCIES = ['eventual', 'session', 'strong'] as const;
 export type Consistency = (typeof CONSISTENCIES)[number];
 
-/** What a replica must have to serve a read. */
+/** The log position that a replica must have replayed to serve a read. */
 export interface ReadNeed extends LogPosition {
   /** A hash of the caller: pages of one list are read from the same replica by it. */
   readonly callerHash: number;
 }
 
-/** What `Prefer: consistency=...` asks for; null where it does not say. */
+/** The value of `Prefer: consistency=...`, or null if the header does not have it. */
 export function consistencyOf(prefer: string): Consistency | null {
   const [, wanted] = /(?:^|,)\s*consistency\s*=\s*"?([^",;\s]*)/i.exec(prefer) ?? [];
   if (wanted === undefined) return null;
@@ -68,12 +68,12 @@ export class SessionConsistency {
     this.#note(position, client, caller);
   }
 
-  /** Nobody knows whether a write of the caller was committed: until the primary was asked again, it alone is sure to have it. */
+  /** It is unknown whether a write of the caller was committed: until the primary is asked again, only the primary may answer. */
   mayHaveCommitted(client: RequestClient, caller: Identity): void {
     this.#note(null, client, caller);
   }
 
-  /** What the caller has written before may be anywhere up to now. */
+  /** Earlier writes of the caller may be anywhere up to the current position. */
   async askAgain(client: RequestClient, caller: Identity): Promise<void> {
     const database = this.#database;
     const { primaries } = this.#replicas.board;
@@ -106,7 +106,7 @@ function readPosition(text: string): LogPosition {
   return { position, timeline: Number.parseInt(timeline, 36) };
 }
 
-/** Of two that a request brings, the one that promises more; what is not valid is left to be refused. */
+/** The later of two positions that a request brings. An invalid one throws. */
 export function laterPosition(first: string, second: string): string {
   if (first === '' || second === '') return first || second;
   const [a, b] = [readPosition(first), readPosition(second)];

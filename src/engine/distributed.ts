@@ -1,5 +1,5 @@
 /**
- * Tables of Citus. It plans for the values of a statement, and reaches one worker where they say which: a write to such tables is about one
+ * Tables of Citus. It plans for the values of a statement, and asks one worker if they determine which: a write to such tables is about one
  * value of the column by which they are distributed.
  */
 import { invalidPayload, invalidQuery, type ServiceError, Undisclosed } from '../base/errors.js';
@@ -16,7 +16,7 @@ export function isDistributed({ plan }: PlannedWrite): boolean {
   return plan.nodes.some(({ collection }) => collection.distributed);
 }
 
-/** With the keys that the statement has left: only with values at hand the read-back reaches one worker. */
+/** Adds the keys that the statement has stored: only with known values the read-back asks one worker. */
 export async function withKeysLeft(planned: PlannedWrite, session: Session): Promise<PlannedWrite> {
   if (planned.keys || !isDistributed(planned)) return planned;
   return { ...planned, keys: await writtenKeys(planned.plan.collection, session) };
@@ -31,7 +31,7 @@ export async function writtenKeys(collection: Collection, session: Session): Pro
   return parseOwnJson<Key[]>(String(cell)).map((each) => displayWrittenKey(collection, each));
 }
 
-/** The value that all rows have in the columns by which their tables are distributed; null where there is none. */
+/** The value that all rows have in their distribution columns, or null if they have none. */
 export function shardValue({ plan, input }: PlannedWrite): string | null {
   const values = new Set<string>();
   for (const [position, { collection, columns }] of plan.nodes.entries()) {
@@ -67,7 +67,7 @@ function onlyOneValue({ name, shardColumn }: Collection): ServiceError {
   return invalidPayload(reason);
 }
 
-/** What Citus cannot read from several workers it can mostly read from one. Null for other errors. */
+/** Citus can mostly read from one worker what it cannot read from several. Null for other errors. */
 export function refusedRead(error: unknown, collections: readonly string[], model: Model): ServiceError | null {
   if (!isRefused(error, model)) return null;
   const named = collections.flatMap((name) => {

@@ -17,7 +17,7 @@ export interface ReadStages<Query extends ReadQuery, Answer> {
   readonly client: RequestClient;
   identify(): MaybePromise<Identity>;
   parse(caller: Identity): MaybePromise<Query>;
-  /** What is replied in the moment in which it arrives is left to a `RepliedRead`. */
+  /** Replies that are sent as soon as the result arrives are left to a `RepliedRead`. */
   execute(read: PreparedRead<Query>): MaybePromise<Answer>;
 }
 
@@ -80,7 +80,7 @@ function executeRead<Query extends ReadQuery, Answer>(
   return executed(stages.execute(prepared), stages.client);
 }
 
-/** A promise ends when the statement has run; what is answered at once is timed by `RepliedRead`. */
+/** A promise ends when the statement has run; a `RepliedRead` times other answers. */
 function executed<Answer>(answer: MaybePromise<Answer>, client: RequestClient): MaybePromise<Answer> {
   if (!(answer instanceof Promise)) return answer;
   return answer.then((done) => {
@@ -93,7 +93,7 @@ export interface WriteStages<Request, Result, Answer> {
   readonly client: RequestClient;
   identify(): MaybePromise<Writer>;
   parse(writer: Writer): MaybePromise<Request>;
-  /** Restricts, plans, compiles and executes; all of it again where a retry helps. */
+  /** Restricts, plans, compiles and executes; all of it again if a retry helps. */
   execute(request: Request, writer: Writer): Promise<Result>;
   reply(result: Result): Answer;
 }

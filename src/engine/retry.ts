@@ -1,6 +1,6 @@
 /**
- * Tries a request again where that helps: after a deadlock or a race, on the new model where the schema has changed before the
- * notification of it arrived, and, for a read, where an administrator has ended the connection.
+ * Retries a request if that helps: after a deadlock or a race, on the new model if the schema has changed before the
+ * notification arrived, and, for a read, after an administrator has ended the connection.
  */
 import { type ServiceError, serviceUnavailable } from '../base/errors.js';
 import { isRaised, staleness } from '../base/sqlstate.js';
@@ -10,11 +10,11 @@ import { Conflict, isConflict, isMoved, isTermination, pause } from '../postgres
 
 const MAX_ATTEMPTS = 10;
 
-/** Where a function of the database asks for another one: it may never be content. */
+/** Attempts that a function of the database may ask for by an error code: it may ask forever. */
 const MAX_RAISED_ATTEMPTS = 4;
 
 /**
- * The same key collides so often where no other request is the reason: two spellings of one key in the payload, a row that policies
+ * If the same key collides this often, other requests are not the reason: two spellings of one key in the payload, a row that policies
  * of the database hide, a trigger that chooses the key. It is a value that must be unique and is not.
  */
 const MAX_COLLISIONS_OF_KEY = 3;
@@ -22,15 +22,15 @@ const MAX_COLLISIONS_OF_KEY = 3;
 export interface RetryOptions {
   /** The error as the caller may see it. */
   readonly asError: (error: unknown, model: Model) => unknown;
-  /** Of the model that the attempt was compiled for, where that may not be the latest. */
+  /** The version of the model that the attempt was compiled for, if that may not be the latest. */
   readonly version?: () => number;
   /** False once a part of the answer was sent. */
   readonly mayRepeat?: () => boolean;
   /** Whether a connection that an administrator has ended is worth a second attempt: nothing was changed by a read. */
   readonly afterTermination?: boolean;
-  /** Of a read: whether there is a server again after its connection was lost, where there are several. */
+  /** For a read, with several servers: whether a server is available again after the connection was lost. */
   readonly recovers?: (error: unknown) => Promise<boolean>;
-  /** Called where a key collides again. */
+  /** Called if a key collides again. */
   readonly onCollision?: (conflict: Conflict) => Promise<void>;
 }
 

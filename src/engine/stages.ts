@@ -8,21 +8,21 @@ export type Stage = (typeof STAGES)[number];
 export interface RequestClient {
   /** For limits per client; '' for the command line. */
   readonly address: string;
-  /** Whether the client has left: nobody waits for the answer. */
+  /** Whether the client has disconnected. */
   readonly aborted: boolean;
   /** Ends a stage: what has passed since the end of the stage before is its duration. */
   staged(stage: Stage): void;
   /** The text of the statement that answers it, without values: what names its shape in traces. */
   statement(text: string): void;
-  /** Its statement carried so many reads. */
+  /** The number of reads that its statement carried. */
   batched(reads: number): void;
   /** The Prefer header; '' for none. */
   readonly prefer: string;
   /** The position that the request brings; '' for none. */
   readonly position: string;
-  /** The answer carries the position behind what the request has written. */
+  /** The log position after the write, for the answer. */
   wrote(position: string): void;
-  /** The answer says which preference was honoured. */
+  /** The preference that the answer reports as applied. */
   applied(preference: string): void;
 }
 

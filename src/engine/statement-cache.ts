@@ -43,12 +43,12 @@ export class StatementCache<Compiled extends CompiledStatement = CompiledStateme
     return this.#shapes.size;
   }
 
-  /** What was compiled for the latest model. */
+  /** The statement for the latest model. */
   find(shape: string): Compiled | undefined {
     return this.#shapes.get(shape);
   }
 
-  /** What is compiled for a former model must neither be found nor kept among the shapes of the latest. */
+  /** A statement for a former model is neither found nor kept among those of the latest. */
   *get(shape: string, model: Model, compile: () => Steps<Compiled>): Steps<Compiled> {
     const cached = model === this.#mirror.model ? this.#shapes.get(shape) : undefined;
     if (cached) return cached;

@@ -1,4 +1,4 @@
-/** Who writes, and from where. */
+/** The caller of a write, and where it comes from. */
 import type { Identity } from '../access/identity.js';
 import type { Policies } from '../access/policies.js';
 import type { Collection, Model } from '../mirror/model.js';
@@ -12,11 +12,11 @@ import type { RequestClient } from './stages.js';
 export interface Writer {
   readonly caller: Identity;
   readonly author: Author;
-  /** What may be written, in place of what the policies of the caller say. */
+  /** Permissions that replace those of the caller's policies. */
   readonly access?: Access;
 }
 
-/** Whose write it is, in which request. */
+/** The writer and the request of a write. */
 export interface WrittenBy {
   readonly writer: Writer;
   readonly client: RequestClient;
@@ -29,11 +29,11 @@ export interface ImportTransaction {
   readonly collection: Collection;
   readonly access: Access | null;
   readonly plan: (rows: readonly Input[]) => Promise<PlannedWrite>;
-  /** Of so many rows, answers how many a trigger left out. */
+  /** `rows` is the number of rows. Answers how many of them a trigger left out. */
   readonly write: (planned: PlannedWrite, rows: number) => Promise<number>;
 }
 
-/** As far as the caller may know: of what they can neither see nor write there is nothing to say. */
+/** False if the caller can neither see nor write anything of the collection. */
 export function isKnownSingleton(
   name: string,
   caller: Identity,

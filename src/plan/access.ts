@@ -1,6 +1,6 @@
 /**
- * What a caller may do, as the planner sees it. A caller who may not see everything gets a model of their own: collections
- * and fields that no rule grants are not in it, so that what is forbidden looks like what does not exist.
+ * The permissions of a caller, as the planner sees them. A caller with restricted permissions gets a model of their own: collections
+ * and fields that no rule grants are not in it, so that they look as if they did not exist.
  * Collections of such a model carry which of their rows may be seen, and which fields in some of these rows only.
  */
 import type { Collection, Field, Model } from '../mirror/model.js';
@@ -9,13 +9,13 @@ import { ALWAYS, type Condition, type OperandPlan } from './plan.js';
 
 export type Action = 'create' | 'read' | 'update' | 'delete' | 'share' | 'execute';
 
-/** Null stands for everything: administrators, and the service itself. */
+/** Null means all permissions: administrators, and the service itself. */
 export interface Access {
-  /** Stands for all rules: equal where they are equal. Part of every shape. */
+  /** Identifies the set of rules. It is part of every shape. */
   readonly key: string;
   /** The model as far as it may be read. */
   view(model: Model): Model;
-  /** What may be written to a collection; null where nothing may. */
+  /** The permission to write to a collection, or null if there is none. */
   grant(action: WriteAction, collection: Collection, model: Model): Grant | null;
 }
 
@@ -26,9 +26,9 @@ export interface Grant {
   readonly rules: readonly PlannedRule[];
   /** All fields that some rule names; null for every field. */
   readonly fields: ReadonlySet<string> | null;
-  /** What fields get that a payload leaves out. */
+  /** Values for fields that a payload leaves out. */
   readonly presets: Readonly<Record<string, unknown>>;
-  /** All of them must hold of what is written. */
+  /** All of them must hold for written values. */
   readonly validations: readonly Filter[];
 }
 
@@ -56,7 +56,7 @@ export interface RestrictedModel extends Model {
   readonly unrestricted: Model;
 }
 
-/** The model for what is read with the rights of the service, such as fields of the caller. */
+/** The model for reads with the service's own permissions, such as fields of the caller. */
 export function unrestrictedModel(model: Model): Model {
   return isRestrictedModel(model) ? model.unrestricted : model;
 }
@@ -73,7 +73,7 @@ function isRestricted(collection: Collection): collection is RestrictedCollectio
   return 'restriction' in collection;
 }
 
-/** The collection with all of its fields: for what the service needs to know and does not show. */
+/** The collection with all of its fields, for the service's own use. */
 export function unrestrictedCollection(collection: Collection): Collection {
   return restrictionOf(collection)?.unrestricted ?? collection;
 }

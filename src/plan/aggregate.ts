@@ -91,7 +91,7 @@ function nameOf(aggregate: Aggregate): string {
   return `${aggregate.function} ${aggregate.field?.text ?? '*'}`;
 }
 
-/** What is asked twice is shown once. */
+/** Duplicates are shown once. */
 function once<Entry>(entries: readonly Entry[], name: (entry: Entry) => string): Entry[] {
   return [...new Map(entries.map((entry) => [name(entry), entry])).values()];
 }

@@ -28,7 +28,7 @@ function checkArgument({ name, field }: Argument, value: Value | undefined): voi
   }
 }
 
-/** What PostgreSQL takes as the text of an array, a record or a document is its own matter. */
+/** PostgreSQL checks the texts of arrays, records and documents. */
 function plainValue(value: Value | undefined, isDocument: boolean): unknown {
   if (typeof value === 'string' && isDocument) return null;
   if (typeof value !== 'object' || value === null || !('json' in value)) return value;

@@ -1,4 +1,4 @@
-/** A call of a function: which of its forms is meant, what stands for its arguments, and where its rows are read from. */
+/** A call of a function: its overload, its arguments, and the source of its rows. */
 import { forbidden, invalidQuery } from '../base/errors.js';
 import {
   type Argument,
@@ -39,7 +39,7 @@ export function planCall(name: string, call: CallRequest, model: Model): CallPla
   return Object.freeze({ overload, arguments: passedArguments });
 }
 
-/** What may not be called looks like what does not exist. */
+/** A function that the caller may not call looks as if it did not exist. */
 function forbiddenFunction(name: string, model: Model): Error {
   const reason = model.refusedFunctions.get(name);
   return forbidden(
@@ -49,7 +49,7 @@ function forbiddenFunction(name: string, model: Model): Error {
   );
 }
 
-/** Of those that take the arguments, the one that leaves the fewest to their defaults. */
+/** The overload that takes the arguments and leaves the fewest to their defaults. */
 function chooseOverload({ name, overloads }: ServedFunction, argumentNames: ReadonlySet<string>): Overload {
   const mismatches = overloads.map((overload) => mismatchOf(overload, argumentNames));
   const fitting = overloads.filter((_, position) => mismatches[position] === null);
@@ -66,7 +66,7 @@ function chooseOverload({ name, overloads }: ServedFunction, argumentNames: Read
   throw invalidQuery(`No overload of the function "${name}" takes these arguments: it takes ${forms.join(' or ')}`);
 }
 
-/** What `arguments` of the row would say of this form. */
+/** The signature of the overload, for errors. */
 function example(overload: Overload | undefined): string {
   const list = overload?.arguments.map(({ name, field }) => `${name} ${field.column?.data_type ?? ''}`) ?? [];
   return JSON.stringify(list);
@@ -97,7 +97,7 @@ export function returnedRows(call: CallPlan, model: Model): Collection | null {
   return calledCollection(collection, { ...call, fromSetting: volatile && !isOwn });
 }
 
-/** What would call the function once more than it is asked to be called, or needs a stream. */
+/** Refuses requests that would call the function more than once, or need a stream. */
 export function checkVolatile(
   { overload, fromSetting = false }: CallPlan,
   { query, export: exported }: ReadRequest,
@@ -158,7 +158,7 @@ export function planReturned(collection: Collection, outputs: RowLevel['outputs'
   return { kind: 'read', result: 'optional', stream: false, level, meta: [], cursor: false };
 }
 
-/** What a query says of lists does not apply to one row, and nothing of it to a value: it is refused, not dropped. */
+/** Parameters of lists do not apply to one row, and none apply to a value: they are refused, not ignored. */
 export function checkApplies(
   { overload: { returns, name } }: CallPlan,
   { query, export: exported }: ReadRequest,

@@ -1,4 +1,4 @@
-/** Values of the caller's own: a field of their user, role, roles or policies, or of what these lead to. */
+/** Values of the caller: a field of the caller's user, role, roles or policies, or of items that these refer to. */
 import { forbiddenField } from '../base/errors.js';
 import type { Field, Model } from '../mirror/model.js';
 import { isMasked, restrictionOf, unrestrictedModel } from './access.js';
@@ -24,7 +24,7 @@ export function planCaller(
   const collection = unrestrictedModel(model).collections.get(CALLER_COLLECTIONS[variable] ?? '');
   if (!collection) throw new Error('the model lacks the tables of users');
   const text = `${variable}.${path.join('.')}`;
-  // A concealed field is refused by the resolver: nobody reads secrets, not even one's own.
+  // The resolver refuses concealed fields: no caller reads secrets, not even the own.
   const operand = resolveExpression({ path, call: null, text }, collection, { model, location: text, many: true });
   return { kind: 'caller', text, variable, collection, operand: checkBackReference(operand, model, text) };
 }

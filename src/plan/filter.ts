@@ -44,7 +44,7 @@ interface FilterPosition {
   readonly name: string;
 }
 
-/** What one request may ask for, counted as it is planned. */
+/** The budget of one request, counted as it is planned. */
 export interface Budget {
   readonly model: Model;
   readonly maxNodes: number;
@@ -188,7 +188,7 @@ function planMember(filter: Filter, position: FilterPosition): Condition {
   return planKey(filter, position);
 }
 
-/** What is asked of the key of the row. Of one of several columns these are compared, not the text that they are shown as. */
+/** A condition on the key of the row. The columns of a composite key are compared, not their text. */
 function planKey(filter: Filter, position: FilterPosition): Condition {
   const { collection, through, name } = position;
   const key = collection.key.map((each) => fieldNamed(collection, each.name, name).field);

@@ -1,4 +1,4 @@
-/** Several reads become one plan. They share one budget: what a request may ask for does not grow with the number of its parts. */
+/** Several reads become one plan. They share one budget: it does not grow with the number of parts. */
 import type { Model } from '../mirror/model.js';
 import type { OperationRequest } from '../request/ast.js';
 import { KEYS_WEIGHT, spend } from './filter.js';
@@ -37,7 +37,7 @@ export function planOperation(request: OperationRequest, model: Model, limits: P
       parts.push({ kind: 'read', name: part.name, plan, missing: part.missing });
     } catch (error) {
       failed.push({ position, cause: error });
-      // What all of them may spend is spent: those behind it fail as well.
+      // The shared budget is spent: the following parts fail as well.
       const isSpent = planner.nodes > planner.maxNodes;
       for (let next = position + 1; isSpent && next < request.parts.length; next++)
         if (request.parts[next]?.kind === 'read') failed.push({ position: next, cause: error });

@@ -1,4 +1,4 @@
-/** Which operators suit which type of field, and what the values are that they take. */
+/** The operators for each type of field, and the types of their values. */
 import { invalidQuery } from '../base/errors.js';
 import { type Field, isSecretField } from '../mirror/model.js';
 import {
@@ -93,7 +93,7 @@ function operatorsOf(field: Field): { type: string; operators: readonly Operator
   return { type: column.data_type, operators: [...operators, ...own] };
 }
 
-/** Of the values of an operator; most are compared with what the field holds. */
+/** The type of an operator's value; for most it is that of the field. */
 export function comparedTypeOf(operator: Operator, operand: OperandPlan): OperandType {
   const type = operandType(operand);
   const codec = codecOf(operator, operand);

@@ -66,7 +66,7 @@ function withKey(order: readonly Order[], collection: Collection): Order[] {
         !isMasked(collection, field),
     ),
   );
-  // Behind the key nothing can be equal: what follows it would only cost.
+  // Keys are unique, so later sort fields have no effect.
   if (positions.length > 0 && !positions.includes(-1)) return order.slice(0, Math.max(...positions) + 1);
   const rest = collection.key.filter((_, index) => positions[index] === -1);
   return [...order, ...rest.map((field): Order => ({ operand: { kind: 'key', field }, descending: false }))];

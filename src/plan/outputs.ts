@@ -1,4 +1,4 @@
-/** Selections × model → what is shown of a row: wildcards expanded, aliases resolved, relations planned level by level. */
+/** Selections × model → outputs of a row: wildcards expanded, aliases resolved, relations planned level by level. */
 import { assertNever } from '../base/assert-never.js';
 import { forbiddenField, invalidQuery } from '../base/errors.js';
 import { showsKey } from '../mirror/item-key.js';
@@ -41,7 +41,7 @@ function checkDeep({ collection, query, location, backlink }: Position, planner:
     const { relation } = field;
     if (!relation) throw invalidQuery(`${location}, deep: "${name}" is not a relation`);
     const nested = { query: inner, location: `${location}.${name}`, from: field, backlink };
-    // A copy of the planner: what a level costs is counted where it is planned for the statement.
+    // A copy of the planner: the cost of a level is counted when it is planned for the statement.
     const trial = { ...planner };
     const toMany = toManyOf(planner.model, collection, field);
     if (toMany) planMany([], { ...nested, collection: toMany.collection }, trial);
@@ -79,7 +79,7 @@ function planOutput(name: string, wanted: Wanted, position: Position, planner: P
   const keys = fields.length === 0;
   if (field.relation?.kind === 'one-to-one' || (field.relation?.kind === 'many-to-one' && !keys)) {
     const toOne = toOneJoin(model, collection, field, field.relation);
-    // What leads to where the caller may see nothing is left out, as if it had not been asked for.
+    // A relation to a collection that the caller may not see is left out.
     if (!toOne) return null;
     if (keys && !showsKey(toOne.target)) return withoutKeys(wanted, toOne.target, location);
     spend(planner, keys ? KEYS_WEIGHT : LEVEL_WEIGHT);

@@ -30,7 +30,7 @@ export interface CallPlan {
   readonly fromSetting?: boolean;
 }
 
-/** Reads that one statement answers together: their results stand side by side, each under its name. */
+/** Reads that one statement answers together, each result under its name. */
 export interface OperationPlan {
   readonly kind: 'operation';
   readonly parts: readonly PartPlan[];
@@ -41,20 +41,20 @@ export type PartPlan =
       readonly kind: 'read';
       readonly name: string;
       readonly plan: ReadPlan;
-      /** The error that stands in the answer where the item is missing. */
+      /** The error in the answer if the item is missing. */
       readonly missing: number | null;
     }
   | { readonly kind: 'json'; readonly name: string; readonly value: number; readonly error: number | null };
 
 export type Level = RowLevel | GroupLevel;
 
-/** One `select` over one collection: a page of it, and what is shown of each row. */
+/** One `select` over one collection: a page of it, and the outputs of each row. */
 export interface RowLevel {
   readonly kind: 'rows';
   readonly collection: Collection;
   readonly outputs: readonly Output[];
   readonly where: Condition;
-  /** Where the page begins; not part of what is counted. */
+  /** The cursor after which the page begins. It does not apply to counts. */
   readonly after: CursorCondition | null;
   readonly order: readonly Order[];
   readonly limit: LimitPlan;
@@ -135,7 +135,7 @@ export type Output =
   | { readonly kind: 'many'; readonly name: string; readonly toMany: ToManyJoin; readonly level: Level }
   /** The keys of the related items, where nothing of them was selected. */
   | { readonly kind: 'keys'; readonly name: string; readonly toMany: ToManyJoin; readonly level: RowLevel }
-  /** One of several collections, by what the row says; with `keys` a level without outputs shows the key. */
+  /** One of several collections, which the row names; with `keys` a level without outputs shows the key. */
   | {
       readonly kind: 'any';
       readonly name: string;
@@ -197,7 +197,7 @@ export type OperandPlan =
       readonly path: Slot;
       readonly as: 'json' | 'text' | 'numeric';
     }
-  /** Of the rows behind a to-many relation, the value that comes first in the direction of the sort. */
+  /** The first value among the rows of a to-many relation, in the direction of the sort. */
   | {
       readonly kind: 'first';
       readonly through: readonly ToOneJoin[];
@@ -213,12 +213,12 @@ export type OperandPlan =
       readonly slot: Slot;
       readonly configuration: TextSearchConfiguration;
     }
-  /** A column of the row's key, whether or not it may be shown: what makes an order stable. */
+  /** A column of the row's key, even if the caller may not see it: it makes an order stable. */
   | { readonly kind: 'key'; readonly field: Field }
   /** The position of the key in a list of keys. */
   | { readonly kind: 'position'; readonly slot: Slot; readonly key: readonly Field[] };
 
-/** What an operator needs of the database in addition to its operands. */
+/** The object of the database that an operator needs in addition to its operands. */
 export type OperatorSource =
   /** An extension, by the schema in which its operators are. */
   | { readonly kind: 'extension'; readonly schema: string }
@@ -244,7 +244,7 @@ export type Condition =
       /** Where a filter says it: of the row at the end of the joins, as far as the caller may see its key. */
       readonly filter?: { readonly through: readonly ToOneJoin[]; readonly negated: boolean };
     }
-  /** What is asked of a reference that several columns hold: whether it is there, or with `given` which item it names. */
+  /** A condition on a composite reference: whether it is set, or with `keyParameter` which item it names. */
   | {
       readonly kind: 'reference';
       readonly through: readonly ToOneJoin[];
@@ -277,7 +277,7 @@ export type Condition =
 
 export interface CursorCondition {
   readonly slot: Slot;
-  /** Of each sort value, whether it is null. */
+  /** Whether each sort value is null. */
   readonly nulls: readonly boolean[];
 }
 
@@ -286,7 +286,7 @@ export interface OperandType {
   readonly codec: Codec;
   readonly composite: Composite | null;
   readonly label: string;
-  /** The operator that takes the value, where that is not what the operand holds. */
+  /** The operator that takes the value, if its type is not that of the operand. */
   readonly operator?: Operator;
   /** Other names of collections, where the operand holds such names. */
   readonly synonyms?: Readonly<Record<string, string>>;
@@ -326,7 +326,7 @@ export type OffsetPlan =
   | { readonly kind: 'offset'; readonly slot: Slot }
   | { readonly kind: 'page'; readonly slot: Slot; readonly limit: number | { readonly slot: Slot } };
 
-/** What holds of every row. */
+/** The condition that always holds. */
 export const ALWAYS: Condition = { kind: 'and', conditions: [] };
 
 export function isAlways(condition: Condition): boolean {

@@ -34,7 +34,7 @@ export interface PlanLimits {
 interface ReadOptions {
   /** Only rows that meet it: those that the caller may write, if items are selected for a write. */
   readonly writableRows?: Condition | null;
-  /** Reads of one request share a planner, and with it what they may spend. */
+  /** Reads of one request share a planner, and with it the budget. */
   readonly planner?: Planner;
 }
 
@@ -118,7 +118,7 @@ function targetCondition(target: ReadTarget, collection: Collection): Condition 
 
 type KeyCondition = Extract<Condition, { kind: 'key' }>;
 
-/** Items by their keys. Who may not see the columns of a key must not find out by trying what they hold. */
+/** Items by their keys. Reading by key requires permission to read the key columns: otherwise callers could probe for keys. */
 function named(collection: Collection, slot: Slot, many: boolean, isKnown: boolean): KeyCondition {
   const { key } = collection;
   if (!isKnown && !showsKey(collection)) throw forbidden();
@@ -134,7 +134,7 @@ function filtered({ query }: ReadRequest, collection: Collection, planner: Plann
   );
 }
 
-/** A condition that holds of every row must not select for a write: who means all items says so with a limit of -1. */
+/** A condition that holds for every row must not select items for a write: a limit of -1 means all items. */
 function checkSelects({ filter, search }: Query): void {
   const filterGiven = filter && !isEmpty(filter) ? filter : null;
   if (filterGiven === null && search === null)
@@ -145,7 +145,7 @@ function checkSelects({ filter, search }: Query): void {
     );
 }
 
-/** One item by its key, or the only one of a singleton; the rest of the query shapes what is shown of it. */
+/** One item by its key, or the only one of a singleton; the rest of the query only shapes its outputs. */
 function planItem(
   { target }: ReadRequest,
   collection: Collection,
@@ -168,7 +168,7 @@ function planItem(
   return { kind: 'read', result, stream: false, level: shownAs(level, version), meta: [], cursor: false };
 }
 
-/** A cursor holds the key of the last row, so it may go only to those who may see it. */
+/** A cursor holds the key of the last row, so only callers who may see the key get one. */
 function checkCursor(request: ReadRequest, collection: Collection, grouped: boolean): void {
   const { query } = request;
   if (query.cursor === null) return;

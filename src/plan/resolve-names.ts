@@ -65,7 +65,7 @@ export function fieldOf(collection: Collection, name: string): Field {
   return field;
 }
 
-/** The way from a field that leads to one item; null where it leads to none, its scope is open, or nobody may follow it. */
+/** The join from a field to one item, or null if there is none, its scope is open, or the caller may not see its collection. */
 export function toOneOf(model: Model, collection: Collection, named: Named, location: string): ToOneJoin | null {
   const { relation } = named.field;
   if (relation?.kind === 'many-to-one' || relation?.kind === 'one-to-one')
@@ -76,7 +76,7 @@ export function toOneOf(model: Model, collection: Collection, named: Named, loca
   return anyJoin(model, collection, { field: named.field, scope: named.scope, relation }, location);
 }
 
-/** Null where nobody may follow it. */
+/** Null if the caller may not see the related collection. */
 export function toOneJoin(
   model: Model,
   collection: Collection,
@@ -99,7 +99,7 @@ export function toOneJoin(
 
 type ReferencingRelation = ManyToOne | OneToMany | OneToOne;
 
-/** The columns that hold a reference, and those that they refer to: they need not be among what the caller may see. */
+/** The columns that hold a reference, and those that they refer to. The caller need not be able to see them. */
 export function holdingFields(model: Model, { manyCollection, columns }: ReferencingRelation): Field[] {
   const many = collectionOf(unrestrictedModel(model), manyCollection);
   return columns.map(({ column }) => fieldOf(many, column));

@@ -31,7 +31,7 @@ const KINDS: Readonly<Record<string, ProbedKind>> = {
   uuid: 'uuid',
 };
 
-/** Null where any row may count. The key comes first: of an update it is always known what it was. */
+/** Null if any row may take part. The key comes first: for an update its old value is always known. */
 export function rowProbe(plan: ReadPlan | OperationPlan): RowProbe | null {
   const level = levelOf(plan);
   if (level === null) return null;

@@ -46,7 +46,7 @@ function read(input: unknown, context: ParseContext): Filter | null | undefined 
   }
 }
 
-/** Null where the rule does not fit the schema: a name, an operator, or a value that is not of its field's type. */
+/** Null if the rule does not fit the schema: a name, an operator, or a value of another type. */
 export function planRule(filter: Filter | null, collection: Collection, model: Model): Condition | null {
   const budget: Budget = { model, maxNodes: Number.MAX_SAFE_INTEGER, nodes: 0 };
   try {
@@ -63,7 +63,7 @@ const SAMPLE_CALLER: Caller = { user: ANY_UUID, role: ANY_UUID, roles: [ANY_UUID
 const LISTS: ReadonlySet<Operator> = new Set([...LIST_OPERATORS, ...ARRAY_OPERATORS]);
 const VALUES: ReadonlySet<Operator> = new Set(['eq', 'neq', 'lt', 'lte', 'gt', 'gte']);
 
-/** The values of a rule are known before any request, so what does not fit need not wait for one. */
+/** The values of a rule are known before any request, so they are checked early. */
 function checkConstants(condition: Condition): void {
   if (condition.kind === 'and' || condition.kind === 'or') condition.conditions.forEach(checkConstants);
   if (condition.kind === 'exists') checkConstants(condition.where);

@@ -18,7 +18,7 @@ export function planSearch(slot: Slot | null, collection: Collection, model: Mod
   return { kind: 'search', slot, fields: [...collection.fields.values()].filter(isSearched), vector: null };
 }
 
-/** What is computed for every row would make each search read them all. */
+/** A computed field would make each search read all rows. */
 function isSearched(field: Field): boolean {
   if (field.computed || !isReadable(field)) return false;
   return (

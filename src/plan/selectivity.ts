@@ -1,4 +1,4 @@
-/** How many rows the conditions of a page leave, by the values of a request and what is known of the columns. */
+/** Estimates the share of rows that meet the conditions of a page, from the values of a request and column statistics. */
 import type { TableStatistics } from '../mirror/column-statistics.js';
 import type { Condition, OperandPlan, ValuePlan } from './plan.js';
 
@@ -12,9 +12,9 @@ export interface BoundValues {
 type Slot = Extract<ValuePlan, { kind: 'slot' }>['slot'];
 
 export interface Selectivity {
-  /** At most this part of the rows, by what is known. */
+  /** An upper bound for the share of rows. */
   readonly share: number;
-  /** Whether all is known: else it may be any part of them. */
+  /** Whether every condition could be estimated. */
   readonly isKnown: boolean;
 }
 
@@ -24,7 +24,7 @@ const ALL: Selectivity = { share: 1, isKnown: true };
 /** Conditions are frozen and belong to a shape: found out once, not with each request. */
 const depending = new WeakMap<Condition, boolean>();
 
-/** Whether requests of one shape may differ in what it asks. A rule with constants alone asks the same of every one of them. */
+/** Whether the condition may differ between requests of one shape. A rule with constants alone does not. */
 export function dependsOnRequest(condition: Condition): boolean {
   const cached = depending.get(condition);
   if (cached !== undefined) return cached;
@@ -65,10 +65,10 @@ function isConstantSlot(slot: Slot): boolean {
   return entries.every((entry) => typeof entry !== 'object' || entry === null || !('variable' in entry));
 }
 
-/** Of conditions that must all hold, as if they did not depend on one another: so it is for the planner too. */
+/** Conditions that must all hold are treated as independent, as PostgreSQL's planner does. */
 export function selectivity(condition: Condition, statistics: TableStatistics, values: BoundValues): Selectivity {
   const estimated = estimate(condition, statistics, values);
-  // What is the same for all requests of a shape does not distinguish them.
+  // A condition that is the same for all requests of a shape does not distinguish them.
   return estimated.isKnown || dependsOnRequest(condition) ? estimated : ALL;
 }
 
@@ -157,7 +157,7 @@ function comparedShare(
   }
 }
 
-/** Of a value that is a column of the row as it stands. */
+/** The column of an operand that is a plain column of the row, else null. */
 export function estimatedColumn(operand: OperandPlan): { readonly name: string; readonly base_type: string } | null {
   return operand.kind === 'field' && operand.through.length === 0 ? operand.field.column : null;
 }

@@ -24,13 +24,13 @@ export interface UnevenRead {
 
 export interface UnevenPage {
   readonly level: RowLevel;
-  /** What must hold of its rows, the rules about them included. */
+  /** The condition of its rows, including permission rules. */
   readonly where: Condition;
   /** Whether fields that the request compares may be hidden from the caller: then a value leaves fewer rows than have it. */
   readonly isMasked: boolean;
 }
 
-/** Null where every value wants the same plan. */
+/** Null if one plan is right for all values. */
 export function unevenRead(plan: ReadPlan | OperationPlan): UnevenRead | null {
   const reads = plan.kind === 'read' ? [plan] : plan.parts.flatMap((part) => (part.kind === 'read' ? [part.plan] : []));
   const roots = reads.map(({ level }) => level).filter((level) => isFiltered(level));

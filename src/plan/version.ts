@@ -8,10 +8,10 @@ import type { Condition, RowLevel, VersionPlan } from './plan.js';
 
 export const VERSIONS = 'service_versions';
 
-/** Under this name Directus 12 tells the version of an item. It is no field that was asked for, so only its clients get it. */
+/** The name under which Directus 12 shows the version of an item. Requests do not ask for it, so only Directus clients get it. */
 const META = '$meta';
 
-/** Null where the request names none. Whether there is such a version is for the statement to say: it then finds no item. */
+/** Null if the request names no version. If the version does not exist, the statement finds no item. */
 export function planVersion(request: ReadRequest, collection: Collection, model: Model): VersionPlan | null {
   const { version, query } = request;
   if (version === undefined) return null;

@@ -20,9 +20,9 @@ export interface Wanted {
   readonly field: Field;
   readonly call: FunctionCall | null;
   readonly fields: readonly Selection[];
-  /** Collections of a many-to-any field, with what is wanted of each. */
+  /** Collections of a many-to-any field, with the fields wanted of each. */
   readonly scopes: ReadonlyMap<string, readonly Selection[]>;
-  /** Whether the request names it: wildcards leave out what has nothing to show. */
+  /** Whether the request names it: wildcards leave out fields without a value. */
   readonly isNamed: boolean;
 }
 

@@ -32,11 +32,11 @@ export interface Recorded {
   readonly action: 'create' | 'update' | 'delete';
   readonly collection: Collection;
   readonly rows: Fragment;
-  /** Whether the rows come with what they look like now. */
+  /** Whether the rows include their current values. */
   readonly shown: boolean;
 }
 
-/** Behind the keys that are returned: the row as it is now, and what of it was changed. */
+/** Added to the returned keys: the row as it is now, and its changed fields. */
 export function snapshot(node: WriteNode, changed: (column: WriteColumn) => Fragment | null): Fragment {
   if (node.collection.accountability !== 'all') return nothing;
   const fields = [...node.collection.fields.values()].filter(
@@ -68,7 +68,7 @@ function itemText(collection: Collection): Fragment {
   return columns.length === 1 ? sql`${elementAt(columns, 0)}::text` : joinedKey(collection.key, columns);
 }
 
-/** `by` is who makes the change, as JSON. Nothing where no collection wants a record. */
+/** `by` is the author of the change, as JSON. Empty if no collection records changes. */
 export function record(recorded: readonly Recorded[], by: Fragment, { activity, revisions }: ActivityLog): Fragment[] {
   const logged = recorded.filter(({ collection }) => collection.accountability !== null);
   if (logged.length === 0) return [];

@@ -1,4 +1,4 @@
-/** What must hold before and of a write, as parts of its chain: rules about the rows that are there, validations of the new values. */
+/** Conditions of a write, as parts of its chain: rules about existing rows, and validations of new values. */
 import { elementAt, onlyOf } from '../../base/narrow.js';
 import { isKey } from '../../mirror/item-key.js';
 import type { Field } from '../../mirror/model.js';
@@ -16,7 +16,7 @@ export function guardedRows(source: FromClause, rule: Condition | null, ...condi
   return source.from(...conditions, rule && compileCondition(rule, source));
 }
 
-/** What counts for a row of the input must hold of the row that is there. */
+/** The conditions that apply to a row of the input must hold for the existing row. */
 export function compileGuard({ needs, perRow }: RowGuard, inputRow: Fragment, row: FromClause): Fragment {
   const conditions = needs.map((need, position) => {
     const condition = compileCondition(need, row) ?? sql`true`;
@@ -75,7 +75,7 @@ function heldTogether(condition: Condition): Field[] {
   return fields.length > 1 ? [...fields] : [];
 }
 
-/** What a field has that the payload leaves out: what the item has there or, of a new one, its default. */
+/** The value of a field that the payload leaves out: that of the item or, for a new item, the default. */
 function unwritten({ collection }: WriteNode, field: Field, verb: 'insert' | 'update'): Fragment {
   const row = alias('e');
   if (verb === 'insert') return sql`(${initialValue(field) ?? sql`null`})::${typeName(field)}`;
@@ -83,7 +83,7 @@ function unwritten({ collection }: WriteNode, field: Field, verb: 'insert' | 'up
   return sql`(select ${row}.${columnName(field)} from ${tableName(collection)} ${row} where ${same})`;
 }
 
-/** Where new rows get other values than those that exist, either are looked at by themselves. */
+/** If new rows get other values than existing ones, both are validated separately. */
 function perVerb(validation: Validation, node: WriteNode, columns: readonly Field[]): Validation[] {
   const isWhole = columns.every((field) => node.columns.some((column) => column.field === field && !column.mixed));
   const differ = node.verb === 'upsert' && (!isWhole || node.columns.some((column) => column.only !== null));
@@ -94,7 +94,7 @@ function perVerb(validation: Validation, node: WriteNode, columns: readonly Fiel
   ];
 }
 
-/** Which of the values are looked at; either where they are the same. */
+/** The verb whose values are validated; either if they are the same. */
 function verbOf({ on }: Validation, { verb }: WriteNode): 'insert' | 'update' {
   return verb === 'upsert' ? (on ?? 'insert') : verb;
 }

@@ -54,7 +54,7 @@ export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope:
   return parts;
 }
 
-/** The column whose value in a payload says what a row refers to. */
+/** The column whose value in a payload is the reference of a row. */
 export function referenceColumn(unlink: Unlink): Field {
   return elementAt(clearedColumns(unlink.collection, unlink.columns), 0);
 }
@@ -147,7 +147,7 @@ function stillLinked(plan: WritePlan, collection: Collection, field: Field | nul
   });
 }
 
-/** A part of the key says what the row refers to wherever the row is named. */
+/** A part of the key that names a row also sets its reference. */
 function setsReference(node: WriteNode, field: Field): boolean {
   return columnOf(node, field, 'update') !== undefined || isKey(node.collection, field);
 }
@@ -180,7 +180,7 @@ export function unlinksOf(
   );
 }
 
-/** What rows that the payload names may hold of a parent whose list they leave; a part of their key they keep. */
+/** The columns that are cleared in rows of the payload that leave the list of a parent. Parts of their key are kept. */
 export function clearable(plan: WritePlan, collection: Collection): Field[] {
   const fields = unlinksOf(plan, collection, 'nullify').flatMap(({ unlink }) =>
     clearedColumns(collection, unlink.columns),
@@ -213,7 +213,7 @@ export function unlinkInput(plan: WritePlan, unlink: Unlink, position: number, s
   return unlink.guard ? [linkedKeys, sql`${free(position)} as (${childRows(unlink, position, scope)})`] : [linkedKeys];
 }
 
-/** What the rows that leave hold: the key of their parent, or what it has under the column that they refer to. */
+/** The reference of rows that leave: the key of their parent, or its value in the column that they refer to. */
 function parentOf(unlink: Unlink): Fragment {
   const { from, key } = unlink;
   if (key.every((field, position) => field === from.key[position]) && key.length === from.key.length)
@@ -231,7 +231,7 @@ function parentOf(unlink: Unlink): Fragment {
   );
 }
 
-/** What the columns that are referred to are called in the input. */
+/** The names in the input of the columns that are referred to. */
 function parentNames({ key }: Unlink): Fragment[] {
   return inputKeyNames({ key }, 'parent');
 }
@@ -252,7 +252,7 @@ function unlinked(unlink: Unlink, position: number): Fragment {
   return sql`(${concerned} and ${isAmong(key, unlink.collection.key, freeKeys)})`;
 }
 
-/** Where the payload does not say what the row of a list refers to. */
+/** Unless the payload sets the reference of the row. */
 export function unlessPresent(node: WriteNode, field: Field): Fragment {
   const column = columnOf(node, field, 'update');
   if (isKey(node.collection, field)) return sql` and false`;

@@ -1,5 +1,5 @@
 /**
- * What a write chain has before it writes: the names that its parts share, the columns of its input and the values that are looked up
+ * The parts of a write chain before it writes: the names that its parts share, the columns of its input and the values that are looked up
  * by them, the keys of new rows, and the record of a request with an `Idempotency-Key`.
  */
 import { writeJson } from '../../base/exact-json.js';
@@ -26,14 +26,14 @@ import { geometryOf, isGeometry } from '../geometry.js';
 import { columnName, tableName, typeName } from '../identifiers.js';
 import { commaList, inputKeyDefinitions, inputKeyNames, keyColumns } from '../key-columns.js';
 
-/** The values of a write, in this order; behind them those of its lists, then those of its unlinks. */
+/** The values of a write, in this order, followed by those of its lists, then those of its unlinks. */
 const SLOTS = ['by', 'root', 'id', 'fingerprint', 'lifetime', 'shard'] as const;
 
 export function slotOf(name: (typeof SLOTS)[number]): Fragment {
   return parameter({ kind: 'text', slot: SLOTS.indexOf(name) });
 }
 
-/** Who makes the change. */
+/** The author of the change. */
 export const AUTHOR = sql`${slotOf('by')}::json`;
 
 function documentAt(position: number): Fragment {
@@ -48,7 +48,7 @@ export interface Receipt extends IdempotencyKey {
   readonly lifetime: string;
 }
 
-/** What the parameters are bound to. `shard`: the value that all rows have in the column of their shard. */
+/** The values of the parameters. `shard`: the value that all rows have in their distribution column. */
 export function inputValues(
   { nodes, unlinks, root, by }: WriteInput,
   receipt: Receipt | null,
@@ -59,7 +59,7 @@ export function inputValues(
   return [writeJson(by), `{${root.join()}}`, id, fingerprint, lifetime, shard, ...documents];
 }
 
-/** Of a table of Citus: the row is where all rows of the payload are. Without a value that the planner sees, none can be locked. */
+/** For a table of Citus: the row is on the server of all rows of the payload. Without a value that the planner sees, Citus cannot lock rows. */
 export function andOnShard({ distributed, shardColumn, fields }: Collection, row: Fragment): Fragment {
   const field = distributed && shardColumn !== null ? fields.get(shardColumn) : undefined;
   return field
@@ -82,7 +82,7 @@ export function present(node: WriteNode, column: WriteColumn): Fragment {
   return sql`${alias('i')}.${identifier(`p${node.columns.indexOf(column)}`)}`;
 }
 
-/** What is written to the field where a row is made, or changed. */
+/** The column that is written to the field of a new row, or of a changed one. */
 export function columnOf(node: WriteNode, field: Field | null, verb: 'insert' | 'update'): WriteColumn | undefined {
   return node.columns.find((column) => column.field === field && (column.only ?? verb) === verb);
 }
@@ -111,7 +111,7 @@ export function inputRows(node: WriteNode, position: number): Fragment {
   return sql`rows from (json_to_recordset(${documentAt(position)}) as (${commaList(columns)})) with ordinality as ${row} (${names})`;
 }
 
-/** Where no row brings its key, new rows get theirs without a look at what they bring. */
+/** Whether rows of the input have columns for their key. Without them, new rows get generated keys. */
 export function hasKeyColumns(node: WriteNode): boolean {
   const key = singleKey(node.collection);
   if (key === null) return !makesParts(node);
@@ -155,7 +155,7 @@ function lookupNames({ collection: { key } }: NonNullable<WriteColumn['lookup']>
 }
 
 /**
- * New rows whose key has several columns, or refers to a row that is new as well: what the payload says of these columns becomes the key in
+ * New rows whose key has several columns, or refers to a row that is new as well: the values of these columns become the key in
  * the input.
  */
 export function makesParts({ verb, collection, conflict, columns }: WriteNode): boolean {
@@ -167,7 +167,7 @@ export function makesParts({ verb, collection, conflict, columns }: WriteNode): 
   );
 }
 
-/** The columns of a list that are parts of its key, and say what it is. */
+/** The columns of a list that are parts of its key, and hold its value. */
 export function keyParts({ collection, columns }: WriteNode): WriteColumn[] {
   return columns.filter(({ field, only }) => only !== 'key' && isKey(collection, field));
 }
@@ -280,7 +280,7 @@ export function advanceSequence(plan: WritePlan, node: WriteNode, position: numb
   return [sql`${alias(`a${position}`)} as materialized (${advance(sequence, maxKey)})`];
 }
 
-/** What the database itself would give a new row. */
+/** The value that the database itself would give a new row. */
 export function initialValue(field: Field): Fragment | null {
   const { column } = field;
   if (column?.identity && column.sequence) return sql`nextval(${literal(column.sequence)}::regclass)`;

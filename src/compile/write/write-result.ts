@@ -1,5 +1,5 @@
 /**
- * What a write chain returns and checks: the keys of new rows, items that `on_conflict` finds, values that the database generates, and
+ * The results and checks of a write chain: keys of new rows, items that `on_conflict` finds, values that the database generates, and
  * rows that are missing.
  */
 import { elementAt } from '../../base/narrow.js';
@@ -25,7 +25,7 @@ import {
   written,
 } from './write-input.js';
 
-/** A key of which the database generates a part has to be the one that the payload says, and stays what it was. */
+/** A key with a generated part must be the one that the payload names, and must not change. */
 export function generatedKeys({ collection, verb }: WriteNode, position: number): Fragment[] {
   if (!collection.key.some(({ column }) => column?.is_generated)) return [];
   const keys = sql`select ${commaList(inputKeyNames(collection))} from ${input(position)}`;
@@ -37,7 +37,7 @@ export function generatedKeys({ collection, verb }: WriteNode, position: number)
   );
 }
 
-/** Of each list the highest key that was new: the caller puts sequences ahead of those that were supplied. */
+/** The highest new key of each list: the engine moves sequences past supplied keys. */
 export function maxKeys(plan: WritePlan, counted: boolean): Fragment {
   const maxKey = plan.nodes.map((node, position) => {
     const key = countedKey(node.collection);
@@ -73,7 +73,7 @@ export function missingItems(plan: WritePlan, node: WriteNode, position: number)
   return sql`case when ${found} < (select count(*) from ${input(position)}) then service_raise('missing') end`;
 }
 
-/** Behind what a statement returns: the values as they are afterwards. */
+/** Added to `returning`: the values after the write. */
 export function returnedValues({ columns }: WriteNode): Fragment {
   const values = columns.map((column, index) =>
     isKept(column) ? sql`, ${alias('t')}.${columnName(column.field)} as ${alias(`g${index}`)}` : nothing,
@@ -82,7 +82,7 @@ export function returnedValues({ columns }: WriteNode): Fragment {
 }
 
 /**
- * Ends the statement where a value is neither that of the item, as far as the caller may see it, nor what it has become. `changes`: whether
+ * Ends the statement if a value is neither the old value of the item, as far as the caller may see it, nor the new one. `changes`: whether
  * rows that exist are written to.
  */
 export function keptValues(node: WriteNode, position: number, changes: boolean, scope: Scope): Fragment[] {
@@ -137,11 +137,11 @@ export interface Existing {
   readonly join: Fragment;
   /** The key of the item that exists; where there is none, as it was given. */
   readonly keys: readonly Fragment[];
-  /** Beside the values of a row: `f` says whether its item was found, `u` ends the statement where that cannot be, `o` whether the item has another key. */
+  /** Added to the values of a row: `f` whether its item was found, `u` ends the statement for duplicates, `o` whether the item has another key. */
   readonly columns: Fragment;
 }
 
-/** Null where the keys alone say which items exist. */
+/** Null if items are found by their keys alone. */
 export function compileExisting(node: WriteNode, position: number): Existing | null {
   const { collection, conflict } = node;
   if (!conflict) return null;
@@ -176,7 +176,7 @@ function comparesKeys({ collection, conflict }: WriteNode): boolean {
   return conflict?.resolution === 'merge' && !conflict.fields.every((field) => isKey(collection, field));
 }
 
-/** The key of an item never changes. Who may not change the item is not told whether it has the key. */
+/** The key of an item never changes. A caller who may not change the item does not learn whether it has the key. */
 export function otherKeys(node: WriteNode, position: number): Fragment[] {
   if (!comparesKeys(node)) return [];
   const row = alias('i');
@@ -222,7 +222,7 @@ export function keysOf(node: WriteNode, position: number): Fragment {
 
 /**
  * The keys as they were returned. If a trigger left rows out, the keys of the input stay: the trigger may have written the rows to another
- * table. `lostKeys` refuses what cannot be told apart.
+ * table. `lostKeys` refuses lists in which rows cannot be distinguished.
  */
 export function returnedKeys(node: WriteNode, position: number): Fragment[] {
   if (!returnsKeys(node)) return [];

@@ -2,7 +2,7 @@
  * Write plan → one chain of common table expressions. For each list of rows: its input, read from the one parameter with the
  * keys of new rows allocated beforehand, then the statement that writes it. Children take the keys of their parents from
  * the parents' input, so correct parentage needs no order among the statements; each still waits for those it refers to,
- * because triggers look at the tables. What must not happen raises inside the statement, so all of it is undone.
+ * because triggers read the tables. Checks raise errors inside the statement, so PostgreSQL undoes all of it.
  */
 import { elementAt } from '../../base/narrow.js';
 import { isKey, singleKey } from '../../mirror/item-key.js';
@@ -91,10 +91,10 @@ export function compileWrite(plan: WritePlan, options: WriteOptions): Statement 
   return statement(new Chain(plan, options).compile());
 }
 
-/** Of a row of the input, as its references count: from zero on. */
+/** The number of a row of the input. References count from zero. */
 const NUMBER = sql`${alias('x')}.n - 1 as n`;
 
-/** Inputs stand before everything that is written. */
+/** Inputs come before everything that is written. */
 const NOTHING_AWAITED: ReadonlySet<number> = new Set();
 
 class Chain {
@@ -317,7 +317,7 @@ class Chain {
     return [sql`(select service_refuse(${reason}) ${from} order by ${alias('s')}.n limit 1)`];
   }
 
-  /** Citus misreads its own intermediate results where rows are only locked and others inserted: what is not changed is not locked there. */
+  /** Citus misreads its own intermediate results if rows are only locked and others inserted, so unchanged rows are not locked there. */
   #lock(node: WriteNode, row: Fragment): Fragment {
     return node.collection.distributed && !this.#changes(node) ? nothing : sql` for no key update of ${row}`;
   }
@@ -333,7 +333,7 @@ class Chain {
     return sql`case when ${present(node, column)} then ${value} else ${initialValue(column.field) ?? sql`null`} end`;
   }
 
-  /** A part of the key of a new row: what the payload says, or what the database itself would give it. */
+  /** A part of the key of a new row: the value of the payload, or the one that the database would choose. */
   #newPart(node: WriteNode, field: Field): Fragment {
     const column = keyParts(node).find((each) => each.field === field);
     if (isLeftOut(node, field)) return sql`null::${typeName(field)}`;
@@ -371,7 +371,7 @@ class Chain {
     return options;
   }
 
-  /** Ends the statement where what several parts of the payload say of a column is not the same. */
+  /** Ends the statement if several parts of the payload give a column different values. */
   #differing(node: WriteNode, position: number): Fragment[] {
     const { collection, columns } = node;
     return columns.flatMap((column, index) => {
@@ -406,7 +406,7 @@ class Chain {
     return sql`coalesce((${last}), 0) + ${alias('i')}.${identifier(`e${index}`)}`;
   }
 
-  /** Joins to the rows referred to: to their input, or to what was returned of those that are awaited. */
+  /** Joins to the rows referred to: to their input, or to the returned keys of those that are awaited. */
   #inputs(
     node: WriteNode,
     columns = node.columns,
@@ -442,7 +442,7 @@ function makersOf(plan: WritePlan, columns: readonly WriteColumn[]): number[] {
   return columns.flatMap((column) => column.references.map(({ collection }) => makerOf(plan, collection)));
 }
 
-/** A part stands behind those it waits for; none may wait for itself. */
+/** The positions in an order in which each part follows those it waits for; none may wait for itself. */
 function inOrder({ nodes }: WritePlan, awaited: (node: WriteNode) => Iterable<number>): number[] {
   const order = new Set<number>();
   const visit = (position: number): void => {

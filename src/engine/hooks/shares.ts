@@ -1,4 +1,4 @@
-/** Shares: the creator must be allowed to share the item, and lends the share the own rights. Nobody else may change it. */
+/** Shares: the creator must be allowed to share the item, and the share has the creator's rights. Other users may not change it. */
 import { forbidden, invalidPayload } from '../../base/errors.js';
 import { parseSearch } from '../../request/rest.js';
 import { arrayLiteral } from '../../sql/literal.js';

@@ -21,7 +21,7 @@ import { checked } from '../statement-cache.js';
 /** A parsed read: of REST and SEARCH, or an operation of GraphQL. */
 export type ReadQuery = Parsed | ParsedOperation;
 
-/** Items are selected to be written: of those that may be read, or of all. The latter only for questions of the service itself. */
+/** The write that items are selected for: among those that the caller may read, or with `any` among all, for the service itself. */
 export type SelectionPurpose = WriteAction | `any ${WriteAction}`;
 
 const ACTIONS: Readonly<Record<SelectionPurpose, WriteAction>> = {
@@ -39,7 +39,7 @@ export interface CompiledRead {
   readonly statement: Statement;
   readonly result: ReadPlan['result'] | 'operation';
   readonly stream: boolean;
-  /** Of a stream: whether its first row is what stands before the items. */
+  /** Of a stream: whether its first row is the text before the items. */
   readonly opening: boolean;
   /** Of an export: the columns of a flat file. */
   readonly columns: readonly (readonly string[])[];
@@ -58,17 +58,17 @@ export interface CompiledRead {
   readonly primaryOnly: boolean;
   /** Whether it is a page of a list that is read with cursors. */
   readonly paged: boolean;
-  /** What runs before it, in its transaction: the call of a function whose items it reads. */
+  /** The statement before it in its transaction: the call of a function whose items it reads. */
   readonly before: Statement | null;
   /** The text that reads for many requests at once. */
   readonly batchText: () => string;
-  /** What its values may want different plans for; null where one plan serves all. */
+  /** Why its values may need different plans, or null if one plan serves all. */
   readonly uneven: UnevenRead | null;
-  /** The same read with its rows found before they are put in order; null where there is none. */
+  /** The same read with its rows found before they are sorted, or null if it cannot be compiled so. */
   readonly fenced: () => FencedRead | null;
   /** The statement that reads the items which the write before it has made. */
   readonly readBack: () => Statement;
-  /** By which values rows take part in the answer; null where any may. */
+  /** The values by which rows take part in the answer, or null if any row may. */
   readonly rowProbe: () => RowProbe | null;
 }
 
@@ -108,7 +108,7 @@ export function* compileShape(
   const statement = readable(compiled, model);
   client.staged('compile');
   const called = describeCalls(plan, model);
-  // Of what a function answers PostgreSQL has no statistics.
+  // PostgreSQL has no statistics of the rows that a function returns.
   const uneven = called.calls.length > 0 ? null : unevenRead(plan);
   return {
     statement,
@@ -134,7 +134,7 @@ function readable({ text, parameters }: Statement, model: Model): Statement {
   return checked({ text: qualify(text, model.system), parameters }, 'read', model);
 }
 
-/** It must take the same values in the same places. */
+/** The fenced statement must have the same parameters. */
 function compileFenced(
   plan: ReadPlan | OperationPlan,
   { parameters }: Statement,
@@ -149,7 +149,7 @@ function compileFenced(
   return { statement, result: plan.kind === 'operation' ? 'operation' : plan.result, isFenced: true, batchText };
 }
 
-/** Of the items that a query selects for a write, those that the caller may write. */
+/** The rows that the caller may write, for a query that selects items for a write. */
 function writable(access: Access, purpose: SelectionPurpose, request: ReadRequest, model: Model): Condition | null {
   const collection = model.collections.get(request.collection);
   const grant = collection && access.grant(ACTIONS[purpose], collection, model);
@@ -195,7 +195,7 @@ function describeCalls(
   };
 }
 
-/** Most shapes never need it. */
+/** Computes the value at its first use: most shapes never need it. */
 function once<Result>(make: () => Result): () => Result {
   let created: { readonly result: Result } | null = null;
   return () => {
@@ -223,7 +223,7 @@ function nested(level: RowLevel): string[][] {
   return level.outputs.flatMap((output) => outputColumns(output));
 }
 
-/** What of an item can be the geometry of a GeoJSON feature, and what its id. */
+/** The fields of an item that can be the geometry and the id of a GeoJSON feature. */
 function featureOf(level: Level): { geometryFields: readonly string[]; keyField: string | null } {
   if (level.kind !== 'rows') return { geometryFields: [], keyField: null };
   const values = level.outputs.flatMap((output) =>

@@ -1,4 +1,4 @@
-/** What the plan that serves every value of a shape bets on, read from PostgreSQL's explanation of it. */
+/** The generic plan of a shape, and the risks that PostgreSQL's explanation of it shows. */
 import type { Database } from '../../postgres/pools/database.js';
 import { withCatalog } from '../../sql/catalog-names.js';
 
@@ -52,8 +52,8 @@ const SETTINGS = withCatalog(
 );
 
 /**
- * What a page costs at most beyond what its plan expects: a limit is expected to be met soon, but where a condition on values
- * discards rows on the way, all of them may have to be read.
+ * The most that a page can cost beyond its estimate: the planner expects to meet a limit soon, but if a condition on values
+ * discards rows on the way, all rows may have to be read.
  */
 export function stretchOf(node: PlanNode): number {
   const below = Math.max(0, ...(node.Plans ?? []).map(stretchOf));
@@ -65,7 +65,7 @@ export function stretchOf(node: PlanNode): number {
 
 const VALUE = /\$\d/;
 
-/** `drives`: the scan that the rows come from; its index condition bounds what is read, that of another one does not. */
+/** `drives`: whether it is the scan that the rows come from. Only its index condition bounds what is read. */
 function discards(node: PlanNode, drives: boolean): boolean {
   if (VALUE.test(node.Filter ?? '') || VALUE.test(node['Join Filter'] ?? '')) return true;
   if (!drives && (VALUE.test(node['Index Cond'] ?? '') || VALUE.test(node['Recheck Cond'] ?? ''))) return true;

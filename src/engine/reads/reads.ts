@@ -34,12 +34,12 @@ import { PlanChoices, type UnevenShape } from './plan-choices.js';
 import { refusedInQuery } from './refused-values.js';
 import { mayLieInReplica, ReplicaReads } from './replica-reads.js';
 
-/** A parsed read with the statement of its shape: what is left is to bind its values. */
+/** A parsed read with the statement of its shape: only its values remain to be bound. */
 export interface PreparedRead<Query extends ReadQuery = ReadQuery> {
   readonly query: Query;
   readonly compiled: CompiledRead;
   readonly caller: Identity;
-  /** What a replica must have to serve it; the primary serves it where that is not said. */
+  /** The position that a replica needs to serve the read. Without one the primary serves it. */
   readonly need?: ReadNeed | null;
 }
 
@@ -49,7 +49,7 @@ export interface ReadLimits extends PlanLimits, StatementCacheLimits {
   readonly cost: number | null;
   /** Milliseconds a batch of a stream may take; 0 for no limit. */
   readonly batchTimeout: number;
-  /** Milliseconds between looks at the statistics of tables; 0 for none. */
+  /** Milliseconds between polls of table statistics; 0 for none. */
   readonly statisticsInterval: number;
   /** Whether reads of one shape may travel together. */
   readonly batching: boolean;
@@ -67,7 +67,7 @@ export interface Explanation {
 export interface CompileOptions {
   /** The write that the items are selected for. */
   readonly selectedFor?: SelectionPurpose | null;
-  /** The caller whose budget pays for a new shape, or null for nobody's. */
+  /** The caller whose budget pays for a new shape, or null if none pays. */
   readonly billed?: BilledCaller | null;
   readonly client?: RequestClient;
 }
@@ -76,7 +76,7 @@ export interface ReadServices {
   readonly database: Database;
   readonly mirror: Mirror;
   readonly policies: Policies;
-  /** Null where there are none. */
+  /** Null without replicas. */
   readonly replicas: Replicas | null;
   readonly consistency: SessionConsistency | null;
 }
@@ -88,15 +88,15 @@ export class Reads {
   readonly #limits: ReadLimits;
   readonly #statements: StatementCache<CompiledRead>;
   readonly batcher: ReadBatcher;
-  /** What the statements of each shape took, those of writes included. */
+  /** The times of the statements of each shape, including writes. */
   readonly shapeStats = new ShapeStats();
   readonly refusals: DatabaseRefusals;
   readonly budgets: CallerBudgets;
   readonly plans: PlanChoices;
-  /** Null where there are no replicas. */
+  /** Null without replicas. */
   readonly replicaReads: ReplicaReads | null;
   readonly #consistency: SessionConsistency | null;
-  /** Statements whose cost was found acceptable; where it depends on values, for which of them. */
+  /** Statements whose cost is acceptable, for all values or for the values listed below. */
   readonly #affordable = new WeakSet<CompiledRead>();
   readonly #affordableValues = new WeakMap<CompiledRead, LRUCache<string, true>>();
 
@@ -122,7 +122,7 @@ export class Reads {
     mirror.onChange(() => this.plans.statistics.forget());
   }
 
-  /** What a replica must have to serve a request; null where only the primary will do. */
+  /** The position that a replica needs to serve a request, or null if only the primary may. */
   needOf(client: RequestClient, caller: Identity): ReadNeed | null | Promise<ReadNeed | null> {
     const preferred = client.prefer === '' ? null : consistencyOf(client.prefer);
     if (preferred) client.applied(`consistency=${preferred}`);
@@ -139,18 +139,18 @@ export class Reads {
     return this.#statements.size;
   }
 
-  /** A new shape is compiled within the budget of the caller; where it is large, in its turn. */
+  /** Compiles a new shape within the budget of the caller; a large one waits for its turn. */
   prepare(query: ReadQuery, caller: Identity, client: RequestClient): CompiledRead | Promise<CompiledRead> {
     const access = this.#policies.accessOf(caller);
     const cached = this.#statements.find(shapeOf(query, access, null));
     if (cached) return cached;
-    // The caller's permissions, and with them what is cached, may have changed when the turn has come.
+    // The caller's permissions, and with them the cached shapes, may have changed by then.
     return this.budgets.inTurn({ caller, from: client }, query.shape.length, () =>
       this.#compile(query, caller, null, client),
     );
   }
 
-  /** A statement depends on the request's shape and on what the caller may see, not on who the caller is. */
+  /** A statement depends on the request's shape and on the caller's permissions, not on the caller. */
   compile(
     query: ReadQuery,
     caller: Identity,
@@ -173,7 +173,7 @@ export class Reads {
     );
   }
 
-  /** The read-back of a write; null where the caller may not read it. */
+  /** The read-back of a write, or null if the caller may not read the items. */
   prepareReadBack(query: Parsed, writer: Writer, client: RequestClient): CompiledRead | null {
     const { caller } = writer;
     try {
@@ -190,7 +190,7 @@ export class Reads {
     return this.#retry(read, (current) => this.#run(current, client));
   }
 
-  /** The bodies of reads of one moment, and its snapshot, which says what they contain. */
+  /** The bodies of several reads in one snapshot, and that snapshot. */
   runTogether(read: PreparedRead, others: readonly PreparedRead[]): Promise<Moment> {
     return this.#retry(read, (current) =>
       readMoment(
@@ -200,7 +200,7 @@ export class Reads {
     );
   }
 
-  /** As `run`, for who takes the body as it arrives: a warm read needs no promise. */
+  /** As `run`, but a listener takes the body as it arrives: a warm read needs no promise. */
   answer(read: PreparedRead, listener: ReadListener): void {
     if (this.#limits.cost === null || this.#affordable.has(read.compiled))
       this.#send(read, new RecoveringListener(listener, (error) => this.#recover(error, read, listener)));
@@ -288,11 +288,11 @@ export class Reads {
             }),
       );
     };
-    // What was sent cannot be sent again.
+    // An answer that has begun cannot be repeated.
     return this.#retry(read, send, () => !isSent);
   }
 
-  /** What would run, and how PostgreSQL would run it; with `analyze` it does run. */
+  /** The statement and PostgreSQL's plan for it. With `analyze` the statement is executed. */
   explain(read: PreparedRead, analyze: boolean): Promise<Explanation> {
     return this.#retry(read, (current) => this.#explain(current, analyze));
   }
@@ -386,7 +386,7 @@ function needOf({ need, compiled }: PreparedRead): ReadNeed | null {
   return compiled.primaryOnly ? null : (need ?? null);
 }
 
-/** A value that does not fit its type is 403 where it is the key; with several values that is not known, and it is 400. */
+/** A value that does not fit its type is 403 if it is the key. With several values that is not known, and it is 400. */
 function useOf({ result, statement }: CompiledRead): 'key' | 'query' {
   return result === 'item' && statement.parameters.length === 1 ? 'key' : 'query';
 }

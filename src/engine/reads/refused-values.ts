@@ -1,6 +1,6 @@
 /**
  * Which value PostgreSQL has refused to read, for the error that names it. PostgreSQL quotes what it cannot read, in every language, and
- * what was sent is known: nothing is asked, and only requests that have failed pay for it. What the request did not send is never shown.
+ * the values that were sent are known, so only failed requests pay for it. Values that the request did not send are never shown.
  */
 
 import { forbidden, invalidPayload, invalidQuery, type ServiceError } from '../../base/errors.js';
@@ -10,7 +10,7 @@ import type { PlannedWrite } from '../../plan/write/write.js';
 import type { Parameter, Value, Values } from '../../sql/parameter.js';
 
 interface SentValue {
-  /** What it was sent for: the field or argument. */
+  /** The field or argument that it was sent for. */
   readonly target: string;
   readonly text: string;
   /** Whether PostgreSQL alone knows what a value of the type looks like. */
@@ -22,7 +22,7 @@ interface SentValue {
 const CHECKED =
   /^_?(bool|int[248]|float[48]|numeric|uuid|text|varchar|bpchar|citext|name|jsonb?|bytea|hstore|geojson|date|timestamp|timestamptz)$/;
 
-/** Of a read; null where it is not known which. A key that cannot be parsed names no item. */
+/** The error for a value of a read, or null if it is not known which. A key that cannot be parsed names no item. */
 export function refusedInQuery(
   error: RefusedValue,
   parameters: readonly Parameter[],
@@ -39,7 +39,7 @@ export function refusedInQuery(
   );
 }
 
-/** Of a write; null where it is not known which. */
+/** The error for a value of a write, or null if it is not known which. */
 export function refusedInPayload(error: RefusedValue, { plan, input, paths }: PlannedWrite): ServiceError | null {
   const sent = plan.nodes.flatMap((node, position) =>
     (input.nodes[position] ?? []).flatMap((row, index) =>
@@ -57,7 +57,7 @@ export function refusedInPayload(error: RefusedValue, { plan, input, paths }: Pl
   );
 }
 
-/** What belongs to a rule of the caller's permissions is not the caller's to see. */
+/** Values of permission rules are not shown to the caller. */
 function sentFor(parameter: Parameter, values: Values): SentValue[] {
   if (parameter.kind !== 'value' && parameter.kind !== 'list' && parameter.kind !== 'entry') return [];
   const { slot, codec, field, use, operator } = parameter;

@@ -42,7 +42,7 @@ export class ReplicaReads {
       this.#batchers.set(replica, batcher);
       const unanswered = new Set<ReplicaListener>();
       this.#unanswered.set(replica, unanswered);
-      // Whatever becomes of the statements: they are reads, and may be sent again.
+      // The statements are reads, so they may be sent again.
       replica.onLost(() => {
         for (const listener of unanswered) listener.reroute();
       });
@@ -74,7 +74,7 @@ export class ReplicaReads {
     this.#primary.read(shape, parameters, prepare, listener);
   }
 
-  /** For a read of several batches, which stays where it has begun. */
+  /** For a read of several batches, which stays on one server. */
   async stream<Result>(need: ReadNeed | null, run: (replica: Replica | null) => Promise<Result>): Promise<Result> {
     const replica = need && (await this.replicas.choose(need.position, need.timeline, null));
     if (!replica) {
@@ -141,7 +141,7 @@ class ReplicaListener implements ReadListener {
   }
 
   onError(error: unknown): void {
-    // What fails behind the answer is no failure of the replica.
+    // A failure after the answer is not the replica's.
     const isLate = this.#isAnswered;
     this.#end();
     if (this.#isRerouted) return;
@@ -165,8 +165,8 @@ class ReplicaListener implements ReadListener {
 }
 
 /**
- * Of values, limits and time the primary would say the same. Everything else may be different there: what the replica has not
- * replayed, what it may not do, and what was cancelled because it stood in the way of replaying.
+ * Errors of values, limits and time would be the same on the primary. Others may not occur there: those of changes that the replica has not
+ * replayed, of missing rights, and of statements that were cancelled because they blocked the replay.
  */
 export function mayLieInReplica(error: unknown, replica: Replica): boolean {
   if (error instanceof ServiceError) return false;

@@ -205,7 +205,7 @@ function changedSince(mainHash: string): ServiceError {
 /** Locks the row until the transaction ends. */
 const LOCKED = ' for update';
 
-/** A version that the caller may see. The service reads its changes; those of fields that the caller may not see are left out later. */
+/** A version that the caller may see. The service reads its changes; changes of hidden fields are left out later. */
 async function readVersion(context: VersionContext, id: string, lock: '' | typeof LOCKED = ''): Promise<Version> {
   const { session, database, model } = context;
   const visible = await readItem(context, VERSIONS, id, 'fields=collection,item');
@@ -288,7 +288,7 @@ function visibleDelta(context: VersionContext, { name }: Collection, changes: un
   return visibleChanges(changes, model.collections.get(name), model, item);
 }
 
-/** Row rules cannot be checked on an item that does not exist: a caller who may not see all items sees only the own `data`. */
+/** Row rules cannot be checked on an item that does not exist: callers who may not see all items see only the `data` that they sent. */
 function visibleDraft(context: VersionContext, { name }: Collection, delta: unknown, data: Input): Input {
   const model = visibleModel(context);
   const collection = model.collections.get(name);
@@ -329,7 +329,7 @@ function targetOf(relation: Related, field: string): string {
     : relation.manyCollection;
 }
 
-/** A key, an item, a list of both, or what is created, updated and deleted. */
+/** A key, an item, a list of both, or an object with lists to create, update and delete. */
 function visibleValue(value: unknown, target: Collection | undefined, model: Model): unknown {
   if (Array.isArray(value)) return value.map((each) => visibleValue(each, target, model));
   if (!isObject(value)) return value;

@@ -34,7 +34,7 @@ import { type CompiledStatement, checked, StatementCache, type StatementCacheLim
 import type { Writer, WrittenBy } from '../writer.js';
 import { hashedNodes } from './password-hashing.js';
 
-/** What writes need. */
+/** The services that writes need. */
 export interface WriteServices {
   readonly database: Database;
   readonly mirror: Mirror;
@@ -52,17 +52,17 @@ export interface WriteLimits extends StatementCacheLimits {
   readonly storages: readonly string[];
 }
 
-/** What the stages of one write share. */
+/** The values that the stages of one write share. */
 export interface WriteCall {
   readonly writer: Writer;
   readonly client: RequestClient;
   /** The keys of what was written are filled in when they are known; null for no read-back. */
   readonly readBack: Parsed | null;
-  /** It is kept with what is written. */
+  /** Stored in the transaction of the write. */
   readonly idempotencyKey: IdempotencyKey | null;
 }
 
-/** What the statement of a write does besides: it keeps an idempotency key, or counts the rows that it writes. */
+/** An additional task of the statement: to store an idempotency key, or to count the rows that it writes. */
 export type WriteOption = IdempotencyKey | 'count' | null;
 
 export class WriteCompiler {
@@ -100,7 +100,7 @@ export class WriteCompiler {
     return { text, parameters: bind(parameters, values, writer.caller), prepare, columns: null };
   }
 
-  /** Items that the write makes are read by the keys that it leaves. Null where the caller may not read them. */
+  /** Reads the items by the keys that the write stores. Null if the caller may not read them. */
   bindReadBack(
     { plan, keys: plannedKeys }: PlannedWrite,
     { writer, client, readBack }: WriteCall,
@@ -159,7 +159,7 @@ export class WriteCompiler {
   #compile(shape: string, model: Model, writer: Writer, compile: () => Statement): CompiledStatement {
     const compileChecked = (): CompiledStatement => {
       const { text, parameters } = compile();
-      // The functions that end a statement from inside are where the service's tables are.
+      // The functions that raise errors are in the schema of the service's tables.
       return { statement: checked({ text: qualify(text, model.system), parameters }, 'write', model) };
     };
     const { budgets } = this.#reads;

@@ -25,7 +25,7 @@ export interface WritingCall {
 interface CallServices {
   readonly reads: Reads;
   readonly database: Database;
-  /** Where a transaction has begun. */
+  /** The transaction that the call joins, or null for a new one. */
   readonly session: Session | null;
   /** As PostgreSQL reads an interval. */
   readonly idempotencyLifetime: string;

@@ -24,8 +24,8 @@ export function isRepeated(error: unknown): boolean {
 }
 
 /**
- * Where the items of a request are found inside its transaction, the key is taken before: the first time may have changed what is
- * found. False for that it was used before; a request that runs at the same time is waited for.
+ * If a request selects its items inside the transaction, the key is taken before: the first request may have changed what is
+ * found. False if the key was used before. A concurrent request with the same key is waited for.
  */
 export async function takeKey(
   key: IdempotencyKey,

@@ -168,7 +168,7 @@ function planRows({ plan }: ImportTransaction, rows: readonly Input[]): Promise<
   return plan(rows).catch((error: unknown) => new Failure(error));
 }
 
-/** Answers why the rows were not written; null where they were. */
+/** The reason why the rows were not written, or null if they were. */
 async function tryRows(
   writing: ImportTransaction,
   planned: Plan,
@@ -182,7 +182,7 @@ async function tryRows(
   begun.catch(() => {});
   try {
     await write(planned, rows);
-    // Nobody has to wait for it: it fails only with the connection, and so does what comes behind it.
+    // Not awaited: it fails only with the connection, and then the next statement fails too.
     session.query('release savepoint batch').catch(() => {});
     return null;
   } catch (error) {
@@ -196,7 +196,7 @@ async function tryRows(
   }
 }
 
-/** Only what is wrong with the row itself is reported as such. */
+/** Only errors of the row itself are reported as such. */
 function rowError(failure: unknown, { model, access }: ImportTransaction): ServiceError {
   const error = fromWrite(failure, namingOf(model, access));
   if (!(error instanceof ServiceError) || error.status >= 500 || error.code === 'REQUESTS_EXCEEDED') throw error;
@@ -275,7 +275,7 @@ function readCells(collection: Collection, row: Payload, model: Model): Payload 
   return read ?? row;
 }
 
-/** A row of a file without what the database makes (generated columns, `always` identities): an export holds it, and nobody can write it. */
+/** A row of a file without the values that the database makes (generated columns, `always` identities): exports hold them, but they cannot be written. */
 function withoutGenerated(collection: Collection, row: Payload, model: Model): Payload {
   const isMade = (field: Field | undefined): boolean => field !== undefined && isMadeByDatabase(collection, field);
   const entries = Object.entries(row);
@@ -324,7 +324,7 @@ function holdsJson({ type, column, relation }: Field, cell: string): boolean {
   if (relation?.kind === 'one-to-one') return /^\s*\{/.test(cell);
   if (relation) return relation.kind === 'one-to-many' && /^\s*[[{]/.test(cell);
   if (type === 'json') return true;
-  // PostgreSQL's own texts of composite values begin with a parenthesis, and those of arrays are not taken.
+  // PostgreSQL's own texts of composite values begin with a parenthesis, texts of arrays are not accepted.
   return column?.is_array || type === 'csv' ? /^\s*\[/.test(cell) : Boolean(column?.composite) && /^\s*\{/.test(cell);
 }
 

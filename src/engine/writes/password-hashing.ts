@@ -1,6 +1,6 @@
 /**
  * Passwords are matched against the settings and hashed before a connection is taken: both take their time by design. A write
- * that is planned only inside its transaction has its payload prepared before; what is left then, as the presets of a policy, is
+ * that is planned only inside its transaction has its payload prepared before; the rest, such as presets of a policy, is
  * done when it is planned.
  */
 import { assertPassword, hashWritten } from '../../accounts/passwords.js';
@@ -23,7 +23,7 @@ interface NewSecret {
   readonly collection: string;
 }
 
-/** Those of a plan that are not hashed yet. */
+/** Hashes the secrets of a plan that are not hashed yet. */
 export async function hashNewSecrets(
   { plan, input }: PlannedWrite,
   { caller, author }: Writer,
@@ -78,7 +78,7 @@ export async function preparePayloads<Data extends Payload>(
   return prepared;
 }
 
-/** For who is no administrator: each takes tens of milliseconds by design. */
+/** For callers other than administrators: each hash takes tens of milliseconds by design. */
 const MAX_SECRETS = 100;
 
 /** Of one request. */
@@ -116,7 +116,7 @@ class SecretCollector {
     this.#guard = access && new Guard(access, model);
   }
 
-  /** A copy where it holds a secret. */
+  /** The payload, or a copy of it if it holds a secret. */
   walk(collection: Collection | undefined, payload: Payload, depth: number): Payload {
     if (!collection || depth > MAX_DEPTH) return payload;
     const before = this.secrets.length;

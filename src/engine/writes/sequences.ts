@@ -1,4 +1,4 @@
-/** Keys that a payload supplies where a sequence makes them too: the sequence must not come upon them later. */
+/** Keys that a payload supplies although a sequence makes them too: the sequence must not return them later. */
 import { compileMaxKey } from '../../compile/write/delete.js';
 import { countedKey, singleKey } from '../../mirror/item-key.js';
 import type { Collection } from '../../mirror/model.js';

@@ -37,7 +37,7 @@ import { isRepeated } from './idempotency.js';
 /** The error of a write, in the words of its payload. */
 export function asWriteError(error: unknown, model: Model, access: Access | null): unknown {
   if (isRepeated(error)) return error;
-  // The stack overflows before the limit on levels is reached where the items in between have many fields.
+  // If the items in between have many fields, the stack overflows before the limit on levels is reached.
   if (error instanceof RangeError) return invalidPayload('The payload is nested too deeply');
   return fromWrite(error, namingOf(model, access));
 }
@@ -49,7 +49,7 @@ export function asImportError(error: unknown, model: Model): unknown {
   return isConflict(error) ? asWriteError(error, model, null) : error;
 }
 
-/** Names that errors of the database leave out, where there is just one they can mean; as far as the caller may know them. */
+/** Names that errors of the database leave out, if only one is possible and the caller may know it. */
 export function namingOf(model: Model, access: Access | null): Naming {
   const find = (schema: string, table: string): Collection | undefined =>
     [...model.collections.values()].find((each) => each.table === table && each.schema === schema);
@@ -79,7 +79,7 @@ export function rowsOf({ plan, input }: PlannedWrite): number {
   return counts.reduce((sum, count) => sum + count, 0);
 }
 
-/** What the failure of a write's statement means: another request came first, or a value does not pass. */
+/** The error for a failed statement of a write: another request came first, or a value is refused. */
 export function asWriteFailure(error: unknown, planned: PlannedWrite): unknown {
   const refused =
     refusedWrite(error, planned) ?? asRuleRefusal(error, writtenTables(planned)) ?? domainRefusal(error, planned);
@@ -229,7 +229,7 @@ function domainRefusal(error: unknown, { plan, input, paths }: PlannedWrite): Se
   );
 }
 
-/** Whether values of the column are checked by the domain, in the way in which it has refused one. */
+/** Whether the domain checks values of the column in the way in which it refused one. */
 function holds({ data_type, inner, composite }: Column, { domain, isInside }: RefusedByDomain): boolean {
   const own = data_type.split('.').at(-1)?.replace(/^"|"$/g, '') === domain;
   return isInside ? inner?.type === domain || composite !== null : own;

@@ -22,7 +22,7 @@ export class Secret {
     this.text = text;
   }
 
-  /** Null until it has met what is asked of it. */
+  /** Null until it was checked and hashed. */
   get hash(): string | null {
     return this.#hash;
   }
@@ -57,7 +57,7 @@ export function checkValue(field: Field, value: unknown, path: string): unknown 
   return checkSingle(value, field, column, path);
 }
 
-/** A value that is no array; objects are those of composite types and of hstore, as they are shown. */
+/** A value that is not an array. Objects are values of composite types and hstore, as they are shown. */
 function checkSingle(value: unknown, field: Field, column: Column, path: string): unknown {
   if (column.base_type === 'hstore') return checkPairs(value, field, path);
   if (!isObject(value)) return checkScalar(value, field, column, path);
@@ -87,7 +87,7 @@ function textOfDigits(value: unknown): unknown {
   return value instanceof Digits ? value.text : value;
 }
 
-/** Of a secret that is long and random: it can be found by its digest, as a password cannot by its hash. */
+/** The digest of a long random secret. Unlike a password by its hash, the secret can be found by its digest. */
 function digest(text: string, path: string): string | null {
   // A header carries a token as one word.
   if (/\s/.test(text)) throw invalidValue(path, 'a string without spaces');
@@ -154,7 +154,7 @@ function checkArray(value: unknown, field: Field, column: Column, path: string):
   });
 }
 
-/** `jsonb` keeps texts, which cannot hold NUL; `json` keeps what was written. */
+/** `jsonb` stores texts, which cannot hold NUL; `json` stores the document as it was written. */
 function checkJson(value: unknown, column: Column, path: string): unknown {
   try {
     const { text, hasLongExponent } = writtenJson(value);

@@ -1,4 +1,4 @@
-/** What a caller may write, asked while a payload is walked: names at once, rows by rules that the statement checks. */
+/** Checks permissions while a payload is walked: names at once, rows by rules that the statement checks. */
 import { forbidden, forbiddenCollection, forbiddenField } from '../../base/errors.js';
 import { onlyOf } from '../../base/narrow.js';
 import { forEachInSlices } from '../../base/time-slices.js';
@@ -40,7 +40,7 @@ export class Guard {
     if (forbiddenName !== undefined) throw forbiddenField(forbiddenName, collection.name, location || 'root');
   }
 
-  /** What the caller may do with an item that may exist or not. */
+  /** The verb that the caller may use for an item that may exist or not. */
   verb(collection: Collection, names: readonly string[], location: string): Verb {
     const mayCreate = this.covers('create', collection, [...names, ...keyNames(collection)]);
     const mayUpdate = names.length === 0 || this.covers('update', collection, names);
@@ -79,7 +79,7 @@ export class Guard {
     };
   }
 
-  /** What a reference takes from the row it leads to ends up in a row that the caller may read: it is read with the caller's rights. */
+  /** A value that is copied from a related row ends up in a row that the caller may read, so it is read with the caller's permissions. */
   lookupOf(collection: Collection, referenced: string, location: string): NonNullable<WriteColumn['lookup']> {
     const readable = this.readable(collection);
     const field = readable?.fields.get(referenced);
@@ -126,13 +126,13 @@ function needed(rules: readonly PlannedRule[], key: string): Condition {
   return onlyOf(conditions) ?? { kind: 'or', conditions };
 }
 
-/** Null where every row fits. */
+/** Null if every row meets it. */
 export function anyRule(rules: readonly PlannedRule[]): Condition | null {
   const conditions = rules.map(({ where }) => where);
   return conditions.includes(ALWAYS) ? null : { kind: 'or', conditions };
 }
 
-/** A reference that several columns hold writes them: the field alone is not enough. What names an item is not changed with it. */
+/** A composite reference writes several columns, so all of them must be granted. Columns of the key that names the item are not changed. */
 function writtenNames(action: WriteAction, collection: Collection, names: readonly string[]): readonly string[] {
   if (!names.some((name) => referenceColumns(collection, name).length > 0)) return names;
   const key = action === 'create' ? [] : keyNames(collection);

@@ -37,7 +37,7 @@ export function newKey(collection: Collection, payload: Payload, path: string, m
   return named === null ? null : checkKey(parent, named);
 }
 
-/** A part of the key that the payload leaves to its place: the reference to the item that it stands in. */
+/** A part of the key that follows from the payload's place: the reference to the item that contains it. */
 export interface ImpliedPart {
   readonly field: Field;
   readonly value: unknown;
@@ -55,7 +55,7 @@ export function namedKey(collection: Collection, payload: Payload, implied: read
   return sole ? parts[0] : joinKey(parts);
 }
 
-/** Of the only item that refers to another: what it says of its key must be what its place says. */
+/** For a one-to-one relation: the key in the payload must be the one that follows from its place. */
 export function checkImplied(
   collection: Collection,
   payload: Payload,
@@ -72,7 +72,7 @@ export function checkImplied(
   }
 }
 
-/** What the payload says of a column of the key: by its own name, or by that of a reference which several columns hold. */
+/** The value of a key column in the payload: by its own name, or by the name of a composite reference. */
 function payloadKeyPart(collection: Collection, field: Field, payload: Payload): unknown {
   const keyPart = payload[field.name];
   if (keyPart === undefined) return singleKey(collection) ? null : referencedKeyPart(collection, field, payload);
@@ -144,7 +144,7 @@ export function givenPart(field: Field, value: unknown): unknown {
   return recordLiteral(value, composite);
 }
 
-/** The key that an answer shows as this JSON value; null for what is no key. */
+/** The key that an answer shows as this JSON value, or null if the value is not a key. */
 export function shownKey(collection: Collection, value: unknown): Key | null {
   return readKey(hasDocumentKey(collection) ? givenPart(elementAt(collection.key, 0), value) : value);
 }
@@ -174,7 +174,7 @@ export function checkKeyed({ name, key }: Collection): void {
   );
 }
 
-/** In a list of keys, the text `5` and the number could not be told apart, nor an object that is a key from an item. */
+/** In a list of keys, the text `5` and the number could not be distinguished, nor an object that is a key from an item. */
 export function refuseJsonKey({ name, key }: Collection, path: string): void {
   if (!key.some(({ type }) => type === 'json')) return;
   throw invalidPayload(
@@ -182,7 +182,7 @@ export function refuseJsonKey({ name, key }: Collection, path: string): void {
   );
 }
 
-/** What no item could have as its key is no reference. */
+/** A value that cannot be a key is not a reference. */
 export function checkReference(target: Collection, key: unknown, location: string): void {
   try {
     checkKey(target, key);
@@ -201,12 +201,12 @@ export function displayKey({ key: fields }: Collection, key: unknown): string {
   return joinKey(fields.map((field, position) => display(field, parts[position] ?? '')));
 }
 
-/** A key as it is shown, from what a write left of it: the text of one column, or the parts as they are shown. */
+/** A key as it is shown, from the form that a write stores: the text of one column, or the parts as they are shown. */
 export function displayWrittenKey(collection: Collection, key: Key): string {
   return collection.key.length === 1 ? displayKey(collection, key) : String(key);
 }
 
-/** The part of a checked key that stands in the column. */
+/** The part of a checked key for the column. */
 export function keyPart({ key: fields }: Collection, key: Key, field: Field): string | undefined {
   return fields.length === 1 ? String(key) : splitKey(String(key), fields.length)?.[fields.indexOf(field)];
 }

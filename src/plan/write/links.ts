@@ -1,4 +1,4 @@
-/** What a column holds that leads to a row of the payload: its key, or what the row has under another column that is unique. */
+/** The value of a column that refers to a row of the payload: the key of the row, or its value in another unique column. */
 import { invalidPayload } from '../../base/errors.js';
 import { elementAt } from '../../base/narrow.js';
 import { isKey, keyNames, singleKey } from '../../mirror/item-key.js';
@@ -28,7 +28,7 @@ export function keyValue(row: Row): ColumnValue {
   return isMade ? { kind: 'reference', row } : { kind: 'value', value: row.key };
 }
 
-/** The same for each column of a reference that several columns hold; `payload` is what is said of the row that they shall lead to. */
+/** The same for each column of a composite reference. `payload` is that of the row that they refer to. */
 export function linkValues(
   row: Row,
   payload: Payload,
@@ -49,7 +49,7 @@ export function linkValues(
   });
 }
 
-/** `payload` is what is said of the row that `field` shall lead to; what it does not say is read from the row as it is. */
+/** `payload` is that of the row that `field` refers to. A value that it leaves out is read from the stored row. */
 export function linkValue(
   row: Row,
   payload: Payload,
@@ -69,7 +69,7 @@ export function linkValue(
   return lookedUpValue(row.collection, row.key, referenced, at);
 }
 
-/** What the row with this key has under the column that is referred to, as far as the caller may read it. */
+/** The value of the row with this key in the column that is referred to, if the caller may read it. */
 export function lookedUpValue(
   collection: Collection,
   key: Key,
@@ -90,7 +90,7 @@ export function referencedKey(target: Collection, { columns }: ManyToOne, path: 
   return target.key;
 }
 
-/** What the columns of such a reference hold where a key or null is written to it. */
+/** The values of the columns of such a reference if a key or null is written to it. */
 export function referredValues(target: Collection, relation: ManyToOne, value: unknown, path: string): ColumnValue[] {
   if (value === null) return relation.columns.map(() => ({ kind: 'value', value: null }));
   const parts = referencedKey(target, relation, path);

@@ -22,7 +22,7 @@ export function fieldNamesOf(collection: Collection, payload: Payload): string[]
   });
 }
 
-/** Whether it stands for several columns of the key: it says of which item, as they do. */
+/** Whether the field is a composite reference of key columns: it names the item, as they do. */
 export function isKeyReference(
   collection: Collection,
   field: Field,
@@ -38,7 +38,7 @@ export function without(payload: Payload, fields: readonly Field[]): Payload {
   return Object.fromEntries(Object.entries(payload).filter(([name]) => !names.includes(name)));
 }
 
-/** The detailed form of a list: what is made, changed and removed. */
+/** The detailed form of a list: items to create, update and remove. */
 export function stagedLists(
   value: unknown,
   location: string,

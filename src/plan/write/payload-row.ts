@@ -10,11 +10,11 @@ export interface Row {
   readonly number: number;
   readonly key: Key | null;
   readonly columnValues: Map<string, ColumnValue>;
-  /** What it gets besides where it turns out to be new, and where it exists: for rows of which that is not known. */
+  /** Additional values if the row is new, and if it exists: for upserts. */
   readonly only: Readonly<Record<'insert' | 'update', Map<string, ColumnValue>>>;
   /** Fields that the caller has something to say about. */
   readonly fields: Set<string>;
-  /** What the payload says of columns that are not written: of a key that is known, and of values that the database makes. */
+  /** Values of the payload for columns that are not written: parts of a known key, and values that the database makes. */
   claims: Map<string, ColumnValue> | null;
   readonly path: string;
 }
@@ -25,18 +25,18 @@ export type ColumnValue =
   | { readonly kind: 'caller'; readonly plan: CallerValue }
   /** With `part`, of a key of several columns the one that is referred to. */
   | { readonly kind: 'reference'; readonly row: Row; readonly part?: Field }
-  /** What the related row with this key has under the column that is referred to. */
+  /** The value of the related row with this key in the column that is referred to. */
   | { readonly kind: 'lookup'; readonly key: Key; readonly of: KeyLookup }
-  /** What several parts of the payload say: all of it must be the same. */
+  /** Values from several parts of the payload: they must be the same. */
   | { readonly kind: 'several'; readonly values: readonly ColumnValue[] }
-  /** So many places behind the last row of the same parent. */
+  /** A position after the last row of the same parent. */
   | { readonly kind: 'end'; readonly position: number; readonly parent: Field };
 
 type KeyLookup = NonNullable<WriteColumn['lookup']>;
 
 export type CallerValue = NonNullable<WriteColumn['caller']>;
 
-/** What the service itself writes: who, and when. */
+/** Values that the service itself writes: the user, and the time. */
 export interface WriteVariables {
   readonly now: string;
   readonly user: string | null;
@@ -66,8 +66,8 @@ export interface WritePlanContext {
   readonly maxRows: number | null;
   readonly variables: WriteVariables;
   readonly author: Author;
-  /** Null for who may write everything. */
+  /** Null for callers who may write everything. */
   readonly access: Access | null;
-  /** Items may lack values that they need: the plan checks what they have, and is not carried out. */
+  /** Items may lack required values: the plan only checks the values that they have, and is not executed. */
   readonly isPartial?: boolean;
 }

@@ -1,4 +1,4 @@
-/** Payloads × model → write plan: what is created, updated, or either. The payload is walked once. */
+/** Payloads × model → write plan: items that are created, updated, or either. The payload is walked once. */
 
 import { invalidPayload } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';
@@ -63,7 +63,7 @@ export function planCreate(
   });
 }
 
-/** From so many items on, a payload takes tens of megabytes while it is planned. */
+/** From this number of items on, a payload takes tens of megabytes while it is planned. */
 const LARGE = 5_000;
 
 function planned<Result>(items: readonly unknown[], work: () => Promise<Result>): Promise<Result> {
@@ -138,7 +138,7 @@ class PayloadWalker {
   readonly #model: Model;
   readonly #guard: Guard | null;
   readonly #sharedValues = new Map<unknown, ColumnValue>();
-  /** Long lists: they are walked in slices, when what is short is done. */
+  /** Long lists: they are walked in slices, after everything else. */
   readonly #deferred: (() => Promise<void>)[] = [];
   #depth = 0;
 
@@ -149,7 +149,7 @@ class PayloadWalker {
   }
 
   async finish(collection: Collection, root: readonly number[], keys: readonly Key[] | null): Promise<PlannedWrite> {
-    // A list grows at its end while it is walked: what stands in a long list may hold another one.
+    // The loop also visits entries that it adds: an entry of a long list may hold another long list.
     for (const work of this.#deferred) await work();
     return this.rows.finish(collection, root, keys);
   }
@@ -200,7 +200,7 @@ class PayloadWalker {
   #writeFields(row: Row, payload: Payload, path: string, isRoot = false): void {
     const { collection } = row;
     if (++this.#depth > MAX_DEPTH) throw invalidPayload(`The payload is nested deeper than ${MAX_DEPTH} levels`);
-    // Neither an iterator nor a helper in between: what a level takes of the stack bounds how deep a payload may nest.
+    // Neither an iterator nor a helper in between: the stack that a level takes bounds how deep a payload may nest.
     const names = Object.keys(payload);
     for (let position = 0; position < names.length; position++) {
       const name = elementAt(names, position);
@@ -242,7 +242,7 @@ class PayloadWalker {
           const shared = isRoot ? this.#sharedValues.get(value) : undefined;
           const entry = { row, field, payload, value, path: fieldPath };
           const columnValue = shared ?? this.#referenceValue(entry, field.relation);
-          // One change of several items makes what they refer to once, for all of them.
+          // A change of several items creates a related item once, for all of them.
           if (isRoot && isObject(value)) this.#sharedValues.set(value, columnValue);
           this.rows.set(row, field, columnValue, fieldPath);
           break;
@@ -281,7 +281,7 @@ class PayloadWalker {
     setReference(row, relation, values, (verb, field, columnValue) => this.rows[verb](row, field, columnValue, path));
   }
 
-  /** What a payload says of a part of the key by which its item was named. */
+  /** The value that a payload gives a part of its item's key. */
   #keyPartValue(entry: PayloadEntry): ColumnValue {
     const { row, field, value, path } = entry;
     const { relation } = field;
@@ -301,7 +301,7 @@ class PayloadWalker {
     return this.#relatedKey(target, value, path);
   }
 
-  /** Of a relation that refers to another column than the key. */
+  /** For a relation that refers to another column than the key. */
   #uniqueColumnReference(
     { field, relation, target }: { readonly field: Field; readonly relation: ManyToOne; readonly target: Collection },
     payload: Payload,
@@ -330,7 +330,7 @@ class PayloadWalker {
     return { kind: 'value', value: this.#upsert(target, { key, data: payload }, names, path).key };
   }
 
-  /** A payload with nothing but a key, of a caller who may not create the item, only refers to it. */
+  /** A payload with only a key refers to an item, if the caller may not create it. */
   #onlyRefers(target: Collection, names: readonly string[]): boolean {
     return this.#guard !== null && names.length === 0 && !this.#guard.covers('create', target, keyNames(target));
   }

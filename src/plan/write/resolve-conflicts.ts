@@ -18,7 +18,7 @@ export function contradiction(path: string, collection: Collection, field: Field
   );
 }
 
-/** Who changes the key of an item makes another one of it. */
+/** The key of an item cannot be changed. */
 export function changedKey(path: string, collection: Collection): Error {
   return invalidPayload(`"${path}" is a part of the key of "${collection.name}", which cannot be changed`);
 }
@@ -44,7 +44,7 @@ export function settleDispute({ row, field, path }: Dispute): void {
   row.columnValues.set(field.name, sources.length === 1 && only ? only : { kind: 'several', values: sources });
 }
 
-/** The same for a part of a key that is known: nothing is left where it is what the key says. */
+/** The same for a part of a known key: no value remains if it equals the key. */
 function settleClaim(row: Row, field: Field, claim: ColumnValue, path: string): void {
   const part = row.key === null ? undefined : keyPart(row.collection, row.key, field);
   const open = sourcesOf(claim).filter((each) => {

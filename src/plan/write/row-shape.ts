@@ -1,4 +1,4 @@
-/** What the rows of a list have in common: the columns of their statement, and the text that stands for its shape. */
+/** The shape of a list of rows: the columns of its statement, and the text that identifies it. */
 
 import { invalidPayload } from '../../base/errors.js';
 import { writeJson } from '../../base/exact-json.js';
@@ -35,7 +35,7 @@ export interface RowChecks {
   readonly readable: Collection | null;
 }
 
-/** A column is inserted for all rows of a list or for none, and the service does not know the defaults of what a view reads. */
+/** A column is inserted for all rows of a list or for none, and the service does not know the defaults of a view's tables. */
 function refuseMixedKeys({ collection, verb, rows }: List): void {
   const isInstead = collection.triggers.some(
     ({ timing, events }) => timing === 'instead of' && events.includes('insert'),
@@ -102,7 +102,7 @@ export async function shapeList(
   return { node: { collection, verb, columns, keyed, bringsKeys, guard, validations, readable, conflict }, rows };
 }
 
-/** What of the column at the position the row has. */
+/** The cells of a row for the column at the position. */
 function enter(entry: Record<string, unknown>, column: WriteColumn, position: number, columnValue: ColumnValue): void {
   switch (columnValue.kind) {
     case 'value':
@@ -131,7 +131,7 @@ function enter(entry: Record<string, unknown>, column: WriteColumn, position: nu
   }
 }
 
-/** Null where no row has it. All values of the caller's in a column are of one preset: an action has one per field. */
+/** Null if no row has one. All caller values in a column come from one preset: an action has one per field. */
 function shapeColumn(list: List, field: Field, only: WriteColumn['only']): WriteColumn | null {
   const references = new Map<string, NewReference>();
   let [missing, holdsValues, agrees] = [0, false, false];
@@ -180,7 +180,7 @@ function refersAlike(one: Reference, other: Reference): boolean {
   return one.row.collection === other.row.collection && one.part === other.part;
 }
 
-/** What the row holds where it is made or changed; either where both are the same. */
+/** The value of the row if it is created or updated; either if both are the same. */
 function cellOf(row: Row, { name }: Field, verb: WriteColumn['only']): ColumnValue | undefined {
   if (verb === 'key' || verb === 'kept') return row.claims?.get(name);
   const only = row.only[verb ?? 'insert'];

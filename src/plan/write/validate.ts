@@ -1,5 +1,5 @@
 /**
- * Validations: filters that what is written must meet, of policies and of fields. They are planned like any other filter, each
+ * Validations: filters of policies and fields that written values must meet. They are planned like any other filter, each
  * condition apart, so that an error can name the field and the operator that failed.
  */
 import { forbidden } from '../../base/errors.js';
@@ -26,7 +26,7 @@ export function planValidations(
 
 const ofFields = new WeakMap<Field, Filter | null>();
 
-/** Of the fields themselves: for everybody. One that cannot be read holds nobody up. */
+/** The validations of fields, which apply to all callers. One that cannot be parsed is ignored. */
 export function planFieldValidations(fields: readonly Field[], collection: Collection, model: Model): Validation[] {
   return [...fields, ...heldBy(fields, collection)].flatMap((field) => {
     const filter = filterOf(field);
@@ -73,7 +73,7 @@ function plan(filter: Filter, collection: Collection, model: Model): Condition {
   return planFilter(filter, collection, { model, maxNodes: Number.MAX_SAFE_INTEGER, nodes: 0 }, 'validation');
 }
 
-/** What must hold, one by one. Conditions on several related rows stay together: they speak of the same row. */
+/** The conditions one by one. Those on related rows of one list stay together: they apply to the same row. */
 function conditionsOf(filter: Filter, collection: Collection): Filter[] {
   if (filter.kind === 'and') return filter.filters.flatMap((each) => conditionsOf(each, collection));
   if (filter.kind !== 'field' || filter.filter.kind !== 'and') return [filter];
@@ -81,7 +81,7 @@ function conditionsOf(filter: Filter, collection: Collection): Filter[] {
   return filter.filter.filters.flatMap((each) => conditionsOf({ ...filter, filter: each }, collection));
 }
 
-/** Of several alternatives the first: all of them failed. */
+/** The first of several alternatives: all of them failed. */
 function describeFilter(filter: Filter): { field: string | null; type: string } {
   switch (filter.kind) {
     case 'and':

@@ -46,7 +46,7 @@ const UPDATED_FLAGS: Readonly<Record<string, VariableName>> = {
   'role-updated': 'role',
 };
 
-/** The rows of a to-many relation: their collection and reference, and what happens to those that leave. */
+/** The rows of a to-many relation: their collection, their reference, and the action on rows that leave. */
 interface LinkedRows {
   readonly collection: Collection;
   readonly field: Field;
@@ -154,7 +154,7 @@ export class Rows {
     return (field.column?.is_nullable === false && !field.column.is_filled) || isNullablePart(collection, field);
   }
 
-  /** What the payload says of a part of a key that is known: it has to be the same. */
+  /** The value that a payload gives a part of a known key: it must be the same. */
   claim(row: Row, field: Field, columnValue: ColumnValue, path: string): void {
     const part = row.key === null ? undefined : keyPart(row.collection, row.key, field);
     if (columnValue.kind === 'value' && String(givenPart(field, columnValue.value)) === part) return;
@@ -240,7 +240,7 @@ export class Rows {
     return { model: this.#model, plan, input, shape: `${this.#guard?.key ?? ''}${shapeOfWrite(plan)}`, paths, keys };
   }
 
-  /** What the caller must be allowed, and what must hold of the rows. */
+  /** The permissions that the caller needs, and the conditions of the rows. */
   async #checksOf({ collection, verb, rows }: List): Promise<RowChecks> {
     const validations = planFieldValidations(fieldsOf(rows, collection), collection, this.#model);
     const guard = this.#guard;
@@ -264,7 +264,7 @@ export class Rows {
     return { ...(await guard.rows(collection, changedFields)), validations, readable };
   }
 
-  /** What policies give to fields that the payload leaves out. */
+  /** Presets of policies for fields that the payload leaves out. */
   #applyPresets(row: Row, action: 'create' | 'update', columnValues: Map<string, ColumnValue>): void {
     if (!this.#guard?.covers(action, row.collection, [])) return;
     for (const [name, value] of Object.entries(this.#guard.grant(action, row.collection).presets)) {
@@ -278,7 +278,7 @@ export class Rows {
     }
   }
 
-  /** Flags of the service, then what the database would miss. */
+  /** Values by flags of the service, then required values that are missing. */
   #complete(row: Row, fields: readonly CompletedField[]): void {
     const { verb } = row;
     const inserted = verb === 'upsert' ? row.only.insert : row.columnValues;
@@ -340,7 +340,7 @@ function unsaidKey(path: string, { name }: Field): Error {
   );
 }
 
-/** Of a key of several columns that is declared, and that the database does not keep from being null. */
+/** A column of a declared composite key that the database allows to be null. */
 function isNullablePart(collection: Collection, field: Field): boolean {
   const { column } = field;
   if (singleKey(collection) || collection.kind === 'view' || !column?.is_nullable || !isKey(collection, field))
@@ -348,7 +348,7 @@ function isNullablePart(collection: Collection, field: Field): boolean {
   return !column.is_filled && !column.is_generated && column.default_expression === null;
 }
 
-/** What a merge sets: the columns by which an item is found are equal, and its key stays. */
+/** The columns that a merge sets: those by which an item is found are equal, and its key is kept. */
 export function changedNames(names: readonly string[], collection: Collection, { fields }: ConflictTarget): string[] {
   const identifyingNames = new Set([...collection.key, ...fields].map(({ name }) => name));
   return names.filter((name) => {
@@ -396,7 +396,7 @@ function flaggedVariable(field: Field, flags: Readonly<Record<string, VariableNa
 
 type PresetValue = Extract<ColumnValue, { kind: 'value' | 'caller' }>;
 
-/** What a policy gives to a field that the payload leaves out: a value, or a variable of the caller. */
+/** The preset of a policy for a field that the payload leaves out: a value, or a variable of the caller. */
 function presetValue(field: Field, value: unknown, variables: WriteVariables, model: Model): PresetValue {
   try {
     const variable = typeof value === 'string' ? parseVariable(value) : null;

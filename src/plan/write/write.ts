@@ -24,7 +24,7 @@ export interface WriteNode {
   readonly keyed: boolean;
   /** Whether some row comes with its key, from the payload or made by the service. */
   readonly bringsKeys: boolean;
-  /** What must hold of a row before it may be changed; null where nothing must. */
+  /** The condition under which a row may be changed, or null if there is none. */
   readonly guard: RowGuard | null;
   readonly validations: readonly Validation[];
   /** The collection as the caller may read it, where values of items are compared; else null. */
@@ -39,7 +39,7 @@ export interface ConflictTarget {
   readonly resolution: 'merge' | 'ignore';
 }
 
-/** What must hold of a row that is there, so that its fields may be written: for each field, one of the rules that grant it. */
+/** The conditions under which fields of an existing row may be written: for each field, one of the rules that grant it. */
 export interface RowGuard {
   readonly needs: readonly Condition[];
   /** Which rules these are made of. */
@@ -48,7 +48,7 @@ export interface RowGuard {
   readonly perRow: boolean;
 }
 
-/** What must hold of the values that are written; a field that the payload leaves out is no matter of it. */
+/** A condition of written values. It does not apply to fields that the payload leaves out. */
 export interface Validation {
   /** Null for new and changed rows. */
   readonly on: 'insert' | 'update' | null;
@@ -69,7 +69,7 @@ export interface WriteColumn {
   readonly holdsValues: boolean;
   /** New rows that the column may refer to. */
   readonly references: readonly NewReference[];
-  /** Rows may take what related rows have under the column that is referred to: the collection as the caller may read it. */
+  /** Rows may take the value of related rows in the column that is referred to. The collection is the one that the caller may read. */
   readonly lookup: { readonly collection: Collection; readonly field: Field } | null;
   /** Rows may go behind the last one that this column ties to the same parent. */
   readonly endOf: Field | null;
@@ -84,10 +84,10 @@ export interface WriteColumn {
   readonly caller: Extract<ValuePlan, { kind: 'caller' }> | null;
 }
 
-/** A table whose new rows are referred to; several of one table where a row refers to so many of it. */
+/** A table whose new rows are referred to. There are several of one table if a row refers to several of its rows. */
 export interface NewReference {
   readonly collection: string;
-  /** Of a key of several columns the one that is referred to; null for the whole key. */
+  /** The column of a composite key that is referred to, or null for the whole key. */
   readonly part: Field | null;
 }
 
@@ -129,7 +129,7 @@ export interface Unlink {
  */
 export interface WriteInput {
   readonly nodes: readonly (readonly Readonly<Record<string, unknown>>[])[];
-  /** Keys of `parent` and `child`, in parts like those of rows; without a child, all of the parent's are meant. */
+  /** Keys of `parent` and `child`, in parts like those of rows. Without a child, all children of the parent are meant. */
   readonly unlinks: readonly (readonly Readonly<Record<string, unknown>>[])[];
   /** Numbers of the root's rows, in the order of the payload. */
   readonly root: readonly number[];
@@ -137,10 +137,10 @@ export interface WriteInput {
   readonly by: Author;
 }
 
-/** Of the command line. */
+/** The author of changes by the command line. */
 export const NO_AUTHOR: Author = { user: null, ip: null, user_agent: null, origin: null };
 
-/** The user who makes a change, and the address. */
+/** The user and the client of a change, as the activity log records them. */
 export interface Author {
   readonly user: string | null;
   readonly ip: string | null;
@@ -149,12 +149,12 @@ export interface Author {
 }
 
 export interface PlannedWrite {
-  /** The one it was planned on: it need not be the latest any more. */
+  /** The model that it was planned on, which may be outdated. */
   readonly model: Model;
   readonly plan: WritePlan;
   readonly input: WriteInput;
   readonly shape: string;
-  /** Where each row stands in the payload, for errors. */
+  /** The position of each row in the payload, for errors. */
   readonly paths: readonly (readonly string[])[];
   /** Keys of the root where they are known beforehand. */
   readonly keys: readonly (string | number)[] | null;
