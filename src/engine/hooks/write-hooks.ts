@@ -8,7 +8,7 @@ import type { PlannedWrite } from '../../plan/write/write.js';
 import { access } from './access.js';
 import { comments } from './comments.js';
 import { files } from './files.js';
-import { shares } from './shares.js';
+import { shares } from './system-hooks.js';
 import { versions } from './versions.js';
 import type { Change, HookedWrite, HookLimits, WriteHook } from './write-hook.js';
 
