@@ -158,7 +158,7 @@ function readPermissions({ caller }: ActionRequest<Identity>, services: MeServic
   return { data: access && identity.application ? { ...describeSchemaTables(model), ...described } : described };
 }
 
-/** What may be done with one item. A rule for updates of a singleton also says which fields and presets it has. Where nothing may, it is no matter whether it exists. */
+/** Whether the caller may update, delete or share an item. For a singleton, the fields and presets of an update are named too. */
 async function readAllowed(exchange: Exchange, services: MeServices): Promise<Reply> {
   const [name = '', key = null] = exchange.parameters;
   const identity = onlyUserOrView(await services.identities.identify(exchange));
@@ -168,7 +168,9 @@ async function readAllowed(exchange: Exchange, services: MeServices): Promise<Re
   const allowed = async (action: WriteAction): Promise<{ readonly access: boolean }> => {
     const { access: extent } = collection ? describeAction(action, collection, access) : NOTHING;
     if (!collection || extent === 'none') return { access: false };
-    return { access: key === null || (await isOpen(collection, key, action, identity, exchange, services)) };
+    return {
+      access: key === null || (await isOpen({ collection, key, exchange, caller: identity }, action, services)),
+    };
   };
   const first = collection?.singleton && access && key === null && (await isEmpty(collection, exchange, services));
   const changing = first ? 'create' : 'update';
@@ -188,19 +190,23 @@ async function isEmpty({ name }: Collection, exchange: Exchange, { reads, limits
 
 const NOTHING: Allowed = { access: 'none' };
 
-/** As the write itself would find out: who may change an item need not be able to read it. */
+interface AskedItem {
+  readonly collection: Collection;
+  readonly key: string;
+  readonly exchange: Exchange;
+  readonly caller: Identity;
+}
+
+/** Decides as the write itself would: a caller who may change an item need not be able to read it. */
 async function isOpen(
-  collection: Collection,
-  key: string,
+  { collection, key, exchange, caller }: AskedItem,
   action: WriteAction,
-  identity: Identity,
-  exchange: Exchange,
   { reads, limits }: MeServices,
 ): Promise<boolean> {
   const parsed = parseCountOfKeys(collection.name, [key], limits);
   try {
-    const compiled = reads.compile(parsed, identity, { selectedFor: `any ${action}` });
-    const body = await reads.run({ query: parsed, compiled, caller: identity }, exchange);
+    const compiled = reads.compile(parsed, caller, { selectedFor: `any ${action}` });
+    const body = await reads.run({ query: parsed, compiled, caller }, exchange);
     return String(body).includes('"count":1');
   } catch (error) {
     // A key that cannot exist.

@@ -59,13 +59,11 @@ async function readAsset(exchange: Exchange, services: FilesServices): Promise<R
   const { download, transform } = readAssetQuery(exchange.queryString);
   const transformation =
     transform &&
-    transformationOf(
-      transform,
-      row,
-      await readFileSettings(exchange, services),
-      exchange.headers.accept,
-      services.config,
-    );
+    transformationOf(transform, row, {
+      settings: await readFileSettings(exchange, services),
+      accept: exchange.headers.accept,
+      config: services.config,
+    });
   const type = transformation ? `image/${transformation.format}` : contentType(row);
   const head = {
     type,
@@ -251,13 +249,17 @@ function readAssetQuery(queryString: string): AssetQuery {
   };
 }
 
-/** Null for a file that is no image, or is to be sent as it is. */
+interface TransformationContext {
+  readonly settings: FileSettings;
+  readonly accept: string;
+  readonly config: Config;
+}
+
+/** The transformation of an image, or null for other files and for images that are sent as they are. */
 function transformationOf(
   parameters: Parameters,
   row: FileRow,
-  settings: FileSettings,
-  accept: string,
-  config: Config,
+  { settings, accept, config }: TransformationContext,
 ): Transformation | null {
   const original = FORMATS[row.type ?? ''];
   const wanted = presetOf(parameters, settings);

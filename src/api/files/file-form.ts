@@ -1,6 +1,6 @@
 /** The form of an upload: files in their order, each with the fields that stand before it. */
 import { Readable } from 'node:stream';
-import { Busboy, type BusboyFileStream, type BusboyInstance } from '@fastify/busboy';
+import { Busboy, type BusboyConfig, type BusboyFileStream, type BusboyInstance } from '@fastify/busboy';
 import { invalidPayload, type ServiceError } from '../../base/errors.js';
 import { asError } from '../../base/narrow.js';
 
@@ -15,72 +15,106 @@ export const MAX_FILES = 100;
 const MAX_FIELDS = 1_000;
 const MAX_FIELD_BYTES = 65_536;
 
-/** What surrounds the files in the body. */
+/** Bytes of the form around its files. */
 export const FORM_BYTES = 1_048_576;
 
-/** Hands over one file after the other. Ends when all are taken, or with the first failure: then the rest of the form is not read. */
+/**
+ * Passes one file after the other to `take`. Resolves when all are taken, or rejects with the first failure: then the rest of the form is
+ * not read.
+ */
 export function readFileForm(
   body: AsyncIterable<Buffer>,
   contentType: string,
   maxFileBytes: number,
   take: (file: FormFile) => Promise<void>,
 ): Promise<void> {
+  const limits = { files: MAX_FILES, fields: MAX_FIELDS, fieldSize: MAX_FIELD_BYTES, fileSize: maxFileBytes };
   return new Promise((resolve, reject) => {
-    let form: BusboyInstance;
-    try {
-      form = new Busboy({
-        headers: { 'content-type': contentType },
-        limits: { files: MAX_FILES, fields: MAX_FIELDS, fieldSize: MAX_FIELD_BYTES, fileSize: maxFileBytes },
-      });
-    } catch {
-      reject(unreadable());
+    const form = openForm(contentType, limits);
+    const reader = new FormReader(form, Readable.from(body), take, reject);
+    form.on('field', (name, value, _, truncated) => {
+      if (truncated) reader.fail(invalidPayload(`"${name}" is longer than ${MAX_FIELD_BYTES} bytes`));
+      else reader.fields[name] = formValue(value);
+    });
+    form.on('file', (_, stream, name, ...[, type]) => reader.takeFile(stream, name, type, maxFileBytes));
+    form.on('filesLimit', () => reader.fail(invalidPayload(`The form has more than ${MAX_FILES} files`)));
+    form.on('fieldsLimit', () => reader.fail(invalidPayload(`The form has more than ${MAX_FIELDS} fields`)));
+    form.on('error', () => reader.fail(unreadable()));
+    form.on('finish', () => {
+      if (reader.taken.length === 0) reject(invalidPayload('The form contains no file'));
+      else Promise.all(reader.taken).then(() => resolve(), reject);
+    });
+    reader.start();
+  });
+}
+
+/** Throws if the type has no boundary. */
+export function openForm(contentType: string, limits: BusboyConfig['limits'] = {}): BusboyInstance {
+  try {
+    return new Busboy({ headers: { 'content-type': contentType }, limits });
+  } catch {
+    throw unreadable();
+  }
+}
+
+class FormReader {
+  /** The fields before the next file. */
+  fields: Record<string, unknown> = {};
+  readonly taken: Promise<void>[] = [];
+  readonly #form: BusboyInstance;
+  readonly #source: Readable;
+  readonly #take: (file: FormFile) => Promise<void>;
+  readonly #reject: (error: Error) => void;
+  #current: BusboyFileStream | null = null;
+  #hasFailed = false;
+
+  constructor(
+    form: BusboyInstance,
+    source: Readable,
+    take: (file: FormFile) => Promise<void>,
+    reject: (error: Error) => void,
+  ) {
+    this.#form = form;
+    this.#source = source;
+    this.#take = take;
+    this.#reject = reject;
+  }
+
+  start(): void {
+    this.#source.on('error', (error) => this.fail(error));
+    this.#source.pipe(this.#form);
+  }
+
+  fail(error: Error): void {
+    this.#hasFailed = true;
+    this.#source.unpipe(this.#form);
+    this.#source.destroy();
+    this.#current?.destroy(error);
+    // Files that were begun end before the caller removes them.
+    void Promise.allSettled(this.taken).then(() => this.#reject(error));
+  }
+
+  takeFile(stream: BusboyFileStream, name: string, type: string, maxBytes: number): void {
+    stream.on('error', () => {});
+    // The piece of the body in which the form failed is read to its end: a file that begins there would never end.
+    if (this.#hasFailed) {
+      stream.resume();
       return;
     }
-    const source = Readable.from(body);
-    let fields: Record<string, unknown> = {};
-    let current: BusboyFileStream | null = null;
-    const taken: Promise<void>[] = [];
-    let failed = false;
-    const fail = (error: Error): void => {
-      failed = true;
-      source.unpipe(form);
-      source.destroy();
-      current?.destroy(error);
-      // What was begun is ended before the caller puts it right.
-      void Promise.allSettled(taken).then(() => reject(error));
-    };
-    form.on('field', (name, value, _, truncated) => {
-      if (truncated) return fail(invalidPayload(`"${name}" is longer than ${MAX_FIELD_BYTES} bytes`));
-      fields[name] = formValue(value);
-    });
-    form.on('file', (_, stream, name, __, type) => {
-      stream.on('error', () => {});
-      // The piece of the body in which the form failed is read to its end: a file that begins there would never end.
-      if (failed) {
-        stream.resume();
-        return;
-      }
-      if (!name) return fail(invalidPayload('A file of the form has no file name'));
-      current = stream;
-      const file = { name, type, fields, bytes: bytesOf(stream, maxFileBytes) };
-      fields = {};
-      taken.push(
-        take(file).catch((error: unknown) => {
-          fail(asError(error));
-          throw error;
-        }),
-      );
-    });
-    form.on('filesLimit', () => fail(invalidPayload(`The form has more than ${MAX_FILES} files`)));
-    form.on('fieldsLimit', () => fail(invalidPayload(`The form has more than ${MAX_FIELDS} fields`)));
-    form.on('error', () => fail(unreadable()));
-    form.on('finish', () => {
-      if (taken.length === 0) reject(invalidPayload('The form contains no file'));
-      else Promise.all(taken).then(() => resolve(), reject);
-    });
-    source.on('error', fail);
-    source.pipe(form);
-  });
+    if (!name) {
+      this.fail(invalidPayload('A file of the form has no file name'));
+      return;
+    }
+    this.#current = stream;
+    const file = { name, type, fields: this.fields, bytes: bytesOf(stream, maxBytes) };
+    this.fields = {};
+    this.taken.push(
+      this.#take(file).catch((error: unknown) => {
+        this.fail(asError(error));
+        throw error;
+      }),
+    );
+  }
 }
 
 async function* bytesOf(stream: BusboyFileStream, maxBytes: number): AsyncIterable<Buffer> {
@@ -88,7 +122,7 @@ async function* bytesOf(stream: BusboyFileStream, maxBytes: number): AsyncIterab
   if (stream.truncated) throw tooLarge(maxBytes);
 }
 
-/** For files that come in no form. */
+/** For files that do not come in a form. */
 export async function* atMost(bytes: AsyncIterable<Buffer>, maxBytes: number): AsyncIterable<Buffer> {
   let total = 0;
   for await (const piece of bytes) {
@@ -102,11 +136,11 @@ function tooLarge(limit: number): ServiceError {
   return invalidPayload(`The file is larger than ${limit} bytes`, { option: 'FILES_MAX_UPLOAD_SIZE', limit });
 }
 
-function unreadable(): ServiceError {
+export function unreadable(): ServiceError {
   return invalidPayload('The form cannot be read');
 }
 
-/** A form has texts alone; lists and objects are written as JSON. */
+/** A form has only texts; lists and objects are written as JSON. */
 function formValue(text: string): unknown {
   if (text === 'null') return null;
   if (text === 'true' || text === 'false') return text === 'true';

@@ -1,9 +1,9 @@
 /** The file of a multipart form, as it arrives. */
 import { PassThrough, Readable } from 'node:stream';
-import { Busboy, type BusboyInstance } from '@fastify/busboy';
 import { invalidPayload } from '../../base/errors.js';
 import type { Config } from '../../config/config.js';
 import type { BodyLimits } from '../../http/body.js';
+import { openForm, unreadable } from './file-form.js';
 
 export interface Upload {
   readonly bytes: AsyncIterable<Buffer>;
@@ -17,13 +17,7 @@ export function importLimits({ IMPORT_MAX_FILE_SIZE, BODY_TIMEOUT }: Config): Bo
 /** Resolves at the first file; its bytes follow as they are read. */
 export function openUpload(body: AsyncIterable<Buffer>, contentType: string): Promise<Upload> {
   return new Promise((resolve, reject) => {
-    let form: BusboyInstance;
-    try {
-      form = new Busboy({ headers: { 'content-type': contentType } });
-    } catch {
-      reject(invalidPayload('The form cannot be read'));
-      return;
-    }
+    const form = openForm(contentType);
     const bytes = new PassThrough();
     // A reader of the bytes gets the failure there; before that the promise is rejected.
     bytes.on('error', () => {});
@@ -32,7 +26,7 @@ export function openUpload(body: AsyncIterable<Buffer>, contentType: string): Pr
       reject(error);
       bytes.destroy(error);
     };
-    form.on('file', (_, file, name, __, type) => {
+    form.on('file', (_, file, name, ...[, type]) => {
       if (hasFile) {
         file.resume();
         return;
@@ -42,7 +36,7 @@ export function openUpload(body: AsyncIterable<Buffer>, contentType: string): Pr
       file.pipe(bytes);
       resolve({ bytes, type: typeOf(type, name) });
     });
-    form.on('error', () => fail(invalidPayload('The form cannot be read')));
+    form.on('error', () => fail(unreadable()));
     form.on('finish', () => {
       if (!hasFile) reject(invalidPayload('The form contains no file'));
     });
@@ -52,7 +46,7 @@ export function openUpload(body: AsyncIterable<Buffer>, contentType: string): Pr
   });
 }
 
-/** Browsers and tools often name no better type than "a file": its ending says more. */
+/** Browsers and tools often send a general type: then the ending of the name says more. */
 function typeOf(type: string, name: string): string {
   if (type !== 'application/octet-stream' && type !== 'text/plain') return type;
   const ending = /\.(json|ndjson|jsonl|csv)$/i.exec(name)?.[1]?.toLowerCase();

@@ -104,21 +104,21 @@ async function answer(
   const { query, extensions, operationName, variables } = await readParameters(exchange);
   const text = await services.persisted.resolve(query, extensions);
   if (text === null) return refusal([NOT_FOUND], negotiated, 200);
-  const request = { text, operationName, variables, safe: exchange.method !== 'POST' };
+  const request = { text, operationName, variables, safe: exchange.method !== 'POST', scope };
   if (isLive) {
     const { live, reads, identities } = services;
-    const parse = async (as: Identity): Promise<ParsedDocument> =>
-      parseAsCaller(request, scope, as, exchange, services);
+    const parse = async (as: Identity): Promise<ParsedDocument> => parseAsCaller(request, as, exchange, services);
     const bodyOf = (error: unknown): string => String(failureReply(error, negotiated).body);
     return liveOperation({ exchange, live, reads, identities, parse, failure: bodyOf }, caller);
   }
   try {
-    const document = await parseAsCaller(request, scope, caller, exchange, services);
+    const document = await parseAsCaller(request, caller, exchange, services);
     exchange.staged('parse');
-    if (document.kind === 'mutation') return await writeDocument(document, caller, exchange, services, negotiated);
+    const context = { exchange, caller, negotiated };
+    if (document.kind === 'mutation') return await writeDocument(document, context, services);
     if (document.kind !== 'query')
       throw documentFailure('A subscription needs a WebSocket, or "Accept: text/event-stream"');
-    return await readDocument(document, caller, exchange, services, negotiated);
+    return await readDocument(document, context, services);
   } catch (error) {
     return failureReply(error, negotiated);
   }
@@ -126,12 +126,9 @@ async function answer(
 
 function writeDocument(
   document: ParsedMutationDocument,
-  caller: Identity,
-  exchange: Exchange,
+  { exchange, caller, negotiated }: RequestContext,
   services: GraphqlServices,
-  negotiated: Negotiated,
 ): Promise<Reply> {
-  const { writes, reads } = services;
   const stages = {
     client: exchange,
     identify: () => writerOf(exchange, caller),
@@ -145,29 +142,29 @@ function writeDocument(
     });
   return write({
     ...stages,
-    execute: (_, writer) => runMutation(document, writes, writer, exchange, reads.responseMemory),
+    execute: (_, writer) => runMutation(document, services, writer, exchange),
     reply: (body) => success(body, negotiated),
   });
 }
 
 async function readDocument(
   document: ParsedQueryDocument,
-  caller: Identity,
-  exchange: Exchange,
-  services: GraphqlServices,
-  negotiated: Negotiated,
+  context: RequestContext,
+  { actions, reads }: GraphqlServices,
 ): Promise<Reply | typeof DEFERRED> {
-  const operation = document.calls.length > 0 ? await withCalls(document, exchange, services.actions) : document.parsed;
-  const { reads } = services;
-  return new OperationRead({ exchange, document, reads, caller, negotiated }, operation).run();
+  const operation = document.calls.length > 0 ? await withCalls(document, context.exchange, actions) : document.parsed;
+  return new OperationRead({ ...context, document, reads }, operation).run();
 }
 
-interface OperationContext {
+interface RequestContext {
   readonly exchange: Exchange;
-  readonly document: ParsedQueryDocument;
-  readonly reads: Reads;
   readonly caller: Identity;
   readonly negotiated: Negotiated;
+}
+
+interface OperationContext extends RequestContext {
+  readonly document: ParsedQueryDocument;
+  readonly reads: Reads;
 }
 
 /** The stages of a query: the document is parsed already. */

@@ -1,4 +1,5 @@
 /** GraphQL over server-sent events: an operation that reads is sent again whenever its answer changes. */
+import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
 import { invalidQuery, ServiceError } from '../../base/errors.js';
 import type { Reads } from '../../engine/reads/reads.js';
@@ -16,7 +17,7 @@ export interface LiveOperation {
   readonly exchange: Exchange;
   readonly live: LiveQueries;
   readonly reads: Reads;
-  readonly identities: Parameters<typeof eventStream>[2];
+  readonly identities: Identities;
   /** The document, as far as the caller may see the schema. */
   parse(caller: Identity): Promise<ParsedDocument>;
   /** The body of an answer that says so. */
@@ -43,7 +44,7 @@ export async function liveOperation(operation: LiveOperation, caller: Identity):
   } catch (error) {
     return eventReply(Buffer.concat([format.failure(error), COMPLETE]));
   }
-  return eventStream(exchange, live, identities, parse, format);
+  return eventStream(exchange, { live, identities }, parse, format);
 }
 
 /** What is wrong with an operation is so until the schema or the rights change: it ends a live query. */

@@ -2,13 +2,14 @@
 import { onlyUser } from '../../access/identity.js';
 import { ServiceError } from '../../base/errors.js';
 import { elementAt } from '../../base/narrow.js';
+import type { Reads } from '../../engine/reads/reads.js';
 import type { RequestClient } from '../../engine/stages.js';
 import type { Writer } from '../../engine/writer.js';
 import type { Writes } from '../../engine/writes/writes.js';
 import type { Call } from '../../graphql/calls.js';
 import { FieldFailure, type ResponseError, responseError } from '../../graphql/failure.js';
 import type { MutationStep, ParsedMutationDocument } from '../../graphql/parsed-document.js';
-import { BatchMemory, type ResponseMemory } from '../../postgres/wire/response-memory.js';
+import { BatchMemory } from '../../postgres/wire/response-memory.js';
 import type { Called } from './actions.js';
 
 /**
@@ -17,12 +18,11 @@ import type { Called } from './actions.js';
  */
 export async function runMutation(
   { steps }: ParsedMutationDocument,
-  writes: Writes,
+  { writes, reads }: { readonly writes: Writes; readonly reads: Reads },
   writer: Writer,
   client: RequestClient,
-  responseMemory: ResponseMemory,
 ): Promise<Buffer> {
-  const memory = new BatchMemory(responseMemory);
+  const memory = new BatchMemory(reads.responseMemory);
   let current: MutationStep | undefined;
   try {
     const prepared: MutationStep[] = [];

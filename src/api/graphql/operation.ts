@@ -30,10 +30,14 @@ export interface OperationServices {
 /** Clients know this message: they send the text along with its digest then. */
 export const NOT_FOUND = { message: 'PersistedQueryNotFound', extensions: { code: 'INVALID_QUERY' } };
 
-/** The document, as far as the caller may see the schema. */
+/** A request to `/graphql` or `/graphql/system`. */
+export interface ScopedRequest extends GraphqlRequest {
+  readonly scope: RootScope;
+}
+
+/** Parses the document with the schema that the caller may see. */
 export function parseAsCaller(
-  request: GraphqlRequest,
-  scope: RootScope,
+  { scope, ...request }: ScopedRequest,
   caller: Identity,
   client: RequestClient,
   { operations, policies, mirror, reads }: OperationServices,

@@ -25,15 +25,14 @@ import { eventStream, preferredWait, waitForChange, wantsEvents } from './live.j
 
 export function readItems(exchange: Exchange, services: ItemsServices, urls: UrlCache, path: ItemPath): Outcome {
   if (wantsEvents(exchange)) return liveItems(exchange, services, urls, path);
-  const wait = preferredWait(exchange);
-  if (wait > 0) return waitForItems(exchange, services, urls, path, wait);
+  if (preferredWait(exchange) > 0) return waitForItems(exchange, services, urls, path);
   return read(new ItemsRead(exchange, services, urls, path), services.reads);
 }
 
 function liveItems(exchange: Exchange, services: ItemsServices, urls: UrlCache, path: ItemPath): Outcome {
   if (exchange.method === 'SEARCH') return liveSearch(exchange, services, path);
   const parsed = parseUrl(exchange, urls, path, wholeAnswers(services.limits), 'live');
-  return eventStream(exchange, services.live, services.identities, () => parsed);
+  return eventStream(exchange, services, () => parsed);
 }
 
 async function liveSearch(
@@ -48,7 +47,7 @@ async function liveSearch(
     exchange.queryString,
     limitsOf(wholeAnswers(services.limits), exchange.prefer),
   );
-  return eventStream(exchange, services.live, services.identities, () => parsed);
+  return eventStream(exchange, services, () => parsed);
 }
 
 /** What cannot wait is answered at once, as if nobody had asked for it. */
@@ -57,12 +56,11 @@ async function waitForItems(
   services: ItemsServices,
   urls: UrlCache,
   path: ItemPath,
-  seconds: number,
 ): Promise<Reply | typeof DEFERRED> {
-  const { identities, live, reads } = services;
-  if ((await live.obstacle()) !== null) return read(new ItemsRead(exchange, services, urls, path), reads);
+  if ((await services.live.obstacle()) !== null)
+    return read(new ItemsRead(exchange, services, urls, path), services.reads);
   const parsed = parseUrl(exchange, urls, path, wholeAnswers(services.limits), 'live');
-  return waitForChange(exchange, live, identities, () => parsed, seconds);
+  return waitForChange(exchange, services, () => parsed, preferredWait(exchange));
 }
 
 /** Answers of live queries and over WebSockets are never streamed. */

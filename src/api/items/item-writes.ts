@@ -23,7 +23,7 @@ import {
 } from '../../request/write.js';
 import type { ItemPath, ItemsServices } from './item-reads.js';
 
-/** What a route makes of its body. */
+/** Makes a write of the request. The body is undefined if there is none. */
 type ParseWrite = (body: unknown, context: ParseWriteContext) => WriteRequest;
 
 interface ParseWriteContext {
@@ -34,13 +34,7 @@ interface ParseWriteContext {
   readonly isSingleton: boolean;
 }
 
-function writeItems(
-  exchange: Exchange,
-  services: ItemsServices,
-  path: ItemPath,
-  parse: ParseWrite,
-  readsBody = true,
-): Promise<Reply> {
+function writeItems(exchange: Exchange, services: ItemsServices, path: ItemPath, parse: ParseWrite): Promise<Reply> {
   return write({
     client: exchange,
     identify: async () => {
@@ -49,7 +43,9 @@ function writeItems(
     },
     parse: async ({ caller }) => {
       const isSingleton = services.writes.isSingleton(path.collection, caller);
-      const body = readsBody ? await exchange.json(parseJson) : undefined;
+      // One item is deleted by its path.
+      const isDeleted = exchange.method === 'DELETE' && path.key !== null;
+      const body = isDeleted ? undefined : await exchange.json(parseJson);
       return parse(body, { exchange, services, path, caller, isSingleton });
     },
     execute: (request, writer) => services.writes.run(request, writer, exchange),
@@ -106,7 +102,7 @@ export function updateItems(exchange: Exchange, services: ItemsServices, path: I
 
 export function deleteItem(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
   const selected = { kind: 'keys', keys: [keyOf(path)] } as const;
-  return writeItems(exchange, services, path, (_, context) => deleteRequest(selected, undefined, context), false);
+  return writeItems(exchange, services, path, (_, context) => deleteRequest(selected, undefined, context));
 }
 
 export function deleteItems(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {

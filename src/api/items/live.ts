@@ -22,11 +22,15 @@ export function wantsEvents({ headers: { accept } }: Exchange): boolean {
   return accept.startsWith('text/event-stream') && !REFUSED.test(accept);
 }
 
-/** Each answer has an id, its position and its tag: who comes back with the last one gets it again only if it is another. */
+interface LiveServices {
+  readonly live: LiveQueries;
+  readonly identities: Identities;
+}
+
+/** Each answer has an id: its position and its tag. A client that returns with the last one gets an answer only if it differs. */
 export function eventStream(
   exchange: Exchange,
-  live: LiveQueries,
-  identities: Identities,
+  { live, identities }: LiveServices,
   parse: LiveSource['parse'],
   format: EventFormat = ITEM_EVENTS,
 ): Reply | typeof DEFERRED {
@@ -56,8 +60,7 @@ export function preferredWait({ method, headers: { ifNoneMatch, prefer } }: Exch
 /** Answers when there is another answer than the client has, or 304 when its time is over. */
 export async function waitForChange(
   exchange: Exchange,
-  live: LiveQueries,
-  identities: Identities,
+  { live, identities }: LiveServices,
   parse: LiveSource['parse'],
   seconds: number,
 ): Promise<Reply> {

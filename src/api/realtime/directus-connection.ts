@@ -175,7 +175,7 @@ class DirectusConnection extends Connection<WebsocketServices> implements Speake
     const isWanted = (): boolean => this.#subscriptions.get(name) === current && !isRenewed;
     this.#replace(name, pending);
     try {
-      const begin = (): Promise<EventHandle> => subscribeTo(message, uid.name, this, this.services, isWanted);
+      const begin = (): Promise<EventHandle> => subscribeTo(message, { name: uid.name, isWanted }, this, this.services);
       const handle = await socketTurns.run(this.name, begin);
       if (this.#subscriptions.get(name) !== pending || !this.socket.isOpen) return handle.close();
       this.#subscriptions.set(name, handle);

@@ -20,12 +20,18 @@ import type { EventOwner } from './message-queue.js';
 /** Of the items there are no aggregates: a live query over HTTP has these. */
 const WITHOUT_ITEMS = ['aggregate', 'groupBy', 'having', 'export'];
 
+/** A subscription, as its client names it. */
+interface SubscribedClient {
+  readonly name: string | null;
+  /** Whether the client still has this subscription. */
+  readonly isWanted: () => boolean;
+}
+
 export async function subscribeTo(
   message: Input,
-  name: string | null,
+  client: SubscribedClient,
   connection: Speaker,
   { live, limits: given }: WebsocketServices,
-  isWanted: () => boolean,
 ): Promise<EventHandle> {
   const { collection, query, change, item } = readSubscription(message);
   const limits = wholeAnswers(given);
@@ -47,7 +53,7 @@ export async function subscribeTo(
       return parseSearch(collection, { query: keys }, '', wholeAnswers({ ...given, pageSize: null }));
     },
   };
-  const listener = new SocketListener(connection, name, item !== null, isWanted, live);
+  const listener = new SocketListener(connection, client, item !== null, live);
   const handle = await live.events.subscribe(source, listener, (error) => listener.end(error));
   return {
     close: () => {
@@ -87,15 +93,15 @@ class SocketListener implements EventListener, EventOwner {
   readonly #connection: Speaker;
   readonly #tail: string;
   readonly #isItem: boolean;
-  readonly #isWanted: () => boolean;
+  readonly #client: SubscribedClient;
   readonly #rights: Rights;
   #hasLost = false;
 
-  constructor(connection: Speaker, uid: string | null, isItem: boolean, isWanted: () => boolean, rights: Rights) {
+  constructor(connection: Speaker, client: SubscribedClient, isItem: boolean, rights: Rights) {
     this.#connection = connection;
-    this.#tail = uid === null ? '}' : `,"uid":${JSON.stringify(uid)}}`;
+    this.#client = client;
+    this.#tail = client.name === null ? '}' : `,"uid":${JSON.stringify(client.name)}}`;
     this.#isItem = isItem;
-    this.#isWanted = isWanted;
     this.#rights = rights;
   }
 
@@ -124,7 +130,7 @@ class SocketListener implements EventListener, EventOwner {
   }
 
   initial(body: Buffer | null, isResync: boolean): void {
-    if (!this.#isWanted()) {
+    if (!this.#client.isWanted()) {
       this.lose();
       return;
     }

@@ -5,7 +5,6 @@ import { forbidden, ServiceError } from '../../base/errors.js';
 import { type MaybePromise, write } from '../../engine/pipeline.js';
 import type { RequestClient } from '../../engine/stages.js';
 import { DocumentFailure } from '../../graphql/failure.js';
-import type { GraphqlRequest } from '../../graphql/operations.js';
 import type {
   EventMember,
   EventOutput,
@@ -36,6 +35,7 @@ import {
   NOT_FOUND,
   type OperationServices,
   parseAsCaller,
+  type ScopedRequest,
   withoutFailed,
 } from '../graphql/operation.js';
 import { wholeAnswers } from '../items/item-reads.js';
@@ -70,18 +70,18 @@ export async function runOperation(
   const caller = await target.identify();
   const text = await services.persisted.resolve(query, extensions);
   if (text === null) throw new DocumentFailure([NOT_FOUND]);
-  const request = { text, operationName, variables, safe: false };
+  const request: ScopedRequest = { text, operationName, variables, safe: false, scope: 'items' };
   return socketTurns.run(target.connection, () => begin(request, caller, target, services));
 }
 
 async function begin(
-  request: GraphqlRequest,
+  request: ScopedRequest,
   caller: Identity,
   target: OperationTarget,
   services: GraphqlSocketServices,
 ): Promise<EventHandle> {
   if (target.client.aborted) return NOTHING;
-  const document = await parseAsCaller(request, 'items', caller, target.client, services);
+  const document = await parseAsCaller(request, caller, target.client, services);
   switch (document.kind) {
     case 'query':
       return answerOnce(target, () => readOnce(document, caller, target, services));
@@ -136,19 +136,19 @@ function writeOnce(
   document: ParsedMutationDocument,
   caller: Identity,
   { client, from }: OperationTarget,
-  { writes, reads }: GraphqlSocketServices,
+  services: GraphqlSocketServices,
 ): Promise<Buffer> {
   return write({
     client,
     identify: () => writerFrom(from, caller),
     parse: () => document,
-    execute: (_, writer) => runMutation(document, writes, writer, client, reads.responseMemory),
+    execute: (_, writer) => runMutation(document, services, writer, client),
     reply: (body) => body,
   });
 }
 
 async function follow(
-  request: GraphqlRequest,
+  request: ScopedRequest,
   target: OperationTarget,
   services: GraphqlSocketServices,
 ): Promise<EventHandle> {
@@ -158,11 +158,11 @@ async function follow(
 }
 
 class QuerySource implements LiveSource {
-  readonly #request: GraphqlRequest;
+  readonly #request: ScopedRequest;
   readonly #target: OperationTarget;
   readonly #services: GraphqlSocketServices;
 
-  constructor(request: GraphqlRequest, target: OperationTarget, services: GraphqlSocketServices) {
+  constructor(request: ScopedRequest, target: OperationTarget, services: GraphqlSocketServices) {
     this.#request = request;
     this.#target = target;
     this.#services = services;
@@ -178,15 +178,14 @@ class QuerySource implements LiveSource {
 
   parse(caller: Identity): Promise<ParsedOperation> {
     const { client } = this.#target;
-    const parse = async (): Promise<ParsedDocument> =>
-      parseAsCaller(this.#request, 'items', caller, client, this.#services);
+    const parse = async (): Promise<ParsedDocument> => parseAsCaller(this.#request, caller, client, this.#services);
     return readable(parse, this.#services.reads, caller, client);
   }
 }
 
 function followChanges(
   { collection, change, output }: ParsedEventsDocument,
-  request: GraphqlRequest,
+  request: ScopedRequest,
   target: OperationTarget,
   services: GraphqlSocketServices,
 ): Promise<EventHandle> {
@@ -194,7 +193,7 @@ function followChanges(
   let hasBegun = false;
   const parseChanged = async (as: Identity): Promise<Parsed> => {
     try {
-      const document = await parseAsCaller(request, 'items', as, target.client, services);
+      const document = await parseAsCaller(request, as, target.client, services);
       if (document.kind !== 'events') throw forbidden();
       hasBegun = true;
       return document.changed;

@@ -133,7 +133,11 @@ function requestMetrics(routes: readonly RouteStats[], byRoute: boolean): Metric
     )
     .sort((one, other) => one.answer.number - other.answer.number);
   const durations = kinds.flatMap(({ labels, answer: { buckets, seconds } }) =>
-    histogramValues(name, DURATION_BOUNDS_S, buckets, seconds, byRoute ? labels : { method: labels.method }),
+    histogramValues(
+      name,
+      { bounds: DURATION_BOUNDS_S, buckets, sum: seconds },
+      byRoute ? labels : { method: labels.method },
+    ),
   );
   const counts = kinds.map(({ labels, answer: { buckets } }, position) => ({
     labels: position < MOST_COUNTED ? labels : { method: 'other', route: 'other', status: labels.status },
@@ -165,7 +169,13 @@ function batchMetrics({ batcher }: Reads): Metric[] {
   }
   const help = 'Reads per statement.';
   return [
-    { name, help, type: 'histogram', aggregator: 'sum', values: histogramValues(name, SIZES, buckets, members, {}) },
+    {
+      name,
+      help,
+      type: 'histogram',
+      aggregator: 'sum',
+      values: histogramValues(name, { bounds: SIZES, buckets, sum: members }, {}),
+    },
     counter('lateral_read_batch_splits_total', 'Batches whose reads were sent again individually.', batcher.splits),
   ];
 }
@@ -246,7 +256,7 @@ function schemaMetrics({ mirror, reads, writes }: MetricsServices): Metric[] {
 function liveMetrics({ subscriptions, topics, stats, stream: { figures } }: LiveQueries): Metric[] {
   const name = 'lateral_live_lag_seconds';
   const help = 'The time from the commit of a change until an answer with it was sent to its subscribers.';
-  const lags = histogramValues(name, LAG_BOUNDS_S, stats.lags, stats.lagSum, {});
+  const lags = histogramValues(name, { bounds: LAG_BOUNDS_S, buckets: stats.lags, sum: stats.lagSum }, {});
   return [
     gauge('lateral_live_subscriptions', 'Live queries.', subscriptions),
     gauge('lateral_live_topics', 'Live queries that differ in their statement or values.', topics.size),
@@ -297,14 +307,14 @@ function byLabel(label: string, numbers: Readonly<Record<string, number>>): Valu
   return Object.entries(numbers).map(([name, value]) => ({ labels: { [label]: name }, value }));
 }
 
-/** Prometheus wants each bucket to hold those below it as well. */
-function histogramValues(
-  name: string,
-  bounds: readonly number[],
-  buckets: Float64Array,
-  sum: number,
-  labels: Value['labels'],
-): Value[] {
+interface Histogram {
+  readonly bounds: readonly number[];
+  readonly buckets: Float64Array;
+  readonly sum: number;
+}
+
+/** Prometheus expects each bucket to include those below it. */
+function histogramValues(name: string, { bounds, buckets, sum }: Histogram, labels: Value['labels']): Value[] {
   let count = 0;
   const values = [...buckets].map((number, position): Value => {
     count += number;
