@@ -8,6 +8,7 @@ mkdir -p "$image/app/dist" "$image/usr/local/bin" "$image/etc" "$image/var/lib/d
 mkdir -p -m 1777 "$image/tmp"
 cp -R package.json sql node_modules "$image/app/"
 cp -R dist/src dist/web "$image/app/dist/"
+rm -f "$image/app/sql/README.md"
 
 # The HTTP server brings a binary for each platform and version of Node: one is needed. Types and source maps are for developers.
 modules=$image/app/node_modules

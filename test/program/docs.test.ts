@@ -1,9 +1,9 @@
 /**
- * What the documentation repeats from elsewhere is what is there: the table of options, the plot of the bench, and the
- * targets of links. `npm run docs:generate` writes the table and the plot anew.
+ * The documentation agrees with the code: the table of options, the plot of the bench, the targets of links, and the files that it names.
+ * `npm run docs:generate` rewrites the table and the plot.
  */
-import { readFile, stat, writeFile } from 'node:fs/promises';
-import { dirname, join } from 'node:path';
+import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { basename, dirname, join, relative } from 'node:path';
 import t from 'tap';
 import { drawFigure } from '../../bench/report/figure.js';
 import { packagePath } from '../../src/base/package-files.js';
@@ -11,6 +11,7 @@ import { optionRows } from '../../src/config/config.js';
 import { readPages } from './docs/pages.js';
 
 const MAX_README_LINES = 150;
+const MAX_FOLDER_README_LINES = 10;
 const RENEW = 'npm run docs:generate rewrites it';
 
 t.test('the table in docs/configuration.md lists the options as they are', async (t) => {
@@ -73,6 +74,29 @@ t.test('files that are named exist', async (t) => {
   t.strictSame(missing, []);
 });
 
+t.test('files that are named without their folder exist', async (t) => {
+  const known = new Set((await listFiles('src', 'test', 'bench', 'web', 'sql')).map((path) => basename(path)));
+  const missing = (await readPages()).flatMap(({ path, text }) =>
+    [...text.matchAll(/`([\w-]+\.tsx?)`/g)].flatMap(([, name = '']) => (known.has(name) ? [] : [`${path}: ${name}`])),
+  );
+  t.strictSame(missing, []);
+});
+
+t.test('each folder has a README of at most ten lines, and the files in it exist', async (t) => {
+  const rooms = (await readdir(packagePath('src'), { withFileTypes: true })).filter((entry) => entry.isDirectory());
+  const readmes = (await listFiles('src', 'bench', 'web', 'sql', 'test')).filter((path) => path.endsWith('/README.md'));
+  const needed = ['bench', 'web', 'sql', 'test', ...rooms.map(({ name }) => `src/${name}`)].map(
+    (each) => `${each}/README.md`,
+  );
+  t.strictSame(
+    needed.filter((path) => !readmes.includes(path)),
+    [],
+    'folders without one',
+  );
+  const problems = await Promise.all(readmes.map(problemsOfReadme));
+  t.strictSame(problems.flat(), []);
+});
+
 t.test('every page of docs/ is reached from the README or from the list of decisions', async (t) => {
   const pages = await readPages();
   const linked = new Set(
@@ -95,7 +119,30 @@ t.test('the site lists every page of docs/', async (t) => {
   );
 });
 
-/** As the usual viewers of Markdown make them of headings. */
+async function problemsOfReadme(path: string): Promise<string[]> {
+  const text = await readFile(packagePath(path), 'utf8');
+  const lines = text.trimEnd().split('\n').length;
+  const names = [...text.matchAll(/`([\w/.-]+\.(?:tsx?|sql|mjs))`/g)].map(([, name = '']) => name);
+  const missing = await Promise.all(
+    names.map(async (name) => {
+      const places = [join(dirname(path), name), name].map((place) => packagePath(place));
+      const found = await Promise.all(places.map((place) => stat(place).catch(() => null)));
+      return found.every((each) => each === null) ? [`${path}: ${name} does not exist`] : [];
+    }),
+  );
+  return [...(lines > MAX_FOLDER_README_LINES ? [`${path}: ${lines} lines`] : []), ...missing.flat()];
+}
+
+/** Paths from the root of the package. */
+async function listFiles(...folders: readonly string[]): Promise<string[]> {
+  const lists = await Promise.all(
+    folders.map((folder) => readdir(packagePath(folder), { recursive: true, withFileTypes: true })),
+  );
+  const files = lists.flat().filter((entry) => entry.isFile());
+  return files.map((entry) => relative(packagePath(), join(entry.parentPath, entry.name)));
+}
+
+/** The anchors that viewers of Markdown derive from headings. */
 function anchorsOf(text: string): Set<string> {
   const prose = text.replaceAll(/^```[\s\S]*?^```$/gm, '');
   const headings = [...prose.matchAll(/^#+ (.*)$/gm)].map((match) => match[1] ?? '');
