@@ -1,9 +1,17 @@
-/** Shares: the creator must be allowed to share the item, and the share has the creator's rights. Other users may not change it. */
+/** The hooks of the service's own collections. Those of content versions are in versions.ts. */
+
+import { checkAccess, checkRegistration, concernsAccess, watchAdministrators } from '../../accounts/administrators.js';
 import { forbidden, invalidPayload } from '../../base/errors.js';
-import { parseSearch } from '../../request/rest.js';
+import { servedCollection } from '../../plan/read.js';
+import { checkKey } from '../../plan/write/key.js';
+import type { Parsed } from '../../request/ast.js';
+import { parseCountOfKeys, parseSearch } from '../../request/rest.js';
+import type { Key } from '../../request/write.js';
 import { arrayLiteral } from '../../sql/literal.js';
-import { countInSession, querySystem, readItem } from '../reads/session-reads.js';
+import { compileInSession, countInSession, querySystem, readItem } from '../reads/session-reads.js';
+import { versions } from './versions.js';
 import {
+  bringsRows,
   type Change,
   type ChangedRow,
   CREATOR,
@@ -19,7 +27,8 @@ const SHARE_FIELDS: ReadonlySet<string> = new Set([
 ]);
 const NEW_SHARE_FIELDS: ReadonlySet<string> = new Set([...SHARE_FIELDS, 'collection', 'item']);
 
-export const shares: WriteHook = {
+/** The creator of a share must be allowed to share the item, and the share has the creator's rights. Other users may not change it. */
+const shares: WriteHook = {
   concerns: ({ collection, action }) => collection.name === SHARES && action !== 'delete',
   open: (write) => ({
     beforeWrite: async () => {
@@ -65,3 +74,89 @@ async function checkNewShare(write: HookedWrite, change: Change, row: ChangedRow
   const query = parseSearch(name, count, '', write.parseLimits);
   if ((await countInSession(write, query, { selectedFor: 'any share' })) !== 1) throw forbidden();
 }
+
+/** Each collection that is named takes a statement of its own. */
+const MAX_COLLECTIONS = 20;
+
+/**
+ * Comments name an item by its collection and key, which no foreign key can express. The writer must be able to read that item:
+ * otherwise the answer would reveal whether it exists, and readers of the item would find the comment.
+ */
+const comments: WriteHook = {
+  concerns: (change) => change.collection.name === 'service_comments' && bringsRows(change),
+  open: (write) => ({ beforeWrite: () => checkNamedItems(write) }),
+};
+
+/** Administrators read everything, and may comment on items that do not exist yet. */
+async function checkNamedItems(write: HookedWrite): Promise<void> {
+  const { caller } = write.writer;
+  if (caller.administrator) return;
+  if (caller.user === null) throw forbidden();
+  const named = namedItems(write.changes);
+  if (named.size > MAX_COLLECTIONS)
+    throw invalidPayload(`One request can name items of at most ${MAX_COLLECTIONS} collections`);
+  for (const [name, items] of named) {
+    const queryOf = (keys: readonly Key[]): Parsed => parseCountOfKeys(name, keys, write.parseLimits);
+    // Permission to read the collection comes first: an error about a key would reveal that the collection exists.
+    compileInSession(write, queryOf([...items]));
+    const collection = servedCollection(write.model, name);
+    // Two texts of one key are one item.
+    const keys = [...new Set([...items].map((key) => checkKey(collection, key)))];
+    if ((await countInSession(write, queryOf(keys))) !== keys.length) throw forbidden();
+  }
+}
+
+/** Keys by collection. An update names an item with both fields or with none. */
+function namedItems(changes: readonly Change[]): ReadonlyMap<string, ReadonlySet<string>> {
+  const named = new Map<string, Set<string>>();
+  for (const { action, columns, rows } of changes) {
+    const indexes = (name: string): number[] =>
+      columns.flatMap(({ field }, index) => (field.name === name ? index : []));
+    const [collections, items] = [indexes('collection'), indexes('item')];
+    for (const row of rows) {
+      const isSet = [...collections, ...items].some((index) => `c${index}` in row || `v${index}` in row);
+      if (action === 'update' && !isSet) continue;
+      const valueIn = (of: readonly number[]): unknown =>
+        of.map((index) => row[`c${index}`]).find((value) => value != null);
+      const [name, key] = [valueIn(collections), valueIn(items)];
+      if (typeof name !== 'string' || typeof key !== 'string') throw forbidden();
+      named.set(name, (named.get(name) ?? new Set()).add(key));
+    }
+  }
+  return named;
+}
+
+/** Users, roles, policies, permissions and settings: at least one administrator must remain, and cached permissions are invalidated. */
+const access: WriteHook = {
+  concerns: ({ collection, action }, model) => concernsAccess(collection.name, action === 'delete', model),
+  open: ({ planned, database, session, writer, accessChanged }) => {
+    let compare = async (): Promise<void> => {};
+    return {
+      beforeWrite: async () => {
+        if (planned) checkAccess(planned);
+        compare = await watchAdministrators(database, session, writer.caller);
+      },
+      afterWrite: async () => {
+        await compare();
+        if (planned) await checkRegistration(planned, database, session);
+      },
+      afterCommit: accessChanged,
+    };
+  },
+};
+
+/** The bytes of a file that names an unknown storage location could not be found. */
+const files: WriteHook = {
+  concerns: ({ collection }) => collection.name === 'service_files',
+  validate: (changes, { storages }) => {
+    for (const change of changes)
+      for (const row of change.rows) {
+        const storage = valuesOf(change, row).get('storage');
+        if (typeof storage === 'string' && !storages.includes(storage))
+          throw invalidPayload(`"storage" must be one of ${storages.join(', ')}, not ${JSON.stringify(storage)}`);
+      }
+  },
+};
+
+/** In the order in which `beforeWrite` is called; `afterWrite` is called in the opposite order. */
+export const SYSTEM_HOOKS: readonly WriteHook[] = [access, comments, shares, versions, files];

@@ -5,15 +5,8 @@
  */
 import type { Collection, Model } from '../../mirror/model.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
-import { access } from './access.js';
-import { comments } from './comments.js';
-import { files } from './files.js';
-import { shares } from './system-hooks.js';
-import { versions } from './versions.js';
+import { SYSTEM_HOOKS } from './system-hooks.js';
 import type { Change, HookedWrite, HookLimits, WriteHook } from './write-hook.js';
-
-/** In the order in which `beforeWrite` is called; `afterWrite` is called in the opposite order. */
-const WRITE_HOOKS: readonly WriteHook[] = [access, comments, shares, versions, files];
 
 /** The hooks that a write concerns, each with its changes. */
 export class WriteHooks {
@@ -24,7 +17,7 @@ export class WriteHooks {
   private constructor(changes: readonly Change[], model: Model, planned: PlannedWrite | null) {
     this.#model = model;
     this.#planned = planned;
-    this.#concerned = WRITE_HOOKS.flatMap((hook) => {
+    this.#concerned = SYSTEM_HOOKS.flatMap((hook) => {
       const own = changes.filter((change) => hook.concerns(change, model));
       return own.length === 0 ? [] : [{ hook, changes: own }];
     });

@@ -2,7 +2,6 @@
  * Calls a function that may write, in a new transaction or one that was begun: the call, then the read of what it returned. A
  * call with an Idempotency-Key is carried out once; each time it comes again it is answered as the first time.
  */
-import { unprocessable } from '../../base/errors.js';
 import { checkArguments } from '../../plan/call-arguments.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Session, TransactionStatement } from '../../postgres/pools/sessions.js';
@@ -13,7 +12,7 @@ import type { Reads } from '../reads/reads.js';
 import { compileInSession } from '../reads/session-reads.js';
 import type { RequestClient } from '../stages.js';
 import type { Writer } from '../writer.js';
-import { takeKey } from './idempotency.js';
+import { answerOnce } from './idempotency.js';
 
 export interface WritingCall {
   readonly query: Parsed;
@@ -43,7 +42,9 @@ export async function callFunction(call: WritingCall, services: CallServices): P
   try {
     if (session) return await callInside(statements, session);
     if (idempotencyKey)
-      return await database.transaction((begun) => callOnce(statements, idempotencyKey, services, begun));
+      return await database.transaction((begun) =>
+        answerOnce(idempotencyKey, { ...services, session: begun }, () => callInside(statements, begun)),
+      );
     const cells = await database.sessions.use((each) => each.runPipelined(statements.map(withOneColumn)));
     return cells.at(-1) ?? null;
   } finally {
@@ -58,26 +59,5 @@ function withOneColumn(statement: BoundStatement): TransactionStatement {
 async function callInside(statements: readonly BoundStatement[], session: Session): Promise<Buffer | null> {
   let body: Buffer | null = null;
   for (const { text, parameters, prepare } of statements) body = await session.cell(text, parameters, prepare);
-  return body;
-}
-
-async function callOnce(
-  statements: readonly BoundStatement[],
-  key: IdempotencyKey,
-  { database, idempotencyLifetime }: CallServices,
-  session: Session,
-): Promise<Buffer | null> {
-  if (!(await takeKey(key, idempotencyLifetime, database, session))) {
-    const [record] = await session.query<{ fingerprint: string; answer: string | null }>(
-      database.qualified('select fingerprint, answer from service_receipts where id = $1'),
-      [key.id],
-    );
-    if (record?.fingerprint !== key.fingerprint)
-      throw unprocessable('The Idempotency-Key was used for another request');
-    return record.answer === null ? null : Buffer.from(record.answer);
-  }
-  const body = await callInside(statements, session);
-  const keep = database.qualified('update service_receipts set answer = $1 where id = $2');
-  await session.query(keep, [body === null ? null : body.toString(), key.id]);
   return body;
 }

@@ -54,7 +54,7 @@ export async function answerRepeated(
 ): Promise<Buffer | null> {
   const collection = servedCollection(mirror.model, name);
   await consistency?.askAgain(client, writer.caller);
-  const { keys, answer } = await receiptOf(key, database);
+  const { keys, answer } = ownReceipt(await database.rows<Receipt>(RECEIPT, [key.id]), key);
   if (readBack === null) return null;
   const written = keys?.map((each) => displayWrittenKey(collection, each)) ?? keysOfAnswer(answer, collection);
   if (written === null) throw unprocessable(UNKNOWN_ITEMS);
@@ -74,12 +74,29 @@ interface Receipt {
   readonly answer: string | null;
 }
 
-async function receiptOf(key: IdempotencyKey, database: Database): Promise<Receipt> {
-  const [row] = await database.rows<Receipt>('select fingerprint, keys, answer from service_receipts where id = $1', [
-    key.id,
-  ]);
-  if (row?.fingerprint !== key.fingerprint) throw unprocessable('The Idempotency-Key was used for another request');
-  return row;
+const RECEIPT = 'select fingerprint, keys, answer from service_receipts where id = $1';
+
+/** The receipt, unless it belongs to another request. */
+function ownReceipt([receipt]: readonly Receipt[], key: IdempotencyKey): Receipt {
+  if (receipt?.fingerprint !== key.fingerprint) throw unprocessable('The Idempotency-Key was used for another request');
+  return receipt;
+}
+
+/** Calls a function once. A repeated call gets the stored answer. */
+export async function answerOnce(
+  key: IdempotencyKey,
+  services: { readonly database: Database; readonly session: Session; readonly idempotencyLifetime: string },
+  call: () => Promise<Buffer | null>,
+): Promise<Buffer | null> {
+  const { database, session, idempotencyLifetime } = services;
+  if (!(await takeKey(key, idempotencyLifetime, database, session))) {
+    const { answer } = ownReceipt(await session.query<Receipt>(database.qualified(RECEIPT), [key.id]), key);
+    return answer === null ? null : Buffer.from(answer);
+  }
+  const body = await call();
+  const store = database.qualified('update service_receipts set answer = $1 where id = $2');
+  await session.query(store, [body === null ? null : body.toString(), key.id]);
+  return body;
 }
 
 /** Keys of the items in an answer, or null if it does not show them. The caller may read less now, so the answer itself is not sent. */
