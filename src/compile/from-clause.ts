@@ -56,9 +56,6 @@ const ORDINAL = alias('n');
 
 export class FromClause {
   readonly alias: Fragment;
-  readonly scope: Scope;
-  readonly collection: Collection;
-  readonly #derived: Derived;
   readonly #joined = new Map<string, Fragment>();
   /** The rows at hand as they are, by their aliases: all rules about a row share what they join. */
   readonly #unrestricted = new Map<Fragment, FromClause>();
@@ -68,11 +65,13 @@ export class FromClause {
   #joinedTo: JoinedTo | null = null;
   #assumed: Condition | null = null;
 
-  constructor(name: Fragment, scope: Scope, collection: Collection, derived: Derived = {}) {
+  constructor(
+    name: Fragment,
+    readonly scope: Scope,
+    readonly collection: Collection,
+    private readonly derived: Derived = {},
+  ) {
     this.alias = name;
-    this.scope = scope;
-    this.collection = collection;
-    this.#derived = derived;
   }
 
   /** Notes a condition that holds for every row that is read from here. */
@@ -103,7 +102,7 @@ export class FromClause {
       const own = last.kind === 'one' ? last.columns[last.key.findIndex(({ name }) => name === field.name)] : undefined;
       return own && isSameType(own, field) ? this.fixed(through.slice(0, -1), own) : null;
     }
-    if (this.#derived.rows) return this.#derived.rows.fixed([], field);
+    if (this.derived.rows) return this.derived.rows.fixed([], field);
     for (const condition of [restrictionOf(this.collection)?.rows, this.#assumed]) {
       const value = condition ? fixedBy(condition, field.name) : null;
       if (value) return value;
@@ -127,7 +126,7 @@ export class FromClause {
 
   /** The value for the statement's own use: keys that tie rows together, and sort values that are not shown. */
   raw(through: readonly ToOneJoin[], field: Field): Fragment {
-    if (through.length === 0 && this.#derived.value) return this.#derived.value(field);
+    if (through.length === 0 && this.derived.value) return this.derived.value(field);
     if (field.computed) return this.#computed(through, field.computed);
     return sql`${this.at(through)}.${columnName(field)}`;
   }
@@ -160,7 +159,7 @@ export class FromClause {
   mask(through: readonly ToOneJoin[], field: Field): Fragment | null {
     const collection = through.at(-1)?.target ?? this.collection;
     if (!isMasked(collection, field)) return null;
-    const flag = through.length === 0 ? this.#derived.flag?.(field) : null;
+    const flag = through.length === 0 ? this.derived.flag?.(field) : null;
     return flag ?? this.#holds(maskOf(collection, field), this.at(through), collection);
   }
 
@@ -215,7 +214,7 @@ export class FromClause {
 
   /** The table, or the rows that a function returns. */
   #rows(): Fragment {
-    if (this.#derived.table) return this.#derived.table(this.alias);
+    if (this.derived.table) return this.derived.table(this.alias);
     const call = callOf(this.collection);
     if (!call) return sql`${tableName(this.collection)} ${this.alias}`;
     if (!this.#counted) return calledRows(call, this.collection, this.alias);

@@ -44,13 +44,10 @@ const MAX_CALLERS = 10_000;
 const LARGE_CHARACTERS = 2_000;
 
 export class CallerBudgets {
-  readonly #limits: CallerBudgetLimits;
   readonly #turns = new TurnQueue();
   readonly #accounts = growingCache<Budget>(MAX_CALLERS);
 
-  constructor(limits: CallerBudgetLimits) {
-    this.#limits = limits;
-  }
+  constructor(private readonly limits: CallerBudgetLimits) {}
 
   /** Does the work and counts its time. With null the time is not counted. */
   run<Result>(billed: BilledCaller | null, work: () => Result): Result {
@@ -82,7 +79,7 @@ export class CallerBudgets {
   #refuseDebtor(account: Budget): void {
     this.#refill(account, performance.now());
     if (account.left <= 0)
-      throw requestsExceeded({ option: 'CALLER_LOOP_SHARE', limit: this.#limits.share }, this.#wait(account));
+      throw requestsExceeded({ option: 'CALLER_LOOP_SHARE', limit: this.limits.share }, this.#wait(account));
   }
 
   #count<Result>(account: Budget, work: () => Result): Result {
@@ -94,12 +91,12 @@ export class CallerBudgets {
       // Wall time counts other processes, CPU time of the process counts other threads: the smaller one is closer.
       const { user, system } = process.cpuUsage(used);
       const cost = Math.min(performance.now() - start, (user + system) / 1_000);
-      account.left = Math.max(account.left - cost, -this.#limits.burst);
+      account.left = Math.max(account.left - cost, -this.limits.burst);
     }
   }
 
   #accountOf({ caller, from }: BilledCaller): Budget | null {
-    const { share, burst } = this.#limits;
+    const { share, burst } = this.limits;
     if (caller.administrator || share === 0) return null;
     const name = callerName(caller, from);
     const existing = this.#accounts.get(name);
@@ -110,14 +107,14 @@ export class CallerBudgets {
   }
 
   #refill(account: Budget, now: number): void {
-    const { share, burst } = this.#limits;
+    const { share, burst } = this.limits;
     account.left = Math.min(burst, account.left + ((now - account.at) * share) / 100);
     account.at = now;
   }
 
   /** Milliseconds until a small part is there again. */
   #wait({ left }: Budget): number {
-    const { share, burst } = this.#limits;
+    const { share, burst } = this.limits;
     return ((burst / 10 - left) * 100) / share;
   }
 }

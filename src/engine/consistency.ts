@@ -30,14 +30,13 @@ export function consistencyOf(prefer: string): Consistency | null {
 }
 
 export class SessionConsistency {
-  readonly #database: Database;
-  readonly #replicas: Replicas;
   /** How often the primary has been replaced, as far as it was seen here. */
   #primaries: number;
 
-  constructor(database: Database, replicas: Replicas) {
-    this.#database = database;
-    this.#replicas = replicas;
+  constructor(
+    private readonly database: Database,
+    private readonly replicas: Replicas,
+  ) {
     this.#primaries = replicas.board.primaries;
   }
 
@@ -47,7 +46,7 @@ export class SessionConsistency {
     caller: Identity,
     consistency: Consistency,
   ): ReadNeed | null | Promise<ReadNeed | null> {
-    const { board } = this.#replicas;
+    const { board } = this.replicas;
     const requested = client.position === '' ? NO_POSITION : readPosition(client.position);
     const timeline = Math.max(requested.timeline, board.writtenTimeline);
     let need: ReadNeed | null = null;
@@ -56,14 +55,14 @@ export class SessionConsistency {
       const written = consistency === 'session' ? board.written(callerHash) : 0;
       need = { position: Math.max(requested.position, written), timeline, callerHash };
     }
-    const { primary } = this.#database;
+    const { primary } = this.database;
     return primary && timeline > primary.timeline ? primary.reach(timeline).then(() => need) : need;
   }
 
   /** A write of the caller was committed: to be called before it is answered. */
   committed(client: RequestClient, caller: Identity): void | Promise<void> {
-    const { board } = this.#replicas;
-    const position = this.#database.committed;
+    const { board } = this.replicas;
+    const position = this.database.committed;
     if (position === null || board.primaries !== this.#primaries) return this.askAgain(client, caller);
     this.#note(position, client, caller);
   }
@@ -75,8 +74,8 @@ export class SessionConsistency {
 
   /** Earlier writes of the caller may be anywhere up to the current position. */
   async askAgain(client: RequestClient, caller: Identity): Promise<void> {
-    const database = this.#database;
-    const { primaries } = this.#replicas.board;
+    const database = this.database;
+    const { primaries } = this.replicas.board;
     const position = await database.position().catch(() => null);
     if (position !== null) {
       if (primaries !== this.#primaries) database.committed = NO_POSITION;
@@ -87,8 +86,8 @@ export class SessionConsistency {
   }
 
   #note(position: LogPosition | null, client: RequestClient, caller: Identity): void {
-    const { board } = this.#replicas;
-    board.raiseWrittenTimeline(position?.timeline ?? this.#database.primary?.timeline ?? 0);
+    const { board } = this.replicas;
+    board.raiseWrittenTimeline(position?.timeline ?? this.database.primary?.timeline ?? 0);
     board.raiseWritten(hashOf(callerName(caller, client)), position?.position ?? UNKNOWN_POSITION);
     if (position) client.wrote(positionText(position));
   }

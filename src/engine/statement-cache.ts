@@ -18,8 +18,6 @@ export interface StatementCacheLimits {
 }
 
 export class StatementCache<Compiled extends CompiledStatement = CompiledStatement> {
-  readonly #mirror: Mirror;
-  readonly #observe: Observer;
   readonly #shapes: LRUCache<string, Compiled>;
   /**
    * Statements that were used before: from then on they are prepared. On the connections of streams a prepared statement is
@@ -27,9 +25,11 @@ export class StatementCache<Compiled extends CompiledStatement = CompiledStateme
    */
   readonly #used = new WeakSet<Compiled>();
 
-  constructor(mirror: Mirror, limits: StatementCacheLimits, observe: Observer) {
-    this.#mirror = mirror;
-    this.#observe = observe;
+  constructor(
+    private readonly mirror: Mirror,
+    limits: StatementCacheLimits,
+    private readonly observe: Observer,
+  ) {
     this.#shapes = new LRUCache<string, Compiled>({
       max: limits.shapes,
       maxSize: limits.shapeMemory,
@@ -50,13 +50,13 @@ export class StatementCache<Compiled extends CompiledStatement = CompiledStateme
 
   /** A statement for a former model is neither found nor kept among those of the latest. */
   *get(shape: string, model: Model, compile: () => Steps<Compiled>): Steps<Compiled> {
-    const cached = model === this.#mirror.model ? this.#shapes.get(shape) : undefined;
+    const cached = model === this.mirror.model ? this.#shapes.get(shape) : undefined;
     if (cached) return cached;
     const start = performance.now();
     const compiled = yield* compile();
-    if (model === this.#mirror.model) this.#shapes.set(shape, compiled);
+    if (model === this.mirror.model) this.#shapes.set(shape, compiled);
     const { text } = compiled.statement;
-    this.#observe({ kind: 'shape-compiled', shape, text, milliseconds: performance.now() - start });
+    this.observe({ kind: 'shape-compiled', shape, text, milliseconds: performance.now() - start });
     return compiled;
   }
 

@@ -98,41 +98,42 @@ const NUMBER = sql`${alias('x')}.n - 1 as n`;
 const NOTHING_AWAITED: ReadonlySet<number> = new Set();
 
 class Chain {
-  readonly #plan: WritePlan;
   readonly #records: Collection | null;
   readonly #activityLog: ActivityLog;
   readonly #counted: boolean;
   readonly #parts: Fragment[] = [];
   readonly #scope = new Scope(compileCondition);
 
-  constructor(plan: WritePlan, { records, activityLog, counted = false }: WriteOptions) {
-    this.#plan = plan;
+  constructor(
+    private readonly plan: WritePlan,
+    { records, activityLog, counted = false }: WriteOptions,
+  ) {
     this.#records = records;
     this.#activityLog = activityLog;
     this.#counted = counted;
   }
 
   compile(): Fragment {
-    const { nodes, unlinks } = this.#plan;
+    const { nodes, unlinks } = this.plan;
     if (this.#records) this.#parts.push(...idempotencyRecord(this.#records));
     for (const [position, node] of nodes.entries())
       if (!makesParts(node))
-        this.#parts.push(...advanceSequence(this.#plan, node, position), this.#input(node, position));
+        this.#parts.push(...advanceSequence(this.plan, node, position), this.#input(node, position));
     // The parts of their keys may be references to rows of the inputs before them.
-    for (const position of inOrder(this.#plan, (node) => makersOf(this.#plan, keyParts(node)))) {
+    for (const position of inOrder(this.plan, (node) => makersOf(this.plan, keyParts(node)))) {
       const node = elementAt(nodes, position);
       if (makesParts(node))
-        this.#parts.push(...advanceSequence(this.#plan, node, position), this.#input(node, position));
+        this.#parts.push(...advanceSequence(this.plan, node, position), this.#input(node, position));
     }
-    this.#parts.push(...unlinks.flatMap((unlink, position) => unlinkInput(this.#plan, unlink, position, this.#scope)));
+    this.#parts.push(...unlinks.flatMap((unlink, position) => unlinkInput(this.plan, unlink, position, this.#scope)));
     const unlink = (): void => {
       for (const action of ['delete', 'nullify'] as const)
-        this.#parts.push(...compileUnlinks(this.#plan, action, this.#scope));
+        this.#parts.push(...compileUnlinks(this.plan, action, this.#scope));
     };
     // Where a reference is unique, the row that leaves makes place for the one that comes.
     const isAwaited = unlinks.some(isUnique);
     if (isAwaited) unlink();
-    for (const position of inOrder(this.#plan, (node) => awaitedBy(this.#plan, node)))
+    for (const position of inOrder(this.plan, (node) => awaitedBy(this.plan, node)))
       this.#write(elementAt(nodes, position), position);
     if (!isAwaited) unlink();
     this.#parts.push(...record(this.#recorded(), AUTHOR, this.#activityLog));
@@ -144,15 +145,15 @@ class Chain {
       ...nodes.flatMap(lostKeys),
       ...nodes.flatMap((node, position) =>
         node.verb === 'update' || (node.verb === 'upsert' && node.guard)
-          ? [missingItems(this.#plan, node, position)]
+          ? [missingItems(this.plan, node, position)]
           : [],
       ),
       ...nodes.flatMap((node, position) => keptValues(node, position, this.#changes(node), this.#scope)),
       ...nodes.flatMap(generatedKeys),
-      ...missingUnlinks(this.#plan),
+      ...missingUnlinks(this.plan),
     ];
-    const keys = this.#plan.makesKeys ? [storeKeys(this.#plan)] : [];
-    const columns = join([sql`${maxKeys(this.#plan, this.#counted)}::text`, ...keys, ...checks], sql`, `);
+    const keys = this.plan.makesKeys ? [storeKeys(this.plan)] : [];
+    const columns = join([sql`${maxKeys(this.plan, this.#counted)}::text`, ...keys, ...checks], sql`, `);
     return sql`with ${join(this.#parts, sql`, `)} select ${columns}`;
   }
 
@@ -162,7 +163,7 @@ class Chain {
     const rows = inputRows(node, position);
     const names = inputNames(node).map((name) => sql`, ${alias('x')}.${identifier(name)}`);
     const recorded = this.#records ? sql` cross join ${alias('v')}` : nothing;
-    const behind = behindSequence(this.#plan, node, position);
+    const behind = behindSequence(this.plan, node, position);
     if (makesParts(node)) {
       const payloadKey = singleKey(collection) ? sql`, ${alias('x')}.k as g` : nothing;
       const payloadRows = sql`select ${NUMBER}${payloadKey}${join(names, nothing)} from ${rows}${recorded}`;
@@ -234,22 +235,22 @@ class Chain {
     // Rows are locked in the order of their keys: two requests that change the same rows must not wait for each other.
     const locked = this.#locked(node, position);
     const same = sql`${areEqual(key, inputKey, node.collection.key)}${andFound(node, alias('i'))}${andOnShard(node.collection, alias('t'))}`;
-    const stays = unlinksOf(this.#plan, node.collection, 'delete').map(
+    const stays = unlinksOf(this.plan, node.collection, 'delete').map(
       ({ unlink, condition }) => sql` and not (${condition}${unlessPresent(node, referenceColumn(unlink))})`,
     );
     const changes = columns.map((column) => {
       const name = columnName(column.field);
       const value = withSridOf(sql`${alias('t')}.${name}`, this.#value(node, column), column.field);
       if (!column.mixed) return sql`${name} := ${value}`;
-      const clearing = cleared(this.#plan, node.collection, column.field);
+      const clearing = cleared(this.plan, node.collection, column.field);
       const unlinked = clearing ? sql` when ${clearing} then null` : nothing;
       return sql`${name} := case when ${present(node, column)} then ${value}${unlinked} else ${alias('t')}.${name} end`;
     });
-    for (const field of clearable(this.#plan, node.collection)) {
+    for (const field of clearable(this.plan, node.collection)) {
       if (columns.some((column) => column.field === field)) continue;
       const name = columnName(field);
       changes.push(
-        sql`${name} := case when ${cleared(this.#plan, node.collection, field) as Fragment} then null else ${alias('t')}.${name} end`,
+        sql`${name} := case when ${cleared(this.plan, node.collection, field) as Fragment} then null else ${alias('t')}.${name} end`,
       );
     }
     const changed = (column: WriteColumn): Fragment | null =>
@@ -270,11 +271,11 @@ class Chain {
 
   /** Whether rows that exist are written to, or only looked for. */
   #changes(node: WriteNode): boolean {
-    return node.columns.some(isChanged) || clearable(this.#plan, node.collection).length > 0;
+    return node.columns.some(isChanged) || clearable(this.plan, node.collection).length > 0;
   }
 
   #recorded(): Recorded[] {
-    const changes = this.#plan.nodes.flatMap((node, position): Recorded[] => {
+    const changes = this.plan.nodes.flatMap((node, position): Recorded[] => {
       const { collection, verb } = node;
       const created = { action: 'create', collection, shown: true } as const;
       if (verb === 'insert') return [{ ...created, rows: written(position) }];
@@ -284,7 +285,7 @@ class Chain {
         ...(verb === 'upsert' ? [{ ...created, rows: alias(`m${position}`) }] : []),
       ];
     });
-    return [...changes, ...recordedUnlinks(this.#plan)];
+    return [...changes, ...recordedUnlinks(this.plan)];
   }
 
   /** The rows of the input whose items are there and may be changed. */
@@ -308,7 +309,7 @@ class Chain {
   /** An item that is there and may be changed, and that a trigger of the database left as it was. */
   #skipped(node: WriteNode, position: number): Fragment[] {
     const { collection, verb } = node;
-    const isRemoved = this.#plan.unlinks.some((each) => each.action === 'delete' && each.collection === collection);
+    const isRemoved = this.plan.unlinks.some((each) => each.action === 'delete' && each.collection === collection);
     if (verb !== 'update' || !this.#changes(node) || isRemoved || !isIntercepted(collection, 'update')) return [];
     const isWritten = sql`select from ${written(position)} ${alias('w')}
       where ${hasInputKey(collection, alias('w'), alias('s'))}`;
@@ -355,7 +356,7 @@ class Chain {
     if (column.holdsValues) options.push(inputValue(column.field, sql`${alias('i')}.${identifier(`c${index}`)}`));
     options.push(
       ...column.references.map(({ collection: name, part }, table) => {
-        const { collection } = elementAt(this.#plan.nodes, makerOf(this.#plan, name));
+        const { collection } = elementAt(this.plan.nodes, makerOf(this.plan, name));
         const keys = inputKeyColumns(collection, alias(`r${index}_${table}`));
         const referred = part ? keys[collection.key.indexOf(part)] : undefined;
         if (referred) return sql`${referred}::${typeName(column.field)}`;
@@ -410,14 +411,14 @@ class Chain {
   #inputs(
     node: WriteNode,
     columns = node.columns,
-    awaited: ReadonlySet<number> = awaitedBy(this.#plan, node),
+    awaited: ReadonlySet<number> = awaitedBy(this.plan, node),
   ): Fragment {
     const joins = columns.flatMap((column) =>
       column.references.map(({ collection }, table) => {
         const reference = `r${node.columns.indexOf(column)}_${table}`;
         const row = alias(reference);
-        const maker = makerOf(this.#plan, collection);
-        const rows = awaited.has(maker) ? keysOf(elementAt(this.#plan.nodes, maker), maker) : input(maker);
+        const maker = makerOf(this.plan, collection);
+        const rows = awaited.has(maker) ? keysOf(elementAt(this.plan.nodes, maker), maker) : input(maker);
         return sql` left join ${rows} ${row} on ${row}.n = ${alias('i')}.${identifier(reference)}`;
       }),
     );
@@ -426,10 +427,10 @@ class Chain {
 
   /** These, and a wait for the statements that make the rows, and for those that free a unique reference. */
   #references(node: WriteNode): Fragment {
-    const waits = [...awaitedBy(this.#plan, node)].map(
+    const waits = [...awaitedBy(this.plan, node)].map(
       (position) => sql` cross join (select count(*) from ${written(position)}) ${alias(`w${position}`)}`,
     );
-    return join([this.#inputs(node), ...waits, ...awaitedUnlinks(this.#plan, node.collection)], nothing);
+    return join([this.#inputs(node), ...waits, ...awaitedUnlinks(this.plan, node.collection)], nothing);
   }
 }
 

@@ -10,13 +10,13 @@ import type { Change, HookedWrite, HookLimits, WriteHook } from './write-hook.js
 
 /** The hooks that a write concerns, each with its changes. */
 export class WriteHooks {
-  readonly #model: Model;
-  readonly #planned: PlannedWrite | null;
   readonly #concerned: readonly { readonly hook: WriteHook; readonly changes: readonly Change[] }[];
 
-  private constructor(changes: readonly Change[], model: Model, planned: PlannedWrite | null) {
-    this.#model = model;
-    this.#planned = planned;
+  private constructor(
+    changes: readonly Change[],
+    private readonly model: Model,
+    private readonly planned: PlannedWrite | null,
+  ) {
     this.#concerned = SYSTEM_HOOKS.flatMap((hook) => {
       const own = changes.filter((change) => hook.concerns(change, model));
       return own.length === 0 ? [] : [{ hook, changes: own }];
@@ -45,7 +45,7 @@ export class WriteHooks {
     context: Omit<HookedWrite, 'model' | 'changes' | 'planned'>,
     write: () => Promise<Result>,
   ): Promise<Result> {
-    const [model, planned] = [this.#model, this.#planned];
+    const [model, planned] = [this.model, this.planned];
     const opened = this.#concerned.flatMap(
       ({ hook, changes }) => hook.open?.({ ...context, model, planned, changes }) ?? [],
     );

@@ -39,8 +39,6 @@ const RETRY_MS = 1_000;
 
 export class PlanChoices {
   readonly statistics: Statistics;
-  readonly #database: Database;
-  readonly #budgets: CallerBudgets;
   readonly #choices = new WeakMap<UnevenShape, Choice>();
   /** Shapes without a choice yet: PostgreSQL plans a statement that is not prepared for its values, without a second statement. */
   readonly #unprepared = new WeakMap<UnevenShape, Shape>();
@@ -48,9 +46,11 @@ export class PlanChoices {
   /** Shapes are explained one after the other: it is not urgent. */
   #last: Promise<void> = Promise.resolve();
 
-  constructor(database: Database, budgets: CallerBudgets, statisticsIntervalMs: number) {
-    this.#database = database;
-    this.#budgets = budgets;
+  constructor(
+    private readonly database: Database,
+    private readonly budgets: CallerBudgets,
+    statisticsIntervalMs: number,
+  ) {
     this.statistics = new Statistics(database, statisticsIntervalMs);
   }
 
@@ -82,7 +82,7 @@ export class PlanChoices {
     const { uneven, statement } = shape;
     await this.statistics.load(uneven.collections);
     if (uneven.collections.every((collection) => this.statistics.of(collection)?.isSmall)) return () => shape;
-    const plan = await explainGeneric(this.#database, statement);
+    const plan = await explainGeneric(this.database, statement);
     const statistics = uneven.page && this.statistics.of(uneven.page.level.collection);
     const risk = riskOf(plan, uneven.page, statistics);
     if (risk === null) return () => shape;
@@ -105,9 +105,9 @@ export class PlanChoices {
 
   async #fenced(shape: UnevenShape, billed: BilledCaller): Promise<Shape | null> {
     const { length } = shape.statement.text;
-    const fenced = await this.#budgets.inTurn(billed, length, () => oneStep(() => shape.fenced()));
+    const fenced = await this.budgets.inTurn(billed, length, () => oneStep(() => shape.fenced()));
     if (!fenced) return null;
-    const isServedByIndex = findsByIndex(await explainGeneric(this.#database, fenced.statement));
+    const isServedByIndex = findsByIndex(await explainGeneric(this.database, fenced.statement));
     return isServedByIndex ? fenced : { ...fenced, batchText: unbatched, isPlannedPerRead: true };
   }
 

@@ -85,7 +85,6 @@ export class Reads {
   readonly #database: Database;
   readonly #mirror: Mirror;
   readonly #policies: Policies;
-  readonly #limits: ReadLimits;
   readonly #statements: StatementCache<CompiledRead>;
   readonly batcher: ReadBatcher;
   /** The times of the statements of each shape, including writes. */
@@ -102,13 +101,12 @@ export class Reads {
 
   constructor(
     { database, mirror, policies, replicas, consistency }: ReadServices,
-    limits: ReadLimits,
+    private readonly limits: ReadLimits,
     observe: Observer,
   ) {
     this.#database = database;
     this.#mirror = mirror;
     this.#policies = policies;
-    this.#limits = limits;
     this.#statements = new StatementCache(mirror, limits, observe);
     this.refusals = new DatabaseRefusals(observe);
     this.budgets = new CallerBudgets(limits.callerBudget);
@@ -169,7 +167,7 @@ export class Reads {
     const access = this.#policies.accessOf(caller);
     const { model } = this.#mirror;
     return yield* this.#statements.get(shapeOf(query, access, selectedFor), model, () =>
-      compileShape(query, { access, selectedFor, model, limits: this.#limits, client }),
+      compileShape(query, { access, selectedFor, model, limits: this.limits, client }),
     );
   }
 
@@ -202,7 +200,7 @@ export class Reads {
 
   /** As `run`, but a listener takes the body as it arrives: a warm read needs no promise. */
   answer(read: PreparedRead, listener: ReadListener): void {
-    if (this.#limits.cost === null || this.#affordable.has(read.compiled))
+    if (this.limits.cost === null || this.#affordable.has(read.compiled))
       this.#send(read, new RecoveringListener(listener, (error) => this.#recover(error, read, listener)));
     else this.#settle(this.run(read, listener), listener);
   }
@@ -265,7 +263,7 @@ export class Reads {
           this.shapeStats
             .of(bound.text, bound.prepare ? 'generic' : 'custom', bound.parameters.length)
             .addSingle(ms, rows, failed),
-        batchTimeout: this.#limits.batchTimeout,
+        batchTimeout: this.limits.batchTimeout,
         joined: separator === null ? null : { separator, apart: compiled.opening ? 1 : 0 },
         take: (cells) => {
           isSent = true;
@@ -322,7 +320,7 @@ export class Reads {
             need: null,
             compiled: this.compile(query, caller, { selectedFor: read.compiled.selectedFor }),
           };
-        const { cost } = this.#limits;
+        const { cost } = this.limits;
         if (cost !== null && !this.#affordable.has(current.compiled)) await this.#checkCost(current, cost);
         return send(current, attempt);
       },
@@ -403,12 +401,9 @@ const MAX_LOGGED_REFUSALS = 1_000;
  * other callers get the error without them.
  */
 export class DatabaseRefusals {
-  readonly #observe: Observer;
   readonly #logged = new Set<string>();
 
-  constructor(observe: Observer) {
-    this.#observe = observe;
-  }
+  constructor(private readonly observe: Observer) {}
 
   /** The error as the caller may see it. */
   to(caller: Pick<Identity, 'administrator'>, error: unknown): unknown {
@@ -416,7 +411,7 @@ export class DatabaseRefusals {
     const { code, message, extensions, detail } = error;
     if (!this.#logged.has(detail) && this.#logged.size < MAX_LOGGED_REFUSALS) {
       this.#logged.add(detail);
-      this.#observe({ kind: 'database-refused', detail });
+      this.observe({ kind: 'database-refused', detail });
     }
     if (!caller.administrator) return error;
     return new ServiceError(code, `${message} The database says: ${detail}.`, { ...extensions, detail });

@@ -26,16 +26,16 @@ export interface ServerCounts {
 }
 
 export class ReplicaReads {
-  readonly replicas: Replicas;
   /** Reads that the primary was sent. */
   #primaryReads = 0;
-  readonly #primary: ReadBatcher;
   readonly #batchers = new Map<Replica, ReadBatcher>();
   readonly #unanswered = new Map<Replica, Set<ReplicaListener>>();
 
-  constructor(replicas: Replicas, primary: ReadBatcher, batcherOf: (database: Database) => ReadBatcher) {
-    this.replicas = replicas;
-    this.#primary = primary;
+  constructor(
+    readonly replicas: Replicas,
+    private readonly primary: ReadBatcher,
+    batcherOf: (database: Database) => ReadBatcher,
+  ) {
     for (const replica of replicas.all) {
       const batcher = batcherOf(replica.database);
       replica.database.readQueue = batcher;
@@ -71,7 +71,7 @@ export class ReplicaReads {
 
   #sendToPrimary({ shape, parameters, prepare }: BoundRead, listener: ReadListener): void {
     this.#primaryReads++;
-    this.#primary.read(shape, parameters, prepare, listener);
+    this.primary.read(shape, parameters, prepare, listener);
   }
 
   /** For a read of several batches, which stays on one server. */
@@ -91,7 +91,7 @@ export class ReplicaReads {
 
   get counts(): readonly ServerCounts[] {
     return [
-      { server: 'primary', reads: this.#primaryReads, statements: statementsOf(this.#primary) },
+      { server: 'primary', reads: this.#primaryReads, statements: statementsOf(this.primary) },
       ...this.replicas.all.map((replica) => ({
         server: replica.name,
         reads: replica.requests,
@@ -111,33 +111,30 @@ function begin(replica: Replica): void {
 }
 
 class ReplicaListener implements ReadListener {
-  readonly #replica: Replica;
-  readonly #unanswered: Set<ReplicaListener>;
-  readonly #listener: ReadListener;
-  readonly #instead: () => void;
   #isAnswered = false;
   #isRerouted = false;
 
-  constructor(replica: Replica, unanswered: Set<ReplicaListener>, listener: ReadListener, instead: () => void) {
-    this.#replica = replica;
-    this.#unanswered = unanswered;
-    this.#listener = listener;
-    this.#instead = instead;
+  constructor(
+    private readonly replica: Replica,
+    private readonly unanswered: Set<ReplicaListener>,
+    private readonly listener: ReadListener,
+    private readonly instead: () => void,
+  ) {
     unanswered.add(this);
     begin(replica);
   }
 
   get aborted(): boolean {
-    return this.#isRerouted || this.#listener.aborted;
+    return this.#isRerouted || this.listener.aborted;
   }
 
   get caller(): string {
-    return this.#listener.caller ?? '';
+    return this.listener.caller ?? '';
   }
 
   onResult(cell: Buffer | null, reads: number): void {
     this.#end();
-    if (!this.#isRerouted) this.#listener.onResult(cell, reads);
+    if (!this.#isRerouted) this.listener.onResult(cell, reads);
   }
 
   onError(error: unknown): void {
@@ -145,22 +142,22 @@ class ReplicaListener implements ReadListener {
     const isLate = this.#isAnswered;
     this.#end();
     if (this.#isRerouted) return;
-    if (isLate || !mayLieInReplica(error, this.#replica)) this.#listener.onError(error);
-    else this.#instead();
+    if (isLate || !mayLieInReplica(error, this.replica)) this.listener.onError(error);
+    else this.instead();
   }
 
   /** The replica does not answer: the primary does. */
   reroute(): void {
     this.#end();
     this.#isRerouted = true;
-    this.#instead();
+    this.instead();
   }
 
   #end(): void {
     if (this.#isAnswered) return;
     this.#isAnswered = true;
-    this.#replica.outstanding--;
-    this.#unanswered.delete(this);
+    this.replica.outstanding--;
+    this.unanswered.delete(this);
   }
 }
 

@@ -67,12 +67,14 @@ export type WriteOption = IdempotencyKey | 'count' | null;
 
 export class WriteCompiler {
   readonly #reads: Reads;
-  readonly #limits: WriteLimits;
   readonly #statements: StatementCache;
 
-  constructor({ reads, mirror }: WriteServices, limits: WriteLimits, observe: Observer) {
+  constructor(
+    { reads, mirror }: WriteServices,
+    private readonly limits: WriteLimits,
+    observe: Observer,
+  ) {
     this.#reads = reads;
-    this.#limits = limits;
     this.#statements = new StatementCache(mirror, limits, observe);
   }
 
@@ -91,7 +93,7 @@ export class WriteCompiler {
     const records = key ? collectionOf(model, 'service_receipts') : null;
     const compile = (): Statement => compileWrite(plan, { records, activityLog: activityLogOf(model), counted });
     const compiled = this.#compile(shape, model, writer, compile);
-    const receipt = key && { ...key, lifetime: this.#limits.idempotencyLifetime };
+    const receipt = key && { ...key, lifetime: this.limits.idempotencyLifetime };
     const shard = isDistributed(planned) ? shardValue(planned) : null;
     const values = inputValues({ ...input, nodes: hashedNodes(planned) }, receipt, shard);
     const { text, parameters } = compiled.statement;
@@ -153,7 +155,7 @@ export class WriteCompiler {
   /** Null for keys. */
   parseSelected(collection: Collection, selected: Selected): Parsed | null {
     if (selected.kind !== 'query') return null;
-    return parseSelection(collection.name, selected.query, keyNames(collection), this.#limits.parse);
+    return parseSelection(collection.name, selected.query, keyNames(collection), this.limits.parse);
   }
 
   #compile(shape: string, model: Model, writer: Writer, compile: () => Statement): CompiledStatement {

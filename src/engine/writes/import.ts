@@ -70,7 +70,6 @@ export async function importRows(
 
 /** One attempt to write the whole file, in one transaction. */
 class Attempt {
-  readonly #options: ImportOptions;
   readonly #writing: ImportTransaction;
   readonly #errors: RowError[] = [];
   #count = 0;
@@ -79,8 +78,10 @@ class Attempt {
   #size = 0;
   #running: Promise<void> = Promise.resolve();
 
-  constructor(options: ImportOptions, transaction: ImportTransaction) {
-    this.#options = options;
+  constructor(
+    private readonly options: ImportOptions,
+    transaction: ImportTransaction,
+  ) {
     this.#writing = {
       ...transaction,
       write: async (planned, rows) => {
@@ -96,7 +97,7 @@ class Attempt {
     try {
       for await (const rows of pieces) {
         for (const row of rows) {
-          const cells = this.#options.format === 'csv' ? readCells(collection, row, model) : row;
+          const cells = this.options.format === 'csv' ? readCells(collection, row, model) : row;
           this.#batch.push(withoutGenerated(collection, cells, model));
           this.#count++;
           this.#size += sizeOf(row);
@@ -115,7 +116,7 @@ class Attempt {
   }
 
   get #isHopeless(): boolean {
-    return this.#errors.length >= this.#options.maxErrors;
+    return this.#errors.length >= this.options.maxErrors;
   }
 
   /** A batch is read and planned while the one before it is written. */
@@ -128,7 +129,7 @@ class Attempt {
     const planned = await planRows(this.#writing, rows);
     await this.#running;
     if (this.#isHopeless) return;
-    this.#running = this.#write(planned, rows, first).then(() => this.#options.progress?.(last));
+    this.#running = this.#write(planned, rows, first).then(() => this.options.progress?.(last));
     this.#running.catch(() => {});
   }
 
@@ -157,11 +158,7 @@ class Attempt {
 type Plan = PlannedWrite | Failure;
 
 class Failure {
-  readonly reason: unknown;
-
-  constructor(reason: unknown) {
-    this.reason = reason;
-  }
+  constructor(readonly reason: unknown) {}
 }
 
 function planRows({ plan }: ImportTransaction, rows: readonly Input[]): Promise<Plan> {

@@ -59,9 +59,6 @@ interface WriteTarget {
 }
 
 export class Writes {
-  readonly #services: WriteServices;
-  readonly #limits: WriteLimits;
-  readonly #observe: Observer;
   readonly #compiler: WriteCompiler;
   readonly #accessListeners: (() => Promise<void>)[];
   /** The transaction that the writes joined, or null if each of them has its own. */
@@ -69,14 +66,11 @@ export class Writes {
 
   /** Writes that join a transaction share the statements of their origin. */
   constructor(
-    services: WriteServices,
-    limits: WriteLimits,
-    observe: Observer,
+    private readonly services: WriteServices,
+    private readonly limits: WriteLimits,
+    private readonly observe: Observer,
     joined: { readonly origin: Writes; readonly session: Session } | null = null,
   ) {
-    this.#services = services;
-    this.#limits = limits;
-    this.#observe = observe;
     this.#compiler = joined ? joined.origin.#compiler : new WriteCompiler(services, limits, observe);
     this.#accessListeners = joined ? joined.origin.#accessListeners : [];
     this.#session = joined?.session ?? null;
@@ -101,7 +95,7 @@ export class Writes {
       return await this.#retry(call, (model) => this.#attempt(request, call, model));
     } catch (error) {
       if (!idempotencyKey || !isRepeated(error)) throw error;
-      return answerRepeated(idempotencyKey, request.collection, call, this.#services);
+      return answerRepeated(idempotencyKey, request.collection, call, this.services);
     } finally {
       client.staged('execute');
     }
@@ -124,19 +118,19 @@ export class Writes {
     const context = {
       model,
       author,
-      maxRows: this.#limits.maxRows,
+      maxRows: this.limits.maxRows,
       variables: { ...caller, now: new Date().toISOString() },
-      access: access ?? this.#services.policies.accessOf(caller),
+      access: access ?? this.services.policies.accessOf(caller),
     };
     return { collection: servedCollection(model, name), context };
   }
 
   /** One round trip, unless something is done between the statements: for an `Idempotency-Key`, supplied keys, or a hook. */
   async #execute(planned: PlannedWrite, call: WriteCall): Promise<Buffer | null> {
-    const { database, reads } = this.#services;
+    const { database, reads } = this.services;
     await hashNewSecrets(planned, call.writer, (text) => database.rows(text));
     const hooks = WriteHooks.ofPlan(planned);
-    hooks.validate(this.#limits);
+    hooks.validate(this.limits);
     const isApart = call.idempotencyKey || suppliesKeys(planned) || hooks.needTransaction || isDistributed(planned);
     const written = isApart ? null : this.#compiler.compileWrite(planned, call, null);
     if (!written) return database.transaction((session) => this.#executeIn(session, planned, call));
@@ -158,18 +152,18 @@ export class Writes {
     await this.#writeIn(session, planned, call, option);
     const read = this.#compiler.bindReadBack(await withKeysLeft(planned, session), call);
     const body = read && (await session.cell(read.text, read.parameters, read.prepare));
-    if (call.idempotencyKey) await keepWrittenKeys(call.idempotencyKey, planned.keys, this.#services.database, session);
+    if (call.idempotencyKey) await keepWrittenKeys(call.idempotencyKey, planned.keys, this.services.database, session);
     return body;
   }
 
   /** Writes with hooks. Answers the number of rows that triggers left out, if the option is to count them. */
   async #writeIn(session: Session, planned: PlannedWrite, call: WriteCall, option: WriteOption): Promise<number> {
     call.client.staged('plan');
-    const { database } = this.#services;
+    const { database } = this.services;
     const isLimited = option !== 'count' && !call.writer.caller.administrator;
     await hashNewSecrets(planned, call.writer, (text) => session.query(database.qualified(text)), isLimited);
     const hooks = WriteHooks.ofPlan(planned);
-    hooks.validate(this.#limits);
+    hooks.validate(this.limits);
     return hooks.around(this.#hookContext(session, call), () => this.#send(session, planned, call, option));
   }
 
@@ -180,7 +174,7 @@ export class Writes {
     try {
       if (isDistributed(planned)) await session.setPlanMode('force_custom_plan');
       const { text, parameters, prepare } = statement;
-      const cell = await this.#services.reads.shapeStats.time(statement, rowsOf(planned), () =>
+      const cell = await this.services.reads.shapeStats.time(statement, rowsOf(planned), () =>
         session.cell(text, parameters, prepare),
       );
       const maxKeys = parseOwnJson<(string | null)[]>(String(cell));
@@ -194,8 +188,8 @@ export class Writes {
   }
 
   #hookContext(session: Session, { writer, client }: WriteCall): Omit<HookedWrite, 'model' | 'changes' | 'planned'> {
-    const { database, reads } = this.#services;
-    const parseLimits = this.#limits.parse;
+    const { database, reads } = this.services;
+    const parseLimits = this.limits.parse;
     return { writer, client, session, database, reads, parseLimits, accessChanged: this.#accessChanged };
   }
 
@@ -243,7 +237,7 @@ export class Writes {
     await this.#transaction(idempotencyKey, async (session) => {
       const keys = await this.#compiler.selectKeys({ ...call, session }, collection, selected, 'delete');
       await checkKeys(collection, keys);
-      checkRows(keys.length, this.#limits.maxRows);
+      checkRows(keys.length, this.limits.maxRows);
       if (collection.distributed) await planForShard(collection, keys, session);
       const values = bind(parameters, [keys, JSON.stringify(writer.author)], writer.caller);
       await WriteHooks.ofDelete(collection, model).around(this.#hookContext(session, call), () =>
@@ -258,16 +252,16 @@ export class Writes {
   /** A new transaction, or the one that was joined. A new one takes the idempotency key first. */
   #transaction<Result>(key: WriteCall['idempotencyKey'], work: (session: Session) => Promise<Result>): Promise<Result> {
     if (this.#session) return work(this.#session);
-    const { database } = this.#services;
+    const { database } = this.services;
     return database.transaction(async (session) => {
-      if (key && !(await takeKey(key, this.#limits.idempotencyLifetime, database, session))) throw repeated();
+      if (key && !(await takeKey(key, this.limits.idempotencyLifetime, database, session))) throw repeated();
       return work(session);
     });
   }
 
   /** Calls a function that may write; answers its result. */
   call(call: WritingCall): Promise<Buffer | null> {
-    return this.#retry(call, () => callFunction(call, { ...this.#services, ...this.#limits, session: this.#session }));
+    return this.#retry(call, () => callFunction(call, { ...this.services, ...this.limits, session: this.#session }));
   }
 
   /** All writes of `work` are one transaction if it makes them with the writes that it is given. */
@@ -276,8 +270,8 @@ export class Writes {
     work: (writes: Writes, session: Session) => Promise<Result>,
   ): Promise<Result> {
     return this.#retry(by, () =>
-      this.#services.database.transaction((session) =>
-        work(new Writes(this.#services, this.#limits, this.#observe, { origin: this, session }), session),
+      this.services.database.transaction((session) =>
+        work(new Writes(this.services, this.limits, this.observe, { origin: this, session }), session),
       ),
     );
   }
@@ -291,7 +285,7 @@ export class Writes {
   }
 
   async #prepareItems(request: WriteRequest, items: readonly Input[], writer: Writer) {
-    const { mirror, database } = this.#services;
+    const { mirror, database } = this.services;
     if (!mirror.model.collections.has(request.collection)) return items;
     const { collection, context } = this.#restrict(request.collection, writer, mirror.model);
     // An invalid query is refused before anything is done for it.
@@ -300,7 +294,7 @@ export class Writes {
   }
 
   isSingleton(name: string, caller: Identity): boolean {
-    return isKnownSingleton(name, caller, this.#services);
+    return isKnownSingleton(name, caller, this.services);
   }
 
   /** One transaction in which rows are written batch by batch. Whatever `work` throws undoes all of it. */
@@ -319,7 +313,7 @@ export class Writes {
       by.client.staged('restrict');
       const plan = (rows: readonly Input[]): Promise<PlannedWrite> =>
         planImported(collection, rows, onConflict, { ...context, maxRows: null });
-      return this.#services.database.imports.use((session) => {
+      return this.services.database.imports.use((session) => {
         const write = async (planned: PlannedWrite, rows: number): Promise<number> => {
           const skipped = await this.#writeIn(session, planned, call, 'count');
           // Nested items of the same collection cannot be distinguished from those of the file.
@@ -328,7 +322,7 @@ export class Writes {
         return session.transaction(() => work({ session, model, collection, access, plan, write }));
       });
     };
-    return this.#noteCommit(retry(this.#services.mirror, attempt, { asError: asImportError, mayRepeat }), by);
+    return this.#noteCommit(retry(this.services.mirror, attempt, { asError: asImportError, mayRepeat }), by);
   }
 
   /** Moves an item of a sorted collection to the position of another. */
@@ -352,7 +346,7 @@ export class Writes {
 
   /** Writes that joined a transaction are retried with it. */
   #retry<Result>(by: WrittenBy, work: (model: Model) => Promise<Result>): Promise<Result> {
-    const { mirror, reads, policies, database } = this.#services;
+    const { mirror, reads, policies, database } = this.services;
     if (this.#session) return work(mirror.model);
     const { caller, access } = by.writer;
     const written = retry(mirror, work, {
@@ -365,7 +359,7 @@ export class Writes {
 
   /** Later reads of the caller from replicas must see the write. */
   async #noteCommit<Result>(written: Promise<Result>, { writer, client }: WrittenBy): Promise<Result> {
-    const { consistency } = this.#services;
+    const { consistency } = this.services;
     try {
       const result = await written;
       await consistency?.committed(client, writer.caller);

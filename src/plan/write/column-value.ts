@@ -15,12 +15,9 @@ import { isClock, isMoment, readMoment } from '../../sql/moment.js';
  * hash is no part of its JSON: two secrets of one text are the same.
  */
 export class Secret {
-  readonly text: string;
   #hash: string | null = null;
 
-  constructor(text: string) {
-    this.text = text;
-  }
+  constructor(readonly text: string) {}
 
   /** Null until it was checked and hashed. */
   get hash(): string | null {

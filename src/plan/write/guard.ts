@@ -9,27 +9,24 @@ import { ALWAYS, both, type Condition, isAlways } from '../plan.js';
 import type { RowGuard, Verb, WriteColumn } from './write.js';
 
 export class Guard {
-  readonly #access: Access;
-  readonly #model: Model;
-
-  constructor(access: Access, model: Model) {
-    this.#access = access;
-    this.#model = model;
-  }
+  constructor(
+    private readonly access: Access,
+    private readonly model: Model,
+  ) {}
 
   get key(): string {
-    return this.#access.key;
+    return this.access.key;
   }
 
   grant(action: WriteAction, collection: Collection): Grant {
-    const grant = this.#access.grant(action, collection, this.#model);
+    const grant = this.access.grant(action, collection, this.model);
     if (!grant) throw forbiddenCollection(collection.name);
     return grant;
   }
 
   /** Whether the fields may be written, in some row at least. */
   covers(action: WriteAction, collection: Collection, names: readonly string[]): boolean {
-    const grant = this.#access.grant(action, collection, this.#model);
+    const grant = this.access.grant(action, collection, this.model);
     return grant !== null && writtenNames(action, collection, names).every((name) => grant.fields?.has(name) ?? true);
   }
 
@@ -89,7 +86,7 @@ export class Guard {
 
   /** The collection as the caller may read it; null where nothing of it may be read. */
   readable(collection: Collection): Collection | null {
-    return this.#access.view(this.#model).collections.get(collection.name) ?? null;
+    return this.access.view(this.model).collections.get(collection.name) ?? null;
   }
 
   /** Rows that may leave a relation; null where all may. */

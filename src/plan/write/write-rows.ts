@@ -59,8 +59,6 @@ export class Rows {
   readonly #isPartial: boolean;
   readonly #model: Model;
   readonly #author: Author;
-  readonly #guard: Guard | null;
-  readonly #conflict: ConflictTarget | null;
   readonly #lists: List[] = [];
   readonly #byVerb: Readonly<Record<Verb, Map<Collection, List>>> = {
     insert: new Map(),
@@ -74,16 +72,14 @@ export class Rows {
 
   constructor(
     { maxRows, variables, model, author, isPartial = false }: WritePlanContext,
-    guard: Guard | null,
-    conflict: ConflictTarget | null = null,
+    private readonly guard: Guard | null,
+    private readonly conflict: ConflictTarget | null = null,
   ) {
-    this.#conflict = conflict;
     this.#maxRows = maxRows;
     this.#variables = variables;
     this.#isPartial = isPartial;
     this.#model = model;
     this.#author = author;
-    this.#guard = guard;
   }
 
   add(collection: Collection, verb: Verb, key: Key | null, path: string): Row {
@@ -169,7 +165,7 @@ export class Rows {
   /** Rows listed in `keys`, or all rows that the payload does not name, leave the parent. */
   unlink(link: LinkedRows, parent: Row, keys: readonly Key[] | null): void {
     const { collection, field, action } = link;
-    const name = `${action} ${collection.name} ${field.name}${this.#guard && keys ? ' strict' : ''}`;
+    const name = `${action} ${collection.name} ${field.name}${this.guard && keys ? ' strict' : ''}`;
     const planned = this.#unlinks.get(name) ?? {
       unlink: this.#planUnlink(link, parent.collection, keys !== null),
       entries: [],
@@ -186,7 +182,7 @@ export class Rows {
   }
 
   #planUnlink({ collection, field, action }: LinkedRows, from: Collection, named: boolean): Unlink {
-    const guard = this.#guard?.unlinked(collection, field, action) ?? null;
+    const guard = this.guard?.unlinked(collection, field, action) ?? null;
     const relation = field.relation?.kind === 'many-to-one' ? field.relation : null;
     return {
       collection,
@@ -196,7 +192,7 @@ export class Rows {
       key: relation ? referencedFields(from, relation) : [requireSingleKey(from)],
       action,
       guard,
-      strict: named && this.#guard !== null,
+      strict: named && this.guard !== null,
     };
   }
 
@@ -237,13 +233,13 @@ export class Rows {
       by: this.#author,
     };
     const paths = lists.map((list) => list.rows.map((row) => row.path));
-    return { model: this.#model, plan, input, shape: `${this.#guard?.key ?? ''}${shapeOfWrite(plan)}`, paths, keys };
+    return { model: this.#model, plan, input, shape: `${this.guard?.key ?? ''}${shapeOfWrite(plan)}`, paths, keys };
   }
 
   /** The permissions that the caller needs, and the conditions of the rows. */
   async #checksOf({ collection, verb, rows }: List): Promise<RowChecks> {
     const validations = planFieldValidations(fieldsOf(rows, collection), collection, this.#model);
-    const guard = this.#guard;
+    const guard = this.guard;
     const readable = guard ? guard.readable(collection) : collection;
     if (!guard) return { guard, needBits: [], validations, readable };
     if (verb !== 'update') {
@@ -255,7 +251,7 @@ export class Rows {
     const isLink = (row: Row): boolean => verb === 'upsert' && row.fields.size === 0;
     const changedFields: (string[] | null)[] = [];
     const changed = ({ fields: names }: Row): string[] =>
-      this.#conflict ? changedNames([...names], collection, this.#conflict) : [...names];
+      this.conflict ? changedNames([...names], collection, this.conflict) : [...names];
     await forEachInSlices(rows, (row) => void changedFields.push(isLink(row) ? null : changed(row)));
     if (changedFields.some((names) => names !== null)) {
       const rules = guard.grant('update', collection).validations;
@@ -266,12 +262,12 @@ export class Rows {
 
   /** Presets of policies for fields that the payload leaves out. */
   #applyPresets(row: Row, action: 'create' | 'update', columnValues: Map<string, ColumnValue>): void {
-    if (!this.#guard?.covers(action, row.collection, [])) return;
-    for (const [name, value] of Object.entries(this.#guard.grant(action, row.collection).presets)) {
+    if (!this.guard?.covers(action, row.collection, [])) return;
+    for (const [name, value] of Object.entries(this.guard.grant(action, row.collection).presets)) {
       const field = row.collection.fields.get(name);
       if (!field?.column || row.columnValues.has(name) || columnValues.has(name)) continue;
       // An item keeps the values by which it was found.
-      if (action === 'update' && this.#conflict?.fields.includes(field)) continue;
+      if (action === 'update' && this.conflict?.fields.includes(field)) continue;
       // A part of a key of several columns is given to new rows alone, like the key itself.
       if (isKey(row.collection, field) && (row.verb !== 'insert' || field === singleKey(row.collection))) continue;
       columnValues.set(name, presetValue(field, value, this.#variables, this.#model));
@@ -284,7 +280,7 @@ export class Rows {
     const inserted = verb === 'upsert' ? row.only.insert : row.columnValues;
     const changed = verb === 'upsert' ? row.only.update : row.columnValues;
     if (verb === 'upsert')
-      for (const field of this.#conflict?.fields ?? []) moveColumnValue(field, row.columnValues, inserted);
+      for (const field of this.conflict?.fields ?? []) moveColumnValue(field, row.columnValues, inserted);
     if (verb === 'update' || (verb === 'upsert' && row.fields.size > 0)) this.#applyPresets(row, 'update', changed);
     if (verb !== 'update') this.#applyPresets(row, 'create', inserted);
     const touched = row.columnValues.size + changed.size > 0;
@@ -296,7 +292,7 @@ export class Rows {
         changed.set(field.name, { kind: 'value', value: this.#variables[later] });
       if (verb === 'insert') this.#completeNew(row, field);
       // The key of an item that turns out to be new is made by the statement.
-      if (verb === 'upsert' && this.#conflict && !isKey(row.collection, field)) this.#makeUuid(row, field, inserted);
+      if (verb === 'upsert' && this.conflict && !isKey(row.collection, field)) this.#makeUuid(row, field, inserted);
     }
   }
 
@@ -321,7 +317,7 @@ export class Rows {
   #list(collection: Collection, verb: Verb): List {
     const existing = this.#byVerb[verb].get(collection);
     if (existing) return existing;
-    const list: List = { collection, verb, rows: [], byKey: new Map(), conflict: this.#conflict };
+    const list: List = { collection, verb, rows: [], byKey: new Map(), conflict: this.conflict };
     this.#byVerb[verb].set(collection, list);
     this.#lists.push(list);
     return list;
