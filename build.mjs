@@ -98,12 +98,12 @@ async function bundle() {
   await writeFile(listFile, JSON.stringify({ stamp, outputs }));
 }
 
-/** All 280 files of tap in one, where the tests find it first. Traces leave out what lies in node_modules. */
+/** All 280 files of tap in one, where the tests find it first. tap leaves files of @tapjs out of its traces. */
 async function bundleTap(build) {
-  const folder = join(target, 'node_modules', 'tap');
+  const modules = join(target, 'node_modules');
   await build({
     stdin: { contents: "export * from 'tap'; export { default } from 'tap';", resolveDir: root },
-    outfile: join(folder, 'index.js'),
+    outfile: join(modules, '@tapjs', 'bundle', 'index.js'),
     bundle: true,
     platform: 'node',
     format: 'esm',
@@ -111,7 +111,11 @@ async function bundleTap(build) {
     banner: { js: REQUIRE },
     legalComments: 'none',
   });
-  await writeFile(join(folder, 'package.json'), JSON.stringify({ name: 'tap', type: 'module', exports: './index.js' }));
+  const entry = "export * from '../@tapjs/bundle/index.js'; export { default } from '../@tapjs/bundle/index.js';";
+  await mkdir(join(modules, 'tap'), { recursive: true });
+  await writeFile(join(modules, 'tap', 'index.js'), entry);
+  await writeFile(join(modules, 'tap', 'package.json'), '{"type":"module","exports":"./index.js"}');
+  await writeFile(join(modules, '@tapjs', 'bundle', 'package.json'), '{"type":"module"}');
 }
 
 async function testFiles() {

@@ -8,6 +8,7 @@ import t from 'tap';
 import { drawFigure } from '../../bench/report/figure.js';
 import { packagePath } from '../../src/base/package-files.js';
 import { optionRows } from '../../src/config/config.js';
+import { SUITES } from '../suites.js';
 import { readPages } from './docs/pages.js';
 
 const MAX_README_LINES = 150;
@@ -34,6 +35,18 @@ t.test('the plot in docs/bench.svg shows the figures of bench/report.md', async 
   const current = drawFigure(await readFile(packagePath('bench', 'report.md'), 'utf8'));
   if (process.env['UPDATE_GOLDEN']) await writeFile(path, current);
   else t.equal(await readFile(path, 'utf8'), current, RENEW);
+});
+
+t.test('each suite of tests has a script, and its files exist', async (t) => {
+  const { scripts } = JSON.parse(await readFile(packagePath('package.json'), 'utf8'));
+  const named = Object.keys(scripts).flatMap((name) => (name.startsWith('test:') ? [name.slice('test:'.length)] : []));
+  t.strictSame(named.sort(), Object.keys(SUITES).sort());
+  const files = new Set((await readdir(packagePath('test'), { recursive: true })).map((path) => basename(path)));
+  const wanted = Object.values(SUITES).flatMap(({ steps }) => steps.flatMap((step) => step.files ?? []));
+  t.strictSame(
+    wanted.filter((name) => !files.has(`${name}.test.ts`)),
+    [],
+  );
 });
 
 t.test('the README is short', async (t) => {
