@@ -31,7 +31,6 @@ export function holdBody(exchange: Exchange): HeldBody {
 
 class HeldBody {
   limits: BodyLimits = { bytes: Number.POSITIVE_INFINITY, option: '', pauseMs: 0 };
-  readonly #exchange: Exchange;
   readonly #waiting: Buffer[] = [];
   #waitingBytes = 0;
   #total = 0;
@@ -40,8 +39,7 @@ class HeldBody {
   #failure: Error | null = null;
   #wake: (() => void) | null = null;
 
-  constructor(exchange: Exchange) {
-    this.#exchange = exchange;
+  constructor(private readonly exchange: Exchange) {
     exchange.unread = true;
     exchange.onAbort(() => {
       this.#failure = invalidPayload('The client disconnected');
@@ -67,22 +65,22 @@ class HeldBody {
   #receive(chunk: ArrayBuffer, last: boolean): void {
     this.#total += chunk.byteLength;
     this.#hasEnded = last;
-    if (last) this.#exchange.unread = false;
-    if (this.#exchange.replied) return;
+    if (last) this.exchange.unread = false;
+    if (this.exchange.replied) return;
     if (this.#total <= this.limits.bytes) {
       // The chunk is only borrowed for the time of the callback.
       this.#waiting.push(Buffer.from(Buffer.from(chunk)));
       this.#waitingBytes += chunk.byteLength;
       if (this.#waitingBytes > HIGH_WATER_BYTES && !last && !this.#isPaused) {
         this.#isPaused = true;
-        this.#exchange.response.pause();
+        this.exchange.response.pause();
       }
     }
     this.#notify();
   }
 
   #resumeAfter({ length }: Buffer): void {
-    const { aborted, replied, response } = this.#exchange;
+    const { aborted, replied, response } = this.exchange;
     this.#waitingBytes -= length;
     if (!this.#isPaused || this.#waitingBytes >= HIGH_WATER_BYTES / 2 || aborted || replied) return;
     this.#isPaused = false;

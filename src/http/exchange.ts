@@ -75,7 +75,6 @@ export class Exchange {
   readonly accessToken: string;
   readonly headers: Headers;
   readonly id: string;
-  readonly response: HttpResponse;
   /** Decoded parts of the path that the route names. */
   parameters: readonly string[] = [];
   aborted = false;
@@ -101,7 +100,6 @@ export class Exchange {
   /** The session cookie is not valid: the response deletes it. */
   cookieRefused = false;
   fromAdministrator = false;
-  readonly #hooks: ServerHooks;
   readonly #forwarded: string;
   readonly #forwardedProtocol: string;
   #address: string | null = null;
@@ -112,7 +110,11 @@ export class Exchange {
   #batch = 1;
   #body: Promise<Buffer> | null = null;
 
-  constructor(request: HttpRequest, response: HttpResponse, hooks: ServerHooks) {
+  constructor(
+    request: HttpRequest,
+    readonly response: HttpResponse,
+    private readonly hooks: ServerHooks,
+  ) {
     this.method = request.getCaseSensitiveMethod();
     this.path = request.getUrl();
     const query = request.getQuery() ?? '';
@@ -145,13 +147,11 @@ export class Exchange {
       fetchSite: reads ? '' : request.getHeader('sec-fetch-site'),
     };
     const { header } = hooks.clientAddress;
-    this.#hooks = hooks;
     this.#forwarded = header === '' ? '' : request.getHeader(header);
     this.#forwardedProtocol = header === '' ? '' : request.getHeader('x-forwarded-proto');
     this.closes = request.getHeader('connection').length === CLOSE_LENGTH;
     this.ambiguous = request.getHeader('content-length') !== '' && hasTwoLengths(request);
     this.id = requestId(request.getHeader('x-request-id'));
-    this.response = response;
     response.onAborted(() => {
       this.aborted = true;
       for (const listener of this.#abortListeners ?? []) listener();
@@ -161,14 +161,14 @@ export class Exchange {
   /** The client's, by what trusted proxies say; '' when the client has left before anybody asked. */
   get address(): string {
     this.#address ??=
-      this.aborted || this.replied ? '' : this.#hooks.clientAddress.addressOf(peerOf(this.response), this.#forwarded);
+      this.aborted || this.replied ? '' : this.hooks.clientAddress.addressOf(peerOf(this.response), this.#forwarded);
     return this.#address;
   }
 
   /** Whether the client came by TLS, which ends at a proxy. */
   get secure(): boolean {
     if (this.#forwardedProtocol === '' || this.aborted || this.replied) return false;
-    return /^https$/i.test(this.#forwardedProtocol.trim()) && this.#hooks.clientAddress.trusts(peerOf(this.response));
+    return /^https$/i.test(this.#forwardedProtocol.trim()) && this.hooks.clientAddress.trusts(peerOf(this.response));
   }
 
   /** The value of a cookie; '' for none. */
@@ -182,12 +182,12 @@ export class Exchange {
 
   /** Of the header or of the session: whichever is later. */
   get position(): string {
-    return laterPosition(this.headers.position, this.#hooks.positions?.read(this) ?? '');
+    return laterPosition(this.headers.position, this.hooks.positions?.read(this) ?? '');
   }
 
   /** Of several writes the last. */
   wrote(position: string): void {
-    const cookie = this.#hooks.positions?.write(this, position) ?? '';
+    const cookie = this.hooks.positions?.write(this, position) ?? '';
     const header = `\r\nLateral-Position: ${position}${cookie === '' ? '' : `\r\nSet-Cookie: ${cookie}`}`;
     this.extraHeaders = this.extraHeaders.replace(/\r\nLateral-Position:.*$/s, '') + header;
   }
@@ -217,21 +217,21 @@ export class Exchange {
 
   /** Answers the request: for handlers that said they would do so later. */
   respond(outcome: Outcome): void {
-    this.#hooks.respond(this, outcome);
+    this.hooks.respond(this, outcome);
   }
 
   respondError(error: unknown): void {
-    this.#hooks.respondError(this, error);
+    this.hooks.respondError(this, error);
   }
 
   /** Begins a response that stays open: its head leaves with the first piece. */
   openResponse(reply: Reply, listener: OpenListener): OpenResponse {
-    return this.#hooks.openResponse(this, reply, listener);
+    return this.hooks.openResponse(this, reply, listener);
   }
 
   /** Ends a stage of the pipeline: what has passed since the last call is its duration. */
   staged(stage: Stage): void {
-    if (!this.#hooks.timing) return;
+    if (!this.hooks.timing) return;
     const now = performance.now();
     this.#stageTimes ??= noStageTimes();
     addStageTime(this.#stageTimes, stage, now - this.#stageBegun);
@@ -259,7 +259,7 @@ export class Exchange {
   serverTiming(): string {
     if (this.#stageTimes === null) return '';
     this.staged('reply');
-    const { timingFor } = this.#hooks;
+    const { timingFor } = this.hooks;
     const isSent = timingFor === 'administrators' ? this.fromAdministrator : timingFor === 'true';
     return isSent ? serverTiming(this.#stageTimes, this.#batch) : '';
   }

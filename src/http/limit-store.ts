@@ -117,16 +117,14 @@ function insure(shared: Counter, own: Counter, state: StoreState): Counter {
 
 /** Whether the store answers. While it does not, one request in a while asks whether it does again, and the others do not wait. */
 class StoreState {
-  readonly #store: string;
-  readonly #observe: Observer;
   /** By the clock of `performance`; null while it answers. */
   #since: number | null = null;
   #next = 0;
 
-  constructor(store: string, observe: Observer) {
-    this.#store = store;
-    this.#observe = observe;
-  }
+  constructor(
+    private readonly store: string,
+    private readonly observe: Observer,
+  ) {}
 
   mayAsk(): boolean {
     if (this.#since === null) return true;
@@ -138,9 +136,9 @@ class StoreState {
 
   succeeded(): void {
     if (this.#since === null) return;
-    this.#observe({
+    this.observe({
       kind: 'limit-store-back',
-      store: this.#store,
+      store: this.store,
       milliseconds: performance.now() - this.#since,
     });
     this.#since = null;
@@ -151,6 +149,6 @@ class StoreState {
     this.#next = now + STORE_PAUSE_MS;
     if (this.#since !== null) return;
     this.#since = now;
-    this.#observe({ kind: 'limit-store-lost', store: this.#store, error });
+    this.observe({ kind: 'limit-store-lost', store: this.store, error });
   }
 }

@@ -42,10 +42,7 @@ export class Responder implements ServerHooks {
   readonly compression: Compression | null;
   /** Whether each answer closes its connection. */
   closing = false;
-  readonly #router: Router;
-  readonly #cors: Cors;
   readonly #cookies: Cookies;
-  readonly #options: ResponderOptions;
   readonly #isCounting: boolean;
   readonly #isLogging: boolean;
   readonly #queue = new ResponseQueue(
@@ -56,11 +53,13 @@ export class Responder implements ServerHooks {
   #running = 0;
   #onIdle: (() => void) | null = null;
 
-  constructor(router: Router, cors: Cors, isTraced: boolean, options: ResponderOptions) {
+  constructor(
+    private readonly router: Router,
+    private readonly cors: Cors,
+    isTraced: boolean,
+    private readonly options: ResponderOptions,
+  ) {
     const { config } = options;
-    this.#router = router;
-    this.#cors = cors;
-    this.#options = options;
     this.#cookies = createCookies(config);
     this.#isCounting = config.METRICS !== 'off';
     this.#isLogging = config.REQUEST_LOG || config.LOG_LEVEL === 'debug' || config.LOG_LEVEL === 'trace';
@@ -106,7 +105,7 @@ export class Responder implements ServerHooks {
 
   openResponse(exchange: Exchange, reply: Reply, listener: OpenListener): OpenResponse {
     const close = this.closing || exchange.unread;
-    const head = headOf(exchange, reply, this.#cors.headers(exchange), close);
+    const head = headOf(exchange, reply, this.cors.headers(exchange), close);
     return new OpenResponseWriter(exchange, reply, listener, { head, close, onDone: this.#onDone });
   }
 
@@ -138,7 +137,7 @@ export class Responder implements ServerHooks {
     const reply = this.names === null ? given : this.names.reply(given);
     const { body } = reply;
     if (typeof body === 'object' && body.length > UNCOUNTED_BYTES)
-      exchange.onDone = this.#options.responseMemory.reserve(body.length);
+      exchange.onDone = this.options.responseMemory.reserve(body.length);
     const encoded = this.compression === null ? reply : this.compression.encode(exchange, reply);
     if (!(encoded instanceof Promise)) this.#send(exchange, encoded);
     else
@@ -152,7 +151,7 @@ export class Responder implements ServerHooks {
   }
 
   #send(exchange: Exchange, reply: Reply): void {
-    const headers = this.#cors.headers(exchange);
+    const headers = this.cors.headers(exchange);
     const close = this.closing || exchange.unread;
     if (typeof reply.body !== 'function' || exchange.method === 'HEAD')
       this.#queue.add({ exchange, reply, head: headOf(exchange, reply, headers, close), close });
@@ -170,7 +169,7 @@ export class Responder implements ServerHooks {
   }
 
   #report({ id, method, path }: Exchange, error: unknown): void {
-    this.#options.observe({ kind: 'request-failed', id, method, path, error, unavailable: isUnavailable(error) });
+    this.options.observe({ kind: 'request-failed', id, method, path, error, unavailable: isUnavailable(error) });
   }
 
   #done(exchange: Exchange): void {
@@ -178,14 +177,14 @@ export class Responder implements ServerHooks {
     exchange.onDone?.();
     exchange.ended(status);
     if (this.#isCounting)
-      (exchange.routeStats ?? this.#router.unmatched).count(status, performance.now() - exchange.begun);
+      (exchange.routeStats ?? this.router.unmatched).count(status, performance.now() - exchange.begun);
     if (this.#isLogging) this.#log(exchange, status);
     if (--this.#running === 0) this.#onIdle?.();
   }
 
   #log({ id, method, routeStats, begun }: Exchange, status: number): void {
     const ms = Math.round((performance.now() - begun) * 100) / 100;
-    this.#options.observe({ kind: 'request-completed', id, method, route: routeStats?.path ?? null, status, ms });
+    this.options.observe({ kind: 'request-completed', id, method, route: routeStats?.path ?? null, status, ms });
   }
 }
 

@@ -22,15 +22,12 @@ export interface StatusStats {
 let created = 0;
 
 export class RouteStats {
-  readonly method: string;
-  /** As the route names it: what clients put into it is nobody's label. */
-  readonly path: string;
   readonly byStatus = new Map<number, StatusStats>();
 
-  constructor(method: string, path: string) {
-    this.method = method;
-    this.path = path;
-  }
+  constructor(
+    readonly method: string /** As the route names it: what clients put into it is nobody's label. */,
+    readonly path: string,
+  ) {}
 
   count(status: number, ms: number): void {
     let stats = this.byStatus.get(status);

@@ -104,18 +104,21 @@ function reporting(exporter: SpanExporter, observe: Observer): SpanExporter {
 export class RequestTrace {
   /** Names this span, as `traceparent` does. */
   readonly traceparent: string;
-  readonly #tracer: Tracer;
   readonly #api: Library['api'];
   readonly #span: Span;
   readonly #context: Context;
   /** Only a request that is sampled pays for its stages. */
   readonly #isRecording: boolean;
 
-  constructor(tracer: Tracer, { api }: Library, traceparent: string, now: number) {
+  constructor(
+    private readonly tracer: Tracer,
+    { api }: Library,
+    traceparent: string,
+    now: number,
+  ) {
     const { trace, ROOT_CONTEXT, SpanKind } = api;
     const parent = parseTraceparent(traceparent);
     const outer = parent ? trace.setSpanContext(ROOT_CONTEXT, parent) : ROOT_CONTEXT;
-    this.#tracer = tracer;
     this.#api = api;
     this.#span = tracer.startSpan('request', { kind: SpanKind.SERVER, startTime: epoch(now) }, outer);
     this.#context = trace.setSpan(outer, this.#span);
@@ -126,7 +129,7 @@ export class RequestTrace {
 
   stage(name: string, begun: number, now: number): void {
     if (!this.#isRecording) return;
-    this.#tracer.startSpan(name, { startTime: epoch(begun) }, this.#context).end(epoch(now));
+    this.tracer.startSpan(name, { startTime: epoch(begun) }, this.#context).end(epoch(now));
   }
 
   /** Of several statements the last: a write's own, not what finds its rows. */

@@ -50,23 +50,21 @@ const SLOW_BYTES = 65_536;
 const MAX_REASON_BYTES = 123;
 
 export class Socket {
-  readonly #socket: WebSocket<SocketData>;
   /** What was sent in this moment. */
   #unsent: (string | Buffer)[] = [];
   #unsentLength = 0;
-  readonly #names: EdgeNames | null;
   isOpen = true;
 
-  constructor(socket: WebSocket<SocketData>, names: EdgeNames | null) {
-    this.#socket = socket;
-    this.#names = names;
-  }
+  constructor(
+    private readonly socket: WebSocket<SocketData>,
+    private readonly names: EdgeNames | null,
+  ) {}
 
   /** What is sent in the same moment leaves together: each write costs more than what it writes. What has to wait is sent later; see `isSlow`. */
   send(text: string | Buffer): void {
     if (!this.isOpen) return;
     if (this.#unsent.length === 0) queueMicrotask(() => this.#flush());
-    const message = this.#names === null ? text : this.#names.messageOut(String(text));
+    const message = this.names === null ? text : this.names.messageOut(String(text));
     this.#unsent.push(message);
     this.#unsentLength += message.length;
     if (this.#unsentLength > SLOW_BYTES) this.#flush();
@@ -74,7 +72,7 @@ export class Socket {
 
   /** An error with the names that the client knows. */
   translate(error: ServiceError): { readonly code: string; readonly message: string } {
-    return this.#names === null ? error : this.#names.error(error);
+    return this.names === null ? error : this.names.error(error);
   }
 
   #flush(): void {
@@ -83,15 +81,15 @@ export class Socket {
     this.#unsent = [];
     this.#unsentLength = 0;
     if (!this.isOpen) return;
-    this.#socket.cork(() => {
+    this.socket.cork(() => {
       // A client that does not read may be disconnected by one of them.
-      for (const text of unsent) if (this.isOpen) this.#socket.send(text, false);
+      for (const text of unsent) if (this.isOpen) this.socket.send(text, false);
     });
   }
 
   /** Whether the client reads more slowly than it is sent to: `drained` is called when it has caught up. */
   get isSlow(): boolean {
-    return this.isOpen && this.#socket.getBufferedAmount() > SLOW_BYTES;
+    return this.isOpen && this.socket.getBufferedAmount() > SLOW_BYTES;
   }
 
   /** Without a code it ends as the client sees fit. */
@@ -99,8 +97,8 @@ export class Socket {
     this.#flush();
     if (!this.isOpen) return;
     const text = Buffer.from(reason).subarray(0, MAX_REASON_BYTES);
-    if (code === undefined) this.#socket.end();
-    else this.#socket.end(code, text);
+    if (code === undefined) this.socket.end();
+    else this.socket.end(code, text);
   }
 }
 

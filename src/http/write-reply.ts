@@ -88,26 +88,24 @@ export async function streamBody(
 class StreamSink implements Sink {
   readonly address: string;
   begun = false;
-  readonly #response: StreamedResponse;
   /** Bytes of a known length that were not written yet. */
   #left: number;
   #resume: ((open: boolean) => void) | null = null;
   #sendRest: ((offset: number) => boolean) | null = null;
 
-  constructor(response: StreamedResponse) {
+  constructor(private readonly response: StreamedResponse) {
     const { exchange, reply } = response;
-    this.#response = response;
     this.#left = reply.length ?? 0;
     this.address = exchange.address;
     exchange.onAbort(() => this.#settle(false));
   }
 
   onAbort(listener: () => void): void {
-    this.#response.exchange.onAbort(listener);
+    this.response.exchange.onAbort(listener);
   }
 
   write(piece: Buffer): boolean | Promise<boolean> {
-    const { exchange, reply } = this.#response;
+    const { exchange, reply } = this.response;
     if (exchange.aborted) return false;
     if (reply.length !== undefined) {
       if (piece.length === 0) return true;
@@ -126,7 +124,7 @@ class StreamSink implements Sink {
   }
 
   end(): void {
-    const { exchange, reply, close } = this.#response;
+    const { exchange, reply, close } = this.response;
     const { response } = exchange;
     if (exchange.aborted) return;
     exchange.replied = true;
@@ -142,7 +140,7 @@ class StreamSink implements Sink {
   }
 
   #begin(): void {
-    const { exchange, reply, close } = this.#response;
+    const { exchange, reply, close } = this.response;
     this.#writeHead();
     if (close && reply.length !== undefined) exchange.response.writeHeader('Connection', 'close');
     exchange.response.onWritable((offset) => {
@@ -154,12 +152,12 @@ class StreamSink implements Sink {
   }
 
   #writeHead(): void {
-    const { exchange, reply, headers, close } = this.#response;
+    const { exchange, reply, headers, close } = this.response;
     writeHead(exchange, reply, headOf(exchange, reply, headers, close));
   }
 
   #writePiece(piece: Buffer, length: number | undefined): boolean {
-    const { exchange } = this.#response;
+    const { exchange } = this.response;
     // A refusal means "buffered, stop": the piece is on its way and must not be sent again.
     if (length === undefined) return exchange.response.write(piece);
     // Here it means that nobody holds what the socket did not take.
@@ -275,8 +273,6 @@ const HEADER_BUFFER_BYTES = 65_536;
  * and the bytes of the headers are made beforehand.
  */
 export class ResponseQueue {
-  readonly #onSent: (response: PendingResponse) => void;
-  readonly #onFailed: (response: PendingResponse, error: unknown) => void;
   #pending: PendingResponse[] = [];
   readonly #headers = Buffer.allocUnsafeSlow(HEADER_BUFFER_BYTES);
   #used = 0;
@@ -284,12 +280,9 @@ export class ResponseQueue {
 
   /** Each is either sent, for a large body when all of it has left, or has failed: then the request cannot be answered any more. */
   constructor(
-    onSent: (response: PendingResponse) => void,
-    onFailed: (response: PendingResponse, error: unknown) => void,
-  ) {
-    this.#onSent = onSent;
-    this.#onFailed = onFailed;
-  }
+    private readonly onSent: (response: PendingResponse) => void,
+    private readonly onFailed: (response: PendingResponse, error: unknown) => void,
+  ) {}
 
   /** It is written when what runs now has ended, before the event loop goes on: until then borrowed memory is valid. */
   add(response: PendingResponse): void {
@@ -313,9 +306,9 @@ export class ResponseQueue {
       const response = responses[position];
       if (response === undefined) continue;
       const outcome = outcomes[position];
-      if (outcome === undefined) this.#onSent(response);
-      else if (outcome instanceof Promise) void outcome.then(() => this.#onSent(response));
-      else this.#onFailed(response, outcome.error);
+      if (outcome === undefined) this.onSent(response);
+      else if (outcome instanceof Promise) void outcome.then(() => this.onSent(response));
+      else this.onFailed(response, outcome.error);
     }
   }
 }
@@ -341,23 +334,24 @@ interface OpenOptions {
 
 /** Writes a response that stays open. There may be ten thousand of them: each holds little, and nothing that was written. */
 export class OpenResponseWriter implements OpenResponse {
-  readonly #exchange: Exchange;
-  readonly #listener: OpenListener;
   readonly #onDone: (exchange: Exchange) => void;
   readonly #close: boolean;
   /** Null when it was written. */
   #head: { readonly reply: Reply; readonly text: string } | null;
 
-  constructor(exchange: Exchange, reply: Reply, listener: OpenListener, { head, close, onDone }: OpenOptions) {
-    this.#exchange = exchange;
-    this.#listener = listener;
+  constructor(
+    private readonly exchange: Exchange,
+    reply: Reply,
+    private readonly listener: OpenListener,
+    { head, close, onDone }: OpenOptions,
+  ) {
     this.#onDone = onDone;
     this.#close = close;
     this.#head = { reply, text: head };
   }
 
   write(piece: Buffer): boolean {
-    const { response, aborted } = this.#exchange;
+    const { response, aborted } = this.exchange;
     if (aborted) return true;
     let isTaken = true;
     response.cork(() => {
@@ -368,24 +362,24 @@ export class OpenResponseWriter implements OpenResponse {
   }
 
   end(): void {
-    const { response, aborted } = this.#exchange;
+    const { response, aborted } = this.exchange;
     if (!aborted) {
-      this.#exchange.replied = true;
+      this.exchange.replied = true;
       response.cork(() => {
         this.#writeHead();
         response.end('', this.#close);
       });
     }
-    this.#onDone(this.#exchange);
+    this.#onDone(this.exchange);
   }
 
   #writeHead(): void {
     if (this.#head === null) return;
-    writeHead(this.#exchange, this.#head.reply, this.#head.text);
+    writeHead(this.exchange, this.#head.reply, this.#head.text);
     this.#head = null;
     // Not later: without it a piece that was taken and did not fit would end the connection ten seconds after it has left.
-    this.#exchange.response.onWritable(() => {
-      this.#listener.writable();
+    this.exchange.response.onWritable(() => {
+      this.listener.writable();
       return true;
     });
   }

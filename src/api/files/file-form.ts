@@ -61,37 +61,28 @@ class FormReader {
   /** The fields before the next file. */
   fields: Record<string, unknown> = {};
   readonly taken: Promise<void>[] = [];
-  readonly #form: BusboyInstance;
-  readonly #source: Readable;
-  readonly #take: (file: FormFile) => Promise<void>;
-  readonly #reject: (error: Error) => void;
   #current: BusboyFileStream | null = null;
   #hasFailed = false;
 
   constructor(
-    form: BusboyInstance,
-    source: Readable,
-    take: (file: FormFile) => Promise<void>,
-    reject: (error: Error) => void,
-  ) {
-    this.#form = form;
-    this.#source = source;
-    this.#take = take;
-    this.#reject = reject;
-  }
+    private readonly form: BusboyInstance,
+    private readonly source: Readable,
+    private readonly take: (file: FormFile) => Promise<void>,
+    private readonly reject: (error: Error) => void,
+  ) {}
 
   start(): void {
-    this.#source.on('error', (error) => this.fail(error));
-    this.#source.pipe(this.#form);
+    this.source.on('error', (error) => this.fail(error));
+    this.source.pipe(this.form);
   }
 
   fail(error: Error): void {
     this.#hasFailed = true;
-    this.#source.unpipe(this.#form);
-    this.#source.destroy();
+    this.source.unpipe(this.form);
+    this.source.destroy();
     this.#current?.destroy(error);
     // Files that were begun end before the caller removes them.
-    void Promise.allSettled(this.taken).then(() => this.#reject(error));
+    void Promise.allSettled(this.taken).then(() => this.reject(error));
   }
 
   takeFile(stream: BusboyFileStream, name: string, type: string, maxBytes: number): void {
@@ -109,7 +100,7 @@ class FormReader {
     const file = { name, type, fields: this.fields, bytes: bytesOf(stream, maxBytes) };
     this.fields = {};
     this.taken.push(
-      this.#take(file).catch((error: unknown) => {
+      this.take(file).catch((error: unknown) => {
         this.fail(asError(error));
         throw error;
       }),

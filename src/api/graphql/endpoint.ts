@@ -170,20 +170,19 @@ interface OperationContext extends RequestContext {
 /** The stages of a query: the document is parsed already. */
 class OperationRead extends RepliedRead implements ReadStages<ParsedOperation, Reply | typeof DEFERRED> {
   readonly client: Exchange;
-  readonly #context: OperationContext;
-  readonly #operation: ParsedOperation;
 
-  constructor(context: OperationContext, operation: ParsedOperation) {
+  constructor(
+    private readonly context: OperationContext,
+    private readonly operation: ParsedOperation,
+  ) {
     super();
     this.client = context.exchange;
-    this.#context = context;
-    this.#operation = operation;
   }
 
   run(): Outcome {
-    if (isConstant(this.#operation)) return success(constantBody(this.#operation), this.#context.negotiated);
+    if (isConstant(this.operation)) return success(constantBody(this.operation), this.context.negotiated);
     try {
-      const outcome = read(this, this.#context.reads);
+      const outcome = read(this, this.context.reads);
       return outcome instanceof Promise ? outcome.catch((error: unknown) => this.#readOthers(error)) : outcome;
     } catch (error) {
       return this.#readOthers(error);
@@ -191,15 +190,15 @@ class OperationRead extends RepliedRead implements ReadStages<ParsedOperation, R
   }
 
   identify(): Identity {
-    return this.#context.caller;
+    return this.context.caller;
   }
 
   parse(): ParsedOperation {
-    return this.#operation;
+    return this.operation;
   }
 
   execute(prepared: PreparedRead<ParsedOperation>): MaybePromise<Reply | typeof DEFERRED> {
-    const { reads } = this.#context;
+    const { reads } = this.context;
     checkArguments(prepared.compiled.calls, prepared.query.values);
     const explain = explainPreference(this.client.headers.prefer);
     if (explain) return explainItems(prepared, reads, explain);
@@ -208,19 +207,19 @@ class OperationRead extends RepliedRead implements ReadStages<ParsedOperation, R
   }
 
   protected reply(body: Buffer | null): void {
-    this.client.respond(success(body ?? '', this.#context.negotiated));
+    this.client.respond(success(body ?? '', this.context.negotiated));
   }
 
   onError(error: unknown): void {
     try {
       this.client.respond(this.#readOthers(error));
     } catch (failed) {
-      this.client.respond(Promise.resolve().then(() => failureReply(failed, this.#context.negotiated)));
+      this.client.respond(Promise.resolve().then(() => failureReply(failed, this.context.negotiated)));
     }
   }
 
   #readOthers(error: unknown): Outcome {
-    return new OperationRead(this.#context, withoutFailed(this.#operation, this.#context.document, error)).run();
+    return new OperationRead(this.context, withoutFailed(this.operation, this.context.document, error)).run();
   }
 }
 

@@ -49,11 +49,8 @@ export async function liveOperation(operation: LiveOperation, caller: Identity):
 
 /** What is wrong with an operation is so until the schema or the rights change: it ends a live query. */
 export class RefusedOperation extends ServiceError {
-  override readonly cause: unknown;
-
-  constructor(cause: unknown) {
+  constructor(override readonly cause: unknown) {
     super('INVALID_QUERY', 'The operation cannot be live');
-    this.cause = cause;
   }
 }
 

@@ -87,37 +87,33 @@ function parseUrl(
 
 /** The stages of GET and SEARCH. */
 export class ItemsRead extends RepliedRead implements ReadStages<Parsed, Reply | typeof DEFERRED> {
-  readonly client: Exchange;
-  readonly #services: ItemsServices;
-  readonly #urls: UrlCache;
-  readonly #path: ItemPath;
-
-  constructor(exchange: Exchange, services: ItemsServices, urls: UrlCache, path: ItemPath) {
+  constructor(
+    readonly client: Exchange,
+    protected readonly services: ItemsServices,
+    protected readonly urls: UrlCache,
+    protected readonly path: ItemPath,
+  ) {
     super();
-    this.client = exchange;
-    this.#services = services;
-    this.#urls = urls;
-    this.#path = path;
   }
 
   identify(): MaybePromise<Identity> {
-    return this.#services.identities.identify(this.client);
+    return this.services.identities.identify(this.client);
   }
 
   parse(): MaybePromise<Parsed> {
     return this.client.method === 'SEARCH'
       ? this.#parseBody()
-      : parseUrl(this.client, this.#urls, this.#path, this.#services.limits, 'once');
+      : parseUrl(this.client, this.urls, this.path, this.services.limits, 'once');
   }
 
   async #parseBody(): Promise<Parsed> {
     const body = await this.client.json(parseJson);
-    const limits = limitsOf(this.#services.limits, this.client.prefer);
-    return parseSearch(this.#path.collection, body, this.client.queryString, limits);
+    const limits = limitsOf(this.services.limits, this.client.prefer);
+    return parseSearch(this.path.collection, body, this.client.queryString, limits);
   }
 
   execute(prepared: PreparedRead<Parsed>): MaybePromise<Reply | typeof DEFERRED> {
-    const { reads } = this.#services;
+    const { reads } = this.services;
     const explain = explainPreference(this.client.headers.prefer);
     if (explain) return explainItems(prepared, reads, explain);
     if (prepared.query.format) return exportItems(prepared, prepared.query.format, reads, this.client).reply;

@@ -97,17 +97,16 @@ export async function waitForChange(
 
 /** The same credentials are presented again and again, as a client would with each request. */
 class RequestSource extends LastingCredentials implements LiveSource {
-  readonly #identities: Identities;
-  readonly parse: LiveSource['parse'];
-
-  constructor(exchange: Exchange, identities: Identities, parse: LiveSource['parse']) {
+  constructor(
+    exchange: Exchange,
+    private readonly identities: Identities,
+    readonly parse: LiveSource['parse'],
+  ) {
     super(exchange);
-    this.#identities = identities;
-    this.parse = parse;
   }
 
   identify(): MaybePromise<Identity> {
-    return this.#identities.identify(this);
+    return this.identities.identify(this);
   }
 }
 
@@ -125,9 +124,6 @@ export interface EventFormat {
  * misses those in between.
  */
 class EventFeed implements LiveListener, OpenListener {
-  readonly #exchange: Exchange;
-  readonly #format: EventFormat;
-  readonly #live: LiveQueries;
   /** Null before the first answer: an error until then is an ordinary one. */
   #response: OpenResponse | null = null;
   #close: (() => void) | null = null;
@@ -139,21 +135,21 @@ class EventFeed implements LiveListener, OpenListener {
   #isOver = false;
   #end: { readonly error: unknown } | null = null;
 
-  constructor(exchange: Exchange, format: EventFormat, live: LiveQueries) {
-    this.#exchange = exchange;
-    this.#format = format;
-    this.#live = live;
-  }
+  constructor(
+    private readonly exchange: Exchange,
+    private readonly format: EventFormat,
+    private readonly live: LiveQueries,
+  ) {}
 
   begin(source: LiveSource): void {
-    this.#exchange.onAbort(() => {
+    this.exchange.onAbort(() => {
       if (this.#isOver) return;
       this.#leave();
       // Nobody reads it: it is counted.
-      if (this.#response === null) this.#exchange.respond(noContent);
+      if (this.#response === null) this.exchange.respond(noContent);
       else this.#response.end();
     });
-    this.#live.subscribe(source, this).then(
+    this.live.subscribe(source, this).then(
       (close) => {
         this.#close = close;
         if (this.#isOver) close();
@@ -163,10 +159,10 @@ class EventFeed implements LiveListener, OpenListener {
   }
 
   answer(answer: LiveAnswer): void {
-    const isKnown = this.#response === null && answer.tag === tagIn(this.#exchange.headers.lastEventId);
-    if (this.#waiting !== null) this.#live.stats.dropped++;
-    this.#waiting = isKnown ? UNCHANGED : this.#format.answer(answer);
-    this.#generation = this.#live.generation;
+    const isKnown = this.#response === null && answer.tag === tagIn(this.exchange.headers.lastEventId);
+    if (this.#waiting !== null) this.live.stats.dropped++;
+    this.#waiting = isKnown ? UNCHANGED : this.format.answer(answer);
+    this.#generation = this.live.generation;
     if (!this.#isFull) this.#writeWaiting();
   }
 
@@ -196,18 +192,18 @@ class EventFeed implements LiveListener, OpenListener {
 
   #write(piece: Buffer): void {
     if (this.#isOver) return;
-    const { opening } = this.#format;
+    const { opening } = this.format;
     const whole = this.#response === null ? Buffer.concat([opening, piece]) : piece;
     // An empty piece would be the end of the response.
     if (whole.length === 0) return;
-    this.#response ??= this.#exchange.openResponse(eventReply(''), this);
+    this.#response ??= this.exchange.openResponse(eventReply(''), this);
     this.#isFull = !this.#response.write(whole);
   }
 
   /** What was read under former rights stays until it is withdrawn. */
   #writeWaiting(): void {
     const piece = this.#waiting;
-    if (piece === null || this.#generation !== this.#live.generation) return;
+    if (piece === null || this.#generation !== this.live.generation) return;
     this.#waiting = null;
     this.#write(piece);
   }
@@ -216,11 +212,11 @@ class EventFeed implements LiveListener, OpenListener {
     if (this.#isOver) return;
     if (error !== null && this.#response === null) {
       this.#leave();
-      this.#exchange.respondError(error);
+      this.exchange.respondError(error);
       return;
     }
-    const ending = this.#format.ending ?? NOTHING;
-    this.#write(error === null ? ending : Buffer.concat([this.#format.failure(error), ending]));
+    const ending = this.format.ending ?? NOTHING;
+    this.#write(error === null ? ending : Buffer.concat([this.format.failure(error), ending]));
     this.#leave();
     this.#response?.end();
   }

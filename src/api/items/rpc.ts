@@ -12,12 +12,13 @@ import type { Parsed } from '../../request/ast.js';
 import { limitsOf } from '../../request/parse-context.js';
 import { parseRpc, parseRpcSearch } from '../../request/rest.js';
 import { UrlCache } from '../../request/url-cache.js';
-import { explainPreference, ItemsRead, type ItemsServices } from './item-reads.js';
+import { explainPreference, type ItemPath, ItemsRead, type ItemsServices } from './item-reads.js';
 import { readIdempotencyKey, writerOf, writtenReply } from './item-writes.js';
 
 export function functionRoutes(services: ItemsServices): Route[] {
   const urls = new UrlCache();
-  const call = (exchange: Exchange): Outcome => read(new FunctionRead(exchange, services, urls), services.reads);
+  const call = (exchange: Exchange): Outcome =>
+    read(new FunctionRead(exchange, services, urls, pathOf(exchange)), services.reads);
   return [
     { method: 'GET', path: '/rpc/:function', handle: call },
     { method: 'POST', path: '/rpc/:function', handle: call },
@@ -25,34 +26,30 @@ export function functionRoutes(services: ItemsServices): Route[] {
   ];
 }
 
-class FunctionRead extends ItemsRead {
-  readonly #services: ItemsServices;
-  readonly #urls: UrlCache;
-  readonly #name: string;
-  #body: unknown;
+/** The path names the function in the place of a collection. */
+function pathOf({ parameters: [name = ''] }: Exchange): ItemPath {
+  return { collection: name, key: null };
+}
 
-  constructor(exchange: Exchange, services: ItemsServices, urls: UrlCache) {
-    const [name = ''] = exchange.parameters;
-    super(exchange, services, urls, { collection: name, key: null });
-    this.#services = services;
-    this.#urls = urls;
-    this.#name = name;
-  }
+class FunctionRead extends ItemsRead {
+  #body: unknown;
 
   override parse(): MaybePromise<Parsed> {
     const { queryString, method } = this.client;
-    const { limits } = this.#services;
+    const { limits } = this.services;
     if (method === 'POST' || method === 'SEARCH') return this.#parseBody(method === 'SEARCH');
-    return this.#urls.get(this.#name, queryString, (text) => parseRpc(this.#name, undefined, text, limits));
+    return this.urls.get(this.path.collection, queryString, (text) =>
+      parseRpc(this.path.collection, undefined, text, limits),
+    );
   }
 
   async #parseBody(isSearch: boolean): Promise<Parsed> {
     const { queryString } = this.client;
-    const { limits } = this.#services;
+    const { limits } = this.services;
     this.#body = (await this.client.json(parseJson)) ?? {};
     return isSearch
-      ? parseRpcSearch(this.#name, this.#body, queryString, limitsOf(limits, this.client.prefer))
-      : parseRpc(this.#name, this.#body, queryString, limits);
+      ? parseRpcSearch(this.path.collection, this.#body, queryString, limitsOf(limits, this.client.prefer))
+      : parseRpc(this.path.collection, this.#body, queryString, limits);
   }
 
   override execute(prepared: PreparedRead<Parsed>): MaybePromise<Reply | typeof DEFERRED> {
@@ -62,12 +59,12 @@ class FunctionRead extends ItemsRead {
       return super.execute(prepared);
     }
     if (this.client.method !== 'POST') {
-      const refusal = methodNotAllowed(`The function "${this.#name}" may write: call it with POST`);
+      const refusal = methodNotAllowed(`The function "${this.path.collection}" may write: call it with POST`);
       return { ...errorReply(refusal), headers: { Allow: 'POST' } };
     }
     if (explainPreference(this.client.headers.prefer)) throw invalidQuery('"Prefer: explain" applies to reads');
     const idempotencyKey = readIdempotencyKey(this.client, caller, this.#body);
     const writer = writerOf(this.client, caller);
-    return this.#services.writes.call({ query, writer, client: this.client, idempotencyKey }).then(writtenReply);
+    return this.services.writes.call({ query, writer, client: this.client, idempotencyKey }).then(writtenReply);
   }
 }

@@ -41,26 +41,23 @@ let connections = 0;
 export abstract class Connection<Services extends ConnectionServices = ConnectionServices> implements KeptConnection {
   /** For `socketTurns`. */
   readonly name = String(++connections);
-  readonly socket: Socket;
-  readonly client: SocketClient;
   /** Messages as the pipelines see them. */
   readonly requestClient: RequestClient;
-  protected readonly services: Services;
   protected abstract readonly path: string;
   /** Whether the client has signed in, or need not. */
   protected abstract isAccepted: boolean;
   protected running = 0;
   #credentials: LastingCredentials;
-  readonly #onClosed: () => void;
   #deadline: NodeJS.Timeout | null = null;
   #hasSpoken = true;
 
-  constructor(socket: Socket, client: SocketClient, services: Services, onClosed: () => void) {
-    this.socket = socket;
-    this.client = client;
+  constructor(
+    readonly socket: Socket,
+    readonly client: SocketClient,
+    protected readonly services: Services,
+    private readonly onClosed: () => void,
+  ) {
     this.requestClient = requestClientOf(socket, client);
-    this.services = services;
-    this.#onClosed = onClosed;
     this.#credentials = credentialsOf(client);
   }
 
@@ -88,7 +85,7 @@ export abstract class Connection<Services extends ConnectionServices = Connectio
   closed(): void {
     this.clearDeadline();
     this.release();
-    this.#onClosed();
+    this.onClosed();
   }
 
   /** The service stops: clients connect again, to another instance. */

@@ -61,29 +61,27 @@ export async function runItems(message: Input, connection: Speaker, services: We
 }
 
 class ItemsMessage {
-  readonly #message: Input;
-  readonly #connection: Speaker;
-  readonly #services: WebsocketServices;
   readonly #client: RequestClient;
   readonly #collection: string;
   readonly #query: Input;
 
-  constructor(message: Input, connection: Speaker, services: WebsocketServices) {
+  constructor(
+    private readonly message: Input,
+    private readonly connection: Speaker,
+    private readonly services: WebsocketServices,
+  ) {
     const { collection, query } = message;
     if (typeof collection !== 'string') throw invalidPayload('"collection" must be a string');
     refuseSystem(collection);
     if (query !== undefined && query !== null && !isObject(query)) throw invalidPayload('"query" must be an object');
-    this.#message = message;
-    this.#connection = connection;
-    this.#services = services;
     this.#client = connection.requestClient;
     this.#collection = collection;
     this.#query = readObject(query, 'query');
   }
 
   async read(): Promise<string> {
-    const limits = wholeAnswers(this.#services.limits);
-    const { id, ids } = this.#message;
+    const limits = wholeAnswers(this.services.limits);
+    const { id, ids } = this.message;
     if (this.#query['export'] !== undefined) throw invalidQuery('"export" needs a request over HTTP');
     const keys = ids === undefined ? {} : { keys: ids };
     const parse = (): Parsed =>
@@ -94,11 +92,11 @@ class ItemsMessage {
   }
 
   async #run(parse: () => Parsed): Promise<Buffer> {
-    const { reads } = this.#services;
+    const { reads } = this.services;
     const body = await read(
       {
         client: this.#client,
-        identify: () => this.#connection.identify(),
+        identify: () => this.connection.identify(),
         parse,
         execute: (prepared: PreparedRead<Parsed>) => reads.run(prepared, this.#client),
       },
@@ -109,7 +107,7 @@ class ItemsMessage {
   }
 
   creation(): WriteRequest {
-    const create = parseCreate(this.#message['data']);
+    const create = parseCreate(this.message['data']);
     const readBack = this.#readBack(!create.many);
     return {
       kind: 'create',
@@ -122,7 +120,7 @@ class ItemsMessage {
   }
 
   update(): WriteRequest {
-    const { id, ids, data } = this.#message;
+    const { id, ids, data } = this.message;
     const collection = this.#collection;
     if (id !== undefined) {
       const changes = requireObject(data, '"data"');
@@ -133,7 +131,7 @@ class ItemsMessage {
   }
 
   async delete(): Promise<string> {
-    const { id, ids } = this.#message;
+    const { id, ids } = this.message;
     const isOne = id !== undefined;
     const keys = isOne ? [id] : ids === undefined ? await this.#selectedKeys() : readShownKeys(ids);
     if (isOne) this.#key();
@@ -143,10 +141,10 @@ class ItemsMessage {
   }
 
   async write(request: WriteRequest): Promise<string> {
-    const { writes } = this.#services;
+    const { writes } = this.services;
     const body = await write({
       client: this.#client,
-      identify: async () => writerFrom(this.#connection.client, await this.#connection.identify()),
+      identify: async () => writerFrom(this.connection.client, await this.connection.identify()),
       parse: () => request,
       execute: (parsed, writer) => writes.run(parsed, writer, this.#client),
       reply: (written) => written,
@@ -157,12 +155,12 @@ class ItemsMessage {
 
   /** What is deleted is told by its keys. */
   async #selectedKeys(): Promise<unknown[]> {
-    const { mirror } = this.#services;
+    const { mirror } = this.services;
     const key = mirror.model.collections.get(this.#collection)?.key ?? [];
     const [name] = key.map((each) => each.name);
     if (name === undefined || key.length > 1) throw invalidPayload('"id" or "ids" is required');
     const { query } = this.#selection();
-    const limits = wholeAnswers({ ...this.#services.limits, pageSize: null });
+    const limits = wholeAnswers({ ...this.services.limits, pageSize: null });
     const selection = { limit: -1, ...query, fields: [quoteName(name)] };
     const body = await this.#run(() => parseSearch(this.#collection, { query: selection }, '', limits));
     return rowsOfAnswer(String(body)).map((item) => item[name]);
@@ -179,12 +177,12 @@ class ItemsMessage {
   }
 
   #readBack(one: boolean): Parsed {
-    return parseMessageReadBack(this.#collection, one, this.#query, this.#services.limits);
+    return parseMessageReadBack(this.#collection, one, this.#query, this.services.limits);
   }
 
   #key(): Key {
-    const { id } = this.#message;
-    const collection = this.#services.mirror.model.collections.get(this.#collection);
+    const { id } = this.message;
+    const collection = this.services.mirror.model.collections.get(this.#collection);
     const key = collection ? shownKey(collection, id) : readKey(id);
     if (key === null) throw invalidPayload('"id" must be a key');
     return key;

@@ -90,23 +90,20 @@ function readSubscription({ collection, event, item, query }: Input): Subscripti
 }
 
 class SocketListener implements EventListener, EventOwner {
-  readonly #connection: Speaker;
   readonly #tail: string;
-  readonly #isItem: boolean;
-  readonly #client: SubscribedClient;
-  readonly #rights: Rights;
   #hasLost = false;
 
-  constructor(connection: Speaker, client: SubscribedClient, isItem: boolean, rights: Rights) {
-    this.#connection = connection;
-    this.#client = client;
+  constructor(
+    private readonly connection: Speaker,
+    private readonly client: SubscribedClient,
+    private readonly isItem: boolean,
+    private readonly rights: Rights,
+  ) {
     this.#tail = client.name === null ? '}' : `,"uid":${JSON.stringify(client.name)}}`;
-    this.#isItem = isItem;
-    this.#rights = rights;
   }
 
   get generation(): number {
-    return this.#rights.generation;
+    return this.rights.generation;
   }
 
   lose(): void {
@@ -115,7 +112,7 @@ class SocketListener implements EventListener, EventOwner {
 
   /** What waits must not be sent any more. */
   drop(): void {
-    if (this.#connection.outbox.withdraw(this)) this.#hasLost = true;
+    if (this.connection.outbox.withdraw(this)) this.#hasLost = true;
   }
 
   withdraw(isSame: boolean): boolean {
@@ -126,35 +123,35 @@ class SocketListener implements EventListener, EventOwner {
   }
 
   isReady(): boolean {
-    return this.#connection.outbox.isReady;
+    return this.connection.outbox.isReady;
   }
 
   initial(body: Buffer | null, isResync: boolean): void {
-    if (!this.#client.isWanted()) {
+    if (!this.client.isWanted()) {
       this.lose();
       return;
     }
     const data = body === null ? '' : `,${String(body).slice(1, -1)}`;
     const resync = isResync ? ',"resync":true' : '';
-    this.#connection.outbox.event(`{"type":"subscription","event":"init"${data}${resync}${this.#tail}`, this);
+    this.connection.outbox.event(`{"type":"subscription","event":"init"${data}${resync}${this.#tail}`, this);
   }
 
   changed({ change, keys, items }: ChangedItems): void {
     const data = change === 'delete' ? this.#keys(keys) : this.#items(items);
-    this.#connection.outbox.event(`{"type":"subscription","event":"${change}","data":${data}${this.#tail}`, this);
+    this.connection.outbox.event(`{"type":"subscription","event":"${change}","data":${data}${this.#tail}`, this);
   }
 
   end(error: unknown): void {
-    const { code, message } = this.#connection.socket.translate(publicError(error));
+    const { code, message } = this.connection.socket.translate(publicError(error));
     const text = JSON.stringify({ code, message });
-    this.#connection.outbox.reply(`{"type":"subscribe","status":"error","error":${text}${this.#tail}`);
+    this.connection.outbox.reply(`{"type":"subscribe","status":"error","error":${text}${this.#tail}`);
   }
 
   #keys(keys: readonly string[]): string {
-    return this.#isItem ? JSON.stringify(keys[0]) : JSON.stringify(keys);
+    return this.isItem ? JSON.stringify(keys[0]) : JSON.stringify(keys);
   }
 
   #items(items: readonly Buffer[]): string {
-    return this.#isItem ? String(items[0]) : `[${items.join()}]`;
+    return this.isItem ? String(items[0]) : `[${items.join()}]`;
   }
 }

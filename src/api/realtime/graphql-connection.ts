@@ -275,17 +275,17 @@ interface Turn {
 /** A connection may have ten thousand of them, so an operation holds no functions. */
 class Operation implements OperationTarget {
   readonly #connection: GraphqlConnection;
-  readonly id: string;
-  readonly length: number;
   /** The text before the payload of an answer. */
   readonly #head: string;
   /** Null until it has begun. */
   handle: EventHandle | null = null;
 
-  constructor(connection: GraphqlConnection, id: string, length: number) {
+  constructor(
+    connection: GraphqlConnection,
+    readonly id: string,
+    readonly length: number,
+  ) {
     this.#connection = connection;
-    this.id = id;
-    this.length = length;
     this.#head = `{"id":${JSON.stringify(id)},"type":"next","payload":`;
   }
 

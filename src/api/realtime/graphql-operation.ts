@@ -158,28 +158,24 @@ async function follow(
 }
 
 class QuerySource implements LiveSource {
-  readonly #request: ScopedRequest;
-  readonly #target: OperationTarget;
-  readonly #services: GraphqlSocketServices;
-
-  constructor(request: ScopedRequest, target: OperationTarget, services: GraphqlSocketServices) {
-    this.#request = request;
-    this.#target = target;
-    this.#services = services;
-  }
+  constructor(
+    private readonly request: ScopedRequest,
+    private readonly target: OperationTarget,
+    private readonly services: GraphqlSocketServices,
+  ) {}
 
   get address(): string {
-    return this.#target.from.address;
+    return this.target.from.address;
   }
 
   identify(): MaybePromise<Identity> {
-    return this.#target.identify();
+    return this.target.identify();
   }
 
   parse(caller: Identity): Promise<ParsedOperation> {
-    const { client } = this.#target;
-    const parse = async (): Promise<ParsedDocument> => parseAsCaller(this.#request, caller, client, this.#services);
-    return readable(parse, this.#services.reads, caller, client);
+    const { client } = this.target;
+    const parse = async (): Promise<ParsedDocument> => parseAsCaller(this.request, caller, client, this.services);
+    return readable(parse, this.services.reads, caller, client);
   }
 }
 
@@ -249,27 +245,25 @@ export interface Feed {
 }
 
 export class StateFeed implements LiveListener, Feed {
-  readonly #target: FeedTarget;
-  readonly #live: Rights & { readonly stats: LiveStats };
   #newest: LiveAnswer | null = null;
   #generation = 0;
 
-  constructor(target: FeedTarget, live: Rights & { readonly stats: LiveStats }) {
-    this.#target = target;
-    this.#live = live;
-  }
+  constructor(
+    private readonly target: FeedTarget,
+    private readonly live: Rights & { readonly stats: LiveStats },
+  ) {}
 
   answer(answer: LiveAnswer): void {
-    if (this.#newest !== null) this.#live.stats.dropped++;
+    if (this.#newest !== null) this.live.stats.dropped++;
     this.#newest = answer;
-    this.#generation = this.#live.generation;
-    if (!this.flush()) this.#target.wait(this);
+    this.#generation = this.live.generation;
+    if (!this.flush()) this.target.wait(this);
   }
 
   flush(): boolean {
-    if (this.#newest === null || this.#generation !== this.#live.generation) return true;
-    if (!this.#target.isReady) return false;
-    this.#target.next(this.#newest.body);
+    if (this.#newest === null || this.#generation !== this.live.generation) return true;
+    if (!this.target.isReady) return false;
+    this.target.next(this.#newest.body);
     this.#newest = null;
     return true;
   }
@@ -282,7 +276,7 @@ export class StateFeed implements LiveListener, Feed {
 
   /** Where the service stops, its connections end too. */
   end(error: unknown): void {
-    if (error !== null) this.#target.fail(error);
+    if (error !== null) this.target.fail(error);
   }
 
   ping(): void {}
@@ -290,33 +284,30 @@ export class StateFeed implements LiveListener, Feed {
 
 /** No more are taken while some wait, so that at most those of one round do. */
 export class ChangeFeed implements EventListener, Feed {
-  readonly #target: FeedTarget;
-  readonly #output: EventOutput;
-  readonly #rights: Rights;
   readonly #waiting: { readonly items: ChangedItems; sent: number }[] = [];
   /** Of the rights under which those that wait were read. */
   #generation = 0;
 
-  constructor(target: FeedTarget, output: EventOutput, rights: Rights) {
-    this.#target = target;
-    this.#output = output;
-    this.#rights = rights;
-  }
+  constructor(
+    private readonly target: FeedTarget,
+    private readonly output: EventOutput,
+    private readonly rights: Rights,
+  ) {}
 
   isReady(): boolean {
-    return this.#waiting.length === 0 && this.#target.isReady;
+    return this.#waiting.length === 0 && this.target.isReady;
   }
 
   /** There is nothing to begin with; where changes may have been missed, that is what is said. */
   initial(_: Buffer | null, isResync: boolean): void {
     if (!isResync) return;
-    this.#target.next(`{"data":{${JSON.stringify(this.#output.name)}:null},"extensions":{"resync":true}}`);
+    this.target.next(`{"data":{${JSON.stringify(this.output.name)}:null},"extensions":{"resync":true}}`);
   }
 
   changed(items: ChangedItems): void {
     this.#waiting.push({ items, sent: 0 });
-    this.#generation = this.#rights.generation;
-    if (!this.flush()) this.#target.wait(this);
+    this.#generation = this.rights.generation;
+    if (!this.flush()) this.target.wait(this);
   }
 
   withdraw(isSame: boolean): boolean {
@@ -324,12 +315,12 @@ export class ChangeFeed implements EventListener, Feed {
   }
 
   flush(): boolean {
-    if (this.#generation !== this.#rights.generation) return true;
+    if (this.#generation !== this.rights.generation) return true;
     for (let first = this.#waiting[0]; first; first = this.#waiting[0]) {
       const { change, keys, items } = first.items;
       for (let key = keys[first.sent]; key !== undefined; key = keys[++first.sent]) {
-        if (!this.#target.isReady) return false;
-        this.#target.next(eventText(this.#output, change, key, items[first.sent] ?? null));
+        if (!this.target.isReady) return false;
+        this.target.next(eventText(this.output, change, key, items[first.sent] ?? null));
       }
       this.#waiting.shift();
     }

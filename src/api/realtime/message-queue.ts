@@ -29,8 +29,6 @@ interface Waiting {
 }
 
 export class SocketOutbox {
-  readonly #socket: Socket;
-  readonly #onRoom: () => void;
   #waiting: Waiting[] = [];
   #characters = 0;
   /** Answers that wait. */
@@ -41,23 +39,23 @@ export class SocketOutbox {
   /** Whether somebody waits until the client reads. */
   #isHeld = false;
 
-  constructor(socket: Socket, onRoom: () => void) {
-    this.#socket = socket;
-    this.#onRoom = onRoom;
-  }
+  constructor(
+    private readonly socket: Socket,
+    private readonly onRoom: () => void,
+  ) {}
 
   /** Whether events are taken now. */
   get isReady(): boolean {
-    const isSlow = this.#socket.isSlow;
+    const isSlow = this.socket.isSlow;
     if (isSlow) this.#isHeld = true;
     return this.#waiting.length < MAX_WAITING && !this.isFull && !isSlow;
   }
 
   /** Calls back if the client has caught up: uWebSockets does not report every buffer that has emptied. */
   resume(): void {
-    if (!this.#isHeld || this.#socket.isSlow) return;
+    if (!this.#isHeld || this.socket.isSlow) return;
     this.#isHeld = false;
-    this.#onRoom();
+    this.onRoom();
   }
 
   get isFull(): boolean {
@@ -109,13 +107,13 @@ export class SocketOutbox {
 
   #send(text: string, now: number): void {
     this.#sentAt = now;
-    this.#socket.send(text);
+    this.socket.send(text);
   }
 
   #wait(text: string, owner: EventOwner | null): void {
     const isReply = owner === null;
-    if (this.isFull || (isReply && this.replies >= MAX_REPLIES)) this.#socket.end(1013, 'Too many messages wait');
-    if (!this.#socket.isOpen) return;
+    if (this.isFull || (isReply && this.replies >= MAX_REPLIES)) this.socket.end(1013, 'Too many messages wait');
+    if (!this.socket.isOpen) return;
     this.#waiting.push({ text, owner, generation: owner?.generation ?? 0 });
     this.#characters += text.length;
     if (isReply) this.replies++;
@@ -124,7 +122,7 @@ export class SocketOutbox {
 
   #next(): void {
     this.#timer = null;
-    if (!this.#socket.isOpen) return;
+    if (!this.socket.isOpen) return;
     const text = this.#take();
     if (text !== null) {
       const now = performance.now();
@@ -132,7 +130,7 @@ export class SocketOutbox {
       this.#send(text, now);
     }
     if (this.#waiting.length > 0) this.#timer = setTimeout(() => this.#next(), DISTANCE_MS);
-    else this.#onRoom();
+    else this.onRoom();
   }
 
   /** The next that may still be sent. */
