@@ -1,4 +1,4 @@
-/** What requests about accounts have in common: their fields, their pages, and where they come from. */
+/** Fields, pages and clients of requests about accounts. */
 
 import type { LoginClient } from '../accounts/logins.js';
 import { invalidPayload } from '../base/errors.js';
@@ -40,7 +40,7 @@ export function readChoice<Choice extends string>(
   return choice;
 }
 
-/** How to link to a page with a token: the page the request names, if it may, or the usual one. */
+/** Returns a function that links to a page with a token: the page that the request names, if it is allowed, or the usual one. */
 export function linkTo(body: Input, name: string, allowed: string, usual: () => string): (token: string) => string {
   const requestedPage = body[name] === undefined || body[name] === null ? null : readText(body, name);
   if (requestedPage !== null && !isAllowedPage(requestedPage, allowed))
@@ -52,7 +52,7 @@ export function linkTo(body: Input, name: string, allowed: string, usual: () => 
   };
 }
 
-/** Scheme, host and path must be equal: a prefix would allow pages of others. */
+/** Scheme, host and path must be equal: a prefix would allow other sites' pages. */
 export function isAllowedPage(page: string, list: string): boolean {
   const requested = readPage(page);
   if (requested === null) return false;

@@ -1,4 +1,4 @@
-/** Users, roles, policies and the like: tables of the service itself, read and written like any other collection. */
+/** Users, roles, policies and other tables of the service, which are read and written like any other collection. */
 import type { Exchange } from '../http/exchange.js';
 import type { Handler, Route } from '../http/router.js';
 import { SYSTEM_RESOURCES } from '../mirror/system-resources.js';
@@ -21,7 +21,7 @@ export function systemRoutes(services: FilesServices): Route[] {
   ];
 }
 
-/** What a row exposes is part of the model: it is so when the change is answered. */
+/** A row exposes a function in the model, so the model is reloaded before the change is answered. */
 function functionRowRoutes(services: FilesServices): Route[] {
   return resourceRoutes('/functions', services, placeIn('functions')).map((route) =>
     route.method === 'GET' || route.method === 'SEARCH' ? route : { ...route, handle: thenRefresh(route, services) },

@@ -74,6 +74,6 @@ function send(response: ServerResponse, { status, type, body, headers }: Reply):
     'Cache-Control': 'no-store',
     'X-Content-Type-Options': 'nosniff',
   });
-  // A body is left out by itself where the method is HEAD.
+  // Node leaves the body out for HEAD.
   response.end(body);
 }

@@ -68,7 +68,7 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
     },
     close: async (graceMs) => {
       responder.closing = true;
-      // Right behind the loop's turn for sockets, when all connections that wait were accepted: a listener that closes resets them.
+      // After the loop's turn for sockets, when all waiting connections are accepted: a listener that closes resets the others.
       await new Promise((resolve) => setImmediate(resolve));
       uws.us_listen_socket_close(socket);
       // A client that has connected is about to send a request.
@@ -118,7 +118,7 @@ function starting(): ServiceError {
 function createHandler(router: Router, cors: Cors, { config, limit, names }: HttpOptions): Handler {
   const checkOrigin = createOriginCheck(config);
   const maxUrl = config.MAX_URL_SIZE;
-  /** Finds the route and begins to read the body. Nothing may be awaited before: data of a body that nobody reads is lost. */
+  /** Finds the route and begins to read the body. Nothing may be awaited before: data of a body without a reader is lost. */
   const accept = (exchange: Exchange): Route => {
     // The parser's own limit binds only a request head that arrives in pieces.
     if (exchange.path.length + exchange.queryString.length >= maxUrl) {

@@ -13,7 +13,7 @@ export interface BodyLimits {
   readonly pauseMs: number;
 }
 
-/** To be called before anything is awaited, unless the body is held already: data that nobody reads is lost. */
+/** To be called before anything is awaited, unless the body is held already: data without a reader is lost. */
 export function openBody(exchange: Exchange, limits: BodyLimits): AsyncGenerator<Buffer> {
   const body = holdBody(exchange);
   body.limits = limits;

@@ -7,7 +7,7 @@ import { StartError } from '../base/errors.js';
 import type { Config } from '../config/config.js';
 
 export interface ClientAddressResolver {
-  /** The header that names the client, in lower case; '' where none is believed. */
+  /** The header that names the client, in lower case; '' if none is trusted. */
   readonly header: string;
   /** `peer` is the other end of the socket, `forwarded` the value of that header. */
   addressOf(peer: string, forwarded: string): string;

@@ -1,6 +1,6 @@
 /**
- * Compresses bodies for clients that ask for it: whole ones at once, streamed ones piece by piece, both in threads beside
- * the one that answers requests. Nothing here runs where the option is off.
+ * Compresses bodies for clients that ask for it: whole ones at once, streamed ones piece by piece, both in other
+ * threads than the one that answers requests. Nothing here runs if the option is off.
  */
 import { promisify } from 'node:util';
 import {
@@ -19,13 +19,13 @@ import type { Exchange } from './exchange.js';
 import type { Produce, Reply } from './reply.js';
 
 export interface Compression {
-  /** What the client would like, by its header. */
+  /** The encoding that the client prefers by its header. */
   negotiate(header: string): NegotiatedEncoding | null;
   /** The reply as it travels. */
   encode(exchange: Exchange, reply: Reply): Reply | Promise<Reply>;
 }
 
-/** Null where nothing is to be compressed. */
+/** Returns null if COMPRESSION is empty. */
 export function createCompression(config: Config): Compression | null {
   const offered = config.COMPRESSION;
   if (offered.length === 0) return null;
@@ -36,7 +36,7 @@ export function createCompression(config: Config): Compression | null {
       const cachedEncoding = known.get(header);
       if (cachedEncoding !== undefined) return cachedEncoding;
       const negotiated = negotiateEncoding(header, offered);
-      // Headers are few where clients are honest; where they are not, none is worth keeping.
+      // Honest clients send few different headers. With too many, none is worth caching.
       if (known.size >= MAX_CACHED_HEADERS) known.clear();
       if (header.length <= MAX_HEADER_LENGTH) known.set(header, negotiated);
       return negotiated;
@@ -72,15 +72,15 @@ const BROTLI_STREAM = {
 const COMPRESSIBLE = /^(?:application\/(?:[\w.-]+\+)?json|application\/x-ndjson|text\/(?:csv|xml|yaml|plain))\b/;
 
 /**
- * Text of the API, and of the files of the IDE those that are JSON. Nothing secret, whose length could tell of it when a part
- * of the same body can be chosen by somebody else.
+ * Text of the API, and of the files of the IDE those that are JSON. Nothing secret: its compressed length would reveal
+ * it if an attacker can choose a part of the same body.
  */
 function isCompressible({ status, type, secret, tag, length, headers }: Reply): boolean {
   if (secret || status === 204 || length !== undefined || headers?.['Content-Encoding'] !== undefined) return false;
   return status === 304 ? tag !== undefined : COMPRESSIBLE.test(type);
 }
 
-/** What is streamed may be long. */
+/** A streamed body may be long. */
 function sizeOf({ body }: Reply): number {
   return typeof body === 'function' ? Number.POSITIVE_INFINITY : Buffer.byteLength(body);
 }
@@ -90,7 +90,7 @@ function compress(exchange: Exchange, reply: Reply, encoding: Encoding): Reply |
   const encoded = withHeaders(reply, { 'Content-Encoding': CODINGS[encoding] });
   const tagged = tag === undefined ? encoded : { ...encoded, tag: codedTag(tag, encoding) };
   if (typeof body === 'function') return { ...tagged, body: compressing(body, encoding) };
-  // Without a body nobody knows its length: it is left out.
+  // Without a body its compressed length is unknown, and left out.
   if (exchange.method === 'HEAD') return { ...tagged, body: async () => {} };
   return compressWhole(body, encoding).then((compressed) => ({ ...tagged, body: compressed }));
 }
@@ -121,7 +121,7 @@ function compressing(produce: Produce, encoding: Encoding): Produce {
     const output: Buffer[] = [];
     engine.on('data', (bytes: Buffer) => output.push(bytes));
     const send = (): boolean | Promise<boolean> => {
-      // What is not handed out yet.
+      // Reads what the engine still holds.
       while (engine.read() !== null);
       const bytes = Buffer.concat(output.splice(0));
       return bytes.length === 0 || sink.write(bytes);
@@ -143,7 +143,7 @@ function compressing(produce: Produce, encoding: Encoding): Produce {
   };
 }
 
-/** What the client gets can be read up to the end of the piece. */
+/** After a flush, the client can decode the piece to its end. */
 function flush(engine: Gzip | BrotliCompress, piece: Buffer, encoding: Encoding): Promise<void> {
   engine.write(piece);
   const kind = encoding === 'gzip' ? constants.Z_SYNC_FLUSH : constants.BROTLI_OPERATION_FLUSH;
@@ -171,7 +171,7 @@ function cachedTag({ headers, encoding }: Exchange, reply: Reply): string {
   return cached.find((each) => plainTag(each) === tag) ?? tag;
 }
 
-/** Whether a client has the content already, in whatever coding; '' where it says nothing of that. */
+/** Whether a client has the content already, in any coding. */
 export function isNotModified(ifNoneMatch: string, tag: string): boolean {
   if (ifNoneMatch === '' || ifNoneMatch === '*') return ifNoneMatch === '*';
   return strongTags(ifNoneMatch).some((each) => each === tag || plainTag(each) === tag);

@@ -1,5 +1,5 @@
 /**
- * Cookies of the service: out of reach for scripts, not sent along by other sites, and over TLS alone where there is TLS.
+ * Cookies of the service: out of reach for scripts, not sent along by other sites, and over TLS only if there is TLS.
  */
 import { SIGN_IN_LIFETIME_MS } from '../access/openid.js';
 import type { Config } from '../config/config.js';
@@ -36,7 +36,7 @@ export function createCookies(config: Config): Cookies {
       name: `${config.SESSION_COOKIE_NAME}_position`,
       lifetime: config.REPLICA_MAX_LAG + POSITION_MARGIN_MS,
     },
-    // The browser comes back from the page of another site: with `Strict` it would not be sent.
+    // The browser returns from the page of another site: with `Strict` it would not send the cookie.
     signIn: {
       ...session,
       name: `${config.SESSION_COOKIE_NAME}_sign_in`,

@@ -60,7 +60,7 @@ export function createOriginCheck(config: Config): (exchange: Exchange) => void 
   return (exchange) => {
     const { cookie, authorization, origin, host, fetchSite } = exchange.headers;
     if (cookie === '' || HARMLESS.has(exchange.method)) return;
-    // What a browser adds by itself, such as the password of a proxy, proves nothing.
+    // Other credentials, such as the password of a proxy, may be added by the browser itself.
     if (isBearer(authorization) || exchange.accessToken !== '') return;
     if (names.every((name) => exchange.cookie(name) === '')) return;
     if (fetchSite === 'same-origin' || fetchSite === 'none') return;

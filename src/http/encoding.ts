@@ -10,7 +10,7 @@ export interface NegotiatedEncoding {
   readonly always: boolean;
 }
 
-/** Of those that we offer the one that the client likes best; of equals the one that we name first. Null for none. */
+/** The offered coding that the client prefers, the first of equals, or null. */
 export function negotiateEncoding(header: string, offered: readonly Encoding[]): NegotiatedEncoding | null {
   if (header === '') return null;
   const qualities = readQualities(header);
@@ -31,7 +31,7 @@ export function negotiateEncoding(header: string, offered: readonly Encoding[]):
 
 const NAMES: Readonly<Record<Encoding, readonly string[]>> = { gzip: ['gzip', 'x-gzip'], brotli: ['br'] };
 
-/** What is not well formed counts as not said. */
+/** Malformed entries are ignored. */
 function readQualities(header: string): ReadonlyMap<string, number> {
   const qualities = new Map<string, number>();
   for (const each of header.toLowerCase().split(',')) {

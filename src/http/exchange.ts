@@ -24,18 +24,18 @@ export interface Headers {
   readonly origin: string;
   readonly requestMethod: string;
   readonly prefer: string;
-  /** '' where there are no replicas. */
+  /** '' without replicas. */
   readonly position: string;
   readonly ifNoneMatch: string;
-  /** Of requests for a file; '' for all others. */
+  /** For requests of a file; '' for all others. */
   readonly range: string;
   readonly ifRange: string;
   readonly ifModifiedSince: string;
-  /** '' where no events are asked for. */
+  /** '' for requests without events. */
   readonly lastEventId: string;
   readonly idempotencyKey: string;
   readonly cookie: string;
-  /** '' for reads: nothing asks who reads with what. */
+  /** '' for reads, which do not record it. */
   readonly userAgent: string;
   readonly host: string;
   readonly fetchSite: string;
@@ -44,22 +44,22 @@ export interface Headers {
 /** A session carries the position after its last write in a second cookie. */
 export interface PositionCookies {
   read(exchange: Exchange): string;
-  /** The value of a Set-Cookie header; '' where the request belongs to no session. */
+  /** The value of a Set-Cookie header; '' without a session. */
   write(exchange: Exchange, position: string): string;
 }
 
-/** What all exchanges of a server share. */
+/** The common part of all exchanges of a server. */
 export interface ServerHooks {
   readonly clientAddress: ClientAddressResolver;
   /** Whether the stages of a request are timed, for its response or for traces. */
   readonly timing: boolean;
   /** Callers whose responses carry the times: SERVER_TIMING. */
   readonly timingFor: 'administrators' | 'true' | 'false';
-  /** Null where there are no replicas: then nobody asks for positions. */
+  /** Cookies with positions, or null without replicas. */
   readonly positions: PositionCookies | null;
-  /** Null where clients use the names that there are. */
+  /** The names that clients use, or null if they are those of the service. */
   readonly names: EdgeNames | null;
-  /** Whether a response depends on where it is asked from. */
+  /** Whether a response depends on the origin of the request. */
   readonly answersOrigins: boolean;
   respond(exchange: Exchange, outcome: Outcome): void;
   respondError(exchange: Exchange, error: unknown): void;
@@ -71,18 +71,18 @@ export class Exchange {
   /** As sent: percent-encoded, with its query string apart. */
   readonly path: string;
   readonly queryString: string;
-  /** Of the query string, which then lacks it: what is logged, cached or shown must not hold it. */
+  /** Removed from the query string, which is logged, cached and shown. */
   readonly accessToken: string;
   readonly headers: Headers;
   readonly id: string;
   /** Decoded parts of the path that the route names. */
   parameters: readonly string[] = [];
   aborted = false;
-  /** It gives two lengths of its body: proxies may disagree on where the next request begins. */
+  /** The request gives two lengths of its body: proxies may disagree on where the next one begins. */
   readonly ambiguous: boolean;
   /** The client asked to close the connection after the response, which uWebSockets does. */
   readonly closes: boolean;
-  /** The rest of a body that nobody wants is not read: the connection ends with the response. */
+  /** The rest of the body is not read: the connection ends with the response. */
   unread = false;
   /** Whether the response was written: from then on nothing may touch it. */
   replied = false;
@@ -93,7 +93,7 @@ export class Exchange {
   readonly begun = performance.now();
   /** How the body of the response is to be compressed; null for not at all. */
   encoding: NegotiatedEncoding | null = null;
-  /** More headers of the response, as they are written: the preference that was honoured, and the position behind a write. */
+  /** More headers of the response, as they are written: the preference that was honoured, and the position after a write. */
   extraHeaders = '';
   /** Called once, when the answer has left or never will. */
   onDone: (() => void) | null = null;
@@ -121,7 +121,7 @@ export class Exchange {
     const [queryString, accessToken] = query.includes('access_token=') ? takeAccessToken(query) : [query, ''];
     this.queryString = queryString;
     this.accessToken = accessToken;
-    // Every header costs its reading: these are read where they may matter.
+    // Reading a header costs time, so each is read only where it is used.
     const reads = this.method === 'GET' || this.method === 'HEAD';
     const readsFile = reads && this.path.startsWith('/assets/');
     const authorization = request.getHeader('authorization');
@@ -158,7 +158,7 @@ export class Exchange {
     });
   }
 
-  /** The client's, by what trusted proxies say; '' when the client has left before anybody asked. */
+  /** The address of the client, by the headers of trusted proxies; '' if the client has left. */
   get address(): string {
     this.#address ??=
       this.aborted || this.replied ? '' : this.hooks.clientAddress.addressOf(peerOf(this.response), this.#forwarded);
@@ -180,12 +180,12 @@ export class Exchange {
     return this.headers.prefer;
   }
 
-  /** Of the header or of the session: whichever is later. */
+  /** The position of the header or the session, whichever is later. */
   get position(): string {
     return laterPosition(this.headers.position, this.hooks.positions?.read(this) ?? '');
   }
 
-  /** Of several writes the last. */
+  /** The last of several writes counts. */
   wrote(position: string): void {
     const cookie = this.hooks.positions?.write(this, position) ?? '';
     const header = `\r\nLateral-Position: ${position}${cookie === '' ? '' : `\r\nSet-Cookie: ${cookie}`}`;
@@ -200,7 +200,7 @@ export class Exchange {
     this.extraHeaders += `\r\nLateral-View-As: ${text}`;
   }
 
-  /** Reads the body, up to the given size and time: to be called before anything is awaited, since data that nobody reads is lost. */
+  /** Reads the body, up to the given size and time: to be called before anything is awaited, since data without a reader is lost. */
   collect(maxBytes: number, timeoutMs: number): void {
     if (this.method === 'GET' || this.method === 'HEAD') return;
     this.#body = this.#collect(maxBytes, timeoutMs);
@@ -247,7 +247,7 @@ export class Exchange {
   /** The answer has left, or never will. */
   ended(_status: number): void {}
 
-  /** Told to who asks for it: every response would be longer. */
+  /** Sent only on request: it would lengthen every response. */
   batched(reads: number): void {
     if (this.headers.prefer !== '' && /\btiming\b/.test(this.headers.prefer)) this.#batch = reads;
   }
@@ -333,7 +333,7 @@ function hasBearerScheme(authorization: string): boolean {
   return authorization.startsWith('Bearer ') || /^bearer /i.test(authorization);
 }
 
-/** Of a Cookie header; of two with one name the first, which is the more specific. */
+/** The value of a cookie. Of two with one name the first is the more specific. */
 function readCookie(header: string, name: string): string {
   for (const pair of header.split(';')) {
     const at = pair.indexOf('=');

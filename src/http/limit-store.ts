@@ -1,6 +1,6 @@
 /**
  * Where the limits count: in the memory of this instance, or in a store that several instances share. A store that fails, or does
- * not answer in time, stops nobody: until it is back each instance counts for itself.
+ * not answer in time, refuses no request: until it is back, each instance counts for itself.
  */
 import { RateLimiterMemory, RateLimiterPostgres, RateLimiterRedis, RateLimiterRes } from 'rate-limiter-flexible';
 import { StartError } from '../base/errors.js';
@@ -22,7 +22,7 @@ interface Counted {
   readonly name: string;
   readonly points: number;
   readonly seconds: number;
-  /** Whether a key that has used up its points is refused without asking the store: not where some may be taken back. */
+  /** Whether a key that has used up its points is refused without asking the store: not if points may be given back. */
   readonly isFinal: boolean;
 }
 
@@ -53,7 +53,7 @@ export async function openLimitStore(config: Config, database: Database, observe
     socket: { connectTimeout: STORE_TIMEOUT_MS * 2, reconnectStrategy: STORE_PAUSE_MS },
   });
   client.on('error', (error: unknown) => state.failed(error));
-  // It goes on trying; until it succeeds, memory counts.
+  // The client keeps trying to connect; until then, counts are kept in memory.
   client.connect().catch((error: unknown) => state.failed(error));
   const inRedis = (counted: Counted): Counter =>
     new RateLimiterRedis({
@@ -65,7 +65,7 @@ export async function openLimitStore(config: Config, database: Database, observe
   return { counter: insured(inRedis), close: async () => client.destroy() };
 }
 
-/** Those whose time is over. */
+/** Deletes expired counts. */
 export async function deleteExpiredCounts(database: Database): Promise<void> {
   await database.rows('delete from service_rate_limits where expire < $1', [String(Date.now())]);
 }

@@ -27,7 +27,7 @@ export function createLimits(config: Config, store: LimitStore): Limits {
   };
 }
 
-/** Limits that another thread counts; it is not asked where none is on. */
+/** Limits that another thread counts. It is not asked if all are off. */
 export function remoteLimits(
   config: Config,
   counter: { requests: Limit; logins: LoginLimit; registrations: Limit },
@@ -77,7 +77,7 @@ function createLoginLimit(config: Config, store: LimitStore): LoginLimit {
   };
 }
 
-/** Whatever comes of it: who asks learns nothing by asking often. */
+/** Counts successful registrations too: repeated attempts must reveal nothing. */
 function createRegistrationLimit(config: Config, store: LimitStore): Limit {
   if (!config.RATE_LIMITER_REGISTRATION_ENABLED) return async () => {};
   const { RATE_LIMITER_REGISTRATION_POINTS: points, RATE_LIMITER_REGISTRATION_DURATION: seconds } = config;

@@ -1,6 +1,6 @@
 /**
  * Ports. By default one socket alone owns its port. Several threads may share one among them (SO_REUSEPORT: the system gives
- * each new connection to one of them), but with another process only where that was asked for (REUSE_PORT): that is why a port
+ * each new connection to one of them), but with another process only with REUSE_PORT. So a port
  * is reserved before it is shared.
  */
 
@@ -60,8 +60,8 @@ export async function openPort(app: TemplatedApp, { host, port, shared }: Listen
 }
 
 /**
- * A port that is nobody else's, for threads that will share it. It cannot be held while they listen, so two that start at
- * the same moment are kept apart by a name of which the system knows only one at a time.
+ * Reserves a free port for threads that will share it. The port cannot be held while they listen, so two services that start at the
+ * same time are kept apart by a name that the system gives to one of them.
  */
 export async function reservePort(config: Config): Promise<Reserved> {
   if (config.REUSE_PORT && config.PORT !== 0) return { port: config.PORT, release: async () => {} };
@@ -84,10 +84,10 @@ export async function reservePort(config: Config): Promise<Reserved> {
   }
 }
 
-/** What the operating system accepts. */
+/** The longest name that the operating system accepts. */
 const MAX_NAME_LENGTH = 100;
 
-/** A socket without a file: its name is free again when this process ends, however that happens. Null where it is in use. */
+/** A socket without a file: its name is free again when this process ends, even by a crash. Returns null if it is in use. */
 async function reserveName(name: string): Promise<(() => Promise<void>) | null> {
   const holder = createServer().unref();
   try {

@@ -1,4 +1,4 @@
-/** What a handler answers: a reply, or that it will come; errors in the one envelope. */
+/** The answer of a handler: a reply, or a promise of one. All errors have one envelope. */
 import { build } from 'fast-json-stringify';
 import { invalidPayload, ServiceError, serviceUnavailable } from '../base/errors.js';
 import { propertiesOf } from '../base/narrow.js';
@@ -13,19 +13,19 @@ export interface Reply {
   readonly headers?: Readonly<Record<string, string | readonly string[]>>;
   /** No cache may store it. */
   readonly secret?: boolean;
-  /** Of a streamed body whose size is known beforehand: it is then sent with a Content-Length, and never compressed. */
+  /** The size of a streamed body, if it is known: it is then sent with a Content-Length, and never compressed. */
   readonly length?: number;
   /** The Cache-Control header, in place of `no-cache`. */
   readonly cache?: string;
 }
 
-/** Names at the edge: what clients call collections and errors, where that is not what they are called inside. */
+/** Names of collections and errors for clients that know others than the service. */
 export interface EdgeNames {
   /** A segment of a path that names a collection. */
   parameter(name: string): string;
   /** The errors in it. */
   reply(reply: Reply): Reply;
-  /** What the client learns of an error. */
+  /** An error as the client sees it. */
   error(error: ErrorText): { readonly code: string; readonly message: string };
   /** A message over a WebSocket, as JSON, with the errors in it. */
   messageOut(text: string): string;
@@ -50,11 +50,11 @@ export interface Sink {
   readonly address: string;
 }
 
-/** A response that stays open for as long as the client does: its pieces come one by one, from whoever holds it. */
+/** A response that stays open as long as the client does. Its holder writes it piece by piece. */
 export interface OpenResponse {
-  /** False where the client takes no more for now; what was written is on its way all the same. */
+  /** Returns false if the client takes no more for now. The piece is on its way all the same. */
   write(piece: Buffer): boolean;
-  /** Also where the client has left. */
+  /** To be called even if the client has left. */
   end(): void;
 }
 
@@ -94,7 +94,7 @@ const TOO_SLOW = serviceUnavailable('database', 'It took too long to answer', { 
  * of reach is neither, wherever it was missed.
  */
 export function publicError(error: unknown): ServiceError {
-  // The stack ends where a request nests deeper than anything sensible.
+  // The stack overflows if a request is nested too deeply.
   if (error instanceof RangeError) return invalidPayload('The request is nested too deeply');
   // A statement of a client that runs too long was said to be so: this is one of ours.
   if (propertiesOf(error)['code'] === '57014') return TOO_SLOW;

@@ -1,6 +1,6 @@
 /**
  * Requests by route: how many, with which status, how fast. Counted in plain arrays, because every request passes here; they
- * become metrics only when somebody asks.
+ * become metrics when they are requested.
  */
 
 /** Upper bounds in seconds; what took longer falls into one more bucket. */
@@ -25,7 +25,8 @@ export class RouteStats {
   readonly byStatus = new Map<number, StatusStats>();
 
   constructor(
-    readonly method: string /** As the route names it: what clients put into it is nobody's label. */,
+    readonly method: string,
+    /** The path as the route names it: values of clients must not become labels. */
     readonly path: string,
   ) {}
 

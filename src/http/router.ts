@@ -8,7 +8,7 @@ export type Handler = (exchange: Exchange) => Outcome;
 
 export interface Route {
   readonly method: string;
-  /** E.g. `/items/:collection/:key`. Fixed segments match in any case, a trailing slash is ignored. */
+  /** E.g. `/items/:collection/:key`. Fixed segments match in upper and lower case, a trailing slash is ignored. */
   readonly path: string;
   readonly handle: Handler;
   /** The route reads its body piece by piece, through `openBody`: always, or if it is a form. */
@@ -37,7 +37,7 @@ export class Router {
   /** By method, first segment and number of segments: at most a handful are compared per request. */
   readonly #entries = new Map<string, Map<string, Entry[][]>>();
 
-  /** Requests that no route took. */
+  /** Requests that match no route. */
   readonly unmatched = new RouteStats('', '');
 
   constructor(routes: readonly Route[]) {
@@ -58,7 +58,7 @@ export class Router {
     }
   }
 
-  /** Of every route, and of the requests that none took. */
+  /** The statistics of every route, and of requests without one. */
   get stats(): readonly RouteStats[] {
     const entries = [...this.#entries.values()].flatMap((ofMethod) => [...ofMethod.values()].flat(2));
     return [...entries.map((entry) => entry.stats), this.unmatched];
@@ -96,7 +96,7 @@ function segmentsOf(path: string): string[] {
   return segments;
 }
 
-/** The parameters of the path; null where it is another's. */
+/** The parameters of the path, or null if it does not match. */
 function match({ segments: expected }: Entry, segments: readonly string[]): string[] | null {
   const parameters: string[] = [];
   // The first segment is the one by which the entry was found.

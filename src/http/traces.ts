@@ -1,6 +1,6 @@
 /**
- * Traces: a span for each request and one for each of its stages, sent to an OpenTelemetry collector. The library is loaded where
- * OTEL_EXPORTER_OTLP_ENDPOINT is set, and nowhere else.
+ * Traces: a span for each request and one for each of its stages, sent to an OpenTelemetry collector. The library is loaded only if
+ * OTEL_EXPORTER_OTLP_ENDPOINT is set.
  */
 
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
@@ -25,11 +25,11 @@ export interface Traces {
   close(timeoutMs: number): Promise<void>;
 }
 
-/** What is known of a request when its answer has left. */
+/** A request whose answer has left. */
 export interface TracedRequest {
   readonly id: string;
   readonly method: string;
-  /** As the route names its path: what clients put into it may be a secret. Null where no route was found. */
+  /** The path as the route names it, since values of clients may be secret; or null without a route. */
   readonly route: string | null;
   readonly status: number;
 }
@@ -132,7 +132,7 @@ export class RequestTrace {
     this.tracer.startSpan(name, { startTime: epoch(begun) }, this.#context).end(epoch(now));
   }
 
-  /** Of several statements the last: a write's own, not what finds its rows. */
+  /** The last of several statements: the write itself, not the read of its rows. */
   statement(text: string): void {
     if (this.#isRecording) this.#span.setAttribute('lateral.shape', cachedDigest(text));
   }

@@ -1,6 +1,6 @@
 /**
- * WebSockets: who may open one, and what all protocols over them share. A socket that is upgraded was a request before: its
- * address, token and cookies are read as those of any other.
+ * WebSockets: the check of upgrades, and the common part of all protocols. An upgraded socket was a request before: its address,
+ * token and cookies are read as those of any other.
  */
 import type { HttpRequest, HttpResponse, TemplatedApp, us_socket_context_t, WebSocket } from 'uWebSockets.js';
 import { forbidden, type ServiceError } from '../base/errors.js';
@@ -10,12 +10,12 @@ import { Exchange, type ServerHooks } from './exchange.js';
 import type { Limit } from './limiter.js';
 import type { EdgeNames } from './reply.js';
 
-/** What is known of the client from its request. */
+/** The client, as its upgrade request describes it. */
 export interface SocketClient {
   readonly address: string;
   readonly userAgent: string;
   readonly origin: string;
-  /** Of the URL, a header or the session cookie, as an Authorization header carries it; '' for none. */
+  /** The token of the URL, a header or the session cookie, in the form of an Authorization header; '' for none. */
   readonly authorization: string;
   /** The subprotocols it offers. */
   readonly protocols: readonly string[];
@@ -23,19 +23,19 @@ export interface SocketClient {
 
 export interface SocketProtocol {
   readonly path: string;
-  /** Most connections at a time, in this thread; null for no limit. */
+  /** The most connections at a time in this thread, or null for no limit. */
   readonly connections: number | null;
   readonly cookieName: string;
-  /** Throws for who may not connect; answers the subprotocol that is spoken, '' for none. */
+  /** Throws if the client may not connect. Resolves with the subprotocol, '' for none. */
   accept(client: SocketClient): Promise<string>;
   open(socket: Socket, client: SocketClient): SocketHandler;
-  /** No more connections: all that there are end. */
+  /** Ends all connections and takes no more. */
   stop(): void;
 }
 
 export interface SocketHandler {
   message(text: string): void;
-  /** What was waiting has left. */
+  /** The socket has sent what waited. */
   drained(): void;
   closed(): void;
 }
@@ -46,11 +46,11 @@ const IDLE_S = 120;
 const MAX_WAITING_BYTES = 16_777_216;
 /** Bytes that may wait before a client counts as slow. */
 const SLOW_BYTES = 65_536;
-/** What the protocol allows. */
+/** The longest reason that the protocol allows. */
 const MAX_REASON_BYTES = 123;
 
 export class Socket {
-  /** What was sent in this moment. */
+  /** Messages of this turn of the event loop. */
   #unsent: (string | Buffer)[] = [];
   #unsentLength = 0;
   isOpen = true;
@@ -60,7 +60,7 @@ export class Socket {
     private readonly names: EdgeNames | null,
   ) {}
 
-  /** What is sent in the same moment leaves together: each write costs more than what it writes. What has to wait is sent later; see `isSlow`. */
+  /** Messages of one turn leave together: a write costs more than its bytes. Messages that do not fit are sent later; see `isSlow`. */
   send(text: string | Buffer): void {
     if (!this.isOpen) return;
     if (this.#unsent.length === 0) queueMicrotask(() => this.#flush());
@@ -147,7 +147,7 @@ export function serveSockets(app: TemplatedApp, protocol: SocketProtocol, option
     },
     drain: (ws) => {
       const { socket, handler } = ws.getUserData();
-      // What is sent from within this call may stay in the buffer, without another call when there is room for it.
+      // Messages that are sent from within this call may stay in the buffer without another call.
       setImmediate(() => {
         if (socket?.isOpen) handler?.drained();
       });

@@ -11,7 +11,7 @@ const STATUS_TEXTS: Readonly<Record<number, string | undefined>> = { ...STATUS_C
 export interface PendingResponse {
   readonly exchange: Exchange;
   readonly reply: Reply;
-  /** What follows the name of the first header. */
+  /** The headers, after the name of the first. */
   head: string | Uint8Array;
   readonly close: boolean;
 }
@@ -40,7 +40,7 @@ export function writeBody({ exchange, reply, head, close }: PendingResponse): Pr
   return sent;
 }
 
-/** Of a body that is not sent. With a length the server would wait for as many bytes before it takes the next request. */
+/** Ends without the body. With a length uWebSockets would wait for as many bytes before it takes the next request. */
 function endWithLength({ response }: Exchange, length: number, close: boolean): void {
   if (close) response.endWithoutBody(length, true);
   else {
@@ -160,7 +160,7 @@ class StreamSink implements Sink {
     const { exchange } = this.response;
     // A refusal means "buffered, stop": the piece is on its way and must not be sent again.
     if (length === undefined) return exchange.response.write(piece);
-    // Here it means that nobody holds what the socket did not take.
+    // Here it means that the rest is not buffered.
     const start = exchange.response.getWriteOffset();
     const accepted = tryEnd(exchange, piece, length);
     this.#sendRest = accepted ? null : (offset) => tryEnd(exchange, piece.subarray(offset - start), length);
@@ -184,7 +184,7 @@ export function breakOff(exchange: Exchange): void {
   }
 }
 
-/** A piece of a body of known length. False where the socket did not take all of it. */
+/** A piece of a body of known length. Returns false if the socket did not take all of it. */
 function tryEnd({ response }: Exchange, piece: Buffer, length: number): boolean {
   const [accepted, ended] = response.tryEnd(piece, length);
   return accepted || ended;
@@ -193,7 +193,7 @@ function tryEnd({ response }: Exchange, piece: Buffer, length: number): boolean 
 export function writeHead(exchange: Exchange, { status }: Reply, head: string | Uint8Array): void {
   const { response } = exchange;
   exchange.status = status;
-  // 200 is what is written where no status is.
+  // Without a status, uWebSockets writes 200.
   if (status !== 200) response.writeStatus(`${status} ${STATUS_TEXTS[status] ?? ''}`);
   // Each call into the server costs more than what it writes: all headers go in one.
   response.writeHeader(FIRST_HEADER, head);
@@ -212,7 +212,7 @@ const KEPT_SECRET = `${ALWAYS}${KEEP_ALIVE}\r\nCache-Control: no-store`;
 const CLOSED = `${ALWAYS}\r\nCache-Control: no-cache`;
 const CLOSED_SECRET = `${ALWAYS}\r\nCache-Control: no-store`;
 
-/** The headers of a response behind the name of the first: in ASCII, so that a character is a byte. */
+/** The headers of a response after the name of the first: in ASCII, so that a character is a byte. */
 export function headOf(exchange: Exchange, reply: Reply, common: HeaderList, close: boolean): string {
   const isLast = close || exchange.closes;
   const fixed =
@@ -226,7 +226,7 @@ export function headOf(exchange: Exchange, reply: Reply, common: HeaderList, clo
           ? KEPT_SECRET
           : KEPT;
   let head = `${exchange.id}${fixed}`;
-  // uWebSockets names the end of a connection only where the client did not ask for it; some clients rely on the answer.
+  // uWebSockets names the end of a connection only if the client did not ask for it; some clients rely on the header.
   if (exchange.closes) head += '\r\nConnection: close';
   if (reply.type !== '') head += `\r\nContent-Type: ${reply.type}`;
   if (reply.tag !== undefined) head += `\r\nETag: ${reply.tag}`;
@@ -248,7 +248,7 @@ function inAscii(value: string): string {
 /** From this size on it pays to send straight from the bytes PostgreSQL wrote: `end` copies all that the socket does not take at once. */
 const LARGE_BODY_BYTES = 65_536;
 
-/** To be called in a cork, behind the head. Resolves when the socket has taken everything, or the client has left. */
+/** To be called in a cork, after the head. Resolves when the socket has taken everything, or the client has left. */
 function endLarge(exchange: Exchange, body: Buffer): Promise<void> {
   const { response } = exchange;
   return new Promise((resolve) => {
@@ -268,7 +268,7 @@ function endLarge(exchange: Exchange, body: Buffer): Promise<void> {
 const HEADER_BUFFER_BYTES = 65_536;
 
 /**
- * Responses that are ready at the same time are written right behind one another: a client that reads them is woken by the first
+ * Responses that are ready at the same time are written one right after the other: a client that reads them is woken by the first
  * and finds the others while it still runs, and to wake it costs more than to write. So everything else is done before or after,
  * and the bytes of the headers are made beforehand.
  */
@@ -278,13 +278,13 @@ export class ResponseQueue {
   #used = 0;
   readonly #flush = (): void => this.#send();
 
-  /** Each is either sent, for a large body when all of it has left, or has failed: then the request cannot be answered any more. */
+  /** A response is sent, for a large body when all of it has left, or it fails: then no other answer is possible. */
   constructor(
     private readonly onSent: (response: PendingResponse) => void,
     private readonly onFailed: (response: PendingResponse, error: unknown) => void,
   ) {}
 
-  /** It is written when what runs now has ended, before the event loop goes on: until then borrowed memory is valid. */
+  /** The response is written in a microtask, before the event loop goes on: until then borrowed memory is valid. */
   add(response: PendingResponse): void {
     if (this.#pending.length === 0) void RESOLVED.then(this.#flush);
     const start = this.#used;
@@ -326,7 +326,7 @@ function attempt(response: PendingResponse): Attempt {
 const RESOLVED = Promise.resolve();
 
 interface OpenOptions {
-  /** What follows the name of the first header. */
+  /** The headers, after the name of the first. */
   readonly head: string;
   readonly close: boolean;
   readonly onDone: (exchange: Exchange) => void;

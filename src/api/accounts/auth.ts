@@ -94,7 +94,7 @@ export function authRoutes(services: AuthServices): ApiRoute[] {
   ];
 }
 
-/** With which providers users may sign in. */
+/** The providers with which users may sign in. */
 function listProviders({ AUTH_PROVIDERS, AUTH_DISABLE_DEFAULT }: Config): string {
   const data = AUTH_PROVIDERS.map(({ name, label, icon }) => ({ name, driver: 'openid', label, icon }));
   return JSON.stringify({ data, disableDefault: AUTH_DISABLE_DEFAULT });
@@ -129,7 +129,7 @@ export function tokenResult(
   return { data: { access_token, expires }, ...withCookie(cookies.set(client, 'refresh', refresh_token)) };
 }
 
-/** For the caller alone. */
+/** A result for the caller only. */
 function withCookie(cookie: string): ActionResult {
   return { secret: true, headers: { 'Set-Cookie': [cookie] } };
 }
@@ -140,7 +140,7 @@ interface PresentedToken {
   readonly token: string;
 }
 
-/** Which session is meant: by the body, or by a cookie. */
+/** Reads the session's token from the body or a cookie. */
 async function readToken(request: ActionRequest, { cookies }: AuthServices): Promise<PresentedToken> {
   const json = await request.json();
   const body = json === undefined ? {} : readBody(json);
@@ -224,7 +224,7 @@ async function begin(
     throw invalidPayload(
       `"redirect" must be a page of AUTH_${name.toUpperCase()}_REDIRECT_ALLOW_LIST, not "${redirect}"`,
     );
-  // As it was parsed, so that a browser cannot read it otherwise.
+  // The parsed form, so that a browser cannot read it differently.
   const page = redirect === null ? null : new URL(redirect).href;
   const { url, pending } = await provider.begin(callbackOf(provider.options, services), page);
   const cookie = services.cookies.set(client, 'signIn', await services.tokens.signPending(pending));
@@ -238,7 +238,7 @@ async function finish(
 ): Promise<ActionResult> {
   const { client } = request;
   const pending = await readPending(client, provider.options, services);
-  // It serves once, whatever comes of it.
+  // It is used once, whether the sign-in succeeds or not.
   const cleared = services.cookies.clear(client, 'signIn');
   try {
     const returned = new URL(`${callbackOf(provider.options, services)}?${request.queryString}`);
@@ -257,7 +257,7 @@ async function finish(
   }
 }
 
-/** What the browser kept since it was sent away: without it somebody else may have begun. */
+/** The cookie of the browser that began to sign in: without it, another browser may have begun. */
 async function readPending(
   client: Exchange,
   { name }: AuthProvider,
@@ -270,7 +270,7 @@ async function readPending(
   return pending;
 }
 
-/** The Explorer, for one. */
+/** A page of the service, such as the Explorer. */
 function isOwnPage(page: string, { publicUrl }: SignInServices): boolean {
   const url = readPage(page);
   return url !== null && isSameHost(url, new URL(publicUrl()));

@@ -1,4 +1,4 @@
-/** What callers may know of themselves: their account, their roles, and what they are allowed. */
+/** The caller's own account, roles and permissions. */
 import { build } from 'fast-json-stringify';
 import {
   type Allowed,

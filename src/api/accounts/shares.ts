@@ -1,4 +1,4 @@
-/** /shares beyond its items: what anybody may know of one, coming in by it, and inviting to it. */
+/** /shares beyond its items: public information, logging in by a share, and invitations. */
 import type { User } from '../../access/identity.js';
 import { attempted, issueShare, newSession } from '../../accounts/authentication.js';
 import { verifyPassword } from '../../accounts/passwords.js';
@@ -20,7 +20,7 @@ export interface ShareServices extends AuthServices {
   readonly limits: ParseLimits;
 }
 
-/** Of one request. */
+/** The most addresses of one request. */
 const MAX_EMAILS = 100;
 
 export function sharesRoutes(services: ShareServices): ApiRoute[] {
@@ -73,7 +73,7 @@ async function postAuth(request: ActionRequest, services: ShareServices): Promis
   return tokenResult(request.client, mode, issued, services);
 }
 
-/** By users who may read the share. */
+/** For users who may read the share. */
 async function postInvite(request: ActionRequest<User>, services: ShareServices): Promise<ActionResult> {
   const { client, caller } = request;
   const body = readBody(await request.json());

@@ -22,7 +22,7 @@ const ERRORS = '"errors":[';
 /** Over the sockets of GraphQL. */
 const FAILED_OPERATION = /^\{"id":"[^"]*","type":"error"/;
 
-/** Errors beside data are those of GraphQL. */
+/** Errors next to data are those of GraphQL. */
 function familyReply(reply: Reply): Reply {
   const { body, type } = reply;
   if (typeof body === 'function' || !/\bjson\b/.test(type) || !body.includes(ERRORS)) return reply;
@@ -52,7 +52,7 @@ function familyEntry(entry: unknown): unknown {
 
 type Complaint = readonly [code: string, text: (field: string, place: string) => string];
 
-/** What PostgreSQL refuses has codes there of which ours are types of one. */
+/** Directus has a code for each error of PostgreSQL, which are types of one code here. */
 const COMPLAINTS: Readonly<Record<string, Complaint>> = {
   unique: ['RECORD_NOT_UNIQUE', (field, place) => `Value${field}${place} has to be unique.`],
   foreign_key: ['INVALID_FOREIGN_KEY', (field, place) => `Invalid foreign key${field}${place}.`],
@@ -110,7 +110,7 @@ const SCHEMA_FIELDS: ReadonlySet<string> = new Set([
   'keys',
 ]);
 
-/** What applications have put there is theirs. */
+/** Values that belong to applications. */
 const OPAQUE: ReadonlySet<string> = new Set(['options', 'display_options', 'conditions', 'validation', 'translations']);
 
 /** A collection's `meta.table` says which table it is: one of the database, whose name may be a synonym of one of ours. */

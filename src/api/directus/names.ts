@@ -1,4 +1,4 @@
-/** The names of Directus for the tables of the service, where no model says so: in documents of the schema, in paths and in messages. */
+/** The names of Directus for the tables of the service, outside of the model: in documents of the schema, in paths and in messages. */
 import { ownName as ownOf, type Synonyms, shownName, synonymsOf } from '../../mirror/synonyms.js';
 import { systemTables } from '../../postgres/catalog/system-tables.js';
 
@@ -23,7 +23,7 @@ export function familyName(name: string): string {
   return shownName(familySynonyms(), name);
 }
 
-/** Of a text that is no data: every name in it. */
+/** Renames every name in a text that is no data. */
 export function renamedText(text: string): string {
   return text.replace(/\bservice_\w+/g, familyName);
 }

@@ -155,7 +155,7 @@ function ownReference(schema: Entry): Entry {
   return rest;
 }
 
-/** Defaults that are no constants: there, both are told in one place. */
+/** Defaults that are no constants: Directus has both in one place. */
 const EXPRESSION = /^(?:now|gen_random_uuid|uuid_generate_v4)\(\)$|^CURRENT_(?:TIMESTAMP|DATE|TIME)$/i;
 
 function ownColumn(schema: Entry): Entry {

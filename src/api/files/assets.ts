@@ -128,10 +128,10 @@ function rangeOf(header: string, size: number): ByteRange | null {
   return { start, end };
 }
 
-/** Of one file: whoever may read it could fill the storage with others. There are only so many presets, and they are always kept. */
+/** Stored variants per file: otherwise readers could fill the storage. Presets are few, and their variants are always stored. */
 const MAX_KEPT = 100;
 
-/** Kept beside the files: made again if somebody removes it. */
+/** Stored next to the files, and made again if it is removed. */
 async function transformed(
   row: FileRow,
   transformation: Transformation,
@@ -201,7 +201,7 @@ function contentType({ type, charset }: FileRow): string {
 const INERT =
   /^(?:image\/(?:png|apng|p?jpe?g|gif|webp|avif|bmp|tiff|heic|heif|jxl|x-icon|vnd\.microsoft\.icon)$|(?:audio|video)\/(?!.*xml)|application\/pdf$|text\/plain\b)/;
 
-/** What a browser may show; all else is saved. SVG is shown by pages that embed it, and alone in a sandbox. */
+/** Types that a browser may show; it saves all others. SVG is shown in pages that embed it, and alone in a sandbox. */
 function isShown(type: string): boolean {
   return INERT.test(type) || type === 'image/svg+xml';
 }
@@ -211,7 +211,7 @@ function policyOf(type: string): string {
   return INERT.test(type) ? nothing : `${nothing}; sandbox`;
 }
 
-/** Of these types; other files are sent as they are. */
+/** Types of images that can be transformed; other files are sent as they are. */
 const FORMATS: Readonly<Record<string, ImageFormat>> = {
   'image/jpeg': 'jpeg',
   'image/png': 'png',
@@ -231,11 +231,11 @@ const SYSTEM_SIDES: Readonly<Record<string, number>> = { small: 64, medium: 300,
 
 export interface AssetQuery {
   readonly download: boolean;
-  /** The parameters of a transformation; null where none is asked for. */
+  /** The parameters of a transformation, or null if there are none. */
   readonly transform: Parameters | null;
 }
 
-/** Parameters that mean nothing here, such as one that keeps a cache from answering, are left to their senders. */
+/** Unknown parameters are ignored: clients add some to bypass caches. */
 function readAssetQuery(queryString: string): AssetQuery {
   const given = new URLSearchParams(queryString);
   const parameters: Record<string, unknown> = {};

@@ -1,4 +1,4 @@
-/** The form of an upload: files in their order, each with the fields that stand before it. */
+/** The form of an upload: files in their order, each with the fields before it. */
 import { Readable } from 'node:stream';
 import { Busboy, type BusboyConfig, type BusboyFileStream, type BusboyInstance } from '@fastify/busboy';
 import { invalidPayload, type ServiceError } from '../../base/errors.js';

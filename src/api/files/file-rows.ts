@@ -1,4 +1,4 @@
-/** What the service reads of files and settings for itself, and what it writes for who uploads a file. */
+/** Rows of files and settings that the service reads for itself, and the fields that it writes for uploads. */
 
 import { CLI_IDENTITY, type Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
@@ -38,7 +38,7 @@ export interface FileRow {
   /** A bigint. */
   readonly filesize: string | null;
   readonly modified_on: string;
-  /** Null where the image was not measured. */
+  /** The size in pixels, or null if the image was not measured. */
   readonly width: number | null;
   readonly height: number | null;
   readonly focal_point_x: number | null;
@@ -111,7 +111,7 @@ async function readAs<Row>(
   return body === null ? null : parseOwnJson<{ data: Row }>(body).data;
 }
 
-/** What the service itself writes into the row of an upload needs no permission; what the caller writes does. */
+/** Fields that the service itself writes into the row of an upload need no permission; those of the caller do. */
 export function permitFields(access: Access | null, names: readonly string[]): { readonly access?: Access } {
   if (!access) return {};
   const withNames = (fields: ReadonlySet<string> | null): ReadonlySet<string> | null =>

@@ -60,7 +60,7 @@ export function filesRoutes(services: FilesServices): ApiRoute[] {
 /** Fields that only the content decides. */
 const OF_CONTENT = ['id', 'filename_disk', 'filesize', 'uploaded_on'];
 
-/** Texts of a form that stand for JSON. */
+/** Fields of a form that contain JSON. */
 const JSON_FIELDS = ['tags', 'metadata'];
 
 interface StoredFile {
@@ -187,7 +187,7 @@ export async function identifyWriter(
   return writer;
 }
 
-/** Null for a caller who may do everything. */
+/** The grant of the caller, or null for administrators. */
 function grantOf(
   { caller }: Writer,
   action: WriteAction,
@@ -232,7 +232,7 @@ function readForm(
   return readFileForm(body, headers.contentType, config.FILES_MAX_UPLOAD_SIZE, take);
 }
 
-/** What was stored is removed again if the work fails. */
+/** Removes the stored files if the work fails. */
 async function keeping<Result>(
   stored: readonly StoredFile[],
   { storages }: FilesServices,
@@ -350,7 +350,7 @@ function endingOf(name: string): string {
   return /\.[a-z0-9]{1,20}$/i.exec(name)?.[0].toLowerCase() ?? '';
 }
 
-/** What a download is called: no folders, nothing that breaks a line. */
+/** The name of a download, without folders and line breaks. */
 function nameOf(name: string): string {
   const plain = name
     .replace(/^.*[/\\]/, '')

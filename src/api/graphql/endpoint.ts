@@ -40,9 +40,9 @@ export interface GraphqlServices {
   readonly operations: Operations;
   readonly persisted: PersistedQueries;
   readonly live: LiveQueries;
-  /** Of all routes, for root fields that stand for them. */
+  /** The actions of routes, for root fields that call them. */
   readonly actions: Actions;
-  /** Whether browsers get a page to work with. */
+  /** Whether browsers get the GraphQL IDE. */
   readonly ide: boolean;
 }
 

@@ -127,5 +127,5 @@ async function openFolder(): Promise<Folder> {
   return { directory, names: new Set(files.map((file) => relative(directory, file).split(sep).join('/'))) };
 }
 
-/** Scripts that users write in the IDE run in a frame that belongs to nobody. */
+/** Scripts that users write in the IDE run in a frame without an origin. */
 const SANDBOX = { 'Content-Security-Policy': 'sandbox allow-scripts' };

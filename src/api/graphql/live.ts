@@ -18,15 +18,15 @@ export interface LiveOperation {
   readonly live: LiveQueries;
   readonly reads: Reads;
   readonly identities: Identities;
-  /** The document, as far as the caller may see the schema. */
+  /** Parses the document with the schema that the caller may see. */
   parse(caller: Identity): Promise<ParsedDocument>;
-  /** The body of an answer that says so. */
+  /** The body of an answer with the error. */
   failure(error: unknown): string;
 }
 
 const COMPLETE = Buffer.from('event: complete\ndata:\n\n');
 
-/** What is wrong with the document is said in the stream, as its clients expect. */
+/** Errors of the document are sent in the stream, as its clients expect. */
 export async function liveOperation(operation: LiveOperation, caller: Identity): Promise<Reply | typeof DEFERRED> {
   const { exchange, live, identities, reads } = operation;
   const failure = (error: unknown): string =>
@@ -47,7 +47,7 @@ export async function liveOperation(operation: LiveOperation, caller: Identity):
   return eventStream(exchange, { live, identities }, parse, format);
 }
 
-/** What is wrong with an operation is so until the schema or the rights change: it ends a live query. */
+/** An operation that is refused stays so until the schema or the rights change: it ends a live query. */
 export class RefusedOperation extends ServiceError {
   constructor(override readonly cause: unknown) {
     super('INVALID_QUERY', 'The operation cannot be live');

@@ -13,8 +13,8 @@ import { BatchMemory } from '../../postgres/wire/response-memory.js';
 import type { Called } from './actions.js';
 
 /**
- * The body of the answer. If a step fails nothing has happened, so the whole operation has failed, and says which step. What the
- * steps show has one size and one memory together: what is more is refused before anything is committed.
+ * The body of the answer. If a step fails, all steps are rolled back and the error names the step. The results of all steps count
+ * together against the limits of a response, and too large ones are refused before the commit.
  */
 export async function runMutation(
   { steps }: ParsedMutationDocument,
@@ -52,7 +52,7 @@ export async function runMutation(
   }
 }
 
-/** Steps that routes carry out, one after the other: what fails is null and has its error. */
+/** Steps that routes carry out, one after the other: one that fails is null and adds an error. */
 export async function runCalls(
   { steps }: ParsedMutationDocument,
   call: (call: Call) => Promise<Called>,
@@ -92,7 +92,7 @@ const NULL = Buffer.from('null');
 const TRUE = Buffer.from('true');
 const OPENING = '{"data":'.length;
 
-/** What REST would send, without its envelope. Callers who may write but not read get `true`. */
+/** The answer of REST, without its envelope. Callers who may write but not read get `true`. */
 async function runStep(step: MutationStep, writes: Writes, writer: Writer, client: RequestClient): Promise<Buffer> {
   if (step.kind === 'json') return Buffer.from(step.text);
   if (step.kind === 'function') {

@@ -1,4 +1,4 @@
-/** An operation and what fails of it, whichever way it came. */
+/** An operation and its failures, over HTTP and WebSockets. */
 import { schemaAccessOf } from '../../access/graphql-access.js';
 import type { Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
@@ -101,7 +101,7 @@ export function constantBody({ request, values }: ParsedOperation): string {
   return `{"data":{${entries.join(',')}}${errors.length > 0 ? `,"errors":[${errors.join(',')}]` : ''}}`;
 }
 
-/** What is wrong with the operation, for its sender; null where it is the service that failed. */
+/** The errors of the operation for its sender, or null if the service itself failed. */
 export function errorsOf(error: unknown): readonly ResponseError[] | null {
   if (error instanceof DocumentFailure) return error.errors;
   const [cause, place] = error instanceof FieldFailure ? [error.cause, error.position] : [error, null];

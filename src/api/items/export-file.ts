@@ -1,5 +1,5 @@
 /**
- * POST /utils/export: the items as a file, which is the response, or is stored where the body names a `file`. A stored export is answered
+ * POST /utils/export: the items as a file, which is the response, or is stored if the body names a `file`. A stored export is answered
  * with 204 at once; a notification says when it is ready, or why it failed.
  */
 

@@ -10,12 +10,12 @@ export interface Format {
   readonly type: string;
   readonly extension: string;
   readonly open: (columns: Columns) => string;
-  /** The byte between two items, where nothing else is done to them: then several may come as one cell. */
+  /** The byte between two items, if they are not changed otherwise: then several may come as one cell. */
   readonly separator?: number;
   /** `first` says whether the batch holds the first item of the file. */
   readonly items: (cells: readonly Buffer[], first: boolean, columns: Columns) => Buffer;
   readonly close: string;
-  /** The whole file where there are no items, if that is not opening and closing. */
+  /** The whole file without items, if it is not opening and closing. */
   readonly empty?: string;
 }
 
@@ -87,7 +87,7 @@ export function geojson(geometry: string, key: string | null): Format {
 
 const NEW_LINE = Buffer.from('\n');
 
-/** The cells of a batch, with commas between them, behind those already written. */
+/** The cells of a batch, with commas between them, after those already written. */
 export function joinCells(cells: readonly Buffer[], first: boolean, opening: Buffer = NOTHING): Buffer {
   const size = cells.reduce((sum, cell) => sum + 1 + cell.length, opening.length);
   const joined = Buffer.allocUnsafe(size);

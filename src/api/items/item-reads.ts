@@ -50,7 +50,7 @@ async function liveSearch(
   return eventStream(exchange, services, () => parsed);
 }
 
-/** What cannot wait is answered at once, as if nobody had asked for it. */
+/** A read that cannot be live is answered at once, as without the preference. */
 async function waitForItems(
   exchange: Exchange,
   services: ItemsServices,
@@ -69,7 +69,7 @@ export function wholeAnswers(limits: ParseLimits): ParseLimits {
   return { ...limits, pageSize: limits.pageSize ?? unlimited, wholeRows: unlimited };
 }
 
-/** `use` says which limits these are. */
+/** `use` names the limits, which are part of the cache key. */
 function parseUrl(
   { queryString, prefer }: Exchange,
   urls: UrlCache,
@@ -175,7 +175,7 @@ const CLOSING = Buffer.from(']}');
 
 export interface Export {
   readonly reply: Reply & { readonly body: Produce };
-  /** Of the name of the file, without a dot. */
+  /** The ending of the file's name, without a dot. */
   readonly extension: string;
 }
 
@@ -223,7 +223,7 @@ function featureFormat({ query, compiled: { geometryFields, keyField } }: Prepar
   return geojson(geometry ?? (geometryFields[0] as string), keyField);
 }
 
-/** Documents may be nested deeper than those who write other formats can follow. */
+/** Documents may be nested deeper than writers of other formats can follow. */
 function writeItems(format: Format, ...batch: Parameters<Format['items']>): Buffer {
   try {
     return format.items(...batch);
@@ -267,9 +267,9 @@ export interface ItemsServices {
   readonly live: LiveQueries;
 }
 
-/** What the path of a request names: a collection, or an item of it. */
+/** The collection or item that the path of a request names. */
 export interface ItemPath {
   readonly collection: string;
-  /** Null for the collection. */
+  /** The key of the item, or null for the collection. */
   readonly key: string | null;
 }

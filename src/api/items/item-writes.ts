@@ -63,7 +63,7 @@ export function createItems(exchange: Exchange, services: ItemsServices, path: I
   });
 }
 
-/** The key belongs to its caller; the same key for another request is an error, found by the fingerprint. */
+/** A key belongs to its caller. The same key for another request is an error, which the fingerprint reveals. */
 export function readIdempotencyKey(exchange: Exchange, caller: Identity, payload: unknown): IdempotencyKey | null {
   const key = exchange.headers.idempotencyKey;
   if (key === '') return null;
@@ -135,7 +135,7 @@ export function writerOf({ address, headers: { userAgent, origin } }: Exchange, 
   return writerFrom({ address, userAgent, origin }, caller);
 }
 
-/** Where a write comes from is noted with it. */
+/** The origin of a write is recorded with it. */
 export function writerFrom(
   { address, userAgent, origin }: Pick<SocketClient, 'address' | 'userAgent' | 'origin'>,
   caller: Identity,
@@ -149,7 +149,7 @@ export function writerFrom(
   return { caller, author };
 }
 
-/** What was written and may not be read has no body. */
+/** The answer is empty if the caller may not read the written items. */
 export function writtenReply(body: Buffer | null): Reply {
   return body ? { status: 200, type: JSON_TYPE, body } : noContent;
 }

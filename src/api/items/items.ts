@@ -14,7 +14,7 @@ export function itemsRoutes(services: ItemsServices): Route[] {
   });
 }
 
-/** Reads and writes below a path, for whatever collection it stands for. */
+/** Reads and writes below a path, for the collection that it names. */
 export function resourceRoutes(
   path: string,
   services: ItemsServices,

@@ -1,4 +1,4 @@
-/** Live queries over HTTP: as server-sent events, or as one answer that waits until it is another than the one that the client has. */
+/** Live queries over HTTP: server-sent events, or one answer that waits until it differs from the one that the client has. */
 import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
 import { LastingCredentials } from '../../access/lasting-credentials.js';
@@ -17,7 +17,7 @@ import {
 import type { LiveQueries } from '../../live/queries/live-queries.js';
 import type { LiveAnswer, LiveListener, LiveSource } from '../../live/subscriber.js';
 
-/** What `EventSource` sends. */
+/** Whether the request comes from an `EventSource`. */
 export function wantsEvents({ headers: { accept } }: Exchange): boolean {
   return accept.startsWith('text/event-stream') && !REFUSED.test(accept);
 }
@@ -40,24 +40,24 @@ export function eventStream(
 }
 
 export function eventReply(body: Reply['body']): Reply {
-  // Proxies must hand on each event as it comes.
+  // Proxies must pass each event on as it arrives.
   const headers = { 'X-Accel-Buffering': 'no' };
   return { status: 200, type: 'text/event-stream; charset=utf-8', body, headers };
 }
 
-/** Of the first type of an Accept header. */
+/** A quality of 0 in the first type of an Accept header. */
 const REFUSED = /^[^,]*;\s*q=0(?:\.0*)?\s*(?:,|;|$)/i;
 
 /** Longest wait, in seconds. */
 const MAX_WAIT_S = 120;
 
-/** Seconds that a client is ready to wait for another answer than the one it has; 0 where it is not. */
+/** Seconds that a client wants to wait for a new answer, or 0. */
 export function preferredWait({ method, headers: { ifNoneMatch, prefer } }: Exchange): number {
   if (ifNoneMatch === '' || prefer === '' || method !== 'GET') return 0;
   return Math.min(Number(/(?:^|[\s,;])wait\s*=\s*"?(\d+)"?(?:$|[\s,;])/i.exec(prefer)?.[1] ?? 0), MAX_WAIT_S);
 }
 
-/** Answers when there is another answer than the client has, or 304 when its time is over. */
+/** Answers when the answer differs from the one that the client has, or with 304 after the given time. */
 export async function waitForChange(
   exchange: Exchange,
   { live, identities }: LiveServices,
@@ -73,7 +73,7 @@ export async function waitForChange(
   });
   let tag = '';
   const unchanged = (): void => settle({ status: 304, type: '', body: '', ...(tag === '' ? {} : { tag }) });
-  // It may fail before anybody waits for it.
+  // It may fail before it is awaited.
   settled.catch(() => {});
   const close = await live.subscribe(new RequestSource(exchange, identities, parse), {
     answer: (answer) => {
@@ -95,7 +95,7 @@ export async function waitForChange(
   }
 }
 
-/** The same credentials are presented again and again, as a client would with each request. */
+/** Checks the same credentials again and again, as they would be with each request. */
 class RequestSource extends LastingCredentials implements LiveSource {
   constructor(
     exchange: Exchange,
@@ -112,15 +112,15 @@ class RequestSource extends LastingCredentials implements LiveSource {
 
 export interface EventFormat {
   answer(answer: LiveAnswer): Buffer;
-  /** Of an error behind the first answer, where it has to be said in the stream. */
+  /** The event of an error after the first answer. */
   failure(error: unknown): Buffer;
-  /** What stands before the first event, and behind the last. */
+  /** The bytes before the first event and after the last. */
   readonly opening: Buffer;
   readonly ending: Buffer | null;
 }
 
 /**
- * Answers go out at once, without a detour for each of ten thousand clients; while one takes nothing, the newest waits: who reads slowly
+ * Answers go out at once, without a detour for each of ten thousand clients; while a client does not read, the newest waits: a slow client
  * misses those in between.
  */
 class EventFeed implements LiveListener, OpenListener {
@@ -128,7 +128,7 @@ class EventFeed implements LiveListener, OpenListener {
   #response: OpenResponse | null = null;
   #close: (() => void) | null = null;
   #waiting: Buffer | null = null;
-  /** Of the rights under which the waiting answer was read. */
+  /** The generation of rights with which the waiting answer was read. */
   #generation = 0;
   /** Whether the client takes nothing now. */
   #isFull = false;
@@ -174,7 +174,7 @@ class EventFeed implements LiveListener, OpenListener {
 
   end(error: unknown): void {
     this.#end ??= { error };
-    // Who may not read any more does not get what was read before.
+    // A caller who has lost access does not get what was read before.
     if (error !== null) this.withdraw(false);
     if (!this.#isFull) this.#finish(this.#end.error);
   }
@@ -200,7 +200,7 @@ class EventFeed implements LiveListener, OpenListener {
     this.#isFull = !this.#response.write(whole);
   }
 
-  /** What was read under former rights stays until it is withdrawn. */
+  /** An answer that was read with former rights stays until it is withdrawn. */
   #writeWaiting(): void {
     const piece = this.#waiting;
     if (piece === null || this.#generation !== this.live.generation) return;
@@ -243,10 +243,10 @@ export function sharedEvent(answer: LiveAnswer, head: string): Buffer {
 }
 
 const ITEM_EVENTS: EventFormat = {
-  // Milliseconds after which a client comes back.
+  // Milliseconds after which a client connects again.
   opening: Buffer.from('retry: 1000\n'),
   answer: (answer) => sharedEvent(answer, `id: ${answer.position}.${answer.tag.slice(1, -1)}\n`),
-  // Then the stream ends: a client that comes back gets the error as the answer of its request.
+  // Then the stream ends: a client that connects again gets the error as the answer of its request.
   failure: (error) => Buffer.from(`event: failed\ndata: ${String(errorReply(error).body)}\n\n`),
   ending: null,
 };

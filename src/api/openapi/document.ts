@@ -37,13 +37,13 @@ import {
 } from './json-schema.js';
 import { LIST_PARAMETERS, PARAMETERS, parameterRefs, pathParameter, queryParameter } from './parameters.js';
 
-/** Methods that OpenAPI 3.1 knows: SEARCH is described with the GET it stands in for. */
+/** Methods that OpenAPI 3.1 knows: SEARCH is described with the GET of the same path. */
 const METHODS: ReadonlySet<string> = new Set(['GET', 'POST', 'PATCH', 'DELETE']);
 
 /** Our own collections that have a resource, by its path. */
 const RESOURCE = new RegExp(`^/(${SYSTEM_RESOURCES.map(({ name }) => name).join('|')})(/:key)?$`);
 
-/** A document of thousands of collections takes a second: others have their turn in between. */
+/** Yields between steps: the document of thousands of collections takes a second, and other requests run in between. */
 export function* describeApi(routes: readonly ApiRoute[], model: Model, url: string): Steps<Schema> {
   const collections = [...model.collections.values()].filter(isShown);
   const names = nameSchemas(collections, model);
@@ -83,7 +83,7 @@ export function* describeApi(routes: readonly ApiRoute[], model: Model, url: str
   };
 }
 
-/** Sessions and the like are nobody's to read; what is said of the schema has schemas of its own. */
+/** Collections of the service without a resource, such as sessions, cannot be read. The schema's have schemas of their own. */
 function isShown({ name, system }: Collection): boolean {
   return !system || RESOURCE.test(name.replace(/^service_/, '/'));
 }

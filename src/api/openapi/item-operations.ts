@@ -67,7 +67,7 @@ export interface Described {
 
 export interface Resource {
   readonly collection: Collection;
-  /** Of the list. */
+  /** The path of the list. */
   readonly path: string;
   readonly tags: readonly string[];
   readonly names: ComponentNames;
@@ -109,7 +109,7 @@ function contentOf({ name, system }: Collection, kind: 'one' | 'many', method: s
   return isUpload ? { 'multipart/form-data': FORM } : {};
 }
 
-/** Not taken by our own collections. */
+/** Collections of the service do not take these. */
 const CONFLICTS: readonly string[] = ['on_conflict', 'resolution'];
 
 interface Parts {
@@ -120,7 +120,7 @@ interface Parts {
 
 const UNKNOWN: Parts = { parameters: [], body: null, answers: [done] };
 
-/** What was written and may not be read has no body. */
+/** A write has no body if the caller may not read the items. */
 const OPERATIONS: Readonly<Record<string, (item: Schema, made: Schema) => Parts>> = {
   'many GET': (item) => {
     const content = object({ data: list(item), meta: ref('Meta') }, ['data']);
@@ -155,7 +155,7 @@ const OPERATIONS: Readonly<Record<string, (item: Schema, made: Schema) => Parts>
   'one DELETE': () => ({ parameters: ['idempotencyKey'], body: null, answers: [done] }),
 };
 
-/** An item of an answer has the fields that were asked for, one that is changed those that change: only a new one needs some. */
+/** Only a new item has required fields: answers have the selected fields, and updates the changed ones. */
 function newItem({ fields }: Collection, item: Schema): Schema {
   const required = [...fields.values()].filter(isRequired).map(({ name }) => name);
   return required.length > 0 ? { allOf: [item, { required }] } : item;
@@ -172,7 +172,7 @@ export function itemSchema(collection: Collection, model: Model, names: Componen
   return described(schema, collection.meta?.['note'] ?? collection.comment);
 }
 
-/** Of what has no relations: the rows that a function returns. */
+/** The schema of rows without relations, as a function returns them. */
 export function fieldsSchema({ fields }: Collection): Schema {
   return object(Object.fromEntries([...fields.values()].map((field) => [field.name, valueSchema(field)])));
 }
@@ -217,7 +217,7 @@ export function valueSchema(field: Field): Schema {
   return field.column?.is_nullable === false || schema['type'] === undefined ? schema : orNull(schema);
 }
 
-/** Nothing is said of what may be any JSON. */
+/** A value that may be any JSON has an empty schema. */
 function typeSchema({ type, column }: Field): Schema {
   if (column?.is_array) return { type: 'array' };
   switch (type) {

@@ -5,7 +5,7 @@ export interface Schema {
   readonly anyOf?: readonly Schema[];
   readonly properties?: Readonly<Record<string, Schema>>;
   readonly required?: boolean | readonly string[];
-  /** Of a parameter or a media type. */
+  /** The schema of a parameter or a media type. */
   readonly schema?: Schema;
 }
 
@@ -16,7 +16,7 @@ export const UUID: Schema = { type: 'string', format: 'uuid' };
 export const EMAIL: Schema = { type: 'string', format: 'email' };
 /** An object whose properties are not known beforehand. */
 export const RECORD: Schema = { type: 'object', additionalProperties: true };
-/** What identifies an item. */
+/** The key of an item. */
 export const KEY: Schema = { type: ['string', 'integer'] };
 
 /** How a client gets its tokens: in the body, the refresh token as a cookie, or a session as a cookie. */
@@ -53,7 +53,7 @@ export function componentPath(name: string): string {
   return `#/components/schemas/${name}`;
 }
 
-/** In the envelope of every answer. */
+/** The schema in the envelope of every answer. */
 export function data(schema: Schema): Schema {
   return object({ data: schema }, ['data']);
 }
@@ -66,7 +66,7 @@ export function described(schema: Schema, description: unknown): Schema {
   return typeof description === 'string' && description !== '' ? { ...schema, description } : schema;
 }
 
-/** What an operation answers when all goes well. */
+/** A successful answer of an operation. */
 export interface Answer {
   readonly status: 200 | 204 | 206 | 302;
   readonly description: string;
@@ -80,7 +80,7 @@ export const empty: Answer = { status: 200, description: 'Done; the body is empt
 /** A form with one file. */
 export const FORM: Schema = { schema: object({ file: { type: 'string', format: 'binary' } }, ['file']) };
 
-/** Media types with what they hold: text where nothing else is said. */
+/** An answer with the given media types; by default it is text. */
 export function file(types: readonly string[], schema: Schema = STRING): Answer {
   const content = Object.fromEntries(types.map((type) => [type, { schema }]));
   return { status: 200, description: 'The result.', content };

@@ -27,7 +27,7 @@ const QUERY: Readonly<Record<string, readonly [schema: Schema, description: stri
   geometry: [STRING, 'For an export as geojson: the geometry field.'],
 };
 
-/** Of what is shown of one item. */
+/** The parameters of reads of one item. */
 export const ITEM_PARAMETERS = ['fields', 'alias', 'deep', 'backlink'] as const;
 export const LIST_PARAMETERS = Object.keys(QUERY);
 

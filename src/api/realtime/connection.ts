@@ -209,7 +209,7 @@ export async function checkUpgrade(client: SocketClient, mustSignIn: boolean, id
   if (mustSignIn && client.authorization === '') throw invalidCredentials();
   if (client.authorization === '') return;
   const caller = await identities.identify(credentialsOf(client));
-  // An Authorization header of another scheme than Bearer identifies nobody: the caller is the public.
+  // With an Authorization header of another scheme than Bearer, the caller is the public.
   if (mustSignIn && !isSomebody(caller)) throw invalidCredentials();
 }
 

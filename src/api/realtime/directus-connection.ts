@@ -151,7 +151,7 @@ class DirectusConnection extends Connection<WebsocketServices> implements Speake
       case 'items':
         return socketTurns.run(this.name, () => this.#answerItems(message, uid));
       default:
-        // As the family does: newer clients may send what is not known here.
+        // As Directus does: newer clients may send unknown types.
         return;
     }
   }
@@ -169,7 +169,7 @@ class DirectusConnection extends Connection<WebsocketServices> implements Speake
     const renew = (): void => {
       isRenewed = true;
     };
-    // One with the same name takes its place, also while it begins.
+    // One with the same name replaces it, even while it begins.
     const pending: EventHandle = { close: () => {}, wake: () => {}, renew };
     let current = pending;
     const isWanted = (): boolean => this.#subscriptions.get(name) === current && !isRenewed;
@@ -180,7 +180,7 @@ class DirectusConnection extends Connection<WebsocketServices> implements Speake
       if (this.#subscriptions.get(name) !== pending || !this.socket.isOpen) return handle.close();
       this.#subscriptions.set(name, handle);
       current = handle;
-      // Somebody else speaks now than when it began.
+      // The client has signed in as another user since the subscription began.
       if (isRenewed) handle.renew();
       isRenewed = false;
     } catch (error) {
@@ -252,7 +252,7 @@ class DirectusConnection extends Connection<WebsocketServices> implements Speake
     if (this.services.config.WEBSOCKETS_REST_AUTH !== 'public') this.socket.end();
   }
 
-  /** At once: the connection may end right behind it. */
+  /** Sent at once: the connection may end right after it. */
   #refuseAuth(code: keyof typeof AUTH_ERRORS, uid: Uid): void {
     this.outbox.hurry();
     const error = JSON.stringify({ code, message: AUTH_ERRORS[code] });

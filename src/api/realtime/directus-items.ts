@@ -149,11 +149,11 @@ class ItemsMessage {
       execute: (parsed, writer) => writes.run(parsed, writer, this.#client),
       reply: (written) => written,
     });
-    // What was written and may not be read.
+    // The caller may write the items, but not read them.
     return body === null ? '"data":null' : membersOf(body);
   }
 
-  /** What is deleted is told by its keys. */
+  /** The answer of a delete names the keys. */
   async #selectedKeys(): Promise<unknown[]> {
     const { mirror } = this.services;
     const key = mirror.model.collections.get(this.#collection)?.key ?? [];
@@ -166,7 +166,7 @@ class ItemsMessage {
     return rowsOfAnswer(String(body)).map((item) => item[name]);
   }
 
-  /** Without one, everything would be meant. */
+  /** A selection is required: otherwise all items would be meant. */
   #selection(): { readonly query: Input } {
     const { filter, search, sort, limit, offset, page } = this.#query;
     const entries = Object.entries({ filter, search, sort, limit, offset, page }).filter(

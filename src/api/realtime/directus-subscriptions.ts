@@ -17,7 +17,7 @@ import { refuseSystem } from '../items/items.js';
 import type { Speaker, WebsocketServices } from './directus-items.js';
 import type { EventOwner } from './message-queue.js';
 
-/** Of the items there are no aggregates: a live query over HTTP has these. */
+/** Subscriptions to items have no aggregates: live queries over HTTP have. */
 const WITHOUT_ITEMS = ['aggregate', 'groupBy', 'having', 'export'];
 
 /** A subscription, as its client names it. */
@@ -110,7 +110,7 @@ class SocketListener implements EventListener, EventOwner {
     this.#hasLost = true;
   }
 
-  /** What waits must not be sent any more. */
+  /** Drops the events that wait. */
   drop(): void {
     if (this.connection.outbox.withdraw(this)) this.#hasLost = true;
   }

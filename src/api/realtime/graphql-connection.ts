@@ -46,7 +46,7 @@ const MAX_ID_LENGTH = 1_000;
 /** A ping may carry a payload, which its answer repeats. */
 const MAX_PONG_LENGTH = 1_000;
 
-/** As the protocol names them. */
+/** Close codes of the protocol. */
 const BAD_REQUEST = 4400;
 const UNAUTHORIZED = 4401;
 const FORBIDDEN = 4403;
@@ -174,7 +174,7 @@ class GraphqlConnection extends Connection<GraphqlSocketServices> {
     this.socket.send('{"type":"connection_ack"}');
   }
 
-  /** While the client does not read, one answer stands for all. */
+  /** While the client does not read, one pong answers all pings. */
   #answerPing(payload: Input | null): void {
     const text = payload === null ? '' : writeJson(payload);
     const pong = text === '' || text.length > MAX_PONG_LENGTH ? '' : `,"payload":${text}`;
@@ -238,7 +238,7 @@ class GraphqlConnection extends Connection<GraphqlSocketServices> {
     this.#operations.delete(id);
     this.#characters -= operation.length;
     operation.handle?.close();
-    // What a client that does not read begins and ends again must not pile up.
+    // Operations that a slow client begins and ends again must not pile up.
     const waiting = this.#turns.findIndex((turn) => turn.operation === operation);
     if (waiting >= 0) this.#turns.splice(waiting, 1);
   }
@@ -246,7 +246,7 @@ class GraphqlConnection extends Connection<GraphqlSocketServices> {
   fail(operation: Operation, error: unknown): void {
     if (!this.isOpen(operation)) return;
     this.#leave(operation.id);
-    // Others would fail as well: the client has to come back with a token that counts.
+    // All operations would fail: the client has to connect again with a valid token.
     if (isUnauthorized(error)) this.expire();
     else this.#sendError(operation, error);
   }

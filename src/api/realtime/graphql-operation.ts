@@ -47,7 +47,7 @@ export interface GraphqlSocketServices extends ConnectionServices, OperationServ
   readonly persisted: PersistedQueries;
 }
 
-/** Who asks, and where the answers go. */
+/** The caller of an operation and the receiver of its answers. */
 export interface OperationTarget extends FeedTarget {
   readonly client: RequestClient;
   readonly from: SocketClient;
@@ -60,7 +60,7 @@ export interface OperationTarget extends FeedTarget {
 
 const NOTHING: EventHandle = { close: () => {}, wake: () => {}, renew: () => {} };
 
-/** Resolves with how to end it, when it was answered or has begun. */
+/** Resolves with the handle of the operation, once it was answered or has begun. */
 export async function runOperation(
   { query, extensions, operationName, variables }: Parameters,
   target: OperationTarget,
@@ -96,7 +96,7 @@ async function begin(
   }
 }
 
-/** What fails while it is carried out is an answer; only what cannot be carried out is an error of the protocol. */
+/** A failure of a running operation is an answer. Only an operation that cannot run is an error of the protocol. */
 async function answerOnce(target: OperationTarget, run: () => Promise<Buffer | string>): Promise<EventHandle> {
   let body: Buffer | string;
   try {
@@ -215,7 +215,7 @@ function followChanges(
   return live.events.subscribe(source, new ChangeFeed(target, output, live), (error) => target.fail(error));
 }
 
-/** What a client is told of an error, and whether it is the service's own. */
+/** The errors as the client gets them, and whether the service itself failed. */
 export function failureText(error: unknown): { readonly errors: string; readonly isOurs: boolean } {
   const errors = errorsOf(error instanceof RefusedOperation ? error.cause : error);
   if (errors) return { errors: JSON.stringify(errors), isOurs: false };
@@ -224,12 +224,12 @@ export function failureText(error: unknown): { readonly errors: string; readonly
   return { errors: JSON.stringify(told), isOurs: status >= 500 };
 }
 
-/** Whether a token does not count any more. */
+/** Whether the token was refused. */
 export function isUnauthorized(error: unknown): boolean {
   return error instanceof ServiceError && error.status === 401;
 }
 
-/** Where messages of an operation go. */
+/** The receiver of an operation's messages. */
 export interface FeedTarget {
   /** Whether the client reads as fast as it is sent to. */
   readonly isReady: boolean;
@@ -240,7 +240,7 @@ export interface FeedTarget {
 }
 
 export interface Feed {
-  /** Sends what waits, unless rights have changed since: then it is withdrawn soon. False where the client is too slow for all of it. */
+  /** Sends what waits, unless rights have changed since: then it is withdrawn soon. Returns false if the client is too slow. */
   flush(): boolean;
 }
 
@@ -274,7 +274,7 @@ export class StateFeed implements LiveListener, Feed {
     return true;
   }
 
-  /** Where the service stops, its connections end too. */
+  /** When the service stops, its connections end too. */
   end(error: unknown): void {
     if (error !== null) this.target.fail(error);
   }
@@ -282,10 +282,10 @@ export class StateFeed implements LiveListener, Feed {
   ping(): void {}
 }
 
-/** No more are taken while some wait, so that at most those of one round do. */
+/** Takes no more events while some wait, so at most those of one round wait. */
 export class ChangeFeed implements EventListener, Feed {
   readonly #waiting: { readonly items: ChangedItems; sent: number }[] = [];
-  /** Of the rights under which those that wait were read. */
+  /** The generation of rights with which the waiting items were read. */
   #generation = 0;
 
   constructor(
@@ -298,7 +298,7 @@ export class ChangeFeed implements EventListener, Feed {
     return this.#waiting.length === 0 && this.target.isReady;
   }
 
-  /** There is nothing to begin with; where changes may have been missed, that is what is said. */
+  /** Sends a resync if changes may have been missed. There is no first state. */
   initial(_: Buffer | null, isResync: boolean): void {
     if (!isResync) return;
     this.target.next(`{"data":{${JSON.stringify(this.output.name)}:null},"extensions":{"resync":true}}`);

@@ -1,6 +1,6 @@
 /**
- * Messages on their way to a client. The SDK listens for one message at a time, and misses one that comes in the same moment as another:
- * events keep a distance from what was sent before them.
+ * Messages on their way to a client. The SDK listens for one message at a time and misses one that arrives together with another, so
+ * events keep a distance from the message before them.
  */
 import type { Socket } from '../../http/websocket.js';
 
@@ -13,9 +13,9 @@ const MAX_REPLIES = 1_000;
 /** Characters that may wait when there is another message: beyond, the connection ends. */
 const MAX_CHARACTERS = 16_777_216;
 
-/** Whose events they are. */
+/** The subscription that sends events. */
 export interface EventOwner {
-  /** Grows when rights change: what was read before is not sent after. */
+  /** Grows when rights change: events that were read before are not sent after. */
   readonly generation: number;
   /** One was not sent. */
   lose(): void;
@@ -23,7 +23,7 @@ export interface EventOwner {
 
 interface Waiting {
   readonly text: string;
-  /** Null for an answer. */
+  /** The subscription of an event, or null for an answer. */
   readonly owner: EventOwner | null;
   readonly generation: number;
 }
@@ -36,7 +36,7 @@ export class SocketOutbox {
   #timer: NodeJS.Timeout | null = null;
   #sentAt = 0;
   #eventAt = 0;
-  /** Whether somebody waits until the client reads. */
+  /** Whether a subscription waits until the client reads. */
   #isHeld = false;
 
   constructor(
@@ -86,7 +86,7 @@ export class SocketOutbox {
     return this.#waiting.length < waiting.length;
   }
 
-  /** Sends the answers that wait, so that nothing of theirs comes behind what is said next. */
+  /** Sends the answers that wait, so that none comes after the next message. */
   hurry(): void {
     const waiting = this.#waiting;
     this.#waiting = waiting.filter(({ owner }) => owner !== null);

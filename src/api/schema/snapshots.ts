@@ -137,7 +137,7 @@ async function apply(exchange: Exchange, services: SchemaServices): Promise<Repl
 
 /** JSON or YAML, as the body or as a form's file. A snapshot may be larger than a body of items. */
 async function readDocument(exchange: Exchange, { config, identities }: SchemaServices): Promise<unknown> {
-  // Before anything is awaited: data that nobody takes is lost.
+  // Opened before the first await: data that arrives without a reader is lost.
   const body = openBody(exchange, importLimits(config));
   onlyAdministrator(await identities.identify(exchange));
   const { contentType } = exchange.headers;

@@ -1,6 +1,6 @@
 /**
- * GET /server/metrics, for Prometheus. The hot path only counts in plain numbers; here they become metrics, and only when
- * somebody asks. `collect` answers what one thread has counted as plain JSON, so that several can be put together.
+ * GET /server/metrics, for Prometheus. The hot path counts in plain numbers, which become metrics when they are requested. `collect` returns
+ * the counts of one thread as plain JSON, so that those of several threads can be added.
  */
 import { isMainThread } from 'node:worker_threads';
 import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
@@ -52,7 +52,7 @@ interface Value {
   readonly metricName?: string;
 }
 
-/** What each thread has counted. */
+/** The metrics of each thread. */
 export type Gather = () => Promise<readonly (readonly Metric[])[]>;
 
 /** The metrics of all threads are shown as one. */
@@ -64,7 +64,7 @@ export function metricsRoutes(services: MetricsServices, gather: Gather): ApiRou
   return [route('GET /server/metrics', handle, description)];
 }
 
-/** What this thread has counted. */
+/** The metrics of this thread. */
 export async function collect(services: MetricsServices): Promise<Metric[]> {
   const counted = [
     ...requestMetrics(services.router().stats, services.config.METRICS_BY_ROUTE),
@@ -78,7 +78,7 @@ export async function collect(services: MetricsServices): Promise<Metric[]> {
   return [...counted, ...(await defaultMetrics())];
 }
 
-/** What a thread has counted that serves no requests, but knows the database for those that do. */
+/** The metrics of the main thread, which serves no requests but watches the database for the workers. */
 export async function collectSources(
   services: Pick<MetricsServices, 'database' | 'mirror' | 'events'>,
 ): Promise<Metric[]> {
@@ -105,7 +105,7 @@ async function show(exchange: Exchange, { config, identities }: MetricsServices,
   return metricsReply(gather);
 }
 
-/** What all threads have counted, as Prometheus reads it. */
+/** The metrics of all threads, in the format of Prometheus. */
 export async function metricsReply(gather: Gather): Promise<Reply> {
   const registry = AggregatorRegistry.aggregate([...(await gather())]);
   return { status: 200, type: registry.contentType, body: await registry.metrics(), secret: true };
@@ -209,7 +209,7 @@ function databaseMetrics({ database, reads }: MetricsServices): Metric[] {
   ];
 }
 
-/** Only where there are replicas. */
+/** Only with replicas. */
 function replicaMetrics({ replicaReads }: Reads): Metric[] {
   if (replicaReads === null) return [];
   const { counts, replicas } = replicaReads;

@@ -31,7 +31,7 @@ export interface ServerServices {
   readonly config: Config;
   readonly identities: Identities;
   readonly database: Database;
-  /** Of all threads. */
+  /** The health of all threads. */
   readonly health: () => Promise<Health>;
   readonly readiness: Readiness;
 }
@@ -94,10 +94,10 @@ export function serverRoutes(services: ServerServices): ApiRoute[] {
 
 export const pong: Reply = { status: 200, type: 'text/plain; charset=utf-8', body: 'pong' };
 
-/** Of every 503. */
+/** The headers of every 503. */
 const RETRY_SOON = { 'Retry-After': '1' };
 
-/** For balancers: everybody may ask, and nothing is said but whether to send requests. */
+/** For load balancers: without a token, and with no more than whether to send requests. */
 export function readyReply(ready: boolean): Reply {
   return ready ? { ...pong, body: 'ready' } : { ...pong, status: 503, body: 'not ready', headers: RETRY_SOON };
 }
@@ -124,14 +124,14 @@ const healthBody = build({
   },
 });
 
-/** Administrators see what was checked, other users whether all is well, the public nothing. */
+/** Administrators see all checks and other users the status. The public is refused. */
 async function health({ client }: ActionRequest, services: ServerServices): Promise<ActionResult> {
   const identify = async (): Promise<Identity> => services.identities.identify(client);
   const identity = await within(identify(), HEALTH_TIMEOUT_MS).catch((error: unknown) => {
     if (error instanceof ServiceError && error.status < 500) throw error;
     return services.identities.remembered(client);
   });
-  // Only the database knows who asks for the first time: where it does not answer there is no more to say.
+  // Only the database can identify a new caller: if it does not answer, the status is all there is to say.
   if (identity === null) return { data: healthBodyOf({ status: 'error', checks: {} }, false) };
   if (identity.user === null) throw forbidden();
   return { data: healthBodyOf(await services.health(), identity.administrator) };
@@ -186,7 +186,7 @@ async function info({ caller }: ActionRequest<Identity>, services: ServerService
   return { data };
 }
 
-/** As clients of the family expect it; seconds. */
+/** As clients of Directus expect it, in seconds. */
 function websocketInfo(config: Config): unknown {
   const { WEBSOCKETS_REST_AUTH, WEBSOCKETS_GRAPHQL_AUTH, WEBSOCKETS_HEARTBEAT_PERIOD: period } = config;
   return {

@@ -11,14 +11,14 @@ import { queryParameter } from '../openapi/parameters.js';
 export interface ShapesServices {
   readonly identities: Identities;
   readonly database: Database;
-  /** What all threads have counted. */
+  /** The statistics of all threads. */
   readonly shapes: () => Promise<readonly ShapeReport[]>;
 }
 
 /** Times are milliseconds. */
 interface ShapeSummary {
   readonly id: string;
-  /** Of the text: the attribute lateral.shape of traces. */
+  /** The digest of the text, which is the attribute lateral.shape of traces. */
   readonly digest: string;
   readonly text: string;
   readonly plan: ShapeReport['plan'];
@@ -29,7 +29,7 @@ interface ShapeSummary {
   readonly mean: number;
   readonly p99: number;
   readonly max: number;
-  /** Of an answer, on average; null where none was counted. */
+  /** Rows per answer on average, or null if none were counted. */
   readonly rows: number | null;
 }
 
@@ -76,7 +76,7 @@ async function listShapes({ queryString }: ActionRequest, services: ShapesServic
   return { data: shapes.slice(0, limit), secret: true };
 }
 
-/** With the plan for no values in particular. */
+/** With its generic plan. */
 async function show({ parameters }: ActionRequest, services: ShapesServices): Promise<ActionResult> {
   const [id] = parameters;
   const report = (await merged(services)).find((each) => idOf(each) === id);
@@ -95,7 +95,7 @@ function readLimit(queryString: string): number {
   return limit;
 }
 
-/** What the threads have counted of the same statement is put together. */
+/** Adds the statistics that several threads have of the same statement. */
 async function merged({ shapes }: ShapesServices): Promise<ShapeReport[]> {
   const byStatement = new Map<string, ShapeReport>();
   for (const report of await shapes()) {

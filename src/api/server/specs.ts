@@ -24,11 +24,11 @@ export interface SpecsServices {
   readonly mirror: Mirror;
   readonly policies: Policies;
   readonly operations: () => Operations;
-  /** Whether the schema of GraphQL may be known. */
+  /** Whether callers may read the GraphQL schema. */
   readonly introspection: boolean;
   readonly routes: () => readonly ApiRoute[];
   readonly publicUrl: () => string;
-  /** Of the schema of GraphQL as text. */
+  /** The media type of a GraphQL schema. */
   readonly sdlType: string;
 }
 

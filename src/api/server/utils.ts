@@ -122,7 +122,7 @@ async function sortItems(request: ActionRequest, services: UtilsServices): Promi
 async function importItems(exchange: Exchange, services: UtilsServices): Promise<Reply> {
   const [collection = ''] = exchange.parameters;
   const { config, writes } = services;
-  // Before anything is awaited: data that nobody takes is lost.
+  // Opened before the first await: data that arrives without a reader is lost.
   const body = openBody(exchange, importLimits(config));
   return write({
     client: exchange,
@@ -156,7 +156,7 @@ function describeRowError({ row, error }: ImportFailure['errors'][number]): unkn
   return { message: `Row ${row}: ${error.message}`, extensions };
 }
 
-/** Letters, digits, `-` and `_`: 6 bits each, from the system's source. */
+/** Letters, digits, `-` and `_`: 6 random bits each. */
 function randomString({ queryString }: ActionRequest): ActionResult {
   const lengthText = new URLSearchParams(queryString).get('length') ?? '32';
   const length = /^\d{1,9}$/.test(lengthText) ? Number(lengthText) : 0;
@@ -166,7 +166,7 @@ function randomString({ queryString }: ActionRequest): ActionResult {
   return { data, secret: true };
 }
 
-/** What is remembered is kept in step by notifications. This is for databases that were changed behind their back. */
+/** Notifications keep caches up to date. This is for databases that were changed without them. */
 async function clearCache(_: ActionRequest, { readAnew }: UtilsServices): Promise<ActionResult> {
   await readAnew();
   return {};
