@@ -15,7 +15,7 @@ import { authRoutes, signInRoutes } from '../api/accounts/auth.js';
 import { meRoutes } from '../api/accounts/me.js';
 import { sharesRoutes } from '../api/accounts/shares.js';
 import type { ApiRoute } from '../api/action.js';
-import { FAMILY_SDL_TYPE, familyNames, withFamilySchema } from '../api/directus/compatibility.js';
+import { DIRECTUS_SDL_TYPE, directusNames, withDirectusSchema } from '../api/directus/compatibility.js';
 import { assetsRoutes } from '../api/files/assets.js';
 import { actionsOf, systemFieldsOf } from '../api/graphql/actions.js';
 import { graphqlRoutes } from '../api/graphql/endpoint.js';
@@ -120,7 +120,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
   const { live, readiness, files } = parts;
   return {
     router,
-    names: config.DIRECTUS_COMPATIBILITY ? familyNames : null,
+    names: config.DIRECTUS_COMPATIBILITY ? directusNames : null,
     sockets: config.WEBSOCKETS_ENABLED ? sockets : [],
     apply: (message) => apply(message, parts),
     collect: () => collect(metricsServices(parts, () => router)),
@@ -195,7 +195,7 @@ function restRoutes(parts: Parts, { operations, routes, router }: Later): ApiRou
       introspection: config.GRAPHQL_INTROSPECTION,
       routes,
       publicUrl: access.publicUrl,
-      sdlType: config.DIRECTUS_COMPATIBILITY ? FAMILY_SDL_TYPE : 'text/plain',
+      sdlType: config.DIRECTUS_COMPATIBILITY ? DIRECTUS_SDL_TYPE : 'text/plain',
     }),
     ...serverRoutes({ config, identities, database, health: shared.health, readiness }),
     ...metricsRoutes(metricsServices(parts, router), shared.gather),
@@ -222,7 +222,7 @@ function restRoutes(parts: Parts, { operations, routes, router }: Later): ApiRou
 function modelRoutes({ config, identities, core: { policies, schemaChanges } }: Parts): ApiRoute[] {
   const services = { identities, policies, schemaChanges };
   const routes = [...fieldsRoutes(services), ...collectionsRoutes(services), ...relationsRoutes(services)];
-  return config.DIRECTUS_COMPATIBILITY ? withFamilySchema(routes) : routes;
+  return config.DIRECTUS_COMPATIBILITY ? withDirectusSchema(routes) : routes;
 }
 
 function metricsServices({ config, core, shared, identities, live }: Parts, router: () => Router) {

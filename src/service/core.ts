@@ -1,6 +1,6 @@
 /** Everything behind HTTP: the database, the model and the policies, and the reads, writes and schema changes over them. */
 import type { Policies } from '../access/policies.js';
-import { familySynonyms } from '../api/directus/names.js';
+import { directusSynonyms } from '../api/directus/names.js';
 import type { Observer } from '../base/observe.js';
 import type { Config } from '../config/config.js';
 import { SessionConsistency } from '../engine/consistency.js';
@@ -75,7 +75,7 @@ function databaseOptions(config: Config, url: string): DatabaseOptions {
     staleness: config.MAX_STALENESS,
     startTimeout: config.DATABASE_START_TIMEOUT,
     asksPositions: config.DATABASE_REPLICA_URLS.length > 0,
-    synonyms: config.DIRECTUS_COMPATIBILITY ? familySynonyms() : null,
+    synonyms: config.DIRECTUS_COMPATIBILITY ? directusSynonyms() : null,
   };
 }
 

@@ -6,16 +6,16 @@ import { isObject, parseJson, writeJson } from '../../base/exact-json.js';
 import type { EdgeNames, ErrorText, Reply } from '../../http/reply.js';
 import { listOf } from '../../mirror/columns.js';
 import { type ActionRoute, handlerOf, type RouteAction } from '../action.js';
-import { familyName, ownName, type Rename, renamedText } from './names.js';
+import { directusName, ownName, type Rename, renamedText } from './names.js';
 
 /** Not a type of text: then the SDK answers the response itself, which tools read. */
-export const FAMILY_SDL_TYPE = 'application/graphql';
+export const DIRECTUS_SDL_TYPE = 'application/graphql';
 
-export const familyNames: EdgeNames = {
+export const directusNames: EdgeNames = {
   parameter: ownName,
-  reply: familyReply,
-  error: familyError,
-  messageOut: (text) => (text.includes(ERRORS) || FAILED_OPERATION.test(text) ? withFamilyErrors(text) : text),
+  reply: directusReply,
+  error: directusError,
+  messageOut: (text) => (text.includes(ERRORS) || FAILED_OPERATION.test(text) ? withDirectusErrors(text) : text),
 };
 
 const ERRORS = '"errors":[';
@@ -23,29 +23,29 @@ const ERRORS = '"errors":[';
 const FAILED_OPERATION = /^\{"id":"[^"]*","type":"error"/;
 
 /** Errors next to data are those of GraphQL. */
-function familyReply(reply: Reply): Reply {
+function directusReply(reply: Reply): Reply {
   const { body, type } = reply;
   if (typeof body === 'function' || !/\bjson\b/.test(type) || !body.includes(ERRORS)) return reply;
-  return { ...reply, body: withFamilyErrors(body.toString()) };
+  return { ...reply, body: withDirectusErrors(body.toString()) };
 }
 
 /** Errors are on the outside of an answer: what is called so elsewhere is data. */
-function withFamilyErrors(text: string): string {
+function withDirectusErrors(text: string): string {
   const answer = parseJson(text);
   if (!isObject(answer)) return text;
   const { errors, payload } = answer;
-  if (Array.isArray(errors)) return writeJson({ ...answer, errors: errors.map(familyEntry) });
-  if (Array.isArray(payload)) return writeJson({ ...answer, payload: payload.map(familyEntry) });
+  if (Array.isArray(errors)) return writeJson({ ...answer, errors: errors.map(directusEntry) });
+  if (Array.isArray(payload)) return writeJson({ ...answer, payload: payload.map(directusEntry) });
   if (!isObject(payload) || !Array.isArray(payload['errors'])) return text;
-  return writeJson({ ...answer, payload: { ...payload, errors: payload['errors'].map(familyEntry) } });
+  return writeJson({ ...answer, payload: { ...payload, errors: payload['errors'].map(directusEntry) } });
 }
 
-function familyEntry(entry: unknown): unknown {
+function directusEntry(entry: unknown): unknown {
   if (!isObject(entry) || !isObject(entry['extensions'])) return entry;
   const { extensions, message: written } = entry;
-  const { code, message } = familyError({ code: String(extensions['code']), message: String(written), extensions });
+  const { code, message } = directusError({ code: String(extensions['code']), message: String(written), extensions });
   const { collection, reason } = extensions;
-  const place = typeof collection === 'string' ? { collection: familyName(collection) } : {};
+  const place = typeof collection === 'string' ? { collection: directusName(collection) } : {};
   const why = typeof reason === 'string' ? { reason: renamedText(reason) } : {};
   return { ...entry, message, extensions: { ...extensions, ...place, ...why, code } };
 }
@@ -61,12 +61,12 @@ const COMPLAINTS: Readonly<Record<string, Complaint>> = {
   out_of_range: ['VALUE_OUT_OF_RANGE', (field, place) => `Numeric value${field}${place} is out of range.`],
 };
 
-function familyError({ code, message, extensions }: ErrorText): { code: string; message: string } {
+function directusError({ code, message, extensions }: ErrorText): { code: string; message: string } {
   const { type, field, collection } = extensions;
   const complaint = code === 'FAILED_VALIDATION' && !isOwnCheck(extensions) ? COMPLAINTS[String(type)] : undefined;
   if (!complaint) return { code, message: renamedText(message) };
   const named = typeof field === 'string' ? ` for field "${field}"` : '';
-  const place = typeof collection === 'string' ? ` in collection "${familyName(collection)}"` : '';
+  const place = typeof collection === 'string' ? ` in collection "${directusName(collection)}"` : '';
   return { code: complaint[0], message: complaint[1](named, place) };
 }
 
@@ -76,7 +76,7 @@ function isOwnCheck({ type, path }: ErrorText['extensions']): boolean {
 }
 
 /** The schema has more places for names than items have, and `meta.special` is a list. */
-export function withFamilySchema(routes: readonly ActionRoute[]): ActionRoute[] {
+export function withDirectusSchema(routes: readonly ActionRoute[]): ActionRoute[] {
   return routes.map((route) => ({
     ...route,
     // GraphQL calls the action: its type of `special` is a text.
@@ -94,7 +94,7 @@ function translated(action: RouteAction, lists: boolean): RouteAction {
       json: async (parse) => schemaNames(await request.json(parse), ownName),
     });
     if (result.data === undefined) return result;
-    const data = schemaNames(result.data, familyName);
+    const data = schemaNames(result.data, directusName);
     return { ...result, data: lists ? withLists(data) : data };
   };
 }

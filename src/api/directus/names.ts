@@ -3,27 +3,27 @@ import { ownName as ownOf, type Synonyms, shownName, synonymsOf } from '../../mi
 import { systemTables } from '../../postgres/catalog/system-tables.js';
 
 /** The version of Directus whose API is spoken: tools compare it. */
-export const FAMILY_VERSION = '12.4.1';
+export const DIRECTUS_VERSION = '12.4.1';
 
 export type Rename = (name: string) => string;
 
 let synonyms: Synonyms | null = null;
 
 /** Built with the first use: the names are read from the files of sql/system. */
-export function familySynonyms(): Synonyms {
+export function directusSynonyms(): Synonyms {
   synonyms ??= synonymsOf(systemTables());
   return synonyms;
 }
 
 export function ownName(name: string): string {
-  return ownOf(familySynonyms(), name);
+  return ownOf(directusSynonyms(), name);
 }
 
-export function familyName(name: string): string {
-  return shownName(familySynonyms(), name);
+export function directusName(name: string): string {
+  return shownName(directusSynonyms(), name);
 }
 
 /** Renames every name in a text that is no data. */
 export function renamedText(text: string): string {
-  return text.replace(/\bservice_\w+/g, familyName);
+  return text.replace(/\bservice_\w+/g, directusName);
 }

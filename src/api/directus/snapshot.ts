@@ -8,11 +8,11 @@ import { mapSteps, type Steps } from '../../base/time-slices.js';
 import type { DifferenceBody, EntryChange } from '../../schema/snapshot/parse-difference.js';
 import type { Snapshot } from '../../schema/snapshot/parse-snapshot.js';
 import { schemaNames, withLists } from './compatibility.js';
-import { FAMILY_VERSION, familyName, ownName } from './names.js';
+import { DIRECTUS_VERSION, directusName, ownName } from './names.js';
 
 type Entry = Readonly<Record<string, unknown>>;
 
-export function* familySnapshot({
+export function* directusSnapshot({
   version,
   vendor,
   collections,
@@ -22,18 +22,18 @@ export function* familySnapshot({
 }: Snapshot): Steps<Entry> {
   return {
     version,
-    directus: FAMILY_VERSION,
+    directus: DIRECTUS_VERSION,
     vendor,
-    collections: yield* mapSteps(collections, familyEntry),
-    fields: yield* mapSteps(fields, familyEntry),
+    collections: yield* mapSteps(collections, directusEntry),
+    fields: yield* mapSteps(fields, directusEntry),
     systemFields: [],
-    relations: yield* mapSteps(relations, familyEntry),
+    relations: yield* mapSteps(relations, directusEntry),
     ...(functions && functions.length > 0 ? { functions } : {}),
   };
 }
 
-function familyEntry(entry: object): unknown {
-  return withLists(schemaNames(withTable({ ...entry }), familyName));
+function directusEntry(entry: object): unknown {
+  return withLists(schemaNames(withTable({ ...entry }), directusName));
 }
 
 /** A field has its name in its schema, a collection that of its table, and both in their metadata. */
@@ -79,19 +79,19 @@ function typeOf(text: string): Entry {
 }
 
 /** The sections of a difference hold entries, or single properties of one. */
-export function* familyDifference({ hash, diff }: DifferenceBody): Steps<Entry> {
+export function* directusDifference({ hash, diff }: DifferenceBody): Steps<Entry> {
   const sections: Record<string, unknown> = {};
-  for (const [section, entries] of Object.entries(diff)) sections[section] = yield* mapSteps(entries, familyChange);
+  for (const [section, entries] of Object.entries(diff)) sections[section] = yield* mapSteps(entries, directusChange);
   return { hash, diff: { ...sections, systemFields: [] } };
 }
 
-function familyChange(entry: EntryChange): Entry {
+function directusChange(entry: EntryChange): Entry {
   return {
-    ...(schemaNames(entry, familyName) as Entry),
+    ...(schemaNames(entry, directusName) as Entry),
     diff: entry.diff.map((change) => ({
       ...change,
-      ...('rhs' in change && isObject(change.rhs) ? { rhs: familyEntry(change.rhs) } : {}),
-      ...('lhs' in change && isObject(change.lhs) ? { lhs: familyEntry(change.lhs) } : {}),
+      ...('rhs' in change && isObject(change.rhs) ? { rhs: directusEntry(change.rhs) } : {}),
+      ...('lhs' in change && isObject(change.lhs) ? { lhs: directusEntry(change.lhs) } : {}),
     })),
   };
 }
@@ -104,9 +104,9 @@ export function* ownSnapshot(value: unknown, force: boolean): Steps<unknown> {
   if (!isObject(value) || !('directus' in value)) return value;
   // Which system fields are indexed is for each installation to say.
   const { directus: version, systemFields: _, ...rest } = value;
-  if (version !== FAMILY_VERSION && !force)
+  if (version !== DIRECTUS_VERSION && !force)
     throw invalidPayload(
-      `The snapshot was made by version ${JSON.stringify(version)} of Directus, and this is ${FAMILY_VERSION}: add "force" to the query to use it`,
+      `The snapshot was made by version ${JSON.stringify(version)} of Directus, and this is ${DIRECTUS_VERSION}: add "force" to the query to use it`,
     );
   return yield* changedLists(rest, ownEntry);
 }

@@ -143,11 +143,11 @@ function answersOf({ data: result, answers }: Description): readonly Answer[] {
 }
 
 /** Directus has longer words for two of them. */
-const FAMILY_TAGS: Readonly<Record<string, string>> = { auth: 'Authentication', utils: 'Utilities' };
+const DIRECTUS_TAGS: Readonly<Record<string, string>> = { auth: 'Authentication', utils: 'Utilities' };
 
 function tagOf(path: string, { synonyms }: Model): string {
   const [, first = ''] = path.split('/');
-  return synonyms ? (FAMILY_TAGS[first] ?? titled(first)) : first;
+  return synonyms ? (DIRECTUS_TAGS[first] ?? titled(first)) : first;
 }
 
 function tagsOf(paths: object, collections: readonly Collection[], names: ComponentNames, model: Model): Schema[] {

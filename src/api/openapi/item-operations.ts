@@ -36,7 +36,7 @@ export function nameSchemas(collections: Iterable<Collection>, { synonyms }: Mod
   const usedNames = new Set(Object.keys(COMPONENTS));
   for (const collection of collections) {
     const { name } = collection;
-    const base = synonyms ? familySchema(collection) : ownSchema(collection);
+    const base = synonyms ? directusSchema(collection) : ownSchema(collection);
     let unique = base;
     for (let count = 2; usedNames.has(unique); count++) unique = `${base}_${count}`;
     usedNames.add(unique);
@@ -51,7 +51,7 @@ function ownSchema({ name, system }: Collection): string {
 }
 
 /** As Directus writes them: `Users`, `ItemsBlogPosts`. */
-function familySchema({ name, system }: Collection): string {
+function directusSchema({ name, system }: Collection): string {
   return system ? titled(name.replace(/^service_/, '')) : `Items${titled(name)}`;
 }
 

@@ -17,7 +17,7 @@ import { readDifference } from '../../schema/snapshot/parse-difference.js';
 import { readSnapshot, selectCollections } from '../../schema/snapshot/parse-snapshot.js';
 import { applyDifference, compareSnapshot, takeSnapshot } from '../../schema/snapshot/snapshots.js';
 import { type ApiRoute, route } from '../action.js';
-import { familyDifference, familySnapshot, ownDifference, ownSnapshot } from '../directus/snapshot.js';
+import { directusDifference, directusSnapshot, ownDifference, ownSnapshot } from '../directus/snapshot.js';
 import { importLimits, openUpload } from '../files/upload.js';
 import {
   BOOLEAN,
@@ -99,7 +99,7 @@ async function snapshot(exchange: Exchange, { config, identities, schemaChanges 
     listOf(query, 'includeCollections'),
     listOf(query, 'excludeCollections'),
   );
-  const data = config.DIRECTUS_COMPATIBILITY ? await runInSlices(familySnapshot(selected)) : selected;
+  const data = config.DIRECTUS_COMPATIBILITY ? await runInSlices(directusSnapshot(selected)) : selected;
   if (format === null) return jsonText(await writeJsonInSlices({ data }, DEPTH));
   const headers = { 'Content-Disposition': `attachment; filename="snapshot.${format}"` };
   return format === 'json'
@@ -113,23 +113,23 @@ async function difference(exchange: Exchange, services: SchemaServices): Promise
   const mode = query.get('mode') ?? 'mirror';
   if (mode !== 'mirror' && mode !== 'merge') throw invalidQuery('"mode" must be mirror or merge');
   const force = isForced(query);
-  const { DIRECTUS_COMPATIBILITY: isFamily } = services.config;
-  const own = isFamily ? await runInSlices(ownSnapshot(body, force)) : body;
+  const { DIRECTUS_COMPATIBILITY: isDirectus } = services.config;
+  const own = isDirectus ? await runInSlices(ownSnapshot(body, force)) : body;
   const snapshot = await runInSlices(readSnapshot(own, force));
-  const keepsUnmanaged = isFamily && isObject(body) && 'directus' in body;
+  const keepsUnmanaged = isDirectus && isObject(body) && 'directus' in body;
   const difference = await compareSnapshot(services.schemaChanges, snapshot, {
     merge: mode === 'merge',
     keepsUnmanaged,
   });
   if (!difference) return noContent;
-  const data = isFamily ? await runInSlices(familyDifference(difference)) : difference;
+  const data = isDirectus ? await runInSlices(directusDifference(difference)) : difference;
   return jsonText(await writeJsonInSlices({ data }, DEPTH));
 }
 
 async function apply(exchange: Exchange, services: SchemaServices): Promise<Reply> {
   const document = await readDocument(exchange, services);
-  const { DIRECTUS_COMPATIBILITY: isFamily } = services.config;
-  const own = isFamily ? await runInSlices(ownDifference(document)) : document;
+  const { DIRECTUS_COMPATIBILITY: isDirectus } = services.config;
+  const own = isDirectus ? await runInSlices(ownDifference(document)) : document;
   const body = await runInSlices(readDifference(own));
   await applyDifference(services.schemaChanges, body, isForced(new URLSearchParams(exchange.queryString)));
   return noContent;

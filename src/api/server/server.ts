@@ -11,7 +11,7 @@ import { HEALTH_TIMEOUT_MS, type Health, type Readiness } from '../../postgres/h
 import type { Database } from '../../postgres/pools/database.js';
 import { within } from '../../postgres/wire/time-limit.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, route } from '../action.js';
-import { FAMILY_VERSION } from '../directus/names.js';
+import { DIRECTUS_VERSION } from '../directus/names.js';
 import {
   BOOLEAN,
   either,
@@ -170,7 +170,7 @@ async function info({ caller }: ActionRequest<Identity>, services: ServerService
       : {
           ...shared,
           ...(config.DIRECTUS_COMPATIBILITY
-            ? { version: FAMILY_VERSION, lateral: packageVersion }
+            ? { version: DIRECTUS_VERSION, lateral: packageVersion }
             : { version: packageVersion }),
           rateLimit: config.RATE_LIMITER_ENABLED && {
             points: config.RATE_LIMITER_POINTS,
