@@ -126,7 +126,9 @@ async function runAll(jobs: readonly Job[], server: SharedServer | null): Promis
   };
   const runJob = async (job: Job): Promise<Result> => {
     const result = await run(job, server);
-    await server?.dropDatabases(job.name);
+    await server?.dropDatabases(job.name).catch((error: Error) => {
+      console.log(`# databases of ${job.name} remain: ${error.message}`);
+    });
     return result;
   };
   const work = async (): Promise<void> => {
