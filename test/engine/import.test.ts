@@ -13,6 +13,7 @@ import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
+import { runCommand } from '../support/command.js';
 import {
   ADMIN_TOKEN,
   type Answer,
@@ -20,7 +21,9 @@ import {
   createDatabase,
   get,
   makeFolder,
+  type Outcome,
   request,
+  runProgram,
   startDatabase,
   startTestService,
   waitFor,
@@ -444,7 +447,10 @@ t.test('lateral import', async (t) => {
   await mkdir(join(folder, 'folder.json'));
   const path = (name: string): string => join(folder, name);
 
-  t.match(await run([path('goods.json')]), { code: 0, output: /^2 rows imported into "goods"$/m });
+  t.match(await runProgram(['import', path('goods.json')], { DATABASE_URL: databaseUrl }), {
+    code: 0,
+    output: /^2 rows imported into "goods"$/m,
+  });
   t.strictSame(await names(), ['a', 'b']);
   t.match(await run([path('goods.csv'), 'goods', '--log-level', 'error']), {
     code: 0,
@@ -706,28 +712,8 @@ async function launch(options: Readonly<Record<string, string>> = {}): Promise<L
   return { url, child };
 }
 
-interface Finished {
-  readonly code: number | string;
-  readonly output: string;
-  readonly complaints: string;
-}
-
-async function run(words: readonly string[]): Promise<Finished> {
-  const child = spawn(process.execPath, [packagePath('dist', 'src', 'main.js'), 'import', ...words], {
-    env: { PATH: process.env['PATH'] ?? '', DATABASE_URL: databaseUrl },
-    stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: START_WITHIN,
-  });
-  let output = '';
-  let complaints = '';
-  child.stdout.on('data', (chunk) => {
-    output += String(chunk);
-  });
-  child.stderr.on('data', (chunk) => {
-    complaints += String(chunk);
-  });
-  const [code, signal] = (await once(child, 'close')) as [number | null, string | null];
-  return { code: code ?? signal ?? 'gone', output, complaints };
+function run(words: readonly string[]): Promise<Outcome> {
+  return runCommand(['import', ...words], { DATABASE_URL: databaseUrl });
 }
 
 async function residentBytes({ pid }: ChildProcess): Promise<number> {

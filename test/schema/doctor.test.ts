@@ -1,5 +1,6 @@
 /** `lateral doctor`: what it finds, what it calls fine, what it prints and how it ends. It must leave no trace in the database. */
 import t from 'tap';
+import { runCommand } from '../support/command.js';
 import {
   connectSql,
   createDatabase,
@@ -43,7 +44,7 @@ async function run(url: string, ...words: string[]): Promise<Outcome> {
 }
 
 async function findings(url: string, options: Record<string, string> = {}): Promise<Report & { code: number }> {
-  const { output, code } = await runProgram(['doctor', '--json'], { DATABASE_URL: url, ...options });
+  const { output, code } = await runCommand(['doctor', '--json'], { DATABASE_URL: url, ...options });
   return { ...(JSON.parse(output) as Report), code };
 }
 

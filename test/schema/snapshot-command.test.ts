@@ -3,6 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
 import { parse, stringify } from 'yaml';
+import { runCommand } from '../support/command.js';
 import {
   createDatabase,
   databaseUrl,
@@ -44,20 +45,20 @@ t.test('JSON and YAML, as a body, a form and a file of the command line', async 
     complaints: /^9 collections, 46 fields, 7 relations written/,
   });
   t.equal(await readFile(file, 'utf8'), yaml.text, 'the file is what the service answers');
-  const printed = await runProgram(['schema', 'snapshot', '--json'], source);
+  const printed = await runCommand(['schema', 'snapshot', '--json'], source);
   t.strictSame(JSON.parse(printed.output), original);
 
-  t.match(await runProgram(['schema', 'diff', file], source), { code: 0, output: 'No differences.\n' });
+  t.match(await runCommand(['schema', 'diff', file], source), { code: 0, output: 'No differences.\n' });
   t.match(await runProgram(['schema', 'diff', '-'], target, printed.output), {
     code: 2,
     output: /^ {2}\+ collection articles\n[\s\S]* {2}\+ relation /,
   });
-  t.match(await runProgram(['schema', 'apply', file, '--dry-run'], target), {
+  t.match(await runCommand(['schema', 'apply', file, '--dry-run'], target), {
     code: 0,
     output: /\+ field authors\.email\n/,
   });
-  t.match(await runProgram(['schema', 'apply', file], target), { code: 0, output: /\nApplied\.\n$/ });
-  t.equal((await runProgram(['schema', 'snapshot'], target)).output, yaml.text, 'the same there');
+  t.match(await runCommand(['schema', 'apply', file], target), { code: 0, output: /\nApplied\.\n$/ });
+  t.equal((await runCommand(['schema', 'snapshot'], target)).output, yaml.text, 'the same there');
 
   const smaller = { ...original, collections: original.collections.slice(0, -1) };
   const gone = original.collections.at(-1)?.['collection'];
@@ -66,12 +67,12 @@ t.test('JSON and YAML, as a body, a form and a file of the command line', async 
   );
   smaller.relations = original.relations.filter((each) => each['related_collection'] !== gone);
   await writeFile(file, stringify(smaller));
-  t.match(await runProgram(['schema', 'apply', file], target), {
+  t.match(await runCommand(['schema', 'apply', file], target), {
     code: 1,
     output: / - collection tags\n/,
     complaints: /--yes/,
   });
-  t.match(await runProgram(['schema', 'apply', file, '--yes'], target), { code: 0, output: /Applied/ });
+  t.match(await runCommand(['schema', 'apply', file, '--yes'], target), { code: 0, output: /Applied/ });
 
   const wrong: [words: string[], outcome: object][] = [
     [['--help'], { code: 0, output: /^Usage: lateral schema snapshot/ }],
@@ -79,10 +80,10 @@ t.test('JSON and YAML, as a body, a form and a file of the command line', async 
     [['diff'], { code: 1, complaints: /a file is needed/ }],
     [['diff', join(folder, 'none')], { code: 1, complaints: /cannot be read/ }],
   ];
-  const outcomes = await Promise.all(wrong.map(([words]) => runProgram(['schema', ...words], target)));
+  const outcomes = await Promise.all(wrong.map(([words]) => runCommand(['schema', ...words], target)));
   for (const [position, [words, outcome]] of wrong.entries()) t.match(outcomes[position], outcome, words.join(' '));
   await writeFile(file, 'version: 1');
-  t.match(await runProgram(['schema', 'apply', file], target), {
+  t.match(await runCommand(['schema', 'apply', file], target), {
     code: 1,
     complaints: /^lateral: Invalid payload[^\n]*\n$/,
   });
@@ -96,11 +97,11 @@ t.test('types that list their values, the empty text among them', async (t) => {
       .unsafe("create type mood as enum ('', 'glad'); create table days (id int primary key, mood mood default '')")
       .simple(),
   );
-  const { output } = await runProgram(['schema', 'snapshot'], source);
+  const { output } = await runCommand(['schema', 'snapshot'], source);
   t.match(output, /enum_values:\n +- ""\n +- glad\n/);
   t.match(await runProgram(['schema', 'diff', '-'], target, output), { code: 2, output: /\+ field days\.mood/ });
   t.match(await runProgram(['schema', 'apply', '-'], target, output), { code: 0, output: /Applied/ });
-  t.equal((await runProgram(['schema', 'snapshot'], target)).output, output, 'the same there');
+  t.equal((await runCommand(['schema', 'snapshot'], target)).output, output, 'the same there');
 });
 
 t.test('a type that the target does not have is named with the fields that have it', async (t) => {
@@ -115,14 +116,14 @@ t.test('a type that the target does not have is named with the fields that have 
         create table series (id int primary key, begun year, years year[], pair "Odd pair" default row(1, 'a'), title varchar(9))`)
       .simple(),
   );
-  const { output } = await runProgram(['schema', 'snapshot'], source);
+  const { output } = await runCommand(['schema', 'snapshot'], source);
   t.match(await runProgram(['schema', 'apply', '-'], target, output), {
     code: 1,
     complaints:
       /the type "year" of "film\.release_year", "series\.begun", "series\.years", nor the type "Odd pair" of "series\.pair"/,
   });
-  t.match((await runProgram(['schema', 'snapshot'], target)).output, /collections: \[\]/, 'nothing was made');
+  t.match((await runCommand(['schema', 'snapshot'], target)).output, /collections: \[\]/, 'nothing was made');
   await withSql(target.DATABASE_URL, (sql) => sql.unsafe(types).simple());
   t.match(await runProgram(['schema', 'apply', '-'], target, output), { code: 0, output: /Applied/ });
-  t.equal((await runProgram(['schema', 'snapshot'], target)).output, output, 'the same there');
+  t.equal((await runCommand(['schema', 'snapshot'], target)).output, output, 'the same there');
 });

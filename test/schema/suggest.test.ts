@@ -3,6 +3,7 @@
  * are called, and that one command makes them navigable while a service runs.
  */
 import t from 'tap';
+import { runCommand } from '../support/command.js';
 import {
   createDatabase,
   get,
@@ -69,11 +70,11 @@ t.test('lists and junctions are found, named without collisions and written at o
     t.equal(await countRows(sql), 0, 'nothing was written');
   });
 
-  const some = await runProgram(['relations', 'suggest', 'categories', '--apply'], environment);
+  const some = await runCommand(['relations', 'suggest', 'categories', '--apply'], environment);
   t.match(some, { code: 0, output: /^2 relations written\.$/m });
-  const rest = await runProgram(['relations', 'suggest', '--apply', '--database-url', url]);
+  const rest = await runCommand(['relations', 'suggest', '--apply', '--database-url', url]);
   t.match(rest, { code: 0, output: /^\d+ relations written\.$/m });
-  const again = await runProgram(['relations', 'suggest', '--apply'], environment);
+  const again = await runCommand(['relations', 'suggest', '--apply'], environment);
   t.match(again, { code: 0, output: /^Nothing to suggest/ });
 
   await waitFor(
@@ -129,7 +130,7 @@ t.test('a relation that is described already keeps what it says', async (t) => {
   await withSql(url, async (sql) => {
     await sql`insert into service_relations (many_collection, many_field, one_collection, one_field, sort_field, one_deselect_action)
       values ('books', 'author', 'authors', null, 'nth', 'nullify'), ('books', 'editor', 'authors', 'edited', null, 'delete')`;
-    const { output } = await runProgram(['relations', 'suggest', '--apply'], { DATABASE_URL: url });
+    const { output } = await runCommand(['relations', 'suggest', '--apply'], { DATABASE_URL: url });
     t.match(output, /authors\.books_by_author {2}one-to-many {2}books, by its author\n\n1 relation written\./);
     const rows = await sql`select many_field, one_field, sort_field, one_deselect_action from service_relations
       where many_collection = 'books' order by many_field`;
@@ -145,7 +146,7 @@ t.test('a relation that is described already keeps what it says', async (t) => {
 
 t.test('a database that grew without the service is navigable after one command', async (t) => {
   const url = await createDatabase(server, 'foreign', ['foreign.sql']);
-  const { code, output } = await runProgram(['relations', 'suggest', '--apply'], { DATABASE_URL: url });
+  const { code, output } = await runCommand(['relations', 'suggest', '--apply'], { DATABASE_URL: url });
   t.equal(code, 0);
   t.match(output, /people\.messages_by_sender +one-to-many +messages, by its sender\n/);
   t.match(output, /people\.profiles +one-to-one +profiles, by its person\n/);
@@ -185,7 +186,7 @@ t.test('hubs, lists that are hidden and foreign keys without an index are told',
       create table logs (id bigint primary key, part integer references part_0) partition by range (id)`);
   });
   const environment = { DATABASE_URL: url };
-  const { code, output } = await runProgram(['relations', 'suggest', '--apply'], environment);
+  const { code, output } = await runCommand(['relations', 'suggest', '--apply'], environment);
   t.equal(code, 0);
   t.match(output, /Referenced by very many tables: .*\n {2}users: 10 lists\n/);
   t.match(output, 'create index concurrently "odd_notes_author_s_');
@@ -201,26 +202,26 @@ t.test('hubs, lists that are hidden and foreign keys without an index are told',
     (sql) => sql`select collection, hidden from service_fields where hidden and special = 'o2m'`,
   );
   t.equal(rows.filter(({ collection }) => collection === 'users').length, 10);
-  const part = await runProgram(['relations', 'suggest', 'part_3'], environment);
+  const part = await runCommand(['relations', 'suggest', 'part_3'], environment);
   t.notMatch(part.output, /create index/);
   const lines = output.match(/create index .*;/g) ?? [];
   t.equal(lines.length, 4);
   await withSql(url, async (sql) => {
     for (const line of lines) await sql.unsafe(line);
   });
-  const again = await runProgram(['relations', 'suggest'], environment);
+  const again = await runCommand(['relations', 'suggest'], environment);
   t.match(again, { code: 0 });
   t.notMatch(again.output, /create index/, 'once they are made nothing is missing');
 });
 
 t.test('wrong words end with one line, --help explains', async (t) => {
   const environment = { DATABASE_URL: server.url };
-  t.match(await runProgram(['relations', '--help']), { code: 0, output: /^Usage: lateral relations suggest/ });
-  t.match(await runProgram(['relations', 'suggest', '--help']), { code: 0, output: /--apply/ });
-  t.match(await runProgram(['--help']), { code: 0, output: /lateral relations suggest/ });
-  t.match(await runProgram(['relations'], environment), { code: 1, complaints: /expects suggest/ });
-  t.match(await runProgram(['relations', 'suggest', '--aply'], environment), { code: 1, complaints: /"--aply"/ });
-  t.match(await runProgram(['relations', 'suggest', 'nowhere'], environment), {
+  t.match(await runCommand(['relations', '--help']), { code: 0, output: /^Usage: lateral relations suggest/ });
+  t.match(await runCommand(['relations', 'suggest', '--help']), { code: 0, output: /--apply/ });
+  t.match(await runCommand(['--help']), { code: 0, output: /lateral relations suggest/ });
+  t.match(await runCommand(['relations'], environment), { code: 1, complaints: /expects suggest/ });
+  t.match(await runCommand(['relations', 'suggest', '--aply'], environment), { code: 1, complaints: /"--aply"/ });
+  t.match(await runCommand(['relations', 'suggest', 'nowhere'], environment), {
     code: 1,
     complaints: 'lateral: there is no collection "nowhere"\n',
   });
