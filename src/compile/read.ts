@@ -36,8 +36,8 @@ export function compileRead(plan: ReadPlan | OperationPlan): Statement {
 
 /**
  * The same read for many sets of values at once: a row per set, with its number and its cell. Each parameter of the read is
- * a list of texts here, one of each set. The lists stand in sub-selects, where the planner does not look at their lengths:
- * it would plan again for each.
+ * a list of texts here, one of each set. The lists are in sub-selects, which hide their lengths from the planner:
+ * otherwise it would plan again for each length.
  */
 export function compileBatchRead(plan: ReadPlan | OperationPlan): Statement {
   const fragment = readFragment(plan);

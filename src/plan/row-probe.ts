@@ -43,7 +43,7 @@ export function rowProbe(plan: ReadPlan | OperationPlan): RowProbe | null {
   return columns ? { schema: collection.schema, table: collection.table, columns } : null;
 }
 
-/** The only one whose rows are asked for; what is counted beside it is not bound by its conditions. */
+/** The level of the only read, or null: counts next to it do not follow its conditions. */
 function levelOf(plan: ReadPlan | OperationPlan): Level | null {
   if (plan.kind === 'read') return plan.meta.length === 0 && !plan.cursor ? plan.level : null;
   const [part, ...others] = plan.parts;

@@ -24,7 +24,7 @@ const UNLIMITED: ParseContext = {
   },
 };
 
-/** About rows. Null where there is nothing to hold; undefined where it cannot be read. */
+/** The filter of a rule, null if there is none, or undefined if it cannot be parsed. */
 export function readRuleFilter(input: unknown): Filter | null | undefined {
   return read(input, UNLIMITED);
 }

@@ -16,7 +16,7 @@ import {
 import { dependsOnRequest, estimatedColumn } from './selectivity.js';
 
 export interface UnevenRead {
-  /** The only page that values filter: then they are distinguished by how many rows match. Null where there are several. */
+  /** The only page that values filter: then they are distinguished by how many rows match. Null if there are several. */
   readonly page: UnevenPage | null;
   /** The collections whose pages they are. */
   readonly collections: readonly Collection[];

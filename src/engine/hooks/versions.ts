@@ -133,7 +133,7 @@ export async function mustBeEmpty(context: TransactionContext, collection: Colle
     throw unprocessable(`Singleton collection "${collection.name}" already contains an item`);
 }
 
-/** A digest of the item as the caller sees it: a client that has it can tell whether the item changed. */
+/** A digest of the item as the caller sees it: a client that has it can check whether the item changed. */
 export function hashOf(body: Buffer): string {
   return createHash('sha256').update(body).digest('hex');
 }

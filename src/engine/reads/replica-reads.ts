@@ -1,6 +1,6 @@
 /**
- * Sends reads to replicas: batches form per server. What a replica cannot answer is read from the
- * primary, so that no client hears of it.
+ * Sends reads to replicas: batches form per server. If a replica cannot answer, the read goes to the
+ * primary, so that the client does not notice.
  */
 
 import { ServiceError } from '../../base/errors.js';

@@ -206,7 +206,7 @@ const MAX_SIZE = 4_194_304;
 
 /**
  * The rows of an upload, which arrives once. The first of them are kept, so that an import whose transaction was undone can begin
- * again. After the first batch the transaction holds a lock on the table, so its schema cannot change any more.
+ * again. After the first batch the transaction holds a lock on the table, so its schema can no longer change.
  */
 class KeptRows {
   readonly #source: AsyncIterator<readonly Input[]>;

@@ -194,7 +194,7 @@ interface Candidate {
 
 /**
  * The refusal of a domain, with the field: PostgreSQL names only the domain. It checks a value of the domain itself when the row is
- * written, and one inside an array or composite value when that is parsed: the routine tells which. Null for other errors, and if the
+ * written, and one inside an array or composite value when that is parsed: the routine in the error says which. Null for other errors, and if the
  * payload has no value of the domain.
  */
 function domainRefusal(error: unknown, { plan, input, paths }: PlannedWrite): ServiceError | null {

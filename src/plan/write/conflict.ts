@@ -66,7 +66,7 @@ export function duplicateEntry(path: string, { fields }: ConflictTarget): Error 
   );
 }
 
-/** The key of an item never changes: one that is given counts for a new item. */
+/** The key of an item never changes: a given key applies to a new item. */
 export function mismatchedKey(path: string, collection: Collection, { fields }: ConflictTarget): Error {
   const names = fields.map(({ name }) => `"${name}"`).join(', ');
   const key = keyNames(collection).join(', ');
@@ -156,6 +156,6 @@ function checkRelation(
   const name = ownValue(synonyms, payload[relation.collectionField]);
   if (name === undefined || !relation.allowedCollections.includes(String(name)))
     throw invalidPayload(
-      `"${location}" needs "${relation.collectionField}" beside it: one of ${relation.allowedCollections.join(', ')}`,
+      `"${location}" needs "${relation.collectionField}" next to it: one of ${relation.allowedCollections.join(', ')}`,
     );
 }

@@ -100,12 +100,12 @@ export class Guard {
   }
 }
 
-/** By row; null where the same counts for all rows. */
+/** By row, or null if the same rules apply to all rows. */
 export type NeedBits = readonly (string | null)[];
 
 /**
- * What a row must meet for the fields to be written, each as a digit per rule of which one has to hold. What follows from another one is
- * left out, and what always holds.
+ * The conditions under which the fields of a row may be written, each as a digit per rule, of which one has to hold. Conditions that
+ * follow from another one, or always hold, are left out.
  */
 function needsOf(rules: readonly PlannedRule[], names: readonly string[]): readonly string[] {
   const granting = names.map((name) => rules.map((rule) => (coversAll(rule, [name]) ? '1' : '0')).join(''));

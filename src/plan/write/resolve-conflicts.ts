@@ -1,6 +1,6 @@
 /**
- * What several parts of a payload say of one column, as references do that share it: it must agree. What the payload knows is compared here,
- * what only the database knows by the statement.
+ * Values that several parts of a payload give one column, such as references that share it: they must agree. Known values are compared here,
+ * values that only the database knows by the statement.
  */
 import { invalidPayload } from '../../base/errors.js';
 import { isKey, singleKey } from '../../mirror/item-key.js';
@@ -129,7 +129,7 @@ function waitsOf({ collection, rows }: List): { row: Row; field: Field; other: C
 }
 
 /**
- * What of a reference becomes null where it comes to lead nowhere: not what the row shares with its key or with another reference, nor what
+ * The columns of a reference that become null when it is cleared: not those that the row shares with its key or another reference, nor those that
  * must not be null, unless there is nothing else.
  */
 export function clearedColumns(collection: Collection, columns: readonly Field[]): readonly Field[] {
