@@ -298,6 +298,7 @@ const QUALIFYING = /^withCatalog$|\bdatabase\.(rows|cell|qualified)$/;
 function files(folder: string): string[] {
   return readdirSync(packagePath('sql', folder), { withFileTypes: true }).flatMap((entry) => {
     const path = folder === '' ? entry.name : `${folder}/${entry.name}`;
-    return entry.isDirectory() ? files(path) : [path];
+    if (entry.isDirectory()) return files(path);
+    return path.endsWith('.sql') ? [path] : [];
   });
 }
