@@ -285,15 +285,33 @@ function isAdvice({ parent }: typescript.Node): boolean {
   return typescript.isVariableDeclaration(parent) && parent.name.getText() === 'fix';
 }
 
-/** Whether the text is the argument of a function that qualifies it. */
+/** Whether the text is the argument of a function that qualifies it, by itself or as a constant that only such functions get. */
 function isQualified(node: typescript.Node): boolean {
   const { parent } = node;
-  return (
-    typescript.isCallExpression(parent) && parent.arguments[0] === node && QUALIFYING.test(parent.expression.getText())
-  );
+  if (isQualifiedArgument(node)) return true;
+  if (!typescript.isVariableDeclaration(parent) || parent.initializer !== node) return false;
+  const uses = usesOf(parent.name.getText(), parent.parent.parent.parent).filter((use) => use !== parent.name);
+  return uses.length > 0 && uses.every(isQualifiedArgument);
 }
 
-const QUALIFYING = /^withCatalog$|\bdatabase\.(rows|cell|qualified)$/;
+function isQualifiedArgument(node: typescript.Node): boolean {
+  const { parent } = node;
+  if (!typescript.isCallExpression(parent)) return false;
+  const called = parent.expression.getText();
+  return parent.arguments[called === 'querySystem' ? 1 : 0] === node && QUALIFYING.test(called);
+}
+
+function usesOf(name: string, scope: typescript.Node): typescript.Node[] {
+  const found: typescript.Node[] = [];
+  const visit = (node: typescript.Node): void => {
+    if (typescript.isIdentifier(node) && node.text === name) found.push(node);
+    typescript.forEachChild(node, visit);
+  };
+  visit(scope);
+  return found;
+}
+
+const QUALIFYING = /^(withCatalog|querySystem)$|\bdatabase\.(rows|cell|qualified)$/;
 
 function files(folder: string): string[] {
   return readdirSync(packagePath('sql', folder), { withFileTypes: true }).flatMap((entry) => {
