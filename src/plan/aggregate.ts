@@ -79,7 +79,7 @@ function planGroupField(
     case 'aggregate': {
       const wantedName = nameOf(selection.aggregate);
       const aggregate = aggregates[requested.findIndex((each) => nameOf(each) === wantedName)];
-      if (!aggregate) throw new Error('what is shown of a group is one of its aggregates');
+      if (!aggregate) throw new Error('a group shows only its aggregates');
       return { kind: 'aggregate', name, aggregate, as: selection.as };
     }
     default:

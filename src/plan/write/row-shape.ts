@@ -127,7 +127,7 @@ function enter(entry: Record<string, unknown>, column: WriteColumn, position: nu
       break;
     }
     case 'several':
-      throw new Error('what several parts of a payload say is entered one by one');
+      throw new Error('values of several parts of a payload are entered one by one');
   }
 }
 
