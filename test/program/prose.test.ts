@@ -14,9 +14,14 @@ const MAX_PAGE_LINES = 150;
 const LONG_PAGES = ['docs/configuration.md', 'docs/architecture.md'];
 /** Folders and files of the code without such phrases. Add one as soon as it passes. */
 const CLEAN_SOURCES: readonly string[] = [
+  'src/api/graphql',
+  'src/api/realtime',
+  'src/api/schema',
+  'src/api/server',
   'src/compile',
   'src/engine',
   'src/index.ts',
+  'src/live',
   'src/main.ts',
   'src/plan',
   'src/sql/pretty.ts',
@@ -25,7 +30,7 @@ const CLEAN_SOURCES: readonly string[] = [
   'test/program/docs',
 ];
 /** In the rest of the code. Lower it with each folder that is cleaned. */
-const MOST_COMPLAINTS = 1_070;
+const MOST_COMPLAINTS = 537;
 
 const PHRASES: readonly (readonly [phrase: RegExp, instead: string])[] = [
   [/\bwho(m)?ever\b/i, 'name the subject: the caller, the client, another program'],
