@@ -111,7 +111,12 @@ function checkScalar(value: unknown, field: Field, column: Column, path: string)
     if (!isWithin(range, digits)) throw failedValidation(field, 'out_of_range', path);
     return String(BigInt(digits));
   }
-  if (type === 'numeric' || type === 'float4' || type === 'float8') return checkNumber(value, text, field, path);
+  if (type === 'numeric' || type === 'float4' || type === 'float8') {
+    if (typeof value === 'string' && NOT_FINITE.test(text)) return text;
+    if (typeof value === 'boolean' || !NUMBER.test(text)) throw invalidValue(path, 'a number');
+    if (!isInRange(text, column)) throw failedValidation(field, 'out_of_range', path);
+    return text;
+  }
   if (type === 'uuid') {
     if (!UUID_PATTERN.test(text)) throw invalidValue(path, 'a UUID');
     return text.toLowerCase();
@@ -163,14 +168,10 @@ function checkJson(value: unknown, column: Column, path: string): unknown {
   throw invalidValue(path, 'a JSON value without NUL characters and unpaired surrogates');
 }
 
-function checkNumber(value: unknown, text: string, field: Field, path: string): string {
-  const { base_type, numeric_precision: precision = null, numeric_scale: scale } = field.column ?? {};
-  if (typeof value === 'string' && NOT_FINITE.test(text)) return text;
-  if (typeof value === 'boolean' || !NUMBER.test(text)) throw invalidValue(path, 'a number');
-  if (base_type !== 'numeric' && !fits(base_type ?? '', text)) throw failedValidation(field, 'out_of_range', path);
-  if (base_type === 'numeric' && precision !== null && integerDigits(text) > precision - (scale ?? 0))
-    throw failedValidation(field, 'out_of_range', path);
-  return text;
+/** `column` describes an element if the value is one of an array. */
+function isInRange(text: string, { base_type, numeric_precision, numeric_scale }: Column): boolean {
+  if (base_type !== 'numeric') return fits(base_type, text);
+  return numeric_precision === null || integerDigits(text) <= numeric_precision - (numeric_scale ?? 0);
 }
 
 /** The digits before the point, of a number other than zero. */

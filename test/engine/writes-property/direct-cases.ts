@@ -7,7 +7,7 @@ export async function createTables(sql: Sql): Promise<void> {
   await sql`create table kinds (
     id serial primary key, small smallint, whole integer, big bigint, price numeric(20, 5), exact numeric,
     ratio double precision, yes boolean, day date, wall timestamp, moment timestamptz, clock time, doc json, docb jsonb,
-    words text, short varchar(5), plain text, token uuid, bytes bytea, numbers integer[], names text[], mood mood,
+    words text, short varchar(5), plain text, token uuid, bytes bytea, numbers integer[], names text[], ratios double precision[], singles real[], mood mood,
     above positive, total integer generated always as (whole * 2) stored)`;
   await sql`create table always (id integer generated always as identity primary key, label text)`;
   await sql`create table counted (id serial primary key, label text)`;
@@ -101,6 +101,8 @@ export const MISFITS: readonly (readonly [string, unknown])[] = [
   ['big', '9223372036854775808'],
   ['big', 2 ** 63],
   ['price', '1e20'],
+  ['ratios', [1, '1e400']],
+  ['singles', [['1e39']]],
   ['price', 'not a number'],
   ['above', -1],
   ['yes', 'maybe'],
