@@ -33,7 +33,10 @@ export class LazyRootFields {
     this.#steps = steps;
   }
 
-  readonly get = (): RootFields => this.#made ?? runSteps(this.#steps());
+  readonly get = (): RootFields => {
+    this.#made ??= runSteps(this.#steps());
+    return this.#made;
+  };
 
   *prepare(): Steps<void> {
     this.#made ??= yield* this.#steps();
