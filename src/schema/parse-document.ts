@@ -1,9 +1,14 @@
 /** The text of a snapshot or a difference, JSON or YAML, as plain data. */
 import { Composer, type CST, type Document, isNode, isScalar, Lexer, LineCounter, Parser, visit } from 'yaml';
-import { invalidPayload } from '../base/errors.js';
+import { invalidPayload, type ServiceError } from '../base/errors.js';
 
 /** Levels of lists and objects in YAML. The library composes them by recursion, and V8 ends the process if the stack is too short for it. */
 const MAX_DEPTH = 200;
+
+/** A value of a document without anchors has at most five times the characters of its YAML. */
+const MAX_GROWTH = 8;
+
+const REPEATED = 'The document repeats its anchors too often';
 
 export function parseDocumentText(text: string): unknown {
   return isJson(text) ? parseJson(text) : parseYaml(text);
@@ -30,7 +35,7 @@ export function parseYaml(text: string): unknown {
   if (!document || position !== undefined)
     throw invalidPayload(`The document is not valid YAML at line ${lines.linePos(position ?? 0).line}`);
   const value = dataOf(document);
-  if (!isPlain(value)) throw invalidPayload('The document has a value that JSON cannot hold, such as .inf or a set');
+  checkPlain(value, { left: MAX_GROWTH * (text.length + 100) });
   return value;
 }
 
@@ -57,14 +62,25 @@ function dataOf(document: Document): unknown {
   try {
     return document.toJS({ maxAliasCount: 100 });
   } catch {
-    throw invalidPayload('The document repeats its anchors too often');
+    throw invalidPayload(REPEATED);
   }
 }
 
-function isPlain(value: unknown): boolean {
-  if (Array.isArray(value)) return value.every(isPlain);
-  if (typeof value !== 'object' || value === null) return typeof value !== 'number' || Number.isFinite(value);
-  return Object.getPrototypeOf(value) === Object.prototype && Object.values(value).every(isPlain);
+/** Counts characters while it goes: repeated anchors may make a short document huge as JSON. */
+function checkPlain(value: unknown, room: { left: number }): void {
+  room.left -= typeof value === 'string' ? value.length : 1;
+  if (room.left < 0) throw invalidPayload(REPEATED);
+  if (typeof value === 'object' && value !== null) {
+    if (!Array.isArray(value) && Object.getPrototypeOf(value) !== Object.prototype) throw notJson();
+    for (const [name, each] of Object.entries(value)) {
+      if (!Array.isArray(value)) room.left -= name.length;
+      checkPlain(each, room);
+    }
+  } else if (typeof value === 'number' && !Number.isFinite(value)) throw notJson();
+}
+
+function notJson(): ServiceError {
+  return invalidPayload('The document has a value that JSON cannot hold, such as .inf or a set');
 }
 
 function* tokensOf(text: string, lines: LineCounter): Generator<CST.Token> {

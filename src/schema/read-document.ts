@@ -20,12 +20,25 @@ const DEADLINE_MS = 300_000;
 /** Megabytes. A document of ten megabytes takes 500. */
 const MAX_MEMORY = 1_024;
 
+/** Characters. A snapshot of 3,000 tables has ten million; with twenty million the thread would reach its limit of memory. */
+const MAX_LENGTH = 16_000_000;
+
 /** Each thread takes much memory. */
 const inSequence = createSequence();
 
-export async function readDocumentText(text: string): Promise<unknown> {
+/** A document whose client has disconnected is refused, so that nobody applies it minutes later. */
+export async function readDocumentText(text: string, client: { readonly aborted: boolean }): Promise<unknown> {
   if (text.length <= SHORT || isJson(text)) return parseDocumentText(text);
-  return parseJson(await inSequence(() => jsonOf(text)));
+  if (text.length > MAX_LENGTH) throw tooLarge(`is longer than ${MAX_LENGTH / 1_000_000} MB`);
+  const mustBeConnected = (): void => {
+    if (client.aborted) throw invalidPayload('The client disconnected');
+  };
+  const json = await inSequence(async () => {
+    mustBeConnected();
+    return jsonOf(text);
+  });
+  mustBeConnected();
+  return parseJson(json);
 }
 
 function jsonOf(text: string): Promise<string> {
@@ -41,7 +54,7 @@ function jsonOf(text: string): Promise<string> {
     const deadline = setTimeout(() => {
       reject(tooLarge(`takes longer than ${DEADLINE_MS / 1_000} seconds to parse`));
       void thread.terminate();
-    }, DEADLINE_MS);
+    }, DEADLINE_MS).unref();
     thread.on('message', (result: ParsedYaml) => {
       if ('json' in result) resolve(result.json);
       else reject(invalidPayload(result.refusal));

@@ -149,7 +149,7 @@ async function readDocument(exchange: Exchange, { config, identities }: SchemaSe
   for await (const piece of bytes) pieces.push(piece);
   const content = Buffer.concat(pieces);
   if (content.length === 0) throw invalidPayload('A body is required');
-  return readDocumentText(textOf(content));
+  return readDocumentText(textOf(content), exchange);
 }
 
 function textOf(content: Buffer): string {
