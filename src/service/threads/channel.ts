@@ -1,7 +1,7 @@
 /**
  * Calls between the main thread and a worker. Arguments and results are plain data; JSON of clients travels as text, because copying
- * deeply nested objects could exhaust the stack. Messages arrive in the order in which they were sent: when a worker gets the result of a call,
- * it has applied all broadcasts that were sent before.
+ * deeply nested objects could exhaust the stack. Messages arrive in the order in which they were sent. A worker builds a new model
+ * with pauses, and applies other broadcasts at once; a call whose result depends on them waits until all are applied.
  */
 import type { Attempt, AttemptOutcome } from '../../accounts/login-backoff.js';
 import type { Metric } from '../../api/server/metrics.js';
@@ -62,7 +62,6 @@ export interface MainCalls {
 export interface WorkerCalls {
   /** Returns when the worker has everything it needs to serve. */
   ready(): void;
-  /** Messages are applied one after the other. */
   apply(message: MainBroadcast): Promise<void>;
   listen(port: number, url: string): Promise<void>;
   metrics(): Promise<readonly Metric[]>;

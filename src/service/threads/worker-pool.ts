@@ -262,8 +262,10 @@ class WorkerHandle {
 
   /** Resolves when it was applied, or the worker has ended. */
   broadcast(message: MainBroadcast): Promise<void> {
-    this.#applied = this.#channel.call('apply', message).catch(() => {});
-    return this.#applied;
+    const applied = this.#channel.call('apply', message).catch(() => {});
+    const earlier = this.#applied;
+    this.#applied = applied.then(() => earlier);
+    return applied;
   }
 
   /** Resolves when every broadcast so far was applied. */

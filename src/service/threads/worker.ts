@@ -34,15 +34,18 @@ async function work(assignment: Assignment, port: MessagePort): Promise<void> {
     observe,
   );
   server = serving;
-  // A new model takes a while to build: later messages wait for it.
+  // A model is built with pauses. Rights and the end of sessions do not wait for it.
   const inOrder = createSequence();
   main.serve({
     ready: () => {},
-    apply: (message) =>
-      inOrder(async () => {
-        if (message.kind === 'schema') await mirror.take(message.text, message.version);
+    apply: async (message) => {
+      try {
+        if (message.kind === 'schema') await inOrder(() => mirror.take(message.text, message.version));
         else serving.apply(message);
-      }).catch(die),
+      } catch (error) {
+        die(error);
+      }
+    },
     listen: async (number, ownUrl) => {
       url = ownUrl;
       await serving.listen({ host: config.HOST, port: number, shared: true });
