@@ -43,7 +43,7 @@ const KILL_DELAY = 240;
  * printed, and files that passed only the second time are listed as flaky.
  */
 const MAX_REPEATED = 6;
-/** So many flaky files fail the run. */
+/** More flaky files than these fail the run. */
 const MAX_FLAKY = 2;
 /** For what a file has started and left behind to let go of its output. */
 const LAST_WORDS = 5;
@@ -101,9 +101,10 @@ const tests = await findTests();
 // Child processes and this one read it from there.
 process.env['TMPDIR'] ??= await findMemory();
 const template = await makeTemplate();
-const shared = template.ready ? await startSharedServer(template.ready) : null;
+let shared: SharedServer | null = null;
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stopAll(signal));
 try {
+  if (template.ready) shared = await startSharedServer(template.ready);
   let good = true;
   for (const jobs of chooseJobs()) good = (await runAll(jobs, shared)) && good;
   process.exitCode = good ? 0 : 1;

@@ -348,7 +348,8 @@ t.test('a client that leaves in the middle leaves nothing behind', async (t) => 
   const inForm = form([{ name: 'file', file: 'rows.ndjson', type: TYPES.ndjson, content: rows }]);
   const cases = [[TYPES.ndjson, rows], [TYPES.csv, csv], pair(inForm)] as const;
   for (const [type, body] of cases) {
-    await leave(service, 'goods', type, body.slice(0, -1_000), body.length);
+    const begun = (): Promise<unknown> => waitFor(async () => (await openTransactions()) > 0, 5_000);
+    await leave(service, 'goods', type, body.slice(0, -1_000), body.length, begun);
     await waitFor(async () => (await openTransactions()) === 0, 5_000);
     t.strictSame(await names(), [], type);
   }
@@ -632,6 +633,7 @@ async function leave(
   type: string,
   part: string,
   length: number,
+  begun: () => Promise<unknown> = () => sleep(50),
 ): Promise<void> {
   const { hostname, port } = new URL(to.url);
   const socket = connect({ host: hostname, port: Number(port), noDelay: true });
@@ -640,7 +642,7 @@ async function leave(
   const head = `POST /utils/import/${collection} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n`;
   socket.write(`${head}Content-Type: ${type}\r\nContent-Length: ${length}\r\n\r\n`);
   socket.write(part);
-  await sleep(50);
+  await begun();
   socket.resetAndDestroy();
   await sleep(50);
 }

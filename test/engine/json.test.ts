@@ -321,7 +321,7 @@ t.test('a column that becomes a text while it is read', async (t) => {
       sql.begin(async (transaction) => {
         await transaction.unsafe(`alter table changing alter "${type}" type text using '${text}'`);
         const sent = reads.map(async ([way, path]) => ({ way, answer: await get(service, path) }));
-        await waitFor(async () => (await countWaiting()) > 0, 10_000);
+        await waitFor(async () => (await countWaiting()) === reads.length, 10_000);
         return { sent };
       }),
     );

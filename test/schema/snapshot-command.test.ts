@@ -67,7 +67,7 @@ t.test('JSON and YAML, as a body, a form and a file of the command line', async 
   );
   smaller.relations = original.relations.filter((each) => each['related_collection'] !== gone);
   await writeFile(file, stringify(smaller));
-  t.match(await runCommand(['schema', 'apply', file], target), {
+  t.match(await runProgram(['schema', 'apply', file], target), {
     code: 1,
     output: / - collection tags\n/,
     complaints: /--yes/,
@@ -83,7 +83,7 @@ t.test('JSON and YAML, as a body, a form and a file of the command line', async 
   const outcomes = await Promise.all(wrong.map(([words]) => runCommand(['schema', ...words], target)));
   for (const [position, [words, outcome]] of wrong.entries()) t.match(outcomes[position], outcome, words.join(' '));
   await writeFile(file, 'version: 1');
-  t.match(await runCommand(['schema', 'apply', file], target), {
+  t.match(await runProgram(['schema', 'apply', file], target), {
     code: 1,
     complaints: /^lateral: Invalid payload[^\n]*\n$/,
   });

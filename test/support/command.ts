@@ -26,6 +26,8 @@ export function runCommand(
 async function run(words: readonly string[], environment: Readonly<Record<string, string>>): Promise<Outcome> {
   capture();
   const { env, exitCode } = process;
+  // As if a script ran it: a person at a terminal would be asked, and see the progress.
+  for (const stream of [process.stdin, process.stderr]) stream.isTTY = false;
   const found: Written = { output: '', complaints: '' };
   process.env = { PATH: env['PATH'] ?? '', ...ways(), ...environment };
   process.exitCode = undefined;
