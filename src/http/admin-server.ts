@@ -5,9 +5,10 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { StartError } from '../base/errors.js';
+import { asError } from '../base/narrow.js';
 import { errorReply, type Reply } from './reply.js';
 
-export interface AdminServer {
+interface AdminServer {
   readonly port: number;
   close(): Promise<void>;
 }
@@ -38,8 +39,7 @@ export async function openAdmin(host: string, port: number, answers: AdminAnswer
     server.listen(port, host);
     await once(server, 'listening');
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new StartError(`cannot listen on ADMIN_HOST ${host}, ADMIN_PORT ${port}: ${reason}`);
+    throw new StartError(`cannot listen on ADMIN_HOST ${host}, ADMIN_PORT ${port}: ${asError(error).message}`);
   }
   const address = server.address();
   return {

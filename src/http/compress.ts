@@ -14,9 +14,17 @@ import {
   gzip,
 } from 'node:zlib';
 import type { Config } from '../config/config.js';
-import { type Encoding, type NegotiatedEncoding, negotiateEncoding } from './encoding.js';
+import { plainTag, strongTags } from './etag.js';
 import type { Exchange } from './exchange.js';
 import type { Produce, Reply } from './reply.js';
+
+export type Encoding = Config['COMPRESSION'][number];
+
+export interface NegotiatedEncoding {
+  readonly name: Encoding;
+  /** The client refuses a body that is not encoded, however small it is. */
+  readonly always: boolean;
+}
 
 export interface Compression {
   /** The encoding that the client prefers by its header. */
@@ -55,6 +63,38 @@ export function createCompression(config: Config): Compression | null {
 
 const MAX_CACHED_HEADERS = 200;
 const MAX_HEADER_LENGTH = 200;
+
+/** The offered coding that the client prefers by its Accept-Encoding (RFC 9110, 12.5.3), the first of equals, or null. */
+export function negotiateEncoding(header: string, offered: readonly Encoding[]): NegotiatedEncoding | null {
+  if (header === '') return null;
+  const qualities = readQualities(header);
+  const others = qualities.get('*');
+  let encoding: Encoding | null = null;
+  let best = 0;
+  for (const each of offered) {
+    const quality = NAMES[each].map((name) => qualities.get(name)).find((known) => known !== undefined) ?? others ?? 0;
+    if (quality <= best) continue;
+    encoding = each;
+    best = quality;
+  }
+  if (encoding === null) return null;
+  const plain = qualities.get('identity');
+  if (plain !== undefined && plain > best) return null;
+  return { name: encoding, always: plain === 0 || (plain === undefined && others === 0) };
+}
+
+const NAMES: Readonly<Record<Encoding, readonly string[]>> = { gzip: ['gzip', 'x-gzip'], brotli: ['br'] };
+
+/** Malformed entries are ignored. */
+function readQualities(header: string): ReadonlyMap<string, number> {
+  const qualities = new Map<string, number>();
+  for (const each of header.toLowerCase().split(',')) {
+    const [, name, quality = '1'] =
+      /^\s*([\w.*+-]+)\s*(?:;\s*q\s*=\s*(0(?:\.\d{0,3})?|1(?:\.0{0,3})?)\s*)?$/.exec(each) ?? [];
+    if (name !== undefined) qualities.set(name, Number(quality));
+  }
+  return qualities;
+}
 
 /**
  * By measurement (bench/profile-big-reads.md): higher levels cost twice as much for a tenth fewer bytes. Of long bodies
@@ -169,21 +209,6 @@ function cachedTag({ headers, encoding }: Exchange, reply: Reply): string {
   const preferred = encoding === null ? tag : codedTag(tag, encoding.name);
   if (cached.includes(preferred)) return preferred;
   return cached.find((each) => plainTag(each) === tag) ?? tag;
-}
-
-/** Whether a client has the content already, in any coding. */
-export function isNotModified(ifNoneMatch: string, tag: string): boolean {
-  if (ifNoneMatch === '' || ifNoneMatch === '*') return ifNoneMatch === '*';
-  return strongTags(ifNoneMatch).some((each) => each === tag || plainTag(each) === tag);
-}
-
-function strongTags(header: string): string[] {
-  return header.split(',').map((each) => each.trim().replace(/^W\//, ''));
-}
-
-/** The tag of the content, whatever its coding. */
-function plainTag(tag: string): string {
-  return tag.replace(/-(?:gzip|br)"$/, '"');
 }
 
 function withHeaders(reply: Reply, headers: Record<string, string>): Reply {

@@ -12,10 +12,9 @@ export interface Cors {
   isPreflight(exchange: Exchange): boolean;
 }
 
-const NONE: HeaderList = [];
-
-export function createCors(config: Config): Cors {
-  if (!config.CORS_ENABLED) return { headers: () => NONE, isPreflight: () => false };
+/** Returns null if CORS_ENABLED is off. */
+export function createCors(config: Config): Cors | null {
+  if (!config.CORS_ENABLED) return null;
   const allowed = originTest(config.CORS_ORIGIN);
   const isPreflight = (exchange: Exchange): boolean =>
     exchange.method === 'OPTIONS' && exchange.headers.requestMethod !== '';
@@ -49,7 +48,7 @@ export function originTest(setting: string): (origin: string) => boolean {
 const HARMLESS = new Set(['GET', 'HEAD', 'SEARCH', 'OPTIONS']);
 
 /**
- * Makes a check that throws for a request that another site may have forged. Browsers send cookies with requests of other sites too.
+ * Makes a check that throws for a request with cookies that another site may have forged. Browsers send cookies with requests of other sites too.
  * Besides SameSite, a request that changes something and relies on a cookie of ours has to come from our own origin, or from one
  * that CORS allows.
  */
@@ -58,8 +57,8 @@ export function createOriginCheck(config: Config): (exchange: Exchange) => void 
   const own = config.PUBLIC_URL === null ? null : new URL(config.PUBLIC_URL).origin;
   const names = [config.SESSION_COOKIE_NAME, config.REFRESH_TOKEN_COOKIE_NAME];
   return (exchange) => {
-    const { cookie, authorization, origin, host, fetchSite } = exchange.headers;
-    if (cookie === '' || HARMLESS.has(exchange.method)) return;
+    const { authorization, origin, host, fetchSite } = exchange.headers;
+    if (HARMLESS.has(exchange.method)) return;
     // Other credentials, such as the password of a proxy, may be added by the browser itself.
     if (isBearer(authorization) || exchange.accessToken !== '') return;
     if (names.every((name) => exchange.cookie(name) === '')) return;

@@ -1,3 +1,5 @@
+/** ETags: the tag of a body, and the tags that a client sends. */
+
 /**
  * The ETag of a body: 64 bits that say whether two bodies are the same, made with the steps of MurmurHash3 and two states. It
  * guards nothing, so it need not withstand an attacker who looks for two bodies with one ETag. A digest that does is as fast for
@@ -34,4 +36,19 @@ function finish(state: number): string {
   value = Math.imul(value, 0x85ebca6b);
   value = Math.imul(value ^ (value >>> 13), 0xc2b2ae35);
   return (value ^ (value >>> 16)).toString(36);
+}
+
+/** Whether a client has the content already, in any coding. */
+export function isNotModified(ifNoneMatch: string, tag: string): boolean {
+  if (ifNoneMatch === '' || ifNoneMatch === '*') return ifNoneMatch === '*';
+  return strongTags(ifNoneMatch).some((each) => each === tag || plainTag(each) === tag);
+}
+
+export function strongTags(header: string): string[] {
+  return header.split(',').map((each) => each.trim().replace(/^W\//, ''));
+}
+
+/** The tag of the content, whatever its coding. */
+export function plainTag(tag: string): string {
+  return tag.replace(/-(?:gzip|br)"$/, '"');
 }

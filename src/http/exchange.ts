@@ -9,12 +9,11 @@ import { invalidPayload, unsupportedMediaType } from '../base/errors.js';
 import { onlyOf } from '../base/narrow.js';
 import { TurnQueue } from '../base/time-slices.js';
 import { laterPosition } from '../engine/consistency.js';
-import type { Stage } from '../engine/stages.js';
+import { STAGES, type Stage } from '../engine/stages.js';
 import type { ClientAddressResolver } from './client-address.js';
-import type { NegotiatedEncoding } from './encoding.js';
+import type { NegotiatedEncoding } from './compress.js';
 import type { EdgeNames, OpenListener, OpenResponse, Outcome, Reply } from './reply.js';
-import type { RouteStats } from './route-stats.js';
-import { addStageTime, noStageTimes, type StageTimes, serverTiming } from './server-timing.js';
+import type { RouteStats } from './router.js';
 
 export interface Headers {
   readonly authorization: string;
@@ -368,4 +367,52 @@ const prefix = Math.random().toString(36).slice(2, 8);
 /** A caller's id is kept when it is harmless as a header and in a log. */
 function requestId(headerValue: string): string {
   return headerValue !== '' && /^[\w.:-]{1,128}$/.test(headerValue) ? headerValue : `${prefix}-${++requests}`;
+}
+
+/** Milliseconds by the position of the stage; negative for a stage that the request did not pass. */
+type StageTimes = number[];
+
+function noStageTimes(): StageTimes {
+  return [-1, -1, -1, -1, -1, -1, -1];
+}
+
+const POSITIONS = Object.fromEntries(STAGES.map((stage, position) => [stage, position])) as Record<Stage, number>;
+
+/** A stage may be passed several times, as by a retry: its times are added up. */
+function addStageTime(times: StageTimes, stage: Stage, milliseconds: number): void {
+  const position = POSITIONS[stage];
+  const before = times[position] ?? -1;
+  times[position] = before < 0 ? milliseconds : before + milliseconds;
+}
+
+/** A read that travelled in a batch says with how many: `batch;desc="7"`. */
+function serverTiming(times: StageTimes, batch = 1): string {
+  let text = '';
+  for (let position = 0; position < STAGES.length; position++) {
+    const milliseconds = times[position] ?? -1;
+    if (milliseconds < 0) continue;
+    const entry = entryOf(position, Math.round(milliseconds * 100));
+    text = text === '' ? entry : `${text}, ${entry}`;
+  }
+  return batch === 1 ? text : text + batchEntry(batch);
+}
+
+const BATCH_ENTRIES: string[] = [];
+
+function batchEntry(batch: number): string {
+  BATCH_ENTRIES[batch] ??= `, batch;desc="${batch}"`;
+  return BATCH_ENTRIES[batch];
+}
+
+/** By stage and hundredths of a millisecond: short durations come again and again. */
+const MAX_CACHED_HUNDREDTHS = 2_000;
+const ENTRIES: readonly string[][] = STAGES.map(() => new Array(MAX_CACHED_HUNDREDTHS));
+
+function entryOf(position: number, hundredths: number): string {
+  const entries = ENTRIES[position] ?? [];
+  const known = entries[hundredths];
+  if (known !== undefined) return known;
+  const text = `${STAGES[position]};dur=${(hundredths / 100).toFixed(2)}`;
+  if (hundredths < MAX_CACHED_HUNDREDTHS) entries[hundredths] = text;
+  return text;
 }

@@ -7,10 +7,12 @@ import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { hostname } from 'node:os';
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type * as OpenTelemetry from '@opentelemetry/api';
 import type { Context, Span, SpanContext, Tracer } from '@opentelemetry/api';
 import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace';
 import { LRUCache } from 'lru-cache';
 import { StartError } from '../base/errors.js';
+import { asError } from '../base/narrow.js';
 import type { Observer } from '../base/observe.js';
 import { packageVersion } from '../base/package-files.js';
 import { digestOf } from '../batching/shape-stats.js';
@@ -19,29 +21,18 @@ import type { Stage } from '../engine/stages.js';
 import { Exchange, type ServerHooks } from './exchange.js';
 
 export interface Traces {
-  /** Times are those of `performance.now()`. */
-  begin(traceparent: string, now: number): RequestTrace;
+  readonly api: typeof OpenTelemetry;
+  readonly tracer: Tracer;
   /** Sends what is left, within so many milliseconds. */
   close(timeoutMs: number): Promise<void>;
 }
-
-/** A request whose answer has left. */
-export interface TracedRequest {
-  readonly id: string;
-  readonly method: string;
-  /** The path as the route names it, since values of clients may be secret; or null without a route. */
-  readonly route: string | null;
-  readonly status: number;
-}
-
-type Library = Awaited<ReturnType<typeof loadLibrary>>;
 
 export async function openTraces(config: Config, observe: Observer): Promise<Traces | null> {
   const endpoint = config.OTEL_EXPORTER_OTLP_ENDPOINT;
   if (endpoint === null) return null;
   const library = await loadLibrary().catch((error: unknown) => {
     throw new StartError(
-      `OTEL_EXPORTER_OTLP_ENDPOINT is set, but OpenTelemetry is not installed (${messageOf(error)})`,
+      `OTEL_EXPORTER_OTLP_ENDPOINT is set, but OpenTelemetry is not installed (${asError(error).message})`,
     );
   });
   const { TracerProvider, BatchSpanProcessor, ParentBasedSampler, TraceIdRatioBasedSampler } = library.sdk;
@@ -62,9 +53,9 @@ export async function openTraces(config: Config, observe: Observer): Promise<Tra
       new BatchSpanProcessor({ exporter: reporting(exporter, observe), scheduledDelayMillis: EXPORT_INTERVAL_MS }),
     ],
   });
-  const tracer = provider.getTracer('lateral', packageVersion);
   return {
-    begin: (traceparent, now) => new RequestTrace(tracer, library, traceparent, now),
+    api: library.api,
+    tracer: provider.getTracer('lateral', packageVersion),
     close: async (timeoutMs) => {
       const late = new AbortController();
       const shutdown = provider.shutdown().catch((error: unknown) => observe({ kind: 'traces-failed', error }));
@@ -100,61 +91,6 @@ function reporting(exporter: SpanExporter, observe: Observer): SpanExporter {
   };
 }
 
-/** The span of a request. */
-export class RequestTrace {
-  /** Names this span, as `traceparent` does. */
-  readonly traceparent: string;
-  readonly #api: Library['api'];
-  readonly #span: Span;
-  readonly #context: Context;
-  /** Only a request that is sampled pays for its stages. */
-  readonly #isRecording: boolean;
-
-  constructor(
-    private readonly tracer: Tracer,
-    { api }: Library,
-    traceparent: string,
-    now: number,
-  ) {
-    const { trace, ROOT_CONTEXT, SpanKind } = api;
-    const parent = parseTraceparent(traceparent);
-    const outer = parent ? trace.setSpanContext(ROOT_CONTEXT, parent) : ROOT_CONTEXT;
-    this.#api = api;
-    this.#span = tracer.startSpan('request', { kind: SpanKind.SERVER, startTime: epoch(now) }, outer);
-    this.#context = trace.setSpan(outer, this.#span);
-    this.#isRecording = this.#span.isRecording();
-    const { traceId, spanId, traceFlags } = this.#span.spanContext();
-    this.traceparent = `00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`;
-  }
-
-  stage(name: string, begun: number, now: number): void {
-    if (!this.#isRecording) return;
-    this.tracer.startSpan(name, { startTime: epoch(begun) }, this.#context).end(epoch(now));
-  }
-
-  /** The last of several statements: the write itself, not the read of its rows. */
-  statement(text: string): void {
-    if (this.#isRecording) this.#span.setAttribute('lateral.shape', cachedDigest(text));
-  }
-
-  batched(reads: number): void {
-    this.#span.setAttribute('lateral.batch.reads', reads);
-  }
-
-  end({ id, method, route, status }: TracedRequest, now: number): void {
-    if (!this.#isRecording) return;
-    this.#span.updateName(route === null ? method : `${method} ${route}`);
-    this.#span.setAttributes({
-      'http.request.method': method,
-      'http.response.status_code': status,
-      'lateral.request_id': id,
-      ...(route === null ? {} : { 'http.route': route }),
-    });
-    if (status >= 500) this.#span.setStatus({ code: this.#api.SpanStatusCode.ERROR });
-    this.#span.end(epoch(now));
-  }
-}
-
 /** As https://www.w3.org/TR/trace-context/ has it; null for what is not to be trusted, which begins a trace of its own. */
 export function parseTraceparent(text: string): SpanContext | null {
   const match = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/.exec(text);
@@ -178,39 +114,63 @@ function cachedDigest(text: string): string {
   return digest;
 }
 
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
-}
-
-/** A traced request: the times of Server-Timing are the spans of its stages. */
+/** A request with a span. The times of Server-Timing are the spans of its stages. */
 export class TracedExchange extends Exchange {
-  readonly #trace: RequestTrace;
+  readonly #span: Span;
+  readonly #context: Context;
+  /** Only a request that is sampled pays for its stages. */
+  readonly #isRecording: boolean;
   #lastStageEnded = this.begun;
 
-  constructor(request: HttpRequest, response: HttpResponse, hooks: ServerHooks, traces: Traces) {
+  constructor(
+    request: HttpRequest,
+    response: HttpResponse,
+    hooks: ServerHooks,
+    private readonly traces: Traces,
+  ) {
     super(request, response, hooks);
-    this.#trace = traces.begin(request.getHeader('traceparent'), this.begun);
-    this.extraHeaders = `\r\ntraceparent: ${this.#trace.traceparent}`;
+    const { trace, ROOT_CONTEXT, SpanKind } = traces.api;
+    const parent = parseTraceparent(request.getHeader('traceparent'));
+    const outer = parent ? trace.setSpanContext(ROOT_CONTEXT, parent) : ROOT_CONTEXT;
+    const startTime = epoch(this.begun);
+    this.#span = traces.tracer.startSpan('request', { kind: SpanKind.SERVER, startTime }, outer);
+    this.#context = trace.setSpan(outer, this.#span);
+    this.#isRecording = this.#span.isRecording();
+    const { traceId, spanId, traceFlags } = this.#span.spanContext();
+    this.extraHeaders = `\r\ntraceparent: 00-${traceId}-${spanId}-${traceFlags.toString(16).padStart(2, '0')}`;
   }
 
-  protected override stageEnded(stage: Stage, begun: number, now: number): void {
-    this.#trace.stage(stage, begun, now);
+  protected override stageEnded(stage: Stage | 'send', begun: number, now: number): void {
     this.#lastStageEnded = now;
+    if (this.#isRecording)
+      this.traces.tracer.startSpan(stage, { startTime: epoch(begun) }, this.#context).end(epoch(now));
   }
 
+  /** The last of several statements: the write itself, not the read of its rows. */
   override statement(text: string): void {
-    this.#trace.statement(text);
+    if (this.#isRecording) this.#span.setAttribute('lateral.shape', cachedDigest(text));
   }
 
   override batched(reads: number): void {
     super.batched(reads);
-    this.#trace.batched(reads);
+    this.#span.setAttribute('lateral.batch.reads', reads);
   }
 
+  /** The path of a span is the one of the route: values of clients may be secret. */
   override ended(status: number): void {
+    if (!this.#isRecording) return;
     const now = performance.now();
-    this.#trace.stage('send', this.#lastStageEnded, now);
-    const { id, method, routeStats } = this;
-    this.#trace.end({ id, method, route: routeStats?.path ?? null, status }, now);
+    this.stageEnded('send', this.#lastStageEnded, now);
+    const { method } = this;
+    const route = this.routeStats?.path ?? null;
+    this.#span.updateName(route === null ? method : `${method} ${route}`);
+    this.#span.setAttributes({
+      'http.request.method': method,
+      'http.response.status_code': status,
+      'lateral.request_id': this.id,
+      ...(route === null ? {} : { 'http.route': route }),
+    });
+    if (status >= 500) this.#span.setStatus({ code: this.traces.api.SpanStatusCode.ERROR });
+    this.#span.end(epoch(now));
   }
 }

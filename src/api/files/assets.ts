@@ -7,10 +7,9 @@ import { forbidden, invalidQuery, rangeNotSatisfiable } from '../../base/errors.
 import { isObject } from '../../base/exact-json.js';
 import { isOneOf } from '../../base/narrow.js';
 import type { Config } from '../../config/config.js';
-import { isNotModified } from '../../http/compress.js';
-import { contentDisposition } from '../../http/disposition.js';
+import { isNotModified } from '../../http/etag.js';
 import type { Exchange } from '../../http/exchange.js';
-import type { Produce, Reply } from '../../http/reply.js';
+import { contentDisposition, type Produce, type Reply } from '../../http/reply.js';
 import { type ByteRange, contentMissing, DERIVED, type FileStorage } from '../../storage/file-storage.js';
 import type { ImageFormat, Transformation } from '../../storage/image-messages.js';
 import { type ImageOperation, readOperation } from '../../storage/image-operations.js';

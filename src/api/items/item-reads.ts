@@ -10,11 +10,17 @@ import type { CompiledRead } from '../../engine/reads/compiled-read.js';
 import type { PreparedRead, Reads } from '../../engine/reads/reads.js';
 import type { RequestClient } from '../../engine/stages.js';
 import type { Writes } from '../../engine/writes/writes.js';
-import { isNotModified } from '../../http/compress.js';
-import { contentDisposition } from '../../http/disposition.js';
-import { tagOf } from '../../http/etag.js';
+import { isNotModified, tagOf } from '../../http/etag.js';
 import type { Exchange } from '../../http/exchange.js';
-import { DEFERRED, JSON_TYPE, jsonText, type Outcome, type Produce, type Reply } from '../../http/reply.js';
+import {
+  contentDisposition,
+  DEFERRED,
+  JSON_TYPE,
+  jsonText,
+  type Outcome,
+  type Produce,
+  type Reply,
+} from '../../http/reply.js';
 import type { LiveQueries } from '../../live/queries/live-queries.js';
 import type { ExportFormat, Parsed } from '../../request/ast.js';
 import { limitsOf, type ParseLimits } from '../../request/parse-context.js';

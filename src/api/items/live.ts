@@ -3,7 +3,7 @@ import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
 import { LastingCredentials } from '../../access/lasting-credentials.js';
 import type { MaybePromise } from '../../engine/pipeline.js';
-import { isNotModified } from '../../http/compress.js';
+import { isNotModified } from '../../http/etag.js';
 import type { Exchange } from '../../http/exchange.js';
 import {
   DEFERRED,

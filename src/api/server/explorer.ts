@@ -5,8 +5,7 @@
 import { readdir, readFile } from 'node:fs/promises';
 import { routeNotFound } from '../../base/errors.js';
 import { packagePath } from '../../base/package-files.js';
-import { isNotModified } from '../../http/compress.js';
-import { tagOf } from '../../http/etag.js';
+import { isNotModified, tagOf } from '../../http/etag.js';
 import type { Exchange } from '../../http/exchange.js';
 import type { Reply } from '../../http/reply.js';
 import type { Route } from '../../http/router.js';
