@@ -5,9 +5,8 @@ import { SYSTEM_RESOURCES } from '../mirror/system-resources.js';
 import { UrlCache } from '../request/url-cache.js';
 import type { FilesServices } from './files/file-rows.js';
 import { filesRoutes } from './files/files.js';
-import { type ItemPath, type ItemsServices, readItems } from './items/item-reads.js';
-import { updateItems } from './items/item-writes.js';
-import { readRoutes, resourceRoutes } from './items/items.js';
+import { type ItemPath, type ItemsServices, updateItems } from './items/item-writes.js';
+import { readItems, readRoutes, resourceRoutes } from './items/items.js';
 
 export function systemRoutes(services: FilesServices): Route[] {
   return [

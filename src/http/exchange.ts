@@ -138,7 +138,7 @@ export class Exchange {
       range: readsFile ? request.getHeader('range') : '',
       ifRange: readsFile ? request.getHeader('if-range') : '',
       ifModifiedSince: readsFile ? request.getHeader('if-modified-since') : '',
-      lastEventId: accept.startsWith('text/event-stream') ? request.getHeader('last-event-id') : '',
+      lastEventId: accept.startsWith(EVENT_STREAM) ? request.getHeader('last-event-id') : '',
       idempotencyKey: reads ? '' : request.getHeader('idempotency-key'),
       cookie: reads && hasBearerScheme(authorization) ? '' : request.getHeader('cookie'),
       userAgent: reads ? '' : request.getHeader('user-agent'),
@@ -173,6 +173,12 @@ export class Exchange {
   /** The value of a cookie; '' for none. */
   cookie(name: string): string {
     return this.headers.cookie === '' ? '' : readCookie(this.headers.cookie, name);
+  }
+
+  /** Whether the request comes from an `EventSource`. */
+  get wantsEvents(): boolean {
+    const { accept } = this.headers;
+    return accept.startsWith(EVENT_STREAM) && !REFUSED.test(accept);
   }
 
   get prefer(): string {
@@ -312,6 +318,11 @@ export class Exchange {
     });
   }
 }
+
+const EVENT_STREAM = 'text/event-stream';
+
+/** A quality of 0 in the first type of an Accept header. */
+const REFUSED = /^[^,]*;\s*q=0(?:\.0*)?\s*(?:,|;|$)/i;
 
 /** uWebSockets recognizes `Connection: close` by its length alone. */
 const CLOSE_LENGTH = 'close'.length;

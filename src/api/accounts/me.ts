@@ -20,8 +20,7 @@ import type { Parsed } from '../../request/ast.js';
 import { parseCountOfKeys, parseOwn, parseReadBack, parseSearch } from '../../request/rest.js';
 import { requireObject } from '../../request/write.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, route } from '../action.js';
-import type { ItemsServices } from '../items/item-reads.js';
-import { readIdempotencyKey, writerOf, writtenReply } from '../items/item-writes.js';
+import { type ItemsServices, readIdempotencyKey, writerOf, writtenReply } from '../items/item-writes.js';
 import { BOOLEAN, done, data as inEnvelope, list, object, ok, oneOf, RECORD, STRING } from '../openapi/json-schema.js';
 import { ITEM_PARAMETERS, parameterRefs } from '../openapi/parameters.js';
 

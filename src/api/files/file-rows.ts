@@ -16,7 +16,7 @@ import { parseOwn, parseRead } from '../../request/rest.js';
 import { UUID_PATTERN } from '../../sql/codec.js';
 import type { Images } from '../../storage/images.js';
 import type { Storages } from '../../storage/storage.js';
-import type { ItemsServices } from '../items/item-reads.js';
+import type { ItemsServices } from '../items/item-writes.js';
 
 export interface FilesServices extends ItemsServices {
   readonly config: Config;

@@ -19,9 +19,8 @@ import type { Mirror } from '../../mirror/watch.js';
 import { checkArguments } from '../../plan/call-arguments.js';
 import type { ParsedOperation } from '../../request/ast.js';
 import type { ApiRoute, Description } from '../action.js';
-import { explainItems, explainPreference } from '../items/item-reads.js';
 import { writerOf } from '../items/item-writes.js';
-import { wantsEvents } from '../items/live.js';
+import { explainItems, explainPreference } from '../items/items.js';
 import { list, object, ok, orNull, RECORD, STRING } from '../openapi/json-schema.js';
 import { queryParameter } from '../openapi/parameters.js';
 import { type Actions, type Called, callAction } from './actions.js';
@@ -97,7 +96,7 @@ async function answer(
   scope: RootScope,
 ): Promise<Reply | typeof DEFERRED> {
   if (services.ide && wantsPage(exchange)) return idePage(scope);
-  const isLive = wantsEvents(exchange);
+  const isLive = exchange.wantsEvents;
   const negotiated = negotiate(isLive ? '' : exchange.headers.accept);
   const caller = await services.identities.identify(exchange);
   exchange.staged('identify');

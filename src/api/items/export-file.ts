@@ -20,7 +20,7 @@ import { checkTransferUrl, parseExport } from '../../request/rest.js';
 import { atMost } from '../files/file-form.js';
 import { FILES, type FilesServices } from '../files/file-rows.js';
 import { checkFields, createFile, identifyWriter, placeOf } from '../files/files.js';
-import { exportItems } from './item-reads.js';
+import { exportItems } from './export-formats.js';
 
 export interface ExportServices extends FilesServices {
   readonly observe: Observer;

@@ -1,12 +1,102 @@
 /**
- * Exports: how a list of items is written as a file. JSON and NDJSON forward the bytes PostgreSQL wrote; the other formats
+ * Items as a stream: a long list of the API, or a file. JSON and NDJSON forward the bytes PostgreSQL wrote; the other formats
  * have to read each item, one batch at a time.
  */
+import { forbidden, invalidQuery } from '../../base/errors.js';
 import { Digits, isObject, parseJson, writeJson } from '../../base/exact-json.js';
 import { writeYaml } from '../../base/yaml.js';
-import type { ExportFormat } from '../../request/ast.js';
+import type { CompiledRead } from '../../engine/reads/compiled-read.js';
+import type { PreparedRead, Reads } from '../../engine/reads/reads.js';
+import type { RequestClient } from '../../engine/stages.js';
+import { contentDisposition, JSON_TYPE, type Produce, type Reply } from '../../http/reply.js';
+import type { ExportFormat, Parsed } from '../../request/ast.js';
 
-export interface Format {
+/** A list that may be large, in the envelope of every other list. */
+export function streamItems(prepared: PreparedRead<Parsed>, reads: Reads, client: RequestClient): Reply {
+  const { compiled } = prepared;
+  const produce: Produce = async (sink) => {
+    let items = 0;
+    let opened = false;
+    const take = async (cells: readonly Buffer[]): Promise<boolean> => {
+      if (!opened) client.staged('execute');
+      const rows = compiled.opening && !opened ? cells.slice(1) : cells;
+      const opening = opened ? undefined : compiled.opening ? cells[0] : OPENING;
+      opened = true;
+      const piece = joinCells(rows, items === 0, opening);
+      items += rows.length;
+      return sink.write(piece);
+    };
+    await reads.stream(prepared, take, sink, COMMA);
+    await sink.write(opened ? CLOSING : Buffer.concat([OPENING, CLOSING]));
+  };
+  return { status: 200, type: JSON_TYPE, body: produce };
+}
+
+const OPENING = Buffer.from('{"data":[');
+const CLOSING = Buffer.from(']}');
+
+interface Export {
+  readonly reply: Reply & { readonly body: Produce };
+  /** The ending of the file's name, without a dot. */
+  readonly extension: string;
+}
+
+export function exportItems(
+  prepared: PreparedRead<Parsed>,
+  name: ExportFormat,
+  reads: Reads,
+  client: RequestClient,
+): Export {
+  const { request } = prepared.query;
+  const format: Format = name === 'geojson' ? featureFormat(prepared) : FORMATS[name];
+  const produce: Produce = async (sink) => {
+    let items = 0;
+    const take = async (cells: readonly Buffer[], { columns }: CompiledRead): Promise<boolean> => {
+      if (items === 0) client.staged('execute');
+      const piece = writeItems(format, cells, items === 0, columns);
+      const whole = items === 0 ? Buffer.concat([Buffer.from(format.open(columns)), piece]) : piece;
+      items += cells.length;
+      return sink.write(whole);
+    };
+    const { columns } = await reads.stream(prepared, take, sink, format.separator);
+    if (items === 0 && request.target.kind === 'item') throw forbidden();
+    const opening = Buffer.from(format.open(columns));
+    const closing = Buffer.from(format.close);
+    const rest =
+      items > 0 ? closing : format.empty === undefined ? Buffer.concat([opening, closing]) : Buffer.from(format.empty);
+    if (rest.length > 0) await sink.write(rest);
+  };
+  const { type, extension } = format;
+  const disposition = contentDisposition('attachment', `${request.collection}.${extension}`);
+  return { reply: { status: 200, type, body: produce, headers: { 'Content-Disposition': disposition } }, extension };
+}
+
+/** The only geometry of the items, or the one that was named. */
+function featureFormat({ query, compiled: { geometryFields, keyField } }: PreparedRead<Parsed>): Format {
+  const { geometry } = query;
+  if (geometry !== undefined && !geometryFields.includes(geometry))
+    throw invalidQuery(`"geometry": "${geometry}" is not a geometry field of the selected fields`);
+  if (geometry === undefined && geometryFields.length !== 1)
+    throw invalidQuery(
+      geometryFields.length === 0
+        ? 'An export as geojson needs a geometry field among the selected fields'
+        : `An export as geojson needs "geometry": one of ${geometryFields.join(', ')}`,
+    );
+  return geojson(geometry ?? (geometryFields[0] as string), keyField);
+}
+
+/** Documents may be nested deeper than writers of other formats can follow. */
+function writeItems(format: Format, ...batch: Parameters<Format['items']>): Buffer {
+  try {
+    return format.items(...batch);
+  } catch (error) {
+    if (error instanceof RangeError)
+      throw invalidQuery(`A value is nested too deeply for an export as ${format.extension}`);
+    throw error;
+  }
+}
+
+interface Format {
   readonly type: string;
   readonly extension: string;
   readonly open: (columns: Columns) => string;
@@ -22,9 +112,9 @@ export interface Format {
 type Columns = readonly (readonly string[])[];
 type Item = Record<string, unknown>;
 
-export const COMMA = 0x2c;
+const COMMA = 0x2c;
 
-export const FORMATS: Readonly<Record<Exclude<ExportFormat, 'geojson'>, Format>> = {
+const FORMATS: Readonly<Record<Exclude<ExportFormat, 'geojson'>, Format>> = {
   json: {
     type: 'application/json; charset=utf-8',
     extension: 'json',
@@ -60,7 +150,7 @@ export const FORMATS: Readonly<Record<Exclude<ExportFormat, 'geojson'>, Format>>
 };
 
 /** A FeatureCollection (RFC 7946): each item is a feature, its other fields are properties. */
-export function geojson(geometry: string, key: string | null): Format {
+function geojson(geometry: string, key: string | null): Format {
   const feature = (item: Item): string => {
     const { [geometry]: shape, ...properties } = item;
     // A shape that GeoJSON has no type for is a string: it stays a property.
@@ -88,7 +178,7 @@ export function geojson(geometry: string, key: string | null): Format {
 const NEW_LINE = Buffer.from('\n');
 
 /** The cells of a batch, with commas between them, after those already written. */
-export function joinCells(cells: readonly Buffer[], first: boolean, opening: Buffer = NOTHING): Buffer {
+function joinCells(cells: readonly Buffer[], first: boolean, opening: Buffer = NOTHING): Buffer {
   const size = cells.reduce((sum, cell) => sum + 1 + cell.length, opening.length);
   const joined = Buffer.allocUnsafe(size);
   let length = opening.copy(joined);

@@ -1,16 +1,20 @@
 /** Writing items: one or many, with everything nested in them. */
 import { createHash } from 'node:crypto';
+import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
 import { viewWrites } from '../../access/view-as.js';
 import { invalidPayload, invalidQuery, routeNotFound } from '../../base/errors.js';
 import { parseJson, writeJson } from '../../base/exact-json.js';
 import { write } from '../../engine/pipeline.js';
+import type { Reads } from '../../engine/reads/reads.js';
 import type { Writer } from '../../engine/writer.js';
+import type { Writes } from '../../engine/writes/writes.js';
 import type { Exchange } from '../../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../../http/reply.js';
 import type { SocketClient } from '../../http/websocket.js';
+import type { LiveQueries } from '../../live/queries/live-queries.js';
 import { parseConflictParameters } from '../../request/on-conflict.js';
-import { limitsOf } from '../../request/parse-context.js';
+import { limitsOf, type ParseLimits } from '../../request/parse-context.js';
 import { checkWriteUrl, parseReadBack } from '../../request/rest.js';
 import {
   type IdempotencyKey,
@@ -21,7 +25,21 @@ import {
   type Selected,
   type WriteRequest,
 } from '../../request/write.js';
-import type { ItemPath, ItemsServices } from './item-reads.js';
+
+export interface ItemsServices {
+  readonly identities: Identities;
+  readonly reads: Reads;
+  readonly writes: Writes;
+  readonly limits: ParseLimits;
+  readonly live: LiveQueries;
+}
+
+/** The collection or item that the path of a request names. */
+export interface ItemPath {
+  readonly collection: string;
+  /** The key of the item, or null for the collection. */
+  readonly key: string | null;
+}
 
 /** Makes a write of the request. The body is undefined if there is none. */
 type ParseWrite = (body: unknown, context: ParseWriteContext) => WriteRequest;

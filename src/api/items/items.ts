@@ -1,15 +1,36 @@
-/** /items: the rows of every collection. */
-import { forbiddenCollection } from '../../base/errors.js';
+/** /items: the items of every collection, and how they are read: whole, streamed, exported, explained or live. */
+import { build } from 'fast-json-stringify';
+import type { Identity } from '../../access/identity.js';
+import { mayExplain } from '../../access/view-as.js';
+import { forbidden, forbiddenCollection } from '../../base/errors.js';
+import { parseJson } from '../../base/exact-json.js';
+import { type MaybePromise, type ReadStages, RepliedRead, read } from '../../engine/pipeline.js';
+import type { PreparedRead, Reads } from '../../engine/reads/reads.js';
+import { isNotModified, tagOf } from '../../http/etag.js';
 import type { Exchange } from '../../http/exchange.js';
+import { DEFERRED, JSON_TYPE, jsonText, type Outcome, type Reply } from '../../http/reply.js';
 import type { Handler, Route } from '../../http/router.js';
 import { systemTables } from '../../postgres/catalog/system-tables.js';
+import type { Parsed } from '../../request/ast.js';
+import { limitsOf, type ParseLimits } from '../../request/parse-context.js';
+import { parseRead, parseSearch } from '../../request/rest.js';
 import { UrlCache } from '../../request/url-cache.js';
-import { type ItemPath, type ItemsServices, readItems } from './item-reads.js';
-import { createItems, deleteItem, deleteItems, updateItem, updateItems } from './item-writes.js';
+import { exportItems, streamItems } from './export-formats.js';
+import {
+  createItems,
+  deleteItem,
+  deleteItems,
+  type ItemPath,
+  type ItemsServices,
+  updateItem,
+  updateItems,
+} from './item-writes.js';
+import { eventStream, preferredWait, waitForChange } from './live.js';
 
 export function itemsRoutes(services: ItemsServices): Route[] {
+  const system = systemTables();
   return resourceRoutes('/items/:collection', services, ({ parameters: [collection = '', key = null] }) => {
-    refuseSystem(collection);
+    if (system.has(collection)) throw forbiddenCollection(collection);
     return { collection, key };
   });
 }
@@ -55,4 +76,131 @@ export function readRoutes(
 /** Tables of the service itself have separate resources. */
 export function refuseSystem(collection: string): void {
   if (systemTables().has(collection)) throw forbiddenCollection(collection);
+}
+
+export function readItems(exchange: Exchange, services: ItemsServices, urls: UrlCache, path: ItemPath): Outcome {
+  const items = new ItemsRead(exchange, services, urls, path);
+  if (exchange.wantsEvents) return items.subscribe();
+  if (exchange.prefer !== '' && preferredWait(exchange) > 0) return items.wait();
+  return read(items, services.reads);
+}
+
+/** Answers of live queries and over WebSockets are never streamed. */
+export function wholeAnswers(limits: ParseLimits): ParseLimits {
+  const unlimited = Number.MAX_SAFE_INTEGER;
+  return { ...limits, pageSize: limits.pageSize ?? unlimited, wholeRows: unlimited };
+}
+
+/** The stages of GET and SEARCH. */
+export class ItemsRead extends RepliedRead implements ReadStages<Parsed, Reply | typeof DEFERRED> {
+  constructor(
+    readonly client: Exchange,
+    protected readonly services: ItemsServices,
+    protected readonly urls: UrlCache,
+    protected readonly path: ItemPath,
+  ) {
+    super();
+  }
+
+  identify(): MaybePromise<Identity> {
+    return this.services.identities.identify(this.client);
+  }
+
+  parse(): MaybePromise<Parsed> {
+    return this.#parse('once', this.services.limits);
+  }
+
+  execute(prepared: PreparedRead<Parsed>): MaybePromise<Reply | typeof DEFERRED> {
+    const { reads } = this.services;
+    const explain = explainPreference(this.client.headers.prefer);
+    if (explain) return explainItems(prepared, reads, explain);
+    if (prepared.query.format) return exportItems(prepared, prepared.query.format, reads, this.client).reply;
+    if (prepared.compiled.stream) return streamItems(prepared, reads, this.client);
+    reads.answer(prepared, this.as(prepared.caller));
+    return DEFERRED;
+  }
+
+  protected reply(body: Buffer | null): void {
+    if (body === null) this.client.respondError(forbidden());
+    else this.client.respond(taggedReply(this.client, body));
+  }
+
+  onError(error: unknown): void {
+    this.client.respondError(error);
+  }
+
+  /** Sends the result, and again after each change, as events. */
+  async subscribe(): Promise<Reply | typeof DEFERRED> {
+    const parsed = await this.#parseLive();
+    return eventStream(this.client, this.services, () => parsed);
+  }
+
+  /** Waits for a change. A read that cannot be live is answered at once, as without the preference. */
+  async wait(): Promise<Reply | typeof DEFERRED> {
+    if ((await this.services.live.obstacle()) !== null) return read(this, this.services.reads);
+    const parsed = await this.#parseLive();
+    return waitForChange(this.client, this.services, () => parsed, preferredWait(this.client));
+  }
+
+  #parseLive(): MaybePromise<Parsed> {
+    return this.#parse('live', wholeAnswers(this.services.limits));
+  }
+
+  /** `use` names the limits, which are part of the cache key. */
+  #parse(use: 'once' | 'live', given: ParseLimits): MaybePromise<Parsed> {
+    const limits = limitsOf(given, this.client.prefer);
+    if (this.client.method === 'SEARCH') return this.#parseBody(limits);
+    const { collection, key } = this.path;
+    const path = `${limits === given ? use : `strict ${use}`} ${key === null ? 'list' : 'item'} ${collection}`;
+    const parsed = this.urls.get(path, this.client.queryString, (text) => parseRead(collection, key, text, limits));
+    // The key of an item is the first value: only it differs between requests with the same query.
+    if (key === null) return parsed;
+    return { ...parsed, values: parsed.values.length === 1 ? [key] : [key, ...parsed.values.slice(1)] };
+  }
+
+  async #parseBody(limits: ParseLimits): Promise<Parsed> {
+    return parseSearch(this.path.collection, await this.client.json(parseJson), this.client.queryString, limits);
+  }
+}
+
+type ExplainPreference = 'explain' | 'explain=analyze';
+
+/** Whether the caller asks for the statement instead of its result. */
+export function explainPreference(prefer: string): ExplainPreference | undefined {
+  if (prefer === '') return undefined;
+  const preferences = prefer.split(',').map((each) => each.trim());
+  return preferences.find((each) => each === 'explain' || each === 'explain=analyze');
+}
+
+/** A strong tag of the bytes: a client that has them already is spared the transfer. */
+function taggedReply(exchange: Exchange, body: Buffer): Reply {
+  if (exchange.method === 'SEARCH' || exchange.method === 'POST') return { status: 200, type: JSON_TYPE, body };
+  const tag = tagOf(body);
+  if (isNotModified(exchange.headers.ifNoneMatch, tag)) return { status: 304, type: '', body: '', tag };
+  return { status: 200, type: JSON_TYPE, body, tag };
+}
+
+const explanationBody = build({
+  type: 'object',
+  properties: {
+    data: {
+      type: 'object',
+      properties: {
+        sql: { type: 'string' },
+        parameters: { type: 'array', items: { type: ['string', 'null'] } },
+        plan_kind: { type: 'string' },
+        plan: {},
+      },
+    },
+  },
+});
+
+/** For administrators: it reveals what the database holds. */
+export async function explainItems(
+  prepared: PreparedRead,
+  reads: Reads,
+  preference: ExplainPreference,
+): Promise<Reply> {
+  if (!mayExplain(prepared.caller)) throw forbidden();
+  return jsonText(explanationBody({ data: await reads.explain(prepared, preference === 'explain=analyze') }));
 }

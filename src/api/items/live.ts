@@ -17,11 +17,6 @@ import {
 import type { LiveQueries } from '../../live/queries/live-queries.js';
 import type { LiveAnswer, LiveListener, LiveSource } from '../../live/subscriber.js';
 
-/** Whether the request comes from an `EventSource`. */
-export function wantsEvents({ headers: { accept } }: Exchange): boolean {
-  return accept.startsWith('text/event-stream') && !REFUSED.test(accept);
-}
-
 interface LiveServices {
   readonly live: LiveQueries;
   readonly identities: Identities;
@@ -45,15 +40,12 @@ export function eventReply(body: Reply['body']): Reply {
   return { status: 200, type: 'text/event-stream; charset=utf-8', body, headers };
 }
 
-/** A quality of 0 in the first type of an Accept header. */
-const REFUSED = /^[^,]*;\s*q=0(?:\.0*)?\s*(?:,|;|$)/i;
-
 /** Longest wait, in seconds. */
 const MAX_WAIT_S = 120;
 
 /** Seconds that a client wants to wait for a new answer, or 0. */
 export function preferredWait({ method, headers: { ifNoneMatch, prefer } }: Exchange): number {
-  if (ifNoneMatch === '' || prefer === '' || method !== 'GET') return 0;
+  if (ifNoneMatch === '' || method !== 'GET') return 0;
   return Math.min(Number(/(?:^|[\s,;])wait\s*=\s*"?(\d+)"?(?:$|[\s,;])/i.exec(prefer)?.[1] ?? 0), MAX_WAIT_S);
 }
 

@@ -12,8 +12,8 @@ import type { Parsed } from '../../request/ast.js';
 import { limitsOf } from '../../request/parse-context.js';
 import { parseRpc, parseRpcSearch } from '../../request/rest.js';
 import { UrlCache } from '../../request/url-cache.js';
-import { explainPreference, type ItemPath, ItemsRead, type ItemsServices } from './item-reads.js';
-import { readIdempotencyKey, writerOf, writtenReply } from './item-writes.js';
+import { type ItemPath, type ItemsServices, readIdempotencyKey, writerOf, writtenReply } from './item-writes.js';
+import { explainPreference, ItemsRead } from './items.js';
 
 export function functionRoutes(services: ItemsServices): Route[] {
   const urls = new UrlCache();

@@ -16,7 +16,7 @@ import { NO_CLIENT, type RequestClient } from '../../engine/stages.js';
 import type { Limit } from '../../http/limiter.js';
 import type { Socket, SocketClient, SocketHandler, SocketProtocol } from '../../http/websocket.js';
 import type { Input } from '../../request/parse-context.js';
-import type { ItemsServices } from '../items/item-reads.js';
+import type { ItemsServices } from '../items/item-writes.js';
 
 export interface ConnectionServices extends ItemsServices {
   readonly config: Config;

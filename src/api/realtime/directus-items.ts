@@ -23,9 +23,8 @@ import {
   requireObject,
   type WriteRequest,
 } from '../../request/write.js';
-import { wholeAnswers } from '../items/item-reads.js';
 import { writerFrom } from '../items/item-writes.js';
-import { refuseSystem } from '../items/items.js';
+import { refuseSystem, wholeAnswers } from '../items/items.js';
 import type { ConnectionServices } from './connection.js';
 import type { SocketOutbox } from './message-queue.js';
 

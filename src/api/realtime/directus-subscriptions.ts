@@ -12,8 +12,7 @@ import { quoteName } from '../../request/expression.js';
 import { type Input, readObject } from '../../request/parse-context.js';
 import { parseChanged, parseItem, parseSearch } from '../../request/rest.js';
 import { readKey } from '../../request/write.js';
-import { wholeAnswers } from '../items/item-reads.js';
-import { refuseSystem } from '../items/items.js';
+import { refuseSystem, wholeAnswers } from '../items/items.js';
 import type { Speaker, WebsocketServices } from './directus-items.js';
 import type { EventOwner } from './message-queue.js';
 

@@ -38,8 +38,8 @@ import {
   type ScopedRequest,
   withoutFailed,
 } from '../graphql/operation.js';
-import { wholeAnswers } from '../items/item-reads.js';
 import { writerFrom } from '../items/item-writes.js';
+import { wholeAnswers } from '../items/items.js';
 import { type ConnectionServices, socketTurns } from './connection.js';
 
 export interface GraphqlSocketServices extends ConnectionServices, OperationServices {
