@@ -15,16 +15,8 @@ import {
 } from 'node:zlib';
 import type { Config } from '../config/config.js';
 import { plainTag, strongTags } from './etag.js';
-import type { Exchange } from './exchange.js';
+import type { Encoding, Exchange, NegotiatedEncoding } from './exchange.js';
 import type { Produce, Reply } from './reply.js';
-
-export type Encoding = Config['COMPRESSION'][number];
-
-export interface NegotiatedEncoding {
-  readonly name: Encoding;
-  /** The client refuses a body that is not encoded, however small it is. */
-  readonly always: boolean;
-}
 
 export interface Compression {
   /** The encoding that the client prefers by its header. */

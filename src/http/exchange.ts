@@ -8,12 +8,11 @@ import { performance } from 'node:perf_hooks';
 import { invalidPayload, unsupportedMediaType } from '../base/errors.js';
 import { onlyOf } from '../base/narrow.js';
 import { TurnQueue } from '../base/time-slices.js';
+import type { Config } from '../config/config.js';
 import { laterPosition } from '../engine/consistency.js';
 import { STAGES, type Stage } from '../engine/stages.js';
 import type { ClientAddressResolver } from './client-address.js';
-import type { NegotiatedEncoding } from './compress.js';
 import type { EdgeNames, OpenListener, OpenResponse, Outcome, Reply } from './reply.js';
-import type { RouteStats } from './router.js';
 
 export interface Headers {
   readonly authorization: string;
@@ -65,6 +64,20 @@ export interface ServerHooks {
   openResponse(exchange: Exchange, reply: Reply, listener: OpenListener): OpenResponse;
 }
 
+export type Encoding = Config['COMPRESSION'][number];
+
+export interface NegotiatedEncoding {
+  readonly name: Encoding;
+  /** The client refuses a body that is not encoded, however small it is. */
+  readonly always: boolean;
+}
+
+/** Counts the requests of a route. */
+export interface RequestCounter {
+  readonly path: string;
+  count(status: number, ms: number): void;
+}
+
 export class Exchange {
   readonly method: string;
   /** As sent: percent-encoded, with its query string apart. */
@@ -88,7 +101,7 @@ export class Exchange {
   /** As written; 0 before that. */
   status = 0;
   /** Where it is counted; null until a route is found. */
-  routeStats: RouteStats | null = null;
+  routeStats: RequestCounter | null = null;
   readonly begun = performance.now();
   /** How the body of the response is to be compressed; null for not at all. */
   encoding: NegotiatedEncoding | null = null;

@@ -1,6 +1,6 @@
 /** Routes as data: a method and a path whose named segments become parameters. Requests are counted by route. */
 import { routeNotFound } from '../base/errors.js';
-import type { Exchange } from './exchange.js';
+import type { Exchange, RequestCounter } from './exchange.js';
 import type { EdgeNames, Outcome } from './reply.js';
 
 export type Handler = (exchange: Exchange) => Outcome;
@@ -139,7 +139,7 @@ interface StatusStats {
 let created = 0;
 
 /** Requests of a route: how many, with which status, how fast. Every request passes here, so the counts are plain arrays until metrics are requested. */
-export class RouteStats {
+export class RouteStats implements RequestCounter {
   readonly byStatus = new Map<number, StatusStats>();
 
   constructor(
