@@ -33,13 +33,13 @@ export type LookupKey =
   | { readonly kind: 'user'; readonly user: string; readonly session: string | null }
   | { readonly kind: 'share'; readonly share: string; readonly session: string | null };
 
-export type Lookup = (key: LookupKey) => Promise<Account | null>;
+type Lookup = (key: LookupKey) => Promise<Account | null>;
 
 const MAX_CACHED_TOKENS = 50_000;
 const MAX_CACHED_VIEWS = 100;
 
 /** Told when an administrator begins to read as somebody else. */
-export type OnView = (administrator: string | null, as: string) => void;
+type OnView = (administrator: string | null, as: string) => void;
 
 /** The scheme in any case, then one token. Another scheme carries none. */
 export function isBearer(authorization: string): boolean {
@@ -47,11 +47,6 @@ export function isBearer(authorization: string): boolean {
 }
 
 export class Identities {
-  readonly #lookup: Lookup;
-  readonly #verifiers: readonly AccessVerifier[];
-  readonly #cookieName: string;
-  /** For this long a cached identity may outlive a lost notification. */
-  readonly #stalenessMs: number;
   /** By the value of an Authorization header that carries the token. */
   readonly #known = growingCache<CachedIdentity>(MAX_CACHED_TOKENS);
   /** Signatures stay right whatever changes in the database. */
@@ -59,22 +54,17 @@ export class Identities {
   readonly #pending = new Map<string, Promise<CachedIdentity>>();
   /** By the administrator, and whom they view as. */
   readonly #views = growingCache<CachedIdentity>(MAX_CACHED_VIEWS);
-  readonly #onView: OnView;
   #generation = 0;
 
   constructor(
-    lookup: Lookup,
-    verifiers: readonly AccessVerifier[],
-    cookieName: string,
-    staleness: number,
-    onView: OnView = () => {},
-  ) {
-    this.#onView = onView;
-    this.#lookup = lookup;
-    this.#verifiers = verifiers;
-    this.#cookieName = cookieName;
-    this.#stalenessMs = staleness;
-  }
+    private readonly lookup: Lookup,
+    private readonly verifiers: readonly AccessVerifier[],
+    private readonly cookieName: string,
+
+    /** For this long a cached identity may outlive a lost notification. */
+    private readonly stalenessMs: number,
+    private readonly onView: OnView = () => {},
+  ) {}
 
   /** Answers at once for whom it knows; throws, or rejects, for a token that does not count. */
   identify(credentials: RequestCredentials): Identity | Promise<Identity> {
@@ -117,7 +107,7 @@ export class Identities {
 
   /** Who a user is at an address, without a token. */
   async resolve(user: string, address: string): Promise<Identity> {
-    const account = await this.#lookup({ kind: 'user', user, session: null });
+    const account = await this.lookup({ kind: 'user', user, session: null });
     if (!account) throw invalidCredentials();
     return identityAt(cachedIdentity(account, null, Number.POSITIVE_INFINITY, 0), { address });
   }
@@ -131,7 +121,7 @@ export class Identities {
     const name = `${user} ${viewAs}`;
     const cached = this.#views.get(name);
     const viewed = cached && isValid(cached, credentials) ? cached : await this.#findView(key, viewAs, name);
-    if (viewed !== cached) this.#onView(user, viewAs);
+    if (viewed !== cached) this.onView(user, viewAs);
     credentials.viewedAs(viewAs);
     try {
       return identityAt(viewed, credentials);
@@ -143,9 +133,9 @@ export class Identities {
 
   async #findView(key: ViewKey, text: string, name: string): Promise<CachedIdentity> {
     const generation = this.#generation;
-    const account = await this.#lookup(key);
+    const account = await this.lookup(key);
     if (!account) throw unknownView(text);
-    const identity = cachedIdentity(account, null, Number.POSITIVE_INFINITY, this.#stalenessMs, true);
+    const identity = cachedIdentity(account, null, Number.POSITIVE_INFINITY, this.stalenessMs, true);
     if (generation === this.#generation) this.#views.set(name, identity);
     return identity;
   }
@@ -175,7 +165,7 @@ export class Identities {
       return `Bearer ${credentials.accessToken}`;
     }
     if (bearer) return authorization;
-    const session = credentials.cookie(this.#cookieName);
+    const session = credentials.cookie(this.cookieName);
     return session === '' ? '' : `Bearer ${session}`;
   }
 
@@ -193,12 +183,12 @@ export class Identities {
   async #load(carried: string): Promise<CachedIdentity> {
     const generation = this.#generation;
     const token = carried.slice('Bearer '.length);
-    const verifier = this.#verifiers.find((each) => each.accepts(token));
+    const verifier = this.verifiers.find((each) => each.accepts(token));
     const claims = verifier ? await this.#verify(token, verifier) : null;
-    const account = await this.#lookup(lookupKeyOf(token, claims));
+    const account = await this.lookup(lookupKeyOf(token, claims));
     if (!account) throw invalidCredentials();
     const expires = Math.min(claims?.expires ?? Number.POSITIVE_INFINITY, account.expires ?? Number.POSITIVE_INFINITY);
-    const known = cachedIdentity(account, claims?.session ?? null, expires, this.#stalenessMs);
+    const known = cachedIdentity(account, claims?.session ?? null, expires, this.stalenessMs);
     // What was read before a change must not be cached after it.
     if (generation === this.#generation) this.#known.set(carried, known);
     return known;

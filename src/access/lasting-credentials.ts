@@ -6,24 +6,21 @@ type Presented = Pick<RequestCredentials, 'headers' | 'accessToken' | 'address' 
 
 /** A class, because each of ten thousand subscriptions is looked at twice a second. */
 export class LastingCredentials implements RequestCredentials {
-  readonly #presented: Presented;
   cookieRefused = false;
   fromAdministrator = false;
 
-  constructor(presented: Presented) {
-    this.#presented = presented;
-  }
+  constructor(private readonly presented: Presented) {}
 
   get headers(): RequestCredentials['headers'] {
-    return this.#presented.headers;
+    return this.presented.headers;
   }
 
   get accessToken(): string {
-    return this.#presented.accessToken;
+    return this.presented.accessToken;
   }
 
   get address(): string {
-    return this.#presented.address;
+    return this.presented.address;
   }
 
   /** Now: what has expired meanwhile does not count. */
@@ -32,7 +29,7 @@ export class LastingCredentials implements RequestCredentials {
   }
 
   cookie(name: string): string {
-    return this.#presented.cookie(name);
+    return this.presented.cookie(name);
   }
 
   viewedAs(): void {}

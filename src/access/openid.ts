@@ -28,12 +28,9 @@ const TIMEOUT_SECONDS = 10;
 const loadClient = (): Promise<typeof import('openid-client')> => import('openid-client');
 
 export class OpenIdProvider {
-  readonly options: AuthProvider;
   #configuration: Promise<Configuration> | null = null;
 
-  constructor(options: AuthProvider) {
-    this.options = options;
-  }
+  constructor(readonly options: AuthProvider) {}
 
   /** Where the browser is sent, and what to keep until it comes back. */
   async begin(callback: string, redirect: string | null): Promise<{ url: string; pending: PendingSignIn }> {

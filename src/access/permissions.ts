@@ -19,7 +19,7 @@ export interface PermissionRow {
   readonly fields: string | null;
 }
 
-export type Rules = ReadonlyMap<string, readonly Rule[]>;
+type Rules = ReadonlyMap<string, readonly Rule[]>;
 
 export class Permissions implements Access {
   readonly key: string;

@@ -12,7 +12,7 @@ import { boundTo, SharedPermissions } from './share-permissions.js';
 import type { SharedScope } from './shared-scope.js';
 
 /** A row of service_policies with those of service_permissions that belong to it. */
-export interface PolicyRow {
+interface PolicyRow {
   readonly id: string;
   readonly name: string;
   readonly ip_access: string | null;

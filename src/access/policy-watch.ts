@@ -18,19 +18,16 @@ const RETRY_AFTER_MS = 1_000;
 type OnLoaded = (policies: string) => void;
 
 export class PolicyWatch {
-  readonly #source: PolicySource;
-  readonly #observe: Observer;
-  readonly #onLoaded: OnLoaded;
   #loading: Promise<void> | null = null;
   #again = false;
   #closed = false;
   #stop: (() => Promise<void>) | null = null;
 
-  private constructor(source: PolicySource, observe: Observer, onLoaded: OnLoaded) {
-    this.#source = source;
-    this.#observe = observe;
-    this.#onLoaded = onLoaded;
-  }
+  private constructor(
+    private readonly source: PolicySource,
+    private readonly observe: Observer,
+    private readonly onLoaded: OnLoaded,
+  ) {}
 
   /** Calls back with the policies each time they were loaded, the first time included. */
   static async start(source: PolicySource, observe: Observer, onLoaded: OnLoaded): Promise<PolicyWatch> {
@@ -57,10 +54,10 @@ export class PolicyWatch {
     while (this.#again && !this.#closed) {
       this.#again = false;
       try {
-        this.#onLoaded(await this.#source.load());
+        this.onLoaded(await this.source.load());
       } catch (error) {
         if (this.#closed) break;
-        this.#observe({ kind: 'policies-failed', error });
+        this.observe({ kind: 'policies-failed', error });
         setTimeout(() => void this.reload(), RETRY_AFTER_MS).unref();
       }
     }

@@ -9,13 +9,13 @@ import { splitKey } from '../sql/key-text.js';
 import type { Caller } from '../sql/parameter.js';
 import { type PermissionRow, Permissions, readRules } from './permissions.js';
 
-export interface SharedItem {
+interface SharedItem {
   readonly collection: string;
   readonly item: string;
 }
 
 /** Rows about reading; null for everything. */
-export type ReadRows = readonly PermissionRow[] | null;
+type ReadRows = readonly PermissionRow[] | null;
 
 export class SharedPermissions extends Permissions {
   readonly #shared: SharedItem;

@@ -29,16 +29,16 @@ export interface AccessVerifier {
 }
 
 /** What is said of the user for the client's own use: the service believes the database alone. */
-export interface Description {
+interface Description {
   readonly role: string | null;
   readonly app_access: boolean;
   readonly admin_access: boolean;
   readonly enforce_tfa?: true;
 }
 
-export type MailPurpose = 'password-reset' | 'invite' | 'registration';
+type MailPurpose = 'password-reset' | 'invite' | 'registration';
 
-export interface MailClaims {
+interface MailClaims {
   readonly email: string;
   /** The digest of the password that the link replaces, so that it works once; or the key of the user who is invited or has registered. */
   readonly mark: string;

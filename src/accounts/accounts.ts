@@ -13,7 +13,7 @@ const IDENTITY = readSql('identity.sql');
 const ADMINISTRATOR = readSql('administrator.sql');
 
 /** Of an account; by a share see shares.ts. */
-export type AccountKey = Exclude<LookupKey, { readonly kind: 'share' }>;
+type AccountKey = Exclude<LookupKey, { readonly kind: 'share' }>;
 
 export async function findAccount(database: Database, key: AccountKey): Promise<Account | null> {
   const find = (): Promise<Account[]> => database.rows<Account>(IDENTITY, parametersOf(key));

@@ -20,7 +20,7 @@ export interface AuthenticationServices {
   readonly mailer: Mailer;
 }
 
-export interface LoginCredentials {
+interface LoginCredentials {
   readonly email: string;
   readonly password: string;
   /** The one-time password; null where none was sent. */

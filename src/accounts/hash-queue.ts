@@ -7,7 +7,7 @@ import { networkOf } from '../access/addresses.js';
 import { requestsExceeded, serviceUnavailable } from '../base/errors.js';
 import { growingCache } from '../base/growing-cache.js';
 
-export interface HashLimits {
+interface HashLimits {
   readonly atOnce: number;
   /** Waiting, of all sources and of one source. */
   readonly waiting: number;
@@ -28,22 +28,19 @@ interface Waiting {
 }
 
 export class HashQueue {
-  readonly #limits: HashLimits;
   /** In the order of arrival. */
   readonly #waiting = new Set<Waiting>();
   /** The hashes that sources have asked for lately, and when the last one was. */
   readonly #recent = growingCache<{ count: number; at: number }>(MAX_REMEMBERED);
   #running = 0;
 
-  constructor(limits: HashLimits) {
-    this.#limits = limits;
-  }
+  constructor(private readonly limits: HashLimits) {}
 
   /** `address` is the client's; '' for the service itself. Rejects at once where too many wait, and after the longest wait. */
   async run<Result>(address: string, hasLeft: () => boolean, work: () => Promise<Result>): Promise<Result> {
     const source = networkOf(address);
     this.#count(source);
-    if (this.#running < this.#limits.atOnce) this.#running++;
+    if (this.#running < this.limits.atOnce) this.#running++;
     else await this.#wait(source, hasLeft);
     try {
       return await work();
@@ -72,14 +69,14 @@ export class HashQueue {
           reject(error);
         },
       };
-      const timer = setTimeout(() => entry.refuse(tooMany()), this.#limits.maxWaitMs);
+      const timer = setTimeout(() => entry.refuse(tooMany()), this.limits.maxWaitMs);
       this.#waiting.add(entry);
     });
   }
 
   /** Where the queue is full, the last hash of the busiest source gives way, unless the new one is of that source. */
   #makeRoom(source: string): void {
-    const { waiting, waitingPerSource } = this.#limits;
+    const { waiting, waitingPerSource } = this.limits;
     const own = [...this.#waiting].filter((each) => each.source === source).length;
     if (own >= waitingPerSource) throw requestsExceeded({ limit: waitingPerSource }, RETRY_MS);
     if (this.#waiting.size < waiting) return;

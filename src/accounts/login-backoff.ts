@@ -14,7 +14,7 @@ import { networkOf } from '../access/addresses.js';
 import { requestsExceeded } from '../base/errors.js';
 import { growingCache } from '../base/growing-cache.js';
 
-export interface BackoffLimits {
+interface BackoffLimits {
   /** Failures that cost nothing. */
   readonly after: number;
   /** What an address has to wait at most; 0 for no backoff at all. */
@@ -74,31 +74,29 @@ interface Failures {
 type Memory = LRUCache<string, Failures>;
 
 export class LoginBackoff {
-  readonly #limits: BackoffLimits;
-  readonly #now: () => number;
   readonly #addresses: Memory = growingCache(MAX_REMEMBERED);
   readonly #accounts: Memory = growingCache(MAX_REMEMBERED);
   /** Where accounts came in before, and how often they were failed from there since. */
   readonly #known = growingCache<number>(MAX_REMEMBERED);
   #waiting = 0;
 
-  constructor(limits: BackoffLimits, now: () => number = () => performance.now()) {
-    this.#limits = limits;
-    this.#now = now;
-  }
+  constructor(
+    private readonly limits: BackoffLimits,
+    private readonly now: () => number = () => performance.now(),
+  ) {}
 
   /** Counts an attempt before its outcome is known, so that many at once are counted too; resolves when it may be made. */
   async enter(attempt: Attempt): Promise<void> {
-    if (this.#limits.maxWaitMs === 0) return;
+    if (this.limits.maxWaitMs === 0) return;
     const { address, account, pair } = namesOf(attempt);
     const failed = this.#known.get(pair);
     const from = this.#read(this.#addresses, address);
     const suspicious = from.total >= SUSPICIOUS_FAILURES;
     if (failed !== undefined) {
       // Guesses come from there too: from then on it is an address like any other.
-      if (failed < this.#limits.after) this.#known.set(pair, failed + 1);
+      if (failed < this.limits.after) this.#known.set(pair, failed + 1);
       else this.#known.delete(pair);
-    } else this.#refuseUntil(from.at + this.#gap(from.count, this.#limits.maxWaitMs));
+    } else this.#refuseUntil(from.at + this.#gap(from.count, this.limits.maxWaitMs));
     const wait = failed === undefined ? this.#takeTurn(account, suspicious) : 0;
     this.#count(this.#addresses, address);
     this.#count(this.#accounts, account);
@@ -118,15 +116,15 @@ export class LoginBackoff {
   }
 
   #refuseUntil(time: number): void {
-    const wait = time - this.#now();
-    if (wait > 0) throw requestsExceeded({ option: 'LOGIN_BACKOFF_AFTER', limit: this.#limits.after }, wait);
+    const wait = time - this.now();
+    if (wait > 0) throw requestsExceeded({ option: 'LOGIN_BACKOFF_AFTER', limit: this.limits.after }, wait);
   }
 
   /** Returns the milliseconds until then. */
   #takeTurn(account: string, suspicious: boolean): number {
     const at = this.#read(this.#accounts, account);
-    const now = this.#now();
-    const gap = this.#gap(at.count, Math.min(this.#limits.maxWaitMs, MAX_WAIT_MS));
+    const now = this.now();
+    const gap = this.#gap(at.count, Math.min(this.limits.maxWaitMs, MAX_WAIT_MS));
     if (gap === 0) return 0;
     const turn = Math.max(at.turn, at.at + gap, now);
     const inTime = turn - now <= MAX_WAIT_MS && this.#waiting < MAX_WAITING;
@@ -136,21 +134,21 @@ export class LoginBackoff {
   }
 
   #gap(count: number, maxWaitMs: number): number {
-    const { after } = this.#limits;
+    const { after } = this.limits;
     return count < after ? 0 : Math.min(FIRST_WAIT_MS * 2 ** (count - after), maxWaitMs);
   }
 
   #read(memory: Memory, name: string): Failures {
     const failures = memory.get(name);
     if (!failures) return NONE;
-    const passed = this.#now() - failures.at;
+    const passed = this.now() - failures.at;
     const count = Math.max(failures.count - Math.floor(passed / FORGET_AFTER_MS), 0);
     return { ...failures, count, total: passed > SUSPICIOUS_FOR_MS ? count : failures.total };
   }
 
   #count(memory: Memory, name: string): void {
     const { count, total, turn } = this.#read(memory, name);
-    memory.set(name, { count: count + 1, total: total + 1, at: this.#now(), turn });
+    memory.set(name, { count: count + 1, total: total + 1, at: this.now(), turn });
   }
 
   /** Takes the last one back. */

@@ -64,30 +64,26 @@ export interface NewSession {
 }
 
 /** Called when users or sessions were changed; a request is answered after caches have followed. */
-export interface LoginListener {
+interface LoginListener {
   usersChanged(): Promise<void>;
   sessionsEnded(digests: readonly string[]): Promise<void>;
 }
 
 export class Logins {
-  readonly #database: Database;
-  readonly #listener: LoginListener;
-  /** For this long a session which has ended is kept, to know it when it comes back. */
-  readonly #keptMs: number;
-
-  constructor(database: Database, keptMs: number, listener: LoginListener) {
-    this.#database = database;
-    this.#keptMs = keptMs;
-    this.#listener = listener;
-  }
+  constructor(
+    private readonly database: Database,
+    /** For this long a session which has ended is kept, to know it when it comes back. */
+    private readonly keptMs: number,
+    private readonly listener: LoginListener,
+  ) {}
 
   async find(email: string): Promise<LoginAccount | null> {
-    const [row] = await this.#database.rows<LoginAccount>(ACCOUNT, [email]);
+    const [row] = await this.database.rows<LoginAccount>(ACCOUNT, [email]);
     return row ?? null;
   }
 
   async get(user: string): Promise<LoginAccount | null> {
-    const [row] = await this.#database.rows<LoginAccount>(
+    const [row] = await this.database.rows<LoginAccount>(
       'select id, email, password, tfa_secret, status, false as locked from service_users where id = $1::uuid',
       [user],
     );
@@ -95,22 +91,22 @@ export class Logins {
   }
 
   async fail(email: string): Promise<void> {
-    const [failed] = await this.#database.rows<{ user: string; excessive: boolean | null }>(FAIL, [email]);
+    const [failed] = await this.database.rows<{ user: string; excessive: boolean | null }>(FAIL, [email]);
     if (failed?.excessive) await this.#suspend(failed.user);
   }
 
   /** The last administrator only has to wait (see account.sql): else anybody could lock everybody out. */
   async #suspend(user: string): Promise<void> {
-    const suspend = this.#database.qualified(
+    const suspend = this.database.qualified(
       "update service_users set status = 'suspended' where id = $1::uuid and status = 'active'",
     );
     try {
-      await this.#database.transaction(async (session) => {
-        const checkAdministrators = await watchAdministrators(this.#database, session, CLI_IDENTITY);
+      await this.database.transaction(async (session) => {
+        const checkAdministrators = await watchAdministrators(this.database, session, CLI_IDENTITY);
         await session.query(suspend, [user]);
         await checkAdministrators();
       });
-      await this.#listener.usersChanged();
+      await this.listener.usersChanged();
     } catch (error) {
       if (!(error instanceof ServiceError && error.code === 'UNPROCESSABLE_CONTENT')) throw error;
     }
@@ -127,9 +123,9 @@ export class Logins {
       family,
       String(lifetime),
       ...clientColumns(client),
-      String(this.#keptMs),
+      String(this.keptMs),
     ];
-    return (await this.#database.rows(BEGIN, parameters)).length > 0;
+    return (await this.database.rows(BEGIN, parameters)).length > 0;
   }
 
   /** Who holds the refresh token that was exchanged; null where it was no good. */
@@ -140,7 +136,7 @@ export class Logins {
     client: LoginClient,
   ): Promise<SessionHolder | null> {
     const parameters = [old.digest, old.family, digest, String(lifetime), ...clientColumns(client)];
-    const [row] = await this.#database.rows<SessionHolder>(REFRESH, parameters);
+    const [row] = await this.database.rows<SessionHolder>(REFRESH, parameters);
     return row ?? null;
   }
 
@@ -152,27 +148,27 @@ export class Logins {
     client: LoginClient,
   ): Promise<(SessionHolder & { readonly token: string }) | null> {
     const parameters = [old, offered, String(times.lifetime), String(times.grace), ...clientColumns(client)];
-    const [row] = await this.#database.rows<SessionHolder & { token: string }>(RENEW, parameters);
+    const [row] = await this.database.rows<SessionHolder & { token: string }>(RENEW, parameters);
     // It ends earlier now.
-    if (row) await this.#listener.sessionsEnded([old]);
+    if (row) await this.listener.sessionsEnded([old]);
     return row ?? null;
   }
 
   /** Ends a session, with all that came from the same login. */
   async end(digest: string): Promise<void> {
-    const ended = await this.#database.rows<{ token: string; kind: SessionKind }>(
+    const ended = await this.database.rows<{ token: string; kind: SessionKind }>(
       `delete from service_sessions
        where family in (select family from service_sessions where token = $1::text) returning token, kind`,
       [digest],
     );
     // Nobody remembers refresh tokens.
     const sessions = ended.filter(({ kind }) => kind === 'session');
-    if (sessions.length > 0) await this.#listener.sessionsEnded(sessions.map(({ token }) => token));
+    if (sessions.length > 0) await this.listener.sessionsEnded(sessions.map(({ token }) => token));
   }
 
   /** Whether the password was set: `mark` is the digest of the one it replaces. */
   async resetPassword(email: string, mark: string, hash: string): Promise<boolean> {
-    const rows = await this.#database.rows(
+    const rows = await this.database.rows(
       `update service_users set password = $3::text
        where lower(email) = lower($1::text) and status = 'active'
          and encode(sha256(convert_to(coalesce(password, ''), 'utf8')), 'hex') = $2::text
@@ -183,14 +179,14 @@ export class Logins {
   }
 
   async passwordPolicy(): Promise<string | null> {
-    const [row] = await this.#database.rows<{ auth_password_policy: string | null }>(
+    const [row] = await this.database.rows<{ auth_password_policy: string | null }>(
       'select auth_password_policy from service_settings',
     );
     return row?.auth_password_policy ?? null;
   }
 
   async setSecondFactor(user: string, secret: string | null): Promise<boolean> {
-    const rows = await this.#database.rows(
+    const rows = await this.database.rows(
       'update service_users set tfa_secret = $2::text where id = $1::uuid returning id',
       [user, secret],
     );
@@ -199,7 +195,7 @@ export class Logins {
 
   /** Whether the one-time password of this step had not been used before. */
   async useStep(user: string, step: number): Promise<boolean> {
-    const rows = await this.#database.rows(
+    const rows = await this.database.rows(
       `insert into service_logins as login ("user", otp_step) values ($1::uuid, $2::bigint)
        on conflict ("user") do update set otp_step = excluded.otp_step
        where login.otp_step is null or login.otp_step < excluded.otp_step
@@ -212,7 +208,7 @@ export class Logins {
   /** Makes users who have yet to choose a password; answers those who are invited now, made before or not. */
   async invite(emails: readonly string[], role: string | null): Promise<{ id: string; email: string }[]> {
     const list = JSON.stringify(emails);
-    return this.#database.rows<{ id: string; email: string }>(
+    return this.database.rows<{ id: string; email: string }>(
       `with wanted as (
          select distinct on (lower(email)) email from json_array_elements_text($1::json) email
        ), made as (
@@ -229,7 +225,7 @@ export class Logins {
   }
 
   async acceptInvite(email: string, user: string, hash: string): Promise<boolean> {
-    const rows = await this.#database.rows(
+    const rows = await this.database.rows(
       `update service_users set password = $3::text, status = 'active'
        where id = $2::uuid and lower(email) = lower($1::text) and status = 'invited' returning id`,
       [email, user, hash],
@@ -239,13 +235,13 @@ export class Logins {
 
   /** The settings that registration goes by; null where it is off. */
   async registration(): Promise<RegistrationSettings | null> {
-    const [row] = await this.#database.rows<RegistrationSettings>(REGISTRATION);
+    const [row] = await this.database.rows<RegistrationSettings>(REGISTRATION);
     return row?.open ? row : null;
   }
 
   /** Whether the address is verified now, or was before: `mark` is the digest of the password that was registered. */
   async verifyAddress(email: string, mark: string): Promise<boolean> {
-    const rows = await this.#database.rows<{ changed: boolean }>(
+    const rows = await this.database.rows<{ changed: boolean }>(
       `with registered as (
          select id, status from service_users
          where lower(email) = lower($1::text) and encode(sha256(convert_to(password, 'utf8')), 'hex') = $2::text
@@ -259,19 +255,19 @@ export class Logins {
        select false from registered where status = 'active'`,
       [email, mark],
     );
-    if (rows.some(({ changed }) => changed)) await this.#listener.usersChanged();
+    if (rows.some(({ changed }) => changed)) await this.listener.usersChanged();
     return rows.length > 0;
   }
 
   /** The page of the project, where one is set. */
   async projectUrl(): Promise<string | null> {
-    const [row] = await this.#database.rows<{ project_url: string | null }>('select project_url from service_settings');
+    const [row] = await this.database.rows<{ project_url: string | null }>('select project_url from service_settings');
     return row?.project_url ?? null;
   }
 
   /** Whether a user was changed. */
   async #changed(rows: readonly unknown[]): Promise<boolean> {
-    if (rows.length > 0) await this.#listener.usersChanged();
+    if (rows.length > 0) await this.listener.usersChanged();
     return rows.length > 0;
   }
 }

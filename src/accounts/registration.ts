@@ -30,7 +30,7 @@ export interface RegistrationServices {
   readonly observe: Observer;
 }
 
-export interface NewAccount extends Input {
+interface NewAccount extends Input {
   readonly email: string;
   readonly password: string;
 }

@@ -11,7 +11,7 @@ const FIND = readSql('shares', 'find.sql');
 const BEGIN = readSql('shares', 'begin.sql');
 
 /** A share that is open now. */
-export interface OpenShare {
+interface OpenShare {
   readonly id: string;
   readonly collection: string;
   readonly item: string;

@@ -19,12 +19,9 @@ import { isKeyText, isReferred, keyOfTarget } from './reference.js';
 
 /** The state of one statement: the numbers of its aliases, and the compiler of its conditions, which in turn reads rows from here. */
 export class Scope {
-  readonly compileCondition: (condition: Condition, source: FromClause) => Fragment | null;
   #last = 0;
 
-  constructor(compileCondition: Scope['compileCondition']) {
-    this.compileCondition = compileCondition;
-  }
+  constructor(readonly compileCondition: (condition: Condition, source: FromClause) => Fragment | null) {}
 
   next(): number {
     return ++this.#last;
@@ -32,7 +29,7 @@ export class Scope {
 }
 
 /** Rows that do not come from a table, and how their values are found. */
-export interface Derived {
+interface Derived {
   /** Whether a masked field may be seen, where that was found out before. */
   readonly flag?: (field: Field) => Fragment | null;
   /** The value of a field. */
@@ -55,7 +52,6 @@ interface JoinedTo {
 const ORDINAL = alias('n');
 
 export class FromClause {
-  readonly alias: Fragment;
   readonly #joined = new Map<string, Fragment>();
   /** The rows at hand as they are, by their aliases: all rules about a row share what they join. */
   readonly #unrestricted = new Map<Fragment, FromClause>();
@@ -66,13 +62,11 @@ export class FromClause {
   #assumed: Condition | null = null;
 
   constructor(
-    name: Fragment,
+    readonly alias: Fragment,
     readonly scope: Scope,
     readonly collection: Collection,
     private readonly derived: Derived = {},
-  ) {
-    this.alias = name;
-  }
+  ) {}
 
   /** Notes a condition that holds for every row that is read from here. */
   assume(condition: Condition): void {

@@ -49,11 +49,6 @@ export function commaList(columns: readonly Fragment[]): Fragment {
   return join(columns, COMMA);
 }
 
-/** As one operand of `in`. */
-export function asRow(columns: readonly Fragment[]): Fragment {
-  return columns.length === 1 ? elementAt(columns, 0) : sql`(${commaList(columns)})`;
-}
-
 /** A value that cannot be a key names no item; in a filter it is an invalid value. */
 /** `shown`: the key is a JSON value as answers show it, not a text. */
 type KeyUse = 'key' | 'filter' | 'shown';

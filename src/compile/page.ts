@@ -36,7 +36,7 @@ export interface CompiledLevel {
 /** The condition that joins a level to a row of the level above; gets the source of the level's rows. */
 export type JoinCondition = (source: FromClause) => Fragment;
 
-export interface PageOrder {
+interface PageOrder {
   readonly column: Fragment;
   readonly descending: boolean;
 }

@@ -19,7 +19,7 @@ export interface Call {
 }
 
 /** What is selected of a value; of lists, entry by entry. */
-export type Projection =
+type Projection =
   | { readonly kind: 'value' }
   | { readonly kind: 'text' }
   | { readonly kind: 'object'; readonly fields: readonly ProjectedField[] };

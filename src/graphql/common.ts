@@ -124,7 +124,7 @@ const MOMENT_FUNCTION_FILTER = functionFilter('datetime', [...DATE_PARTS, ...TIM
 const COUNT_FUNCTION_FILTER = functionFilter('count', ['count']);
 
 /** Functions of a field: the object that shows them, and the filter over them. */
-export interface Functions {
+interface Functions {
   readonly output: GraphQLObjectType;
   readonly filter: GraphQLInputObjectType;
 }
@@ -147,7 +147,7 @@ export function functionsOf(field: Field): Functions | null {
   }
 }
 
-export interface ValueType {
+interface ValueType {
   readonly type: GraphQLOutputType & GraphQLInputType;
   readonly as: Representation;
 }

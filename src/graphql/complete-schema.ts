@@ -19,7 +19,7 @@ import {
 } from 'graphql';
 import type { Steps } from '../base/time-slices.js';
 
-export interface RootTypes {
+interface RootTypes {
   readonly query: GraphQLObjectType;
   readonly mutation: GraphQLObjectType | null;
   readonly subscription: GraphQLObjectType | null;
@@ -28,14 +28,13 @@ export interface RootTypes {
 export type TypeMap = Record<string, GraphQLNamedType>;
 
 export class CompleteSchema extends GraphQLSchema {
-  readonly roots: RootTypes;
-  readonly types: TypeMap;
-
   /** `placeholder`: a small query type; the constructor of graphql-js would collect the types of ours. */
-  constructor(placeholder: GraphQLObjectType, roots: RootTypes, types: TypeMap) {
+  constructor(
+    placeholder: GraphQLObjectType,
+    readonly roots: RootTypes,
+    readonly types: TypeMap,
+  ) {
     super({ query: placeholder, assumeValid: true });
-    this.roots = roots;
-    this.types = types;
   }
 
   override getQueryType(): GraphQLObjectType {

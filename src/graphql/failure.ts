@@ -23,11 +23,8 @@ export interface FieldPosition {
 
 /** The document cannot be carried out at all. */
 export class DocumentFailure extends Error {
-  readonly errors: readonly ResponseError[];
-
-  constructor(errors: readonly ResponseError[]) {
+  constructor(readonly errors: readonly ResponseError[]) {
     super(errors[0]?.message ?? 'the document failed');
-    this.errors = errors;
   }
 
   /** Errors of the parser, of validation, or of the values of variables. */
@@ -49,13 +46,14 @@ export function documentFailure(reason: string, exceeded: Exceeded | null = null
 
 /** A field of the document failed: everything that is read below it says where. */
 export class FieldFailure extends Error {
-  readonly position: FieldPosition;
   override readonly cause: unknown;
 
-  constructor(cause: unknown, place: FieldPosition) {
+  constructor(
+    cause: unknown,
+    readonly position: FieldPosition,
+  ) {
     super('a field failed');
     this.cause = cause;
-    this.position = place;
   }
 }
 

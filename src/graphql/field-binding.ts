@@ -14,7 +14,7 @@ import type { AggregateFunction, FunctionCall, Representation } from '../request
 import type { Codec } from '../sql/codec.js';
 
 /** Fields of object types. */
-export type FieldBinding =
+type FieldBinding =
   | { readonly kind: 'value'; readonly field: string; readonly as: Representation }
   | { readonly kind: 'related'; readonly field: string }
   /** An object of functions of one field. */
@@ -29,7 +29,7 @@ export type FieldBinding =
   | { readonly kind: 'event'; readonly part: 'key' | 'event' | 'data' };
 
 /** Keys of filters that are written otherwise in the request AST. */
-export type FilterBinding =
+type FilterBinding =
   /** `item__headings` is `item:headings`. */
   | { readonly kind: 'key'; readonly key: string }
   /** `date_func: {year: ...}` is `year(date): ...`. */

@@ -9,16 +9,12 @@ import { isExpressible, readableFields, type TypeNames } from './schema-names.js
 type Fields = Record<string, GraphQLInputFieldConfig>;
 
 export class FilterTypes {
-  readonly #access: SchemaAccess;
-  readonly #names: TypeNames;
-  readonly #made: Map<string, GraphQLNamedType>;
-
   /** Types are added to those that were made before. */
-  constructor(access: SchemaAccess, names: TypeNames, made: Map<string, GraphQLNamedType>) {
-    this.#made = made;
-    this.#access = access;
-    this.#names = names;
-  }
+  constructor(
+    private readonly access: SchemaAccess,
+    private readonly names: TypeNames,
+    private readonly made: Map<string, GraphQLNamedType>,
+  ) {}
 
   /** The collection must be readable. */
   filter(name: string): GraphQLInputObjectType {
@@ -46,8 +42,8 @@ export class FilterTypes {
     name: string,
     fields: (collection: Collection, self: GraphQLInputObjectType) => Fields,
   ): GraphQLInputObjectType {
-    const typeName = this.#names.of(kind, name);
-    const before = this.#made.get(typeName);
+    const typeName = this.names.of(kind, name);
+    const before = this.made.get(typeName);
     if (before instanceof GraphQLInputObjectType) return before;
     const collection = this.#collection(name);
     if (!collection) throw new Error(`"${name}" is not readable`);
@@ -55,12 +51,12 @@ export class FilterTypes {
       name: typeName,
       fields: () => fields(collection, type),
     });
-    this.#made.set(typeName, type);
+    this.made.set(typeName, type);
     return type;
   }
 
   #collection(name: string): Collection | null {
-    const collection = this.#access.readable.collections.get(name);
+    const collection = this.access.readable.collections.get(name);
     return collection && isExpressible(collection) ? collection : null;
   }
 
@@ -96,7 +92,7 @@ export class FilterTypes {
     }
     if (relation?.kind === 'many-to-any') {
       for (const target of relation.allowedCollections) {
-        const name = `${field.name}__${this.#names.item(target)}`;
+        const name = `${field.name}__${this.names.item(target)}`;
         if (this.#collection(target) && !collection.fields.has(name))
           fields[name] = {
             type: this.filter(target),

@@ -27,32 +27,29 @@ type Action = 'create' | 'update';
 const STAGES = ['create', 'update', 'delete'] as const;
 
 export class InputTypes {
-  readonly #access: SchemaAccess;
-  readonly #names: TypeNames;
-  readonly #made: Map<string, GraphQLNamedType>;
   readonly #known = new Map<string, GraphQLInputObjectType | null>();
 
   /** Types are added to those that were made before. */
-  constructor(access: SchemaAccess, names: TypeNames, made: Map<string, GraphQLNamedType>) {
-    this.#made = made;
-    this.#access = access;
-    this.#names = names;
-  }
+  constructor(
+    private readonly access: SchemaAccess,
+    private readonly names: TypeNames,
+    private readonly made: Map<string, GraphQLNamedType>,
+  ) {}
 
   /** Null where the caller may not write, or has no field to write to. */
   root(collection: Collection, action: Action): GraphQLInputObjectType | null {
-    return this.#make(this.#names.of(action, collection.name), collection, action, () =>
+    return this.#make(this.names.of(action, collection.name), collection, action, () =>
       this.#fields(collection, [action], action === 'create'),
     );
   }
 
   /** Nested items: created or changed. */
   related(name: string): GraphQLInputObjectType | null {
-    const collection = this.#access.model.collections.get(name);
+    const collection = this.access.model.collections.get(name);
     if (!collection || !isExpressible(collection)) return null;
     const stages = !STAGES.some((stage) => collection.fields.has(stage));
     return this.#make(
-      this.#names.of('relation', name),
+      this.names.of('relation', name),
       collection,
       null,
       (self) => ({ ...this.#fields(collection, ['create', 'update'], false), ...(stages ? staged(self) : {}) }),
@@ -77,12 +74,12 @@ export class InputTypes {
     }
     const type: GraphQLInputObjectType = new GraphQLInputObjectType({ name, extensions, fields: () => fields(type) });
     this.#known.set(name, type);
-    this.#made.set(name, type);
+    this.made.set(name, type);
     return type;
   }
 
   #writable(collection: Collection, action: Action): Field[] {
-    const allowed = this.#access.writable(collection, action);
+    const allowed = this.access.writable(collection, action);
     if (!allowed) return [];
     return expressibleFields(collection).filter(
       (field) => !field.column?.is_generated && (allowed === 'all' || allowed.has(field.name)),

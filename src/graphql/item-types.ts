@@ -27,26 +27,22 @@ type FieldConfig = GraphQLFieldConfig<unknown, unknown>;
 type Fields = Record<string, FieldConfig>;
 
 export class ObjectTypes {
-  readonly #access: SchemaAccess;
-  readonly #names: TypeNames;
-  readonly #filters: FilterTypes;
-  readonly #made: Map<string, GraphQLNamedType>;
   readonly #arguments = new Map<string, GraphQLFieldConfigArgumentMap>();
 
   /** Types are added to those that were made before. */
-  constructor(access: SchemaAccess, names: TypeNames, filters: FilterTypes, made: Map<string, GraphQLNamedType>) {
-    this.#made = made;
-    this.#access = access;
-    this.#names = names;
-    this.#filters = filters;
-  }
+  constructor(
+    private readonly access: SchemaAccess,
+    private readonly names: TypeNames,
+    private readonly filters: FilterTypes,
+    private readonly made: Map<string, GraphQLNamedType>,
+  ) {}
 
   /** The type of a collection's items; null where the caller may not see them or GraphQL cannot name them. */
   item(name: string): GraphQLObjectType | null {
-    const typeName = this.#names.item(name);
-    const cached = this.#made.get(typeName);
+    const typeName = this.names.item(name);
+    const cached = this.made.get(typeName);
     if (cached instanceof GraphQLObjectType) return cached;
-    const collection = this.#access.readable.collections.get(name);
+    const collection = this.access.readable.collections.get(name);
     if (!collection || !isExpressible(collection)) return null;
     return this.#make({
       name: typeName,
@@ -58,14 +54,14 @@ export class ObjectTypes {
 
   #make(config: GraphQLObjectTypeConfig<unknown, unknown>): GraphQLObjectType {
     const type = new GraphQLObjectType(config);
-    this.#made.set(type.name, type);
+    this.made.set(type.name, type);
     return type;
   }
 
   /** The type of rows that a function returns and no collection has; null where GraphQL can name none of their columns. */
   result(name: string, collection: Collection): GraphQLObjectType | null {
-    const type = this.#names.of('result', name);
-    const cached = this.#made.get(type);
+    const type = this.names.of('result', name);
+    const cached = this.made.get(type);
     if (cached) return cached as GraphQLObjectType;
     const fields = readableFields(collection).map((field): [string, FieldConfig] => {
       const { type: shown, as } = valueTypeOf(field);
@@ -79,7 +75,7 @@ export class ObjectTypes {
     const cached = this.#arguments.get(collection.name);
     if (cached) return cached;
     const created: GraphQLFieldConfigArgumentMap = {
-      filter: { type: this.#filters.filter(collection.name) },
+      filter: { type: this.filters.filter(collection.name) },
       sort: { type: new GraphQLList(GraphQLString) },
       limit: { type: INT_SCALAR },
       offset: { type: INT_SCALAR },
@@ -92,8 +88,8 @@ export class ObjectTypes {
 
   /** What is told of a change of an item. */
   mutated(collection: Collection, item: GraphQLObjectType): GraphQLObjectType {
-    const name = this.#names.of('mutated', collection.name);
-    const cached = this.#made.get(name);
+    const name = this.names.of('mutated', collection.name);
+    const cached = this.made.get(name);
     if (cached instanceof GraphQLObjectType) return cached;
     return this.#make({
       name,
@@ -106,8 +102,8 @@ export class ObjectTypes {
   }
 
   aggregated(collection: Collection): GraphQLObjectType {
-    const name = this.#names.of('aggregated', collection.name);
-    const cached = this.#made.get(name);
+    const name = this.names.of('aggregated', collection.name);
+    const cached = this.made.get(name);
     return cached instanceof GraphQLObjectType ? cached : this.#aggregated(collection, name);
   }
 
@@ -122,7 +118,7 @@ export class ObjectTypes {
       of.length === 0
         ? null
         : this.#make({
-            name: this.#names.of(`aggregated ${suffix}`, collection.name),
+            name: this.names.of(`aggregated ${suffix}`, collection.name),
             fields: () => Object.fromEntries(of.map((field) => [field.name, aggregateField(field, type(field))])),
           });
     const functions = (names: readonly AggregateFunction[], type: GraphQLObjectType | null): Fields =>
@@ -170,7 +166,7 @@ export class ObjectTypes {
       case 'one-to-many': {
         const many = relation.kind === 'one-to-many';
         const name = relation.kind === 'many-to-one' ? relation.oneCollection : relation.manyCollection;
-        const target = this.#access.readable.collections.get(name);
+        const target = this.access.readable.collections.get(name);
         const type = target && this.item(target.name);
         if (!target || !type) return null;
         return { type: many ? new GraphQLList(type) : type, args: this.listArguments(target), extensions };
@@ -178,9 +174,9 @@ export class ObjectTypes {
       case 'many-to-any': {
         const types = relation.allowedCollections.flatMap((name) => this.item(name) ?? []);
         if (types.length === 0) return null;
-        const name = this.#names.of('union', collection.name, field.name);
+        const name = this.names.of('union', collection.name, field.name);
         const union = new GraphQLUnionType({ name, types });
-        this.#made.set(name, union);
+        this.made.set(name, union);
         return { type: union, extensions };
       }
       default:
@@ -196,7 +192,7 @@ export class ObjectTypes {
     const never =
       !field.relation &&
       !collection.singleton &&
-      this.#access.isCertain(collection, field) &&
+      this.access.isCertain(collection, field) &&
       (column.is_primary_key || (!column.is_nullable && !filled));
     return {
       type: never ? new GraphQLNonNull(type) : type,

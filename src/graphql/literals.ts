@@ -145,7 +145,7 @@ export interface LiftedDocument {
   readonly pairs: readonly (readonly [number, number])[];
 }
 
-export interface BoundLiterals {
+interface BoundLiterals {
   readonly variables: Readonly<Record<string, unknown>>;
   readonly locate: Locate;
 }

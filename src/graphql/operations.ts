@@ -58,17 +58,18 @@ const AT_ONCE: RunInBudget = (_, work) => runSteps(work());
 export class UnsafeMethod extends Error {}
 
 export class Operations {
-  readonly schemas: Schemas;
-  readonly #limits: DocumentLimits;
   readonly #parse: ParseLimits;
   readonly #prepared: LRUCache<string, PreparedDocument>;
   readonly #parsedQueries = new ParseCache<ParsedQueryDocument>();
   #count = 0;
 
   /** `memory` in bytes. */
-  constructor(schemas: Schemas, limits: DocumentLimits, parse: ParseLimits, memory: number) {
-    this.schemas = schemas;
-    this.#limits = limits;
+  constructor(
+    readonly schemas: Schemas,
+    private readonly limits: DocumentLimits,
+    parse: ParseLimits,
+    memory: number,
+  ) {
     this.#parse = parse;
     this.#prepared = new LRUCache({
       max: 2_000,
@@ -130,7 +131,7 @@ export class Operations {
     run: RunInBudget,
   ): Promise<ParsedDocument> {
     const { length } = request.text;
-    const document = await run(length, () => parseDocument(request.text, schema, this.#limits));
+    const document = await run(length, () => parseDocument(request.text, schema, this.limits));
     const operation = chooseOperation(document, request.operationName);
     const completeSchema = asksForSchema(request.text) ? await schema.complete() : null;
     const prepared: PreparedDocument = {
@@ -205,7 +206,7 @@ export class Operations {
   #coerce({ document, operation }: PreparedDocument, { variables }: GraphqlRequest): Variables {
     const definitions = operation.variableDefinitions ?? [];
     const values = getVariableValues(document.schema, definitions, variables, { maxErrors: 20 });
-    if (values.errors) throw DocumentFailure.of(values.errors, this.#limits.introspection);
+    if (values.errors) throw DocumentFailure.of(values.errors, this.limits.introspection);
     return values.coerced;
   }
 }

@@ -18,7 +18,7 @@ export interface ParsedQueryDocument {
 }
 
 /** A subscription to a query: its answer, and each one that differs from the one before. */
-export interface ParsedLiveDocument {
+interface ParsedLiveDocument {
   readonly kind: 'live';
   readonly query: ParsedQueryDocument;
 }

@@ -9,7 +9,6 @@ import { forbidden, invalidPayload, StartError } from '../base/errors.js';
 import { propertiesOf } from '../base/narrow.js';
 
 export class PersistedQueries {
-  readonly #allowed: ReadonlyMap<string, string> | null;
   readonly #known = new LRUCache<string, string>({
     max: 5_000,
     maxSize: 16_777_216,
@@ -18,24 +17,22 @@ export class PersistedQueries {
   /** Digests of texts that were found on the list. */
   readonly #permitted = new LRUCache<string, true>({ max: 5_000 });
 
-  readonly #publish: (digest: string, text: string) => Promise<void>;
-
   /** `publish` has the text taken wherever requests are served, here too. */
-  constructor(allowed: ReadonlyMap<string, string> | null, publish: (digest: string, text: string) => Promise<void>) {
-    this.#allowed = allowed;
-    this.#publish = publish;
-  }
+  constructor(
+    private readonly allowed: ReadonlyMap<string, string> | null,
+    private readonly publish: (digest: string, text: string) => Promise<void>,
+  ) {}
 
   /** The text to run; null for a digest that nobody has sent a text for. */
   resolve(text: string | null, extensions: Readonly<Record<string, unknown>>): string | null | Promise<string | null> {
     const digest = digestIn(extensions);
     if (text === null) {
       if (digest === null) throw invalidPayload('Must provide query string');
-      return (this.#allowed ?? this.#known).get(digest) ?? null;
+      return (this.allowed ?? this.#known).get(digest) ?? null;
     }
-    if (digest !== null && this.#isNew(digest, text)) return this.#publish(digest, text).then(() => text);
-    if (this.#allowed && !this.#permitted.has(text)) {
-      if (!this.#allowed.has(digestOf(text))) throw forbidden('The document is not in the list of allowed documents.');
+    if (digest !== null && this.#isNew(digest, text)) return this.publish(digest, text).then(() => text);
+    if (this.allowed && !this.#permitted.has(text)) {
+      if (!this.allowed.has(digestOf(text))) throw forbidden('The document is not in the list of allowed documents.');
       this.#permitted.set(text, true);
     }
     return text;
@@ -47,7 +44,7 @@ export class PersistedQueries {
 
   /** With a list of allowed texts there is nothing to learn. */
   #isNew(digest: string, text: string): boolean {
-    if (this.#allowed || this.#known.get(digest) === text) return false;
+    if (this.allowed || this.#known.get(digest) === text) return false;
     if (digestOf(text) !== digest) throw invalidPayload('"sha256Hash" must be the SHA-256 hash of the query');
     return true;
   }

@@ -30,7 +30,7 @@ import type { Document } from './validate-document.js';
 
 type Variables = Record<string, unknown>;
 
-export interface OperationInput {
+interface OperationInput {
   /** As coerced to their types. */
   readonly variables: Variables;
   /** As sent. */

@@ -26,20 +26,17 @@ export type RootFields = Record<string, GraphQLFieldConfig<unknown, unknown>>;
 
 /** The fields of a root type: made when a document needs them, or beforehand with pauses. */
 export class LazyRootFields {
-  readonly #steps: () => Steps<RootFields>;
   #made: RootFields | null = null;
 
-  constructor(steps: () => Steps<RootFields>) {
-    this.#steps = steps;
-  }
+  constructor(private readonly steps: () => Steps<RootFields>) {}
 
   readonly get = (): RootFields => {
-    this.#made ??= runSteps(this.#steps());
+    this.#made ??= runSteps(this.steps());
     return this.#made;
   };
 
   *prepare(): Steps<void> {
-    this.#made ??= yield* this.#steps();
+    this.#made ??= yield* this.steps();
   }
 }
 

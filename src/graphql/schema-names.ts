@@ -44,7 +44,7 @@ export function readableFields(collection: Collection): readonly Field[] {
 }
 
 /** What is generated for a collection; unions belong to one of its fields. */
-export type GeneratedKind =
+type GeneratedKind =
   | 'filter'
   | 'quantifier'
   | 'reference'
@@ -76,7 +76,7 @@ const SPELLINGS: readonly (readonly [GeneratedKind, (collection: string) => stri
   ['mutated', (name) => `${name}_mutated`],
 ];
 
-export interface Generated {
+interface Generated {
   readonly kind: GeneratedKind;
   readonly collection: string;
 }

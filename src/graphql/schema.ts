@@ -67,7 +67,6 @@ export class LazySchema extends GraphQLSchema {
   readonly #subscription: GraphQLObjectType | null;
   readonly #rootFields: readonly LazyRootFields[];
   readonly #names: TypeNames;
-  readonly #access: SchemaAccess;
   readonly #types: ObjectTypes;
   readonly #filters: FilterTypes;
   readonly #inputs: InputTypes;
@@ -75,7 +74,11 @@ export class LazySchema extends GraphQLSchema {
   readonly #map: Record<string, GraphQLNamedType>;
   #complete: Promise<CompleteSchema> | null = null;
 
-  constructor(access: SchemaAccess, scope: RootScope, systemFields: SystemFields) {
+  constructor(
+    private readonly access: SchemaAccess,
+    scope: RootScope,
+    systemFields: SystemFields,
+  ) {
     const system = scope === 'system' ? systemFields.of(access.model) : null;
     // Built from the model, it is valid by construction.
     super({
@@ -83,7 +86,6 @@ export class LazySchema extends GraphQLSchema {
       types: [...COMMON_TYPES, ...(system?.types ?? [])],
       assumeValid: true,
     });
-    this.#access = access;
     this.#names = TypeNames.of(access.model);
     this.#filters = new FilterTypes(access, this.#names, this.#made);
     this.#types = new ObjectTypes(access, this.#names, this.#filters, this.#made);
@@ -109,15 +111,15 @@ export class LazySchema extends GraphQLSchema {
     const collections = yield* queryFields(roots, this.#types);
     const fields = system
       ? { ...collections, ...ownQueryFields(this.#types), ...system.query }
-      : { ...collections, ...functionFields('query', this.#access, this.#types, collections) };
+      : { ...collections, ...functionFields('query', this.access, this.#types, collections) };
     return Object.keys(fields).length > 0 ? fields : NO_FIELDS;
   }
 
   *#mutationFields(roots: readonly Collection[], system: SystemRoots | null): Steps<RootFields> {
-    const writes = yield* mutationFields(roots, this.#access, this.#types, this.#inputs);
+    const writes = yield* mutationFields(roots, this.access, this.#types, this.#inputs);
     return system
-      ? { ...writes, ...ownMutationFields(this.#access, this.#types, this.#inputs), ...system.mutation }
-      : { ...writes, ...functionFields('mutation', this.#access, this.#types, writes) };
+      ? { ...writes, ...ownMutationFields(this.access, this.#types, this.#inputs), ...system.mutation }
+      : { ...writes, ...functionFields('mutation', this.access, this.#types, writes) };
   }
 
   override getQueryType(): GraphQLObjectType {
@@ -169,7 +171,7 @@ export class LazySchema extends GraphQLSchema {
     const names = (): string[] => [
       ...new Set([
         ...Object.keys(common),
-        ...[...this.#access.readable.collections.keys()].map((name) => this.#names.item(name)),
+        ...[...this.access.readable.collections.keys()].map((name) => this.#names.item(name)),
         ...this.#names.all(),
       ]),
     ];
@@ -190,8 +192,8 @@ export class LazySchema extends GraphQLSchema {
     const { kind } = generated;
     if (kind === 'result') return this.#result(name);
     const item = this.#types.item(generated.collection);
-    const readable = item && this.#access.readable.collections.get(generated.collection);
-    const whole = this.#access.model.collections.get(generated.collection);
+    const readable = item && this.access.readable.collections.get(generated.collection);
+    const whole = this.access.model.collections.get(generated.collection);
     if (kind === 'create' || kind === 'update') return (whole && this.#inputs.root(whole, kind)) ?? undefined;
     if (kind === 'relation') return this.#inputs.related(generated.collection) ?? undefined;
     if (!readable) return undefined;

@@ -32,7 +32,7 @@ import { BIG_INT_SCALAR } from './scalars.js';
 export type Path = readonly (string | number)[];
 type Variables = Record<string, unknown>;
 
-export interface SelectionSource {
+interface SelectionSource {
   readonly schema: GraphQLSchema;
   readonly fragments: ReadonlyMap<string, FragmentDefinitionNode>;
   readonly variables: Variables;
@@ -54,17 +54,15 @@ interface FixedSelection {
 }
 
 /** Fields by the key they have in the answer, in the order of the document. */
-export type Collected = Map<string, [FieldNode, ...FieldNode[]]>;
+type Collected = Map<string, [FieldNode, ...FieldNode[]]>;
 
 export class Selections {
-  readonly #source: SelectionSource;
-  readonly #context: DocumentContext;
   #depth = 0;
 
-  constructor(source: SelectionSource, context: DocumentContext) {
-    this.#source = source;
-    this.#context = context;
-  }
+  constructor(
+    private readonly source: SelectionSource,
+    private readonly context: DocumentContext,
+  ) {}
 
   /** What is selected of one type, of several selection sets that belong together. */
   collect(type: GraphQLObjectType, sets: readonly SelectionSetNode[]): Collected {
@@ -75,19 +73,19 @@ export class Selections {
   }
 
   position(node: FieldNode, path: Path): FieldPosition {
-    return { path, locations: this.#source.locate(node) };
+    return { path, locations: this.source.locate(node) };
   }
 
   arguments(field: GraphQLField<unknown, unknown>, node: FieldNode, path: Path): Arguments {
     return withPosition(
       () => this.position(node, path),
-      () => getArgumentValues(field, node, this.#source.variables),
+      () => getArgumentValues(field, node, this.source.variables),
     );
   }
 
   read(type: GraphQLObjectType, nodes: readonly FieldNode[], path: Path): ShapedSelection[] {
-    if (++this.#depth > this.#context.limits.relationalDepth)
-      throw tooManyRelations(this.#context.limits.relationalDepth);
+    if (++this.#depth > this.context.limits.relationalDepth)
+      throw tooManyRelations(this.context.limits.relationalDepth);
     const selections: ShapedSelection[] = [];
     for (const [output, fields] of this.collect(type, setsOf(nodes))) {
       const position = (): FieldPosition => this.position(fields[0], [...path, output]);
@@ -115,7 +113,7 @@ export class Selections {
       const inner = objectTypeOf(field);
       const members = [...this.collect(inner, setsOf(fields))].map(([key, [member]]): GroupSelection => {
         if (member.name.value === '__typename') return { kind: 'constant', output: key, text: inner.name };
-        const expression = parseExpression(member.name.value, 'aggregate', this.#context);
+        const expression = parseExpression(member.name.value, 'aggregate', this.context);
         const aggregate: Aggregate = { function: binding.function, field: expression };
         aggregates.push(aggregate);
         const returned = getNamedType(inner.getFields()[member.name.value]?.type);
@@ -143,7 +141,7 @@ export class Selections {
         case Kind.FRAGMENT_SPREAD:
           {
             const name = selection.name.value;
-            const fragment = this.#source.fragments.get(name);
+            const fragment = this.source.fragments.get(name);
             if (!fragment || seen.has(name) || !this.#applies(fragment.typeCondition.name.value, type)) break;
             seen.add(name);
             this.#collect(type, fragment.selectionSet, collected, seen);
@@ -157,15 +155,15 @@ export class Selections {
 
   #isIncluded(node: SelectionNode): boolean {
     if (!node.directives || node.directives.length === 0) return true;
-    const { variables } = this.#source;
+    const { variables } = this.source;
     if (getDirectiveValues(GraphQLSkipDirective, node, variables)?.['if'] === true) return false;
     return getDirectiveValues(GraphQLIncludeDirective, node, variables)?.['if'] !== false;
   }
 
   #applies(condition: string | undefined, type: GraphQLObjectType): boolean {
     if (condition === undefined || condition === type.name) return true;
-    const other = this.#source.schema.getType(condition);
-    return isAbstractType(other) && this.#source.schema.isSubType(other, type);
+    const other = this.source.schema.getType(condition);
+    return isAbstractType(other) && this.source.schema.isSubType(other, type);
   }
 
   #fixedField(
@@ -176,14 +174,14 @@ export class Selections {
   ): ShapedSelection {
     const [node, ...others] = nodes;
     const depth = this.#depth;
-    const cached = this.#source.fixed.get(node);
+    const cached = this.source.fixed.get(node);
     const isSame = others.length === 0 && cached?.type === type && cached.depth === depth;
     if (isSame && cached.selection) return cached.selection;
-    const { size } = this.#context.values;
+    const { size } = this.context.values;
     const selection = this.#field(type, output, nodes, path);
     if (isSame || others.length > 0) return selection;
-    const isFixed = this.#context.values.size === size && !hasVariables(node, this.#source.fragments);
-    this.#source.fixed.set(node, { type, depth, selection: isFixed ? selection : null });
+    const isFixed = this.context.values.size === size && !hasVariables(node, this.source.fragments);
+    this.source.fixed.set(node, { type, depth, selection: isFixed ? selection : null });
     return selection;
   }
 
@@ -208,7 +206,7 @@ export class Selections {
           fields: this.#functions(objectTypeOf(field), binding.field, nodes, path),
         };
       case 'related': {
-        const context = { ...this.#context, depth: this.#depth };
+        const context = { ...this.context, depth: this.#depth };
         const query = parseQueryArguments(field, this.arguments(field, node, path), context);
         const target = getNamedType(field.type);
         const common = { kind: 'related', output, field: binding.field, query } as const;
@@ -231,7 +229,7 @@ export class Selections {
       const binding = bindingOf(definition);
       if (binding.kind === 'function') return { kind: 'function', output, call: { kind: binding.call }, field };
       const { path: steps } = this.arguments(definition, node, [...path, output]);
-      const slot = this.#context.values.add(parseJsonPath(String(steps), this.#context));
+      const slot = this.context.values.add(parseJsonPath(String(steps), this.context));
       return { kind: 'function', output, call: { kind: 'json', path: slot }, field };
     });
   }

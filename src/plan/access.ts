@@ -39,7 +39,7 @@ export interface PlannedRule {
   readonly fields: ReadonlySet<string> | null;
 }
 
-export interface Restriction {
+interface Restriction {
   /** The collection without it. */
   readonly unrestricted: Collection;
   /** Rows that may be seen. */

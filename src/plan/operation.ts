@@ -7,18 +7,15 @@ import type { OperationPlan, PartPlan } from './plan.js';
 import { type PlanLimits, planRead } from './read.js';
 
 /** A part that cannot be planned, and why. */
-export interface FailedPart {
+interface FailedPart {
   readonly position: number;
   readonly cause: unknown;
 }
 
 /** Some parts cannot be planned: says which, all of them at once, so that the caller can do without them. */
 export class FailedParts extends Error {
-  readonly parts: readonly FailedPart[];
-
-  constructor(parts: readonly FailedPart[]) {
+  constructor(readonly parts: readonly FailedPart[]) {
     super('parts of the operation failed');
-    this.parts = parts;
   }
 }
 

@@ -19,7 +19,7 @@ import { unrestrictedCollection, unrestrictedModel } from './access.js';
 import type { ManyToAnyJoin, ManyToOneJoin, OperandPlan, OperandType, ToManyJoin, ToOneJoin } from './plan.js';
 
 /** A field, with the scope of a many-to-any relation where one was written: `item:headings`. */
-export interface Named {
+interface Named {
   readonly field: Field;
   readonly scope: string | null;
 }
@@ -196,7 +196,7 @@ function codecOf({ column }: Field): string {
   return column.composite ? 'record' : column.base_type;
 }
 
-export interface ResolveOptions {
+interface ResolveOptions {
   readonly model: Model;
   readonly location: string;
   /** Whether the path may lead through a to-many relation: only a sort can choose among its rows. */

@@ -13,7 +13,7 @@ export interface RowProbe {
   readonly columns: readonly ProbedColumn[];
 }
 
-export interface ProbedColumn {
+interface ProbedColumn {
   readonly name: string;
   readonly kind: ProbedKind;
   readonly slot: Slot;

@@ -11,7 +11,7 @@ export interface BoundValues {
 
 type Slot = Extract<ValuePlan, { kind: 'slot' }>['slot'];
 
-export interface Selectivity {
+interface Selectivity {
   /** An upper bound for the share of rows. */
   readonly share: number;
   /** Whether every condition could be estimated. */

@@ -17,7 +17,6 @@ const CR = 0x0d;
 type State = 'start' | 'plain' | 'quoted' | 'closed';
 
 export class CsvReader {
-  readonly #checkLength: (length: number) => void;
   #names: readonly string[] | null = null;
   #cells: string[] = [];
   #cell = '';
@@ -30,9 +29,7 @@ export class CsvReader {
   #rows: Record<string, string>[] = [];
 
   /** `checkLength` throws where a row is too long. */
-  constructor(checkLength: (length: number) => void) {
-    this.#checkLength = checkLength;
-  }
+  constructor(private readonly checkLength: (length: number) => void) {}
 
   /** The rows that are complete with this piece. Empty cells are absent, so that columns get their defaults. */
   read(text: string): Record<string, string>[] {
@@ -41,7 +38,7 @@ export class CsvReader {
     let at = this.#afterCr && text.charCodeAt(0) === LF ? 1 : 0;
     this.#afterCr = false;
     while (at < text.length) at = this.#step(text, at);
-    this.#checkLength(text.length - this.#begun);
+    this.checkLength(text.length - this.#begun);
     this.#begun -= text.length;
     return this.#rows;
   }

@@ -380,7 +380,7 @@ export function parseHaving(input: Input, context: ParseContext): Filter {
 }
 
 /** A value that is known only when the statement is bound (the time, the caller), or a field of the caller, which is part of it. */
-export type FilterVariable =
+type FilterVariable =
   | { readonly kind: 'value'; readonly text: string }
   | { readonly kind: 'path'; readonly name: CallerVariable; readonly path: readonly string[] };
 

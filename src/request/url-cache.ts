@@ -7,7 +7,7 @@ import type { Parsed } from './ast.js';
 import { ParseCache } from './parse-cache.js';
 
 /** A query string without its simple values, which are listed in its order. */
-export interface UrlPattern {
+interface UrlPattern {
   readonly text: string;
   readonly values: readonly string[];
 }

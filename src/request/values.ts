@@ -16,20 +16,17 @@ export const CONSTANTS: ValueSink = { count: () => {}, countTerm: () => 1, add: 
 /** The values of a request: the AST keeps only their slots. */
 export class ValueList implements ValueSink {
   readonly #values: Value[] = [];
-  readonly #maxNodes: number;
   #nodes = 0;
   #terms = 0;
 
-  constructor(maxNodes: number) {
-    this.#maxNodes = maxNodes;
-  }
+  constructor(private readonly maxNodes: number) {}
 
   count(nodes: number): void {
     this.#nodes += nodes;
-    if (this.#nodes > this.#maxNodes)
-      throw invalidQuery(`The query has more than ${this.#maxNodes} parts`, {
+    if (this.#nodes > this.maxNodes)
+      throw invalidQuery(`The query has more than ${this.maxNodes} parts`, {
         option: 'MAX_QUERY_NODES',
-        limit: this.#maxNodes,
+        limit: this.maxNodes,
       });
   }
 

@@ -15,11 +15,11 @@ export type Selected =
   | { readonly kind: 'shown'; readonly keys: readonly unknown[] }
   | { readonly kind: 'query'; readonly query: Input };
 
-export type UpdateBody =
+type UpdateBody =
   | { readonly kind: 'update-selected'; readonly selected: Selected; readonly data: Input }
   | { readonly kind: 'update-each'; readonly items: readonly Input[] };
 
-export interface CreateBody {
+interface CreateBody {
   readonly many: boolean;
   readonly items: readonly Input[];
 }

@@ -44,7 +44,7 @@ export function unlinkDocument({ nodes }: WritePlan, position: number): Fragment
   return documentAt(nodes.length + position);
 }
 
-export interface Receipt extends IdempotencyKey {
+interface Receipt extends IdempotencyKey {
   readonly lifetime: string;
 }
 
@@ -288,7 +288,7 @@ export function initialValue(field: Field): Fragment | null {
 }
 
 /** The same for the key of a row that turns out to be new; others that the service is to fill came with the payload. */
-export function initialKey(field: Field, { conflict }: WriteNode): Fragment | null {
+function initialKey(field: Field, { conflict }: WriteNode): Fragment | null {
   const defaultValue = initialValue(field);
   return defaultValue === null && conflict && field.special.includes('uuid')
     ? sql`gen_random_uuid()::text::${typeName(field)}`

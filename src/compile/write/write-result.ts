@@ -133,7 +133,7 @@ function isSame({ column }: Field, one: Fragment, other: Fragment): Fragment {
   return sql`(${one})::text is not distinct from (${other})::text`;
 }
 
-export interface Existing {
+interface Existing {
   readonly join: Fragment;
   /** The key of the item that exists; where there is none, as it was given. */
   readonly keys: readonly Fragment[];
@@ -210,7 +210,7 @@ export function andFound({ conflict }: WriteNode, row: Fragment): Fragment {
  * to them. If the database may choose another key (a trigger, a view, a column that the role may not insert), keys come from
  * `returning`: rows are returned in the order in which they are inserted, which is that of the input.
  */
-export function returnsKeys(node: WriteNode): boolean {
+function returnsKeys(node: WriteNode): boolean {
   if (!makesKeys(node)) return false;
   return changesNewKeys(node.collection) || node.collection.key.some((field) => isLeftOut(node, field));
 }

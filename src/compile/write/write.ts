@@ -79,7 +79,7 @@ import {
   storeKeys,
 } from './write-result.js';
 
-export interface WriteOptions {
+interface WriteOptions {
   /** Where a request with an `Idempotency-Key` is recorded by the statement that writes: see sql/system/005_receipts.sql. */
   readonly records: Collection | null;
   readonly activityLog: ActivityLog;
