@@ -4,6 +4,7 @@ import { forbidden } from '../base/errors.js';
 import { isRecord } from '../base/narrow.js';
 import type { Arguments } from './arguments.js';
 import type { SystemField } from './field-binding.js';
+import { argumentsOf, type DefinedRoot } from './root-fields.js';
 import { type Selections, setsOf } from './selections.js';
 
 export interface Call {
@@ -28,14 +29,9 @@ type ProjectedField =
   | { readonly output: string; readonly key: string; readonly projection: Projection }
   | { readonly output: string; readonly text: string };
 
-/** `type` is that of the field in the schema of the caller. */
-export function parseCall(
-  field: SystemField,
-  type: GraphQLOutputType,
-  args: Arguments,
-  nodes: readonly FieldNode[],
-  selections: Selections,
-): Call {
+export function parseCall(field: SystemField, selected: DefinedRoot): Call {
+  const args = argumentsOf(selected);
+  const { type } = selected.field;
   const parameters = field.parameters.map((key) => String(args[key]));
   // Nothing has the empty name.
   if (parameters.includes('')) throw forbidden();
@@ -43,14 +39,13 @@ export function parseCall(
     Object.entries(args).filter(([key, value]) => !field.parameters.includes(key) && value !== undefined),
   );
   const bodies = { none: undefined, data: args['data'], rest, query: undefined };
-  const otherwise = isObjectType(getNamedType(type)) ? args : true;
   return {
     name: field.name,
     parameters,
     queryString: field.body === 'query' ? inUrl(rest) : '',
     body: bodies[field.body],
-    otherwise,
-    projection: projectionOf(type, nodes, selections),
+    otherwise: isObjectType(getNamedType(type)) ? args : true,
+    projection: projectionOf(type, selected.nodes, selected.selections),
   };
 }
 

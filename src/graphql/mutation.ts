@@ -1,56 +1,42 @@
 /** A mutation operation → steps: each root field one write, with its read-back. */
-import {
-  type FieldNode,
-  type GraphQLField,
-  type GraphQLInputType,
-  type GraphQLObjectType,
-  isInputObjectType,
-  isListType,
-  isNonNullType,
-  type OperationDefinitionNode,
-} from 'graphql';
+import { type GraphQLInputType, isInputObjectType, isListType, isNonNullType } from 'graphql';
 import { invalidPayload, invalidQuery } from '../base/errors.js';
 import { isObject } from '../base/exact-json.js';
-import { NO_QUERY, type Parsed, type ReadRequest, type ReadTarget } from '../request/ast.js';
+import { NO_QUERY, type Parsed, type ReadTarget } from '../request/ast.js';
 import { parseOnConflict } from '../request/on-conflict.js';
-import type { Input, ParseLimits } from '../request/parse-context.js';
-import { requestShape } from '../request/rest.js';
-import { ValueList } from '../request/values.js';
+import type { Input } from '../request/parse-context.js';
+import { parsedRead } from '../request/rest.js';
 import { requireObject, type WriteRequest } from '../request/write.js';
-import { type Arguments, type DocumentContext, parseQueryArguments } from './arguments.js';
+import { type Arguments, parseQueryArguments } from './arguments.js';
 import { parseCall } from './calls.js';
 import { FieldFailure, withPosition } from './failure.js';
-import { isStaged, objectTypeOf, rootBindingOf } from './field-binding.js';
-import { parseFunctionCall } from './function-calls.js';
-import type { MutationStep, ParsedMutationDocument, Root } from './parsed-document.js';
-import { type Path, Selections, setsOf } from './selections.js';
-import type { Document } from './validate-document.js';
+import { isStaged, objectTypeOf, type RootBinding, rootBindingOf } from './field-binding.js';
+import type { MutationStep, ParsedMutationDocument } from './parsed-document.js';
+import {
+  argumentsOf,
+  type DefinedRoot,
+  isDefined,
+  type Operation,
+  parseFunctionCall,
+  selectedRoots,
+} from './root-fields.js';
+import { setsOf } from './selections.js';
 
-export function parseMutationOperation(
-  document: Document,
-  operation: OperationDefinitionNode,
-  variables: Record<string, unknown>,
-  limits: ParseLimits,
-): ParsedMutationDocument {
-  const type = document.schema.getMutationType();
-  if (!type) throw new Error('the schema has no mutations');
-  const source = { ...document, variables };
-  const selections = new Selections(source, contextOf(limits));
+export function parseMutationOperation(operation: Operation): ParsedMutationDocument {
   const once = new Set<string>();
-  const steps = [...selections.collect(type, [operation.selectionSet])].map(([name, nodes]): MutationStep => {
-    const position = selections.position(nodes[0], [name]);
-    const field = type.getFields()[nodes[0].name.value];
-    if (!field) return { kind: 'json', name, position, nullable: true, text: JSON.stringify(type.name) };
-    const root: Root = { name, position, nullable: !isNonNullType(field.type) };
-    const context = contextOf(limits);
-    const binding = rootBindingOf(field);
-    if (binding.kind === 'service' && binding.field.once && once.has(binding.field.name)) {
-      throw new FieldFailure(invalidQuery(`"${binding.field.name}" can be used only once in an operation`), position);
+  const steps = selectedRoots(operation).map((selected): MutationStep => {
+    const { root, type } = selected;
+    if (!isDefined(selected)) return { ...root, kind: 'json', text: JSON.stringify(type.name) };
+    const binding = rootBindingOf(selected.field);
+    if (binding.kind === 'service') {
+      const { name } = binding.field;
+      if (binding.field.once && once.has(name))
+        throw new FieldFailure(invalidQuery(`"${name}" can be used only once in an operation`), root.position);
+      once.add(name);
     }
-    if (binding.kind === 'service') once.add(binding.field.name);
     return withPosition(
-      () => position,
-      () => parseStep(root, field, nodes, new Selections(source, context), context),
+      () => root.position,
+      () => parseStep(selected, binding),
     );
   });
   checkCalls(steps);
@@ -67,92 +53,79 @@ function checkCalls(steps: readonly MutationStep[]): void {
   );
 }
 
-function contextOf(limits: ParseLimits): DocumentContext {
-  return { values: new ValueList(limits.nodes), limits, typed: true };
-}
-
-function parseStep(
-  root: Root,
-  field: GraphQLField<unknown, unknown>,
-  nodes: readonly [FieldNode, ...FieldNode[]],
-  selections: Selections,
-  context: DocumentContext,
-): MutationStep {
-  const binding = rootBindingOf(field);
-  const path = [root.name];
-  if (binding.kind === 'function') {
-    const request = parseFunctionCall(binding, field, nodes, selections, context, path);
-    const query = { request, values: context.values.done(), shape: requestShape(request), format: null };
-    return { ...root, kind: 'function', query };
-  }
-  const args = selections.arguments(field, nodes[0], path);
-  const payload = (): unknown => {
-    const argument = field.args.find((each) => each.name === 'data');
-    return argument ? parsePayload(args['data'], argument.type, 'data') : undefined;
-  };
-  const data = (): Input => requireObject(payload(), '"data"');
-  const list = (): Input[] => {
-    const items = payload();
-    return Array.isArray(items) ? items.map((item) => requireObject(item, '"data"')) : [];
-  };
-  const written = (
-    collection: string,
-    readable: boolean,
-    many: boolean,
-  ): { collection: string; readBack: Parsed | null } => ({
-    collection,
-    readBack: readable ? parseReadBack(collection, many, field, args, nodes, selections, context, path) : null,
-  });
-  const write = (request: WriteRequest, text: string | null = null): MutationStep => ({
-    ...root,
-    kind: 'write',
-    request,
-    text,
-  });
+function parseStep(selected: DefinedRoot, binding: RootBinding): MutationStep {
+  const { root, selections } = selected;
   switch (binding.kind) {
-    case 'create': {
-      const items = binding.many ? list() : [data()];
-      const { collection, many, readable } = binding;
-      const { on_conflict: columns = null, resolution = null } = args;
-      const onConflict = parseOnConflict(columns as string[] | null, resolution as string | null);
-      const readBack = written(collection, readable, many);
-      return write({ kind: 'create', items, many, idempotencyKey: null, onConflict, ...readBack });
-    }
-    case 'batch': {
-      const items = list();
-      return write({ kind: 'update-each', items, ...written(binding.collection, binding.readable, true) });
-    }
-    case 'update': {
-      const { collection, many, readable } = binding;
-      const keys = keysOf(args, many);
-      const target = written(collection, readable, many);
-      if (!many) return write({ kind: 'update-item', key: String(args['id']), data: data(), ...target });
-      const selected = { kind: 'keys', keys } as const;
-      return write({ kind: 'update-selected', selected, data: data(), ...target });
-    }
-    case 'update-singleton': {
-      const { collection, readable } = binding;
-      return write({ kind: 'update-singleton', data: data(), ...written(collection, readable, false) });
-    }
-    case 'delete': {
-      const { collection, many } = binding;
-      const keys = keysOf(args, many);
-      const type = objectTypeOf(field);
-      const text = deletedText(type, nodes, keys, many, selections);
-      return write({ kind: 'delete', collection, selected: { kind: 'keys', keys } }, text);
+    case 'function': {
+      const query = parsedRead(parseFunctionCall(binding, selected), selections.context.values);
+      return { ...root, kind: 'function', query };
     }
     case 'service':
-      return { ...root, kind: 'call', call: parseCall(binding.field, field.type, args, nodes, selections) };
-    case 'update-me':
-      return {
-        ...root,
-        kind: 'update-me',
-        data: data(),
-        readBack: written('service_users', binding.readable, false).readBack,
-      };
+      return { ...root, kind: 'call', call: parseCall(binding.field, selected) };
+    case 'delete': {
+      const { collection, many } = binding;
+      const keys = keysOf(argumentsOf(selected), many);
+      const request = { kind: 'delete', collection, selected: { kind: 'keys', keys } } as const;
+      return { ...root, kind: 'write', request, text: deletedText(selected, many ? keys : keys[0]) };
+    }
+    case 'update-me': {
+      const args = argumentsOf(selected);
+      const data = itemOf(selected, args);
+      const readBack = binding.readable ? parseReadBack('service_users', false, selected, args) : null;
+      return { ...root, kind: 'update-me', data, readBack };
+    }
+    case 'create':
+    case 'batch':
+    case 'update':
+    case 'update-singleton':
+      return { ...root, kind: 'write', request: parseWrite(binding, selected), text: null };
     default:
       throw new Error(`a mutation cannot ${binding.kind}`);
   }
+}
+
+type WriteBinding = Extract<RootBinding, { readonly collection: string; readonly readable: boolean }>;
+
+function parseWrite(binding: WriteBinding, selected: DefinedRoot): WriteRequest {
+  const { collection, readable } = binding;
+  const args = argumentsOf(selected);
+  const written = (many: boolean): { collection: string; readBack: Parsed | null } => ({
+    collection,
+    readBack: readable ? parseReadBack(collection, many, selected, args) : null,
+  });
+  switch (binding.kind) {
+    case 'create': {
+      const { many } = binding;
+      const items = many ? itemsOf(selected, args) : [itemOf(selected, args)];
+      const { on_conflict: columns = null, resolution = null } = args;
+      const onConflict = parseOnConflict(columns as string[] | null, resolution as string | null);
+      return { kind: 'create', items, many, idempotencyKey: null, onConflict, ...written(many) };
+    }
+    case 'batch':
+      return { kind: 'update-each', items: itemsOf(selected, args), ...written(true) };
+    case 'update-singleton':
+      return { kind: 'update-singleton', data: itemOf(selected, args), ...written(false) };
+    default: {
+      const { many } = binding;
+      const target = written(many);
+      const data = itemOf(selected, args);
+      if (!many) return { kind: 'update-item', key: String(args['id']), data, ...target };
+      return { kind: 'update-selected', selected: { kind: 'keys', keys: keysOf(args, many) }, data, ...target };
+    }
+  }
+}
+
+function payloadOf({ field }: DefinedRoot, args: Arguments): unknown {
+  const argument = field.args.find((each) => each.name === 'data');
+  return argument ? parsePayload(args['data'], argument.type, 'data') : undefined;
+}
+
+function itemOf(selected: DefinedRoot, args: Arguments): Input {
+  return requireObject(payloadOf(selected, args), '"data"');
+}
+
+function itemsOf(selected: DefinedRoot, args: Arguments): Input[] {
+  return listOf(payloadOf(selected, args)).map((item) => requireObject(item, '"data"'));
 }
 
 function keysOf({ id, ids }: Arguments, many: boolean): string[] {
@@ -160,17 +133,12 @@ function keysOf({ id, ids }: Arguments, many: boolean): string[] {
   return Array.isArray(ids) ? ids.filter((each) => each !== null).map(String) : [];
 }
 
-/** Keys are known before anything is deleted, so is the answer. */
-function deletedText(
-  type: GraphQLObjectType,
-  nodes: readonly FieldNode[],
-  keys: readonly string[],
-  many: boolean,
-  selections: Selections,
-): string {
+/** The keys are known before the deletion, and so is the response. */
+function deletedText({ field, nodes, selections }: DefinedRoot, keys: unknown): string {
+  const type = objectTypeOf(field);
   const entries = [...selections.collect(type, setsOf(nodes))].map(([output, [node]]) => [
     output,
-    node.name.value === '__typename' ? type.name : many ? keys : keys[0],
+    node.name.value === '__typename' ? type.name : keys,
   ]);
   return JSON.stringify(Object.fromEntries(entries));
 }
@@ -178,16 +146,9 @@ function deletedText(
 const QUERY_ARGUMENTS = ['filter', 'sort', 'limit', 'offset', 'page', 'search'] as const;
 
 /** In the order in which they were written, unless the arguments say otherwise. */
-function parseReadBack(
-  collection: string,
-  many: boolean,
-  field: GraphQLField<unknown, unknown>,
-  args: Arguments,
-  nodes: readonly FieldNode[],
-  selections: Selections,
-  context: DocumentContext,
-  path: Path,
-): Parsed {
+function parseReadBack(collection: string, many: boolean, selected: DefinedRoot, args: Arguments): Parsed {
+  const { root, field, nodes, selections } = selected;
+  const { context } = selections;
   const keys = context.values.add(null);
   const isQueried = many && QUERY_ARGUMENTS.some((name) => args[name] !== undefined && args[name] !== null);
   const query = isQueried ? parseQueryArguments(field, { limit: -1, ...args }, context) : NO_QUERY;
@@ -196,9 +157,8 @@ function parseReadBack(
     : isQueried
       ? { kind: 'keys', keys, known: true }
       : { kind: 'written', keys };
-  const fields = selections.read(objectTypeOf(field), nodes, path);
-  const request: ReadRequest = { kind: 'read', collection, target, query: { ...query, fields }, export: false };
-  return { request, values: context.values.done(), shape: requestShape(request), format: null };
+  const fields = selections.read(objectTypeOf(field), nodes, [root.name]);
+  return parsedRead({ kind: 'read', collection, target, query: { ...query, fields }, export: false }, context.values);
 }
 
 const STAGES: ReadonlySet<string> = new Set(['create', 'update', 'delete']);

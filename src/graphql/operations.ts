@@ -15,10 +15,10 @@ import type { DocumentLimits } from './limits.js';
 import { bindLiterals, findLiterals, type LiftedDocument, type LiteralsOfText, liftLiterals } from './literals.js';
 import { parseMutationOperation } from './mutation.js';
 import type { ParsedDocument, ParsedQueryDocument } from './parsed-document.js';
-import { introspectSchema, parseQueryOperation } from './query.js';
+import { introspectSchema, parseEvents, parseQueryOperation, type QueryOperation } from './query.js';
+import type { Variables } from './root-fields.js';
 import { type LazySchema, type Schemas, schemaKey } from './schema.js';
 import type { RootScope, SchemaAccess } from './schema-access.js';
-import { parseEvents } from './subscription.js';
 import { asksForSchema, chooseOperation, type Document, parseDocument } from './validate-document.js';
 
 export interface GraphqlRequest {
@@ -28,8 +28,6 @@ export interface GraphqlRequest {
   /** By GET nothing may be changed. */
   readonly safe: boolean;
 }
-
-type Variables = Record<string, unknown>;
 
 interface PreparedDocument {
   readonly number: number;
@@ -58,7 +56,6 @@ const AT_ONCE: RunInBudget = (_, work) => runSteps(work());
 export class UnsafeMethod extends Error {}
 
 export class Operations {
-  readonly #parse: ParseLimits;
   readonly #prepared: LRUCache<string, PreparedDocument>;
   readonly #parsedQueries = new ParseCache<ParsedQueryDocument>();
   #count = 0;
@@ -67,10 +64,9 @@ export class Operations {
   constructor(
     readonly schemas: Schemas,
     private readonly limits: DocumentLimits,
-    parse: ParseLimits,
+    private readonly parseLimits: ParseLimits,
     memory: number,
   ) {
-    this.#parse = parse;
     this.#prepared = new LRUCache({
       max: 2_000,
       maxSize: memory,
@@ -150,49 +146,34 @@ export class Operations {
 
   /** The answer about a schema may be made of ten thousand types: others have their turn in between. */
   async #introspect(prepared: PreparedDocument, request: GraphqlRequest): Promise<ParsedDocument> {
-    const { document, operation, completeSchema } = prepared;
-    if (prepared.parsed || operation.operation !== 'query') return this.#finish(prepared, request);
-    const input = {
-      variables: this.#coerce(prepared, request),
-      sentVariables: request.variables,
-      completeSchema,
-      introspected: null,
-    };
-    const introspected = await runInSlices(introspectSchema(document, operation, input, this.#parse));
+    const { operation: node } = prepared;
+    if (prepared.parsed || node.operation !== 'query') return this.#finish(prepared, request);
+    const operation = this.#queryOperation(prepared, request, this.#coerce(prepared, request));
+    const introspected = await runInSlices(introspectSchema(operation));
     const parsed = this.#finish({ ...prepared, introspected }, request);
-    if (parsed.kind === 'query' && (operation.variableDefinitions ?? []).length === 0 && sizeOf(parsed) < SMALL)
+    if (parsed.kind === 'query' && (node.variableDefinitions ?? []).length === 0 && sizeOf(parsed) < SMALL)
       prepared.parsed = parsed;
     return parsed;
   }
 
   /** `literals` are the values that took the places of literals. */
   #finish(prepared: PreparedDocument, request: GraphqlRequest, literals: Variables | null = null): ParsedDocument {
-    const { document, operation } = prepared;
-    if (operation.operation === 'mutation' && request.safe) throw new UnsafeMethod();
-    const variables = (): Variables => {
-      const coerced = this.#coerce(prepared, request);
-      return literals ? { ...coerced, ...literals } : coerced;
-    };
-    if (operation.operation === 'mutation')
-      return parseMutationOperation(document, operation, variables(), this.#parse);
-    if (operation.operation === 'query') return this.#query(prepared, request, literals, variables);
-    const events = parseEvents(document, operation, variables(), this.#parse);
-    return events ?? { kind: 'live', query: this.#query(prepared, request, literals, variables) };
+    const { document, operation: node } = prepared;
+    if (node.operation === 'mutation' && request.safe) throw new UnsafeMethod();
+    if (node.operation === 'query') return this.#query(prepared, request, literals);
+    const variables = { ...this.#coerce(prepared, request), ...literals };
+    const operation = { document, node, variables, limits: this.parseLimits };
+    if (node.operation === 'mutation') return parseMutationOperation(operation);
+    return parseEvents(operation) ?? { kind: 'live', query: this.#query(prepared, request, literals) };
   }
 
-  #query(
-    prepared: PreparedDocument,
-    request: GraphqlRequest,
-    literals: Variables | null,
-    variables: () => Variables,
-  ): ParsedQueryDocument {
+  #query(prepared: PreparedDocument, request: GraphqlRequest, literals: Variables | null): ParsedQueryDocument {
     if (prepared.parsed) return prepared.parsed;
-    const { number, document, operation } = prepared;
     const parse = (): ParsedQueryDocument => {
-      const { completeSchema, introspected } = prepared;
-      const input = { variables: variables(), sentVariables: request.variables, completeSchema, introspected };
-      return parseQueryOperation(document, operation, input, this.#parse);
+      const variables = { ...this.#coerce(prepared, request), ...literals };
+      return parseQueryOperation(this.#queryOperation(prepared, request, variables));
     };
+    const { number, operation } = prepared;
     const definitions = operation.variableDefinitions ?? [];
     const sent = definitions.length > 0 ? writeJson(request.variables) : '';
     // The whole text: places depend on how literals are written.
@@ -201,6 +182,12 @@ export class Operations {
     const parsed = parse();
     if (sizeOf(parsed) < SMALL) prepared.parsed = parsed;
     return parsed;
+  }
+
+  #queryOperation(prepared: PreparedDocument, request: GraphqlRequest, variables: Variables): QueryOperation {
+    const { document, operation: node, completeSchema, introspected } = prepared;
+    const sentVariables = request.variables;
+    return { document, node, variables, limits: this.parseLimits, sentVariables, completeSchema, introspected };
   }
 
   #coerce({ document, operation }: PreparedDocument, { variables }: GraphqlRequest): Variables {

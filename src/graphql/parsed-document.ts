@@ -4,7 +4,7 @@ import type { Parsed, ParsedOperation } from '../request/ast.js';
 import type { Input } from '../request/parse-context.js';
 import type { WriteRequest } from '../request/write.js';
 import type { Call } from './calls.js';
-import type { FieldPosition } from './failure.js';
+import type { Root } from './root-fields.js';
 
 export type ParsedDocument = ParsedQueryDocument | ParsedMutationDocument | ParsedLiveDocument | ParsedEventsDocument;
 
@@ -46,13 +46,6 @@ export interface EventOutput {
 export interface EventMember {
   readonly name: string;
   readonly value: 'key' | 'event' | { readonly text: string };
-}
-
-export interface Root {
-  readonly name: string;
-  readonly position: FieldPosition;
-  /** Whether null may stand in the place of the field. */
-  readonly nullable: boolean;
 }
 
 export interface ParsedMutationDocument {

@@ -8,7 +8,7 @@ import { LRUCache } from 'lru-cache';
 import { mapSteps, runInSlices, type Steps } from '../base/time-slices.js';
 import type { Collection } from '../mirror/model.js';
 import { COMMON_TYPES } from './common.js';
-import { CompleteSchema, collectTypes, printTypes } from './complete-schema.js';
+import { CompleteSchema, collectTypes, PLACEHOLDER, printTypes } from './complete-schema.js';
 import type { SystemField } from './field-binding.js';
 import { FilterTypes } from './filters.js';
 import { functionFields, mayCallVolatile } from './function-fields.js';
@@ -25,7 +25,6 @@ import {
   rootCollections,
   subscriptionFields,
 } from './roots.js';
-import { VOID_SCALAR } from './scalars.js';
 import type { RootScope, SchemaAccess } from './schema-access.js';
 import { TypeNames } from './schema-names.js';
 import { SystemFields, type SystemRoots } from './system-fields.js';
@@ -57,9 +56,6 @@ export class Schemas {
 export function schemaKey(access: SchemaAccess, scope: RootScope): string {
   return `${scope} ${access.model.version} ${access.key}`;
 }
-
-/** A schema needs a query type before ours can be made. */
-const PLACEHOLDER = new GraphQLObjectType({ name: 'Query', fields: { _empty: { type: VOID_SCALAR } } });
 
 export class LazySchema extends GraphQLSchema {
   readonly #query: GraphQLObjectType;
@@ -157,7 +153,7 @@ export class LazySchema extends GraphQLSchema {
     for (const fields of this.#rootFields) await runInSlices(fields.prepare());
     const roots = { query: this.#query, mutation: this.#mutation, subscription: this.#subscription };
     await runInSlices(mapSteps(Object.values(roots), (type) => type?.getFields()));
-    return new CompleteSchema(PLACEHOLDER, roots, await runInSlices(collectTypes(roots, __Schema)));
+    return new CompleteSchema(roots, await runInSlices(collectTypes(roots, __Schema)));
   }
 
   /** Types by name, made when they are asked for; graphql-js looks them up here. */

@@ -22,7 +22,7 @@ import {
 } from 'graphql';
 import { assertNever } from '../base/assert-never.js';
 import { tooManyRelations } from '../base/errors.js';
-import type { Aggregate, GroupSelection, ShapedSelection } from '../request/ast.js';
+import type { Aggregate, GroupSelection, Query, ShapedSelection } from '../request/ast.js';
 import { parseExpression, parseJsonPath } from '../request/expression.js';
 import { type Arguments, type DocumentContext, parseQueryArguments } from './arguments.js';
 import { type FieldPosition, type Locate, withPosition } from './failure.js';
@@ -30,12 +30,10 @@ import { bindingOf, collectionOfType, fieldOfType, objectTypeOf } from './field-
 import { BIG_INT_SCALAR } from './scalars.js';
 
 export type Path = readonly (string | number)[];
-type Variables = Record<string, unknown>;
-
 interface SelectionSource {
   readonly schema: GraphQLSchema;
   readonly fragments: ReadonlyMap<string, FragmentDefinitionNode>;
-  readonly variables: Variables;
+  readonly variables: Readonly<Record<string, unknown>>;
   readonly locate: Locate;
   readonly fixed: FixedSelections;
 }
@@ -61,7 +59,7 @@ export class Selections {
 
   constructor(
     private readonly source: SelectionSource,
-    private readonly context: DocumentContext,
+    readonly context: DocumentContext,
   ) {}
 
   /** What is selected of one type, of several selection sets that belong together. */
@@ -95,8 +93,16 @@ export class Selections {
     return selections;
   }
 
-  /** What is selected of groups. Aggregates are in a separate list: they are computed once, wherever they are selected. */
-  parseGroups(type: GraphQLObjectType, nodes: readonly FieldNode[], aggregates: Aggregate[]): GroupSelection[] {
+  /** The query for groups. Its list of aggregates has each once, wherever they are selected. */
+  groups(type: GraphQLObjectType, nodes: readonly FieldNode[], query: Query): Query {
+    const aggregate: Aggregate[] = [];
+    const groupFields = this.#groupFields(type, nodes, aggregate);
+    // Rows that nothing is asked of are still one group.
+    if (aggregate.length === 0 && !query.groupBy) aggregate.push({ function: 'countAll', field: null });
+    return { ...query, aggregate, groupFields };
+  }
+
+  #groupFields(type: GraphQLObjectType, nodes: readonly FieldNode[], aggregates: Aggregate[]): GroupSelection[] {
     return [...this.collect(type, setsOf(nodes))].map(([output, fields]): GroupSelection => {
       const [node] = fields;
       const name = node.name.value;

@@ -32,69 +32,70 @@ import {
 import { isQuoted, parseExpression, parseJsonPath, unquoteName } from './expression.js';
 import { checkObject, type Input, type ParseContext, readIndexedList, readObject } from './parse-context.js';
 
-export function parseFilter(input: Input, context: ParseContext): Filter {
-  return parseObject(input, context, context.depth ?? 0, null);
+/** A place in a filter: the relations that lead to it, and the field above it for messages, or null at the root. */
+interface Place extends ParseContext {
+  readonly depth: number;
+  readonly owner: string | null;
 }
 
-/** Operators, or a whole filter of what the field leads to; `owner` is the field for messages, null at the root. */
-function parseObject(input: unknown, context: ParseContext, depth: number, owner: string | null): Filter {
-  if (depth > context.limits.relationalDepth) {
-    throw tooManyRelations(context.limits.relationalDepth);
-  }
+export function parseFilter(input: Input, context: ParseContext): Filter {
+  return parseObject(input, { ...context, depth: context.depth ?? 0, owner: null });
+}
+
+/** Operators, or a whole filter of what the field leads to. */
+function parseObject(input: unknown, place: Place): Filter {
+  const { limits, depth, owner } = place;
+  if (depth > limits.relationalDepth) throw tooManyRelations(limits.relationalDepth);
   if (Array.isArray(input)) throw invalidQuery(`The filter of "${owner ?? 'root'}" must be an object, not a list`);
   if (!isObject(input)) {
     if (owner === null) throw invalidQuery('A filter must be an object');
-    return parseOperator('eq', input, context, owner);
+    return parseOperator('eq', input, place, owner);
   }
-  const filters = Object.entries(input).map(([key, value]) => parseEntry(key, value, context, depth, owner));
+  const filters = Object.entries(input).map(([key, value]) => parseEntry(key, value, place));
   return onlyOf(filters) ?? { kind: 'and', filters };
 }
 
-function parseEntry(key: string, value: unknown, context: ParseContext, depth: number, owner: string | null): Filter {
-  context.values.count(1);
-  if (isQuoted(key))
-    return { kind: 'field', name: unquoteName(key, 'filter'), filter: parseObject(value, context, depth + 1, key) };
+function parseEntry(key: string, value: unknown, place: Place): Filter {
+  const { depth, owner } = place;
+  const parseBelow = (): Filter => parseObject(value, { ...place, depth: depth + 1, owner: key });
+  place.values.count(1);
+  if (isQuoted(key)) return { kind: 'field', name: unquoteName(key, 'filter'), filter: parseBelow() };
   switch (key) {
     case '_and':
     case '_or':
-      return { kind: key === '_and' ? 'and' : 'or', filters: parseBranches(value, context, depth, owner, key) };
+      return { kind: key === '_and' ? 'and' : 'or', filters: parseBranches(key, value, place) };
     case '_some':
     case '_none':
       if (owner === null) throw invalidQuery(`"${key}" needs a relation above it`);
-      return {
-        kind: key === '_some' ? 'some' : 'none',
-        filter: parseObject(checkObject(value, key), context, depth, owner),
-      };
+      return { kind: key === '_some' ? 'some' : 'none', filter: parseObject(checkObject(value, key), place) };
     case '_json':
       if (owner === null) throw invalidQuery('"_json" needs a field above it');
-      return { kind: 'json', filter: parseJsonFilter(readCondition(value, '_json'), context) };
+      return { kind: 'json', filter: parseJsonFilter(readCondition(value, '_json'), place) };
     case '_length':
       if (owner === null) throw invalidQuery('"_length" needs a field above it');
-      return { kind: 'length', filter: parseObject(value, context, depth, `_length of ${owner}`) };
+      return { kind: 'length', filter: parseObject(value, { ...place, owner: `_length of ${owner}` }) };
   }
-  if (key.startsWith('$FOLLOW(')) return parseFollow(key, value, context, depth);
-  if (key === '_regex' || key === '_submitted') return parsePayloadOperator(key, value, context, owner);
+  if (key.startsWith('$FOLLOW(')) return { kind: 'follow', arguments: followed(key), filter: parseBelow() };
+  if (key === '_regex' || key === '_submitted') return parsePayloadOperator(key, value, place);
   const operator = key.slice(1);
   if (key.startsWith('_') && isOperator(operator)) {
     if (owner === null) throw invalidQuery(`The operator "${key}" needs a field above it`);
-    return parseOperator(operator, value, context, owner);
+    return parseOperator(operator, value, place, owner);
   }
-  if (key.includes('(')) {
-    const expression = parseExpression(key, 'filter', { ...context, depth });
-    if (!expression.call) throw invalidQuery(`Invalid filter key "${key}"`);
-    return { kind: 'function', expression, filter: parseObject(value, context, depth + 1, key) };
-  }
-  return { kind: 'field', name: key, filter: parseObject(value, context, depth + 1, key) };
+  if (!key.includes('(')) return { kind: 'field', name: key, filter: parseBelow() };
+  const expression = parseExpression(key, 'filter', place);
+  if (!expression.call) throw invalidQuery(`Invalid filter key "${key}"`);
+  return { kind: 'function', expression, filter: parseBelow() };
 }
 
 /** A pattern may be written as in JavaScript: `/^[a-z]+$/`. */
-function parsePayloadOperator(key: string, value: unknown, context: ParseContext, owner: string | null): Filter {
-  if (!context.payload || owner === null) throw invalidQuery(`"${key}" can only be used in validations`);
+function parsePayloadOperator(key: string, value: unknown, { payload, values, owner }: Place): Filter {
+  if (!payload || owner === null) throw invalidQuery(`"${key}" can only be used in validations`);
   if (key === '_submitted') return compare('submitted', null);
   if (typeof value !== 'string' || value === '') throw invalidQuery(`"_regex" of "${owner}" needs a pattern`);
   const [, bare, flags] = /^\/(.*)\/([a-z]*)$/s.exec(value) ?? [null, value, ''];
   const pattern = flags?.includes('i') ? `(?i)${bare}` : String(bare);
-  return compare('regex', { kind: 'slot', slot: context.values.add(pattern) });
+  return compare('regex', { kind: 'slot', slot: values.add(pattern) });
 }
 
 function readFilters(input: unknown, key: string, context: ParseContext): readonly unknown[] {
@@ -108,28 +109,21 @@ function readCondition(input: unknown, key: string): Input {
   return typeof input === 'string' && input.trim() !== '' ? readObject(input, key) : checkObject(input, key);
 }
 
-function parseBranches(
-  input: unknown,
-  context: ParseContext,
-  depth: number,
-  owner: string | null,
-  key: string,
-): Filter[] {
-  return readFilters(input, key, context).map((each) => {
-    if (owner === null && (each === null || typeof each !== 'object'))
+function parseBranches(key: string, input: unknown, place: Place): Filter[] {
+  return readFilters(input, key, place).map((each) => {
+    if (place.owner === null && (each === null || typeof each !== 'object'))
       throw invalidQuery(`"${key}" must be a list of filters`);
-    return parseObject(each, context, depth, owner);
+    return parseObject(each, place);
   });
 }
 
 /** `$FOLLOW(collection, field)` or `$FOLLOW(collection, itemField, collectionField)`: rows elsewhere that point here. */
-function parseFollow(key: string, value: unknown, context: ParseContext, depth: number): Filter {
+function followed(key: string): string[] {
   const match = /^\$FOLLOW\(([^()]*)\)$/.exec(key);
   const names = match?.[1]?.split(',').map((each) => each.trim()) ?? [];
-  if (key.length > 500 || names.length < 2 || names.length > 3 || names.includes('')) {
+  if (key.length > 500 || names.length < 2 || names.length > 3 || names.includes(''))
     throw invalidQuery('"$FOLLOW" takes a collection and one or two of its fields, in at most 500 characters');
-  }
-  return { kind: 'follow', arguments: names, filter: parseObject(value, context, depth + 1, key) };
+  return names;
 }
 
 const OPERATORS: ReadonlySet<string> = new Set([
@@ -374,7 +368,8 @@ export function parseHaving(input: Input, context: ParseContext): Filter {
       };
     }
     if (!isOneOf(AGGREGATES, key)) throw invalidQuery(`Unknown aggregate function "${key}" in "having"`);
-    return { kind: 'field', name: key, filter: parseObject(value, context, context.depth ?? 0, key) };
+    const place = { ...context, depth: context.depth ?? 0, owner: key };
+    return { kind: 'field', name: key, filter: parseObject(value, place) };
   });
   return onlyOf(filters) ?? { kind: 'and', filters };
 }

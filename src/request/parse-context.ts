@@ -1,6 +1,6 @@
 /** What the parsers of requests share: their limits, and how an object is read. */
 
-import { invalidQuery } from '../base/errors.js';
+import { invalidPayload, invalidQuery } from '../base/errors.js';
 import { isObject, parseJson } from '../base/exact-json.js';
 import type { ValueSink } from './values.js';
 
@@ -66,4 +66,10 @@ export function readObject(input: unknown, parameter: string): Input {
 export function checkObject(input: unknown, parameter: string): Input {
   if (!isObject(input)) throw invalidQuery(`"${parameter}" must be an object`);
   return input;
+}
+
+/** For what a body has next to its known properties. */
+export function refuseOthers(rest: Input, hint = ''): void {
+  const [unknown] = Object.keys(rest);
+  if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed${hint}`);
 }

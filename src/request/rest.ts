@@ -16,16 +16,16 @@ import {
 } from './ast.js';
 import { quoteName, textOf } from './expression.js';
 import { urlText } from './filter.js';
-import { type Input, type ParseContext, type ParseLimits, readObject } from './parse-context.js';
+import { type Input, type ParseContext, type ParseLimits, readObject, refuseOthers } from './parse-context.js';
 import { isFalse, parseQuery } from './query-parameters.js';
 import { ValueList, type ValueSink } from './values.js';
 import { type Key, readKey, readShownKeys } from './write.js';
 
 /** `key` is the item's key of a single read, null for a list. */
 export function parseRead(collection: string, key: string | null, queryString: string, limits: ParseLimits): Parsed {
-  const context = { values: new ValueList(limits.nodes), limits };
-  const target: ReadTarget = key === null ? { kind: 'list' } : { kind: 'item', key: context.values.add(key) };
-  return finish(collection, target, readQueryString(queryString, limits), context);
+  const context = contextOf(limits);
+  const target: ReadTarget = key === null ? LIST : { kind: 'item', key: context.values.add(key) };
+  return finish({ collection, target }, readQueryString(queryString, limits), context);
 }
 
 /** What callers are themselves: an item, or several. Its keys need not be visible to them. */
@@ -35,11 +35,11 @@ export function parseOwn(
   queryString: string,
   limits: ParseLimits,
 ): Parsed {
-  const context = { values: new ValueList(limits.nodes), limits };
+  const context = contextOf(limits);
   const slot = context.values.add(keys);
   const target: ReadTarget =
     typeof keys === 'string' ? { kind: 'item', key: slot, known: true } : { kind: 'keys', keys: slot, known: true };
-  return finish(collection, target, readQueryString(queryString, limits), context);
+  return finish({ collection, target }, readQueryString(queryString, limits), context);
 }
 
 function shownTarget(keys: readonly unknown[], values: ValueList): ReadTarget {
@@ -47,23 +47,20 @@ function shownTarget(keys: readonly unknown[], values: ValueList): ReadTarget {
   return { kind: 'keys', keys: values.add(keys.map(keyScalar)), shown };
 }
 
-/** Of the URL, what the body's `query` has too is replaced by it; `keys` narrows it to these items. */
+/** The `query` of the body replaces the parameters of the URL; `keys` narrows it to these items. */
 export function parseSearch(collection: string, body: unknown, queryString: string, limits: ParseLimits): Parsed {
-  const context = { values: new ValueList(limits.nodes), limits };
-  const { query, keys, ...rest } = readBody(body);
-  const [unknown] = Object.keys(rest);
-  if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
-  if (query !== undefined && !isObject(query)) throw invalidPayload('"query" must be an object');
-  const target: ReadTarget = keys === undefined ? { kind: 'list' } : shownTarget(readShownKeys(keys), context.values);
-  const url = readQueryString(queryString, limits);
-  if (query === undefined) return finish(collection, target, url, context);
-  refuseUnused(
-    url,
-    [...CONDITIONS, 'version'],
-    query,
-    'must be in the "query" of the body, which replaces the parameters of the URL',
-  );
-  return finish(collection, target, readBodyQuery(query, limits), { ...context, typed: true });
+  const context = contextOf(limits);
+  const { query, keys, ...rest } = readSearch(body);
+  refuseOthers(rest);
+  const target: ReadTarget = keys === undefined ? LIST : shownTarget(readShownKeys(keys), context.values);
+  return finishSearch({ collection, target }, readQueryString(queryString, limits), query, context);
+}
+
+function finishSearch(subject: Subject, url: Input, query: Input | undefined, context: RequestContext): Parsed {
+  if (query === undefined) return finish(subject, url, context);
+  const problem = 'must be in the "query" of the body, which replaces the parameters of the URL';
+  refuseUnused(url, [...CONDITIONS, 'version'], query, problem);
+  return finish(subject, readBodyQuery(query, context.limits), { ...context, typed: true });
 }
 
 function keyScalar(key: unknown): Scalar {
@@ -73,21 +70,20 @@ function keyScalar(key: unknown): Scalar {
 
 /** Counts the items with these keys, which are texts as in a path. */
 export function parseCountOfKeys(collection: string, keys: readonly Key[], limits: ParseLimits): Parsed {
-  const context = { values: new ValueList(limits.nodes), limits, typed: true };
+  const context = contextOf(limits, true);
   const target: ReadTarget = { kind: 'keys', keys: context.values.add(keys) };
-  return finish(collection, target, { aggregate: { count: '*' } }, context);
+  return finish({ collection, target }, { aggregate: { count: '*' } }, context);
 }
 
 /** The body of POST /utils/export: all items that the query selects, unless it names a limit. The route reads `file` by itself. */
 export function parseExport(collection: string, body: unknown, limits: ParseLimits): Parsed {
   const { query = {}, format, file: _, ...rest } = readBody(body);
-  const [unknown] = Object.keys(rest);
-  if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
+  refuseOthers(rest);
   if (!EXPORT_FORMATS.some((each) => each === format))
     throw invalidPayload(`"format" must be one of ${EXPORT_FORMATS.join(', ')}`);
   const input = readBodyQuery(query, limits);
-  const context = { values: new ValueList(limits.nodes), limits, typed: true };
-  return finish(collection, { kind: 'list' }, { ...input, limit: input['limit'] ?? -1, export: format }, context);
+  const context = contextOf(limits, true);
+  return finish({ collection, target: LIST }, { ...input, limit: input['limit'] ?? -1, export: format }, context);
 }
 
 /**
@@ -97,38 +93,34 @@ export function parseExport(collection: string, body: unknown, limits: ParseLimi
 export function parseReadBack(collection: string, one: boolean, queryString: string, limits: ParseLimits): Parsed {
   const url = readQueryString(queryString, limits);
   refuseSelecting(url);
-  return readBackOf(collection, one, url, { values: new ValueList(limits.nodes), limits });
+  return readBackOf(collection, one, url, contextOf(limits));
 }
 
 /** The same for a message, where a query is JSON and may select the items that are written. */
 export function parseMessageReadBack(collection: string, one: boolean, query: Input, limits: ParseLimits): Parsed {
-  return readBackOf(collection, one, query, { values: new ValueList(limits.nodes), limits, typed: true });
+  return readBackOf(collection, one, query, contextOf(limits, true));
 }
 
 function readBackOf(collection: string, one: boolean, query: Input, context: RequestContext): Parsed {
   const keys = context.values.add(null);
   const target: ReadTarget = one ? { kind: 'item', key: keys, known: true } : { kind: 'written', keys };
   const { fields, deep, alias, backlink } = query;
-  return finish(collection, target, { fields, deep, alias, backlink }, context);
+  return finish({ collection, target }, { fields, deep, alias, backlink }, context);
 }
 
 /** One item, with a query that is JSON. */
 export function parseItem(collection: string, key: Key, query: Input, limits: ParseLimits): Parsed {
-  const context = { values: new ValueList(limits.nodes), limits, typed: true };
-  return finish(collection, { kind: 'item', key: context.values.add(key) }, query, context);
+  const context = contextOf(limits, true);
+  return finish({ collection, target: { kind: 'item', key: context.values.add(key) } }, query, context);
 }
 
 /** Those of the items with these keys that the query selects, whichever page of them it asks for; their keys are the first value. */
 export function parseChanged(collection: string, query: Input, limits: ParseLimits): Parsed {
-  const context = { values: new ValueList(limits.nodes), limits, typed: true };
+  const context = contextOf(limits, true);
   const keys = context.values.add([]);
   const { fields, filter, search, deep, alias, backlink } = query;
-  return finish(
-    collection,
-    { kind: 'keys', keys, known: true },
-    { fields, filter, search, deep, alias, backlink },
-    context,
-  );
+  const target: ReadTarget = { kind: 'keys', keys, known: true };
+  return finish({ collection, target }, { fields, filter, search, deep, alias, backlink }, context);
 }
 
 /** The URL of a write that answers nothing. */
@@ -160,13 +152,9 @@ export function parseSelection(collection: string, query: Input, key: readonly s
   const { filter, search, sort, limit: requestedLimit, offset, page } = query;
   const limited = requestedLimit !== undefined && requestedLimit !== null && requestedLimit !== '';
   const limit = limited ? requestedLimit : -1;
-  const context = { values: new ValueList(limits.nodes), limits: { ...limits, wholeRows: Number.MAX_SAFE_INTEGER } };
-  return finish(
-    collection,
-    { kind: 'selected', limited },
-    { filter, search, sort, limit, offset, page, fields: key.map(quoteName) },
-    { ...context, typed: true },
-  );
+  const input = { filter, search, sort, limit, offset, page, fields: key.map(quoteName) };
+  const context = contextOf({ ...limits, wholeRows: Number.MAX_SAFE_INTEGER }, true);
+  return finish({ collection, target: { kind: 'selected', limited } }, input, context);
 }
 
 /** Which items are meant, and as what. */
@@ -183,51 +171,27 @@ const QUERY_PARAMETERS: ReadonlySet<string> = new Set([...CONDITIONS, 'fields', 
 export function parseRpc(name: string, body: unknown, queryString: string, limits: ParseLimits): Parsed {
   const { query, callArguments } = splitCall(readParameters(queryString, limits));
   if (body !== undefined && !isObject(body)) throw invalidPayload('The body must be an object of arguments');
-  if (body !== undefined)
-    refuseUnused(
-      callArguments,
-      Object.keys(callArguments),
-      {},
-      'is in the URL: the arguments of a POST must be in its body',
-    );
-  const context = { values: new ValueList(limits.nodes), limits };
+  const problem = 'is in the URL: the arguments of a POST must be in its body';
+  if (body !== undefined) refuseUnused(callArguments, Object.keys(callArguments), {}, problem);
+  const context = contextOf(limits);
   const call = parseArguments(body ?? callArguments, body !== undefined, context);
-  return finish(name, { kind: 'list' }, query, context, call);
+  return finish({ collection: name, target: LIST, call }, query, context);
 }
 
 /** The same with a body of a SEARCH: `arguments` and `query` take the place of the same in the URL. It calls only what reads. */
 export function parseRpcSearch(name: string, body: unknown, queryString: string, limits: ParseLimits): Parsed {
-  const { query, arguments: bodyArguments, ...rest } = readBody(body);
-  const [unknown] = Object.keys(rest);
-  if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed: the body takes arguments, query`);
-  if (query !== undefined && !isObject(query)) throw invalidPayload('"query" must be an object');
+  const { query, arguments: bodyArguments, ...rest } = readSearch(body);
+  refuseOthers(rest, ': the body takes arguments, query');
   if (bodyArguments !== undefined && !isObject(bodyArguments)) throw invalidPayload('"arguments" must be an object');
   const url = splitCall(readParameters(queryString, limits));
-  const context = { values: new ValueList(limits.nodes), limits };
-  if (bodyArguments)
-    refuseUnused(
-      url.callArguments,
-      Object.keys(url.callArguments),
-      bodyArguments,
-      'must be in the "arguments" of the body',
-    );
+  const context = contextOf(limits);
+  const problem = 'must be in the "arguments" of the body';
+  if (bodyArguments) refuseUnused(url.callArguments, Object.keys(url.callArguments), bodyArguments, problem);
   const call = parseArguments(bodyArguments ?? url.callArguments, bodyArguments !== undefined, context);
-  if (query === undefined) return finish(name, { kind: 'list' }, url.query, context, call);
-  refuseUnused(
-    url.query,
-    CONDITIONS,
-    query,
-    'must be in the "query" of the body, which replaces the parameters of the URL',
-  );
-  return finish(name, { kind: 'list' }, readBodyQuery(query, limits), { ...context, typed: true }, call);
+  return finishSearch({ collection: name, target: LIST, call }, url.query, query, context);
 }
 
-interface CallInput {
-  readonly query: Input;
-  readonly callArguments: Input;
-}
-
-function splitCall(input: Input): CallInput {
+function splitCall(input: Input): { query: Input; callArguments: Input } {
   const entries = Object.entries(input);
   const pick = (isQuery: boolean): Input =>
     Object.fromEntries(entries.filter(([each]) => QUERY_PARAMETERS.has(each) === isQuery));
@@ -256,30 +220,35 @@ interface RequestContext extends ParseContext {
   readonly values: ValueList;
 }
 
-function finish(
-  collection: string,
-  target: ReadTarget,
-  input: Input,
-  context: RequestContext,
-  call: CallRequest | null = null,
-): Parsed {
+function contextOf(limits: ParseLimits, typed = false): RequestContext {
+  return { values: new ValueList(limits.nodes), limits, typed };
+}
+
+const LIST: ReadTarget = { kind: 'list' };
+
+/** A collection or function, and which of its items are meant. */
+type Subject = Pick<ReadRequest, 'collection' | 'target' | 'call'>;
+
+function finish(subject: Subject, input: Input, context: RequestContext): Parsed {
   const format = parseFormat(input['export']);
   const query = parseQuery(input, context);
   const version = readVersion(input);
   const request: ReadRequest = {
     kind: 'read',
-    collection,
-    target,
+    ...subject,
     query,
     export: format !== null,
-    ...(call && { call }),
     ...(version !== null && { version: context.values.add(version) }),
     ...(version !== null && format === null && { showsVersion: true as const }),
   };
-  const parsed = { request, values: context.values.done(), shape: requestShape(request), format };
+  const parsed = parsedRead(request, context.values, format);
   if (format !== 'geojson' || input['geometry'] === undefined) return parsed;
   if (typeof input['geometry'] !== 'string') throw invalidQuery('"geometry" must be the name of a field');
   return { ...parsed, geometry: input['geometry'] };
+}
+
+export function parsedRead(request: ReadRequest, values: ValueList, format: ExportFormat | null = null): Parsed {
+  return { request, values: values.done(), shape: requestShape(request), format };
 }
 
 /** The items as they are have these names too. */
@@ -296,23 +265,12 @@ export function readVersion({ version, versionRaw = false }: Input): string | nu
 }
 
 const PARTS = [
-  'alias',
-  'filter',
-  'search',
-  'sort',
-  'limit',
-  'offset',
-  'page',
-  'cursor',
-  'aggregate',
-  'groupBy',
-  'having',
-  'deep',
-  'meta',
-] as const;
+  ...(['alias', 'filter', 'search', 'sort', 'limit', 'offset', 'page', 'cursor'] as const),
+  ...(['aggregate', 'groupBy', 'having', 'deep', 'meta'] as const),
+];
 
 /** The AST as text: what is left out was not asked for. */
-export function requestShape(request: ReadRequest): string {
+function requestShape(request: ReadRequest): string {
   const { collection, call, target, version, query, export: exported } = request;
   const { fields } = query;
   const parts: unknown[] = [collection, target, exported, query.backlink, (fields && textOf(fields)) ?? fields];
@@ -394,10 +352,15 @@ function decodeName(parameter: string): string {
   }
 }
 
-function readBody(
-  body: unknown,
-): Input & { readonly query?: unknown; readonly keys?: unknown; readonly arguments?: unknown } {
+function readBody(body: unknown): Input {
   if (body === undefined) return {};
   if (!isObject(body)) throw invalidPayload('The body must be an object');
   return body;
+}
+
+function readSearch(body: unknown): Input & { readonly query?: Input } {
+  const { query, ...rest } = readBody(body);
+  if (query === undefined) return rest;
+  if (!isObject(query)) throw invalidPayload('"query" must be an object');
+  return { ...rest, query };
 }

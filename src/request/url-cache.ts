@@ -98,33 +98,22 @@ const DIGITS_MARK = '\uE000';
 const TEXT_MARK = '\uE001';
 const MARKS = /[\uE000\uE001]/g;
 
-/** Null where no filter has a simple value. */
+const PARAMETER = /(?:^|&)([^&=]+)=([^&]*)/g;
+
+/** Null if no filter has a simple value. */
 export function patternOf(queryString: string): UrlPattern | null {
   const values: string[] = [];
-  let text = '';
-  let copied = 0;
-  for (let start = 0; start < queryString.length; ) {
-    const separator = queryString.indexOf('&', start);
-    const end = separator < 0 ? queryString.length : separator;
-    const equals = queryString.indexOf('=', start);
-    if (equals > 0 && equals < end && isFilter(queryString, start, equals)) {
-      const value = queryString.slice(equals + 1, end);
-      if (SIMPLE.test(value) && !SPECIAL.test(value)) {
-        text += queryString.slice(copied, equals + 1) + (isDigits(value) ? DIGITS_MARK : TEXT_MARK);
-        values.push(value);
-        copied = end;
-      }
-    }
-    start = end + 1;
-  }
-  if (values.length === 0 || queryString.search(MARKS) >= 0) return null;
-  return { text: text + queryString.slice(copied), values };
+  const text = queryString.replace(PARAMETER, (parameter, name: string, value: string) => {
+    if (!isFilter(name) || !SIMPLE.test(value) || SPECIAL.test(value)) return parameter;
+    values.push(value);
+    return parameter.slice(0, -value.length) + (isDigits(value) ? DIGITS_MARK : TEXT_MARK);
+  });
+  return values.length === 0 || queryString.search(MARKS) >= 0 ? null : { text, values };
 }
 
 /** `filter[...]`, also below `deep`. */
-function isFilter(queryString: string, start: number, end: number): boolean {
-  const closes = queryString[end - 1] === ']' || /%5D/i.test(queryString.slice(end - 3, end));
-  return closes && queryString.slice(start, end).includes('filter');
+function isFilter(name: string): boolean {
+  return (name.endsWith(']') || /%5D$/i.test(name)) && name.includes('filter');
 }
 
 /** Nothing that is encoded, a list, JSON or a variable. */

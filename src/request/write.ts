@@ -4,7 +4,7 @@ import { invalidPayload } from '../base/errors.js';
 import { Digits, isObject, wholeDigits } from '../base/exact-json.js';
 import type { Parsed } from './ast.js';
 import type { OnConflict } from './on-conflict.js';
-import type { Input } from './parse-context.js';
+import { type Input, refuseOthers } from './parse-context.js';
 
 export type Key = string | number;
 
@@ -82,8 +82,7 @@ export function requireObject(value: unknown, name: string): Input {
 }
 
 function readSelection({ keys, query, ...rest }: Input): Selected {
-  const [unknown] = Object.keys(rest);
-  if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
+  refuseOthers(rest);
   if ((keys === undefined) === (query === undefined))
     throw invalidPayload('Exactly one of "keys" and "query" is required');
   return keys === undefined ? { kind: 'query', query: readQuery(query) } : { kind: 'shown', keys: readShownKeys(keys) };
