@@ -129,22 +129,18 @@ interface Functions {
   readonly filter: GraphQLInputObjectType;
 }
 
+const OF_MOMENT: Functions = { output: MOMENT_FUNCTIONS, filter: MOMENT_FUNCTION_FILTER };
+const FUNCTIONS: Readonly<Record<string, Functions>> = {
+  date: { output: DATE_FUNCTIONS, filter: DATE_FUNCTION_FILTER },
+  time: { output: TIME_FUNCTIONS, filter: TIME_FUNCTION_FILTER },
+  dateTime: OF_MOMENT,
+  timestamp: OF_MOMENT,
+  json: { output: JSON_FUNCTIONS, filter: COUNT_FUNCTION_FILTER },
+};
+
 export function functionsOf(field: Field): Functions | null {
   if (field.relation?.kind === 'one-to-many') return { output: COUNT_FUNCTIONS, filter: COUNT_FUNCTION_FILTER };
-  if (!field.column || isSecretField(field)) return null;
-  switch (field.type) {
-    case 'date':
-      return { output: DATE_FUNCTIONS, filter: DATE_FUNCTION_FILTER };
-    case 'time':
-      return { output: TIME_FUNCTIONS, filter: TIME_FUNCTION_FILTER };
-    case 'dateTime':
-    case 'timestamp':
-      return { output: MOMENT_FUNCTIONS, filter: MOMENT_FUNCTION_FILTER };
-    case 'json':
-      return { output: JSON_FUNCTIONS, filter: COUNT_FUNCTION_FILTER };
-    default:
-      return null;
-  }
+  return field.column && !isSecretField(field) ? (FUNCTIONS[field.type] ?? null) : null;
 }
 
 interface ValueType {
@@ -157,39 +153,44 @@ function isShownAsObject({ type, column }: Field): boolean {
   return type === 'unknown' && column !== null && (column.composite !== null || column.base_type === 'hstore');
 }
 
+const DATE: ValueType = { type: DATE_SCALAR, as: 'default' };
+const VALUE_TYPES: Readonly<Record<string, ValueType>> = {
+  integer: { type: INT_SCALAR, as: 'default' },
+  bigInteger: { type: BIG_INT_SCALAR, as: 'default' },
+  decimal: { type: FLOAT_SCALAR, as: 'number' },
+  float: { type: FLOAT_SCALAR, as: 'default' },
+  boolean: { type: GraphQLBoolean, as: 'default' },
+  date: DATE,
+  dateTime: DATE,
+  time: DATE,
+  timestamp: DATE,
+  json: { type: JSON_SCALAR, as: 'default' },
+  csv: { type: new GraphQLList(GraphQLString), as: 'default' },
+  unknown: { type: GraphQLString, as: 'text' },
+};
+
 /** How a column is shown, and what is accepted for it. */
 export function valueTypeOf(field: Field): ValueType {
   if (isSecretField(field)) return { type: HASH_SCALAR, as: 'default' };
   if (field.column?.is_primary_key || field.type === 'uuid') return { type: ID_SCALAR, as: 'text' };
   if (field.column?.is_array || isShownAsObject(field)) return { type: JSON_SCALAR, as: 'default' };
   if (field.type.startsWith('geometry')) return { type: GEOMETRY_SCALAR, as: 'default' };
-  switch (field.type) {
-    case 'integer':
-      return { type: INT_SCALAR, as: 'default' };
-    case 'bigInteger':
-      return { type: BIG_INT_SCALAR, as: 'default' };
-    case 'decimal':
-      return { type: FLOAT_SCALAR, as: 'number' };
-    case 'float':
-      return { type: FLOAT_SCALAR, as: 'default' };
-    case 'boolean':
-      return { type: GraphQLBoolean, as: 'default' };
-    case 'date':
-    case 'dateTime':
-    case 'time':
-    case 'timestamp':
-      return { type: DATE_SCALAR, as: 'default' };
-    case 'json':
-      return { type: JSON_SCALAR, as: 'default' };
-    case 'csv':
-      return { type: new GraphQLList(GraphQLString), as: 'default' };
-    case 'unknown':
-      return { type: GraphQLString, as: 'text' };
-    default:
-      return { type: GraphQLString, as: 'default' };
-  }
+  return VALUE_TYPES[field.type] ?? { type: GraphQLString, as: 'default' };
 }
 
+const BY_TYPE: Readonly<Record<string, GraphQLInputObjectType>> = {
+  integer: NUMBER_OPERATORS,
+  decimal: NUMBER_OPERATORS,
+  float: NUMBER_OPERATORS,
+  bigInteger: BIG_INT_OPERATORS,
+  boolean: BOOLEAN_OPERATORS,
+  date: DATE_OPERATORS,
+  dateTime: DATE_OPERATORS,
+  time: DATE_OPERATORS,
+  timestamp: DATE_OPERATORS,
+  json: JSON_OPERATORS,
+  uuid: ID_OPERATORS,
+};
 const BY_BASE_TYPE: Readonly<Record<string, GraphQLInputObjectType>> = {
   inet: NETWORK_FILTERS,
   cidr: NETWORK_FILTERS,
@@ -198,32 +199,13 @@ const BY_BASE_TYPE: Readonly<Record<string, GraphQLInputObjectType>> = {
 };
 
 export function operatorsOf(field: Field): GraphQLInputObjectType {
+  const { type, column } = field;
   if (isSecretField(field)) return HASH_OPERATORS;
-  if (field.type.startsWith('geometry')) return GEOMETRY_FILTERS;
-  if (field.column?.is_array) return ARRAY_FILTERS;
-  if (field.column?.inner) return RANGE_FILTERS;
+  if (type.startsWith('geometry')) return GEOMETRY_FILTERS;
+  if (column?.is_array) return ARRAY_FILTERS;
+  if (column?.inner) return RANGE_FILTERS;
   if (isShownAsObject(field)) return OBJECT_FILTERS;
-  switch (field.type) {
-    case 'integer':
-    case 'decimal':
-    case 'float':
-      return NUMBER_OPERATORS;
-    case 'bigInteger':
-      return BIG_INT_OPERATORS;
-    case 'boolean':
-      return BOOLEAN_OPERATORS;
-    case 'date':
-    case 'dateTime':
-    case 'time':
-    case 'timestamp':
-      return DATE_OPERATORS;
-    case 'json':
-      return JSON_OPERATORS;
-    case 'uuid':
-      return ID_OPERATORS;
-    default:
-      return BY_BASE_TYPE[field.type === 'unknown' ? (field.column?.base_type ?? '') : ''] ?? STRING_OPERATORS;
-  }
+  return BY_TYPE[type] ?? (type === 'unknown' ? BY_BASE_TYPE[column?.base_type ?? ''] : undefined) ?? STRING_OPERATORS;
 }
 
 export const DELETE_ONE = new GraphQLObjectType({

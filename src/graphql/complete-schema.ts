@@ -25,24 +25,23 @@ import type { Steps } from '../base/time-slices.js';
 import { DocumentFailure } from './failure.js';
 import { VOID_SCALAR } from './scalars.js';
 
-interface RootTypes {
+export interface RootTypes {
   readonly query: GraphQLObjectType;
   readonly mutation: GraphQLObjectType | null;
   readonly subscription: GraphQLObjectType | null;
 }
 
-type TypeMap = Record<string, GraphQLNamedType>;
+export type TypeMap = Record<string, GraphQLNamedType>;
 
 /** A small query type for the constructor of graphql-js, which would collect the types of ours. */
 export const PLACEHOLDER = new GraphQLObjectType({ name: 'Query', fields: { _empty: { type: VOID_SCALAR } } });
 
-export class CompleteSchema extends GraphQLSchema {
-  constructor(
-    readonly roots: RootTypes,
-    readonly types: TypeMap,
-  ) {
-    super({ query: PLACEHOLDER, assumeValid: true });
-  }
+/** A schema with root types and a map of types of our own. */
+export abstract class ServedSchema extends GraphQLSchema {
+  abstract readonly roots: RootTypes;
+  abstract readonly types: TypeMap;
+  /** The types that graphql-js has collected. */
+  protected readonly collected: TypeMap = super.getTypeMap();
 
   override getQueryType(): GraphQLObjectType {
     return this.roots.query;
@@ -66,6 +65,15 @@ export class CompleteSchema extends GraphQLSchema {
 
   override getType(name: string): GraphQLNamedType | undefined {
     return this.types[name];
+  }
+}
+
+export class CompleteSchema extends ServedSchema {
+  constructor(
+    readonly roots: RootTypes,
+    readonly types: TypeMap,
+  ) {
+    super({ query: PLACEHOLDER, assumeValid: true });
   }
 }
 

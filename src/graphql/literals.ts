@@ -1,7 +1,7 @@
 /**
- * Documents that differ in the numbers and strings written into them alone are one document with variables: the text without these
- * is what it is kept by, and their values take the places of variables. Whatever does not fit is parsed and validated as a new
- * document, which says what is wrong with it.
+ * Documents that differ only in their numbers and strings are one document with variables: it is cached by its text without them, and
+ * their values become those of the variables. A document that does not fit is parsed and validated as a new one, which reports
+ * what is wrong with it.
  */
 import {
   type ASTNode,
@@ -47,85 +47,36 @@ const LONGEST_TEXT = 65_536;
 /** Stands in no valid document outside of strings. */
 const MARK = '\u0001';
 
-const NAME = /[A-Za-z_][A-Za-z_0-9]*/y;
-const NUMBER = /-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?(?![A-Za-z_0-9.])/y;
-/** What needs no decoding: no escapes, no halves of characters. */
-const PLAIN_STRING = /"([^"\\\r\n\ud800-\udfff]*)"(?!")/y;
-const ESCAPED_STRING = /"(?:[^"\\\r\n]|\\.)+"/y;
-const BLOCK_STRING = /"""(?:[^"\\]|\\"""|\\|"(?!""))*"""/y;
-const COMMENT = /#[^\r\n]*/y;
+/**
+ * Names and comments, which stay; strings between quotes that need no decoding, other strings, numbers. The last alternative begins a
+ * token that is none of these.
+ */
+const TOKEN =
+  /([A-Za-z_]\w*|#[^\r\n]*)|"([^"\\\r\n\ud800-\udfff]*)"(?!")|"""(?:[^"\\]|\\"""|\\|"(?!""))*"""|"(?:[^"\\\r\n]|\\.)+"|(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)(?![\w.])|["\d-]/g;
 
-/** Null if there are none, or if what is there is better said by the parser. */
+const MARKS = { [Kind.INT]: 'i', [Kind.FLOAT]: 'f', [Kind.STRING]: 's' } as const;
+
+/** Null if there are none, or if the parser can say better what is wrong with the text. */
 export function findLiterals(text: string): LiteralsOfText | null {
   if (text.length > LONGEST_TEXT || text.includes(MARK)) return null;
   const literals: Literal[] = [];
-  let rest = '';
-  let copied = 0;
-  let position = 0;
-  while (position < text.length) {
-    const code = text.charCodeAt(position);
-    if (isNameStart(code)) position = endOf(NAME, text, position);
-    else if (code === HASH) position = endOf(COMMENT, text, position);
-    else if (code === QUOTE || code === MINUS || isDigit(code)) {
-      const literal = code === QUOTE ? readString(text, position) : readNumber(text, position);
-      if (!literal) return null;
-      literals.push(literal);
-      rest += text.slice(copied, position) + MARK + MARKS[literal.node.kind];
-      position = copied = literal.end;
-    } else position++;
-  }
-  if (literals.length === 0) return null;
-  return { rest: rest + text.slice(copied), literals };
-}
-
-const HASH = 0x23;
-const QUOTE = 0x22;
-const MINUS = 0x2d;
-const MARKS = { [Kind.INT]: 'i', [Kind.FLOAT]: 'f', [Kind.STRING]: 's' } as const;
-
-function isDigit(code: number): boolean {
-  return code >= 0x30 && code <= 0x39;
-}
-
-function isNameStart(code: number): boolean {
-  return (code >= 0x61 && code <= 0x7a) || (code >= 0x41 && code <= 0x5a) || code === 0x5f;
-}
-
-function endOf(token: RegExp, text: string, start: number): number {
-  token.lastIndex = start;
-  token.test(text);
-  return token.lastIndex;
-}
-
-function readNumber(text: string, start: number): Literal | null {
-  NUMBER.lastIndex = start;
-  const match = NUMBER.exec(text);
-  if (!match) return null;
-  const [value, fraction, exponent] = match;
-  const kind = fraction === undefined && exponent === undefined ? Kind.INT : Kind.FLOAT;
-  return { node: { kind, value }, start, end: start + value.length };
-}
-
-function readString(text: string, start: number): Literal | null {
-  PLAIN_STRING.lastIndex = start;
-  const match = PLAIN_STRING.exec(text);
-  if (match) {
-    const [all, value = ''] = match;
-    return { node: { kind: Kind.STRING, value }, start, end: start + all.length };
-  }
-  const end = endOf(text.startsWith('"""', start) ? BLOCK_STRING : ESCAPED_STRING, text, start);
-  if (end === 0) return null;
-  return decodeString(text.slice(start, end), start);
+  let isReadable = true;
+  const rest = text.replace(TOKEN, (token, kept?: string, plain?: string, number?: string, start = 0) => {
+    if (kept !== undefined) return token;
+    const value = plain ?? number ?? (token.length > 1 ? decodeString(token) : null);
+    if (value === null) isReadable = false;
+    const kind = number === undefined ? Kind.STRING : /[.eE]/.test(number) ? Kind.FLOAT : Kind.INT;
+    literals.push({ node: { kind, value: value ?? '' }, start, end: start + token.length });
+    return MARK + MARKS[kind];
+  });
+  return isReadable && literals.length > 0 ? { rest, literals } : null;
 }
 
 /** By the library's own rules. */
-function decodeString(text: string, start: number): Literal | null {
+function decodeString(token: string): string | null {
   try {
-    const lexer = new Lexer(new Source(text));
-    const { value, end } = lexer.advance();
-    return value !== undefined && end === text.length
-      ? { node: { kind: Kind.STRING, value }, start, end: start + end }
-      : null;
+    const { value, end } = new Lexer(new Source(token)).advance();
+    return value !== undefined && end === token.length ? value : null;
   } catch {
     return null;
   }
@@ -204,7 +155,7 @@ function findPairs(document: DocumentNode, places: ReadonlyMap<ASTNode, number>)
   return pairs;
 }
 
-/** Null if one of the literals does not suit its place. */
+/** Null if one of the literals does not fit its slot. */
 export function bindLiterals(
   { slots, pairs }: LiftedDocument,
   { literals }: LiteralsOfText,

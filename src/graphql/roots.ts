@@ -1,28 +1,42 @@
-/** Root fields: what the caller may read and write, collection by collection. */
+/** Root fields: what the caller may read, write and call, collection by collection and function by function. */
 import {
   GraphQLBoolean,
   GraphQLEnumType,
   type GraphQLFieldConfig,
+  type GraphQLFieldConfigArgumentMap,
+  type GraphQLInputObjectType,
+  type GraphQLInputType,
   GraphQLList,
   GraphQLNonNull,
+  type GraphQLNullableType,
   type GraphQLObjectType,
   type GraphQLOutputType,
   GraphQLString,
 } from 'graphql';
+import { groupBy } from '../base/narrow.js';
 import { runSteps, type Steps } from '../base/time-slices.js';
 import { hasVersions, showsKey } from '../mirror/item-key.js';
-import type { Collection } from '../mirror/model.js';
+import type { Collection, Field, Overload, Returns, ServedFunction } from '../mirror/model.js';
 import { SYSTEM_RESOURCES } from '../mirror/system-resources.js';
 import { RESOLUTIONS } from '../request/on-conflict.js';
-import { DELETE_MANY, DELETE_ONE, EVENT_ENUM } from './common.js';
-import { extend, type RootBinding } from './field-binding.js';
+import { DELETE_MANY, DELETE_ONE, EVENT_ENUM, valueTypeOf } from './common.js';
+import { extend, type FunctionBinding } from './field-binding.js';
 import type { InputTypes } from './inputs.js';
-import type { ObjectTypes } from './item-types.js';
+import { descriptionOf, type ObjectTypes } from './item-types.js';
 import { ID_SCALAR, JSON_SCALAR, VOID_SCALAR } from './scalars.js';
 import type { RootScope, SchemaAccess } from './schema-access.js';
-import { isExpressible, rootName } from './schema-names.js';
+import { isExpressible, isName, rootName } from './schema-names.js';
 
 export type RootFields = Record<string, GraphQLFieldConfig<unknown, unknown>>;
+
+type Arguments = GraphQLFieldConfigArgumentMap;
+
+/** The types of a caller's schema, from which its root fields are made. */
+export interface SchemaTypes {
+  readonly access: SchemaAccess;
+  readonly types: ObjectTypes;
+  readonly inputs: InputTypes;
+}
 
 /** The fields of a root type: made when a document needs them, or beforehand with pauses. */
 export class LazyRootFields {
@@ -87,8 +101,7 @@ export function* queryFields(collections: readonly Collection[], types: ObjectTy
 /** Every query that follows changes, and the changes themselves. */
 export function* subscriptionFields(
   collections: readonly Collection[],
-  access: SchemaAccess,
-  types: ObjectTypes,
+  { access, types }: SchemaTypes,
 ): Steps<RootFields> {
   const fields = yield* queryFields(collections, types);
   for (const collection of collections) {
@@ -99,7 +112,7 @@ export function* subscriptionFields(
     fields[name] = {
       type: types.mutated(collection, type),
       args: { event: { type: EVENT_ENUM } },
-      extensions: rootBinding({ kind: 'mutated', collection: collection.name }),
+      extensions: extend({ kind: 'mutated', collection: collection.name }),
     };
   }
   return fields;
@@ -111,22 +124,16 @@ function hasEvents(collection: Collection, access: SchemaAccess): boolean {
   return collection.key.every((field) => access.isCertain(collection, field));
 }
 
-/** A type needs a field, also for who may see nothing. */
+/** A type needs a field, even for a caller who may see nothing. */
 export const NO_FIELDS: RootFields = { _empty: { type: VOID_SCALAR, extensions: extend({ kind: 'empty' }) } };
 
 function listField(collection: Collection, type: GraphQLObjectType, types: ObjectTypes): RootFields[string] {
-  const { name } = collection;
-  return collection.singleton
-    ? {
-        type,
-        args: hasVersions(collection) ? VERSION : {},
-        extensions: rootBinding({ kind: 'singleton', collection: name }),
-      }
-    : {
-        type: listOf(type),
-        args: types.listArguments(collection),
-        extensions: rootBinding({ kind: 'list', collection: name }),
-      };
+  const { name, singleton } = collection;
+  return {
+    type: singleton ? type : requiredListOf(type),
+    args: !singleton ? types.listArguments(collection) : hasVersions(collection) ? VERSION : {},
+    extensions: extend({ kind: singleton ? 'singleton' : 'list', collection: name }),
+  };
 }
 
 /** The key of the content version that an item is shown as. */
@@ -139,40 +146,29 @@ function addDerived(fields: RootFields, collection: Collection, type: GraphQLObj
     if (!(key in fields)) fields[key] = field();
   };
   if (showsKey(collection)) {
-    const id = { type: new GraphQLNonNull(ID_SCALAR) };
     const codecs = collection.key.map(({ column }) => column?.base_type ?? 'text');
-    const extensions = rootBinding({ kind: 'item', collection: name, codecs });
+    const extensions = extend({ kind: 'item', collection: name, codecs });
     const isVersioned = hasVersions(collection);
-    add(`${root}_by_id`, () => ({ type, args: { id, ...(isVersioned && VERSION) }, extensions }));
+    add(`${root}_by_id`, () => ({ type, args: { id: ID, ...(isVersioned && VERSION) }, extensions }));
     const version = { type: new GraphQLNonNull(GraphQLString) };
-    if (isVersioned) add(`${root}_by_version`, () => ({ type, args: { id, version }, extensions }));
+    if (isVersioned) add(`${root}_by_version`, () => ({ type, args: { id: ID, version }, extensions }));
   }
   add(`${root}_aggregated`, () => ({
-    type: listOf(types.aggregated(collection)),
-    args: {
-      groupBy: { type: new GraphQLList(GraphQLString) },
-      having: { type: JSON_SCALAR },
-      ...types.listArguments(collection),
-    },
-    extensions: rootBinding({ kind: 'aggregated', collection: name }),
+    type: requiredListOf(types.aggregated(collection)),
+    args: { ...GROUPS, ...types.listArguments(collection) },
+    extensions: extend({ kind: 'aggregated', collection: name }),
   }));
 }
 
-export function* mutationFields(
-  collections: readonly Collection[],
-  access: SchemaAccess,
-  types: ObjectTypes,
-  inputs: InputTypes,
-): Steps<RootFields> {
+const GROUPS = { groupBy: { type: new GraphQLList(GraphQLString) }, having: { type: JSON_SCALAR } };
+const ID = { type: new GraphQLNonNull(ID_SCALAR) };
+const IDS = { type: new GraphQLNonNull(new GraphQLList(ID_SCALAR)) };
+
+export function* mutationFields(collections: readonly Collection[], schema: SchemaTypes): Steps<RootFields> {
   const fields: RootFields = {};
   for (const collection of collections) {
     yield;
-    if (collection.singleton) addSingleton(fields, collection, types, inputs);
-    else {
-      addCreates(fields, collection, access, types, inputs);
-      addUpdates(fields, collection, access, types, inputs);
-      if (access.mayDelete(collection)) addDeletes(fields, collection);
-    }
+    Object.assign(fields, collection.singleton ? singletonField(collection, schema) : writeFields(collection, schema));
   }
   return fields;
 }
@@ -188,125 +184,192 @@ const ON_CONFLICT = {
   resolution: { type: RESOLUTION },
 };
 
-function addCreates(
-  fields: RootFields,
-  collection: Collection,
-  access: SchemaAccess,
-  types: ObjectTypes,
-  inputs: InputTypes,
-): void {
-  const input = inputs.root(collection, 'create');
-  if (!input) return;
-  const conflict = collection.system ? {} : ON_CONFLICT;
-  const { one, many, args, readable } = returnTypes(collection, access, types);
-  const { name } = collection;
-  const root = rootName(collection);
-  const data = { type: new GraphQLNonNull(input) };
-  fields[`create_${root}_items`] = {
-    type: many,
-    args: { data: { type: new GraphQLList(new GraphQLNonNull(input)) }, ...conflict, ...args },
-    extensions: rootBinding({ kind: 'create', collection: name, many: true, readable }),
-  };
-  fields[`create_${root}_item`] = {
-    type: one,
-    args: { data, ...conflict },
-    extensions: rootBinding({ kind: 'create', collection: name, many: false, readable }),
-  };
-}
-
-function addUpdates(
-  fields: RootFields,
-  collection: Collection,
-  access: SchemaAccess,
-  types: ObjectTypes,
-  inputs: InputTypes,
-): void {
-  const input = inputs.root(collection, 'update');
-  if (!input) return;
-  const { one, many, args, readable } = returnTypes(collection, access, types);
-  const { name } = collection;
-  const root = rootName(collection);
-  const data = { type: new GraphQLNonNull(input) };
-  fields[`update_${root}_items`] = {
-    type: many,
-    args: { ids: { type: new GraphQLNonNull(new GraphQLList(ID_SCALAR)) }, data, ...args },
-    extensions: rootBinding({ kind: 'update', collection: name, many: true, readable }),
-  };
-  fields[`update_${root}_batch`] = {
-    type: many,
-    args: { data: { type: new GraphQLList(new GraphQLNonNull(input)) }, ...args },
-    extensions: rootBinding({ kind: 'batch', collection: name, many: true, readable }),
-  };
-  fields[`update_${root}_item`] = {
-    type: one,
-    args: { id: { type: new GraphQLNonNull(ID_SCALAR) }, data },
-    extensions: rootBinding({ kind: 'update', collection: name, many: false, readable }),
-  };
-}
-
-function addDeletes(fields: RootFields, { name, ...collection }: Collection): void {
-  const root = rootName({ name, ...collection });
-  fields[`delete_${root}_items`] = {
-    type: DELETE_MANY,
-    args: { ids: { type: new GraphQLNonNull(new GraphQLList(ID_SCALAR)) } },
-    extensions: rootBinding({ kind: 'delete', collection: name, many: true, readable: false }),
-  };
-  fields[`delete_${root}_item`] = {
-    type: DELETE_ONE,
-    args: { id: { type: new GraphQLNonNull(ID_SCALAR) } },
-    extensions: rootBinding({ kind: 'delete', collection: name, many: false, readable: false }),
-  };
-}
-
-function addSingleton(fields: RootFields, collection: Collection, types: ObjectTypes, inputs: InputTypes): void {
-  const input = inputs.root(collection, 'update');
-  if (!input) return;
-  const type = types.item(collection.name);
-  fields[`update_${rootName(collection)}`] = {
-    type: type ?? GraphQLBoolean,
-    args: { data: { type: new GraphQLNonNull(input) } },
-    extensions: rootBinding({ kind: 'update-singleton', collection: collection.name, readable: type !== null }),
-  };
-}
-
-interface RootReturn {
-  readonly one: GraphQLOutputType;
-  readonly many: GraphQLOutputType;
-  readonly args: NonNullable<RootFields[string]['args']>;
-  readonly readable: boolean;
-}
-
 /** Callers who may write but not read get a Boolean. */
-function returnTypes(collection: Collection, access: SchemaAccess, types: ObjectTypes): RootReturn {
+function writeFields(collection: Collection, { access, types, inputs }: SchemaTypes): RootFields {
+  const { name } = collection;
+  const root = rootName(collection);
+  const item = types.item(name);
+  const itemsArguments = item ? types.listArguments(collection) : {};
+  const field = (kind: 'create' | 'update' | 'batch', many: boolean, args: Arguments): RootFields[string] => ({
+    type: !item ? GraphQLBoolean : many ? requiredListOf(item) : item,
+    args: many ? { ...args, ...itemsArguments } : args,
+    extensions: extend({ kind, collection: name, many, readable: item !== null }),
+  });
+  const fields: RootFields = {};
+  const created = inputs.root(collection, 'create');
+  if (created) {
+    const conflict = collection.system ? {} : ON_CONFLICT;
+    fields[`create_${root}_items`] = field('create', true, { data: { type: listOf(created) }, ...conflict });
+    fields[`create_${root}_item`] = field('create', false, { ...dataArgument(created), ...conflict });
+  }
+  const updated = inputs.root(collection, 'update');
+  if (updated) {
+    fields[`update_${root}_items`] = field('update', true, { ids: IDS, ...dataArgument(updated) });
+    fields[`update_${root}_batch`] = field('batch', true, { data: { type: listOf(updated) } });
+    fields[`update_${root}_item`] = field('update', false, { id: ID, ...dataArgument(updated) });
+  }
+  if (access.mayDelete(collection)) {
+    const deletion = { kind: 'delete', collection: name, readable: false } as const;
+    const [many, one] = [extend({ ...deletion, many: true }), extend({ ...deletion, many: false })];
+    fields[`delete_${root}_items`] = { type: DELETE_MANY, args: { ids: IDS }, extensions: many };
+    fields[`delete_${root}_item`] = { type: DELETE_ONE, args: { id: ID }, extensions: one };
+  }
+  return fields;
+}
+
+function singletonField(collection: Collection, { types, inputs }: SchemaTypes): RootFields {
+  const input = inputs.root(collection, 'update');
+  if (!input) return {};
   const type = types.item(collection.name);
-  const readable = access.readable.collections.get(collection.name);
-  if (!type || !readable) return { one: GraphQLBoolean, many: GraphQLBoolean, args: {}, readable: false };
-  return { one: type, many: listOf(type), args: types.listArguments(readable), readable: true };
+  const extensions = extend({ kind: 'update-singleton', collection: collection.name, readable: type !== null });
+  return {
+    [`update_${rootName(collection)}`]: { type: type ?? GraphQLBoolean, args: dataArgument(input), extensions },
+  };
 }
 
-function listOf(type: GraphQLObjectType): GraphQLOutputType {
-  return new GraphQLNonNull(new GraphQLList(new GraphQLNonNull(type)));
+function dataArgument(input: GraphQLInputObjectType): Arguments {
+  return { data: { type: new GraphQLNonNull(input) } };
 }
 
-function rootBinding(value: RootBinding): Record<string, unknown> {
-  return extend(value);
+function listOf<Type extends GraphQLNullableType>(type: Type): GraphQLList<GraphQLNonNull<Type>> {
+  return new GraphQLList(new GraphQLNonNull(type));
+}
+
+function requiredListOf(type: GraphQLObjectType): GraphQLOutputType {
+  return new GraphQLNonNull(listOf(type));
 }
 
 /** What callers may see and change of themselves. */
 export function ownQueryFields(types: ObjectTypes): RootFields {
   const [user, role] = [types.item('service_users'), types.item('service_roles')];
   return {
-    ...(user ? { users_me: { type: user, extensions: rootBinding({ kind: 'me' }) } } : {}),
-    ...(role ? { roles_me: { type: listOf(role), extensions: rootBinding({ kind: 'my-roles' }) } } : {}),
+    ...(user ? { users_me: { type: user, extensions: extend({ kind: 'me' }) } } : {}),
+    ...(role ? { roles_me: { type: requiredListOf(role), extensions: extend({ kind: 'my-roles' }) } } : {}),
   };
 }
 
-export function ownMutationFields(access: SchemaAccess, types: ObjectTypes, inputs: InputTypes): RootFields {
+export function ownMutationFields({ access, types, inputs }: SchemaTypes): RootFields {
   const users = access.model.collections.get('service_users');
   const input = users && inputs.root(users, 'update');
   if (!input) return {};
   const type = types.item('service_users');
-  const args = { data: { type: new GraphQLNonNull(input) } };
-  const extensions = rootBinding({ kind: 'update-me', readable: type !== null });
-  return { update_users_me: { type: type ?? GraphQLBoolean, args, extensions } };
+  const extensions = extend({ kind: 'update-me', readable: type !== null });
+  return { update_users_me: { type: type ?? GraphQLBoolean, args: dataArgument(input), extensions } };
+}
+
+/**
+ * Fields that call functions: queries for those that write nothing, mutations for others. Overloads that differ in their arguments are one
+ * field, which has the arguments of all of them. An overload that returns something else is left out. Existing fields keep their names.
+ */
+export function functionFields(
+  operation: 'query' | 'mutation',
+  existing: RootFields,
+  { access, types }: SchemaTypes,
+): RootFields {
+  const fields: RootFields = {};
+  for (const served of access.readable.functions.values()) {
+    const forms = formsOf(served, operation === 'mutation');
+    const [first] = forms;
+    if (!first || !isName(served.name)) continue;
+    const result = resultOf(first, access, types);
+    if (!result) continue;
+    const { name } = served;
+    const description = descriptionOf(served.note ?? first.comment);
+    const own = argumentsOf(forms);
+    const binding: FunctionBinding = {
+      kind: 'function',
+      function: name,
+      arguments: Object.keys(own),
+      result: result.kind,
+      groups: false,
+    };
+    if (!(name in existing))
+      fields[name] = { type: result.type, description, args: { ...result.args, ...own }, extensions: extend(binding) };
+    const { items } = result;
+    if (!items || operation === 'mutation' || `${name}_aggregated` in existing) continue;
+    fields[`${name}_aggregated`] = {
+      type: listOf(types.aggregated(items)),
+      description,
+      args: { ...GROUPS, ...result.args, ...own },
+      extensions: extend({ ...binding, groups: true }),
+    };
+  }
+  return fields;
+}
+
+/** Of those that the operation may call, the ones that return what the first returns and whose arguments can be written. */
+function formsOf({ overloads }: ServedFunction, isVolatile: boolean): Overload[] {
+  const callable = overloads.filter(
+    (each) => each.volatile === isVolatile && each.arguments.every(({ name }) => isName(name)),
+  );
+  const [first] = callable;
+  return first ? callable.filter((each) => signature(each.returns) === signature(first.returns)) : [];
+}
+
+function signature(returns: Returns): string {
+  if (returns.kind === 'nothing') return returns.kind;
+  const { kind, set, collection } = returns;
+  const columns = typeof collection === 'string' ? collection : [...collection.fields.values()].map(columnText).join();
+  return `${kind} ${set} ${columns}`;
+}
+
+function columnText({ name, column }: Field): string {
+  return `${JSON.stringify(name)} ${column?.data_type}`;
+}
+
+/** An argument that every overload requires is required. */
+function argumentsOf(forms: readonly Overload[]): Arguments {
+  const known = groupBy(
+    forms.flatMap((form) => form.arguments),
+    ({ name }) => name,
+  );
+  return Object.fromEntries(
+    [...known].map(([name, list]) => {
+      const [type, ...others] = new Set<GraphQLInputType>(list.map(({ field }) => valueTypeOf(field).type));
+      const argumentType = type && others.length === 0 ? type : JSON_SCALAR;
+      const isNeeded = list.length === forms.length && list.every(({ required }) => required);
+      return [name, { type: isNeeded ? new GraphQLNonNull(argumentType) : argumentType }];
+    }),
+  );
+}
+
+interface Result {
+  readonly kind: FunctionBinding['result'];
+  readonly type: GraphQLOutputType;
+  readonly args: Arguments;
+  /** Rows that can be grouped. */
+  readonly items: Collection | null;
+}
+
+/** Null if the caller may see nothing of it. */
+function resultOf({ name, returns, volatile }: Overload, access: SchemaAccess, types: ObjectTypes): Result | null {
+  const nothing: Result = { kind: 'nothing', type: VOID_SCALAR, args: {}, items: null };
+  switch (returns.kind) {
+    case 'nothing':
+      return nothing;
+    case 'value': {
+      const [field] = returns.collection.fields.values();
+      if (!field) return null;
+      const { type, as } = valueTypeOf(field);
+      return { kind: { as }, type: returns.set ? new GraphQLList(type) : type, args: {}, items: null };
+    }
+    case 'record': {
+      const type = types.result(name, returns.collection);
+      return (
+        type && { kind: returns.set ? 'list' : 'one', type: returns.set ? listOf(type) : type, args: {}, items: null }
+      );
+    }
+    default: {
+      const collection = access.readable.collections.get(returns.collection);
+      const type = collection && types.item(collection.name);
+      if (!type) return volatile ? nothing : null;
+      if (!returns.set) return { kind: 'one', type, args: {}, items: null };
+      return { kind: 'list', type: listOf(type), args: types.listArguments(collection), items: collection };
+    }
+  }
+}
+
+/** Whether there is a mutation among the functions that the caller may call. */
+export function mayCallVolatile({ readable }: SchemaAccess): boolean {
+  return [...readable.functions.values()].some((served) => isName(served.name) && formsOf(served, true).length > 0);
 }
