@@ -48,11 +48,11 @@ const LONGEST_TEXT = 65_536;
 const MARK = '\u0001';
 
 /**
- * Names and comments, which stay; strings between quotes that need no decoding, other strings, numbers. The last alternative begins a
- * token that is none of these.
+ * Comments, which stay; strings that need no decoding, other strings, numbers. The last alternatives begin a token that is none of these.
+ * Digits behind a letter are part of a name.
  */
 const TOKEN =
-  /([A-Za-z_]\w*|#[^\r\n]*)|"([^"\\\r\n\ud800-\udfff]*)"(?!")|"""(?:[^"\\]|\\"""|\\|"(?!""))*"""|"(?:[^"\\\r\n]|\\.)+"|(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)(?![\w.])|["\d-]/g;
+  /(#[^\r\n]*)|"([^"\\\r\n\ud800-\udfff]*)"(?!")|"""(?:[^"\\]|\\"""|\\|"(?!""))*"""|"(?:[^"\\\r\n]|\\.)+"|((?:-|(?<!\w))(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)(?![\w.])|["-]|(?<!\w)\d/g;
 
 const MARKS = { [Kind.INT]: 'i', [Kind.FLOAT]: 'f', [Kind.STRING]: 's' } as const;
 
@@ -61,8 +61,8 @@ export function findLiterals(text: string): LiteralsOfText | null {
   if (text.length > LONGEST_TEXT || text.includes(MARK)) return null;
   const literals: Literal[] = [];
   let isReadable = true;
-  const rest = text.replace(TOKEN, (token, kept?: string, plain?: string, number?: string, start = 0) => {
-    if (kept !== undefined) return token;
+  const rest = text.replace(TOKEN, (token, comment?: string, plain?: string, number?: string, start = 0) => {
+    if (comment !== undefined) return token;
     const value = plain ?? number ?? (token.length > 1 ? decodeString(token) : null);
     if (value === null) isReadable = false;
     const kind = number === undefined ? Kind.STRING : /[.eE]/.test(number) ? Kind.FLOAT : Kind.INT;

@@ -98,28 +98,23 @@ const DIGITS_MARK = '\uE000';
 const TEXT_MARK = '\uE001';
 const MARKS = /[\uE000\uE001]/g;
 
-const PARAMETER = /(?:^|&)([^&=]+)=([^&]*)/g;
+/** A simple value of a parameter in brackets: nothing that is encoded, a list, JSON or a variable. */
+const VALUE = /(?<=\]|%5[Dd])=([\w.:-]{1,64})(?=&|$)/g;
+/** Words that stand for values of JSON, and numbers other than digits: the parser may read them in a way of their own. */
+const SPECIAL = /^(?:true|false|null|NULL|-?\d*\.\d*|-\d+)$/;
 
 /** Null if no filter has a simple value. */
 export function patternOf(queryString: string): UrlPattern | null {
   const values: string[] = [];
-  const text = queryString.replace(PARAMETER, (parameter, name: string, value: string) => {
-    if (!isFilter(name) || !SIMPLE.test(value) || SPECIAL.test(value)) return parameter;
+  const text = queryString.replace(VALUE, (match, value: string, start: number) => {
+    const name = queryString.slice(queryString.lastIndexOf('&', start) + 1, start);
+    // `filter[...]`, also below `deep`.
+    if (!name.includes('filter') || name.includes('=') || SPECIAL.test(value)) return match;
     values.push(value);
-    return parameter.slice(0, -value.length) + (isDigits(value) ? DIGITS_MARK : TEXT_MARK);
+    return `=${isDigits(value) ? DIGITS_MARK : TEXT_MARK}`;
   });
   return values.length === 0 || queryString.search(MARKS) >= 0 ? null : { text, values };
 }
-
-/** `filter[...]`, also below `deep`. */
-function isFilter(name: string): boolean {
-  return (name.endsWith(']') || /%5D$/i.test(name)) && name.includes('filter');
-}
-
-/** Nothing that is encoded, a list, JSON or a variable. */
-const SIMPLE = /^[\w.:-]{1,64}$/;
-/** Words that stand for values of JSON, and numbers other than digits: the parser may read them in a way of their own. */
-const SPECIAL = /^(?:true|false|null|NULL|-?\d*\.\d*|-\d+)$/;
 
 function isDigits(value: string): boolean {
   return /^\d+$/.test(value);
