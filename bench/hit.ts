@@ -29,12 +29,11 @@ export async function measureHits(databaseUrl: string): Promise<void> {
     () => undefined,
     async (core) => {
       const { database, reads, writes } = core;
-      const identities = new Identities(
-        (holder) => lookUpAccount(database, holder),
-        [new Tokens('bench')],
-        'session',
-        60_000,
-      );
+      const identities = new Identities((holder) => lookUpAccount(database, holder), {
+        verifiers: [new Tokens('bench')],
+        cookieName: 'session',
+        stalenessMs: 60_000,
+      });
       await identities.identify({
         headers: { viewAs: '', authorization: `Bearer ${ADMINISTRATOR.token}` },
         accessToken: '',

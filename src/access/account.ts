@@ -1,8 +1,8 @@
-/** What the database knows of the owner of a token, and who they are at an address. */
+/** The owner of a token as the database knows them, and their identity at an address. */
 import { LRUCache } from 'lru-cache';
 import { invalidIp } from '../base/errors.js';
 import { type AddressTest, addressTest } from './addresses.js';
-import { type Identity, PUBLIC } from './identity.js';
+import { type Identity, PUBLIC, type SharedScope } from './identity.js';
 
 const MAX_ADDRESSES_OF_TOKEN = 100;
 
@@ -11,9 +11,7 @@ const lists = new LRUCache<string, readonly string[]>({ max: 1_000 });
 
 function listOf(ids: readonly string[]): readonly string[] {
   const key = ids.join();
-  const known = lists.get(key);
-  if (known) return known;
-  const list = Object.freeze([...ids]);
+  const list = lists.get(key) ?? Object.freeze([...ids]);
   lists.set(key, list);
   return list;
 }
@@ -26,7 +24,7 @@ interface AssignedPolicy {
   readonly enforce_tfa: boolean;
 }
 
-/** What the database knows of the owner of a token. */
+/** The owner of a token, as the database knows them. */
 export interface Account {
   readonly user: string | null;
   readonly role: string | null;
@@ -53,84 +51,75 @@ export interface CachedIdentity {
   readonly until: number;
 }
 
+/** How an identity is asked for. */
+interface Presented {
+  readonly session: string | null;
+  readonly expires: number;
+  /** For this long, in milliseconds, the identity may be cached. */
+  readonly staleness: number;
+  readonly isView?: boolean;
+}
+
 export function cachedIdentity(
   account: Account,
-  session: string | null,
-  expires: number,
-  staleness: number,
-  isView = false,
+  { session, expires, staleness, isView = false }: Presented,
 ): CachedIdentity {
-  const until = performance.now() + staleness;
-  // How long an administrator stays one, who views as somebody, is not known here.
+  const cached = { session, expires, until: performance.now() + staleness };
+  // How long an administrator who views as somebody stays one is not known here.
   const use: Use = { session, isView, validUntil: isView ? 0 : Math.min(expires, Date.now() + staleness) };
   const tests = account.policies.map((policy) => testOf(policy));
-  if (tests.every((test) => test === null)) {
-    const identity = identityOf(account, account.policies, use);
-    return { identity, session, expires, until };
-  }
+  if (tests.every((test) => test === null)) return { identity: identityOf(account, account.policies, use), ...cached };
   const byAddress = new LRUCache<string, Identity>({ max: MAX_ADDRESSES_OF_TOKEN });
   const identityAt = (address: string): Identity => {
-    const cached = byAddress.get(address);
-    if (cached) return cached;
+    const known = byAddress.get(address);
+    if (known) return known;
     const policies = account.policies.filter((_, position) => tests[position]?.(address) ?? true);
     if (policies.length === 0 && account.user !== null) throw invalidIp();
     const identity = identityOf(account, policies, use);
     byAddress.set(address, identity);
     return identity;
   };
-  return { identity: identityAt, session, expires, until };
+  return { identity: identityAt, ...cached };
 }
 
 function testOf({ ip_access: list }: AssignedPolicy): AddressTest | null {
   return list === null || list.trim() === '' ? null : addressTest(list);
 }
 
-/** What of an identity depends on how it is asked for, not on whose it is. */
+/** The part of an identity that depends on how it is asked for. */
 type Use = Pick<Identity, 'session' | 'isView' | 'validUntil'>;
 
 function identityOf(account: Account, policies: readonly AssignedPolicy[], use: Use): Identity {
-  const { share } = account;
-  const unlimited = policies.some((policy) => policy.admin_access);
-  if (share) return sharedIdentity(account, share, policies, unlimited, use);
   const roles = listOf(account.roles);
-  return Object.freeze({
-    user: account.user,
+  const granted = {
+    ...use,
     role: roles.find((role) => role === account.role) ?? account.role,
     roles,
     policies: listOf(policies.map((policy) => policy.id)),
-    administrator: unlimited,
+  };
+  const administrator = policies.some((policy) => policy.admin_access);
+  if (account.share) return Object.freeze({ ...PUBLIC, ...granted, share: sharedScope(account.share, administrator) });
+  return Object.freeze({
+    user: account.user,
+    ...granted,
+    administrator,
     application: policies.some((policy) => policy.app_access || policy.admin_access),
     enforceTfa: policies.some((policy) => policy.enforce_tfa),
-    ...use,
   });
 }
 
 /** Policies of the creator that depend on an address are left out: it is not the creator's. */
-function sharedIdentity(
-  { role, roles }: Account,
-  { creator, ...item }: NonNullable<Account['share']>,
-  policies: readonly AssignedPolicy[],
-  unlimited: boolean,
-  use: Use,
-): Identity {
-  const granted = creator.policies.filter((policy) => testOf(policy) === null);
-  const { user, role: creatorRole, roles: creatorRoles } = creator;
+function sharedScope({ creator, ...item }: NonNullable<Account['share']>, unlimited: boolean): SharedScope {
+  const policies = creator.policies.filter((policy) => testOf(policy) === null);
   return Object.freeze({
-    ...PUBLIC,
-    ...use,
-    role,
-    roles: listOf(roles),
-    policies: listOf(policies.map(({ id }) => id)),
-    share: Object.freeze({
-      ...item,
-      unlimited,
-      creator: {
-        user,
-        role: creatorRole,
-        roles: creatorRoles,
-        policies: granted.map(({ id }) => id),
-        administrator: granted.some((policy) => policy.admin_access),
-      },
-    }),
+    ...item,
+    unlimited,
+    creator: {
+      user: creator.user,
+      role: creator.role,
+      roles: creator.roles,
+      policies: policies.map(({ id }) => id),
+      administrator: policies.some((policy) => policy.admin_access),
+    },
   });
 }

@@ -38,8 +38,14 @@ type Lookup = (key: LookupKey) => Promise<Account | null>;
 const MAX_CACHED_TOKENS = 50_000;
 const MAX_CACHED_VIEWS = 100;
 
-/** Told when an administrator begins to read as somebody else. */
-type OnView = (administrator: string | null, as: string) => void;
+interface IdentityOptions {
+  readonly verifiers: readonly AccessVerifier[];
+  readonly cookieName: string;
+  /** For this long a cached identity may outlive a lost notification. */
+  readonly stalenessMs: number;
+  /** Called when an administrator begins to read as somebody else. */
+  readonly onView?: (administrator: string | null, as: string) => void;
+}
 
 /** The scheme in any case, then one token. Another scheme carries none. */
 export function isBearer(authorization: string): boolean {
@@ -58,12 +64,7 @@ export class Identities {
 
   constructor(
     private readonly lookup: Lookup,
-    private readonly verifiers: readonly AccessVerifier[],
-    private readonly cookieName: string,
-
-    /** For this long a cached identity may outlive a lost notification. */
-    private readonly stalenessMs: number,
-    private readonly onView: OnView = () => {},
+    private readonly options: IdentityOptions,
   ) {}
 
   /** Answers at once for whom it knows; throws, or rejects, for a token that does not count. */
@@ -109,7 +110,9 @@ export class Identities {
   async resolve(user: string, address: string): Promise<Identity> {
     const account = await this.lookup({ kind: 'user', user, session: null });
     if (!account) throw invalidCredentials();
-    return identityAt(cachedIdentity(account, null, Number.POSITIVE_INFINITY, 0), { address });
+    return identityAt(cachedIdentity(account, { session: null, expires: Number.POSITIVE_INFINITY, staleness: 0 }), {
+      address,
+    });
   }
 
   /** With the permissions of another; nobody but an administrator learns whether there is such a one. */
@@ -121,7 +124,7 @@ export class Identities {
     const name = `${user} ${viewAs}`;
     const cached = this.#views.get(name);
     const viewed = cached && isValid(cached, credentials) ? cached : await this.#findView(key, viewAs, name);
-    if (viewed !== cached) this.onView(user, viewAs);
+    if (viewed !== cached) this.options.onView?.(user, viewAs);
     credentials.viewedAs(viewAs);
     try {
       return identityAt(viewed, credentials);
@@ -135,7 +138,9 @@ export class Identities {
     const generation = this.#generation;
     const account = await this.lookup(key);
     if (!account) throw unknownView(text);
-    const identity = cachedIdentity(account, null, Number.POSITIVE_INFINITY, this.stalenessMs, true);
+    const staleness = this.options.stalenessMs;
+    const presented = { session: null, expires: Number.POSITIVE_INFINITY, staleness, isView: true };
+    const identity = cachedIdentity(account, presented);
     if (generation === this.#generation) this.#views.set(name, identity);
     return identity;
   }
@@ -165,7 +170,7 @@ export class Identities {
       return `Bearer ${credentials.accessToken}`;
     }
     if (bearer) return authorization;
-    const session = credentials.cookie(this.cookieName);
+    const session = credentials.cookie(this.options.cookieName);
     return session === '' ? '' : `Bearer ${session}`;
   }
 
@@ -183,12 +188,16 @@ export class Identities {
   async #load(carried: string): Promise<CachedIdentity> {
     const generation = this.#generation;
     const token = carried.slice('Bearer '.length);
-    const verifier = this.verifiers.find((each) => each.accepts(token));
+    const verifier = this.options.verifiers.find((each) => each.accepts(token));
     const claims = verifier ? await this.#verify(token, verifier) : null;
     const account = await this.lookup(lookupKeyOf(token, claims));
     if (!account) throw invalidCredentials();
     const expires = Math.min(claims?.expires ?? Number.POSITIVE_INFINITY, account.expires ?? Number.POSITIVE_INFINITY);
-    const known = cachedIdentity(account, claims?.session ?? null, expires, this.stalenessMs);
+    const known = cachedIdentity(account, {
+      session: claims?.session ?? null,
+      expires,
+      staleness: this.options.stalenessMs,
+    });
     // What was read before a change must not be cached after it.
     if (generation === this.#generation) this.#known.set(carried, known);
     return known;

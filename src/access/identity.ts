@@ -1,8 +1,7 @@
-/** Who asks, and what is known of them. */
+/** The caller of a request. */
 import { forbidden, invalidCredentials } from '../base/errors.js';
 import type { Caller } from '../sql/parameter.js';
 import { networkOf } from './addresses.js';
-import type { SharedScope } from './shared-scope.js';
 
 /** The user is null for the public. */
 export interface Identity extends Caller {
@@ -17,8 +16,19 @@ export interface Identity extends Caller {
   readonly isView: boolean;
   /** Until then nothing but a notification can change it; in milliseconds since 1970. */
   readonly validUntil: number;
-  /** What they came in by, where that is no account: they see nothing but what is shared. */
+  /** The share through which they came in, if they have no account: they see only what is shared. */
   readonly share?: SharedScope;
+}
+
+/** An item that a user has opened to others. */
+export interface SharedScope {
+  readonly id: string;
+  readonly collection: string;
+  readonly item: string;
+  /** Whether the role of the share has all permissions: then only those of the creator apply. */
+  readonly unlimited: boolean;
+  /** A share shows only what the user who made it may see. */
+  readonly creator: Caller & { readonly administrator: boolean };
 }
 
 export const PUBLIC: Identity = Object.freeze({

@@ -6,10 +6,9 @@ import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { parseOwnJson } from '../base/narrow.js';
 import { APP_PERMISSIONS } from './app-permissions.js';
-import type { Identity } from './identity.js';
+import type { Identity, SharedScope } from './identity.js';
 import { type PermissionRow, Permissions, readRules } from './permissions.js';
 import { boundTo, SharedPermissions } from './share-permissions.js';
-import type { SharedScope } from './shared-scope.js';
 
 /** A row of service_policies with those of service_permissions that belong to it. */
 interface PolicyRow {

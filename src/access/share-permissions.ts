@@ -88,23 +88,22 @@ function scopesOf({ collection: name, item }: SharedItem, model: Model): Filters
   if (!collection || !parts || names.length === 0) return filters;
   const isItem = { _and: names.map((key, position) => ({ [key]: { _eq: parts[position] } })) };
   filters.set(name, [isItem]);
-  follow(collection, isItem, [name], model, filters);
-  return filters;
-}
-
-/** From rows of the collection, along its fields; never back to where the way came from. */
-function follow(collection: Collection, filter: object, way: readonly string[], model: Model, filters: Filters): void {
-  if (way.length > MAX_STEPS) return;
-  for (const field of collection.fields.values()) {
-    for (const { target, by } of stepsOf(field, collection, model)) {
-      const next = model.collections.get(target);
-      if (!next || way.includes(target)) continue;
-      if ([...filters.values()].flat().length >= MAX_FILTERS) return;
-      const reached = { [by]: filter };
-      filters.set(target, [...(filters.get(target) ?? []), reached]);
-      if (!next.system) follow(next, reached, [...way, target], model, filters);
+  /** From rows of the collection, along its fields; never back to where the way came from. */
+  const follow = (from: Collection, filter: object, way: readonly string[]): void => {
+    if (way.length > MAX_STEPS) return;
+    for (const field of from.fields.values()) {
+      for (const { target, by } of stepsOf(field, from, model)) {
+        const next = model.collections.get(target);
+        if (!next || way.includes(target)) continue;
+        if ([...filters.values()].flat().length >= MAX_FILTERS) return;
+        const reached = { [by]: filter };
+        filters.set(target, [...(filters.get(target) ?? []), reached]);
+        if (!next.system) follow(next, reached, [...way, target]);
+      }
     }
-  }
+  };
+  follow(collection, isItem, [name]);
+  return filters;
 }
 
 interface Step {

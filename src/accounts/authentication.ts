@@ -1,4 +1,4 @@
-/** Signing in, staying signed in, signing out, and a new password for who has forgotten it. */
+/** Logging in, staying logged in, logging out, and resetting a forgotten password. */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Identities } from '../access/identities.js';
@@ -8,8 +8,8 @@ import type { Config } from '../config/config.js';
 import type { AttemptOutcome, LoginLimit } from './login-backoff.js';
 import type { LoginAccount, LoginClient, Logins, SessionHolder, SessionKind } from './logins.js';
 import type { Mailer } from './mailer.js';
-import { stepOf } from './otp.js';
 import { assertPassword, hashPassword, verifyAccount } from './passwords.js';
+import { stepOf } from './second-factor.js';
 
 export interface AuthenticationServices {
   readonly config: Config;
@@ -45,25 +45,27 @@ export async function login(
   client: LoginClient,
   services: AuthenticationServices,
 ): Promise<IssuedTokens> {
-  return attempted(
-    credentials.email,
-    client,
-    services,
-    (error) => isGuess(error, credentials.otp),
-    async () => {
-      const account = await verify(credentials, client, services);
-      const otpStep = await verifySecondFactor(account, credentials.otp, services);
-      return beginSession(account, kind, otpStep, client, services);
-    },
-  );
+  const isGuess = (error: unknown): boolean => isFailedGuess(error, credentials.otp);
+  return attempted({ account: credentials.email, client, isGuess }, services, async () => {
+    const account = await verify(credentials, client, services);
+    const otpStep = await verifySecondFactor(account, credentials.otp, services);
+    return beginSession({ account, otpStep }, kind, client, services);
+  });
 }
 
-/** Attempts to come in are limited, and take the same time however they fail. `account` is what they come in as. */
+/** An attempt to log in. */
+interface LoginAttempt {
+  /** What it logs in as. */
+  readonly account: string;
+  readonly client: LoginClient;
+  /** Whether it failed because of what it brought. */
+  readonly isGuess: (error: unknown) => boolean;
+}
+
+/** Attempts are limited, and take the same time however they fail. */
 export async function attempted(
-  account: string,
-  client: LoginClient,
+  { account, client, isGuess }: LoginAttempt,
   services: AuthenticationServices,
-  isGuessed: (error: unknown) => boolean,
   work: () => Promise<IssuedTokens>,
 ): Promise<IssuedTokens> {
   const { loginLimit } = services;
@@ -82,7 +84,7 @@ export async function attempted(
     await takeBack('good');
     return issued;
   } catch (error) {
-    if (!isGuessed(error)) await takeBack('void');
+    if (!isGuess(error)) await takeBack('void');
     // Refused because of others, whatever the account is.
     if (error instanceof ServiceError && (error.status === 429 || error.status === 503)) throw error;
     await stall(begun, services.config.LOGIN_STALL_TIME);
@@ -90,7 +92,7 @@ export async function attempted(
   }
 }
 
-/** Of a user whom somebody else has identified: their provider also asks for second factors. */
+/** For users whom a provider has identified: it also asks for second factors. */
 export async function signIn(
   user: string,
   kind: SessionKind,
@@ -99,11 +101,11 @@ export async function signIn(
 ): Promise<IssuedTokens> {
   const account = await services.logins.get(user);
   if (account?.status !== 'active') throw invalidCredentials();
-  return beginSession(account, kind, null, client, services);
+  return beginSession({ account, otpStep: null }, kind, client, services);
 }
 
 /** Whether an attempt failed because of what it brought; a missing one-time password is a question. */
-function isGuess(error: unknown, otp: string | null): boolean {
+function isFailedGuess(error: unknown, otp: string | null): boolean {
   if (!(error instanceof ServiceError)) return false;
   return error.code === 'INVALID_CREDENTIALS' || (error.code === 'INVALID_OTP' && otp !== null);
 }
@@ -133,10 +135,10 @@ async function verifySecondFactor(
   throw invalidOtp();
 }
 
+/** `otpStep` is that of the one-time password which was sent, or null. */
 async function beginSession(
-  account: LoginAccount,
+  { account, otpStep }: { readonly account: LoginAccount; readonly otpStep: number | null },
   kind: SessionKind,
-  otpStep: number | null,
   client: LoginClient,
   services: AuthenticationServices,
 ): Promise<IssuedTokens> {
@@ -146,10 +148,16 @@ async function beginSession(
   const { token, ...session } = newSession(kind, config);
   const begun = await logins.begin({ user: account.id, kind, ...session, otpStep, client });
   if (!begun) throw otpStep === null ? invalidCredentials() : invalidOtp();
-  return issue(account.id, kind, token, account.tfa_secret === null, client, services);
+  return issue(account, { kind, token }, client, services);
 }
 
-/** `token` is the refresh token, or the name of the session. */
+/** A login session that has begun, or was renewed. */
+interface OpenSession {
+  readonly kind: SessionKind;
+  /** The refresh token, or the name of the session. */
+  readonly token: string;
+}
+
 export function newSession(kind: SessionKind, config: Config) {
   const secret = makeRefreshToken();
   const digest = digestToken(secret);
@@ -159,19 +167,36 @@ export function newSession(kind: SessionKind, config: Config) {
 }
 
 async function issue(
-  user: string,
-  kind: SessionKind,
-  token: string,
-  withoutTfa: boolean,
+  { id, tfa_secret }: { readonly id: string; readonly tfa_secret: string | null | undefined },
+  session: OpenSession,
   client: LoginClient,
   { config, identities, tokens }: AuthenticationServices,
 ): Promise<IssuedTokens> {
-  const { role, application, administrator, enforceTfa } = await identities.resolve(user, client.ip);
+  const { role, application, administrator, enforceTfa } = await identities.resolve(id, client.ip);
   const described = { role, app_access: application, admin_access: administrator };
-  const description = enforceTfa && withoutTfa ? { ...described, enforce_tfa: true as const } : described;
-  const expiresMs = kind === 'session' ? config.SESSION_COOKIE_TTL : config.ACCESS_TOKEN_TTL;
-  const accessToken = await tokens.signAccess(user, kind === 'session' ? token : null, description, expiresMs);
-  return { accessToken, refreshToken: kind === 'session' ? null : token, expiresMs };
+  const description = enforceTfa && tfa_secret === null ? { ...described, enforce_tfa: true as const } : described;
+  return issueWith(session, config, (name, expiresMs) => tokens.signAccess(id, name, description, expiresMs));
+}
+
+/** For callers who come in by a share. */
+export function issueShare(
+  { id, role }: { readonly id: string; readonly role: string | null },
+  session: OpenSession,
+  { config, tokens }: Pick<AuthenticationServices, 'config' | 'tokens'>,
+): Promise<IssuedTokens> {
+  return issueWith(session, config, (name, expiresMs) => tokens.signShare(id, role, name, expiresMs));
+}
+
+/** `sign` gets the name of the session, or null for a refresh token. */
+async function issueWith(
+  { kind, token }: OpenSession,
+  config: Config,
+  sign: (name: string | null, expiresMs: number) => Promise<string>,
+): Promise<IssuedTokens> {
+  const isSession = kind === 'session';
+  const expiresMs = isSession ? config.SESSION_COOKIE_TTL : config.ACCESS_TOKEN_TTL;
+  const accessToken = await sign(isSession ? token : null, expiresMs);
+  return { accessToken, refreshToken: isSession ? null : token, expiresMs };
 }
 
 /** Exchanges a refresh token, or the signed token of a session, for the next one. */
@@ -196,7 +221,7 @@ async function exchangeToken(
   const { config, logins } = services;
   const holder = await logins.refresh(old, digestToken(next), config.REFRESH_TOKEN_TTL, client);
   if (holder === null) throw invalidCredentials();
-  return issueTo(holder, 'refresh', next, client, services);
+  return issueTo(holder, { kind: 'refresh', token: next }, client, services);
 }
 
 async function renewSession(
@@ -210,36 +235,19 @@ async function renewSession(
   const times = { lifetime: config.SESSION_COOKIE_TTL, grace: config.SESSION_REFRESH_GRACE_PERIOD };
   const renewed = await logins.renew(session, digestToken(makeRefreshToken()), times, client);
   if (!renewed) throw invalidCredentials();
-  return issueTo(renewed, 'session', renewed.token, client, services);
+  return issueTo(renewed, { kind: 'session', token: renewed.token }, client, services);
 }
 
 async function issueTo(
   { user, share, role }: SessionHolder,
-  kind: SessionKind,
-  token: string,
+  session: OpenSession,
   client: LoginClient,
   services: AuthenticationServices,
 ): Promise<IssuedTokens> {
-  if (share !== null) return issueShare(share, role, kind, token, services);
+  if (share !== null) return issueShare({ id: share, role }, session, services);
   if (user === null) throw invalidCredentials();
-  return issue(user, kind, token, await lacksSecondFactor(user, services), client, services);
-}
-
-/** For who comes in by a share. */
-export async function issueShare(
-  share: string,
-  role: string | null,
-  kind: SessionKind,
-  token: string,
-  { config, tokens }: Pick<AuthenticationServices, 'config' | 'tokens'>,
-): Promise<IssuedTokens> {
-  const expiresMs = kind === 'session' ? config.SESSION_COOKIE_TTL : config.ACCESS_TOKEN_TTL;
-  const accessToken = await tokens.signShare(share, role, kind === 'session' ? token : null, expiresMs);
-  return { accessToken, refreshToken: kind === 'session' ? null : token, expiresMs };
-}
-
-async function lacksSecondFactor(user: string, { logins }: AuthenticationServices): Promise<boolean> {
-  return (await logins.get(user))?.tfa_secret === null;
+  const account = await services.logins.get(user);
+  return issue({ id: user, tfa_secret: account?.tfa_secret }, session, client, services);
 }
 
 /** The name of the session that a signed token belongs to; null where the token is not valid. */

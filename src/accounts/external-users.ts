@@ -36,7 +36,7 @@ export async function resolveExternalUser(
   store: UserStore,
 ): Promise<string> {
   const role = user.role === null ? null : await findRole(user.role, database);
-  const known = (await find(mapping, user, database)) ?? (await create(mapping, user, role, database, store));
+  const known = (await find(mapping, user, database)) ?? (await create(mapping, { ...user, role }, database, store));
   if (role !== null && known.provider === mapping.name && known.role !== role) await store.update(known.id, { role });
   return known.id;
 }
@@ -52,10 +52,10 @@ async function find(mapping: UserMapping, user: ExternalUser, database: Database
   return row ?? null;
 }
 
+/** `user.role` is the id of a role, or null. */
 async function create(
   mapping: UserMapping,
   user: ExternalUser,
-  role: string | null,
   database: Database,
   store: UserStore,
 ): Promise<KnownUser> {
@@ -67,7 +67,7 @@ async function create(
       ...(user.email !== null && { email: user.email }),
       first_name: user.firstName,
       last_name: user.lastName,
-      role: role ?? (mapping.role === null ? null : await findRole(mapping.role, database)),
+      role: user.role ?? (mapping.role === null ? null : await findRole(mapping.role, database)),
       status: 'active',
     });
   } catch (error) {

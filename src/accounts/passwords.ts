@@ -1,8 +1,7 @@
-/** Passwords are kept as argon2id hashes. */
+/** Passwords: stored as argon2id hashes, and checked against the policy of the settings. */
 import { randomBytes } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
 import { ServiceError, serviceUnavailable, unprocessable } from '../base/errors.js';
-import { hash, verify } from './argon2.js';
 import { HashQueue } from './hash-queue.js';
 
 /** Logins, and passwords that users choose for themselves. */
@@ -15,11 +14,11 @@ const neverLeaves = (): boolean => false;
 
 /** `address` is the client's. */
 export function hashPassword(password: string, address: string): Promise<string> {
-  return logins.run(address, neverLeaves, () => hash(password));
+  return logins.run(address, neverLeaves, async () => (await argon2()).hash(password));
 }
 
 export function hashWritten(secret: string, address: string): Promise<string> {
-  return writes.run(address, neverLeaves, () => hash(secret));
+  return writes.run(address, neverLeaves, async () => (await argon2()).hash(secret));
 }
 
 let unusedHash: Promise<string> | null = null;
@@ -48,10 +47,46 @@ export function verifyAccount<Account extends { readonly password: string | null
 }
 
 async function matchesHash(stored: string | null, password: string): Promise<boolean> {
+  const { hash, verify } = await argon2();
   unusedHash ??= hash(randomBytes(16));
   const usable = stored?.startsWith('$argon2') ? stored : null;
   const matches = await verify(usable ?? (await unusedHash), password).catch(() => false);
   return usable !== null && matches;
+}
+
+/**
+ * argon2id with 19 MiB and two passes. The binary of a platform is an optional dependency of its package. Without it WebAssembly
+ * hashes, which takes longer, and on the event loop.
+ */
+interface Argon2 {
+  hash(password: string | Buffer): Promise<string>;
+  /** Rejects what is no hash. */
+  verify(hash: string, password: string): Promise<boolean>;
+}
+
+async function load(): Promise<Argon2> {
+  try {
+    const { hash, verify } = await import('@node-rs/argon2');
+    return { hash: (password) => hash(password), verify: (stored, password) => verify(stored, password) };
+  } catch {
+    return loadPortable();
+  }
+}
+
+export async function loadPortable(): Promise<Argon2> {
+  const { argon2id, argon2Verify } = await import('hash-wasm');
+  const cost = { parallelism: 1, iterations: 2, memorySize: 19_456, hashLength: 32, outputType: 'encoded' as const };
+  return {
+    hash: (password) => argon2id({ ...cost, password, salt: randomBytes(16) }),
+    verify: (hash, password) => argon2Verify({ hash, password }),
+  };
+}
+
+let loaded: Promise<Argon2> | null = null;
+
+export function argon2(): Promise<Argon2> {
+  loaded ??= load();
+  return loaded;
 }
 
 /** A policy is a regular expression, with or without slashes. Null for none, undefined for one that cannot be read. */
@@ -65,7 +100,7 @@ export function readPolicy(policy: string | null): RegExp | null | undefined {
   }
 }
 
-/** Rejects where a password does not meet the policy. */
+/** Rejects if a password does not meet the policy. */
 export async function assertPassword(policy: string | null, ...passwords: readonly string[]): Promise<void> {
   const pattern = readPolicy(policy);
   if (pattern === undefined) throw unprocessable('The setting "auth_password_policy" must be a regular expression');

@@ -1,18 +1,19 @@
 /**
- * Self-registration, where the settings allow it. Whether an address is taken must not show: each outcome is the
- * same, and takes as long. The account is written like any other item, with permissions that the settings amount to.
+ * New accounts: self-registration, if the settings allow it, and invitations. Registration must not reveal whether an address is taken:
+ * each outcome looks the same, and takes as long. The account is written like any other item, with the permissions that follow
+ * from the settings. An administrator invites addresses, and the user who opens the link in the mail chooses a password.
  */
-
 import type { PermissionRow } from '../access/permissions.js';
 import { digestToken, type Tokens } from '../access/tokens.js';
-import { forbidden, ServiceError } from '../base/errors.js';
+import { forbidden, invalidPayload, ServiceError } from '../base/errors.js';
 import type { Observer } from '../base/observe.js';
 import type { Config } from '../config/config.js';
 import type { Input } from '../request/parse-context.js';
 import { stall } from './authentication.js';
+import type { LoginLimit } from './login-backoff.js';
 import type { Logins, RegistrationSettings } from './logins.js';
 import type { Mailer } from './mailer.js';
-import { verifyPassword } from './passwords.js';
+import { assertPassword, hashPassword, verifyPassword } from './passwords.js';
 
 /** Writes users with the permissions of one row alone. */
 export interface AccountWriter {
@@ -62,7 +63,7 @@ export async function register(
   }
 }
 
-/** False where the address is taken. */
+/** False if the address is taken. */
 async function create(
   account: NewAccount,
   { verify, role, filter }: RegistrationSettings,
@@ -82,7 +83,7 @@ async function create(
     if (!(error instanceof ServiceError) || error.code !== 'FAILED_VALIDATION') throw error;
     const { field, type } = error.extensions;
     if (type === 'unique') return false;
-    // What the filter of the settings asks for is nobody's business.
+    // The filter of the settings is confidential.
     throw field === 'email' && type !== 'email' && type !== 'too_long' ? forbidden() : error;
   }
 }
@@ -118,7 +119,7 @@ async function replace(
   }
 }
 
-/** To who has registered now, or before without having opened the link. It verifies the address for this password alone. */
+/** For users who have registered and have not opened a link. The link verifies the address for this password only. */
 async function sendLink(
   { email: address, password }: NewAccount,
   linkWith: (token: string) => string,
@@ -145,4 +146,45 @@ export async function verifyRegistration(
   if (!(await logins.verifyAddress(email, mark))) throw forbidden();
   const project = (await logins.projectUrl()) ?? '';
   return /^https?:$/.test(URL.canParse(project) ? new URL(project).protocol : '') ? project : null;
+}
+
+export interface InvitationServices {
+  readonly tokens: Tokens;
+  readonly logins: Logins;
+  readonly loginLimit: LoginLimit;
+  readonly mailer: Mailer;
+}
+
+/** Users that exist already are left as they are. Users who were invited before get another link. */
+export async function invite(
+  emails: readonly string[],
+  role: string,
+  linkWith: (token: string) => string,
+  { logins, tokens, mailer }: InvitationServices,
+): Promise<void> {
+  const invited = await logins.invite(emails, role).catch((error: unknown) => {
+    const unknownRole = error instanceof Error && 'code' in error && error.code === '23503';
+    throw unknownRole ? invalidPayload('"role" must be the key of a role') : error;
+  });
+  for (const { id, email } of invited) {
+    const link = linkWith(await tokens.signMail('invite', { email, mark: id }, LINK_LIFETIME_MS));
+    const text = `You have been invited. Choose a password here:\n\n${link}\n\nThe link works once and expires in seven days.`;
+    void mailer({ to: email, subject: 'You have been invited', text, link });
+  }
+}
+
+/** `token` is that of the link in the mail. */
+export async function acceptInvitation(
+  token: string,
+  password: string,
+  address: string,
+  { tokens, logins, loginLimit }: InvitationServices,
+): Promise<void> {
+  await loginLimit.attempt(address);
+  const { email, mark } = await tokens.verifyMail('invite', token);
+  await assertPassword(await logins.passwordPolicy(), password);
+  if (!(await logins.acceptInvite(email, mark, await hashPassword(password, address)))) {
+    throw invalidPayload('The invitation was already used or revoked');
+  }
+  await loginLimit.forgive(address);
 }

@@ -1,9 +1,11 @@
-/** The second factor of an account: made, confirmed, and given up. */
-
+/**
+ * The second factor of an account: enabled and disabled by time-based one-time passwords, as authenticator applications generate them
+ * (SHA-1, 6 digits, 30 s).
+ */
+import { Secret, TOTP } from 'otpauth';
 import { invalidCredentials, invalidPayload } from '../base/errors.js';
 import type { LoginLimit } from './login-backoff.js';
 import type { LoginAccount, Logins } from './logins.js';
-import { isSecret, makeSecondFactor, type SecondFactor, stepOf } from './otp.js';
 import { verifyPassword } from './passwords.js';
 
 export interface SecondFactorServices {
@@ -58,4 +60,35 @@ async function accountOf(user: string, logins: Logins): Promise<LoginAccount> {
   const account = await logins.get(user);
   if (!account) throw invalidCredentials();
   return account;
+}
+
+const PERIOD_S = 30;
+/** Steps that a clock may be off, either way. */
+const WINDOW_STEPS = 1;
+
+interface SecondFactor {
+  readonly secret: string;
+  readonly otpauth_url: string;
+}
+
+function makeSecondFactor(issuer: string, label: string): SecondFactor {
+  const secret = new Secret({ size: 20 });
+  return { secret: secret.base32, otpauth_url: totpOf(secret, issuer, label).toString() };
+}
+
+/** Base32 of at least ten bytes. */
+function isSecret(text: string): boolean {
+  return /^[A-Z2-7]{16,128}$/.test(text);
+}
+
+/** The step that a password belongs to: each is good once. Null for a wrong one. */
+export function stepOf(secret: string, otp: string): number | null {
+  if (!/^\d{6}$/.test(otp) || !isSecret(secret)) return null;
+  const now = Date.now();
+  const delta = totpOf(Secret.fromBase32(secret)).validate({ token: otp, timestamp: now, window: WINDOW_STEPS });
+  return delta === null ? null : Math.floor(now / 1_000 / PERIOD_S) + delta;
+}
+
+function totpOf(secret: Secret, issuer = '', label = ''): TOTP {
+  return new TOTP({ issuer, label, algorithm: 'SHA1', digits: 6, period: PERIOD_S, secret });
 }

@@ -145,13 +145,12 @@ async function createParts(config: Config, core: Core, shared: Shared, observe: 
   const users = userStore(writes);
   const resolveUser: ResolveUser = (mapping, user) => resolveExternalUser(mapping, user, database, users);
   const tokens = new Tokens(shared.secret);
-  const identities = new Identities(
-    (key) => lookUpAccount(database, key),
-    [tokens, new ForeignTokens(config.JWT_ISSUERS, resolveUser)],
-    config.SESSION_COOKIE_NAME,
-    config.MAX_STALENESS,
-    (administrator, as) => observe({ kind: 'viewed-as', administrator, as }),
-  );
+  const identities = new Identities((key) => lookUpAccount(database, key), {
+    verifiers: [tokens, new ForeignTokens(config.JWT_ISSUERS, resolveUser)],
+    cookieName: config.SESSION_COOKIE_NAME,
+    stalenessMs: config.MAX_STALENESS,
+    onView: (administrator, as) => observe({ kind: 'viewed-as', administrator, as }),
+  });
   const access = {
     config,
     identities,

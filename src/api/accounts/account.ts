@@ -2,9 +2,11 @@
 import type { Identities } from '../../access/identities.js';
 import { PUBLIC, type User } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
-import { acceptInvitation, type InvitationServices, invite } from '../../accounts/invitations.js';
 import {
   type AccountWriter,
+  acceptInvitation,
+  type InvitationServices,
+  invite,
   type RegistrationServices,
   register,
   verifyRegistration,

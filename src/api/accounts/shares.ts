@@ -62,13 +62,13 @@ async function postAuth(request: ActionRequest, services: ShareServices): Promis
   const client = clientOf(request.client);
   const { database, config } = services;
   const isGuess = (error: unknown): boolean => error instanceof ServiceError && error.code === 'INVALID_CREDENTIALS';
-  const issued = await attempted(`share ${key}`, client, services, isGuess, async () => {
+  const issued = await attempted({ account: `share ${key}`, client, isGuess }, services, async () => {
     const share = await findShare(database, key);
     const isOpen = share !== null && share.password === null;
     if (!isOpen && !(await verifyPassword(share?.password ?? null, password, client.ip))) throw invalidCredentials();
     const { token, ...session } = newSession(kind, config);
     if (!share || !(await beginShare(database, share, { kind, ...session, client }))) throw invalidCredentials();
-    return issueShare(share.id, share.role, kind, token, services);
+    return issueShare(share, { kind, token }, services);
   });
   return tokenResult(request.client, mode, issued, services);
 }
