@@ -1,6 +1,6 @@
 /**
- * Two revisions in one run: the working copy and another one, built in a work tree of its own. They take turns, round by
- * round, on the same database; both are divided by the same ceiling, so that a statement that became slower counts too.
+ * Compares two revisions in one run: the working copy, and another one that is built in a separate work tree. They alternate round by
+ * round on the same database. Both are divided by the same ceiling, so that a slower statement counts too.
  */
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -35,9 +35,9 @@ export interface Comparison {
   readonly id: string;
   readonly title: string;
   readonly connections: number;
-  /** The higher one, when the two revisions run different statements. */
+  /** The higher one if the two revisions run different statements. */
   readonly ceiling: CaseCeiling | null;
-  /** What each round has measured; none when the case could not be compared. */
+  /** The results of each round; empty if the case could not be compared. */
   readonly rounds: readonly Round[];
   readonly change: Change | null;
   readonly hasFallen: boolean;
@@ -52,7 +52,7 @@ export type AgainstOptions = Omit<Measuring, 'url'> & {
 
 const run = promisify(execFile);
 
-/** A revision, built; `remove` takes it away. */
+/** A built revision; `remove` deletes its work tree. */
 export interface Checkout {
   readonly root: string;
   readonly commit: string;
@@ -81,7 +81,7 @@ export async function checkOut(revision: string, signal: AbortSignal, report: Re
   }
 }
 
-/** Revisions without a bundler are compiled, without a look at types. */
+/** Revisions without a bundler are compiled without type checks. */
 async function build(root: string, signal: AbortSignal): Promise<void> {
   const compiler = join(root, 'node_modules', 'typescript', 'bin', 'tsc');
   if (existsSync(join(root, 'build.mjs'))) await run('npm', ['run', '--silent', 'build'], { cwd: root, signal });
@@ -122,7 +122,7 @@ const MOST_REPEATS = 3;
 
 type Services = Readonly<Record<Side, RunningService>>;
 
-/** What seems to have fallen is measured for as many rounds again before it counts: a moment of noise is not a revision. */
+/** A case that seems slower is measured for as many rounds again before it counts, to rule out noise. */
 async function compareCase(
   each: Case,
   services: Services,
@@ -197,7 +197,7 @@ function sumOf(one: number | null, other: number | null): number | null {
   return one === null || other === null ? null : one + other;
 }
 
-/** Both, when they differ. */
+/** Both statements, if they differ. */
 async function readStatements(
   each: Case,
   services: Services,

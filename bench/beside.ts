@@ -1,7 +1,6 @@
 /**
- * Small reads while one query of two seconds runs all the time, through the service too: nothing may stand in the queue
- * behind it. Two such queries, because they hurt in different ways: one waits and only holds its connection, the other
- * computes and takes a processor from everybody.
+ * Small reads while a query of two seconds always runs through the same service: no read may wait behind it. There are two such queries:
+ * one waits and only holds its connection, the other computes and occupies a processor.
  */
 import postgres from 'postgres';
 import { findCase } from './cases.js';
@@ -18,7 +17,7 @@ export interface BesideResult {
   readonly requestsPerSecond: number;
   readonly p50: number;
   readonly p99: number;
-  /** How often the long query was answered meanwhile, and its mean time in seconds. */
+  /** How often the long query was answered during the load, and its mean time in seconds. */
   readonly queries: number;
   readonly queryTime: number;
 }
@@ -60,11 +59,11 @@ export async function measureBeside(options: BesideOptions, report: Report): Pro
 
 export const TITLES: Readonly<Record<Mode, string>> = {
   alone: 'by key, alone',
-  waiting: 'beside a query that waits for 2 s',
-  computing: 'beside a query that computes for 2 s',
+  waiting: 'during a query that waits for 2 s',
+  computing: 'during a query that computes for 2 s',
 };
 
-/** Answers whether it is as it should be. */
+/** Returns whether the target is met. */
 export function reportBeside({ results }: Beside, report: Report): boolean {
   const delays = (['waiting', 'computing'] as const).map((mode) => {
     const delay = delayOf({ results }, mode);
@@ -98,7 +97,7 @@ async function measureMode(mode: Mode, url: string, options: BesideOptions): Pro
     }
   };
   const running = runQueries();
-  // Heard of when the load is over: until then nobody waits for it.
+  // Its error is reported when the load has ended: until then nothing awaits it.
   running.catch(() => undefined);
   try {
     const load = await putUnderLoad(key, address, { connections, seconds, signal });
@@ -116,7 +115,7 @@ async function measureMode(mode: Mode, url: string, options: BesideOptions): Pro
 
 const TRIAL = 100;
 
-/** As much to compute as takes two seconds here, when nothing else runs. */
+/** Work that takes two seconds on this machine when it is idle. */
 async function createViews(databaseUrl: string): Promise<void> {
   await dropViews(databaseUrl);
   const sql = postgres(databaseUrl, { max: 1, fetch_types: false, connection: { jit: false } });

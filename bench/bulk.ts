@@ -1,7 +1,7 @@
 /**
- * Writes of many rows in one request: an import beside COPY of the same file into the same table, and a change of many items by their
- * keys beside one UPDATE. One at a time, by turns; rows per second. Each with the record of what was changed, which writes two rows more
- * for every row, and without it (`flat`), as the statements beside it.
+ * Writes of many rows in one request: an import compared with COPY of the same file into the same table, and a change of many items by
+ * their keys compared with one UPDATE. Both alternate; the result is rows per second. Each runs with the activity log, which writes two
+ * more rows for every row, and without it (`flat`), like the statements.
  */
 import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
@@ -19,11 +19,11 @@ export interface BulkResult {
   /** Rows per second, the best of the rounds. */
   readonly service: number;
   readonly statement: number;
-  /** What the service is compared with. */
+  /** The statement that the service is compared with. */
   readonly as: string;
   readonly ratio: number;
   readonly target: number | null;
-  /** MiB: the most that the service had in memory. */
+  /** The highest memory use of the service, in MiB. */
   readonly memory: number;
 }
 
@@ -87,20 +87,20 @@ const PATCH: Omit<Bulk, 'id' | 'title' | 'target'> = {
 };
 
 const BULKS: readonly Bulk[] = [
-  { ...IMPORT, id: 'import', title: 'import of CSV, with its record', target: null },
+  { ...IMPORT, id: 'import', title: 'import of CSV, with the activity log', target: null },
   { ...IMPORT, id: 'import-flat', title: 'import of CSV', target: 0.25 },
-  { ...PATCH, id: 'patch', title: 'PATCH with keys, with its record', target: null },
+  { ...PATCH, id: 'patch', title: 'PATCH with keys, with the activity log', target: null },
   { ...PATCH, id: 'patch-flat', title: 'PATCH with keys', target: null },
 ];
 
-/** The service answers with the keys alone: what the statement gives too. */
+/** The service returns only the keys, as the statement does. */
 function patch(url: string, rows: number, round: number, signal: AbortSignal): Promise<void> {
   const body = JSON.stringify({ keys: keysOf(rows), data: { views: round, status: `state ${round}` } });
   const path = `${url}/items/bench_imported?fields=id&limit=-1`;
   return sendBody(path, 'PATCH', 'application/json', Readable.from([body]), signal);
 }
 
-/** Whether activity and revisions of the items are kept, as is usual. */
+/** Turns the activity log of the items on or off; it is on by default. */
 async function setRecord(sql: postgres.Sql, isKept: boolean): Promise<void> {
   await sql`delete from service_collections where collection = 'bench_imported'`;
   if (!isKept) await sql`insert into service_collections (collection, accountability) values ('bench_imported', null)`;
@@ -124,7 +124,7 @@ async function compare(
       await check(sql, rows);
       await bulk.prepare(sql);
       const byStatement = await perSecond(rows, () => bulk.byStatement(sql, rows, 2 * round + 1));
-      // The first round fills caches and grows files: it counts for nothing.
+      // The first round fills caches and grows files, so it does not count.
       if (round === 0) continue;
       best = Math.max(best, byService);
       bestStatement = Math.max(bestStatement, byStatement);
@@ -165,7 +165,7 @@ function keysOf(rows: number): readonly number[] {
 
 const LINES_AT_ONCE = 1_000;
 
-/** Made while it is sent: a file of any size takes no memory here. */
+/** Generated while it is sent: a file of any size takes no memory here. */
 function csv(rows: number, withHead: boolean): Readable {
   function* pieces(): Generator<string> {
     if (withHead) yield `${COLUMNS}\n`;

@@ -1,7 +1,7 @@
 /**
- * What is measured. Each case has many requests that differ in their values only, spread over the whole table, so that no
- * cache of rows makes a figure better than it is. Pages begin at a key, not at an offset: skipping rows would be work of
- * PostgreSQL's that makes the service look cheap.
+ * The cases of the bench. Each case has many requests that differ only in their values, spread over the whole table, so that no row cache
+ * makes a figure better than it is. Pages begin at a key, not at an offset: PostgreSQL would spend time on skipped rows, and the service
+ * would look cheap.
  */
 import { LINES_PER_ORDER, SHARING_ORDERS } from './own-tables.js';
 import { SUBJECTS, subjectKeys } from './subjects.js';
@@ -9,26 +9,26 @@ import { SUBJECTS, subjectKeys } from './subjects.js';
 export interface Case {
   readonly id: string;
   readonly title: string;
-  /** Those that write run last and take back what they wrote. */
+  /** Cases that write run last and delete what they wrote. */
   readonly method?: 'SEARCH' | 'POST' | 'PATCH';
   readonly requests: readonly BenchRequest[] | (() => readonly BenchRequest[]);
   /** Reads, although its method could write. */
   readonly reads?: true;
-  /** Requests of different shapes: there is no one statement to compare with. */
+  /** Requests of different shapes: there is no single statement to compare with. */
   readonly cold?: true;
-  /** Where it is not the number of the whole run. */
+  /** The number of connections, if it is not that of the whole run. */
   readonly connections?: number;
-  /** How many clients pgbench has for its ceiling, where it is not the better of 8 and 32; none: it has no ceiling. */
+  /** The numbers of pgbench's clients for the ceiling, if it is not the better of 8 and 32; empty if the case has no ceiling. */
   readonly clients?: readonly number[];
-  /** By a service whose connections to PostgreSQL are encrypted. */
+  /** Sent to a service whose connections to PostgreSQL are encrypted. */
   readonly tls?: true;
-  /** Sent by a reader of whom policies say what may be seen. */
+  /** Sent by a reader whose policies restrict the visible rows and fields. */
   readonly restricted?: true;
-  /** Another case, put under load in the same rounds, that this one is compared with; and what it is called then. */
+  /** Another case that this one is compared with, measured in the same rounds, and its name in the report. */
   readonly beside?: { readonly id: string; readonly as: string };
-  /** The least share that is good enough: of the ceiling, or of the case beside it. */
+  /** The smallest ratio that meets the target: of the ceiling, or of the other case. */
   readonly target?: number;
-  /** Counted by the bytes that arrived: of requests that take seconds, whole ones are too few. */
+  /** Measured by the bytes that arrive: a request takes seconds, so complete responses would be too few. */
   readonly streamed?: true;
 }
 
@@ -58,7 +58,7 @@ const DOCUMENT = `query ($key: GraphQLStringOrFloat) {
   }
 }`;
 
-/** How long one takes is what matters; and of answers of 16 MB pgbench would keep one for each of its clients. */
+/** Only the time of one request is of interest. pgbench would also keep a response of 16 MB for each of its clients. */
 const SUBTREE = { connections: 1, clients: [] } as const;
 
 export const CASES: readonly Case[] = [
@@ -106,7 +106,7 @@ export const CASES: readonly Case[] = [
     title: 'the same, values never seen before',
     cold: true,
     beside: { id: 'many-to-one', as: 'values seen before' },
-    // More than caches of texts hold: each has left them when it comes again.
+    // More texts than the caches hold: each is evicted before it is used again.
     requests: Array.from({ length: 20 * VARIANTS }, (_, index) => ({ path: page(WITH_AUTHOR, spread(index)) })),
   },
   { id: 'nested', title: '25 rows, nested three ways', target: 0.9, requests: vary((key) => page(NESTED, key)) },
@@ -134,7 +134,7 @@ export const CASES: readonly Case[] = [
   {
     id: 'skewed',
     title: 'the same, one in ten a value that few rows have',
-    // Rare values have a statement of their own.
+    // Rare values have a separate statement.
     cold: true,
     target: 0.5,
     beside: { id: 'common', as: 'common values alone' },
@@ -224,7 +224,7 @@ export const CASES: readonly Case[] = [
     reads: true,
     beside: { id: 'graphql', as: 'variables' },
     target: 0.9,
-    // More than caches hold: each text is a new one.
+    // More than the caches hold: each text is new.
     requests: Array.from({ length: 20 * VARIANTS }, (_, index) => ask(withLiteral(spread(index)), {})),
   },
   { id: 'cold', title: 'a new shape each time', cold: true, requests: newShapes },
@@ -239,7 +239,7 @@ export const CASES: readonly Case[] = [
   {
     id: 'stream',
     title: 'stream of 100,000 rows',
-    // An answer takes a second of a whole processor: of 32 at a time none would end within a measurement.
+    // A response takes a second of a whole processor: 32 at a time would not complete within a measurement.
     connections: 4,
     clients: [4],
     streamed: true,
@@ -276,7 +276,7 @@ function withLiteral(key: number): string {
   return DOCUMENT.replace(/ \(.*\)/, '').replace('$key', String(key));
 }
 
-/** Articles are spread over 730 days: of the last one there are about a hundred. */
+/** Articles are spread over 730 days: about a hundred are from the last day. */
 function publishedSince(day: number, second = 0): string {
   const since = new Date(Date.UTC(2024, 9, 1 + day, 0, 0, second)).toISOString();
   return `/items/articles?fields=id,title,published_at&filter[published_at][_gte]=${since}&sort=-id&limit=25`;
@@ -286,7 +286,7 @@ function byKey(key: number): string {
   return `/items/articles/${key}?fields=${FLAT}`;
 }
 
-/** The rows of bench_lines lie as the articles do. */
+/** The rows of bench_lines have the same order as the articles. */
 function byTwoColumns(key: number): string {
   const order = 1 + Math.floor((key - 1) / LINES_PER_ORDER);
   const line = 1 + ((key - 1) % LINES_PER_ORDER);
@@ -297,7 +297,7 @@ function below(currency: string): string {
   return ['code', 'rates.day', 'rates.rate'].map((field) => `${currency}.${field}`).join(',');
 }
 
-/** An order with at least 20 behind it that share its currency. */
+/** An order that is followed by at least 20 with the same currency. */
 function sharing(index: number): number {
   return 1 + ((index * 61_803) % (SHARING_ORDERS - 20));
 }
@@ -310,12 +310,12 @@ export function vary(path: (key: number) => string): readonly BenchRequest[] {
   return Array.from({ length: VARIANTS }, (_, index) => ({ path: path(spread(index)) }));
 }
 
-/** Neighbours in time lie far apart in the table; every key has at least 25 rows behind it. */
+/** Rows that are close in time are far apart in the table; every key is followed by at least 25 rows. */
 export function spread(index: number): number {
   return 1 + ((index * 61_803) % (ARTICLES - 25));
 }
 
-/** More than a run can use, and others each time: neither the service nor the driver has seen any of them. */
+/** More than a run can use, and different each time: neither the service nor the driver has seen any of them. */
 const SHAPES = 20_000;
 let shapes = 0;
 
@@ -341,7 +341,7 @@ function newDocuments(): readonly BenchRequest[] {
   });
 }
 
-/** Nothing in it is unique, so that one body serves every request and every one is the same work. */
+/** Contains no unique values, so that one body serves every request and each request does the same work. */
 function newArticle(number: number): Record<string, unknown> {
   return {
     title: `The article with the number ${number}`,
@@ -368,7 +368,7 @@ function create(body: unknown): BenchRequest {
   return { path: '/items/articles', body: JSON.stringify(body) };
 }
 
-/** Of two comments one leaves and the other comes back, in turn: each request finds something to do. */
+/** Removes and adds two comments in turn, so that each request changes something. */
 function changes(): readonly BenchRequest[] {
   return [0, 1].flatMap((turn) =>
     Array.from({ length: SUBJECTS }, (_, index) => {

@@ -1,7 +1,6 @@
 /**
- * How often PostgreSQL itself can run the statement the service compiled: the bound that a bench case is compared with.
- * pgbench is the fairest measure because it adds next to nothing; without it the driver runs the statement, and then the
- * figure is the bound of Node and driver together.
+ * How often PostgreSQL itself can run the statement that the service compiled: the ceiling of a case. pgbench is the fairest measure,
+ * because its overhead is very small. Without it the driver runs the statement, and the figure is the limit of Node and driver together.
  */
 import { spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -14,15 +13,15 @@ export interface CeilingOptions {
   databaseUrl: string;
   /** One statement with $1 to $n. */
   text: string;
-  /** One list of n values per run, used in turn. */
+  /** Lists of n values, one per run, used in turn. */
   parameters: readonly (readonly (string | null)[])[];
-  /** Each connection takes lists of its own: two that change the same rows would wait for each other. */
+  /** Each connection takes its own lists: two that change the same rows would wait for each other. */
   exclusive?: boolean;
-  /** Each run is planned for its values; otherwise as the service's connections do it. */
+  /** Each run is planned for its values; otherwise it is planned as by the service's connections. */
   plansEachTime?: boolean;
   connections: number;
   seconds: number;
-  /** Ends the run before its time. */
+  /** Ends the run early. */
   signal?: AbortSignal;
 }
 
@@ -38,25 +37,27 @@ export async function ceiling(options: CeilingOptions): Promise<Ceiling> {
   return { statementsPerSecond: await runDriver(options), tool: 'driver' };
 }
 
-/** As the service's own connections have them. */
+/** The settings of the service's own connections. */
 const SETTINGS = { jit: 'off', timezone: 'UTC', search_path: 'public' };
 
-/** The plan that the service's connections arrive at after five runs, from the first one on: there are many statements. */
+/** Uses the generic plan from the first run on. The service's connections use it after five runs, but there are many statements here. */
 const EXCLUSIVE_SETTINGS = { ...SETTINGS, plan_cache_mode: 'force_generic_plan' };
 const PLANNING_SETTINGS = { ...SETTINGS, plan_cache_mode: 'force_custom_plan' };
 
-/** pgbench plans each script anew on every connection, five times before a plan may stay: few, or planning is what is measured. */
+/**
+ * pgbench plans each script again on every connection, five times before it keeps a plan. With many scripts it would measure planning.
+ */
 const MOST_SCRIPTS = 8;
 
-/** How many clients pgbench is sure to have connected within a second, on a machine that is busy. */
+/** The number of clients that pgbench can connect within a second, even on a busy machine. */
 const CONNECTED_PER_SECOND = 32;
 
-/** Values travel on the command line, where Linux allows 128 KB for one argument. */
+/** Values are passed on the command line, and Linux allows 128 KB for one argument. */
 const LONGEST_VALUE = 100_000;
 
 interface Script {
   readonly content: string;
-  /** What the server gets when pgbench has replaced the variables. */
+  /** The text that the server gets when pgbench has replaced the variables. */
   readonly sent: string;
   /** A variable without a value is sent as null. */
   readonly variables: ReadonlyMap<string, string>;
@@ -64,9 +65,9 @@ interface Script {
 }
 
 /**
- * Variables set within a pgbench script hold numbers only. So whole numbers that vary are chosen by the script, in turn;
- * texts that vary get a script per combination, a sample of them if there are many; the rest is given from outside.
- * Null when pgbench cannot run the statement as it is.
+ * Variables that a pgbench script sets hold only numbers. So the script chooses varying whole numbers in turn. Varying texts get a script
+ * per combination, or a sample if there are many. All other values come from the command line. Returns null if pgbench cannot run the
+ * statement as it is.
  */
 function writeScripts({ text, parameters, connections }: CeilingOptions): readonly Script[] | null {
   const sets = parameters.length > 0 ? parameters : [[]];
@@ -88,7 +89,7 @@ function writeScripts({ text, parameters, connections }: CeilingOptions): readon
     const statement = writeStatement(text, suffix);
     if (statement === null) return null;
     const variables = new Map([[`turn${suffix}`, '0']]);
-    // The variable outlives the transaction; clients start apart so that they do not read the same rows at once.
+    // The variable outlives the transaction. Clients start at different values, so that they do not read the same rows at once.
     const stride = Math.max(1, Math.floor(members.length / connections));
     const lines = counted.includes(true)
       ? [
@@ -108,12 +109,12 @@ function writeScripts({ text, parameters, connections }: CeilingOptions): readon
   return scripts;
 }
 
-/** Lists per connection, in turn: each is a statement of its own to pgbench. */
+/** Lists per connection, in turn: pgbench treats each as a separate statement. */
 const MOST_LISTS = 16;
 
 /**
- * One script for all: each client first asks the server for its own values, once, because a text reaches a pgbench
- * variable in no other way.
+ * One script for all clients. Each client first asks the server for its own values, because a text can reach a pgbench variable only in
+ * this way.
  */
 function writeExclusiveScript({ text, parameters, connections }: CeilingOptions): readonly Script[] | null {
   const lists = Array.from({ length: connections }, (_, client) => {
@@ -139,7 +140,7 @@ function writeExclusiveScript({ text, parameters, connections }: CeilingOptions)
   return [{ content: `${content}\n${next}`, sent: first.sent, variables, weight: 1 }];
 }
 
-/** Without a character that means something to pgbench or in a literal. */
+/** Without characters that have a meaning for pgbench or in a literal. */
 function writeText(value: string | null): string {
   if (value === null) return 'null';
   return `convert_from(decode('${Buffer.from(value).toString('base64')}', 'base64'), 'UTF8')`;
@@ -147,7 +148,7 @@ function writeText(value: string | null): string {
 
 const WHOLE_NUMBER = /^(?:0|-?[1-9]\d{0,17})$/;
 
-/** A tree of comparisons, not a list: of a thousand values pgbench compares ten. */
+/** A tree of comparisons instead of a list: for a thousand values pgbench makes ten comparisons. */
 function chooseByPlace(values: readonly string[], from: number, to: number): string {
   if (to - from === 1) return values[from] ?? '';
   const middle = (from + to) >> 1;
@@ -156,9 +157,9 @@ function chooseByPlace(values: readonly string[], from: number, to: number): str
 }
 
 /**
- * pgbench makes every :name a new parameter, numbered in order of appearance, wherever it stands: in literals, quoted
- * names and comments too. `::type` and $n pass untouched. So only the first use of each $n becomes a variable and later
- * uses take the number it gets; a colon inside quotes is spelled in a way that means the same to the server.
+ * pgbench turns every :name into a new parameter, numbered in order of appearance, also in literals, quoted names and comments. `::type`
+ * and $n stay unchanged. So only the first use of each $n becomes a variable, and later uses take its number. A colon inside quotes is
+ * written in another form with the same meaning.
  */
 function writeStatement(text: string, suffix: string): { text: string; sent: string } | null {
   const order: string[] = [];
@@ -176,7 +177,7 @@ function writeStatement(text: string, suffix: string): { text: string; sent: str
   return NAMED_COLON.test(sent) ? null : { text: parts.map((part) => part.text).join(''), sent };
 }
 
-/** Escape strings, comments, plain strings, quoted names, parameters, and what lies between. */
+/** Escape strings, comments, plain strings, quoted names, parameters, and the text in between. */
 const TOKEN =
   /\b[eE]'(?:[^'\\]|\\[\s\S]|'')*'|--.*|\/\*[\s\S]*?\*\/|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\d+)|\w+|[^\w'"$/-]+|[\s\S]/g;
 
@@ -195,11 +196,11 @@ function sampleEvenly<T>(list: readonly T[], most: number): readonly T[] {
   return list.filter((_, index) => share(index) !== share(index - 1));
 }
 
-/** Null when there is no pgbench. */
+/** Null if pgbench is not installed. */
 async function runPgbench(options: CeilingOptions, scripts: readonly Script[]): Promise<number | null> {
   const folder = await mkdtemp(join(tmpdir(), 'bench-ceiling-'));
   try {
-    // Its clock runs from before the first connection is made, although the rate it tells leaves that time out.
+    // Its clock starts before the first connection is opened, although the reported rate excludes that time.
     const length = Math.max(1, Math.round(options.seconds)) + Math.floor(options.connections / CONNECTED_PER_SECOND);
     const args = ['-n', '-M', 'prepared', '-T', String(length)];
     args.push('-c', String(options.connections), '-j', String(Math.min(options.connections, availableParallelism())));
@@ -238,9 +239,9 @@ async function runPgbench(options: CeilingOptions, scripts: readonly Script[]): 
 const WATCH_INTERVAL_MS = 250;
 
 /**
- * Asks the server, not pgbench, what is being run: a text changed on the way would make the comparison worthless. The server
- * keeps the first kilobyte of each. The connection is made before the run, since a busy server accepts none in time. The
- * function it gives ends the watch and tells the statements that were seen last.
+ * Asks the server which statement runs: a text that was changed on the way would make the comparison worthless. The server keeps the
+ * first kilobyte of each. The connection is opened before the run, because a busy server accepts none in time. The returned function ends
+ * the watch and returns the last statements.
  */
 async function watchStatements(databaseUrl: string, application: string): Promise<() => Promise<readonly string[]>> {
   const sql = postgres(databaseUrl, { max: 1, fetch_types: false });
@@ -293,7 +294,7 @@ interface ToolResult {
   readonly errors: string;
 }
 
-/** Null when the tool is not on the PATH. */
+/** Null if the tool is not on the PATH. */
 function runTool(
   tool: string,
   args: readonly string[],
@@ -315,7 +316,7 @@ function runTool(
   });
 }
 
-/** The driver would take a document for a string and quote it. */
+/** The driver would treat a document as a string and quote it. */
 const JSON_AS_WRITTEN = {
   to: 114,
   from: [114],

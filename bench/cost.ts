@@ -70,7 +70,7 @@ interface Load {
   readonly connections: number;
 }
 
-/** Answers the bytes of all bodies. */
+/** Returns the bytes of all bodies. */
 async function send(each: Case, load: Load & { readonly requests: number }): Promise<number> {
   const agent = new Agent({ keepAlive: true, maxSockets: load.connections });
   const requests = typeof each.requests === 'function' ? each.requests() : each.requests;

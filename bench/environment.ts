@@ -1,6 +1,6 @@
 /**
- * What a bench runs on: the embedded PostgreSQL in a folder kept between runs, filled with the bench data, and the
- * service as a process of its own, so that neither load nor measuring takes time from it.
+ * Starts the environment of a bench: the embedded PostgreSQL, in a folder that is kept between runs and filled with the bench data, and
+ * the service as a separate process, so that load and measurement take no time from it.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { join } from 'node:path';
@@ -25,7 +25,7 @@ export function startDatabase(directory: string, report: Report): Promise<Embedd
   return startEmbedded({ directory, settings: { max_connections: MOST_CONNECTIONS, ...COUNTING }, report });
 }
 
-/** The demo model with the bench data in it. Answers the server's version. */
+/** The demo model with the bench data. Returns the server's version. */
 export async function prepareData(url: string, report: Report): Promise<string> {
   const database = await openDatabase(url);
   try {
@@ -38,7 +38,7 @@ export async function prepareData(url: string, report: Report): Promise<string> 
   await makeOwnTables(url);
   await prepareCounting(url);
   const sql = postgres(url, { max: 1, fetch_types: false });
-  // What the data leaves to be written must not be written while something is measured.
+  // Pages of the new data must not be written during a measurement.
   await sql`checkpoint`.finally(() => sql.end({ timeout: 5 }));
   return serverVersion(url);
 }
@@ -70,7 +70,7 @@ export function openDatabase(url: string, schema = 'public'): Promise<Database> 
 export interface RunningService {
   readonly url: string;
   readonly pid: number;
-  /** From the start of the process to the word that it is ready, in milliseconds. */
+  /** From the start of the process until it is ready, in milliseconds. */
   readonly startTime: number;
   stop(): Promise<void>;
 }
@@ -80,7 +80,7 @@ export interface ServiceOptions {
   readonly poolSize: number;
   /** Folder for a CPU profile, which is written when the service stops. */
   readonly profile?: string | undefined;
-  /** More options of the service, by their names in the environment. */
+  /** Further options of the service, by the names of their environment variables. */
   readonly settings?: Readonly<Record<string, string>> | undefined;
   /** The folder of another revision. */
   readonly root?: string;
@@ -107,8 +107,8 @@ export async function startService(options: ServiceOptions): Promise<RunningServ
       ...settings,
     },
     stdio: ['ignore', 'pipe', 'inherit'],
-    // A session of its own, as where it is installed: Linux shares a processor out by sessions, of which each backend of PostgreSQL
-    // has one, and the service would have one with the load.
+    // A separate session, as in an installation: Linux divides processors among sessions. Each backend of PostgreSQL has its own, and the
+    // service would share one with the load.
     detached: true,
   });
   try {

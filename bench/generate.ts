@@ -1,16 +1,16 @@
 /**
- * Fills the demo tables with enough rows that plans, not caches, decide a bench. The rows come from arithmetic on the row
- * number, so every run on every machine measures the same data. All in one transaction: a broken run leaves the old rows.
+ * Fills the demo tables with so many rows that plans, not caches, decide a bench. The rows are computed from the row number, so every run
+ * on every machine measures the same data. It is one transaction: a failed run keeps the old rows.
  */
 import postgres from 'postgres';
 
 interface Filling {
   readonly table: string;
   readonly rows: number;
-  /** Takes the number of rows as $1 and lists of phrases, joined by '|', as the parameters behind it. */
+  /** Takes the number of rows as $1, and lists of phrases, joined by '|', as the following parameters. */
   readonly insert: string;
   readonly phrases: readonly (readonly string[])[];
-  /** Takes the number of rows as $1: what has a higher key was added. */
+  /** Takes the number of rows as $1: rows with a higher key were added later. */
   readonly remove: string;
 }
 
@@ -167,8 +167,8 @@ const REASONS = [
 ];
 
 /**
- * mix: multiply and fold in 32 bits, spreads neighbours and never leaves the range of bigint. Both functions are one
- * expression without a sub-query, because only such are inlined; a call per value would cost more than the insert.
+ * mix: multiplies and folds in 32 bits, spreads neighbours and stays in the range of bigint. Both functions are one expression without a
+ * subquery, because PostgreSQL inlines only such functions. A call per value would cost more than the insert.
  */
 const PREPARE = `
   set local synchronous_commit = off;
@@ -183,7 +183,7 @@ const PREPARE = `
       select phrases[1 + hash % cardinality(phrases)]
     $body$`;
 
-/** Rows go in faster without secondary indexes and key checks; what the catalog says of them is what is put back. */
+/** Inserts are faster without secondary indexes and key checks. They are recreated afterwards from the catalog's definitions. */
 const SAVE_DEFINITIONS = `
   create temporary table bench_definitions on commit drop as
   with targets as (select unnest(string_to_array($1::text, ',')::regclass[]) as target)
@@ -348,7 +348,7 @@ export const FILLINGS: readonly Filling[] = [
       from generate_series(1::bigint, $1::bigint) as n`,
   },
   {
-    // Of ten blocks five are texts, three images and two quotes, so each block is used exactly once.
+    // Of ten blocks, five are texts, three images and two quotes, so each block is used exactly once.
     table: 'articles_blocks',
     rows: 200_000,
     remove: 'delete from articles_blocks where id > $1',

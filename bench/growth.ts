@@ -1,6 +1,6 @@
 /**
- * How cost grows: with the rows of an answer, the depth of its nesting, the number of clients, and the number of
- * collections. One thing varies at a time; each point stands beside its ceiling.
+ * How cost grows with the rows of a response, the depth of its nesting, the number of clients, and the number of collections. One size
+ * varies at a time, and each point is compared with its ceiling.
  */
 import { type Case, FLAT, findCase, page, spread, VARIANTS, vary } from './cases.js';
 import { ceiling } from './ceiling.js';
@@ -22,11 +22,14 @@ export interface Point {
 export interface CollectionsPoint {
   /** Collections. */
   readonly size: number;
-  /** Milliseconds: catalog and model; from process to ready; the first read then. */
+  /**
+   * Milliseconds to read the catalog and build the model, from the start of the process until it is ready, and of the first read after
+   * that.
+   */
   readonly mirror: number;
   readonly start: number;
   readonly firstRead: number;
-  /** By key, of a collection with few rows. */
+  /** By key, from a collection with few rows. */
   readonly requestsPerSecond: number;
   /** MiB after that load. */
   readonly memory: number;
@@ -43,7 +46,7 @@ const ROWS = [1, 25, 100, 1_000, 5_000];
 const CONNECTIONS = [1, 8, 32, 128, 256];
 const COLLECTIONS = [10, 100, 1_000];
 
-/** One more level each: the author, three articles of theirs, the comments of those, the authors of these. */
+/** Each adds one level: the author, three of their articles, the comments of those, the authors of these. */
 const LEVELS = [
   'id,title',
   'author.id,author.name',
@@ -52,7 +55,7 @@ const LEVELS = [
   'author.articles.comments.author.id,author.articles.comments.author.name',
 ];
 
-/** A point needs less certainty than a case, and there are many of them. */
+/** A point needs less certainty than a case, and there are many points. */
 const ROUNDS = 2;
 
 type GrowthMeasuring = Omit<Measuring, 'url'> & { readonly settings: Readonly<Record<string, string>> };
@@ -68,7 +71,7 @@ export async function measureGrowth(url: string, measuring: GrowthMeasuring, rep
     }
     return points;
   };
-  /** A point that cannot be measured must not cost the others. */
+  /** A point that cannot be measured must not affect the others. */
   const orNothing = async <T>(title: string, measureOne: () => Promise<T>): Promise<T | null> => {
     try {
       return await measureOne();

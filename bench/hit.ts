@@ -1,6 +1,6 @@
 /**
- * Node's own time per request whose shape is known, from the arrival of the request to the queue of its shape. The very route of the
- * service runs; in place of the queues stands a function that never answers, so that nothing behind it is counted.
+ * CPU time of Node per request of a known shape, from its arrival until it is in the queue of its shape. It runs the route of the service
+ * itself. A function that never answers replaces the queues, so that nothing behind them is measured.
  */
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { Identities } from '../src/access/identities.js';
@@ -119,8 +119,8 @@ function split(path: string): { path: string; query: string } {
 }
 
 /**
- * Microseconds of processor time per request, garbage collection included; what others take of the machine is not.
- * Everything up to the driver runs at once: no request waits for another.
+ * Microseconds of CPU time per request, including garbage collection and excluding other processes. Everything before the driver runs
+ * synchronously: no request waits for another.
  */
 function timeRound(router: Router, hooks: ServerHooks, urlOf: UrlOf, first: number): number {
   const headers: Readonly<Record<string, string>> = { authorization: `Bearer ${ADMINISTRATOR.token}` };

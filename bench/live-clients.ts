@@ -1,7 +1,7 @@
 /**
- * The subscribers of the live bench, in a process of their own: what they cost must not delay who writes. Each is a connection that
- * gets server-sent events, or several share a WebSocket that speaks GraphQL; they have one buffer, and an answer is looked through for
- * the times in it, no more. A time that is newer than all a connection has seen is a change that has just come to it.
+ * The subscribers of the live bench, in a separate process, so that their cost does not delay the writer. Each is a connection with
+ * server-sent events, or several share a WebSocket with GraphQL. They share one buffer, and only search a result for its times. A time
+ * that is newer than all that a connection has seen is a new change.
  */
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -9,9 +9,9 @@ import { percentilesOf } from './statistics.js';
 
 export interface ClientTask {
   readonly url: string;
-  /** Of each connection. */
+  /** For each connection. */
   readonly requests: readonly ClientRequest[];
-  /** Subscriptions of one connection, to the GraphQL query that is its path; null for server-sent events. */
+  /** Subscriptions of one connection to the GraphQL query that is its path; null for server-sent events. */
   readonly sharing: number | null;
 }
 
@@ -20,7 +20,7 @@ export interface ClientRequest {
   readonly token: string;
 }
 
-/** `measure`: what has come since the last one. */
+/** `measure` returns the changes since the last one. */
 export type ClientOrder = { readonly open: ClientTask } | 'measure';
 
 export interface ClientReport {
@@ -38,14 +38,14 @@ const DIGITS = 13;
 const ZERO = 0x30;
 const NINE = 0x39;
 
-/** Of each change that came to a connection, in milliseconds. */
+/** Milliseconds for each change that reached a connection. */
 let ages: number[] = [];
 let answered = 0;
 const buffer = Buffer.allocUnsafe(BUFFER_BYTES);
 
 /**
- * Notes the changes behind a place in the buffer that are newer than the given one; answers the newest. All subscriptions of a connection
- * have the same answer: the last one in the buffer says what all of them do.
+ * Records the changes behind a position in the buffer that are newer than the given one, and returns the newest. All subscriptions of a
+ * connection have the same result, so the last one in the buffer represents all of them.
  */
 function noteChanges(from: number, length: number, known: number): number {
   const now = Date.now();
@@ -83,7 +83,7 @@ async function open({ url, requests, sharing }: ClientTask): Promise<void> {
     const socket = connect({ port: Number(port), host: hostname, onread: { buffer, callback: take } });
     socket.once('connect', () => (sharing === null ? ask(socket, request) : askOverSocket(socket, request, sharing)));
     socket.on('error', () => {});
-    // More at once than the system lets wait would be refused.
+    // The system would refuse more connections at once.
     if (index % 100 === 99) while (ready < index - 99) await sleep(5);
   }
   while (ready < requests.length) await sleep(20);
@@ -92,7 +92,7 @@ async function open({ url, requests, sharing }: ClientTask): Promise<void> {
 const EVENT = Buffer.from('data: ');
 const NEXT = Buffer.from('"type":"next"');
 
-/** How many there are, and where the last whole one begins, or what there is of one. */
+/** The number of results, and the start of the last complete one, or of the incomplete rest. */
 function answersIn(length: number, sign: Buffer): { readonly answers: number; readonly last: number } {
   const chunk = buffer.subarray(0, length);
   let answers = 0;
@@ -103,7 +103,7 @@ function answersIn(length: number, sign: Buffer): { readonly answers: number; re
     before = last;
     last = at;
   }
-  // The end of the last one may come later.
+  // The end of the last one may arrive later.
   return { answers, last: before };
 }
 
@@ -113,7 +113,7 @@ function ask(socket: Socket, { path, token }: ClientRequest): void {
   );
 }
 
-/** The service reads what follows the request when the connection has become a WebSocket. */
+/** The service reads the bytes after the request once the connection is a WebSocket. */
 function askOverSocket(socket: Socket, { path, token }: ClientRequest, subscriptions: number): void {
   socket.write(
     `GET /graphql?access_token=${token} HTTP/1.1\r\nHost: bench\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n` +
@@ -125,15 +125,15 @@ function askOverSocket(socket: Socket, { path, token }: ClientRequest, subscript
     type: 'subscribe',
     payload: { query: path },
   }));
-  // Until it is acknowledged nothing may be asked for.
+  // The client must not subscribe before the acknowledgement.
   setTimeout(() => socket.write(frame(begin)), UPGRADE_MS);
   setTimeout(() => socket.write(Buffer.concat(messages.map(frame))), 2 * UPGRADE_MS);
 }
 
-/** Milliseconds in which a connection is upgraded, and acknowledged. */
+/** Milliseconds until a connection is upgraded and acknowledged. */
 const UPGRADE_MS = 500;
 
-/** Of a client, with a mask that changes nothing. */
+/** A frame of a client, with a mask that changes nothing. */
 function frame(message: object): Buffer {
   const text = Buffer.from(JSON.stringify(message));
   const head = Buffer.from([0x81, 0xfe, text.length >> 8, text.length & 0xff, 0, 0, 0, 0]);
@@ -141,7 +141,7 @@ function frame(message: object): Buffer {
   return Buffer.concat([Buffer.from([0x81, 0x80 | text.length, 0, 0, 0, 0]), text]);
 }
 
-/** Bytes from which on the length of a frame takes two more. */
+/** From this many bytes on, the length of a frame takes two more bytes. */
 const SHORT_FRAME = 126;
 
 process.on('message', (order: ClientOrder) => {

@@ -1,8 +1,8 @@
 /**
- * Live queries under changes: how long it takes from a change until every subscriber has it, and what that costs. Each subscriber is a
- * connection that gets server-sent events: (a) each an item of its own, (b) all the same list, (c) each the list of its user, by a row
- * rule; (b) also where ten subscribers share a WebSocket. A change writes the time of the database into a row, a moment before it is
- * committed; whoever gets it knows how old it is. Counted is each change that comes to a connection, not only the newest of an answer.
+ * Live queries under changes: the time from a change until every subscriber has it, and its cost. Each subscriber is a connection with
+ * server-sent events: (a) an item each, (b) the same list for all, (c) the list of each user by a row rule. In another case of (b), ten
+ * subscribers share a WebSocket. A change writes the time of the database into a row just before the commit, so the subscriber knows its
+ * age. Each change that reaches a connection counts, not only the newest of a result.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -25,7 +25,7 @@ export interface LiveOptions {
   readonly profile?: string | undefined;
 }
 
-/** Of one case at one rate of changes; times in milliseconds, shares of a processor. */
+/** One case at one rate of changes; times in milliseconds, shares of a processor. */
 export interface LivePoint {
   readonly rate: number;
   readonly statementsPerChange: number;
@@ -39,7 +39,7 @@ export interface LivePoint {
 
 export interface LiveCaseResult {
   readonly title: string;
-  /** Bytes of each subscriber, its connection included. */
+  /** Bytes per subscriber, including its connection. */
   readonly memory: number;
   readonly points: readonly LivePoint[];
 }
@@ -47,20 +47,20 @@ export interface LiveCaseResult {
 export interface Live {
   readonly subscribers: number;
   readonly seconds: number;
-  /** Bytes of a connection that has asked for an item and is kept open. */
+  /** Bytes of an open connection that has read an item. */
   readonly connectionMemory: number;
   readonly cases: readonly LiveCaseResult[];
-  /** Reads by key, of a service that all subscribe to while nothing changes, and of another one without subscribers: in turns. */
+  /** Reads by key, alternating between a service whose subscribers are idle and another one without subscribers. */
   readonly reads: { readonly beside: KeyReads; readonly alone: KeyReads };
 }
 
 export interface KeyReads {
   readonly perSecond: number;
-  /** Processor time of the service for each, in microseconds: unlike their number it hardly depends on what else the machine does. */
+  /** CPU time of the service per read, in microseconds. Unlike the rate, it hardly depends on other processes. */
   readonly spent: number;
 }
 
-/** Milliseconds that are allowed from a commit to the last of almost all subscribers. */
+/** Milliseconds that are allowed from a commit until almost all subscribers have it. */
 export const MOST_LAG = 250;
 
 const RATES: readonly number[] = [1, 10, 100, 1_000];
@@ -70,11 +70,11 @@ interface LiveCase {
   readonly name: string;
   path(subscriber: number): string;
   token(subscriber: number): string;
-  /** The row that a change touches. */
+  /** The row that a change updates. */
   row(draw: number): number;
-  /** How many subscribers see it. */
+  /** The number of subscribers that see it. */
   readonly seenBy: 'one' | 'all';
-  /** Subscribers of one WebSocket, whose path is a GraphQL query; null for a connection each. */
+  /** Subscribers of one WebSocket, whose path is a GraphQL query; null if each has a connection. */
   readonly sharing: number | null;
 }
 
@@ -138,11 +138,11 @@ export async function measureLive(
   await server.end();
   const sql = postgres(url, { max: 4, onnotice: () => {} });
   await sql`create table bench_live (id int primary key, owner uuid not null, stamp text not null default '')`;
-  // So that of an update it is known whose row it was.
+  // So that an update reports the former owner of the row.
   await sql`alter table bench_live replica identity full`;
   await sql`create index on bench_live (owner)`;
   const limits = { LIVE_MAX_SUBSCRIPTIONS_PER_USER: '1000000', LIVE_MAX_SUBSCRIPTIONS: '1000000' };
-  // Each case has a service of its own: what one has freed would be memory of the next.
+  // Each case has its own service: memory that one case has freed would be used by the next.
   const withService = async <Result>(work: (service: RunningService) => Promise<Result>): Promise<Result> => {
     const service = await startService({ ...options, databaseUrl: url, settings: { ...limits, ...options.settings } });
     try {
@@ -320,7 +320,7 @@ async function warmUp(service: RunningService, subscribers: number): Promise<voi
   for (let round = 0; round < 3; round++) await readByKey(service, subscribers, 1);
 }
 
-/** In turns, each first as often as the other: what else the machine does meanwhile falls on both. The median of each. */
+/** Alternates, and each begins equally often, so that other processes affect both. Returns the median of each. */
 async function compareReads(
   service: RunningService,
   other: RunningService,
@@ -356,7 +356,7 @@ async function readByKey({ url, pid }: RunningService, subscribers: number, seco
   return { perSecond: requestsPerSecond, spent: (used * 1_000) / (requestsPerSecond * seconds) };
 }
 
-/** Those that read. */
+/** The cases that read. */
 async function statementsOf({ url }: RunningService): Promise<number> {
   const response = await fetch(`${url}/server/metrics`, {
     headers: { authorization: `Bearer ${ADMINISTRATOR.token}` },

@@ -1,7 +1,7 @@
 /**
- * Puts a server under a closed-loop load and says how it did. `wrk` is used when it is there, because it takes the least
- * of the machine it shares with the server; otherwise sockets of our own in a worker thread, with just enough HTTP/1.1
- * to find the end of each response.
+ * Puts a server under a closed-loop load and reports the result. It uses `wrk` if installed, because `wrk` takes the least of the machine
+ * that it shares with the server. Otherwise it uses its own sockets in a worker thread, with just enough HTTP/1.1 to find the end of each
+ * response.
  */
 import { spawn } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
@@ -13,8 +13,8 @@ import { packagePath } from '../src/base/package-files.js';
 import { ResponseReader } from './response-reader.js';
 
 /**
- * Latencies in milliseconds; wrk corrects its own for coordinated omission, so compare those of one tool only. Errors are
- * broken connections and answers outside 2xx (wrk: 400 and up). Requests are all that were answered, errors too.
+ * Latencies in milliseconds. wrk corrects its own for coordinated omission, so compare only those of one tool. Errors are broken
+ * connections and responses outside 2xx (wrk: 400 and above). Requests include errors.
  */
 export interface LoadResult {
   requestsPerSecond: number;
@@ -22,7 +22,7 @@ export interface LoadResult {
   p99: number;
   errors: number;
   bytesPerSecond: number;
-  /** How long it took, which is not always as long as asked for. */
+  /** The actual duration, which can differ from the requested one. */
   seconds: number;
   tool: 'wrk' | 'node';
 }
@@ -30,7 +30,7 @@ export interface LoadResult {
 export interface LoadOptions {
   /** Scheme, host and port; only plain http. */
   url: string;
-  /** Requested in turn, each with its query string, percent-encoded. */
+  /** Requested in turn, each with its percent-encoded query string. */
   paths: readonly string[];
   headers: Record<string, string>;
   connections: number;
@@ -38,19 +38,19 @@ export interface LoadOptions {
   method?: string;
   /** One per path, for methods that send a body; each in one line. */
   bodies?: readonly string[];
-  /** Ends the load before its time. */
+  /** Ends the load early. */
   signal?: AbortSignal;
 }
 
 export async function measure(options: LoadOptions): Promise<LoadResult> {
   if (options.paths.length === 0) throw new Error('No path to request');
   if (new URL(options.url).protocol !== 'http:') throw new Error(`Only http can be measured: ${options.url}`);
-  // wrk waits for the body that the content length of a HEAD response only announces.
+  // For a HEAD response, wrk would wait for the body that the content length announces.
   const measured = options.method === 'HEAD' ? null : await measureWithWrk(options);
   return measured ?? (await measureInWorker(options));
 }
 
-/** Null when there is no wrk. */
+/** Null if wrk is not installed. */
 async function measureWithWrk(options: LoadOptions): Promise<LoadResult | null> {
   const folder = await mkdtemp(join(tmpdir(), 'bench-load-'));
   try {
@@ -89,8 +89,8 @@ async function measureWithWrk(options: LoadOptions): Promise<LoadResult | null> 
 }
 
 /**
- * Requests are put together once, before the clock runs. There is no response() in the script: with it wrk would hand
- * every header and body to Lua, and measure that.
+ * Requests are built once, before the clock starts. The script has no response(): with it, wrk would pass every header and body to Lua
+ * and measure that.
  */
 function writeLua(options: LoadOptions, pathsFile: string, bodiesFile: string): string {
   const headers = Object.entries(options.headers).map(([name, value]) => `[${quoteLua(name)}] = ${quoteLua(value)}`);
@@ -127,7 +127,7 @@ end
 `;
 }
 
-/** Every byte that is not plainly harmless as a decimal escape, so that no value can end the literal. */
+/** Escapes every byte that is not plainly harmless as a decimal number, so that no value can end the literal. */
 function quoteLua(text: string): string {
   const escaped = Array.from(Buffer.from(text), (byte) => {
     const character = String.fromCharCode(byte);
@@ -142,7 +142,7 @@ interface ToolResult {
   readonly errors: string;
 }
 
-/** Null when wrk is not on the PATH. */
+/** Null if wrk is not on the PATH. */
 function runWrk(args: readonly string[], signal: AbortSignal | undefined): Promise<ToolResult | null> {
   return new Promise((resolve, reject) => {
     const child = spawn('wrk', args, { stdio: ['ignore', 'pipe', 'pipe'], signal });
@@ -215,10 +215,10 @@ async function generateLoad(options: LoadOptions): Promise<LoadResult> {
 interface Plan {
   readonly host: string;
   readonly port: number;
-  /** The method is HEAD: a content length announces nothing. */
+  /** The method is HEAD: no body follows a content length. */
   readonly bodiless: boolean;
   readonly end: number;
-  /** Undefined when the time is over. */
+  /** Undefined when the time has ended. */
   readonly takeRequest: () => Buffer | undefined;
 }
 
@@ -242,13 +242,13 @@ export function writeRequest(
   return Buffer.from(`${lines.join('\r\n')}\r\n\r\n${body ?? ''}`);
 }
 
-/** How long an answer may be late after the end before the connection is given up. */
+/** How long a response may arrive after the end before the client closes the connection. */
 const GRACE = 30_000;
 
-/** A refused connection is tried again, but not in a tight loop that takes the processor from the server. */
+/** A refused connection is opened again, but not in a tight loop that takes the processor from the server. */
 const PAUSE = 10;
 
-/** One request at a time on one connection, until the time is over or the server closes it. */
+/** One request at a time on one connection, until the time has ended or the server closes it. */
 function driveConnection(plan: Plan, tally: Tally): Promise<void> {
   return new Promise((resolve) => {
     const socket = connect({ host: plan.host, port: plan.port, noDelay: true });
@@ -283,7 +283,7 @@ function driveConnection(plan: Plan, tally: Tally): Promise<void> {
     socket.on('end', () => {
       if (waiting && reader.endsWithConnection) finish();
     });
-    // 'close' follows each error and is where it is counted.
+    // 'close' follows each error and counts it.
     socket.on('error', () => undefined);
     socket.on('close', () => {
       clearTimeout(guard);

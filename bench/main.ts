@@ -1,6 +1,6 @@
 /**
- * `npm run bench`: starts everything it needs, puts the service under load case by case and sets beside each figure its
- * ceiling: what PostgreSQL itself does with the statement that the service compiled, measured in the same minute.
+ * `npm run bench`: starts the environment, puts the service under load case by case, and compares each figure with its ceiling: how often
+ * PostgreSQL itself runs the statement that the service compiled, measured in the same minute.
  */
 import { relative } from 'node:path';
 import { checkOut, measureAgainst } from './against.js';
@@ -45,7 +45,7 @@ async function main(words: readonly string[]): Promise<void> {
       const origin = describeOrigin(version, options.settings);
       const run = { ...options, databaseUrl: database.url, signal };
       if (options.command === 'soak') return await runSoak(run, origin);
-      if (options.command === 'beside') return await runBeside(run, origin);
+      if (options.command === 'long-query') return await runBeside(run, origin);
       if (other !== null) return await runAgainst(run, other.root, `${options.against} (${other.commit})`, origin);
       return await runCases(run, origin);
     } finally {
@@ -103,12 +103,12 @@ async function runBeside(run: Run, origin: Origin): Promise<void> {
   const measured = await measureBeside(run, report);
   report(`written: ${await saveDocument('beside', { ...origin, ...measured })}`);
   const isMet = reportBeside(measured, report);
-  if (!isMet && run.command === 'beside') process.exitCode = 1;
+  if (!isMet && run.command === 'long-query') process.exitCode = 1;
   await rewriteReport(run);
 }
 
 async function runAgainst(run: Run, root: string, name: string, origin: Origin): Promise<void> {
-  // One that needs a service of its own would need two here.
+  // A case with a separate service would need two of them here.
   const cases = run.cases.filter((each) => !each.tls);
   const comparisons = await measureAgainst(cases, root, run, report);
   report(`\nnow: the working copy (${origin.revision}); before: ${name}; the best of at least ${run.rounds} rounds,`);
@@ -121,7 +121,7 @@ async function runAgainst(run: Run, root: string, name: string, origin: Origin):
   if (fallen.length > 0 || !isCompared) process.exitCode = 1;
 }
 
-/** Of the newest document of each kind; without the cases there is nothing to report. */
+/** From the newest document of each kind; without the cases there is no report. */
 async function rewriteReport({ report: folder, command }: Options): Promise<void> {
   const documents: Documents | null = await loadDocuments();
   if (folder === undefined) return;
@@ -133,7 +133,7 @@ async function rewriteReport({ report: folder, command }: Options): Promise<void
   report(`written: ${['report.html', 'report.md'].map((name) => relative('.', `${folder}/${name}`)).join(', ')}`);
 }
 
-/** The first signal lets everything that was started be stopped; a second one ends at once. */
+/** The first signal stops everything that was started; a second one exits at once. */
 function stopOnSignal(): AbortSignal {
   const controller = new AbortController();
   for (const signal of ['SIGINT', 'SIGTERM'] as const) {

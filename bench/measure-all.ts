@@ -1,4 +1,4 @@
-/** Everything that a whole run measures with one service, one after the other: reads first, then what writes. */
+/** Measures everything of a whole run with one service, one after the other: reads first, then writes. */
 import { type BulkResult, measureBulk } from './bulk.js';
 import { isWrite } from './cases.js';
 import { type Report, type RunningService, startService } from './environment.js';
@@ -48,7 +48,7 @@ export async function measureAll(run: Run, peers: readonly Peer[], report: Repor
     );
     const classes = extras.has('classes') ? await measureValueClasses(run, report) : [];
     const start = extras.has('start') ? await measureStart(measuring, report) : null;
-    // After writes pages are half empty: those go first, or the end would differ for their sake.
+    // Writes leave pages half empty. These measurements run before them, so that the end is comparable.
     if (begin !== null && run.cases.some(isWrite)) await removeAdded(databaseUrl, report);
     const noise: Noise | null = begin && { begin, end: await takeSample(measuring, 'end', report) };
     signal.throwIfAborted();
@@ -65,7 +65,7 @@ interface Secure extends RunningService {
   readonly databaseUrl: string;
 }
 
-/** Undefined where no case needs it, or where it cannot be. */
+/** Undefined if no case needs it, or if it cannot be started. */
 async function startSecure(run: Run, report: Report): Promise<Secure | undefined> {
   if (!run.cases.some((each) => each.tls)) return undefined;
   try {

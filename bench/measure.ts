@@ -1,6 +1,6 @@
 /**
- * One case: what the service, PostgreSQL and each peer do, in turn, because a shared machine is not the same from one
- * minute to the next. The best of the rounds counts on every side.
+ * Measures one case: the service, PostgreSQL and each peer in turn, because the speed of a shared machine varies from minute to minute.
+ * The best of the rounds counts on every side.
  */
 import { type Case, findCase } from './cases.js';
 import { type Ceiling, ceiling } from './ceiling.js';
@@ -15,7 +15,7 @@ import { countStatements, type StatementCount, waitUntilIdle } from './statement
 export interface Measuring {
   readonly url: string;
   readonly databaseUrl: string;
-  /** A service whose connections to PostgreSQL are encrypted, and the address that makes them so. */
+  /** A service whose connections to PostgreSQL are encrypted, and the URL that encrypts them. */
   readonly secure?: { readonly url: string; readonly databaseUrl: string } | undefined;
   readonly seconds: number;
   readonly warmUp: number;
@@ -25,16 +25,16 @@ export interface Measuring {
   readonly signal: AbortSignal;
 }
 
-/** The best of what was tried. */
+/** The best of all attempts. */
 export interface CaseCeiling extends Ceiling {
-  /** Of pgbench. */
+  /** The number of pgbench's clients. */
   readonly connections: number;
   readonly tried: readonly { readonly connections: number; readonly statementsPerSecond: number }[];
 }
 
 export interface PeerResult {
   readonly load: LoadResult | null;
-  /** Why there is no figure. */
+  /** The reason why there is no figure. */
   readonly reason: string | null;
   readonly statements?: StatementCount | null;
 }
@@ -43,24 +43,24 @@ export interface CaseResult {
   readonly id: string;
   readonly title: string;
   readonly connections: number;
-  /** Null when the case could not be measured. */
+  /** Null if the case could not be measured. */
   readonly service: LoadResult | null;
   /** Null for requests of different shapes. */
   readonly ceiling: CaseCeiling | null;
   readonly ratio: number | null;
-  /** The case it is compared with, measured in the same rounds. */
+  /** The case that it is compared with, measured in the same rounds. */
   readonly beside: { readonly as: string; readonly requestsPerSecond: number; readonly ratio: number } | null;
   readonly target: number | null;
   readonly peers: Readonly<Partial<Record<PeerId, PeerResult>>>;
-  /** What PostgreSQL counted; null when it could not. */
+  /** The statements that PostgreSQL counted, or null if it could not. */
   readonly statements: StatementCount | null;
-  /** An example of what was asked. */
+  /** An example of a request. */
   readonly request: string;
   readonly sql: string | null;
   readonly failure: string | null;
 }
 
-/** Whoever is put under load, for so many seconds. */
+/** Puts a server under load for the given number of seconds. */
 export type Contender = (seconds: number) => Promise<LoadResult>;
 
 export async function measureCase(
@@ -105,10 +105,10 @@ export function connectionsOf(each: Case, measuring: Pick<Measuring, 'connection
   return each.connections ?? measuring.connections;
 }
 
-/** In a shorter time no answer may end, and wrk counts bytes of whole ones. */
+/** In a shorter time no response may complete, and wrk counts only bytes of complete ones. */
 const LEAST_FOR_STREAMS = 3;
 
-/** Checks that there is an answer before anything is measured. */
+/** Checks that there is a response before anything is measured. */
 export async function makeContender(
   each: Question & Pick<Case, 'streamed'>,
   address: Address,
@@ -131,15 +131,15 @@ export function addressOf(each: Pick<Case, 'restricted'>, url: string): Address 
   return { url, headers: { Authorization: `Bearer ${each.restricted ? READER : ADMINISTRATOR.token}` } };
 }
 
-/** PostgreSQL does most with few clients where statements are small, and with many where they wait. */
+/** PostgreSQL runs small statements most often with few clients, and waiting ones with many. */
 const CLIENTS: readonly number[] = [8, 32];
 
-/** How many clients pgbench has, one number after the other; none where there is no ceiling. */
+/** The numbers of pgbench's clients; empty if there is no ceiling. */
 export function clientsOf(each: Case): readonly number[] {
   return each.cold || each.restricted ? [] : (each.clients ?? CLIENTS);
 }
 
-/** Of long answers none may end within so short a time: what goes wrong shows when it is measured. */
+/** A long response may not complete within so short a time. Its errors show in the measurement. */
 export async function warm(contender: Contender, seconds: number, signal: AbortSignal): Promise<void> {
   try {
     if (seconds > 0) await contender(seconds);
@@ -148,7 +148,7 @@ export async function warm(contender: Contender, seconds: number, signal: AbortS
   }
 }
 
-/** Errors of all rounds count, or a round full of quick errors would be the best. */
+/** Errors of all rounds count. Otherwise a round full of quick errors would be the best. */
 export function betterOf(former: LoadResult | undefined, latter: LoadResult): LoadResult {
   const errors = (former?.errors ?? 0) + latter.errors;
   const best = former !== undefined && former.requestsPerSecond > latter.requestsPerSecond ? former : latter;
@@ -191,7 +191,7 @@ async function measureRounds(
         best.set(name, betterOf(best.get(name), await contender(seconds)));
       } catch (error) {
         signal.throwIfAborted();
-        // A peer that gives up leaves its cell empty; the case goes on.
+        // A peer that fails leaves its cell empty, and the case continues.
         if (!invited.contenders.has(name as PeerId)) throw error;
         contenders.delete(name);
         best.delete(name);
@@ -240,7 +240,7 @@ function secureOf({ secure }: Measuring): { readonly url: string; readonly datab
   return secure;
 }
 
-/** A count that fails costs no more than its cell. */
+/** If counting fails, only its cell stays empty. */
 async function countOrNull(
   question: Question,
   address: Address,
@@ -261,7 +261,7 @@ export function higherOf(former: Ceiling | undefined, latter: Ceiling): Ceiling 
   return former !== undefined && former.statementsPerSecond > latter.statementsPerSecond ? former : latter;
 }
 
-/** By the number of clients: the higher one counts. */
+/** By the number of clients: the higher rate counts. */
 export function chooseCeiling(reached: ReadonlyMap<number, Ceiling>): CaseCeiling | null {
   const found = [...reached].map(([connections, each]) => ({ connections, ...each }));
   const [best] = found.toSorted((one, other) => other.statementsPerSecond - one.statementsPerSecond);
@@ -272,7 +272,7 @@ export function chooseCeiling(reached: ReadonlyMap<number, Ceiling>): CaseCeilin
   };
 }
 
-/** Only those that can express the question and answer it with the same data are measured. */
+/** Measures only the peers that can express the request and return the same data. */
 async function invitePeers(
   each: Case,
   peers: readonly Peer[],

@@ -1,4 +1,4 @@
-/** How long the service takes to read a large structure: 1,000 tables with 20,000 columns and their foreign keys. */
+/** The time that the service takes to read a large schema: 1,000 tables with 20,000 columns and their foreign keys. */
 import postgres from 'postgres';
 import { buildModel } from '../src/mirror/introspect.js';
 import { catalogSourceOf } from '../src/postgres/catalog/catalog.js';
@@ -54,7 +54,7 @@ export async function measureModel(url: string, tables: number): Promise<ModelTi
   }
 }
 
-/** In a database of its own, kept for the next run; one that was left half made is made again. */
+/** In a separate database that is kept for the next run. An incomplete one is created again. */
 export async function makeStructure(serverUrl: string, tables: number, report: Report): Promise<string> {
   const url = new URL(serverUrl);
   const name = `bench_mirror_${tables}`;
@@ -140,7 +140,7 @@ const CREATE = `
   end
   $body$`;
 
-/** A hundred rows in each of the first ten: something to be read by key. */
+/** A hundred rows in each of the first ten tables, for reads by key. */
 const FILL = `
   do $body$
   begin

@@ -1,4 +1,4 @@
-/** The same at the beginning and at the end of a run: how far apart the two lie is how far the machine can be trusted. */
+/** Measures the same case at the beginning and at the end of a run. The difference shows how reliable the machine is. */
 import { findCase } from './cases.js';
 import { ceiling } from './ceiling.js';
 import type { Report } from './environment.js';
@@ -9,7 +9,7 @@ export interface Sample {
   /** By key. */
   readonly requestsPerSecond: number;
   readonly p99: number;
-  /** The same statement by pgbench with 8 clients. */
+  /** The same statement, run by pgbench with 8 clients. */
   readonly statementsPerSecond: number;
 }
 

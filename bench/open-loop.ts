@@ -1,7 +1,7 @@
 /**
- * Load at a constant rate, whether or not the server keeps up. A client that waits for its answer before it asks again leaves out the
- * very requests that would have waited longest (coordinated omission). Here a schedule says when each request is due, and its latency
- * counts from then: one that finds all connections busy has begun to wait. One request at a time on each connection, in a worker thread.
+ * Load at a constant rate, independent of the server's speed. A client that waits for a response before it sends the next request leaves
+ * out the requests that would have waited longest (coordinated omission). Here a schedule says when each request is due, and its latency
+ * begins then, even if all connections are busy. Each connection has one request at a time, in a worker thread.
  */
 import { connect, type Socket } from 'node:net';
 import { setImmediate as nextTurn, setTimeout as wait } from 'node:timers/promises';
@@ -19,19 +19,22 @@ export interface OpenLoopOptions {
   readonly requests: readonly { readonly path: string; readonly body?: string }[];
   readonly connections: number;
   readonly seconds: number;
-  /** Requests per second; null: as fast as all connections together can, which is the highest rate. */
+  /** Requests per second; null for as fast as all connections together can, which is the highest rate. */
   readonly rate: number | null;
 }
 
 export interface OpenLoopResult {
-  /** Answers per second, until the last one. */
+  /** Responses per second, until the last one. */
   readonly requestsPerSecond: number;
   readonly requests: number;
-  /** Broken connections, statuses outside 2xx, and what was not answered within the grace. */
+  /** Broken connections, statuses outside 2xx, and requests without a response within the grace period. */
   readonly errors: number;
-  /** Milliseconds since a request was due. */
+  /** Milliseconds from the time at which a request was due. */
   readonly latency: Percentiles;
-  /** How late this client itself sent what a connection was free for: part of the latency above, and no fault of the server. */
+  /**
+   * How late this client itself sent a request although a connection was free. The latency above includes this delay, but the server did
+   * not cause it.
+   */
   readonly lateness: Percentiles;
 }
 
@@ -52,17 +55,19 @@ export function runOpenLoop(options: OpenLoopOptions, signal: AbortSignal): Prom
   });
 }
 
-/** Milliseconds for answers that are due and late when the time is over. */
+/** Milliseconds for late responses after the end. */
 const GRACE = 10_000;
 
-/** Milliseconds: the least that a timer of Node takes. */
+/** The shortest time of a Node timer, in milliseconds. */
 const TIMER_STEP = 1;
 
-/** Milliseconds of sleep between looks at the sockets while a request is nearly due: neither it nor an answer waits longer. */
+/**
+ * Milliseconds of sleep between two checks of the sockets while a request is nearly due: neither a request nor a response waits longer.
+ */
 const SLEEP = 0.1;
 const NOTHING_TO_HEAR = new Int32Array(new SharedArrayBuffer(4));
 
-/** When the next request is due: all at once where no rate is asked for. */
+/** The time at which the next request is due; all are due at once without a rate. */
 export class Schedule {
   readonly #interval: number;
   readonly #begin: number;
@@ -75,7 +80,7 @@ export class Schedule {
     this.#interval = rate === null ? 0 : 1000 / rate;
   }
 
-  /** The time at which the next request is due; null when none is left. */
+  /** The time at which the next request is due, or null if none is left. */
   peek(now: number): number | null {
     const due = this.#interval === 0 ? now : this.#begin + this.#next * this.#interval;
     return due < this.#end ? due : null;
@@ -96,7 +101,7 @@ class OpenLoop {
   readonly lateness: number[] = [];
   errors = 0;
   open = 0;
-  /** When a connection became free after all were busy: before that no client could have sent anything. */
+  /** The time at which a connection became free after all were busy: before that no client could have sent anything. */
   #freeSince = 0;
 
   constructor({ url, method, headers, requests }: OpenLoopOptions) {
@@ -120,7 +125,7 @@ class OpenLoop {
     this.#schedule = schedule;
   }
 
-  /** Sends what is due, as far as connections are free; answers when the next one is due, or null when none is left. */
+  /** Sends due requests while connections are free. Returns the time at which the next one is due, or null if none is left. */
   pump(): number | null {
     for (;;) {
       const now = performance.now();
@@ -164,7 +169,7 @@ class OpenLoop {
     this.pump();
   }
 
-  /** The server closes connections now and then. */
+  /** Servers close connections now and then. */
   async #replace(): Promise<void> {
     try {
       this.#idle.push(await this.#openLine());
@@ -180,7 +185,7 @@ const READ_SIZE = 65_536;
 
 type Connect = (buffer: Buffer, heard: (length: number, buffer: Uint8Array) => boolean) => Socket;
 
-/** One connection, with at most one request under way. */
+/** One connection with at most one request in flight. */
 class Line {
   readonly socket: Socket;
   readonly settled: (due: number, isGood: boolean) => void;
@@ -188,7 +193,7 @@ class Line {
   #due: number | null = null;
   isUsable = true;
 
-  /** Into one piece of memory again and again: a stream would make a new one for each answer. */
+  /** Reads into one reused buffer: a stream would allocate a new one for each response. */
   constructor(open: Connect, settled: (due: number, isGood: boolean) => void) {
     this.settled = settled;
     const memory = Buffer.allocUnsafe(READ_SIZE);

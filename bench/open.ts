@@ -1,4 +1,4 @@
-/** Latency by load: at shares of the highest rate, for three kinds of reads, of the service and of the peers that are there. */
+/** Latency by load: at shares of the highest rate, for three kinds of reads, of the service and of the available peers. */
 import { type Case, findCase } from './cases.js';
 import type { Report } from './environment.js';
 import { addressOf, type Measuring } from './measure.js';
@@ -12,15 +12,15 @@ const KINDS = ['key', 'nested', 'graphql'] as const;
 export const LOADS: readonly number[] = [0.25, 0.5, 0.75, 0.9];
 
 export interface OpenPoint extends OpenLoopResult {
-  /** Of the highest rate. */
+  /** The share of the highest rate. */
   readonly load: number;
-  /** Requests per second that were asked for. */
+  /** The requested rate, in requests per second. */
   readonly rate: number;
 }
 
 export interface OpenCurve {
   readonly by: 'service' | PeerId;
-  /** Requests per second of this client when each connection asks again at once. */
+  /** The rate of this client when each connection sends the next request at once. */
   readonly highest: number;
   readonly points: readonly OpenPoint[];
 }

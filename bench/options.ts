@@ -6,11 +6,11 @@ import { optionRows } from '../src/config/config.js';
 import { CASES, type Case } from './cases.js';
 import type { PeerOptions } from './peers/peer.js';
 
-export const COMMANDS = ['cases', 'soak', 'beside', 'mirror', 'hit', 'live', 'report'] as const;
+export const COMMANDS = ['cases', 'soak', 'long-query', 'mirror', 'hit', 'live', 'report'] as const;
 
 export type Command = (typeof COMMANDS)[number];
 
-/** What is measured beside the cases, each with a page of its own in the report. */
+/** Measurements in addition to the cases, each with its own page in the report. */
 export const EXTRAS = ['noise', 'open', 'start', 'classes', 'import', 'import-flat', 'patch', 'patch-flat'] as const;
 
 export type Extra = (typeof EXTRAS)[number];
@@ -23,37 +23,37 @@ const CONNECTIONS: Readonly<Partial<Record<Command, string>>> = { soak: SOAK_CON
 export const USAGE = `Usage: npm run bench -- [command] [--option value ...]
 
 Commands:
-  (none)   the cases beside the ceiling of PostgreSQL and the peers that are there, how cost grows, and the report
-  soak     memory of the service under minutes of mixed load; exits 1 when it is too large or grows
-  beside   small reads beside a query of two seconds; exits 1 when their p99 more than doubles
-  mirror   how long it takes to read a database of 1,000 tables with 20,000 columns
-  hit      Node's time per request of a known shape, up to the driver
-  live     how long it takes until subscribers have a change, and what that costs
-  report   writes the report again, of what was measured last
+  (none)      the cases compared with PostgreSQL alone and the available peers, how cost grows, and the report
+  soak        memory of the service under minutes of mixed load; exits with 1 if it is too large or grows
+  long-query  small reads during a query of two seconds; exits with 1 if their p99 more than doubles
+  mirror      time to read a schema of 1,000 tables with 20,000 columns
+  hit         CPU time of Node per request of a known shape, up to the driver
+  live        time until subscribers have a change, and its cost
+  report      writes the report again from the last results
 
 Options:
-  --only ID,ID       these alone, without a report. Cases: ${CASES.map((each) => each.id).join(', ')};
-                     beside them: noise (by key at the beginning and at the end), open (latency at constant rates), start (cold
-                     start to first answer), classes (values that many and that few rows have, in one load), import (beside COPY), patch (10,000 items by key beside one UPDATE), and both without
-                     the record of activity and revisions: import-flat, patch-flat
-  --against REV      compares with that revision; exits 1 when a case became slower
+  --only ID,ID       only these, without a report. Cases: ${CASES.map((each) => each.id).join(', ')}.
+                     Other measurements: noise (by key at the beginning and at the end), open (latency at constant rates), start (cold
+                     start to first response), classes (common and rare values in one load), import (compared with COPY), patch (10,000
+                     items by key, compared with one UPDATE), import-flat and patch-flat (both without activity and revisions)
+  --against REV      compares with that revision; exits with 1 if a case became slower
   --seconds N        length of each measurement [5]
-  --warm-up N        seconds of load before the first one [2]
-  --rounds N         measurements of each figure, of which the best counts [3]
+  --warm-up N        seconds of load before the first measurement [2]
+  --rounds N         measurements of each figure; the best counts [3]
   --connections N    connections to the service [32; soak: ${SOAK_CONNECTIONS}; live: ${LIVE_CONNECTIONS}]
   --pool N           connections from the service to PostgreSQL [${initialOf('DATABASE_POOL_SIZE')}]
-  --set NAME=VALUE   an option of the service; may be repeated
+  --set NAME=VALUE   an option of the service; can be repeated
   --rows N           rows of the import [100000]
-  --growth           how cost grows, and small reads beside a long query [on; off with --only]; --no-growth leaves it out
+  --growth           how cost grows, and small reads during a long query [on; off with --only]; --no-growth leaves it out
   --minutes N        length of soak [5]
   --data DIR         folder of the database, kept between runs [bench/results/data]
   --report DIR       folder for report.html and report.md [bench]
   --profile DIR      folder for a CPU profile of the service
 
-Peers, none of which is needed:
-  --postgraphile DIR       folder where npm installed postgraphile 5 (and node@22, which it asks for) [this project's]
-  --postgrest PATH         the program; or --postgrest-url URL of one that runs on this database
-  --directus-url URL       of one on this database, with --directus-token TOKEN; it has two minutes to begin to answer
+Optional peers:
+  --postgraphile DIR       folder where npm installed postgraphile 5 (and node@22, which it requires) [this project's]
+  --postgrest PATH         the program; or --postgrest-url URL of a running one on this database
+  --directus-url URL       a running one on this database, with --directus-token TOKEN; it has two minutes to answer
 `;
 
 export interface Options {
@@ -72,7 +72,7 @@ export interface Options {
   readonly growth: boolean;
   readonly settings: Readonly<Record<string, string>>;
   readonly data: string;
-  /** Undefined when only some cases are measured: they are not a report. */
+  /** Undefined if only some cases are measured: these are not a report. */
   readonly report: string | undefined;
   readonly profile: string | undefined;
   readonly peers: Omit<PeerOptions, 'databaseUrl' | 'poolSize' | 'signal'>;

@@ -1,17 +1,17 @@
 /**
- * Tables beside those of the demo model, for what that has no example of: a key of two columns, a subtree that many rows share, and a
- * table to import into. Made once; a database that has them from an older bench gets them anew.
+ * Tables in addition to those of the demo model: a composite key, a subtree that many rows share, and a table to import into. They are
+ * created once, and again if an older bench created them.
  */
 import postgres from 'postgres';
 
-/** To be raised with every change of what is made here. */
+/** Increment it with every change of these tables. */
 const VERSION = 'bench tables 1';
 
-/** Rows with a key of two columns: as many as there are articles. */
+/** Rows with a composite key: as many as there are articles. */
 export const LINES_PER_ORDER = 10;
 const LINES = 100_000;
 
-/** Orders in the one currency with the many rates, and as many in currencies of their own. */
+/** Orders in the one currency with many rates, and as many in a currency each. */
 export const SHARING_ORDERS = 10_000;
 
 export async function makeOwnTables(url: string): Promise<void> {

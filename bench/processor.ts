@@ -1,11 +1,11 @@
 /**
- * Processor time that processes have used, user and system together, as Linux says in /proc. Unlike requests per second it hardly
- * changes on a machine that others use too. Null where there is no /proc.
+ * CPU time of processes, user and system together, from Linux's /proc. Unlike requests per second, it hardly changes if other programs
+ * use the machine too. The functions return null without /proc.
  */
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Of the clock in /proc: a hundredth of a second on every Linux. */
+/** The clock of /proc: a hundredth of a second on every Linux. */
 const MILLISECONDS_PER_TICK = 10;
 
 /** In milliseconds; all threads of the process. */
@@ -16,7 +16,7 @@ export function spentBy(pid: number): number | null {
   return (user + system) * MILLISECONDS_PER_TICK;
 }
 
-/** Of all processes of a PostgreSQL server, those that have ended included. */
+/** For all processes of a PostgreSQL server, including those that have ended. */
 export function spentByServer(postmaster: number): number | null {
   const ended = timesOf(postmaster);
   if (ended === null) return null;
@@ -25,7 +25,7 @@ export function spentByServer(postmaster: number): number | null {
   return running.reduce((sum, name) => sum + (spentBy(Number(name)) ?? 0), own);
 }
 
-/** Of the embedded server whose data lies there; null when there is none. */
+/** For the embedded server with this data folder, or null if there is none. */
 export function postmasterOf(dataDirectory: string): number | null {
   try {
     const [first] = readFileSync(join(dataDirectory, 'postgres', 'postmaster.pid'), 'utf8').split('\n', 1);
@@ -44,7 +44,7 @@ function parentOf(pid: number): number {
   return Number(statOf(pid)?.[1]);
 }
 
-/** The fields behind the name, which may hold spaces; null when the process is gone. */
+/** The fields after the name, which may contain spaces; null if the process has ended. */
 function statOf(pid: number): readonly string[] | null {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'utf8');

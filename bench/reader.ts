@@ -1,4 +1,4 @@
-/** A reader with two policies: rows by a rule through a relation, lists of fields, one field in some rows only. */
+/** A reader with two policies: rows by a rule through a relation, lists of fields, and one field in only some rows. */
 import postgres from 'postgres';
 import { digestToken } from '../src/access/tokens.js';
 

@@ -1,7 +1,7 @@
 /**
- * What it costs that each thread with subscribers reads PostgreSQL's log by itself, and what one reader for all would cost instead:
- * `node dist/bench/readers.js [seconds]`. One process writes, one transaction per row, another reads with one, two or four slots, or with one slot
- * whose transactions are handed on to three other threads. Shares of a processor are those that /proc tells.
+ * The cost of one log reader per thread with subscribers, compared with one reader for all threads: `node dist/bench/readers.js
+ * [seconds]`. One process writes one transaction per row. Another reads with one, two or four slots, or with one slot whose transactions
+ * are passed to three other threads. CPU times are from /proc.
  */
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
@@ -32,7 +32,7 @@ else if (role === 'write') await write(Number(number));
 else if (role === 'read') await read(Number(number), forwards === 'forward');
 else await measure(Number(role) * 1_000);
 
-/** Another thread, which has to look at each transaction. */
+/** Another thread, which has to check each transaction. */
 function receive(): void {
   const seen = new Map<string, number>();
   parentPort?.on('message', ({ xid, changes }: Transaction) => {
@@ -96,7 +96,7 @@ async function read(streams: number, isForwarding: boolean): Promise<void> {
     took.push(performance.now() - begun);
   }
   process.send?.(took);
-  // Statements of others are not part of what is measured.
+  // Statements of other sessions are not part of the measurement.
   await sleep(2 ** 31 - 1);
 }
 
@@ -159,7 +159,7 @@ async function measureOne(
     const written = ((Number(after?.['count']) - Number(before?.['count'])) * 1_000) / elapsed;
     const share = (used: number): string => `${((used * 100) / elapsed).toFixed(1)} %`;
     console.log(
-      `${rate}/s, ${streams} slots${forwarding === '' ? '' : `, handed on to ${OTHER_THREADS} threads`}: ${written.toFixed(0)} writes/s, ` +
+      `${rate}/s, ${streams} slots${forwarding === '' ? '' : `, passed to ${OTHER_THREADS} threads`}: ${written.toFixed(0)} writes/s, ` +
         `walsenders ${share(sendersAfter - sendersBefore)}, reader ${share(readerAfter - readerBefore)} of a processor; ` +
         `opened within ${took.map((each) => each.toFixed(0)).join(', ')} ms`,
     );

@@ -1,4 +1,4 @@
-/** Just enough HTTP/1.1 to find the end of each response and its status; nothing of a body is kept. */
+/** Just enough HTTP/1.1 to find the end of each response and its status; bodies are discarded. */
 
 const LINE_END = Buffer.from('\r\n');
 const HEAD_END = Buffer.from('\r\n\r\n');
@@ -10,12 +10,12 @@ export class ResponseReader {
   keepsConnection = true;
   #part: 'head' | 'body' | 'size' | 'chunk' | 'trailer' | 'rest' = 'head';
   #remaining = 0;
-  /** A head or line whose end has not come yet. */
+  /** A head or line whose end has not arrived yet. */
   #unread: Buffer = NOTHING;
 
   constructor(private readonly bodiless: boolean) {}
 
-  /** Whether the response lasts until the server closes the connection. */
+  /** Whether the response ends when the server closes the connection. */
   get endsWithConnection(): boolean {
     return this.#part === 'rest';
   }
@@ -39,7 +39,7 @@ export class ResponseReader {
       const mark = this.#part === 'head' ? HEAD_END : LINE_END;
       const found = data.indexOf(mark, position);
       if (found < 0) {
-        // A copy: the memory may be used again for what comes next.
+        // A copy, because the memory may be reused for the next chunk.
         this.#unread = Buffer.from(data.subarray(position));
         return false;
       }
@@ -50,7 +50,7 @@ export class ResponseReader {
     return false;
   }
 
-  /** True when no more follows. */
+  /** True if nothing follows. */
   #readLine(line: string): boolean {
     if (this.#part === 'trailer') return line === '';
     if (this.#part === 'head') return this.#readHead(line);

@@ -1,6 +1,6 @@
 /**
- * What was measured, as documents: each command keeps its own below bench/results, and the report is made of those that
- * are there. Nothing in them says whose machine it was.
+ * The results as documents: each command writes its own below bench/results, and the report is built from them. They do not identify the
+ * owner of the machine.
  */
 import { execFileSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
@@ -21,7 +21,7 @@ import type { ValueClass } from './value-classes.js';
 
 export interface Origin {
   readonly version: string;
-  /** Of the source, with a mark when it was changed since. */
+  /** The revision of the source, with a mark if it was changed since. */
   readonly revision: string;
   readonly machine: {
     readonly platform: string;
@@ -33,7 +33,7 @@ export interface Origin {
     readonly postgresql: string;
   };
   readonly tools: Readonly<Record<'wrk' | 'pgbench', string | null>>;
-  /** Options of the service that were not left as they are. */
+  /** Options of the service that differ from their defaults. */
   readonly settings: Readonly<Record<string, string>>;
 }
 
@@ -41,11 +41,11 @@ export type Settings = Pick<Measuring, 'seconds' | 'warmUp' | 'rounds' | 'connec
 
 export interface CasesDocument extends Origin {
   readonly measuring: Settings;
-  /** The versions of the peers that were there. */
+  /** The versions of the available peers. */
   readonly peers: Readonly<Partial<Record<PeerId, string>>>;
   readonly cases: readonly CaseResult[];
   readonly growth: Growth | null;
-  /** The first and the last that was measured. */
+  /** The first and the last measurement. */
   readonly noise: Noise | null;
   readonly open: Open | null;
   readonly start: Start | null;
@@ -90,11 +90,11 @@ export async function saveDocument(name: DocumentName, document: object): Promis
   return path;
 }
 
-/** Null when the cases were never measured: there is nothing to report then. */
+/** Null if the cases were never measured: then there is nothing to report. */
 export async function loadDocuments(): Promise<Documents | null> {
   const found = await loadDocument<CasesDocument>('cases');
   if (found === null) return null;
-  // One that an older bench has written lacks what it did not measure.
+  // A document of an older bench lacks the parts that it did not measure.
   const cases = { ...NOT_MEASURED, ...found };
   return {
     cases,
@@ -127,7 +127,7 @@ function readRevision(): string {
   }
 }
 
-/** Some programs say their version and fail. */
+/** Some programs print their version and fail. */
 function readVersion(tool: string, args: readonly string[], pattern: RegExp): string | null {
   try {
     return pattern.exec(execFileSync(tool, args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }))?.[1] ?? '';

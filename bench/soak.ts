@@ -1,6 +1,6 @@
 /**
- * Mixed load for minutes, and the memory of the service meanwhile. What is kept for each connection or each request and
- * never given back shows here and nowhere else.
+ * Mixed load for minutes, and the memory of the service during it. Only this measurement shows memory that the service keeps per
+ * connection or request and never frees.
  */
 import { setTimeout as wait } from 'node:timers/promises';
 import { type Case, findCase } from './cases.js';
@@ -54,7 +54,7 @@ export async function soak(options: SoakOptions, report: Report): Promise<Soak> 
   try {
     const idle = await readMemory(service.pid);
     report(`before any request: ${idle.toFixed(1)} MiB`);
-    // Of long answers none may end within so short a time.
+    // A long response may not complete within so short a time.
     if (warmUp > 0) await Promise.allSettled(loadMixed(service.url, connections, warmUp, signal));
     signal.throwIfAborted();
     const warm = await readMemory(service.pid);
@@ -74,7 +74,7 @@ export async function soak(options: SoakOptions, report: Report): Promise<Soak> 
   }
 }
 
-/** Answers whether it is as it should be. */
+/** Returns whether the target is met. */
 export function reportSoak({ samples, parts }: Soak, report: Report): boolean {
   const { end, early, late, isSmall, isFlat } = judgeMemory(samples);
   const errors = parts.reduce((sum, part) => sum + part.errors, 0);

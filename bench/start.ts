@@ -1,4 +1,4 @@
-/** Cold start: from the start of the process to its first answer. */
+/** Cold start: from the start of the process to its first response. */
 import { findCase } from './cases.js';
 import { type Report, type ServiceOptions, startService } from './environment.js';
 import { addressOf, type Measuring } from './measure.js';
@@ -8,10 +8,10 @@ import { median } from './statistics.js';
 
 export interface Start {
   readonly times: number;
-  /** Milliseconds, the median: until it says that it is ready; until its first answer, by key, has come. */
+  /** Milliseconds, the median: until it reports that it is ready, and until its first response, by key. */
   readonly ready: number;
   readonly firstAnswer: number;
-  /** MiB after that answer. */
+  /** MiB after that response. */
   readonly memory: number;
 }
 

@@ -1,25 +1,25 @@
 /**
- * How many statements PostgreSQL runs for a request, counted by the server itself (pg_stat_statements). Its counting is off while
- * anything is measured. Requests are sent for a second, and all of them are waited for: nothing is counted by halves.
+ * Counts the statements that PostgreSQL runs for a request, in the server itself (pg_stat_statements). Counting is off during
+ * measurements. Requests run for a second, and the count waits for all of them, so it contains only complete requests.
  */
 import { setTimeout as wait } from 'node:timers/promises';
 import postgres from 'postgres';
 import { runOpenLoop } from './open-loop.js';
 import { type Address, type Question, readAnswer, sentTo } from './statement.js';
 
-/** What PostgreSQL is started with. */
+/** The settings with which PostgreSQL starts. */
 export const COUNTING = { shared_preload_libraries: 'pg_stat_statements' };
 
 export interface StatementCount {
   readonly requests: number;
   readonly statements: number;
   readonly perRequest: number;
-  /** Objects of an answer, at all levels. */
+  /** Objects of a response, at all levels. */
   readonly nodes: number;
   readonly perNode: number;
 }
 
-/** What connections do to see whether they are alive, and what the service asks by itself: it belongs to no request. */
+/** Connection checks, and statements of the service itself: they belong to no request. */
 const UPKEEP = [
   'set idle_in_transaction_session_timeout%',
   '%pg_listening_channels()%',
@@ -29,7 +29,7 @@ const UPKEEP = [
 
 const MOST_CONNECTIONS = 128;
 
-/** To be called once before anything is measured. */
+/** Call it once before the first measurement. */
 export async function prepareCounting(databaseUrl: string): Promise<void> {
   await withServer(databaseUrl, async (sql) => {
     await sql`create extension if not exists pg_stat_statements`;
@@ -69,19 +69,19 @@ export async function countStatements(
   });
 }
 
-/** A peer goes on with what it was asked when its clients have left: whoever is measured next would share the machine with that. */
+/** A peer continues its work when its clients have left. The next measurement would share the machine with it. */
 export function waitUntilIdle(databaseUrl: string): Promise<void> {
   return withServer(databaseUrl, settle);
 }
 
-/** The objects of an answer, at all levels. */
+/** The objects of a response, at all levels. */
 export function countNodes(data: unknown): number {
   if (Array.isArray(data)) return data.reduce<number>((sum, each) => sum + countNodes(each), 0);
   if (typeof data !== 'object' || data === null) return 0;
   return Object.values(data).reduce<number>((sum, each) => sum + countNodes(each), 1);
 }
 
-/** Of all sessions, as soon as they do something. */
+/** For all sessions, from their next statement on. */
 async function track(sql: postgres.Sql, what: 'none' | 'top'): Promise<void> {
   await sql.unsafe(`alter system set pg_stat_statements.track = '${what}'`);
   await sql`select pg_reload_conf()`;
@@ -90,7 +90,7 @@ async function track(sql: postgres.Sql, what: 'none' | 'top'): Promise<void> {
 
 const QUIET_LOOKS = 3;
 
-/** Answers leave while their statement still ends. */
+/** A response can leave before its statement has ended. */
 async function settle(sql: postgres.Sql, database: string): Promise<void> {
   let quiet = 0;
   for (let attempt = 0; attempt < 500; attempt++) {
@@ -103,7 +103,7 @@ async function settle(sql: postgres.Sql, database: string): Promise<void> {
   }
 }
 
-/** Connected to another database of the server, so that nothing asked here is counted. */
+/** Connected to another database of the server, so that its own statements are not counted. */
 async function withServer<T>(
   databaseUrl: string,
   work: (sql: postgres.Sql, database: string) => Promise<T>,

@@ -1,13 +1,13 @@
 /**
- * What a case sends, and the one statement that the service makes of it: the ceiling runs that very text with the values
- * of all its requests.
+ * The requests of a case, and the one statement that the service compiles from them: the ceiling runs this text with the values of all
+ * requests.
  */
 import { type BenchRequest, type Case, isWrite, requestsOf } from './cases.js';
 import { type LoadResult, measure } from './load.js';
 import type { OpenLoopOptions } from './open-loop.js';
 import { compileWrites } from './writes.js';
 
-/** Whoever answers: the service, one of another revision, or a peer. */
+/** A server under load: the service, a service of another revision, or a peer. */
 export interface Address {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
@@ -58,7 +58,7 @@ export function sentTo(
   };
 }
 
-/** The first request of a case, answered. A case that measures how fast nothing is answered would look good. */
+/** The first request of a case and its response. Without this check, a case with quick errors would look fast. */
 export async function readAnswer(
   question: Question,
   address: Address,
@@ -72,7 +72,7 @@ export async function readAnswer(
   return { document: JSON.parse(text) as unknown, bytes: Buffer.byteLength(text) };
 }
 
-/** One text for all requests, or there would be no one ceiling. */
+/** One text for all requests, or there would be no single ceiling. */
 export async function readStatement(
   each: Case,
   address: Address,
@@ -92,7 +92,7 @@ export async function readStatement(
 const EXPLAINED_AT_ONCE = 8;
 const MOST_EXPLAINED = 1_000;
 
-/** The service says what it runs. Of more requests the first are enough to vary the values. */
+/** The service shows its statement. If there are more requests, the first ones are enough to vary the values. */
 async function explainAll(each: Case, address: Address, signal: AbortSignal): Promise<readonly Explained[]> {
   const requests = requestsOf(each).slice(0, MOST_EXPLAINED);
   const explained: Explained[] = [];
@@ -134,7 +134,7 @@ function headersFor({ method }: Question, headers: Address['headers']): Record<s
   return method === undefined ? { ...headers } : { ...headers, 'Content-Type': 'application/json' };
 }
 
-/** As a browser sends it: brackets stay, what no URL may hold is escaped. */
+/** As a browser sends it: brackets stay, and characters that are invalid in a URL are escaped. */
 function encodePath(path: string): string {
   return encodeURI(path).replaceAll('%5B', '[').replaceAll('%5D', ']');
 }

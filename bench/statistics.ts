@@ -1,4 +1,4 @@
-/** Plain arithmetic on what was measured. */
+/** Statistics of measurements. */
 
 export function median(numbers: readonly number[]): number {
   const sorted = numbers.toSorted((one, other) => one - other);
@@ -15,7 +15,7 @@ export const SHARES = { p50: 0.5, p90: 0.9, p99: 0.99, 'p99.9': 0.999 } as const
 
 export type Percentiles = Readonly<Record<keyof typeof SHARES, number>>;
 
-/** The least value that so large a share of all does not exceed: of few values the highest ones are the same. */
+/** The smallest value that the given share of all values does not exceed. With few values, the highest percentiles are the same. */
 export function percentilesOf(values: readonly number[]): Percentiles {
   const sorted = Float64Array.from(values).sort();
   const of = (share: number): number => sorted[Math.max(0, Math.ceil(sorted.length * share) - 1)] ?? 0;

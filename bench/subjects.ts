@@ -1,13 +1,13 @@
 /**
- * The rows that writes work on: articles to be changed, apart from those that are read, and the removal of all that was
- * added. Reads must find the same data each time.
+ * The rows that writes work on: articles to change, separate from those that are read, and the removal of all added rows. Reads must find
+ * the same data each time.
  */
 import postgres from 'postgres';
 import { FILLINGS, secondsSince, VACUUM } from './generate.js';
 
 export const SUBJECTS = 256;
 
-/** So far behind all keys that the sequences do not come there. */
+/** So far above all keys that the sequences do not reach it. */
 const FIRST_SUBJECT = 1_000_000_000;
 
 export interface SubjectKeys {
@@ -31,13 +31,13 @@ export async function addSubjects(url: string): Promise<void> {
   }
 }
 
-/** Takes away what was added since the tables were filled. */
+/** Deletes the rows that were added since the tables were filled. */
 export async function removeAdded(url: string, report: (message: string) => void): Promise<void> {
   const sql = postgres(url, { max: 1, onnotice: () => undefined });
   try {
     const begun = performance.now();
     await sql.begin(async (transaction) => {
-      // No row refers to one that goes, except those that go too: there is nothing to be checked for each.
+      // Only deleted rows refer to deleted rows, so the checks per row are not needed.
       await transaction`set local session_replication_role = replica`;
       for (const { table, rows, remove } of FILLINGS.toReversed()) {
         await transaction.unsafe(remove, [String(rows)], { prepare: true });

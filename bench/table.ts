@@ -1,4 +1,4 @@
-/** What was measured, as a table in the terminal. */
+/** The results as a table in the terminal. */
 import type { Comparison } from './against.js';
 import type { CaseResult } from './measure.js';
 import { PEERS, type PeerId } from './peers/peer.js';
@@ -56,7 +56,7 @@ export function caseTable(results: readonly CaseResult[], peers: readonly PeerId
   return align([[...head, ...peers.map((id) => `${PEERS[id]}/s`), ''], ...rows]);
 }
 
-/** Both revisions as shares of one ceiling, with the processor time of the service and of PostgreSQL per request. */
+/** Both revisions as ratios of one ceiling, with the CPU time of the service and of PostgreSQL per request. */
 export function comparisonTable(comparisons: readonly Comparison[]): string {
   const head = ['case', 'conn.', 'now/s', 'before/s', 'change', 'CPU µs', 'before', 'change', 'ceiling/s', 'ratio', ''];
   const rows = comparisons.map((each) => {

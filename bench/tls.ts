@@ -1,4 +1,4 @@
-/** Lets the bench's own PostgreSQL take connections with TLS too, with a certificate that nobody but the bench trusts. */
+/** Lets the bench's PostgreSQL accept TLS connections too, with a certificate that only the bench trusts. */
 import { execFile } from 'node:child_process';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -8,7 +8,7 @@ import postgres from 'postgres';
 
 const run = promisify(execFile);
 
-/** Answers the address with which connections are encrypted. */
+/** Returns the URL whose connections are encrypted. */
 export async function enableTls(databaseUrl: string): Promise<string> {
   const sql = postgres(databaseUrl, { max: 1, fetch_types: false });
   try {
@@ -50,7 +50,7 @@ async function makeCertificate(): Promise<{ readonly certificate: string; readon
   }
 }
 
-/** Into the server's folder, by the server: it may be another user's. */
+/** The server writes into its own folder, which may belong to another user. */
 async function store(sql: postgres.Sql, name: string, content: string): Promise<void> {
   const lines = content.trim().split('\n');
   const rows = lines.map((line, index) => `(${index}, '${line.replaceAll("'", "''")}')`).join(', ');

@@ -1,7 +1,7 @@
 /**
- * A column whose values are uneven: of a million rows half have one value and ten have another. Pages of both are asked for at the
- * same time, by nine connections to one, and the latency of each stands beside that of pgbench with as many clients, which plans
- * every statement for its value (`plan_cache_mode=force_custom_plan`): the right plan, at the price of planning it each time.
+ * A column with skewed values: of a million rows, half have one value and ten have another. Nine of ten connections request pages of the
+ * first value, the others pages of the second. The latency of each is compared with pgbench with as many clients, which plans every
+ * statement for its value (`plan_cache_mode=force_custom_plan`): the right plan, plus the time to plan it.
  */
 import postgres from 'postgres';
 import { ceiling } from './ceiling.js';
@@ -15,23 +15,23 @@ export interface ValueClass {
   readonly requestsPerSecond: number;
   readonly p50: number;
   readonly p99: number;
-  /** Milliseconds, the mean of all answers: of the service, and of pgbench. */
+  /** Mean milliseconds of all responses, of the service and of pgbench. */
   readonly latency: number;
   readonly planned: number;
 }
 
-/** The most that a read may take, as a multiple of its statement planned for its value. */
+/** The longest time of a read, as a multiple of its statement planned for its value. */
 export const MOST_CLASS_LATENCY = 2;
 
 const ROWS = 1_000_000;
 
-/** Between them they have the connections of a usual case. */
+/** Together they have the connections of a usual case. */
 const CLASSES = [
   { title: 'a value that half of the rows have', kind: 'a', connections: 29 },
   { title: 'a value that ten rows have', kind: 'rare', connections: 3 },
 ] as const;
 
-/** For both values to be met often enough that their plans are chosen. */
+/** Enough reads of both values that their plans are chosen. */
 const LEARNING_SECONDS = 4;
 
 export async function measureValueClasses(
@@ -108,7 +108,7 @@ function withValue({ text, parameters, exclusive }: Statement, kind: string): St
   return { text, exclusive, parameters: parameters.map((list) => list.map((value) => (value === 'a' ? kind : value))) };
 }
 
-/** Not among those that stay: a million rows are more than all others together. */
+/** Dropped afterwards: a million rows are more than all others together. */
 async function makeTable(url: string): Promise<void> {
   await runAll(
     url,

@@ -1,17 +1,17 @@
-/** What is good enough, as plain arithmetic on what was measured: everything that makes a bench fail is decided here. */
+/** The targets, and the decision whether a measurement meets them. */
 import type { CaseResult } from './measure.js';
 import { mean, median } from './statistics.js';
 
-/** Of the slowest hundredth, as a multiple of the middle, with this many connections. */
+/** The 99th percentile as a multiple of the median, with this many connections. */
 export const TAIL = { connections: 32, most: 4 };
 
-/** A revision may be this much slower before it counts: a shared machine is not calmer than that. */
+/** A revision may be this much slower before it counts: the noise of a shared machine. */
 export const MOST_FALL = 0.1;
 
-/** How much more processor time a request may take before that counts: it varies less than the rate. */
+/** How much more CPU time a request may take before it counts: CPU time varies less than the rate. */
 export const MOST_PROCESSOR = 0.05;
 
-/** From so many rounds on, a rate that is lower in nearly all of them is lower whatever the processor says. */
+/** With this many rounds, a rate that is lower in nearly all of them counts as lower, also with the same CPU time. */
 export const REPEATED = { rounds: 6, share: 5 / 6 };
 
 /** In MiB, under mixed load. */
@@ -19,7 +19,7 @@ export const MOST_MEMORY = 200;
 
 export const MOST_GROWTH = 0.05;
 
-/** How much slower the slowest hundredth of small reads may get beside one long query. */
+/** How much p99 of small reads may grow during one long query. */
 export const MOST_DELAY = 2;
 
 export interface Judgement {
@@ -28,7 +28,7 @@ export interface Judgement {
   readonly isMet: boolean;
 }
 
-/** Null when nothing is asked of the case. One that could not be measured, or answered with errors, has missed it. */
+/** Null if the case has no target. A case that could not be measured, or returned errors, has missed it. */
 export function judgeRatio({ target, ratio, beside, failure }: CaseResult): Judgement | null {
   if (target === null) return null;
   const found = beside?.ratio ?? ratio ?? 0;
@@ -42,7 +42,7 @@ export function judgeTail({ service, connections }: CaseResult): Judgement | nul
 }
 
 export interface MemoryJudgement {
-  /** The highest of the last fifth. */
+  /** The maximum of the last fifth. */
   readonly end: number;
   /** The means of the second and of the last fifth. */
   readonly early: number;
@@ -53,8 +53,8 @@ export interface MemoryJudgement {
 }
 
 /**
- * Flat: the mean of the last fifth of the time is at most 5 % above the mean of the second fifth; of five minutes these
- * are the last and the second one. The first is left out, because caches and the heap fill then.
+ * Flat: the mean of the last fifth is at most 5 % above the mean of the second fifth. In five minutes these are the last and the second
+ * minute. The first is left out, because caches and the heap fill then.
  */
 export function judgeMemory(samples: readonly number[]): MemoryJudgement {
   const part = (number: number): readonly number[] =>
@@ -69,14 +69,14 @@ export function judgeMemory(samples: readonly number[]): MemoryJudgement {
 
 export type Side = 'now' | 'before';
 
-/** One revision under load for one time. */
+/** One revision under load, once. */
 export interface Turn {
   readonly requestsPerSecond: number;
-  /** Milliseconds per request, of the service and of PostgreSQL together; null where nobody says. */
+  /** Milliseconds per request, of the service and of PostgreSQL together; null if the system does not report them. */
   readonly processor: number | null;
 }
 
-/** One turn of each, right after each other. */
+/** One turn of each, one right after the other. */
 export type Round = Readonly<Record<Side, Turn>>;
 
 export interface Change {
@@ -85,19 +85,19 @@ export interface Change {
   readonly before: number;
   /** The one as a multiple of the other. */
   readonly rate: number;
-  /** Processor time per request as a multiple of that of the other revision: the median of the rounds. */
+  /** CPU time per request as a multiple of that of the other revision: the median of the rounds. */
   readonly processor: number | null;
-  /** The rate alone: more rounds may tell whether it is noise. */
+  /** The rate alone is lower: more rounds can show whether it is noise. */
   readonly isLower: boolean;
   readonly hasFallen: boolean;
-  /** Why it counts, or does not. */
+  /** The reason why it counts or does not. */
   readonly note: string;
 }
 
 /**
- * A revision is slower when its rate is more than 10 % lower and each request takes more than 5 % more processor time too. A lower rate
- * alone is what a neighbour on the machine does to it: that counts only when it is lower in nearly all of six rounds or more, as it is
- * when requests wait for something. Without processor times the rate decides.
+ * A revision is slower if its rate is more than 10 % lower and each request takes more than 5 % more CPU time. Other processes on the
+ * machine can reduce the rate alone. So a lower rate alone counts only if it is lower in nearly all of six rounds or more: then requests
+ * wait for something. Without CPU times the rate decides.
  */
 export function judgeChange(rounds: readonly Round[]): Change {
   const now = Math.max(0, ...rounds.map((round) => round.now.requestsPerSecond));
@@ -112,11 +112,11 @@ export function judgeChange(rounds: readonly Round[]): Change {
   const processor = factors.length < rounds.length || factors.length === 0 ? null : median(factors);
   const change = { now, before, rate, processor, isLower: isLow(rate) };
   const isDearer = processor !== null && processor > 1 + MOST_PROCESSOR;
-  if (!change.isLower) return { ...change, hasFallen: false, note: isDearer ? 'more processor time alone' : '' };
+  if (!change.isLower) return { ...change, hasFallen: false, note: isDearer ? 'more CPU time alone' : '' };
   if (processor === null) return { ...change, hasFallen: true, note: 'slower' };
-  if (isDearer) return { ...change, hasFallen: true, note: 'slower, and more processor time' };
+  if (isDearer) return { ...change, hasFallen: true, note: 'slower, and more CPU time' };
   const lower = rounds.filter((round) => isLow(round.now.requestsPerSecond / round.before.requestsPerSecond)).length;
   const isRepeated = rounds.length >= REPEATED.rounds && lower >= rounds.length * REPEATED.share;
-  const note = `${lower} of ${rounds.length} rounds lower, same processor time`;
+  const note = `${lower} of ${rounds.length} rounds lower, same CPU time`;
   return { ...change, hasFallen: isRepeated, note: isRepeated ? note : `noise: ${note}` };
 }

@@ -1,6 +1,6 @@
 /**
- * The statement of a write, for its ceiling. The service explains reads only, so the product's own functions plan and
- * compile the same payloads here.
+ * The statement of a write, for its ceiling. The service explains only reads, so its own functions plan and compile the same payloads
+ * here.
  */
 import { activityLogOf } from '../src/compile/write/activity.js';
 import { compileWrite } from '../src/compile/write/write.js';

@@ -1,4 +1,4 @@
-/** Which peers there are, and how they are started together. */
+/** The available peers, and how they are started together. */
 import type { Report } from '../environment.js';
 import { connectDirectus } from './directus.js';
 import { PEERS, type Peer, type PeerId, type PeerOptions, type StartPeer } from './peer.js';

@@ -1,6 +1,6 @@
 /**
- * Whether two answers carry the same data: each service wraps and names things in its own way, so the texts of the rows
- * are compared, and how often each occurs. A row has a title, so this compares the number of rows too.
+ * Whether two responses carry the same data. Each service wraps and names things differently, so this compares the texts of the rows and
+ * how often each occurs. Each row has a title, so it compares the number of rows too.
  */
 const COMPARED = new Set(['title', 'name', 'body', 'status', 'text', 'url', 'caption', 'quote', 'who', 'count']);
 

@@ -1,6 +1,6 @@
 /**
- * Directus speaks our REST and our GraphQL: it gets the very requests of the service. Somebody else starts it; its database is up
- * only while the bench runs, so it may begin to answer after the bench has begun to ask.
+ * Directus accepts our REST and GraphQL, so it gets the same requests as the service. The user of the bench starts it. Its database runs
+ * only during the bench, so it may answer only after the bench has begun to ask.
  */
 import { setTimeout as wait } from 'node:timers/promises';
 import type { Case } from '../cases.js';
@@ -42,7 +42,7 @@ const START_TIME = 120_000;
 const ANSWER_TIME = 10_000;
 const PAUSE = 500;
 
-/** No answer and a status from 500 mean that it is starting; any other status will be the same the next time. */
+/** No response, or a status from 500 on, means that it is starting; any other status will not change. */
 async function readVersion(url: string, headers: Record<string, string>, signal: AbortSignal): Promise<string> {
   const end = Date.now() + START_TIME;
   for (;;) {

@@ -1,6 +1,6 @@
 /**
- * Other services that answer the same questions from the same database, each in its own language. They are no part of
- * this project: one that is not there leaves its column empty.
+ * Other servers that answer the same requests from the same database, each in its own language. They are not part of this project: a
+ * missing one leaves its column empty.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createServer } from 'node:net';
@@ -16,7 +16,7 @@ export type PeerId = keyof typeof PEERS;
 export interface Peer extends Address {
   readonly id: PeerId;
   readonly version: string;
-  /** Null when it has no way to ask this. */
+  /** Null if it has no equivalent request. */
   questionOf(each: Case): Question | null;
   stop(): Promise<void>;
 }
@@ -27,14 +27,14 @@ export interface PeerOptions {
   readonly signal: AbortSignal;
   /** A folder with node_modules/postgraphile in it. */
   readonly postgraphile: string | undefined;
-  /** The program, or one that runs already. */
+  /** The program, or the URL of a running one. */
   readonly postgrest: string | undefined;
   readonly postgrestUrl: string | undefined;
   readonly directusUrl: string | undefined;
   readonly directusToken: string | undefined;
 }
 
-/** Null when it is not installed. */
+/** Null if it is not installed. */
 export type StartPeer = (options: PeerOptions) => Promise<Peer | null>;
 
 export function findFreePort(): Promise<number> {
@@ -52,7 +52,7 @@ const START_TIME = 60_000;
 const PAUSE = 200;
 const LONGEST_COMPLAINT = 2_000;
 
-/** Starts a program and waits until it answers; what it says is shown only when it does not. */
+/** Starts a program and waits until it answers. Its output is shown only if it does not. */
 export async function startProgram(
   program: string,
   args: readonly string[],
@@ -60,7 +60,7 @@ export async function startProgram(
   isReady: () => Promise<boolean>,
   signal: AbortSignal,
 ): Promise<ChildProcess> {
-  // In a session of its own, like the service.
+  // In a separate session, like the service.
   const options = { env: { ...process.env, ...env }, detached: true };
   const child = spawn(program, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] });
   let said = '';

@@ -1,6 +1,6 @@
 /**
- * PostGraphile 5, from a folder where npm installed it: this project's, or the one that is named. It asks for Node 22:
- * `npm install postgraphile@5 node@22` puts one into the same folder, which is then used.
+ * PostGraphile 5, from a folder where npm installed it: this project's, or the given one. It requires Node 22: `npm install
+ * postgraphile@5 node@22` installs one in the same folder, which the bench then uses.
  */
 import { existsSync } from 'node:fs';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -72,7 +72,7 @@ export default {
 `;
 }
 
-/** Without a plugin only cursors begin a page at a key. The one of the first row shows how they are made. */
+/** Without a plugin, only cursors can begin a page at a key. The cursor of the first row shows their format. */
 async function readCursor(url: string): Promise<string> {
   const response = await fetch(`${url}/graphql`, {
     method: 'POST',
@@ -86,7 +86,7 @@ async function readCursor(url: string): Promise<string> {
   return cursor;
 }
 
-/** A cursor is a digest of the order and the values of the row: the page behind it begins with the key. */
+/** A cursor is a digest of the order and the values of the row: the page after it begins with the key. */
 export function cursorBefore(first: string, key: number): string {
   const [digest] = JSON.parse(Buffer.from(first, 'base64').toString()) as [string, number];
   return Buffer.from(JSON.stringify([digest, key - 1])).toString('base64');

@@ -1,4 +1,4 @@
-/** PostgREST: started from the program's path, or used where it runs already. */
+/** PostgREST: started from the given path, or used at the URL of a running one. */
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { type BenchRequest, type Case, FLAT, requestsOf, spread, VARIANTS } from '../cases.js';
@@ -6,7 +6,7 @@ import { stopProcess } from '../environment.js';
 import type { Question } from '../statement.js';
 import { findFreePort, type Peer, type PeerOptions, type StartPeer, startProgram } from './peer.js';
 
-// Articles and authors also meet in the comments: which way is meant has to be said.
+// Articles and authors are also related through the comments, so the request names the relation.
 const AUTHOR = 'author:authors!articles_author_foreign(id,name)';
 const NESTED = [
   'id,title,status,views,published_at',

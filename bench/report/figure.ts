@@ -5,14 +5,14 @@ interface CaseRow {
   readonly name: string;
   readonly service: number;
   readonly ceiling: number;
-  /** Null where the peer cannot be asked the same question. */
+  /** The peer's figure, or null if it has no equivalent request. */
   readonly peer: number | null;
 }
 
 interface Report {
   readonly cases: readonly CaseRow[];
   readonly machine: string;
-  /** Null where no peer was measured. */
+  /** The figures of a peer, or null if no peer was measured. */
   readonly peer: string | null;
 }
 
@@ -98,8 +98,8 @@ function readReport(markdown: string): Report {
     const text = row[column(name)] ?? '';
     return text === '' ? null : Number(text.replaceAll(',', ''));
   };
-  // Those of which something is asked: all of them would be too many to look at.
-  const chosen = rows.filter((row) => (row[column('asked for')] ?? '') !== '' && (at(row, 'ceiling/s') ?? 0) > 0);
+  // Only cases with a target: all of them would be too many for one plot.
+  const chosen = rows.filter((row) => (row[column('required')] ?? '') !== '' && (at(row, 'ceiling/s') ?? 0) > 0);
   const cases = chosen.map((row) => ({
     name: row[column('case')] ?? '',
     service: at(row, 'requests/s') ?? 0,

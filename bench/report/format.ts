@@ -1,27 +1,27 @@
-/** Numbers and texts as people read them. */
+/** Formats numbers and texts for readers. */
 
 export function figure(value: number): string {
   return value >= 100 ? Math.round(value).toLocaleString('en') : value.toFixed(value >= 10 ? 1 : 2);
 }
 
-/** Three digits at most, for the ticks of a scale. */
+/** At most three digits, for the ticks of a scale. */
 export function short(value: number): string {
   if (value >= 1_000_000) return `${trim(value / 1_000_000)}M`;
   if (value >= 1_000) return `${trim(value / 1_000)}k`;
   return trim(value);
 }
 
-/** Cut, not rounded: 0.996 is not 1.00 where 1 is asked for. */
+/** Cut, not rounded: 0.996 must not appear as 1.00 if the target is 1. */
 export function times(value: number): string {
   return `${(Math.floor(value * 100 + 1e-9) / 100).toFixed(2)} ×`;
 }
 
-/** What must not be exceeded is never shown smaller than it is. */
+/** Rounds up, so that a value that must not be exceeded never appears smaller than it is. */
 export function timesAtMost(value: number): string {
   return `${(Math.ceil(value * 100 - 1e-9) / 100).toFixed(2)} ×`;
 }
 
-/** A factor as the change that it is: 0.9 is -10.0 %. */
+/** A factor as a change: 0.9 is -10.0 %. */
 export function percent(factor: number): string {
   return `${factor < 1 ? '' : '+'}${((factor - 1) * 100).toFixed(1)} %`;
 }

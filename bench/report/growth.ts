@@ -30,7 +30,7 @@ export function writeGrowth({ rows, depth, connections, collections }: Growth): 
     })),
   };
   const panels = [
-    plotPoints('Rows of an answer', rows, { x: 'log', y: 'log', xLabel: 'rows, flat', yLabel: 'requests/s' }),
+    plotPoints('Rows of a response', rows, { x: 'log', y: 'log', xLabel: 'rows, flat', yLabel: 'requests/s' }),
     plotPoints('Depth of nesting', depth, {
       x: 'linear',
       y: 'log',

@@ -1,4 +1,4 @@
-/** The report as one page without anything from elsewhere: what matters first, then plots, then all numbers, then the SQL. */
+/** The report as one page that loads nothing: the most important figures first, then plots, all numbers, and the SQL. */
 import { TITLES } from '../beside.js';
 import type { Live } from '../live.js';
 import type { CaseResult } from '../measure.js';
@@ -59,7 +59,7 @@ export function writeHtml(documents: Documents): string {
       ? ''
       : section(
           'Latency at constant rates',
-          `Requests are sent when a schedule says so, whether or not answers keep up, and latency counts from then: nothing that waits is left out. The highest rate is what the same client gets with ${cases.open.connections} connections that ask again at once; ${cases.open.seconds} s at each rate.`,
+          `The client sends requests by a schedule, independent of the responses, and latency begins at the scheduled time: waiting requests are not left out. The highest rate is that of the same client with ${cases.open.connections} connections that send the next request at once; ${cases.open.seconds} s at each rate.`,
           writeOpen(cases.open) +
             panel(
               `<details><summary>All rates</summary><div class="wide">${plainTable(OPEN_HEAD, openRows(cases.open))}</div></details>`,
@@ -68,7 +68,7 @@ export function writeHtml(documents: Documents): string {
     cases.classes.length === 0
       ? ''
       : section(
-          'Uneven values',
+          'Skewed values',
           CLASSES_WORDS,
           panel(`<div class="wide">${plainTable(CLASSES_HEAD, classRows(documents))}</div>`),
         ),
@@ -79,18 +79,18 @@ export function writeHtml(documents: Documents): string {
           describeStart(documents),
           cases.bulk.length === 0 ? '' : panel(`<div class="wide">${plainTable(BULK_HEAD, bulkRows(documents))}</div>`),
         ),
-    cases.growth === null ? '' : section('How cost grows', 'One thing varies at a time.', writeGrowth(cases.growth)),
+    cases.growth === null ? '' : section('How cost grows', 'One size varies at a time.', writeGrowth(cases.growth)),
     beside === null && soak === null
       ? ''
-      : section('Beside a long query, and over minutes', '', `${writeBeside(beside)}${writeMemory(soak)}`),
+      : section('During a long query, and memory over minutes', '', `${writeBeside(beside)}${writeMemory(soak)}`),
     live === null ? '' : liveSection(live),
     section(
       'All numbers',
-      'Requests per second, latencies in milliseconds. A ratio is one to the ceiling where it says nothing else; below the ceiling stands what pgbench did with each number of clients. Statements are counted by PostgreSQL: per request (below 1 where waiting reads share one), and per node, which is an object of the answer at any level.',
+      'Requests per second, latencies in milliseconds. A ratio without a note is that to the ceiling. Below the ceiling are the figures of pgbench with each number of clients. PostgreSQL counts the statements: per request (below 1 if waiting reads share one), and per node. A node is an object of the response at any level.',
       panel(`<div class="wide">${writeCases(documents)}</div>`),
     ),
     `<p class="soft small" style="margin-top:10px">${escapeText(describePeers(documents))}</p>`,
-    section('What was asked, and the statement it became', '', panel(cases.cases.map(writeDetails).join('\n'))),
+    section('Requests and their statements', '', panel(cases.cases.map(writeDetails).join('\n'))),
   ];
   return `<!doctype html>
 <html lang="en">
@@ -123,7 +123,7 @@ function writeHead(documents: Documents): string {
   ].map(([name = '', value = '']) => `<dt>${name}</dt><dd>${escapeText(value)}</dd>`);
   const verdict = targets.length === 0 ? '' : `<p class="verdict">${met} of ${targets.length} targets met</p>`;
   return `<h1>How fast is Lateral?</h1>
-<p class="soft">Every case beside what PostgreSQL alone does with the same statement on the same machine.</p>
+<p class="soft">Every case compared with PostgreSQL alone, which runs the same statement on the same machine.</p>
 <dl class="facts">${facts.join('')}</dl>
 ${verdict}
 <div class="cards">${targets.map(writeCard).join('\n')}</div>`;
@@ -195,7 +195,7 @@ function writeBeside(beside: Documents['beside']): string {
     const delay = mode === 'alone' ? '' : timesAtMost(p99 / alone.p99);
     return `<tr><td>${TITLES[mode]}</td><td>${figure(requestsPerSecond)}</td><td>${p50.toFixed(2)}</td><td>${p99.toFixed(2)}</td><td>${delay}</td></tr>`;
   });
-  return panel(`<h3>Small reads beside one long query, which runs all the time through the same service</h3>
+  return panel(`<h3>Small reads while one long query always runs through the same service</h3>
 <div class="wide"><table><tr><th></th><th>requests/s</th><th>p50 ms</th><th>p99 ms</th><th>p99 of alone</th></tr>${rows.join('')}</table></div>`);
 }
 
@@ -272,7 +272,6 @@ function writeTried({ ceiling }: CaseResult): string {
   return tried.map((each) => `${each.connections}: ${figure(each.statementsPerSecond)}`).join('<br>');
 }
 
-/** The first columns are words, the others figures. */
 export function liveSection(live: Origin & Live): string {
   const table = plainTable(LIVE_HEAD, liveRows(live));
   const details = `<details><summary>All rates</summary><div class="wide">${table}</div></details>`;

@@ -30,13 +30,13 @@ export function writeLive({ cases }: Live): string {
   return `<div class="panels">${panels.join('\n')}</div>`;
 }
 
-/** It is measured by itself, and so may be of another revision or machine than the rest. */
+/** Live queries are measured separately, so they may be of another revision or machine than the rest. */
 export function describeLive(live: Origin & Live): string {
   const { subscribers, seconds, reads, connectionMemory, revision } = live;
   return (
     `Revision ${revision}; ${describeMachine(live)}. ` +
-    `${figure(subscribers)} subscribers that get server-sent events, each over a connection of its own, or share WebSockets; ${seconds} s at each rate. ` +
-    `A connection that is kept open takes ${kilobytes(connectionMemory)} kB. Counted is each change that comes to a connection. In one run, ${describeReads(reads)}.`
+    `${figure(subscribers)} subscribers with server-sent events, each on its own connection, or on shared WebSockets; ${seconds} s at each rate. ` +
+    `An open connection takes ${kilobytes(connectionMemory)} kB. Each change that reaches a connection counts. In one run, ${describeReads(reads)}.`
   );
 }
 
@@ -45,7 +45,7 @@ export const LIVE_HEAD = [
   'changes/s',
   'p50 ms',
   'p99 ms',
-  'longest ms',
+  'max ms',
   'statements/change',
   'answers',
   'service',

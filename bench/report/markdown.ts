@@ -1,4 +1,4 @@
-/** The report as Markdown: for those who read it in a terminal or on a forge. */
+/** The report as Markdown, for readers in a terminal or on a forge. */
 import { TITLES } from '../beside.js';
 import type { Live } from '../live.js';
 import type { CaseResult } from '../measure.js';
@@ -30,12 +30,12 @@ export function writeMarkdown(documents: Documents): string {
   const met = targets.filter((target) => target.isMet).length;
   const sections = [
     '# Bench report',
-    `Lateral ${cases.version}, revision ${cases.revision}. Written by \`npm run bench\`; \`report.html\` beside it has the plots.`,
+    `Lateral ${cases.version}, revision ${cases.revision}. Written by \`npm run bench\`; \`report.html\` has the plots.`,
     `- Machine: ${describeMachine(cases)}\n- Settings: ${describeSettings(documents)}\n- Noise: ${describeNoise(documents)}`,
-    'The ceiling is `pgbench` with the very SQL that the service compiled, with 8 and with 32 clients in the same rounds: the better of the two.',
+    'The ceiling is `pgbench` with the SQL that the service compiled, in the same rounds. It runs with 8 and with 32 clients, and the better of the two counts.',
     `## Targets: ${met} of ${targets.length} met`,
     writeTable(
-      ['', 'target', 'measured', 'asked for', ''],
+      ['', 'target', 'measured', 'required', ''],
       targets.map(({ title, found, wanted, note, isMet }) => [
         isMet ? 'met' : '**missed**',
         title,
@@ -47,17 +47,17 @@ export function writeMarkdown(documents: Documents): string {
     '## Cases',
     writeTable([...CASE_HEAD, ...Object.values(PEERS).map((title) => `${title}/s`)], cases.cases.map(writeCase)),
     [describePeers(documents), ...comparePeers(documents)].join(' '),
-    'Statements are counted by PostgreSQL: per request (below 1 where waiting reads share one), and per node, which is an object of the answer at any level.',
+    'PostgreSQL counts the statements: per request (below 1 if waiting reads share one), and per node. A node is an object of the response at any level.',
   ];
   if (cases.open !== null) {
     sections.push(
       '## Latency at constant rates',
-      `Latency counts from the moment at which a schedule says that a request is due, whether or not answers keep up. The highest rate is what the same client gets with ${cases.open.connections} connections that ask again at once; ${cases.open.seconds} s at each rate. "Client late" is the 99th percentile of how late the client itself was, in milliseconds: it is part of the latencies.`,
+      `A schedule says when a request is due, independent of the responses, and latency begins then. The highest rate is that of the same client with ${cases.open.connections} connections that send the next request at once; ${cases.open.seconds} s at each rate. "Client late" is the 99th percentile of the client's own delay, in milliseconds. The latencies include it.`,
       writeTable(OPEN_HEAD, openRows(cases.open)),
     );
   }
   if (cases.classes.length > 0) {
-    sections.push('## Uneven values', CLASSES_WORDS, writeTable(CLASSES_HEAD, classRows(documents)));
+    sections.push('## Skewed values', CLASSES_WORDS, writeTable(CLASSES_HEAD, classRows(documents)));
   }
   if (cases.bulk.length > 0) {
     sections.push('## Many rows in one request', writeTable(BULK_HEAD, bulkRows(documents)));
@@ -96,7 +96,7 @@ export function writeMarkdown(documents: Documents): string {
   }
   if (beside !== null) {
     sections.push(
-      `## Beside a long query (${beside.connections} connections)`,
+      `## During a long query (${beside.connections} connections)`,
       writeTable(
         ['', 'requests/s', 'p50 ms', 'p99 ms'],
         (['alone', 'waiting', 'computing'] as const).map((mode) => {
@@ -134,7 +134,7 @@ const CASE_HEAD = [
   'requests/s',
   'ceiling/s',
   'ratio',
-  'asked for',
+  'required',
   '',
   'p50 ms',
   'p99 ms',
@@ -173,13 +173,13 @@ function writeCase(result: CaseResult): readonly string[] {
   ];
 }
 
-/** Why a column, or a cell of it, is empty. */
+/** The reason why a column or a cell is empty. */
 export function describePeers({ cases: { peers } }: Documents): string {
   const words = (Object.entries(PEERS) as [PeerId, string][]).map(([id, title]) => {
     const version = peers[id];
-    return version === undefined ? `${title} was not there` : `${title} ${version}`.trim();
+    return version === undefined ? `${title} was not available` : `${title} ${version}`.trim();
   });
-  return `Peers, same questions to the same database: ${words.join('; ')}. An empty cell: the peer has no way to ask this.`;
+  return `Peers, with the same requests to the same database: ${words.join('; ')}. An empty cell means that the peer has no equivalent request.`;
 }
 
 function writeTable(head: readonly string[], rows: readonly (readonly string[])[]): string {

@@ -7,7 +7,7 @@ import { type Axes, linePlot, type Series } from './plot.js';
 
 const NAMES = Object.keys(SHARES) as readonly (keyof typeof SHARES)[];
 
-/** Of the service these three, of a peer the one in the middle: more lines cannot be told apart. */
+/** Three percentiles of the service, and p99 of a peer: more lines would be indistinguishable. */
 const DRAWN = [
   ['p50', 'service'],
   ['p99', 'tail'],

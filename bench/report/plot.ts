@@ -1,6 +1,6 @@
 /**
- * Plots as SVG whose horizontal places are percentages: they follow the width of a page, or of a phone, while lines and
- * letters keep their size. Labels are HTML beside them.
+ * Plots as SVG whose horizontal positions are percentages: they follow the width of the page, while lines and letters keep their size.
+ * Labels are HTML next to the SVG.
  */
 import { escapeText, short } from './format.js';
 
@@ -16,7 +16,7 @@ export interface Axes {
   readonly y: 'linear' | 'log';
   readonly xLabel: string;
   readonly yLabel: string;
-  /** Ticks of their own, in place of the x of all points. */
+  /** Custom ticks instead of the x of all points. */
   readonly xTicks?: readonly { readonly at: number; readonly label: string }[];
   /** A line that must not be crossed. */
   readonly limit?: { readonly y: number; readonly label: string };
@@ -72,7 +72,7 @@ export interface Mark {
   readonly title: string;
 }
 
-/** A row per case, a mark per contender, on one scale. */
+/** A row per case and a mark per contender, on one scale. */
 export function dotRows(rows: readonly { readonly label: string; readonly marks: readonly Mark[] }[]): string {
   const values = rows.flatMap((row) => row.marks.flatMap((mark) => [mark.value, mark.until ?? mark.value]));
   const scale = makeScale(values, 'log', true);
@@ -115,7 +115,7 @@ export function barRows(bars: readonly Bar[]): string {
         ? ''
         : `<line class="target" x1="${left(target)}" x2="${left(target)}" y1="3" y2="23"><title>asked for: ${target} ×</title></line>`;
     const kind = isMet === null ? 'free' : isMet ? 'met' : 'missed';
-    // Behind the mark too, where that comes later.
+    // Moves behind the mark if that is further right.
     const end = left(Math.max(value, target ?? 0));
     return `<div class="label">${escapeText(label)}</div><svg class="row" height="26" role="img" aria-label="${escapeText(text)}"><line class="one" x1="${left(1)}" x2="${left(1)}" y1="0" y2="26"/><rect class="bar ${kind}" x="0" y="6" height="14" rx="2" width="${left(value)}"/>${mark}<text class="value" x="${end}" dx="6" y="17.5">${escapeText(text)}</text></svg>`;
   });
@@ -128,7 +128,7 @@ export interface Scale {
   place(value: number): number;
 }
 
-/** `round` widens it to ticks that are round numbers; a linear one then begins at zero. */
+/** `round` widens it to ticks that are round numbers; a linear scale then begins at zero. */
 export function makeScale(values: readonly number[], kind: 'linear' | 'log', round: boolean): Scale {
   const usable = values.filter((value) => Number.isFinite(value) && (kind === 'linear' || value > 0));
   const least = Math.min(...usable);
@@ -143,7 +143,7 @@ export function makeScale(values: readonly number[], kind: 'linear' | 'log', rou
   return { ticks, place };
 }
 
-/** Powers of ten; with their 2 and 5 where there are few. */
+/** Powers of ten, with their multiples by 2 and 5 if there are few. */
 function logTicks(least: number, most: number): readonly number[] {
   const isNarrow = most / least < 200;
   const steps = isNarrow ? [1, 2, 5] : [1];

@@ -1,4 +1,4 @@
-/** The style of the report's page: one column, light or dark as the reader has it, readable on a phone. */
+/** The style of the report's page: one column, light or dark by the reader's preference, readable on a phone. */
 export const STYLE = `
 :root {
   color-scheme: light dark;

@@ -1,4 +1,4 @@
-/** What the page and the Markdown file both say: the targets and whether they were met, and the few numbers that matter. */
+/** The parts that the page and the Markdown file share: the targets and whether they were met, and the most important numbers. */
 import { delayOf } from '../beside.js';
 import type { CaseResult } from '../measure.js';
 import { spreadOf } from '../noise.js';
@@ -16,7 +16,7 @@ export interface Target {
   readonly isMet: boolean;
 }
 
-/** In the order in which they matter. */
+/** In order of importance. */
 export function listTargets({ cases: { cases, bulk, classes }, beside, soak }: Documents): readonly Target[] {
   const targets: Target[] = cases.flatMap((each) => {
     const judged = judgeRatio(each);
@@ -42,7 +42,7 @@ export function listTargets({ cases: { cases, bulk, classes }, beside, soak }: D
   }
   for (const each of classes) {
     targets.push({
-      title: `uneven column: ${each.title}`,
+      title: `skewed column: ${each.title}`,
       found: timesAtMost(shareOf(each)),
       wanted: `≤ ${MOST_CLASS_LATENCY} × of a plan for the value`,
       note: `${milliseconds(each.latency)}, planned ${milliseconds(each.planned)}`,
@@ -63,7 +63,7 @@ export function listTargets({ cases: { cases, bulk, classes }, beside, soak }: D
     for (const mode of ['waiting', 'computing'] as const) {
       const delay = delayOf(beside, mode);
       targets.push({
-        title: `p99 by key beside a ${mode} query`,
+        title: `p99 by key during a ${mode} query`,
         found: timesAtMost(delay),
         wanted: `≤ ${MOST_DELAY} × of alone`,
         note: `${milliseconds(beside.results[mode].p99)}, alone ${milliseconds(beside.results.alone.p99)}`,
@@ -91,11 +91,11 @@ function describeShortly({ service }: CaseResult): string {
 export function describeMachine({ machine, tools }: Origin): string {
   const { cores, processor, memory, node, postgresql } = machine;
   const load = tools.wrk === null ? "the bench's own load generator" : `wrk ${tools.wrk}`.trim();
-  const base = tools.pgbench === null ? 'the driver in place of pgbench' : `pgbench ${tools.pgbench}`;
+  const base = tools.pgbench === null ? 'the driver instead of pgbench' : `pgbench ${tools.pgbench}`;
   return `${cores} × ${processor}, ${gibibytes(memory)}; Node ${node.replace('v', '')}, PostgreSQL ${postgresql}, ${load}, ${base}`;
 }
 
-/** The same at the beginning and at the end. */
+/** Compares the beginning with the end. */
 export function describeNoise({ cases: { noise } }: Documents): string {
   if (noise === null) return 'not measured';
   const of = (name: string, key: 'requestsPerSecond' | 'statementsPerSecond'): string =>
@@ -106,7 +106,7 @@ export function describeNoise({ cases: { noise } }: Documents): string {
 export function describeStart({ cases: { start } }: Documents): string {
   if (start === null) return '';
   const { times: count, ready, firstAnswer, memory } = start;
-  return `From the start of the process it takes ${milliseconds(ready)} until it is ready and ${milliseconds(firstAnswer)} until the first answer has come (the median of ${count}); ${figure(memory)} MiB then.`;
+  return `From the start of the process it takes ${milliseconds(ready)} until it is ready and ${milliseconds(firstAnswer)} until the first response (the median of ${count}); ${figure(memory)} MiB then.`;
 }
 
 export const CLASSES_HEAD = ['', 'connections', 'requests/s', 'p50 ms', 'p99 ms', 'mean ms', 'planned ms', 'ratio'];
@@ -125,9 +125,9 @@ export function classRows({ cases: { classes } }: Documents): readonly (readonly
 }
 
 export const CLASSES_WORDS =
-  'Pages of a million rows, of which half have one value and ten another, asked for at the same time. Beside the mean latency of each value stands that of pgbench with as many clients, which plans every statement for its value.';
+  'Pages of a million rows, of which half have one value and ten another, requested at the same time. The mean latency of each value is compared with pgbench with as many clients, which plans every statement for its value.';
 
-export const BULK_HEAD = ['', 'rows', 'rows/s', 'beside', 'rows/s', 'ratio', 'asked for', 'memory MiB'];
+export const BULK_HEAD = ['', 'rows', 'rows/s', 'compared with', 'rows/s', 'ratio', 'required', 'memory MiB'];
 
 export function bulkRows({ cases: { bulk } }: Documents): readonly (readonly string[])[] {
   return bulk.map(({ title, rows, service, as, statement, ratio, target, memory }) => [
@@ -142,13 +142,13 @@ export function bulkRows({ cases: { bulk } }: Documents): readonly (readonly str
   ]);
 }
 
-/** Per request and per object of its answer. */
+/** Per request and per object of its response. */
 export function describeCount(statements: CaseResult['statements'] | undefined): readonly [string, string] {
   if (!statements) return ['', ''];
   return [statements.perRequest.toFixed(2), Number(statements.perNode.toPrecision(2)).toString()];
 }
 
-/** By pgbench with so many clients. */
+/** By the number of pgbench's clients. */
 export function describeClients({ ceiling }: CaseResult): string {
   if (ceiling === null) return '';
   const counts = ceiling.tried.map(({ connections }) => connections).join(' / ');
@@ -160,9 +160,9 @@ export function describeSettings({ cases: { measuring, settings } }: Documents):
   const { connections, seconds, rounds, poolSize } = measuring;
   const named = Object.entries(settings).map(([name, value]) => `${name}=${value}`);
   const parts = [
-    `${connections} connections where no other number stands`,
+    `${connections} connections, unless a case names another number`,
     `${poolSize} from the service to PostgreSQL`,
-    `${seconds} s a time, the best of ${rounds}`,
+    `${seconds} s per round, the best of ${rounds}`,
     ...named,
   ];
   return parts.join('; ');
@@ -173,7 +173,7 @@ export function describeRate({ service }: CaseResult): string {
   return `${figure(service.requestsPerSecond)}/s, p50 ${milliseconds(service.p50)}, p99 ${milliseconds(service.p99)}`;
 }
 
-/** How many times the requests of each peer, over all cases that it was measured in. */
+/** The requests per second of the service as a multiple of each peer's, over all cases in which the peer was measured. */
 export function comparePeers({ cases: { cases, peers } }: Documents): readonly string[] {
   return (Object.entries(PEERS) as [PeerId, string][]).flatMap(([id, title]) => {
     const shares = cases
@@ -189,7 +189,7 @@ export function comparePeers({ cases: { cases, peers } }: Documents): readonly s
     const name = `${title} ${peers[id] ?? ''}`.trim();
     const range = `${times(least)} to ${times(most)}`;
     return [
-      `Beside ${name}: ${range} as many requests per second, ${times(middle)} in the middle of ${shares.length} cases.`,
+      `Compared with ${name}: ${range} as many requests per second, with a median of ${times(middle)} in ${shares.length} cases.`,
     ];
   });
 }

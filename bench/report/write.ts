@@ -12,7 +12,7 @@ export async function writeReport(documents: Documents, folder: string): Promise
   await writeFile(join(folder, 'report.md'), writeMarkdown(documents));
 }
 
-/** Puts live queries that were measured by themselves in the place of those in a report whose other numbers are not here. */
+/** Replaces the live queries of an existing report by those of a separate run, and keeps its other numbers. */
 export async function renewLive(live: Origin & Live, folder: string): Promise<void> {
   await replaceIn(join(folder, 'report.html'), /<h2>Live queries<\/h2>.*?(?=\n<h2>)/s, liveSection(live));
   await replaceIn(join(folder, 'report.md'), /## Live queries\n.*?(?=\n\n## |\n*$)/s, liveText(live));

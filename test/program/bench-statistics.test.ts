@@ -32,19 +32,19 @@ t.test('without processor times a revision falls by more than a tenth of the rat
 t.test(
   'with processor times a lower rate counts when requests cost more, or when it is lower again and again',
   async (t) => {
-    t.match(judgeChange(rounds([80, 100, 1.2, 1])), { hasFallen: true, note: 'slower, and more processor time' });
+    t.match(judgeChange(rounds([80, 100, 1.2, 1])), { hasFallen: true, note: 'slower, and more CPU time' });
     t.match(judgeChange(rounds([80, 100, 1, 1], [80, 100, 1.04, 1], [80, 100, 9, 1])), {
       hasFallen: false,
       isLower: true,
       processor: 1.04,
-      note: 'noise: 3 of 3 rounds lower, same processor time',
+      note: 'noise: 3 of 3 rounds lower, same CPU time',
     });
     const low = [80, 100, 1, 1] as const;
     const level = [85, 86, 1, 1] as const;
     t.match(judgeChange(rounds(low, low, low, low, low, low)), { hasFallen: true });
     t.match(judgeChange(rounds(low, low, low, low, low, level)), { hasFallen: true }, 'five of six');
     t.match(judgeChange(rounds(low, low, low, low, level, level)), { hasFallen: false }, 'four of six are noise');
-    t.match(judgeChange(rounds([99, 100, 1.2, 1])), { hasFallen: false, note: 'more processor time alone' });
+    t.match(judgeChange(rounds([99, 100, 1.2, 1])), { hasFallen: false, note: 'more CPU time alone' });
     t.match(judgeChange(rounds([80, 100, 1, 1], [80, 100])), { processor: null, hasFallen: true }, 'some are missing');
   },
 );
@@ -141,6 +141,6 @@ t.test('the two revisions as a table', async (t) => {
     { ...base, rounds: measured, change: judgeChange(measured), hasFallen: true },
     { ...base, rounds: [], change: null, hasFallen: false, failure: 'not in the other revision: status 404' },
   ]);
-  t.match(text, /by key +32 +80\.0 +100 +-20\.0 % +200 +100 +\+100\.0 % +FALLEN: slower, and more processor time/);
+  t.match(text, /by key +32 +80\.0 +100 +-20\.0 % +200 +100 +\+100\.0 % +FALLEN: slower, and more CPU time/);
   t.match(text, /not compared: not in the other revision/);
 });
