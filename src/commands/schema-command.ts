@@ -8,7 +8,7 @@ import { writeYaml } from '../base/yaml.js';
 import { type CommandLine, readArguments, readConfig } from '../config/config.js';
 import type { DdlStatement } from '../schema/change/ddl-statement.js';
 import { parseDocumentText } from '../schema/parse-document.js';
-import { type Difference, type EntryChange, SECTIONS } from '../schema/snapshot/parse-difference.js';
+import { type Difference, type EntryChange, SECTIONS } from '../schema/snapshot/difference.js';
 import { readSnapshot, type Snapshot } from '../schema/snapshot/parse-snapshot.js';
 import { applySnapshot, compareSnapshot, takeSnapshot } from '../schema/snapshot/snapshots.js';
 import type { Core } from '../service/core.js';

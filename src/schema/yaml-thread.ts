@@ -1,10 +1,7 @@
 /** The program of a thread that parses one YAML document and sends it back as JSON, which the service parses much faster. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { ServiceError } from '../base/errors.js';
-import { parseYaml } from './parse-document.js';
-
-/** The document as JSON, or the reason why it is refused. */
-export type ParsedYaml = { readonly json: string } | { readonly refusal: string };
+import { type ParsedYaml, parseYaml } from './parse-document.js';
 
 function parsed(text: string): ParsedYaml {
   try {

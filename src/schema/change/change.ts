@@ -3,7 +3,6 @@
  * the notification. Changes run one after the other, across all instances. A change that waits too long for a table lock
  * rolls back and retries, so that reads do not queue behind a change that waits for a long read.
  */
-
 import { serviceUnavailable } from '../../base/errors.js';
 import { runInSlices } from '../../base/time-slices.js';
 import { modelSteps } from '../../mirror/introspect.js';
@@ -11,17 +10,14 @@ import { type Model, type TableLocations, tableLocationsOf } from '../../mirror/
 import type { CatalogVersion as LoadedSchema, Mirror } from '../../mirror/watch.js';
 import { loadSchema } from '../../postgres/catalog/catalog.js';
 import { ANNOUNCE_SCHEMA, LIMIT_LOCK_WAIT, LOCK_SCHEMA } from '../../postgres/catalog/schema-lock.js';
-import type { Protected } from '../../postgres/catalog/system-tables.js';
-import { systemFields } from '../../postgres/catalog/system-tables.js';
+import { type Protected, systemFields } from '../../postgres/catalog/system-tables.js';
 import { pause } from '../../postgres/pools/conflicts.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Session } from '../../postgres/pools/sessions.js';
-import type { Statement } from '../../sql/fragment.js';
 import { bind, type Caller } from '../../sql/parameter.js';
 import { verifyChange } from '../../sql/verify.js';
 import { asSchemaChangeError, isBlocked } from './change-errors.js';
-import { compileDefinition } from './compile-ddl.js';
-import { compileMetadata } from './compile-metadata.js';
+import { compileStep } from './compile-ddl.js';
 import type { DdlStatement, QualifiedName } from './ddl-statement.js';
 import type { Operation } from './parse.js';
 import { planSchemaOperation } from './plan-change.js';
@@ -206,24 +202,5 @@ export class Draft {
       return created ? [created.schema, created.name] : locations.tableOf(collection);
     };
     return { ...locations, tableOf };
-  }
-}
-
-function compileStep(step: DdlStatement, locations: TableLocations): readonly Statement[] {
-  switch (step.kind) {
-    case 'save-collection':
-    case 'save-field':
-    case 'add-relation':
-    case 'change-relation':
-    case 'forget-relation':
-    case 'forget-field':
-    case 'forget-collection':
-    case 'drop-collection-row':
-    case 'drop-field-row':
-    case 'save-function':
-    case 'drop-function-row':
-      return compileMetadata(step, locations.system);
-    default:
-      return [compileDefinition(step, locations)];
   }
 }

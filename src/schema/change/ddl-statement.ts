@@ -10,86 +10,61 @@ export type DdlStatement = Definition | MetadataStep;
 
 /** `table` and `target` are names of collections; new tables go to the first schema, unless `qualifiedName` is given. */
 export type Definition =
-  | {
-      readonly kind: 'create-table';
-      readonly table: string;
-      readonly qualifiedName: QualifiedName | null;
-      readonly columns: readonly ColumnDefinition[];
+  | Alteration
+  | Readonly<{
+      kind: 'create-table';
+      table: string;
+      qualifiedName: QualifiedName | null;
+      columns: readonly ColumnDefinition[];
       /** The columns of a composite primary key, in its order; empty where `primaryKey` of a column says it. */
-      readonly key: readonly string[];
-    }
-  | { readonly kind: 'drop-table'; readonly table: string; readonly view: boolean }
-  | { readonly kind: 'comment-table'; readonly table: string; readonly comment: string | null }
-  | { readonly kind: 'add-column'; readonly table: string; readonly column: ColumnDefinition }
-  | { readonly kind: 'drop-column'; readonly table: string; readonly column: string }
-  | {
-      readonly kind: 'comment-column';
-      readonly table: string;
-      readonly column: string;
-      readonly comment: string | null;
-    }
-  | {
-      readonly kind: 'change-type';
-      readonly table: string;
-      readonly column: string;
-      readonly type: ColumnType | ExactType;
-      readonly conversion: Conversion;
-    }
-  | {
-      readonly kind: 'set-default';
-      readonly table: string;
-      readonly column: string;
-      readonly initial: ColumnDefault | null;
-    }
-  | { readonly kind: 'set-nullable'; readonly table: string; readonly column: string; readonly nullable: boolean }
-  | { readonly kind: 'drop-expression'; readonly table: string; readonly column: string }
-  | { readonly kind: 'add-identity'; readonly table: string; readonly column: string }
-  | { readonly kind: 'drop-identity'; readonly table: string; readonly column: string }
+      key: readonly string[];
+    }>
+  | Readonly<{ kind: 'drop-table'; table: string; view: boolean }>
+  | Readonly<{ kind: 'comment-table'; table: string; comment: string | null }>
+  | Readonly<{ kind: 'comment-column'; table: string; column: string; comment: string | null }>
   /** Sets the sequence of a new identity column past the existing values. */
-  | { readonly kind: 'advance-identity'; readonly table: string; readonly column: string }
-  | { readonly kind: 'drop-sequence'; readonly schema: string; readonly name: string }
-  | { readonly kind: 'widen-sequence'; readonly schema: string; readonly name: string }
-  | {
-      readonly kind: 'add-unique';
-      readonly table: string;
-      readonly columns: readonly string[];
-      readonly name: string;
-    }
-  | {
-      readonly kind: 'create-index';
-      readonly table: string;
-      readonly columns: readonly string[];
-      readonly name: string;
-    }
-  | { readonly kind: 'drop-constraint'; readonly table: string; readonly name: string }
-  | { readonly kind: 'drop-index'; readonly table: string; readonly name: string }
-
+  | Readonly<{ kind: 'advance-identity'; table: string; column: string }>
+  | Readonly<{ kind: 'drop-sequence' | 'widen-sequence'; schema: string; name: string }>
+  | Readonly<{ kind: 'create-index'; table: string; columns: readonly string[]; name: string }>
+  | Readonly<{ kind: 'drop-index'; table: string; name: string }>
   /** `schema`: null for the first one. */
-  | {
-      readonly kind: 'create-enum';
-      readonly schema: string | null;
-      readonly type: string;
-      readonly values: readonly string[];
-    }
+  | Readonly<{ kind: 'create-enum'; schema: string | null; type: string; values: readonly string[] }>
   /** Next to an existing value: one of `before` and `after` is set. */
-  | {
-      readonly kind: 'add-enum-value';
-      readonly schema: string | null;
-      readonly type: string;
-      readonly value: string;
-      readonly before: string | null;
-      readonly after: string | null;
-    }
-  | {
-      readonly kind: 'add-foreign-key';
-      readonly table: string;
-      readonly columns: readonly string[];
-      readonly name: string;
-      readonly target: string;
+  | Readonly<{
+      kind: 'add-enum-value';
+      schema: string | null;
+      type: string;
+      value: string;
+      before: string | null;
+      after: string | null;
+    }>;
+
+/** Definitions that compile to `alter table`. */
+export type Alteration =
+  | Readonly<{ kind: 'add-column'; table: string; column: ColumnDefinition }>
+  | Readonly<{ kind: 'drop-column'; table: string; column: string }>
+  | Readonly<{
+      kind: 'change-type';
+      table: string;
+      column: string;
+      type: ColumnType | ExactType;
+      conversion: Conversion;
+    }>
+  | Readonly<{ kind: 'set-default'; table: string; column: string; initial: ColumnDefault | null }>
+  | Readonly<{ kind: 'set-nullable'; table: string; column: string; nullable: boolean }>
+  | Readonly<{ kind: 'drop-expression' | 'add-identity' | 'drop-identity'; table: string; column: string }>
+  | Readonly<{ kind: 'add-unique'; table: string; columns: readonly string[]; name: string }>
+  | Readonly<{ kind: 'drop-constraint'; table: string; name: string }>
+  | Readonly<{
+      kind: 'add-foreign-key';
+      table: string;
+      columns: readonly string[];
+      name: string;
+      target: string;
       /** The columns that are referred to, in the same order. */
-      readonly key: readonly string[];
-      readonly behaviour: ForeignKeyBehaviour;
-    };
+      key: readonly string[];
+      behaviour: ForeignKeyBehaviour;
+    }>;
 
 /** Where a collection's table is. */
 export interface QualifiedName {
@@ -125,24 +100,25 @@ export interface ExactType {
 }
 
 /** A default: a constant as the text of its value, or an expression that was vetted. */
-export type ColumnDefault =
-  | { readonly kind: 'constant'; readonly text: string }
-  | { readonly kind: 'expression'; readonly text: string };
+export interface ColumnDefault {
+  readonly kind: 'constant' | 'expression';
+  readonly text: string;
+}
 
 /** How the values of a column become those of its new type. */
 export type Conversion = 'cast' | 'through-text' | 'number-to-boolean' | 'boolean-to-number';
 
 export type MetadataStep =
-  | { readonly kind: 'save-collection'; readonly collection: string; readonly values: Meta }
-  | { readonly kind: 'save-field'; readonly collection: string; readonly field: string; readonly values: Meta }
-  | { readonly kind: 'add-relation'; readonly values: Meta }
-  | { readonly kind: 'change-relation'; readonly collection: string; readonly field: string; readonly values: Meta }
-  | { readonly kind: 'forget-relation'; readonly collection: string; readonly field: string }
+  | Readonly<{ kind: 'save-collection'; collection: string; values: Meta }>
+  | Readonly<{ kind: 'save-field'; collection: string; field: string; values: Meta }>
+  | Readonly<{ kind: 'add-relation'; values: Meta }>
+  | Readonly<{ kind: 'change-relation'; collection: string; field: string; values: Meta }>
+  | Readonly<{ kind: 'forget-relation'; collection: string; field: string }>
   /** Removes the field from all rows of metadata. */
-  | { readonly kind: 'forget-field'; readonly collection: string; readonly field: string }
-  | { readonly kind: 'forget-collection'; readonly collection: string }
+  | Readonly<{ kind: 'forget-field'; collection: string; field: string }>
+  | Readonly<{ kind: 'forget-collection'; collection: string }>
   /** Deletes the row of metadata alone. */
-  | { readonly kind: 'drop-collection-row'; readonly collection: string }
-  | { readonly kind: 'drop-field-row'; readonly collection: string; readonly field: string }
-  | { readonly kind: 'save-function'; readonly name: string; readonly values: Meta }
-  | { readonly kind: 'drop-function-row'; readonly name: string };
+  | Readonly<{ kind: 'drop-collection-row'; collection: string }>
+  | Readonly<{ kind: 'drop-field-row'; collection: string; field: string }>
+  | Readonly<{ kind: 'save-function'; name: string; values: Meta }>
+  | Readonly<{ kind: 'drop-function-row'; name: string }>;

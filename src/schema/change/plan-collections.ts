@@ -8,8 +8,7 @@ import type { CreateCollection, NewField } from './parse.js';
 import type { Meta } from './parse-meta.js';
 import { indexesAndComment } from './plan-columns.js';
 import { defineColumn, deleteField, rowOf, saveField } from './plan-fields.js';
-import { checkNewName, isProtected } from './plan-names.js';
-import { namingMetaOf, qualifiedNameOf } from './qualified-name.js';
+import { checkNewName, isProtected, namingMetaOf, qualifiedNameOf } from './plan-names.js';
 
 export function planCreateCollection(
   { collection, meta, table }: CreateCollection,

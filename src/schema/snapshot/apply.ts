@@ -4,34 +4,40 @@
  * anything and come back after everything, so that tables may refer to each other in circles. Pure.
  */
 import { invalidPayload } from '../../base/errors.js';
-import { flatMapSteps, oneStep, type Steps } from '../../base/time-slices.js';
+import { groupBy } from '../../base/narrow.js';
+import { flatMapSteps, mapSteps, oneStep, type Steps } from '../../base/time-slices.js';
 import { singleKey } from '../../mirror/item-key.js';
 import { behaviourIn, type ForeignKey, type Model } from '../../mirror/model.js';
 import type { Protected } from '../../postgres/catalog/system-tables.js';
 import type { DdlStatement } from '../change/ddl-statement.js';
 import { addIndex, indexesAndComment } from '../change/plan-columns.js';
-import { constraintName } from '../change/plan-names.js';
-import { namingMetaOf, qualifiedNameOf } from '../change/qualified-name.js';
+import { constraintName, namingMetaOf, qualifiedNameOf } from '../change/plan-names.js';
 import {
   type ColumnField,
   changeSnapshotColumn,
   isColumn,
+  isRegenerated,
   keyCannotChange,
   snapshotColumnDefinition,
 } from './apply-columns.js';
-import { planEnums } from './apply-enums.js';
-import { addForeignKeys, dropForeignKeys } from './apply-foreign-keys.js';
-import { planFunctions } from './apply-functions.js';
-import { checkSpelling } from './apply-names.js';
 import { canonical, isEqual, keyOf } from './difference.js';
-import type { FieldEntry, RelationEntry, Snapshot } from './parse-snapshot.js';
-import type { SnapshotIndex } from './parse-table.js';
-import { checkNames } from './snapshot-names.js';
-import { compareEntries, isReplaced, type Pair, presentPairs, type SnapshotPairs } from './snapshot-pairs.js';
-import type { Details } from './snapshot-scope.js';
+import {
+  type CollectionEntry,
+  checkNames,
+  type DeclaredFunction,
+  type EnumName,
+  enumKey,
+  enumNameOf,
+  type FieldEntry,
+  type RelationEntry,
+  type Snapshot,
+  type SnapshotForeignKey,
+  type SnapshotIndex,
+} from './parse-snapshot.js';
+import { checkSpelling, type Details, type ForeignKeyDetail } from './snapshot-scope.js';
 
 /** The database as it is: its snapshot, and what that was taken from. */
-export interface Present {
+interface Present {
   readonly snapshot: Snapshot;
   readonly model: Model;
   readonly details: Details;
@@ -69,6 +75,87 @@ export function* planSnapshot(
     for (const step of yield* part) steps.push(step);
   }
   return steps;
+}
+
+interface Pair<Entry> {
+  readonly before: Entry | null;
+  readonly after: Entry | null;
+}
+
+/** Two snapshots side by side: pairs of the same collection, field or relation, and what is created, dropped or recreated. */
+interface SnapshotPairs {
+  readonly wanted: Snapshot;
+  /** The fields of primary keys, by collection. */
+  readonly wantedKeys: ReadonlyMap<string, readonly FieldEntry[]>;
+  readonly collections: readonly Pair<CollectionEntry>[];
+  readonly fields: readonly Pair<FieldEntry>[];
+  readonly relations: readonly Pair<RelationEntry>[];
+  /** Collections whose table is dropped, or created. */
+  readonly dropped: ReadonlySet<string>;
+  readonly created: ReadonlySet<string>;
+  /** Columns that change their type: foreign keys from or to them are dropped meanwhile. */
+  readonly retyped: ReadonlySet<string>;
+  /** Columns that are dropped by themselves, not with their table, by `keyOf`. */
+  readonly gone: ReadonlySet<string>;
+  /** Deleting a collection or field also clears rows of metadata that name it: those that stay are then written again. */
+  readonly rewrites: boolean;
+}
+
+function* compareEntries(current: Snapshot, wanted: Snapshot): Steps<SnapshotPairs> {
+  const collections = yield* pairs(current.collections, wanted.collections);
+  const fields = yield* pairs(current.fields, wanted.fields);
+  const dropped = collections.filter(({ before, after }) => before?.schema && !after?.schema);
+  const created = collections.filter(({ before, after }) => after?.schema && !before?.schema);
+  const leaves = ({ before, after }: Pair<unknown>): boolean => before !== null && after === null;
+  const droppedNames = new Set(dropped.map(({ before }) => before?.collection ?? ''));
+  const isGone = (pair: Pair<FieldEntry>): boolean =>
+    !droppedNames.has(pair.before?.collection ?? '') && (pair.after === null || isReplaced(pair));
+  return {
+    wanted,
+    wantedKeys: groupBy(
+      wanted.fields.filter(({ schema }) => schema?.is_primary_key),
+      ({ collection }) => collection,
+    ),
+    collections,
+    fields,
+    relations: yield* pairs(current.relations, wanted.relations),
+    dropped: droppedNames,
+    gone: new Set(yield* flatMapSteps(fields, (pair) => (pair.before && isGone(pair) ? [keyOf(pair.before)] : []))),
+    created: new Set(created.map(({ after }) => after?.collection ?? '')),
+    retyped: new Set(yield* flatMapSteps(fields, (pair) => (isRetyped(pair) && pair.after ? [keyOf(pair.after)] : []))),
+    rewrites: collections.some(leaves) || fields.some(leaves),
+  };
+}
+
+function* pairs<Entry extends { readonly collection: string; readonly field?: string }>(
+  before: readonly Entry[],
+  after: readonly Entry[],
+): Steps<Pair<Entry>[]> {
+  const former = new Map(yield* mapSteps(before, (entry) => [keyOf(entry), entry] as const));
+  const kept = new Set<Entry>();
+  const list = yield* mapSteps(after, (entry): Pair<Entry> => {
+    const other = former.get(keyOf(entry)) ?? null;
+    if (other) kept.add(other);
+    return { before: other, after: entry };
+  });
+  const left = [...former.values()].filter((entry) => !kept.has(entry));
+  return [...list, ...left.map((entry) => ({ before: entry, after: null }))];
+}
+
+function isRetyped({ before, after }: Pair<FieldEntry>): boolean {
+  return Boolean(before?.schema && after?.schema && before.schema.data_type !== after.schema.data_type);
+}
+
+/** An alias becomes a column or the other way round, or the expression of a generated column changes. */
+function isReplaced({ before, after }: Pair<FieldEntry>): boolean {
+  if (!before || !after) return false;
+  if (isColumn(before) && isColumn(after)) return isRegenerated(before.schema, after.schema);
+  return isColumn(before) !== isColumn(after);
+}
+
+/** Those of collections that are in the database now, by name. */
+function presentPairs({ collections }: SnapshotPairs): ReadonlyMap<string, Pair<CollectionEntry>> {
+  return new Map(collections.flatMap((pair) => (pair.before ? [[pair.before.collection, pair] as const] : [])));
 }
 
 function checkNew({ collections, fields }: SnapshotPairs, model: Model): void {
@@ -154,13 +241,7 @@ function* createTables({ collections, wanted, created }: SnapshotPairs, model: M
 }
 
 function columnsByTable(fields: readonly FieldEntry[]): ReadonlyMap<string, readonly ColumnField[]> {
-  const tables = new Map<string, ColumnField[]>();
-  for (const field of fields.filter(isColumn)) {
-    const table = tables.get(field.collection) ?? [];
-    table.push(field);
-    tables.set(field.collection, table);
-  }
-  return tables;
+  return groupBy(fields.filter(isColumn), ({ collection }) => collection);
 }
 
 function namesOfPlain(columns: readonly ColumnField[]): string[] {
@@ -172,7 +253,7 @@ function* dropIndexes(work: SnapshotPairs, { indexes }: Details): Steps<DdlState
   const present = presentPairs(work);
   return yield* flatMapSteps(indexes, ({ collection: table, name, constraint, fields, unique }): DdlStatement[] => {
     const pair = present.get(table);
-    if (!pair || work.dropped.has(table) || keeps(pair.after, { fields, unique }, work)) return [];
+    if (!pair || work.dropped.has(table) || keepsIndex(pair.after, { fields, unique }, work)) return [];
     return [constraint ? { kind: 'drop-constraint', table, name } : { kind: 'drop-index', table, name }];
   });
 }
@@ -181,18 +262,14 @@ function* createIndexes(work: SnapshotPairs): Steps<DdlStatement[]> {
   return yield* flatMapSteps(work.collections, ({ before, after }) =>
     (after?.schema?.indexes ?? []).flatMap((index): DdlStatement[] => {
       const table = after?.collection ?? '';
-      if (!work.created.has(table) && keeps(before, index, work)) return [];
+      if (!work.created.has(table) && keepsIndex(before, index, work)) return [];
       return [addIndex(table, index.fields, index.unique ? 'unique' : 'index')];
     }),
   );
 }
 
 /** Whether the index is one of the collection, and none of its columns is recreated. */
-function keeps(
-  entry: Snapshot['collections'][number] | null,
-  { fields, unique }: SnapshotIndex,
-  work: SnapshotPairs,
-): boolean {
+function keepsIndex(entry: CollectionEntry | null, { fields, unique }: SnapshotIndex, work: SnapshotPairs): boolean {
   const text = canonical({ fields, unique });
   if (!entry?.schema?.indexes.some((each) => canonical(each) === text)) return false;
   return !fields.some((field) => work.gone.has(keyOf({ collection: entry.collection, field })));
@@ -329,4 +406,132 @@ function keyFieldOf(collection: string, model: Model, { wantedKeys }: SnapshotPa
       `The collection "${collection}" has no key of one field: "schema.column" must say what is meant`,
     );
   return key;
+}
+
+/** Enum types are created where they are missing, and extended by new values. No value is ever removed. */
+function planEnums(fields: readonly FieldEntry[], { enums }: Details, schemas: readonly string[]): DdlStatement[] {
+  return valuesByType(fields).flatMap(([type, values]): DdlStatement[] => {
+    const present = enums.get(enumKey(type));
+    if (present) return addValues(type, present, values);
+    checkSpelling(type.name, 'type');
+    if (type.schema !== null && !schemas.includes(type.schema))
+      throw invalidPayload(`The type "${type.name}" is in schema "${type.schema}", which is not in DATABASE_SCHEMAS`);
+    return [{ kind: 'create-enum', schema: type.schema, type: type.name, values }];
+  });
+}
+
+type EnumValues = readonly [type: EnumName, values: readonly string[]];
+
+function valuesByType(fields: readonly FieldEntry[]): EnumValues[] {
+  const types = new Map<string, EnumValues>();
+  for (const { schema } of fields) {
+    const type = schema?.enum_values ? enumNameOf(schema.data_type) : null;
+    if (!schema?.enum_values || type === null) continue;
+    const former = types.get(enumKey(type));
+    if (former && JSON.stringify(former[1]) !== JSON.stringify(schema.enum_values))
+      throw invalidPayload(`The fields of type "${type.name}" do not agree on its values`);
+    types.set(enumKey(type), [type, schema.enum_values]);
+  }
+  return [...types.values()];
+}
+
+function addValues(
+  { schema, name: type }: EnumName,
+  present: readonly string[],
+  wanted: readonly string[],
+): DdlStatement[] {
+  const remaining = wanted.filter((value) => present.includes(value));
+  if (JSON.stringify(remaining) !== JSON.stringify(present))
+    throw invalidPayload(`The values of the type "${type}" can only be added to: none can be removed or moved`);
+  return wanted.flatMap((value, position): DdlStatement[] => {
+    if (present.includes(value)) return [];
+    const before = position === 0 ? (present[0] ?? null) : null;
+    const after = position === 0 ? null : (wanted[position - 1] ?? null);
+    return [{ kind: 'add-enum-value', schema, type, value, before, after }];
+  });
+}
+
+/** Foreign keys over several columns. One that no snapshot describes stays, unless it would keep a table from leaving. */
+function dropForeignKeys(work: SnapshotPairs, { foreignKeys }: Details): DdlStatement[] {
+  const present = presentPairs(work);
+  return foreignKeys.flatMap((key): DdlStatement[] => {
+    const { collection: table, name, related_collection } = key;
+    const pair = present.get(table);
+    if (!pair) return [];
+    const leaves = work.dropped.has(table) || work.dropped.has(related_collection);
+    const isCarried = hasForeignKey(pair.before, key);
+    const stays = isCarried ? keepsForeignKey(pair, key, work) : !leaves;
+    return stays ? [] : [{ kind: 'drop-constraint', table, name }];
+  });
+}
+
+function addForeignKeys(work: SnapshotPairs): DdlStatement[] {
+  return work.collections.flatMap((pair) =>
+    (pair.after?.schema?.foreign_keys ?? []).flatMap((key): DdlStatement[] => {
+      const table = pair.after?.collection ?? '';
+      if (keepsForeignKey(pair, key, work)) return [];
+      const { fields, related_collection: target, related_fields } = key;
+      // Several over the same columns have different names.
+      const name = constraintName(table, `${fields.join()},${target}(${related_fields.join()})`, 'foreign');
+      return [
+        {
+          kind: 'add-foreign-key',
+          table,
+          columns: fields,
+          name,
+          target,
+          key: related_fields,
+          behaviour: behaviourIn(key),
+        },
+      ];
+    }),
+  );
+}
+
+function keepsForeignKey(
+  { before, after }: Pair<CollectionEntry>,
+  key: SnapshotForeignKey,
+  work: SnapshotPairs,
+): boolean {
+  return (
+    hasForeignKey(before, key) &&
+    hasForeignKey(after, key) &&
+    !isForeignKeyRecreated(after?.collection ?? '', key, work)
+  );
+}
+
+function hasForeignKey(entry: CollectionEntry | null, key: SnapshotForeignKey | ForeignKeyDetail): boolean {
+  const text = textOf(key);
+  return entry?.schema?.foreign_keys?.some((each) => textOf(each) === text) ?? false;
+}
+
+function textOf(key: SnapshotForeignKey): string {
+  return canonical([key.fields, key.related_collection, key.related_fields, behaviourIn(key)]);
+}
+
+/** One of the tables or columns is dropped, recreated or changes its type: the constraint cannot stay meanwhile. */
+function isForeignKeyRecreated(collection: string, key: SnapshotForeignKey, work: SnapshotPairs): boolean {
+  const { fields, related_collection: related, related_fields } = key;
+  if ([collection, related].some((name) => work.created.has(name) || work.dropped.has(name))) return true;
+  const isAltered = (key: string): boolean => work.gone.has(key) || work.retyped.has(key);
+  return (
+    fields.some((field) => isAltered(keyOf({ collection, field }))) ||
+    related_fields.some((field) => isAltered(keyOf({ collection: related, field })))
+  );
+}
+
+/** Rows that declare functions. Without `wanted`, all stay as they are. */
+function planFunctions(
+  current: readonly DeclaredFunction[],
+  wanted: readonly DeclaredFunction[] = current,
+): DdlStatement[] {
+  const former = new Map(current.map((entry) => [entry.name, canonical(entry)]));
+  const wantedNames = new Set(wanted.map(({ name }) => name));
+  return [
+    ...current.flatMap(({ name }) => (wantedNames.has(name) ? [] : [{ kind: 'drop-function-row', name } as const])),
+    ...wanted.flatMap((entry) => {
+      const { name, ...values } = entry;
+      return former.get(name) === canonical(entry) ? [] : [{ kind: 'save-function', name, values } as const];
+    }),
+  ];
 }

@@ -6,7 +6,15 @@
 import { invalidPayload, invalidQuery } from '../../base/errors.js';
 import { groupBy, isOneOf, propertiesOf } from '../../base/narrow.js';
 import { mapSteps, type Steps } from '../../base/time-slices.js';
-import { FIELD_TYPES, type FieldType, type ForeignKeyBehaviour } from '../../mirror/model.js';
+import {
+  DEFERRABLE,
+  FIELD_TYPES,
+  type FieldType,
+  FOREIGN_KEY_ACTIONS,
+  type ForeignKeyAction,
+  type ForeignKeyBehaviour,
+} from '../../mirror/model.js';
+import type { Input } from '../../request/parse-context.js';
 import { requireObject } from '../../request/write.js';
 import { readTypeName } from '../../sql/type-name.js';
 import {
@@ -17,9 +25,6 @@ import {
   RELATION_META,
   readMeta,
 } from '../change/parse-meta.js';
-import { type DeclaredFunction, readFunction } from './parse-function.js';
-import { readBehaviour, readTable, type SnapshotTable } from './parse-table.js';
-import { readEntries, readSnapshotFlag, readSnapshotName, readSnapshotText, refuseUnknown } from './snapshot-values.js';
 
 export const SNAPSHOT_VERSION = 1;
 /** Of some collections: it says nothing of the others, so that these never differ from it. */
@@ -44,6 +49,32 @@ export interface CollectionEntry {
   readonly meta: Meta | null;
   /** Null for a folder. */
   readonly schema: SnapshotTable | null;
+}
+
+export interface SnapshotTable {
+  /** Only where it is not the first one that is served. */
+  readonly schema?: string;
+  /** Its name in the schema, only where that need not be the collection's. */
+  readonly name?: string;
+  readonly comment: string | null;
+  /** Only where it is not one field: several in the order of the key, or none. */
+  readonly primary_key?: readonly string[];
+  /** Plain ones over several columns; those over one are properties of its field. */
+  readonly indexes: readonly SnapshotIndex[];
+  /** Those over several columns, only where there are some; one over a single column belongs to its relation. */
+  readonly foreign_keys?: readonly SnapshotForeignKey[];
+}
+
+export interface SnapshotIndex {
+  readonly fields: readonly string[];
+  readonly unique: boolean;
+}
+
+export interface SnapshotForeignKey extends ForeignKeyBehaviour {
+  readonly fields: readonly string[];
+  readonly related_collection: string;
+  /** In the same order. */
+  readonly related_fields: readonly string[];
 }
 
 export interface FieldEntry {
@@ -86,6 +117,15 @@ export interface RelationEntry {
 /** `column` only where it is not the key that is referred to. */
 interface ReferenceEntry extends ForeignKeyBehaviour {
   readonly column?: string;
+}
+
+/** That a function may be called; its definition is not part of a snapshot. */
+export interface DeclaredFunction {
+  readonly name: string;
+  readonly schema: string | null;
+  readonly function: string | null;
+  readonly arguments: readonly string[] | null;
+  readonly note: string | null;
 }
 
 /** With `force` a snapshot of another format or database is read as if it were ours. */
@@ -183,6 +223,76 @@ export function readCollection(value: unknown, position = 0): CollectionEntry {
   };
 }
 
+function readTable(value: unknown, path: string): SnapshotTable | null {
+  if (value === undefined || value === null) return null;
+  const { schema, name, comment, primary_key, indexes, foreign_keys, ...rest } = requireObject(value, `"${path}"`);
+  refuseUnknown(rest, `"${path}"`, 'schema, name, comment, primary_key, indexes, foreign_keys');
+  const list = readEntries(indexes ?? [], `${path}.indexes`).map((each) => readIndex(each, `${path}.indexes`));
+  const keys = readEntries(foreign_keys ?? [], `${path}.foreign_keys`).map((each, position) =>
+    readForeignKey(each, `${path}.foreign_keys[${position}]`),
+  );
+  return {
+    ...(schema == null ? {} : { schema: readSnapshotName(schema, `${path}.schema`) }),
+    ...(name == null ? {} : { name: readSnapshotName(name, `${path}.name`) }),
+    comment: readSnapshotText(comment, `${path}.comment`) || null,
+    ...(primary_key == null ? {} : { primary_key: readNames(primary_key, `${path}.primary_key`) }),
+    indexes: list,
+    ...(keys.length === 0 ? {} : { foreign_keys: keys }),
+  };
+}
+
+function readIndex(value: unknown, path: string): SnapshotIndex {
+  const { fields, unique, ...rest } = requireObject(value, `"${path}"`);
+  refuseUnknown(rest, `"${path}"`, 'fields, unique');
+  return { fields: readSeveral(fields, `${path}.fields`), unique: readSnapshotFlag(unique, false, `${path}.unique`) };
+}
+
+function readForeignKey(value: unknown, path: string): SnapshotForeignKey {
+  const { fields, related_collection, related_fields, ...rest } = requireObject(value, `"${path}"`);
+  const behaviour = readBehaviour(rest, path, 'fields, related_collection, related_fields');
+  const names = readSeveral(fields, `${path}.fields`);
+  const related = readSeveral(related_fields, `${path}.related_fields`);
+  if (names.length !== related.length) throw invalidPayload(`"${path}" must name as many "related_fields" as "fields"`);
+  return {
+    fields: names,
+    related_collection: readSnapshotName(related_collection, `${path}.related_collection`),
+    related_fields: related,
+    ...behaviour,
+  };
+}
+
+/** `others`: what the entry takes beside it. */
+function readBehaviour(entry: Readonly<Record<string, unknown>>, path: string, others: string): ForeignKeyBehaviour {
+  const { on_delete, on_update, match, deferrable, ...rest } = entry;
+  refuseUnknown(rest, `"${path}"`, `${others}, on_delete, on_update, match, deferrable`);
+  const actionOf = (action: unknown): ForeignKeyAction => {
+    if (!isOneOf(FOREIGN_KEY_ACTIONS, action))
+      throw invalidPayload(`"${path}" takes the actions ${FOREIGN_KEY_ACTIONS.join(', ')}`);
+    return action;
+  };
+  if (match != null && match !== 'FULL') throw invalidPayload(`"${path}.match" must be "FULL", or left out`);
+  if (deferrable != null && !isOneOf(DEFERRABLE, deferrable))
+    throw invalidPayload(`"${path}.deferrable" must be one of ${DEFERRABLE.join(', ')}, or left out`);
+  return {
+    on_delete: actionOf(on_delete ?? 'NO ACTION'),
+    on_update: actionOf(on_update ?? 'NO ACTION'),
+    ...(match == null ? {} : { match }),
+    ...(deferrable == null ? {} : { deferrable }),
+  };
+}
+
+function readSeveral(value: unknown, path: string): readonly string[] {
+  const names = readNames(value, path);
+  if (names.length < 2) throw invalidPayload(`"${path}" must name several fields`);
+  return names;
+}
+
+function readNames(value: unknown, path: string): readonly string[] {
+  const names = readEntries(value, path).map((name) => readSnapshotName(name, path));
+  if (new Set(names).size < names.length) throw invalidPayload(`"${path}" must name each field once`);
+  return names;
+}
+
 export function readField(value: unknown, position = 0, isPart = false): FieldEntry {
   const path = `fields[${position}]`;
   const { collection, field, type, meta, schema, ...rest } = requireObject(value, `"${path}"`);
@@ -220,6 +330,34 @@ export function readRelation(value: unknown, position = 0): RelationEntry {
       `"${path}.schema" is a foreign key: "related_collection" must name the collection it references`,
     );
   return entry;
+}
+
+const MAX_NAME_LENGTH = 255;
+
+export function readFunction(value: unknown, position = 0): DeclaredFunction {
+  const path = `functions[${position}]`;
+  const { name, schema, function: called, arguments: names, note, ...rest } = requireObject(value, `"${path}"`);
+  refuseUnknown(rest, `"${path}"`, 'name, schema, function, arguments, note');
+  const exposed = readSnapshotText(name, `${path}.name`);
+  if (!exposed || [...exposed].length > MAX_NAME_LENGTH)
+    throw invalidPayload(`"${path}.name" must be a name of at most ${MAX_NAME_LENGTH} characters`);
+  return {
+    name: exposed,
+    schema: schema == null ? null : readSnapshotName(schema, `${path}.schema`),
+    function: called == null ? null : readSnapshotName(called, `${path}.function`),
+    arguments:
+      names == null
+        ? null
+        : readEntries(names, `${path}.arguments`).map((each) => readArgument(each, `${path}.arguments`)),
+    note: readSnapshotText(note, `${path}.note`),
+  };
+}
+
+/** A name, or a name with a type. */
+function readArgument(value: unknown, path: string): string {
+  const text = readSnapshotText(value, path);
+  if (!text) throw invalidPayload(`"${path}" must list names of arguments`);
+  return text;
 }
 
 /** Everything a row of metadata holds, with the usual values for what was not said. */
@@ -349,4 +487,95 @@ function* refuseTwice({ collections, fields, relations, functions = [] }: Snapsh
       yield;
     }
   }
+}
+
+/** Every name a name of something: what is wrong shows before anything is changed. For whole snapshots, not for parts. */
+export function* checkNames(
+  { collections, fields, relations }: Snapshot,
+  isSystem: (collection: string) => boolean,
+): Steps<void> {
+  const known = new Map(collections.map((entry) => [entry.collection, entry]));
+  const columns = new Set<string>();
+  const aliases = new Set<string>();
+  const keys = new Map<string, string[]>();
+  for (const { collection, field, schema } of fields) {
+    yield;
+    if (!isSystem(collection) && !known.get(collection)?.schema)
+      throw invalidPayload(`The field "${collection}.${field}" belongs to no table of the snapshot`);
+    (schema ? columns : aliases).add(JSON.stringify([collection, field]));
+    if (schema?.is_primary_key) keys.set(collection, [...(keys.get(collection) ?? []), field]);
+  }
+  for (const { collection, schema, meta } of collections) {
+    yield;
+    if (isSystem(collection)) throw invalidPayload(`The collection "${collection}" is one of the service itself`);
+    if (schema) checkKey(collection, schema.primary_key ?? null, keys.get(collection) ?? []);
+    const lists = [...(schema?.indexes ?? []), ...(schema?.foreign_keys ?? [])].map(({ fields }) => fields);
+    const unknown = lists.flat().find((name) => !columns.has(JSON.stringify([collection, name])));
+    if (unknown !== undefined)
+      throw invalidPayload(
+        `An index or foreign key of "${collection}" is over "${unknown}", which is not one of its columns`,
+      );
+    for (const { related_collection: related, related_fields } of schema?.foreign_keys ?? []) {
+      const missing = related_fields.find((name) => !columns.has(JSON.stringify([related, name])));
+      if (missing !== undefined)
+        throw invalidPayload(
+          `A foreign key of "${collection}" refers to "${related}.${missing}", which is not a column`,
+        );
+    }
+    if (!schema && meta === null)
+      throw invalidPayload(`The collection "${collection}" has neither a table nor metadata`);
+    const group = meta?.['group'] ?? null;
+    if (typeof group === 'string' && !known.get(group)?.meta)
+      throw invalidPayload(`The collection "${collection}" is in the group "${group}", which is not in the snapshot`);
+  }
+  for (const { collection, field, related_collection, schema } of relations) {
+    yield;
+    // A composite reference is represented by an alias field.
+    const isAlias = schema === null && aliases.has(JSON.stringify([collection, field]));
+    if (!isSystem(collection) && !columns.has(JSON.stringify([collection, field])) && !isAlias)
+      throw invalidPayload(`The relation "${collection}.${field}" belongs to no column of the snapshot`);
+    if (related_collection !== null && !isSystem(related_collection) && !known.get(related_collection)?.schema)
+      throw invalidPayload(`The relation "${collection}.${field}" refers to no table of the snapshot`);
+  }
+}
+
+/** One of several fields, and the absence of any, is said at the table: a key that was forgotten is noticed. */
+function checkKey(collection: string, declared: readonly string[] | null, marked: readonly string[]): void {
+  if (declared === null) {
+    if (marked.length === 1) return;
+    throw invalidPayload(
+      `The collection "${collection}" needs a field that is its primary key, or "schema.primary_key": [] for none`,
+    );
+  }
+  const isSame = declared.length === marked.length && declared.every((name) => marked.includes(name));
+  if (!isSame)
+    throw invalidPayload(`"schema.primary_key" of "${collection}" must name the fields with "is_primary_key"`);
+}
+
+function readEntries(value: unknown, name: string): readonly unknown[] {
+  if (Array.isArray(value)) return value;
+  throw invalidPayload(`"${name}" must be a list`);
+}
+
+function readSnapshotName(value: unknown, path: string): string {
+  if (typeof value !== 'string' || !/^[^\0]+$/.test(value)) throw invalidPayload(`"${path}" must be a name`);
+  if (Buffer.byteLength(value) <= 63) return value;
+  throw invalidPayload(`"${path}" is longer than 63 bytes`);
+}
+
+function readSnapshotFlag(value: unknown, initial: boolean, path: string): boolean {
+  if (value === undefined || value === null) return initial;
+  if (typeof value === 'boolean') return value;
+  throw invalidPayload(`"${path}" must be true or false`);
+}
+
+function readSnapshotText(value: unknown, path: string): string | null {
+  if (value === undefined || value === null) return null;
+  if (typeof value !== 'string' || value.includes('\0')) throw invalidPayload(`"${path}" must be a string`);
+  return value;
+}
+
+export function refuseUnknown(rest: Input, name: string, known: string): void {
+  const [unknown] = Object.keys(rest);
+  if (unknown !== undefined) throw invalidPayload(`${name} has an unknown property "${unknown}": it takes ${known}`);
 }

@@ -1,12 +1,12 @@
 /** The parts of the model that another database can create, and that a snapshot therefore contains. Results are cached. */
 
+import { invalidPayload } from '../../base/errors.js';
 import { groupBy } from '../../base/narrow.js';
 import type { MetadataRow } from '../../mirror/catalog-document.js';
 import type { Collection, Column, Field, Model } from '../../mirror/model.js';
+import { checkNewName } from '../change/plan-names.js';
 import { isPortableType } from './apply-columns.js';
-import { isPortableCollectionName, isPortableName } from './apply-names.js';
-import { enumKey, enumNameOf } from './parse-snapshot.js';
-import type { SnapshotForeignKey, SnapshotIndex } from './parse-table.js';
+import { enumKey, enumNameOf, type SnapshotForeignKey, type SnapshotIndex } from './parse-snapshot.js';
 
 /** The result of sql/snapshot.sql, by the names of collections. */
 export interface Details {
@@ -155,4 +155,29 @@ export function isTable({ kind }: Pick<Collection, 'kind'>): boolean {
 
 function pairOf(collection: string, name: string): string {
   return JSON.stringify([collection, name]);
+}
+
+/**
+ * The names that a snapshot may hold are more than a request may create, since it may come from an older database:
+ * letters and digits of any script, and between them characters that are harmless in a URL, a field path and a shell.
+ */
+const NAME = /^[\p{L}_][\p{L}\p{M}\p{N}_$]*(?:[ .-][\p{L}\p{M}\p{N}_$]+)*$/u;
+
+/** Whether a collection of that name can be created in another database. */
+function isPortableCollectionName(name: string): boolean {
+  return isValidName(name) && !name.startsWith('pg_');
+}
+
+export function checkSpelling(name: string, what: 'collection' | 'field' | 'type'): void {
+  checkNewName(name);
+  if (!isValidName(name)) throw invalidPayload(`${JSON.stringify(name)} cannot be the name of a ${what}`);
+}
+
+/** Whether a field of that name can be created in another database. */
+function isPortableName(name: string): boolean {
+  return isValidName(name) && Buffer.byteLength(name) <= 63;
+}
+
+function isValidName(name: string): boolean {
+  return NAME.test(name) && !name.startsWith('__');
 }

@@ -2,7 +2,6 @@
  * The model as a snapshot. What a table is goes in whole; what a name of a constraint or a number of a row is does not,
  * since it differs from one installation to another although their schema is the same.
  */
-
 import { packageVersion } from '../../base/package-files.js';
 import type { Steps } from '../../base/time-slices.js';
 import type { MetadataRow } from '../../mirror/catalog-document.js';
@@ -13,17 +12,18 @@ import { complaintAbout } from '../../sql/vet.js';
 import { COLLECTION_META, FIELD_META, type Meta, type Properties, RELATION_META } from '../change/parse-meta.js';
 import { isProtected } from '../change/plan-names.js';
 import { isJsonType, PLAIN_INDEX } from './apply-columns.js';
-import type { DeclaredFunction } from './parse-function.js';
 import {
   type CollectionEntry,
+  type DeclaredFunction,
   type FieldEntry,
   type RelationEntry,
   SNAPSHOT_VERSION,
   type Snapshot,
   type SnapshotColumn,
+  type SnapshotIndex,
+  type SnapshotTable,
   VENDOR,
 } from './parse-snapshot.js';
-import type { SnapshotIndex, SnapshotTable } from './parse-table.js';
 import { isTable, type SnapshotScope } from './snapshot-scope.js';
 
 /** Contains the fields that users added to collections of the service. */

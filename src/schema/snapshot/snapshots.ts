@@ -10,14 +10,20 @@ import { behaviourOf } from '../../mirror/columns.js';
 import type { Deferrable, Model } from '../../mirror/model.js';
 import type { CatalogVersion } from '../../mirror/watch.js';
 import { systemFields } from '../../postgres/catalog/system-tables.js';
+import { quoteIdentifier } from '../../sql/fragment.js';
 import { readSql } from '../../sql/read-sql.js';
 import type { Draft, SchemaChanges } from '../change/change.js';
 import { asSchemaChangeError, isBlocked } from '../change/change-errors.js';
-import type { DdlStatement } from '../change/ddl-statement.js';
+import type { ColumnType, DdlStatement, ExactType } from '../change/ddl-statement.js';
 import { planSnapshot } from './apply.js';
-import { neededTypes, refuseMissing } from './apply-types.js';
-import { type DifferenceMode, differenceOf, digestOf, patchSnapshot } from './difference.js';
-import type { Difference, DifferenceBody } from './parse-difference.js';
+import {
+  type Difference,
+  type DifferenceBody,
+  type DifferenceMode,
+  differenceOf,
+  digestOf,
+  patchSnapshot,
+} from './difference.js';
 import { type EnumName, enumKey, type Snapshot } from './parse-snapshot.js';
 import { type Omission, omittedFromSnapshot, snapshotOf } from './snapshot.js';
 import { type Details, SnapshotScope } from './snapshot-scope.js';
@@ -276,6 +282,63 @@ const MISSING = `
   select coalesce(pg_catalog.json_agg(name), '[]')::text
   from pg_catalog.json_array_elements_text($1::json) needed (name)
   where pg_catalog.to_regtype(name) is null`;
+
+/** A type of columns that no step creates: quoted, without modifiers. */
+interface NeededType {
+  readonly type: string;
+  readonly fields: readonly string[];
+}
+
+/** Not types, but accepted as such in a column definition. */
+const SERIAL = /^(small|big)?serial$|^serial[248]$/;
+
+function neededTypes(steps: readonly DdlStatement[]): NeededType[] {
+  // The rows of a table are a type too.
+  const created = new Set(
+    steps.flatMap((step) =>
+      step.kind === 'create-enum'
+        ? [enumKey({ schema: step.schema, name: step.type })]
+        : step.kind === 'create-table'
+          ? [enumKey({ schema: null, name: step.table })]
+          : [],
+    ),
+  );
+  const needed = new Map<string, string[]>();
+  for (const { field, type } of steps.flatMap(typedColumns)) {
+    if (type.type !== 'exact') continue;
+    const { names } = type.name;
+    const own = names.at(-1) ?? '';
+    if (created.has(enumKey({ schema: names.length === 1 ? null : (names[0] ?? null), name: own })) || SERIAL.test(own))
+      continue;
+    const name = names.map(quoteIdentifier).join('.');
+    needed.set(name, [...(needed.get(name) ?? []), field]);
+  }
+  return [...needed].map(([type, fields]) => ({ type, fields }));
+}
+
+interface TypedColumn {
+  readonly field: string;
+  readonly type: ColumnType | ExactType;
+}
+
+function typedColumns(step: DdlStatement): TypedColumn[] {
+  switch (step.kind) {
+    case 'create-table':
+      return step.columns.map(({ name, type }) => ({ field: `${step.table}.${name}`, type }));
+    case 'add-column':
+      return [{ field: `${step.table}.${step.column.name}`, type: step.column.type }];
+    case 'change-type':
+      return [{ field: `${step.table}.${step.column}`, type: step.type }];
+    default:
+      return [];
+  }
+}
+
+function refuseMissing(missing: readonly NeededType[]): void {
+  if (missing.length === 0) return;
+  const list = missing.map(({ type, fields }) => `the type ${type} of ${fields.map((each) => `"${each}"`).join(', ')}`);
+  throw invalidPayload(`The database does not have ${list.join(', nor ')}: create it there first`);
+}
 
 /** The properties by which steps name what they change. */
 interface Named {
