@@ -1,6 +1,6 @@
 /** Collections, fields and relations: what the other installation knows of the tables that both serve. */
 
-import { systemFields } from '../postgres/catalog/system-tables.js';
+import { isSystemField } from '../postgres/catalog/system-tables.js';
 import type { Session } from '../postgres/pools/sessions.js';
 import { type Fragment, literal, sql } from '../sql/fragment.js';
 import { type Copy, valuesOf } from './copy.js';
@@ -22,7 +22,6 @@ export async function findOwnFields(session: Session, places: Installations): Pr
     sql`select distinct collection, field from ${theirs(places, 'fields')} old
       where ${isShared(places, sql`collection`)} order by collection, field`,
   );
-  const { isSystemField } = systemFields();
   return rows
     .filter(({ collection, field }) => !isSystemField(`service_${collection.slice(9)}`, field))
     .map(({ collection, field }) => ({

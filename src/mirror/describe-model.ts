@@ -1,6 +1,7 @@
 /** The model in the words of the API: collections, fields and relations as clients read them. */
 
 import { listOf } from './columns.js';
+import { defaultMeta, FIELD_META, RELATION_META } from './metadata.js';
 import {
   behaviourIn,
   type Collection,
@@ -161,12 +162,7 @@ function impliedMeta(many: string, field: string, one: string): RelationObject['
     many_collection: many,
     many_field: field,
     one_collection: one,
-    one_field: null,
-    one_collection_field: null,
-    one_allowed_collections: null,
-    junction_field: null,
-    sort_field: null,
-    one_deselect_action: 'nullify',
+    ...defaultMeta(RELATION_META),
   };
 }
 
@@ -182,28 +178,7 @@ function describeForeignKey(column: Column, key: ForeignKey): RelationObject['sc
   };
 }
 
-const FIELD_PROPERTIES = [
-  'id',
-  'collection',
-  'field',
-  'special',
-  'interface',
-  'options',
-  'display',
-  'display_options',
-  'readonly',
-  'required',
-  'hidden',
-  'sort',
-  'width',
-  'translations',
-  'note',
-  'group',
-  'conditions',
-  'validation',
-  'validation_message',
-  'searchable',
-] as const;
+const FIELD_PROPERTIES = ['id', 'collection', 'field', ...FIELD_META.keys()];
 
 /** Written out: objects of one kind are made and written as JSON in a third of the time, and a large schema has ten thousand. */
 function describeColumn(column: Column, key: readonly string[] | null): Readonly<Record<string, unknown>> {

@@ -334,6 +334,13 @@ t.test('options of a column are changed one by one, and what already exists asks
     schema: { has_auto_increment: false, default_value: null },
   });
   const counting = { schema: { has_auto_increment: true } };
+  await ask('POST', '/fields/made', { field: 'f_serial', type: 'integer', ...counting });
+  t.match(
+    await ask('PATCH', '/fields/made/f_serial', { type: 'bigInteger', ...plain }),
+    { type: 'bigInteger', schema: { has_auto_increment: false } },
+    'a sequence that is dropped is not widened',
+  );
+  await ask('DELETE', '/fields/made/f_serial');
   t.match(await ask('PATCH', '/fields/made/f_counter', counting), {
     schema: { has_auto_increment: true, is_nullable: false },
   });

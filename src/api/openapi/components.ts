@@ -1,6 +1,7 @@
 /** Schemas that do not depend on the database: errors, queries in bodies, the schema and its snapshots. */
+
+import { COLLECTION_META, FIELD_META, type Properties, RELATION_META } from '../../mirror/metadata.js';
 import { DEFERRABLE, FIELD_TYPES, FOREIGN_KEY_ACTIONS } from '../../mirror/model.js';
-import { COLLECTION_META, FIELD_META, type Properties, RELATION_META } from '../../schema/change/parse-meta.js';
 import {
   BOOLEAN,
   either,

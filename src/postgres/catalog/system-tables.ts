@@ -6,14 +6,6 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { packagePath } from '../../base/package-files.js';
 import { definedFields } from '../../sql/definitions.js';
 
-/** What belongs to the service itself. */
-export interface Protected {
-  /** Whether a field of a system collection is one of ours; others are the user's own. */
-  isSystemField(collection: string, field: string): boolean;
-  /** Whether a table of the service is called so. */
-  isSystemTable(collection: string): boolean;
-}
-
 /** A file of sql/system, or the demo model. */
 export interface SystemFile {
   readonly name: string;
@@ -50,11 +42,8 @@ export function tablesOf({ text }: SystemFile): string[] {
 
 let fields: ReadonlySet<string> | null = null;
 
-export function systemFields(): Protected {
+/** Whether the field of a system collection is defined by the service; others are the user's own. */
+export function isSystemField(collection: string, field: string): boolean {
   fields ??= new Set(systemFiles().flatMap(({ text }) => definedFields(text).map((pair) => pair.join(' '))));
-  const ours = fields;
-  return {
-    isSystemField: (collection, field) => ours.has(`${collection} ${field}`),
-    isSystemTable: (collection) => systemTables().has(collection),
-  };
+  return fields.has(`${collection} ${field}`);
 }

@@ -10,7 +10,6 @@ import { type Model, type TableLocations, tableLocationsOf } from '../../mirror/
 import type { CatalogVersion as LoadedSchema, Mirror } from '../../mirror/watch.js';
 import { loadSchema } from '../../postgres/catalog/catalog.js';
 import { ANNOUNCE_SCHEMA, LIMIT_LOCK_WAIT, LOCK_SCHEMA } from '../../postgres/catalog/schema-lock.js';
-import { type Protected, systemFields } from '../../postgres/catalog/system-tables.js';
 import { pause } from '../../postgres/pools/conflicts.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Session } from '../../postgres/pools/sessions.js';
@@ -30,27 +29,22 @@ export interface SchemaChangeLimits {
 }
 
 export class SchemaChanges {
-  readonly #database: Database;
-  readonly #mirror: Mirror;
-  readonly #limits: SchemaChangeLimits;
-  readonly #protectedTables: Protected;
   #last: Promise<unknown> = Promise.resolve();
 
-  constructor(database: Database, mirror: Mirror, limits: SchemaChangeLimits) {
-    this.#database = database;
-    this.#mirror = mirror;
-    this.#limits = limits;
-    this.#protectedTables = systemFields();
-  }
+  constructor(
+    private readonly database: Database,
+    private readonly mirror: Mirror,
+    private readonly limits: SchemaChangeLimits,
+  ) {}
 
   /** As the latest load found it. */
   get model(): Model {
-    return this.#mirror.model;
+    return this.mirror.model;
   }
 
   /** The model of a schema that was read in a transaction, built outside it. */
   modelOf({ document }: LoadedSchema): Promise<Model> {
-    return runInSlices(modelSteps(document, 0, this.#database, false));
+    return runInSlices(modelSteps(document, 0, this.database, false));
   }
 
   /**
@@ -59,7 +53,7 @@ export class SchemaChanges {
    */
   async change<Result>(work: (draft: Draft) => Promise<Result>): Promise<Result> {
     const { result, schema } = await this.#enqueue(() => this.#attempt(work));
-    if (schema) await this.#mirror.adopt(schema);
+    if (schema) await this.mirror.adopt(schema);
     return result;
   }
 
@@ -67,10 +61,7 @@ export class SchemaChanges {
   async read<Result>(work: (draft: Draft) => Promise<Result>): Promise<Result> {
     // Behind a pooler each transaction begins with settings: what it is has to be said before them.
     const begin = 'begin isolation level repeatable read, read only';
-    return this.#database.transaction(
-      (session) => work(new Draft(session, this.#database, this.#protectedTables)),
-      begin,
-    );
+    return this.database.transaction((session) => work(new Draft(session, this.database)), begin);
   }
 
   /** Within an instance changes wait here, so that they take one connection and not all of them. */
@@ -87,16 +78,16 @@ export class SchemaChanges {
       timer = setTimeout(() => {
         isLate = true;
         reject(busy());
-      }, this.#limits.patience);
+      }, this.limits.patience);
     });
     return Promise.race([turn, late]);
   }
 
   async #attempt<Result>(work: (draft: Draft) => Promise<Result>): Promise<Changed<Result>> {
-    const deadline = performance.now() + this.#limits.patience;
+    const deadline = performance.now() + this.limits.patience;
     for (let attempt = 1; ; attempt++) {
       try {
-        return await this.#database.transaction((session) => this.#run(session, work));
+        return await this.database.transaction((session) => this.#run(session, work));
       } catch (error) {
         if (!isBlocked(error)) throw asSchemaChangeError(error);
         if (performance.now() > deadline) throw busy();
@@ -106,11 +97,11 @@ export class SchemaChanges {
   }
 
   async #run<Result>(session: Session, work: (draft: Draft) => Promise<Result>): Promise<Changed<Result>> {
-    const { schema } = this.#database;
+    const { schema } = this.database;
     // Before the limit on waiting: another instance that changes the schema is waited for.
     await session.query(LOCK_SCHEMA, [schema], { prepare: true });
-    await session.query(LIMIT_LOCK_WAIT, [String(this.#limits.lockTimeout)], { prepare: true });
-    const draft = new Draft(session, this.#database, this.#protectedTables);
+    await session.query(LIMIT_LOCK_WAIT, [String(this.limits.lockTimeout)], { prepare: true });
+    const draft = new Draft(session, this.database);
     const result = await work(draft);
     return { result, schema: draft.changed ? await draft.schema() : null };
   }
@@ -132,50 +123,42 @@ const NO_CALLER: Caller = { user: null, role: null, roles: [], policies: [] };
 
 /** The schema inside an open transaction. */
 export class Draft {
-  readonly #session: Session;
-  readonly #database: Database;
-  readonly #protectedTables: Protected;
+  /** Whether a step was executed. */
+  changed = false;
   #schema: LoadedSchema | null = null;
   #model: Model | null = null;
   /** As they were before the first operation. */
   #tables: TableLocations | null = null;
   /** Schema and name of tables that this transaction creates, by collection. */
   readonly #made = new Map<string, QualifiedName>();
-  #changed = false;
 
   /** For `SchemaChanges` alone. */
-  constructor(session: Session, database: Database, protectedTables: Protected) {
-    this.#session = session;
-    this.#database = database;
-    this.#protectedTables = protectedTables;
-  }
-
-  get changed(): boolean {
-    return this.#changed;
-  }
+  constructor(
+    private readonly session: Session,
+    private readonly database: Database,
+  ) {}
 
   /** The schema as it is after the operations so far. */
   async model(): Promise<Model> {
-    this.#model ??= await runInSlices(modelSteps((await this.schema()).document, 0, this.#database, false));
+    this.#model ??= await runInSlices(modelSteps((await this.schema()).document, 0, this.database, false));
     this.#tables ??= tableLocationsOf(this.#model);
     return this.#model;
   }
 
   /** The same as read from the catalogs. */
   async schema(): Promise<LoadedSchema> {
-    this.#schema ??= await loadSchema(this.#session, this.#database);
+    this.#schema ??= await loadSchema(this.session, this.database);
     return this.#schema;
   }
 
   /** Each operation is planned on what the one before left. */
   async apply(operation: Operation): Promise<void> {
-    const steps = planSchemaOperation(operation, await this.model(), this.#protectedTables);
-    await this.execute(steps);
+    await this.execute(planSchemaOperation(operation, await this.model()));
   }
 
   /** The first cell of an internal statement, for what the model does not hold. */
   cell(text: string, parameters: readonly string[]): Promise<Buffer | null> {
-    return this.#session.cell(text, parameters);
+    return this.session.cell(text, parameters);
   }
 
   /** Steps that were planned on the model as it is. */
@@ -189,11 +172,11 @@ export class Draft {
     const statements = steps.flatMap((step) => compileStep(step, locations));
     for (const { text } of statements) verifyChange(text, [...locations.schemas, locations.system]);
     // Awaited one by one: the driver would send queued statements of a lost connection on a new one, outside the transaction.
-    for (const { text, parameters } of statements) await this.#session.query(text, bind(parameters, [], NO_CALLER));
+    for (const { text, parameters } of statements) await this.session.query(text, bind(parameters, [], NO_CALLER));
     // One notification per transaction; PostgreSQL sends it with the commit.
-    if (!this.#changed)
-      await this.#session.query(this.#database.qualified(ANNOUNCE_SCHEMA), [locations.schema], { prepare: true });
-    this.#changed = true;
+    if (!this.changed)
+      await this.session.query(this.database.qualified(ANNOUNCE_SCHEMA), [locations.schema], { prepare: true });
+    this.changed = true;
   }
 
   #withMade(locations: TableLocations): TableLocations {

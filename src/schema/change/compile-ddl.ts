@@ -3,6 +3,7 @@
  * are removed from every place that names them. The fragments quote names, escape constants and check expressions.
  */
 import { assertNever } from '../../base/assert-never.js';
+import type { Meta } from '../../mirror/metadata.js';
 import type { ForeignKeyAction, ForeignKeyBehaviour, TableLocations } from '../../mirror/model.js';
 import {
   expression,
@@ -30,7 +31,6 @@ import type {
   ExactType,
   MetadataStep,
 } from './ddl-statement.js';
-import type { Meta } from './parse-meta.js';
 
 export function compileStep(step: DdlStatement, tables: TableLocations): readonly Statement[] {
   return fragmentsOf(step, (name) => identifier(tables.system, name), tables).map(statement);

@@ -2,9 +2,10 @@
  * The steps of a schema change: definitions of the database and rows of the metadata tables. All
  * names are those of the model, or new ones that were checked; steps are data, to be compiled one statement each.
  */
+
+import type { Meta } from '../../mirror/metadata.js';
 import type { FieldType, ForeignKeyBehaviour } from '../../mirror/model.js';
 import type { TypeName } from '../../sql/type-name.js';
-import type { Meta } from './parse-meta.js';
 
 export type DdlStatement = Definition | MetadataStep;
 

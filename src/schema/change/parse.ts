@@ -2,8 +2,18 @@
  * Schema changes as data: what a request body asks for, not yet checked against the database. One operation changes a
  * collection, a field or a relation; any number of them can run in one transaction.
  */
+
+import { assertNever } from '../../base/assert-never.js';
 import { invalidPayload } from '../../base/errors.js';
 import { isOneOf } from '../../base/narrow.js';
+import {
+  COLLECTION_META,
+  FIELD_META,
+  type Meta,
+  type Properties,
+  type Property,
+  RELATION_META,
+} from '../../mirror/metadata.js';
 import {
   DEFERRABLE,
   FIELD_TYPES,
@@ -13,7 +23,6 @@ import {
 } from '../../mirror/model.js';
 import type { Input } from '../../request/parse-context.js';
 import { requireObject } from '../../request/write.js';
-import { COLLECTION_META, FIELD_META, type Meta, RELATION_META, readMeta } from './parse-meta.js';
 
 export type Operation =
   | CreateCollection
@@ -306,4 +315,86 @@ function refuseOthers(rest: Input, known: string): void {
 function dropNull(meta: Meta, name: string): Meta {
   const { [name]: value, ...rest } = meta;
   return value === null || value === undefined ? rest : meta;
+}
+
+/** Names of the object itself: clients send them back with what they read. */
+const IGNORED: ReadonlySet<string> = new Set([
+  'id',
+  'collection',
+  'field',
+  'many_collection',
+  'many_field',
+  'one_collection',
+  'system',
+]);
+
+/** Unknown properties are refused, so that a typo does not silently drop a setting. */
+export function readMeta(input: unknown, properties: Properties, path: string): Meta | undefined {
+  if (input === undefined || input === null) return undefined;
+  const meta: Record<string, unknown> = {};
+  for (const [name, value] of Object.entries(requireObject(input, `"${path}"`))) {
+    const property = properties.get(name);
+    if (property) {
+      if (value !== undefined) meta[name] = readProperty(value, property, `${path}.${name}`);
+    } else if (!IGNORED.has(name)) {
+      throw invalidPayload(`"${path}.${name}" is not allowed: use one of ${[...properties.keys()].join(', ')}`);
+    }
+  }
+  return meta;
+}
+
+const MAX_NAME_LENGTH = 255;
+const MAX_INTEGER = 2_147_483_647;
+
+function readProperty(value: unknown, { kind, nullable }: Property, path: string): unknown {
+  if (value === null) {
+    if (nullable) return null;
+    throw invalidPayload(`"${path}" cannot be null`);
+  }
+  if (typeof kind !== 'string') {
+    if (typeof value === 'string' && kind.includes(value)) return value;
+    throw invalidPayload(`"${path}" must be one of ${kind.join(', ')}`);
+  }
+  switch (kind) {
+    case 'boolean':
+      if (typeof value !== 'boolean') throw invalidPayload(`"${path}" must be true or false`);
+      return value;
+    case 'integer':
+      if (typeof value !== 'number' || !Number.isInteger(value) || Math.abs(value) > MAX_INTEGER)
+        throw invalidPayload(`"${path}" must be a whole number`);
+      return value;
+    case 'name':
+    case 'text':
+      if (typeof value !== 'string') throw invalidPayload(`"${path}" must be a string`);
+      if (kind === 'name' && [...value].length > MAX_NAME_LENGTH)
+        throw invalidPayload(`"${path}" must have at most ${MAX_NAME_LENGTH} characters`);
+      return requireStorable(value, path);
+    case 'list':
+      return readList(value, path);
+    case 'array':
+      if (!Array.isArray(value)) throw invalidPayload(`"${path}" must be a list`);
+      return requireStorable(value, path);
+    case 'json':
+      return requireStorable(value, path);
+    default:
+      return assertNever(kind);
+  }
+}
+
+/** Stored as text: an empty list becomes null. */
+function readList(value: unknown, path: string): string | null {
+  const entries = typeof value === 'string' ? value.split(',') : value;
+  const isEntry = (entry: unknown): entry is string => typeof entry === 'string' && !entry.includes(',');
+  if (!Array.isArray(entries) || !entries.every(isEntry))
+    throw invalidPayload(`"${path}" must be a list of strings without commas`);
+  const names = entries.map((entry) => entry.trim()).filter((entry) => entry !== '');
+  return names.length === 0 ? null : requireStorable(names.join(','), path);
+}
+
+/** PostgreSQL stores no NUL character, and no unpaired surrogate in JSON. */
+function requireStorable<Value>(value: Value, path: string): Value {
+  const text = JSON.stringify(value);
+  if (/(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])/i.test(text))
+    throw invalidPayload(`"${path}" contains characters that cannot be stored`);
+  return value;
 }

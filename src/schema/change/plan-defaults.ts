@@ -3,7 +3,7 @@ import { invalidPayload } from '../../base/errors.js';
 import type { Column, Field } from '../../mirror/model.js';
 import { checkValue } from '../../plan/write/column-value.js';
 import { complaintAbout, readSqlText } from '../../sql/vet.js';
-import type { ColumnDefault, ColumnType } from './ddl-statement.js';
+import type { ColumnDefault, ColumnDefinition, ColumnType } from './ddl-statement.js';
 
 export function planDefault(field: string, type: ColumnType, value: unknown): ColumnDefault | null {
   if (value === null || value === undefined) return null;
@@ -50,10 +50,17 @@ function planExpression(field: string, text: string): ColumnDefault {
   return { kind: 'expression', text };
 }
 
-export function checkGenerated(field: string, text: string, columns: readonly string[]): void {
-  const complaint = complaintAbout(text, columns);
+/** `columns` are those of the table, which the expression may name. */
+export function planGeneration(
+  field: string,
+  text: string,
+  columns: readonly string[],
+): NonNullable<ColumnDefinition['generated']> {
+  const others = columns.filter((name) => name !== field);
+  const complaint = complaintAbout(text, others);
   if (complaint !== null)
     throw invalidPayload(`The generation expression of the field "${field}" cannot be used: ${complaint}`);
+  return { text, columns: others };
 }
 
 function planText(field: string, type: ColumnType, value: unknown): ColumnDefault {

@@ -1,10 +1,10 @@
 /** Names in schema changes: the collection or field that is meant, new names of constraints, and where a new table goes. */
 import { createHash } from 'node:crypto';
 import { forbidden, forbiddenCollection, invalidPayload } from '../../base/errors.js';
+import type { Meta } from '../../mirror/metadata.js';
 import type { Collection, Field, Model } from '../../mirror/model.js';
-import type { Protected } from '../../postgres/catalog/system-tables.js';
+import { isSystemField } from '../../postgres/catalog/system-tables.js';
 import type { QualifiedName } from './ddl-statement.js';
-import type { Meta } from './parse-meta.js';
 
 /** A collection with fields: folders have none. */
 export function requireCollection(model: Model, name: string): Collection {
@@ -24,8 +24,8 @@ export function requireField(collection: Collection, name: string): Field {
 }
 
 /** Whether the field is part of the service itself. */
-export function isProtected(collection: Collection, field: string, protectedTables: Protected): boolean {
-  return collection.system && protectedTables.isSystemField(collection.name, field);
+export function isProtected(collection: Collection, field: string): boolean {
+  return collection.system && isSystemField(collection.name, field);
 }
 
 /** Names that the compilers and the metadata need for themselves, in whatever way they came here. */

@@ -3,19 +3,14 @@ import { forbidden, invalidPayload } from '../../base/errors.js';
 import { listOf } from '../../mirror/columns.js';
 import { isPresentation } from '../../mirror/introspect.js';
 import { singleKey } from '../../mirror/item-key.js';
+import type { Meta } from '../../mirror/metadata.js';
 import { behaviourIn, type Collection, type Column, type ForeignKeyBehaviour, type Model } from '../../mirror/model.js';
-import type { Protected } from '../../postgres/catalog/system-tables.js';
 import type { DdlStatement, Definition } from './ddl-statement.js';
 import { type ForeignKeyOptions, type NewRelation, type RelationChange, readNewName } from './parse.js';
-import type { Meta } from './parse-meta.js';
 import { constraintName, isProtected } from './plan-names.js';
 
-export function planCreateRelation(
-  relation: NewRelation,
-  model: Model,
-  protectedTables: Protected,
-): readonly DdlStatement[] {
-  const owner = ownerOf(relation, model, protectedTables, relation.schema?.columns);
+export function planCreateRelation(relation: NewRelation, model: Model): readonly DdlStatement[] {
+  const owner = ownerOf(relation, model, relation.schema?.columns);
   const { many, field, columns } = owner;
   const [column] = columns;
   if (!owner.isAlias && singleKey(many)?.column === column)
@@ -46,13 +41,9 @@ export function planCreateRelation(
   return steps;
 }
 
-export function planUpdateRelation(
-  change: RelationChange,
-  model: Model,
-  protectedTables: Protected,
-): readonly DdlStatement[] {
+export function planUpdateRelation(change: RelationChange, model: Model): readonly DdlStatement[] {
   const rows = rowsOf(change, model);
-  const owner = existingOwner(change, model, protectedTables, rows);
+  const owner = existingOwner(change, model, rows);
   const { many, field } = owner;
   const [row] = rows;
   const related = row ? (row['one_collection'] ?? null) : (owner.keys[0]?.collection ?? null);
@@ -81,17 +72,12 @@ export function planUpdateRelation(
   return steps;
 }
 
-export function planDeleteRelation(
-  collection: string,
-  field: string,
-  model: Model,
-  protectedTables: Protected,
-): readonly DdlStatement[] {
+export function planDeleteRelation(collection: string, field: string, model: Model): readonly DdlStatement[] {
   const rows = rowsOf({ collection, field }, model);
   const steps: DdlStatement[] = [];
   if (rows.length > 0 && !model.collections.get(collection)?.fields.has(field))
     return [{ kind: 'forget-relation', collection, field }];
-  const owner = existingOwner({ collection, field }, model, protectedTables, rows);
+  const owner = existingOwner({ collection, field }, model, rows);
   steps.push(...owner.keys.map((key) => dropForeignKey(owner, key)));
   if (rows.length > 0) steps.push({ kind: 'forget-relation', collection, field });
   if (owner.isAlias) steps.push({ kind: 'drop-field-row', collection, field });
@@ -120,15 +106,10 @@ function rowsOf({ collection, field }: RelationEnd, model: Model): readonly Meta
   return model.relationRows.filter((row) => row['many_collection'] === collection && row['many_field'] === field);
 }
 
-function ownerOf(
-  { collection, field }: RelationEnd,
-  model: Model,
-  protectedTables: Protected,
-  named: readonly string[] = [],
-): RelationOwner {
+function ownerOf({ collection, field }: RelationEnd, model: Model, named: readonly string[] = []): RelationOwner {
   const many = model.collections.get(collection);
   if (!many) throw invalidPayload(`Collection "${collection}" doesn't exist`);
-  if (isProtected(many, field, protectedTables)) throw forbidden('A relation of the service cannot be changed.');
+  if (isProtected(many, field)) throw forbidden('A relation of the service cannot be changed.');
   const known = many.fields.get(field);
   const referenceColumns =
     known?.relation?.kind === 'many-to-one' ? known.relation.columns.map(({ column }) => column) : named;
@@ -166,16 +147,11 @@ function areSame(names: readonly string[], columns: readonly Column[]): boolean 
   return names.length === columns.length && columns.every(({ name }) => names.includes(name));
 }
 
-function existingOwner(
-  place: RelationEnd,
-  model: Model,
-  protectedTables: Protected,
-  rows: readonly Meta[],
-): RelationOwner {
+function existingOwner(place: RelationEnd, model: Model, rows: readonly Meta[]): RelationOwner {
   const field = model.collections.get(place.collection)?.fields.get(place.field);
   const isHeld = field?.relation?.kind === 'many-to-one' || (field?.column && rows.length > 0);
   if (!isHeld && !field?.column?.foreign_keys.length) throw forbidden();
-  return ownerOf(place, model, protectedTables);
+  return ownerOf(place, model);
 }
 
 type AddForeignKey = Extract<Definition, { kind: 'add-foreign-key' }>;

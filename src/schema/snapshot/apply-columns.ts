@@ -4,8 +4,8 @@ import type { Column } from '../../mirror/model.js';
 import { readTypeName, type TypeName } from '../../sql/type-name.js';
 import { complaintAbout } from '../../sql/vet.js';
 import type { ColumnDefault, ColumnDefinition, Definition, ExactType } from '../change/ddl-statement.js';
-import { addIndex, dropIndexes, sequenceOf, stopIncrement } from '../change/plan-columns.js';
-import { checkGenerated } from '../change/plan-defaults.js';
+import { alterColumn } from '../change/plan-columns.js';
+import { planGeneration } from '../change/plan-defaults.js';
 import { conversionOf } from '../change/plan-types.js';
 import type { FieldEntry, SnapshotColumn } from './parse-snapshot.js';
 
@@ -34,7 +34,8 @@ export function snapshotColumnDefinition(
     primaryKey: schema.is_primary_key && key.length === 0,
     nullable: schema.is_nullable,
     initial: initialOf(field, schema),
-    generated: generationOf(field, schema, siblings),
+    generated:
+      schema.generation_expression === null ? null : planGeneration(field, schema.generation_expression, siblings),
   };
 }
 
@@ -45,26 +46,33 @@ export function keyCannotChange(table: string): Error {
 /** `before` and `after` are of one field; `column` is the one in the database. */
 export function changeSnapshotColumn(before: SnapshotColumn, after: ColumnField, column: Column): Definition[] {
   const { collection: table, field, schema } = after;
-  const target = { table, column: field };
   if (schema.is_primary_key !== before.is_primary_key) throw keyCannotChange(table);
   if (schema.generation_expression !== null)
     throw invalidPayload(`The field "${table}.${field}" cannot become a generated one: delete it and create it again`);
-  const steps: Definition[] = [];
-  if (before.generation_expression !== null) steps.push({ kind: 'drop-expression', ...target });
-  steps.push(...stopIncrement(column, { schema: { has_auto_increment: schema.has_auto_increment } }));
-  steps.push(...changeTypeAndDefault(before, after, column));
-  if (schema.is_nullable !== before.is_nullable)
-    steps.push({ kind: 'set-nullable', ...target, nullable: schema.is_nullable });
-  if (schema.has_auto_increment && !before.has_auto_increment)
-    steps.push({ kind: 'add-identity', ...target }, { kind: 'advance-identity', ...target });
-  if (schema.is_unique !== before.is_unique)
-    steps.push(...(schema.is_unique ? [addIndex(table, [field], 'unique')] : dropIndexes(column, 'unique')));
-  if (schema.is_indexed !== before.is_indexed)
-    steps.push(
-      ...(schema.is_indexed ? [addIndex(table, [field], 'index')] : dropIndexes(withPlainIndexes(column), 'index')),
-    );
-  if (schema.comment !== before.comment) steps.push({ kind: 'comment-column', ...target, comment: schema.comment });
-  return steps;
+  const keepsType = schema.data_type === before.data_type;
+  const keepsDefault =
+    JSON.stringify([schema.default_value, schema.default_expression]) ===
+    JSON.stringify([before.default_value, before.default_expression]);
+  const initial = initialOf(field, schema);
+  return alterColumn(
+    withPlainIndexes(column),
+    { ...before, hasDefault: before.default_value !== null || before.default_expression !== null },
+    {
+      ...schema,
+      dropsExpression: before.generation_expression !== null,
+      type: keepsType
+        ? null
+        : {
+            type: exactType(field, schema),
+            conversion:
+              after.type === 'unknown' || after.type === 'alias'
+                ? 'through-text'
+                : conversionOf(column, { type: after.type }),
+            isBigint: schema.data_type === 'bigint',
+          },
+      initial: keepsType && keepsDefault ? undefined : initial,
+    },
+  );
 }
 
 /** Without the indexes that a snapshot does not hold. */
@@ -81,31 +89,6 @@ export function isRegenerated(before: SnapshotColumn, after: SnapshotColumn): bo
     after.generation_expression !== null &&
     (before.generation_expression !== after.generation_expression || before.data_type !== after.data_type)
   );
-}
-
-function changeTypeAndDefault(before: SnapshotColumn, after: ColumnField, column: Column): Definition[] {
-  const { schema } = after;
-  const target = { table: after.collection, column: after.field };
-  const initial = initialOf(after.field, schema);
-  const moved = schema.data_type !== before.data_type;
-  const had = before.default_value !== null || before.default_expression !== null;
-  const same =
-    JSON.stringify([schema.default_value, schema.default_expression]) ===
-    JSON.stringify([before.default_value, before.default_expression]);
-  if (!moved) return same ? [] : [{ kind: 'set-default', ...target, initial }];
-  const type = exactType(after.field, schema);
-  const conversion =
-    after.type === 'unknown' || after.type === 'alias' ? 'through-text' : conversionOf(column, { type: after.type });
-  // The sequence of a serial column does not follow its type by itself.
-  const counts = schema.has_auto_increment && column.identity === null && schema.data_type === 'bigint';
-  const sequence = counts ? sequenceOf(column) : null;
-  return [
-    // PostgreSQL may be unable to cast the old default.
-    ...(had ? [{ kind: 'set-default', ...target, initial: null } as const] : []),
-    { kind: 'change-type', ...target, type, conversion },
-    ...(initial ? [{ kind: 'set-default', ...target, initial } as const] : []),
-    ...(sequence ? [{ kind: 'widen-sequence', ...sequence } as const] : []),
-  ];
 }
 
 /** Their values are OIDs, which differ between databases. */
@@ -143,11 +126,4 @@ function initialOf(
     kind: 'constant',
     text: typeof value === 'object' || isJsonType(data_type) ? JSON.stringify(value) : String(value),
   };
-}
-
-function generationOf(field: string, { generation_expression: text }: SnapshotColumn, siblings: readonly string[]) {
-  if (text === null) return null;
-  const columns = siblings.filter((name) => name !== field);
-  checkGenerated(field, text, columns);
-  return { text, columns };
 }

@@ -8,7 +8,7 @@ import { groupBy } from '../../base/narrow.js';
 import { flatMapSteps, mapSteps, oneStep, type Steps } from '../../base/time-slices.js';
 import { singleKey } from '../../mirror/item-key.js';
 import { behaviourIn, type ForeignKey, type Model } from '../../mirror/model.js';
-import type { Protected } from '../../postgres/catalog/system-tables.js';
+import { isSystemField, systemTables } from '../../postgres/catalog/system-tables.js';
 import type { DdlStatement } from '../change/ddl-statement.js';
 import { addIndex, indexesAndComment } from '../change/plan-columns.js';
 import { constraintName, namingMetaOf, qualifiedNameOf } from '../change/plan-names.js';
@@ -43,13 +43,9 @@ interface Present {
   readonly details: Details;
 }
 
-export function* planSnapshot(
-  wanted: Snapshot,
-  { snapshot, model, details }: Present,
-  protectedTables: Protected,
-): Steps<readonly DdlStatement[]> {
-  yield* checkNames(wanted, (collection) => protectedTables.isSystemTable(collection));
-  checkSystem(wanted, protectedTables);
+export function* planSnapshot(wanted: Snapshot, { snapshot, model, details }: Present): Steps<readonly DdlStatement[]> {
+  yield* checkNames(wanted, systemTables());
+  checkSystem(wanted);
   yield;
   const work = yield* compareEntries(snapshot, wanted);
   checkNew(work, model);
@@ -171,9 +167,9 @@ function checkNew({ collections, fields }: SnapshotPairs, model: Model): void {
   for (const { before, after } of fields) if (!before && after) checkSpelling(after.field, 'field');
 }
 
-function checkSystem({ fields, relations }: Snapshot, protectedTables: Protected): void {
+function checkSystem({ fields, relations }: Snapshot): void {
   for (const { collection, field } of [...fields, ...relations]) {
-    if (protectedTables.isSystemField(collection, field))
+    if (isSystemField(collection, field))
       throw invalidPayload(`The field "${collection}.${field}" belongs to the service`);
   }
 }

@@ -7,6 +7,14 @@ import { invalidPayload, invalidQuery } from '../../base/errors.js';
 import { groupBy, isOneOf, propertiesOf } from '../../base/narrow.js';
 import { mapSteps, type Steps } from '../../base/time-slices.js';
 import {
+  COLLECTION_META,
+  defaultMeta,
+  FIELD_META,
+  type Meta,
+  type Properties,
+  RELATION_META,
+} from '../../mirror/metadata.js';
+import {
   DEFERRABLE,
   FIELD_TYPES,
   type FieldType,
@@ -17,14 +25,7 @@ import {
 import type { Input } from '../../request/parse-context.js';
 import { requireObject } from '../../request/write.js';
 import { readTypeName } from '../../sql/type-name.js';
-import {
-  COLLECTION_META,
-  FIELD_META,
-  type Meta,
-  type Properties,
-  RELATION_META,
-  readMeta,
-} from '../change/parse-meta.js';
+import { readMeta } from '../change/parse.js';
 
 export const SNAPSHOT_VERSION = 1;
 /** Of some collections: it says nothing of the others, so that these never differ from it. */
@@ -360,30 +361,11 @@ function readArgument(value: unknown, path: string): string {
   return text;
 }
 
-/** Everything a row of metadata holds, with the usual values for what was not said. */
+/** Everything a row of metadata holds, with the defaults of absent properties. */
 function completeMeta(value: unknown, properties: Properties, path: string): Meta | null {
   const input = readMeta(value, properties, path);
-  if (input === undefined) return null;
-  return Object.fromEntries(
-    [...properties.keys()].map((name) => [name, name in input ? input[name] : (DEFAULT_META[name] ?? null)]),
-  );
+  return input === undefined ? null : { ...defaultMeta(properties), ...input };
 }
-
-/** Defaults of the metadata tables that are not null. */
-const DEFAULT_META: Readonly<Record<string, unknown>> = {
-  hidden: false,
-  singleton: false,
-  archive_app_filter: true,
-  accountability: 'all',
-  collapse: 'open',
-  versioning: false,
-  status: 'active',
-  readonly: false,
-  required: false,
-  searchable: true,
-  width: 'full',
-  one_deselect_action: 'nullify',
-};
 
 /** `schema`: null for the first one that is served. */
 export interface EnumName {
@@ -490,24 +472,21 @@ function* refuseTwice({ collections, fields, relations, functions = [] }: Snapsh
 }
 
 /** Every name a name of something: what is wrong shows before anything is changed. For whole snapshots, not for parts. */
-export function* checkNames(
-  { collections, fields, relations }: Snapshot,
-  isSystem: (collection: string) => boolean,
-): Steps<void> {
+export function* checkNames({ collections, fields, relations }: Snapshot, system: ReadonlySet<string>): Steps<void> {
   const known = new Map(collections.map((entry) => [entry.collection, entry]));
   const columns = new Set<string>();
   const aliases = new Set<string>();
   const keys = new Map<string, string[]>();
   for (const { collection, field, schema } of fields) {
     yield;
-    if (!isSystem(collection) && !known.get(collection)?.schema)
+    if (!system.has(collection) && !known.get(collection)?.schema)
       throw invalidPayload(`The field "${collection}.${field}" belongs to no table of the snapshot`);
     (schema ? columns : aliases).add(JSON.stringify([collection, field]));
     if (schema?.is_primary_key) keys.set(collection, [...(keys.get(collection) ?? []), field]);
   }
   for (const { collection, schema, meta } of collections) {
     yield;
-    if (isSystem(collection)) throw invalidPayload(`The collection "${collection}" is one of the service itself`);
+    if (system.has(collection)) throw invalidPayload(`The collection "${collection}" is one of the service itself`);
     if (schema) checkKey(collection, schema.primary_key ?? null, keys.get(collection) ?? []);
     const lists = [...(schema?.indexes ?? []), ...(schema?.foreign_keys ?? [])].map(({ fields }) => fields);
     const unknown = lists.flat().find((name) => !columns.has(JSON.stringify([collection, name])));
@@ -532,9 +511,9 @@ export function* checkNames(
     yield;
     // A composite reference is represented by an alias field.
     const isAlias = schema === null && aliases.has(JSON.stringify([collection, field]));
-    if (!isSystem(collection) && !columns.has(JSON.stringify([collection, field])) && !isAlias)
+    if (!system.has(collection) && !columns.has(JSON.stringify([collection, field])) && !isAlias)
       throw invalidPayload(`The relation "${collection}.${field}" belongs to no column of the snapshot`);
-    if (related_collection !== null && !isSystem(related_collection) && !known.get(related_collection)?.schema)
+    if (related_collection !== null && !system.has(related_collection) && !known.get(related_collection)?.schema)
       throw invalidPayload(`The relation "${collection}.${field}" refers to no table of the snapshot`);
   }
 }

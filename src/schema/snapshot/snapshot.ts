@@ -6,10 +6,10 @@ import { packageVersion } from '../../base/package-files.js';
 import type { Steps } from '../../base/time-slices.js';
 import type { MetadataRow } from '../../mirror/catalog-document.js';
 import { listOf } from '../../mirror/columns.js';
+import { COLLECTION_META, FIELD_META, type Meta, type Properties, RELATION_META } from '../../mirror/metadata.js';
 import { behaviourIn, type Collection, type Column, type Field } from '../../mirror/model.js';
-import type { Protected } from '../../postgres/catalog/system-tables.js';
+import { systemTables } from '../../postgres/catalog/system-tables.js';
 import { complaintAbout } from '../../sql/vet.js';
-import { COLLECTION_META, FIELD_META, type Meta, type Properties, RELATION_META } from '../change/parse-meta.js';
 import { isProtected } from '../change/plan-names.js';
 import { isJsonType, PLAIN_INDEX } from './apply-columns.js';
 import {
@@ -27,14 +27,14 @@ import {
 import { isTable, type SnapshotScope } from './snapshot-scope.js';
 
 /** Contains the fields that users added to collections of the service. */
-export function* snapshotOf(scope: SnapshotScope, protectedTables: Protected): Steps<Snapshot> {
+export function* snapshotOf(scope: SnapshotScope): Steps<Snapshot> {
   const { model, details } = scope;
   const tables = [...model.collections.values()].filter((each) => scope.isIncluded(each)).sort(byName);
   const fields: FieldEntry[] = [];
   const relations: RelationEntry[] = [];
   for (const collection of tables) {
     const owned = [...collection.fields.values()].filter(
-      (field) => !isProtected(collection, field.name, protectedTables) && scope.isPortable(field),
+      (field) => !isProtected(collection, field.name) && scope.isPortable(field),
     );
     fields.push(...fieldsOf(collection.name, owned, scope));
     relations.push(...relationsOf(owned, scope));
@@ -44,7 +44,7 @@ export function* snapshotOf(scope: SnapshotScope, protectedTables: Protected): S
     version: SNAPSHOT_VERSION,
     lateral: packageVersion,
     vendor: VENDOR,
-    collections: yield* collectionsOf(tables, scope, protectedTables),
+    collections: yield* collectionsOf(tables, scope),
     fields,
     relations,
     functions: details.functions.map(functionOf).sort(byName),
@@ -130,11 +130,7 @@ function isIncludedExpression(text: string, siblings: readonly Field[], scope: S
   );
 }
 
-function* collectionsOf(
-  tables: readonly Collection[],
-  scope: SnapshotScope,
-  protectedTables: Protected,
-): Steps<CollectionEntry[]> {
+function* collectionsOf(tables: readonly Collection[], scope: SnapshotScope): Steps<CollectionEntry[]> {
   const { model } = scope;
   const entries: CollectionEntry[] = [];
   for (const { name, schema, table, meta, comment, system, fields } of tables) {
@@ -158,7 +154,7 @@ function* collectionsOf(
     meta: metaOf(meta, COLLECTION_META),
     schema: null,
   }));
-  const all = [...entries, ...folders.filter(({ collection }) => !protectedTables.isSystemTable(collection))];
+  const all = [...entries, ...folders.filter(({ collection }) => !systemTables().has(collection))];
   const groups = new Set(all.flatMap(({ collection, meta }) => (meta ? [collection] : [])));
   // A group that does not go along is none.
   const grouped = (meta: Meta | null): Meta | null =>

@@ -9,7 +9,6 @@ import { runInSlices, type Steps, TimeSlice } from '../../base/time-slices.js';
 import { behaviourOf } from '../../mirror/columns.js';
 import type { Deferrable, Model } from '../../mirror/model.js';
 import type { CatalogVersion } from '../../mirror/watch.js';
-import { systemFields } from '../../postgres/catalog/system-tables.js';
 import { quoteIdentifier } from '../../sql/fragment.js';
 import { readSql } from '../../sql/read-sql.js';
 import type { Draft, SchemaChanges } from '../change/change.js';
@@ -136,7 +135,7 @@ async function applyPlanned(
 function* planDifference(present: SchemaState, diff: Difference): Steps<readonly DdlStatement[]> {
   const { model, details } = present.scope;
   const wanted = yield* patchSnapshot(present.snapshot, diff);
-  return yield* planSnapshot(wanted, { model, details, snapshot: present.snapshot }, systemFields());
+  return yield* planSnapshot(wanted, { model, details, snapshot: present.snapshot });
 }
 
 interface SchemaState {
@@ -177,7 +176,7 @@ async function stateOf({ catalog, details }: Catalogs, schemaChanges: SchemaChan
   const found = parseOwnJson<Catalog>(details);
   await slice.rest();
   const scope = new SnapshotScope(model, byCollection(found, model, catalog.document.function_rows ?? []));
-  return { scope, snapshot: await runInSlices(snapshotOf(scope, systemFields())) };
+  return { scope, snapshot: await runInSlices(snapshotOf(scope)) };
 }
 
 /** The result of sql/snapshot.sql, by schema and table. */
