@@ -8,17 +8,32 @@ import { migrateWithin } from '../postgres/catalog/migrate.js';
 import { ANNOUNCE_SCHEMA, LIMIT_LOCK_WAIT, LOCK_SCHEMA } from '../postgres/catalog/schema-lock.js';
 import type { Database } from '../postgres/pools/database.js';
 import type { Session } from '../postgres/pools/sessions.js';
-import { type Copied, type Copy, copyRows } from './copy.js';
-import { dataCopies, numberedData } from './data.js';
-import { copyHistory } from './history.js';
-import { collectionRows, fieldRows, findOwnFields, relationRows } from './metadata.js';
-import { notesOf } from './notes.js';
-import { copyNumbered } from './numbered.js';
-import { addOwnColumns, findReferences, renameCollections } from './references.js';
-import { accessRows, permissionRows, policyRows, rememberAccess, removeGoneAccess, roleRows } from './rights.js';
-import { unfitRules } from './rules.js';
+import { type Copied, type Copy, copyNumbered, copyRows, UNCHANGED } from './copy.js';
+import { copyHistory, copySettings, dataCopies, numberedData } from './data.js';
+import {
+  addOwnColumns,
+  collectionRows,
+  fieldRows,
+  findOwnFields,
+  findReferences,
+  type OwnField,
+  relationRows,
+  renameCollections,
+} from './metadata.js';
+import { notesOf, unfitRules } from './notes.js';
+import {
+  accessRows,
+  checkUsers,
+  permissionRows,
+  policyRows,
+  rememberAccess,
+  rememberUsers,
+  removeGoneAccess,
+  roleRows,
+  suspendGoneUsers,
+  userRows,
+} from './rights.js';
 import { findInstallations, type Installations } from './source.js';
-import { checkUsers, copySettings, rememberUsers, suspendGoneUsers, userRows } from './users.js';
 
 export interface AdoptOptions {
   readonly system: string | null;
@@ -40,7 +55,7 @@ export interface Adoption {
   readonly kinds: readonly AdoptedKind[];
   /** Columns that were added to system tables. */
   readonly columns: readonly string[];
-  /** Tables and columns whose foreign keys were made anew. */
+  /** Tables and columns whose foreign keys were created again. */
   readonly references: readonly string[];
   /** Of these the foreign keys were left. */
   readonly keptReferences: readonly string[];
@@ -51,12 +66,10 @@ export interface Adoption {
   readonly unfit: readonly string[];
 }
 
-/** Ends the transaction of a run that is to change nothing. */
+/** Ends the transaction of a dry run. */
 class Undone extends Error {
-  readonly adoption: Adoption;
-  constructor(adoption: Adoption) {
+  constructor(readonly adoption: Adoption) {
     super('dry run');
-    this.adoption = adoption;
   }
 }
 
@@ -81,11 +94,9 @@ function asStartError(error: unknown): unknown {
 }
 
 const LOCK_NOT_AVAILABLE = '55P03';
-
 const LOCK_TIMEOUT = '10s';
 
 async function carryOver(session: Session, database: Database, options: AdoptOptions): Promise<Adoption> {
-  const { progress } = options;
   await session.query(LOCK_SCHEMA, [database.schema]);
   await session.query(LIMIT_LOCK_WAIT, [LOCK_TIMEOUT]);
   await migrateWithin(session, database, options.system);
@@ -96,6 +107,35 @@ async function carryOver(session: Session, database: Database, options: AdoptOpt
   const columns = await addOwnColumns(session, found, own);
   const places = columns.length === 0 ? found : await findInstallations(session, database);
   await checkUsers(session, places);
+  const { kinds, suspended } = await copyAll(session, places, own, options);
+  options.progress('references');
+  const references = await findReferences(session, places, own);
+  const carried = references.filter(({ kind }) => kind === 'own' || !options.keepReferences);
+  // A dry run must not stop the tables of others, not even for a moment.
+  if (!options.dryRun) for (const { statement } of carried) await session.query(statement);
+  const renamed = options.keepReferences ? 0 : await renameCollections(session, places);
+  if (columns.length + carried.length > 0) await session.query(database.qualified(ANNOUNCE_SCHEMA), [database.schema]);
+  options.progress('notes');
+  return {
+    schema: places.schema,
+    major: places.major,
+    kinds,
+    columns,
+    references: carried.map(({ field }) => field),
+    keptReferences: references.filter((each) => !carried.includes(each)).map(({ field }) => field),
+    renamed,
+    suspended,
+    notes: await notesOf(session, places),
+    unfit: await unfitRules(session, database, places),
+  };
+}
+
+async function copyAll(
+  session: Session,
+  places: Installations,
+  own: readonly OwnField[],
+  { activity, progress }: AdoptOptions,
+): Promise<Pick<Adoption, 'kinds' | 'suspended'>> {
   const kinds: AdoptedKind[] = [];
   const copy = async (name: string, ...copies: readonly Copy[]): Promise<void> => {
     progress(name);
@@ -107,6 +147,10 @@ async function carryOver(session: Session, database: Database, options: AdoptOpt
     }
     kinds.push({ name, created, changed });
   };
+  const copyByNumber = async (rows: Copy): Promise<void> => {
+    progress(rows.to);
+    kinds.push({ name: rows.to, ...(await copyNumbered(session, places, rows)) });
+  };
   await copy('collections', collectionRows(places));
   await copy('fields', fieldRows(places, own));
   await copy('relations', relationRows(places));
@@ -116,51 +160,19 @@ async function carryOver(session: Session, database: Database, options: AdoptOpt
   const suspended = await suspendGoneUsers(session, places);
   const removed = await removeGoneAccess(session, places);
   await copy('access', accessRows(places));
-  kinds.push({ name: 'access taken away', created: 0, changed: 0, removed });
-  progress('permissions');
-  kinds.push({ name: 'permissions', ...(await copyNumbered(session, places, permissionRows(places))) });
+  if (removed > 0) kinds.push({ name: 'access taken away', ...UNCHANGED, removed });
+  await copyByNumber(permissionRows(places));
   kinds.push({ name: 'settings', ...(await copySettings(session, places)) });
   for (const { name, copies } of dataCopies(places)) await copy(name, ...copies);
-  for (const rows of numberedData(places)) {
-    progress(rows.to);
-    kinds.push({ name: rows.to, ...(await copyNumbered(session, places, rows)) });
-  }
+  for (const rows of numberedData(places)) await copyByNumber(rows);
   await session.query('set constraints all immediate');
   await rememberUsers(session, places);
   await rememberAccess(session, places);
-  kinds.push(...(await carryHistory(session, places, options)));
-  progress('references');
-  const references = await findReferences(session, places, own);
-  const carried = references.filter(({ kind }) => kind === 'own' || !options.keepReferences);
-  // A dry run must not stop the tables of others, not even for a moment.
-  if (!options.dryRun) for (const { statement } of carried) await session.query(statement);
-  const renamed = options.keepReferences ? 0 : await renameCollections(session, places);
-  if (columns.length + carried.length > 0) await session.query(database.qualified(ANNOUNCE_SCHEMA), [database.schema]);
-  progress('notes');
-  return {
-    schema: places.schema,
-    major: places.major,
-    kinds: kinds.filter(({ name, removed: gone = 0 }) => name !== 'access taken away' || gone > 0),
-    columns,
-    references: carried.map(({ field }) => field),
-    keptReferences: references.filter((each) => !carried.includes(each)).map(({ field }) => field),
-    renamed,
-    suspended,
-    notes: await notesOf(session, places),
-    unfit: await unfitRules(session, database, places),
-  };
-}
-
-async function carryHistory(
-  session: Session,
-  places: Installations,
-  { activity, progress }: AdoptOptions,
-): Promise<readonly AdoptedKind[]> {
-  if (!activity || !places.tables.has('directus_activity') || !places.tables.has('directus_revisions')) return [];
-  progress('activity and revisions');
-  const copied = await copyHistory(session, places);
-  return [
-    { name: 'activity', created: copied.activity, changed: 0 },
-    { name: 'revisions', created: copied.revisions, changed: 0 },
-  ];
+  if (activity && places.tables.has('directus_activity') && places.tables.has('directus_revisions')) {
+    progress('activity and revisions');
+    const copied = await copyHistory(session, places);
+    kinds.push({ name: 'activity', created: copied.activity, changed: 0 });
+    kinds.push({ name: 'revisions', created: copied.revisions, changed: 0 });
+  }
+  return { kinds, suspended };
 }

@@ -1,13 +1,19 @@
-/** Whether two answers say the same, and where they do not, whether that is known. */
+/** The callers that ask two servers, whether two responses say the same, and where they do not, whether that is known. */
+
+import { digestToken } from '../access/tokens.js';
+import { StartError } from '../base/errors.js';
 import { isObject } from '../base/exact-json.js';
+import type { Session } from '../postgres/pools/sessions.js';
+import { sql } from '../sql/fragment.js';
 import type { Question } from './questions.js';
+import { constant, count, type Installations, ours, run, theirs } from './source.js';
 
 export interface ServerAnswer {
   readonly status: number;
   readonly body: unknown;
 }
 
-export interface Asker {
+export interface TestCaller {
   /** The name of a role, or what else tells who it is. */
   readonly name: string;
   /** Null for the public. */
@@ -22,6 +28,115 @@ export interface Asker {
   readonly uneven: ReadonlySet<string>;
 }
 
+export interface Callers {
+  readonly callers: readonly TestCaller[];
+  /** Names of roles of whose users none has a static token. */
+  readonly silent: readonly string[];
+}
+
+/** The public, an administrator, and for each role a user with a static token. `shown` are the keys of permissions that the other server shows, and so applies. */
+export async function findCallers(
+  session: Session,
+  places: Installations,
+  token: string,
+  shown: ReadonlySet<number>,
+): Promise<Callers> {
+  if ((await count(session, sql`from ${ours(places, 'users')} where token = ${constant(digestToken(token))}`)) === 0)
+    throw new StartError('--token must be a static token of a user that was adopted: run lateral adopt first');
+  const users = await run<{
+    role: string | null;
+    name: string | null;
+    email: string | null;
+    token: string;
+    user: string;
+  }>(
+    session,
+    sql`select distinct on (coalesce(users.role, users.id)) users.role, role.name, users.email, users.token, users.id as "user"
+      from ${theirs(places, 'users')} users left join ${theirs(places, 'roles')} role on role.id = users.role
+      where users.status = 'active' and users.token <> '' and users.token <> ${constant(token)}
+      order by coalesce(users.role, users.id), users.email`,
+  );
+  const silent = await run<{ name: string }>(
+    session,
+    sql`select role.name from ${theirs(places, 'roles')} role where not exists (
+        select from ${theirs(places, 'users')} users where users.role = role.id and users.status = 'active' and users.token <> '')
+      order by role.name`,
+  );
+  const limitsOfHolder = async (holder: Holder): Promise<Limits> =>
+    limitsOf(await findRules(session, places, holder), shown);
+  const asked = users.map(async (each) => ({
+    name: each.name === null ? `the user ${each.email ?? each.user}` : `the role "${each.name}"`,
+    token: each.token,
+    ...(await limitsOfHolder(each)),
+  }));
+  return {
+    callers: [
+      { name: 'an administrator', token, ...limitsOf([], shown) },
+      { name: 'the public', token: null, ...(await limitsOfHolder({ role: null, user: null })) },
+      ...(await Promise.all(asked)),
+    ],
+    silent: silent.map(({ name }) => name),
+  };
+}
+
+/** Both are null for the public. */
+interface Holder {
+  readonly role: string | null;
+  readonly user: string | null;
+}
+
+function findRules(session: Session, places: Installations, { role, user }: Holder): Promise<Rule[]> {
+  return run<Rule>(
+    session,
+    sql`with recursive above (id) as (
+        select ${constant(role ?? '')}::text
+        union
+        select roles.parent::text from ${ours(places, 'roles')} roles join above on above.id = roles.id::text where roles.parent is not null
+      )
+      select adopted.source_key::int as id, rule.collection, rule.action = 'read' as reads, rule.fields::text as fields,
+        coalesce(rule.permissions::text, '{}') as filter
+      from ${ours(places, 'permissions')} rule
+      join ${ours(places, 'adopted')} adopted on adopted.source = 'permissions' and adopted.target_key = rule.id::text
+      join ${ours(places, 'access')} access on access.policy = rule.policy
+      where access.role::text in (select id from above) or access."user"::text = ${constant(user ?? '')}
+        or (access.role is null and access."user" is null and ${constant(role ?? '')} = '')`,
+  );
+}
+
+type Limits = Pick<TestCaller, 'ignored' | 'limited' | 'related' | 'uneven'>;
+
+interface Rule {
+  readonly id: number;
+  readonly collection: string;
+  readonly reads: boolean;
+  readonly fields: string | null;
+  readonly filter: string;
+}
+
+function limitsOf(rules: readonly Rule[], shown: ReadonlySet<number>): Limits {
+  const collectionsOf = (some: readonly Rule[]): ReadonlySet<string> =>
+    new Set(some.map(({ collection }) => collection));
+  const limited = rules.filter(({ reads, filter }) => reads && filter !== '{}' && filter !== 'null');
+  const differs = ({ collection, fields }: Rule): boolean =>
+    rules.some((other) => other.reads && other.collection === collection && other.fields !== fields);
+  return {
+    ignored: collectionsOf(rules.filter(({ id }) => !shown.has(id))),
+    limited: collectionsOf(limited),
+    related: collectionsOf(limited.filter(({ filter }) => leadsElsewhere(JSON.parse(filter)))),
+    uneven: collectionsOf(limited.filter(differs)),
+  };
+}
+
+/** Whether a rule has a condition on a field of a related item. */
+function leadsElsewhere(rule: unknown, isBelowField = false): boolean {
+  if (Array.isArray(rule)) return rule.some((each) => leadsElsewhere(each, isBelowField));
+  if (!isObject(rule)) return false;
+  return Object.entries(rule).some(([name, each]) => {
+    const isField = !name.startsWith('_');
+    return (isField && isBelowField) || leadsElsewhere(each, isBelowField || isField);
+  });
+}
+
 /** Null where they say the same. */
 export interface Deviation {
   readonly explanation: string | null;
@@ -30,14 +145,15 @@ export interface Deviation {
 
 export function compareAnswers(
   question: Question,
-  asker: Asker,
+  caller: TestCaller,
   theirs: ServerAnswer,
   ours: ServerAnswer,
 ): Deviation | null {
   const [left, right] = [contentOf(theirs), contentOf(ours)];
   const detail = firstDifference(left, right, '');
   if (detail === null) return null;
-  return { explanation: explain(question, asker, theirs, ours, left, right), detail };
+  const explanation = explain(question, caller, { ...theirs, content: left }, { ...ours, content: right });
+  return { explanation, detail };
 }
 
 /** What an answer says: its data, or the code of its error. */
@@ -57,13 +173,12 @@ function codeOf(error: unknown): unknown {
 
 function explain(
   question: Question,
-  { ignored, limited, related, uneven }: Asker,
-  theirs: ServerAnswer,
-  ours: ServerAnswer,
-  left: unknown,
-  right: unknown,
+  { ignored, limited, related, uneven }: TestCaller,
+  theirs: ServerAnswer & { readonly content: unknown },
+  ours: ServerAnswer & { readonly content: unknown },
 ): string | null {
   const { kind, collections, relation } = question;
+  const [left, right] = [theirs.content, ours.content];
   if (collections.some((name) => ignored.has(name)))
     return 'version 12 without a licence ignores custom permission rules, which apply here';
   if (theirs.status >= 500 || isFault(left)) return 'the other server failed';
@@ -114,7 +229,7 @@ function withoutEmpty(left: unknown, right: unknown): unknown {
 }
 
 /** The path of the first difference with both values; null where there is none. Numbers may be texts, and dates are moments. */
-export function firstDifference(left: unknown, right: unknown, path: string): string | null {
+function firstDifference(left: unknown, right: unknown, path: string): string | null {
   if (Array.isArray(left) && Array.isArray(right)) {
     if (left.length !== right.length) return `${path || 'answer'}: ${left.length} entries there, ${right.length} here`;
     return firstOf(left.map((each, position) => [`${path}[${position}]`, each, right[position]]));

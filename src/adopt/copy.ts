@@ -3,8 +3,8 @@
  * differs, so that a second run changes nothing, not even the version of the schema.
  */
 import type { Session } from '../postgres/pools/sessions.js';
-import { expression, type Fragment, identifier, join, nothing, sql } from '../sql/fragment.js';
-import { type Installations, ours, run, type SourceColumn } from './source.js';
+import { expression, type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
+import { count, type Installations, ours, run, type SourceColumn } from './source.js';
 
 export interface Copy {
   /** Names of the tables, without prefix. */
@@ -76,16 +76,12 @@ export async function copyRows(session: Session, places: Installations, copy: Co
   );
   if (counts.created + counts.changed === 0) return UNCHANGED;
   const list = (prefix: Fragment, of: readonly string[]): Fragment =>
-    join(
-      of.map((name) => sql`${prefix}${identifier(name)}`),
-      sql`, `,
-    );
+    join(of.map((name) => sql`${prefix}${identifier(name)}`));
   const update =
     compared.length === 0
       ? sql`do nothing`
       : sql`do update set ${join(
           compared.map((name) => sql`${identifier(name)} := excluded.${identifier(name)}`),
-          sql`, `,
         )} where ${differs(sql`mine`, sql`excluded`)}`;
   await run(
     session,
@@ -96,17 +92,14 @@ export async function copyRows(session: Session, places: Installations, copy: Co
 }
 
 /** The rows of theirs as our table wants them. */
-export function selectOf(
+function selectOf(
   { key, values, from, first }: Copy,
   columns: ReadonlyMap<string, SourceColumn> | undefined,
 ): Fragment {
   const outputs = [...values].map(([name, value]) => sql`${typed(value, columns?.get(name))} as ${identifier(name)}`);
-  if (!first) return sql`select ${join(outputs, sql`, `)} ${from}`;
-  const keys = join(
-    key.map((name) => values.get(name) ?? identifier(name)),
-    sql`, `,
-  );
-  return sql`select distinct on (${keys}) ${join(outputs, sql`, `)} ${from} order by ${keys}, ${first}`;
+  if (!first) return sql`select ${join(outputs)} ${from}`;
+  const keys = join(key.map((name) => values.get(name) ?? identifier(name)));
+  return sql`select distinct on (${keys}) ${join(outputs)} ${from} order by ${keys}, ${first}`;
 }
 
 /** As our column wants it: a column that takes no null gets its default instead. */
@@ -116,4 +109,77 @@ function typed(value: Fragment, column: SourceColumn | undefined): Fragment {
   return column.required && column.initial !== null && !column.initial.startsWith('nextval')
     ? sql`coalesce(${cast}, ${expression(column.initial)})`
     : cast;
+}
+
+/** Rows whose keys are numbers, which may be taken here: `service_adopted` maps them. The value of `id` is the key there. */
+export async function copyNumbered(
+  session: Session,
+  places: Installations,
+  copy: Copy,
+): Promise<Copied & { readonly removed: number }> {
+  const { to } = copy;
+  const given = selectOf(copy, places.tables.get(`service_${to}`));
+  const [target, adopted, source] = [ours(places, to), ours(places, 'adopted'), literal(to)];
+  const gone = sql`from ${adopted} adopted where adopted.source = ${source}
+    and not exists (select from (${given}) given where given.id::text = adopted.source_key)`;
+  const removed = await removeAdopted(session, places, to, gone);
+  const columns = [...copy.values.keys()].filter((name) => name !== 'id').map((name) => identifier(name));
+  const list = join(columns);
+  const differs = join(
+    columns.map((name) => sql`mine.${name}::text is distinct from given.${name}::text`),
+    sql` or `,
+  );
+  const changes = join(columns.map((name) => sql`${name} := given.${name}`));
+  const pairs = sql`(${given}) given
+    join ${adopted} adopted on adopted.source = ${source} and adopted.source_key = given.id::text`;
+  const different = await run<{ id: number }>(
+    session,
+    sql`select mine.id from ${pairs} join ${target} mine on mine.id::text = adopted.target_key where ${differs}`,
+  );
+  if (different.length > 0)
+    await run(
+      session,
+      sql`update ${target} mine set ${changes} from ${pairs} where mine.id::text = adopted.target_key and (${differs})`,
+    );
+  const missing = sql`(${given}) given where not exists (
+    select from ${adopted} adopted join ${target} mine on mine.id::text = adopted.target_key
+    where adopted.source = ${source} and adopted.source_key = given.id::text)`;
+  const created = await count(session, sql`from ${missing}`);
+  if (created > 0)
+    await run(
+      session,
+      sql`with fresh as materialized (
+          select nextval(pg_get_serial_sequence(${literal(`"${places.system.replaceAll('"', '""')}".service_${to}`)}, 'id')) as adopted_target, ordered.*
+          from (select given.* from ${missing} order by given.id) ordered
+        ), made as (
+          insert into ${target} (id, ${list}) select adopted_target, ${list} from fresh
+        )
+        insert into ${adopted} (source, source_key, target_key) select ${source}, id::text, adopted_target::text from fresh
+        on conflict (source, source_key) do update set target_key = excluded.target_key`,
+    );
+  return { created, changed: different.length, removed };
+}
+
+/** Rows that this command has made and whose source is gone. */
+export async function removeAdopted(
+  session: Session,
+  places: Installations,
+  table: string,
+  gone: Fragment,
+): Promise<number> {
+  const keys = await run<{ source_key: string; target_key: string }>(
+    session,
+    sql`select source_key, target_key ${gone}`,
+  );
+  if (keys.length === 0) return 0;
+  const removed = await run(
+    session,
+    sql`delete from ${ours(places, table)} mine using (select target_key ${gone}) gone where mine.id::text = gone.target_key returning 1`,
+  );
+  await run(
+    session,
+    sql`delete from ${ours(places, 'adopted')} mine using (select source, source_key ${gone}) gone
+    where mine.source = gone.source and mine.source_key = gone.source_key`,
+  );
+  return removed.length;
 }

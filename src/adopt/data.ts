@@ -1,8 +1,9 @@
-/** What applications keep beside the collections: views, comments, notifications, texts of screens, folders and dashboards. */
-import { type Fragment, literal, sql } from '../sql/fragment.js';
-import { type Copy, valuesOf } from './copy.js';
-import { renamed } from './names.js';
-import { hasColumn, type Installations, ours, theirs } from './source.js';
+/** Rows that applications keep: settings, views, comments, notifications, texts, files, dashboards, and the history. */
+
+import type { Session } from '../postgres/pools/sessions.js';
+import { type Fragment, identifier, join, literal, sql } from '../sql/fragment.js';
+import { type Copied, type Copy, UNCHANGED, valuesOf } from './copy.js';
+import { count, hasColumn, type Installations, oneOf, ours, renamed, run, theirs } from './source.js';
 
 /** Rows of the table there become rows of the table of the same name here, if there is one. */
 function rowsOf(places: Installations, name: string, special: Readonly<Record<string, Fragment | null>> = {}): Copy[] {
@@ -130,4 +131,99 @@ function withoutStamps(delta: Fragment): Fragment {
     sql`${delta}::text`,
   );
   return sql`${removed}::jsonb`;
+}
+
+/** Limits of attempts: the number that is theirs by default is nobody's choice. */
+const DEFAULT_ATTEMPTS = sql`25`;
+
+export async function copySettings(session: Session, places: Installations): Promise<Copied> {
+  const values = valuesOf(places, 'settings', 'settings', {
+    id: null,
+    auth_login_attempts: sql`case when old.auth_login_attempts > 0 then nullif(old.auth_login_attempts, ${DEFAULT_ATTEMPTS}) end`,
+    default_appearance: hasColumn(places, 'directus_settings', 'default_appearance')
+      ? oneOf(sql`old.default_appearance`, ['auto', 'light', 'dark'], sql`'auto'`)
+      : null,
+    public_registration_role: hasColumn(places, 'directus_settings', 'public_registration_role')
+      ? sql`(select role.id from ${ours(places, 'roles')} role where role.id = old.public_registration_role)`
+      : null,
+  });
+  const columns = places.tables.get('service_settings');
+  const text = (name: string): Fragment => (columns?.get(name)?.type === 'json' ? sql`::text` : sql``);
+  // What takes no null keeps what it has.
+  const value = (name: string, given: Fragment): Fragment =>
+    columns?.get(name)?.required ? sql`coalesce(${given}, mine.${identifier(name)})` : given;
+  const differs = join(
+    [...values].map(
+      ([name, given]) =>
+        sql`mine.${identifier(name)}${text(name)} is distinct from (${value(name, given)})${text(name)}`,
+    ),
+    sql` or `,
+  );
+  const changes = join([...values].map(([name, given]) => sql`${identifier(name)} := ${value(name, given)}`));
+  const from = sql`(select * from ${theirs(places, 'settings')} order by id limit 1) old`;
+  const [row] = await run<{ differs: boolean }>(
+    session,
+    sql`select ${differs} as differs from ${ours(places, 'settings')} mine, ${from}`,
+  );
+  if (!row?.differs) return UNCHANGED;
+  await run(session, sql`update ${ours(places, 'settings')} mine set ${changes} from ${from}`);
+  return { created: 0, changed: 1 };
+}
+
+/** Activity and revisions, on request: they may be large. A later run adds what came since. Returns how many were copied. */
+export async function copyHistory(
+  session: Session,
+  places: Installations,
+): Promise<{ readonly activity: number; readonly revisions: number }> {
+  const activity = await numberRows(session, places, 'activity');
+  const revisions = await numberRows(session, places, 'revisions');
+  const origin = hasColumn(places, 'directus_activity', 'origin') ? sql`old.origin` : sql`null`;
+  const version = hasColumn(places, 'directus_revisions', 'version') ? sql`old.version` : sql`null::uuid`;
+  const collection = renamed(places, sql`old.collection`);
+  if (activity > 0)
+    await run(
+      session,
+      sql`insert into ${ours(places, 'activity')} (id, action, "user", timestamp, ip, user_agent, origin, collection, item)
+        select map.new_id, old.action, old."user", old.timestamp, old.ip, old.user_agent, ${origin}, ${collection}, old.item
+        from ${theirs(places, 'activity')} old join ${mapOf('activity')} map on map.old_id = old.id`,
+    );
+  if (revisions > 0)
+    await run(
+      session,
+      sql`insert into ${ours(places, 'revisions')} (id, activity, collection, item, data, delta, parent, version)
+        select map.new_id, coalesce(activity.new_id, old.activity), ${collection}, old.item, old.data, old.delta,
+          coalesce(parent.new_id, old.parent), ${version}
+        from ${theirs(places, 'revisions')} old join ${mapOf('revisions')} map on map.old_id = old.id
+        left join ${mapOf('activity')} activity on activity.old_id = old.activity
+        left join ${mapOf('revisions')} parent on parent.old_id = old.parent`,
+    );
+  return { activity, revisions };
+}
+
+/** Finds new rows, and numbers them: with the same numbers as there if nothing is here yet. */
+async function numberRows(session: Session, places: Installations, name: string): Promise<number> {
+  const adopted = ours(places, 'adopted');
+  const isEmpty = (await count(session, sql`from (select from ${ours(places, name)} limit 1) any_row`)) === 0;
+  const sequence = sql`pg_get_serial_sequence(${literal(`"${places.system.replaceAll('"', '""')}".service_${name}`)}, 'id')`;
+  const last = sql`coalesce((select max(target_key::bigint) from ${adopted} where source = ${literal(`${name} last`)}), 0)`;
+  const found = await run(
+    session,
+    sql`create temporary table ${mapOf(name)} on commit drop as
+      select numbered.id as old_id, ${isEmpty ? sql`numbered.id::bigint` : sql`nextval(${sequence})`} as new_id
+      from (select id from ${theirs(places, name)} where id > ${last} order by id) numbered`,
+  );
+  const total = await count(session, sql`from ${mapOf(name)}`);
+  if (total === 0) return found.length;
+  if (isEmpty) await run(session, sql`select setval(${sequence}, (select max(new_id) from ${mapOf(name)}))`);
+  await run(
+    session,
+    sql`insert into ${adopted} (source, source_key, target_key)
+      select ${literal(`${name} last`)}, 'last', max(old_id)::text from ${mapOf(name)}
+      on conflict (source, source_key) do update set target_key = excluded.target_key`,
+  );
+  return total;
+}
+
+function mapOf(name: string): Fragment {
+  return name === 'activity' ? sql`pg_temp.adopted_activity` : sql`pg_temp.adopted_revisions`;
 }

@@ -1,11 +1,23 @@
-/** Collections, fields and relations: what the other installation knows of the tables that both serve. */
-
+/**
+ * Collections, fields and relations: what the other installation knows of the tables that both serve. Own columns of system
+ * tables are added here, and what refers to system tables of theirs leads to ours: foreign keys, and names in rows.
+ */
 import { isSystemField } from '../postgres/catalog/system-tables.js';
 import type { Session } from '../postgres/pools/sessions.js';
-import { type Fragment, literal, sql } from '../sql/fragment.js';
+import { type Fragment, identifier, literal, sql } from '../sql/fragment.js';
+import { readSql } from '../sql/read-sql.js';
 import { type Copy, valuesOf } from './copy.js';
-import { constant, isShared, isSystemName, oneOf, renamed, renamedList } from './names.js';
-import { type Installations, run, theirs } from './source.js';
+import {
+  constant,
+  type Installations,
+  isShared,
+  isSystemName,
+  oneOf,
+  renamed,
+  renamedList,
+  run,
+  theirs,
+} from './source.js';
 
 /** A field that a project has added to a system table. */
 export interface OwnField {
@@ -98,4 +110,63 @@ export function relationRows(places: Installations): Copy {
       where not ${isSystemName(sql`old.many_collection`)} or ${isShared(places, sql`old.many_collection`)}`,
     first: sql`old.id`,
   };
+}
+
+const OWN_COLUMNS = readSql('adopt', 'own-columns.sql');
+const REFERENCES = readSql('adopt', 'references.sql');
+
+/** Adds the columns that a project has added to system tables of theirs; returns their names. */
+export async function addOwnColumns(
+  session: Session,
+  { schema, system, tables }: Installations,
+  own: readonly OwnField[],
+): Promise<readonly string[]> {
+  const missing = own.filter(
+    ({ collection, field, column }) => column && !tables.get(`service_${collection.slice(9)}`)?.has(field),
+  );
+  if (missing.length === 0) return [];
+  const wanted = missing.map(({ collection, field }) => ({ table: collection, column: field }));
+  const rows = await session.query<{ statement: string }>(OWN_COLUMNS, [schema, system, JSON.stringify(wanted)]);
+  for (const row of rows) await session.query(row.statement);
+  return missing.map(({ collection, field }) => `service_${collection.slice(9)}.${field}`);
+}
+
+export interface Reference {
+  /** `own`: of a column that a project has added to a system table. */
+  readonly kind: 'switch' | 'own';
+  /** Table and column. */
+  readonly field: string;
+  readonly statement: string;
+}
+
+export function findReferences(
+  session: Session,
+  { schema, system, shared }: Installations,
+  own: readonly OwnField[],
+): Promise<Reference[]> {
+  const added = own.map(({ collection, field }) => ({ table: collection, column: field }));
+  return session.query<Reference>(REFERENCES, [schema, system, JSON.stringify(shared), JSON.stringify(added)]);
+}
+
+/** Junctions of many-to-any relations name collections in their rows; returns how many rows were changed. */
+export async function renameCollections(session: Session, places: Installations): Promise<number> {
+  const junctions = await run<{ table: string; column: string }>(
+    session,
+    sql`select distinct old.many_collection as "table", old.one_collection_field as "column"
+      from ${theirs(places, 'relations')} old
+      cross join lateral pg_catalog.unnest(string_to_array(old.one_allowed_collections, ',')) allowed (name)
+      join information_schema.columns found on found.table_schema = ${constant(places.schema)}
+        and found.table_name = old.many_collection and found.column_name = old.one_collection_field
+      where ${isShared(places, sql`trim(allowed.name)`)}`,
+  );
+  let count = 0;
+  for (const { table, column } of junctions) {
+    const name = identifier(column);
+    const changed = await run(
+      session,
+      sql`update ${identifier(places.schema, table)} set ${name} := ${renamed(places, name)} where ${isShared(places, name)} returning 1`,
+    );
+    count += changed.length;
+  }
+  return count;
 }

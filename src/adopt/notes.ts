@@ -1,11 +1,15 @@
-/** What is not carried over, and why: each note is one line for the operator. */
+/** Lines for the operator: what is not carried over, and why, and permissions that grant nothing here. */
+
+import { buildModel } from '../mirror/introspect.js';
+import { planRule, readRuleFilter, readValidation } from '../plan/rules.js';
+import { loadSchema } from '../postgres/catalog/catalog.js';
+import type { Database } from '../postgres/pools/database.js';
 import type { Session } from '../postgres/pools/sessions.js';
 import { type Fragment, sql } from '../sql/fragment.js';
 import { HAS_FITTING_NAME } from './data.js';
 import { describesField } from './metadata.js';
-import { isSystemName } from './names.js';
 import { foreignPermissions, ringsOf } from './rights.js';
-import { count, hasColumn, type Installations, run, theirs } from './source.js';
+import { count, hasColumn, type Installations, isSystemName, ours, run, theirs } from './source.js';
 
 /** Tables that have no counterpart here, with the reason. */
 const LEFT: readonly (readonly [table: string, reason: string])[] = [
@@ -48,8 +52,12 @@ async function namesIn(session: Session, places: Installations, table: string): 
 type Doubt = readonly [from: Fragment, say: (number: number) => string];
 
 function doubtful(places: Installations): readonly Doubt[] {
-  const [fields, relations, users] = [theirs(places, 'fields'), theirs(places, 'relations'), theirs(places, 'users')];
-  const doubts: Doubt[] = [
+  return [...doubtfulMetadata(places), ...doubtfulUsers(places), ...doubtfulFiles(places), ...doubtfulRules(places)];
+}
+
+function doubtfulMetadata(places: Installations): readonly Doubt[] {
+  const [fields, relations] = [theirs(places, 'fields'), theirs(places, 'relations')];
+  return [
     [
       sql`from ${fields} old where not ${isSystemName(sql`old.collection`)} and not ${describesField(places)}`,
       (number) => `${rows(number)} of directus_fields: their columns are gone`,
@@ -70,6 +78,12 @@ function doubtful(places: Installations): readonly Doubt[] {
       sql`from ${theirs(places, 'permissions')} old where ${foreignPermissions(places)}`,
       (number) => `${rows(number)} of directus_permissions: about system tables or actions that do not exist here`,
     ],
+  ];
+}
+
+function doubtfulUsers(places: Installations): readonly Doubt[] {
+  const users = theirs(places, 'users');
+  return [
     [
       sql`from ${users} old where old.password is not null and old.password not like '$argon2%'`,
       (number) => `${number} users have a password whose hash is not argon2: they must reset it`,
@@ -84,21 +98,27 @@ function doubtful(places: Installations): readonly Doubt[] {
         `${number} users sign in with an external provider: AUTH_PROVIDERS must name it here (docs/sign-in.md)`,
     ],
   ];
-  if (places.tables.has('directus_files')) {
-    const stored = sql`from ${theirs(places, 'files')} old where old.filename_disk is not null`;
-    doubts.push(
-      [
-        stored,
-        (number) =>
-          `${rows(number)} of directus_files: the stored bytes are not copied; give STORAGE_LOCATIONS the names, folders and buckets that Directus has (docs/files.md)`,
-      ],
-      [
-        sql`${stored} and not (${HAS_FITTING_NAME})`,
-        (number) =>
-          `${rows(number)} of directus_files: stored under a name that is not the key; rename what is stored to filename_disk of service_files`,
-      ],
-    );
-  }
+}
+
+function doubtfulFiles(places: Installations): readonly Doubt[] {
+  if (!places.tables.has('directus_files')) return [];
+  const stored = sql`from ${theirs(places, 'files')} old where old.filename_disk is not null`;
+  return [
+    [
+      stored,
+      (number) =>
+        `${rows(number)} of directus_files: the stored bytes are not copied; give STORAGE_LOCATIONS the names, folders and buckets that Directus has (docs/files.md)`,
+    ],
+    [
+      sql`${stored} and not (${HAS_FITTING_NAME})`,
+      (number) =>
+        `${rows(number)} of directus_files: stored under a name that is not the key; rename what is stored to filename_disk of service_files`,
+    ],
+  ];
+}
+
+function doubtfulRules(places: Installations): readonly Doubt[] {
+  const doubts: Doubt[] = [];
   if (hasColumn(places, 'directus_roles', 'parent'))
     doubts.push([
       sql`from (${ringsOf(places)}) ring`,
@@ -113,4 +133,37 @@ function doubtful(places: Installations): readonly Doubt[] {
         `${rows(number)} of directus_permissions have rules of their own, which version 12 ignores without a licence: they apply here, so that users may gain access`,
     ]);
   return doubts;
+}
+
+interface Rule {
+  readonly policy: string;
+  readonly collection: string;
+  readonly action: string;
+  readonly permissions: unknown;
+  readonly validation: unknown;
+}
+
+/** Permissions whose rules do not fit the fields here. Read in the transaction that has written them. */
+export async function unfitRules(
+  session: Session,
+  database: Database,
+  places: Installations,
+): Promise<readonly string[]> {
+  const model = buildModel((await loadSchema(session, database)).document, 0, database, false);
+  const rules = await run<Rule>(
+    session,
+    sql`select policy.name as policy, rule.collection, rule.action, rule.permissions, rule.validation
+      from ${ours(places, 'permissions')} rule join ${ours(places, 'policies')} policy on policy.id = rule.policy
+      join ${ours(places, 'adopted')} adopted on adopted.source = 'permissions' and adopted.target_key = rule.id::text
+      order by policy.name, rule.collection, rule.action`,
+  );
+  return rules.flatMap(({ policy, collection: name, action, permissions, validation }) => {
+    const label = `policy "${policy}", ${action} "${name}"`;
+    const collection = model.collections.get(name);
+    if (!collection) return model.folders.has(name) ? [] : [`${label}: there is no such collection`];
+    const [where, valid] = [readRuleFilter(permissions), readValidation(validation)];
+    const fits = (filter: typeof where): boolean =>
+      filter !== undefined && planRule(filter, collection, model) !== null;
+    return fits(where) && fits(valid) ? [] : [`${label}: its rule does not fit the fields, so it grants nothing`];
+  });
 }

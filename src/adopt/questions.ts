@@ -1,7 +1,8 @@
 /** Questions that two servers over the same tables must answer alike, made from the model and a few items of it. */
+import { elementAt } from '../base/narrow.js';
 import { type Collection, type Field, isSecretField, type Model } from '../mirror/model.js';
 
-export type QuestionKind = 'list' | 'item' | 'nested' | 'filter' | 'aggregate' | 'GraphQL';
+type QuestionKind = 'list' | 'item' | 'nested' | 'filter' | 'aggregate' | 'GraphQL';
 
 export interface Question {
   readonly kind: QuestionKind;
@@ -21,27 +22,31 @@ export function comparable(model: Model): readonly Collection[] {
   return [...model.collections.values()].filter(({ system, key }) => !system && key.length === 1);
 }
 
-/** `items` are a few of the collection, as an administrator reads them. Only one asker is worth the questions about single columns. */
+/** `items` are a few of the collection, as an administrator reads them. `thorough` adds questions about single columns, which one caller is enough for. */
 export function questionsOf(
   collection: Collection,
   model: Model,
   items: readonly Item[],
   thorough: boolean,
 ): readonly Question[] {
-  const [key] = collection.key;
-  if (!key) return [];
+  const key = keyOf(collection);
   const targets = relationsOf(collection).flatMap(targetsOf);
   if (collection.singleton) return [ask('item', collection, {}, targets)];
   return [
-    ...lists(collection, key, targets),
-    ...items.slice(0, 2).map((item) => ask('item', collection, {}, targets, String(item[key.name]))),
-    ...(thorough ? columnsOf(collection) : []).flatMap((field) => aboutField(collection, key, field, items)),
+    ...lists(collection, targets),
+    ...items.slice(0, 2).map((item) => ask('item', { name: collection.name, item: String(item[key]) }, {}, targets)),
+    ...(thorough ? columnsOf(collection) : []).flatMap((field) => aboutField(collection, field, items)),
     ...relationsOf(collection).flatMap((field) =>
-      aboutRelation(collection, key, field, model).map((question) => ({ relation: field.name, ...question })),
+      aboutRelation(collection, field, model).map((question) => ({ relation: field.name, ...question })),
     ),
-    ...aggregates(collection, key),
-    ...inGraphql(collection, key, model),
+    ...aggregates(collection),
+    ...inGraphql(collection, model),
   ];
+}
+
+/** Of the only column of the key. */
+function keyOf({ key }: Collection): string {
+  return elementAt(key, 0).name;
 }
 
 function columnsOf(collection: Collection): readonly Field[] {
@@ -62,8 +67,8 @@ function targetsOf({ relation }: Field): readonly string[] {
 }
 
 /** Without `fields` an answer has the keys of related items: `targets` are asked as well. */
-function lists(collection: Collection, key: Field, targets: readonly string[]): readonly Question[] {
-  const sort = key.name;
+function lists(collection: Collection, targets: readonly string[]): readonly Question[] {
+  const sort = keyOf(collection);
   const page = { sort, limit: '3' };
   return [
     ask('list', collection, page, targets),
@@ -78,28 +83,28 @@ const TEXTS: ReadonlySet<string> = new Set(['string', 'text']);
 const NUMBERS: ReadonlySet<string> = new Set(['integer', 'float', 'decimal', 'bigInteger']);
 const MOMENTS: ReadonlySet<string> = new Set(['timestamp', 'dateTime', 'date']);
 
-function aboutField(collection: Collection, key: Field, field: Field, items: readonly Item[]): readonly Question[] {
-  const { name, type } = field;
-  const fields = `${key.name},${name}`;
-  const base = { sort: key.name, limit: '10', fields };
+function aboutField(collection: Collection, { name, type }: Field, items: readonly Item[]): readonly Question[] {
+  const key = keyOf(collection);
+  const base = { sort: key, limit: '10', fields: `${key},${name}` };
   const where = (operator: string, value: string): Question =>
     ask('filter', collection, { ...base, [`filter[${name}][${operator}]`]: value });
   const questions = [where('_null', 'true')];
   if (type === 'json' || type === 'csv') return questions;
-  questions.push(ask('list', collection, { ...base, sort: `-${name},${key.name}` }));
+  questions.push(ask('list', collection, { ...base, sort: `-${name},${key}` }));
   const value = items.map((item) => item[name]).find((each) => typeof each === 'string' || typeof each === 'number');
   if (value === undefined) return questions;
   const text = String(value);
   questions.push(where('_eq', text), where('_in', text));
   if (TEXTS.has(type)) questions.push(where('_icontains', text.slice(0, 3)), where('_starts_with', text.slice(0, 2)));
   if (NUMBERS.has(type) || MOMENTS.has(type)) questions.push(where('_gt', text), where('_lte', text));
-  if (MOMENTS.has(type)) questions.push(ask('list', collection, { ...base, fields: `${key.name},year(${name})` }));
+  if (MOMENTS.has(type)) questions.push(ask('list', collection, { ...base, fields: `${key},year(${name})` }));
   return questions;
 }
 
-function aboutRelation(collection: Collection, key: Field, field: Field, model: Model): readonly Question[] {
+function aboutRelation(collection: Collection, field: Field, model: Model): readonly Question[] {
   const { name, relation } = field;
-  const base = { sort: key.name, limit: '5' };
+  const key = keyOf(collection);
+  const base = { sort: key, limit: '5' };
   if (!relation) return [];
   if (relation.kind === 'many-to-any') {
     const fields = relation.allowedCollections.map((each) => `${name}:${each}.*`).join(',');
@@ -107,7 +112,7 @@ function aboutRelation(collection: Collection, key: Field, field: Field, model: 
       ask(
         'nested',
         collection,
-        { ...base, fields: `${key.name},${relation.collectionField},${fields}` },
+        { ...base, fields: `${key},${relation.collectionField},${fields}` },
         relation.allowedCollections,
       ),
     ];
@@ -119,14 +124,14 @@ function aboutRelation(collection: Collection, key: Field, field: Field, model: 
   // Of system tables each server has fields of its own.
   const inside = target.system ? targetKey.name : '*';
   const touched = [target.name];
-  const nested = { ...base, fields: `${key.name},${name}.${inside}` };
+  const nested = { ...base, fields: `${key},${name}.${inside}` };
   const questions = [ask('nested', collection, nested, touched)];
   if (target.system) return questions;
   questions.push(
     ask(
       'filter',
       collection,
-      { ...base, fields: key.name, [`filter[${name}][${targetKey.name}][_nnull]`]: 'true' },
+      { ...base, fields: key, [`filter[${name}][${targetKey.name}][_nnull]`]: 'true' },
       touched,
     ),
   );
@@ -142,21 +147,16 @@ function aboutRelation(collection: Collection, key: Field, field: Field, model: 
     ask(
       'filter',
       collection,
-      { ...base, fields: key.name, [`filter[${name}][_none][${targetKey.name}][_nnull]`]: 'true' },
+      { ...base, fields: key, [`filter[${name}][_none][${targetKey.name}][_nnull]`]: 'true' },
       touched,
     ),
-    ...deeper(collection, key, field, target, model),
+    ...deeper(collection, field, target, model),
   ];
 }
 
 /** Through a list to what its items refer to, as through a junction. */
-function deeper(
-  collection: Collection,
-  key: Field,
-  field: Field,
-  target: Collection,
-  model: Model,
-): readonly Question[] {
+function deeper(collection: Collection, field: Field, target: Collection, model: Model): readonly Question[] {
+  const key = keyOf(collection);
   const references = relationsOf(target).filter(
     ({ relation }) =>
       relation?.kind === 'many-to-one' &&
@@ -164,19 +164,20 @@ function deeper(
       model.collections.get(relation.oneCollection)?.system === false,
   );
   return references.map((reference) => {
-    const fields = `${key.name},${field.name}.${reference.name}.*`;
+    const fields = `${key},${field.name}.${reference.name}.*`;
     const one = reference.relation?.kind === 'many-to-one' ? reference.relation.oneCollection : '';
-    const question = ask('nested', collection, { sort: key.name, limit: '3', fields }, [target.name, one]);
+    const question = ask('nested', collection, { sort: key, limit: '3', fields }, [target.name, one]);
     return { ...question, relation: reference.name };
   });
 }
 
-function aggregates(collection: Collection, key: Field): readonly Question[] {
+function aggregates(collection: Collection): readonly Question[] {
+  const key = keyOf(collection);
   const columns = columnsOf(collection);
   const numbers = columns.filter(({ type, relation }) => NUMBERS.has(type) && relation === null).slice(0, 3);
   const groups = columns.filter(({ type }) => type === 'string' || type === 'boolean').slice(0, 2);
   return [
-    ask('aggregate', collection, { 'aggregate[count]': '*', 'aggregate[countDistinct]': key.name }),
+    ask('aggregate', collection, { 'aggregate[count]': '*', 'aggregate[countDistinct]': key }),
     ...numbers.map(({ name }) =>
       ask('aggregate', collection, {
         'aggregate[min]': name,
@@ -186,7 +187,7 @@ function aggregates(collection: Collection, key: Field): readonly Question[] {
       }),
     ),
     ...groups.map(({ name }) =>
-      ask('aggregate', collection, { 'aggregate[count]': key.name, 'groupBy[]': name, sort: name, limit: '-1' }),
+      ask('aggregate', collection, { 'aggregate[count]': key, 'groupBy[]': name, sort: name, limit: '-1' }),
     ),
   ];
 }
@@ -196,7 +197,8 @@ function leadsToTheirs({ column }: Field): boolean {
   return column?.foreign_key_table?.startsWith('directus_') === true;
 }
 
-function inGraphql(collection: Collection, key: Field, model: Model): readonly Question[] {
+function inGraphql(collection: Collection, model: Model): readonly Question[] {
+  const key = keyOf(collection);
   if (!/^[A-Za-z]\w*$/.test(collection.name)) return [];
   const isName = ({ name }: Field): boolean => /^[A-Za-z_]\w*$/.test(name);
   const plain = columnsOf(collection).filter(
@@ -220,20 +222,19 @@ function inGraphql(collection: Collection, key: Field, model: Model): readonly Q
     body: JSON.stringify({ query: text }),
     collections: [collection.name, ...collections],
   });
-  const order = `limit: 3, sort: ["${key.name}"]`;
+  const order = `limit: 3, sort: ["${key}"]`;
   return [
-    call(`{ ${collection.name}(${order}) { ${[...new Set([key.name, ...selections])].join(' ')} } }`, touched),
-    call(`{ ${collection.name}(${order}) { ${key.name} } }`, []),
-    call(`{ ${collection.name}_aggregated { count { ${key.name} } } }`, []),
+    call(`{ ${collection.name}(${order}) { ${[...new Set([key, ...selections])].join(' ')} } }`, touched),
+    call(`{ ${collection.name}(${order}) { ${key} } }`, []),
+    call(`{ ${collection.name}_aggregated { count { ${key} } } }`, []),
   ];
 }
 
 function ask(
   kind: QuestionKind,
-  { name }: Collection,
+  { name, item }: { readonly name: string; readonly item?: string },
   parameters: Readonly<Record<string, string>> = {},
   others: readonly string[] = [],
-  item?: string,
 ): Question {
   const path = `/items/${encodeURIComponent(name)}${item === undefined ? '' : `/${encodeURIComponent(item)}`}`;
   const query = Object.entries(parameters).map((pair) => pair.map(encodeURIComponent).join('='));

@@ -1,10 +1,25 @@
-/** Roles, policies, who has them, and permissions. Version 10 had no policies: a role becomes a policy of the same key. */
+/**
+ * Users with their passwords, tokens and second factors; roles, policies, their holders, and permissions. Version 10 had
+ * no policies: a role becomes a policy of the same key.
+ */
+
+import { StartError } from '../base/errors.js';
 import type { Session } from '../postgres/pools/sessions.js';
 import { type Fragment, identifier, join, literal, nothing, sql } from '../sql/fragment.js';
-import { type Copy, valuesOf } from './copy.js';
-import { isShared, isSystemName, renamed, renamedRule } from './names.js';
-import { removeAdopted } from './numbered.js';
-import { hasColumn, type Installations, ours, run, theirs } from './source.js';
+import { type Copy, removeAdopted, valuesOf } from './copy.js';
+import {
+  count,
+  hasColumn,
+  type Installations,
+  isShared,
+  isSystemName,
+  oneOf,
+  ours,
+  renamed,
+  renamedRule,
+  run,
+  theirs,
+} from './source.js';
 
 /** The key of the public policy in every installation. */
 const PUBLIC_POLICY = literal('abf8a154-5b1c-4a46-ac9c-7300570f4f17');
@@ -143,4 +158,81 @@ export function permissionRows(places: Installations): Copy {
     }),
     from: sql`from ${theirs(places, 'permissions')} old where not ${foreignPermissions(places)}`,
   };
+}
+
+const STATES = ['draft', 'invited', 'unverified', 'active', 'suspended', 'archived'];
+
+/** Written where a user is new: the service changes them with every request. */
+const LAST_SEEN = new Set(['last_access', 'last_page']);
+
+/** Static tokens are plain texts there and digests here; hashes of passwords hold their own parameters. */
+export function userRows(places: Installations): Copy {
+  const appearance = hasColumn(places, 'directus_users', 'appearance')
+    ? sql`old.appearance`
+    : hasColumn(places, 'directus_users', 'theme') && sql`old.theme`;
+  return {
+    to: 'users',
+    key: ['id'],
+    values: valuesOf(places, 'users', 'users', {
+      password: sql`case when old.password like '$argon2%' then old.password end`,
+      token: sql`encode(sha256(convert_to(nullif(old.token, ''), 'UTF8')), 'hex')`,
+      tfa_secret: sql`case when old.tfa_secret ~ '^[A-Z2-7]{16,128}$' then old.tfa_secret end`,
+      status: oneOf(sql`old.status`, STATES, sql`'suspended'`),
+      ...(appearance ? { appearance } : {}),
+    }),
+    from: sql`from ${theirs(places, 'users')} old`,
+    once: LAST_SEEN,
+  };
+}
+
+/** Two users must not have the same address, token or external key: who is who only the operator knows. */
+export async function checkUsers(session: Session, places: Installations): Promise<void> {
+  const [users, mine] = [theirs(places, 'users'), ours(places, 'users')];
+  const twice = await run<{ email: string }>(
+    session,
+    sql`select string_agg(email, ', ' order by email) as email from ${users} where email is not null group by lower(email) having count(*) > 1 limit 10`,
+  );
+  if (twice.length > 0)
+    throw new StartError(
+      `nothing was adopted: addresses of users differ in case only, which is one address here: ${twice.map(({ email }) => email).join('; ')}`,
+    );
+  const clash = (name: string, left: Fragment, right: Fragment): Fragment =>
+    sql`select ${identifier(name)}.* from (select old.email as theirs, mine.email as mine, '' as reason
+      from ${users} old join ${mine} mine on mine.id <> old.id and ${left} = ${right}) ${identifier(name)}`;
+  const taken = await run<{ theirs: string | null; mine: string | null }>(
+    session,
+    sql`${join(
+      [
+        clash('email', sql`lower(old.email)`, sql`lower(mine.email)`),
+        clash('token', sql`encode(sha256(convert_to(nullif(old.token, ''), 'UTF8')), 'hex')`, sql`mine.token`),
+        clash('external', sql`(old.provider, old.external_identifier)`, sql`(mine.provider, mine.external_identifier)`),
+      ],
+      sql` union `,
+    )} limit 10`,
+  );
+  if (taken.length > 0)
+    throw new StartError(
+      `nothing was adopted: users of this service have the address, the token or the external identifier of a user who would be adopted (${taken
+        .map((each) => each.mine ?? each.theirs ?? 'without an address')
+        .join(', ')}). Change or delete them first; best adopt before the first start, which makes an administrator`,
+    );
+}
+
+/** Users that this command has made and who are gone there: they must not come in here any more. */
+export async function suspendGoneUsers(session: Session, places: Installations): Promise<number> {
+  const gone = sql`${ours(places, 'adopted')} adopted where adopted.source = 'users' and adopted.target_key = mine.id::text
+    and mine.status <> 'suspended'
+    and not exists (select from ${theirs(places, 'users')} old where old.id::text = adopted.source_key)`;
+  const suspended = await count(session, sql`from ${ours(places, 'users')} mine, ${gone}`);
+  if (suspended > 0)
+    await run(session, sql`update ${ours(places, 'users')} mine set status = 'suspended' from ${gone}`);
+  return suspended;
+}
+
+export async function rememberUsers(session: Session, places: Installations): Promise<void> {
+  await run(
+    session,
+    sql`insert into ${ours(places, 'adopted')} (source, source_key, target_key)
+      select 'users', old.id::text, old.id::text from ${theirs(places, 'users')} old on conflict do nothing`,
+  );
 }

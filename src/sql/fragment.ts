@@ -124,7 +124,9 @@ export function substitute(fragment: Fragment, replace: (parameter: Parameter) =
   return Fragment.of(parts);
 }
 
-export function join(fragments: readonly Fragment[], separator: Fragment): Fragment {
+const COMMA = sql`, `;
+
+export function join(fragments: readonly Fragment[], separator = COMMA): Fragment {
   const parts: Part[] = [];
   fragments.forEach((each, position) => {
     if (position > 0) for (const part of separator.parts) append(parts, part);

@@ -4,7 +4,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { TOTP } from 'otpauth';
 import t from 'tap';
-import { type Asker, compareAnswers } from '../../src/adopt/compare.js';
+import { compareAnswers, type TestCaller } from '../../src/adopt/compare.js';
 import type { Question } from '../../src/adopt/questions.js';
 import { adopt as command } from '../../src/commands/adopt.js';
 import {
@@ -320,8 +320,15 @@ t.test('--verify asks two servers the same and tells where they differ', async (
 t.test('answers are compared by what they say', async (t) => {
   const question: Question = { kind: 'nested', path: '/items/a', collections: ['a', 'b'], relation: 'kids' };
   const none = new Set<string>();
-  const asker: Asker = { name: 'x', token: null, ignored: none, limited: new Set(['b']), related: none, uneven: none };
-  const compare = (theirs: object, ours: object, more: Partial<Question & Asker> = {}) =>
+  const asker: TestCaller = {
+    name: 'x',
+    token: null,
+    ignored: none,
+    limited: new Set(['b']),
+    related: none,
+    uneven: none,
+  };
+  const compare = (theirs: object, ours: object, more: Partial<Question & TestCaller> = {}) =>
     compareAnswers(
       { ...question, ...more },
       { ...asker, ...more },

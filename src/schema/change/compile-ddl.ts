@@ -78,7 +78,7 @@ function defineStep(step: Definition, tables: TableLocations): Fragment {
   const table = (name: string): Fragment => identifier(...tables.tableOf(name));
   switch (step.kind) {
     case 'create-table':
-      return sql`create table ${table(step.table)} (${join([...step.columns.map(defineColumn), ...keyOf(step)], sql`, `)})`;
+      return sql`create table ${table(step.table)} (${join([...step.columns.map(defineColumn), ...keyOf(step)])})`;
     case 'drop-table':
       return step.view ? sql`drop view ${table(step.table)}` : sql`drop table ${table(step.table)}`;
     case 'comment-table':
@@ -93,7 +93,7 @@ function defineStep(step: Definition, tables: TableLocations): Fragment {
       return sql`drop sequence ${identifier(step.schema, step.name)}`;
 
     case 'create-enum':
-      return sql`create type ${identifier(step.schema ?? schema, step.type)} as enum (${join(step.values.map(literal), sql`, `)})`;
+      return sql`create type ${identifier(step.schema ?? schema, step.type)} as enum (${join(step.values.map(literal))})`;
     case 'add-enum-value':
       return sql`alter type ${identifier(step.schema ?? schema, step.type)} add value ${literal(step.value)} ${neighbour(step)}`;
     case 'widen-sequence':
@@ -168,10 +168,7 @@ function defineColumn(column: ColumnDefinition): Fragment {
 }
 
 function names(columns: readonly string[]): Fragment {
-  return join(
-    columns.map((column) => identifier(column)),
-    sql`, `,
-  );
+  return join(columns.map((column) => identifier(column)));
 }
 
 function neighbour({ before, after }: Definition & { kind: 'add-enum-value' }): Fragment {
@@ -278,20 +275,17 @@ function text(value: string): Fragment {
 function insert(table: Fragment, values: Meta): Fragment {
   const names = Object.keys(values).map((name) => identifier(name));
   const document = parameter({ kind: 'constant', value: JSON.stringify(values) });
-  return sql`insert into ${table} (${join(names, sql`, `)})
-    select ${join(names, sql`, `)} from pg_catalog.json_populate_record(null::${table}, ${document}::json)`;
+  return sql`insert into ${table} (${join(names)})
+    select ${join(names)} from pg_catalog.json_populate_record(null::${table}, ${document}::json)`;
 }
 
 function save(table: Fragment, key: Meta, values: Meta): Fragment {
   const changes = Object.keys(values).map((name) => sql`${identifier(name)} := excluded.${identifier(name)}`);
-  const keys = join(
-    Object.keys(key).map((name) => identifier(name)),
-    sql`, `,
-  );
+  const keys = join(Object.keys(key).map((name) => identifier(name)));
   const inserted = insert(table, { ...values, ...key });
   return changes.length === 0
     ? sql`${inserted} on conflict (${keys}) do nothing`
-    : sql`${inserted} on conflict (${keys}) do update set ${join(changes, sql`, `)}`;
+    : sql`${inserted} on conflict (${keys}) do update set ${join(changes)}`;
 }
 
 function changeRelation(
@@ -303,7 +297,7 @@ function changeRelation(
   const changes = names.map((name) => sql`${name} := given.${name}`);
   const document = parameter({ kind: 'constant', value: JSON.stringify(values) });
   return [
-    sql`update ${table} relation set ${join(changes, sql`, `)}
+    sql`update ${table} relation set ${join(changes)}
     from pg_catalog.json_populate_record(null::${table}, ${document}::json) given
     where relation.many_collection = ${text(collection)} and relation.many_field = ${text(field)}`,
   ];
