@@ -66,11 +66,8 @@ export async function adopt(words: readonly string[]): Promise<void> {
       if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${step} ...`);
     },
   };
-  const adoption = await withDatabase(
-    config,
-    createObserver('warn'),
-    (message) => console.error(message),
-    (database) => carryOver(database, options),
+  const adoption = await withDatabase(config, createObserver('warn'), console.error, (database) =>
+    carryOver(database, options),
   );
   if (process.stderr.isTTY) process.stderr.write('\r\x1b[K');
   console.log(report(adoption, dryRun));

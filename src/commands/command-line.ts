@@ -57,16 +57,22 @@ Usage: lateral [start] [--option value ...]
 Options, as environment variables or flags (PORT=9000 or --port 9000):
 `;
 
+/** Commands with a help of their own. */
+const COMMANDS = new Map([
+  ['schema', { help: SCHEMA_HELP, run: schema }],
+  ['live', { help: LIVE_HELP, run: live }],
+  ['adopt', { help: ADOPT_HELP, run: adopt }],
+  ['doctor', { help: DOCTOR_HELP, run: doctor }],
+  ['files', { help: FILES_HELP, run: files }],
+  ['relations', { help: RELATIONS_HELP, run: relations }],
+]);
+
 export async function main(words: readonly string[]): Promise<void> {
   const [command = 'start', ...rest] = words;
-  const wantsHelp = rest.includes('--help') || rest.includes('-h');
-  if (command === 'schema') return wantsHelp ? console.log(SCHEMA_HELP) : schema(rest);
-  if (command === 'live') return wantsHelp ? console.log(LIVE_HELP) : live(rest);
-  if (command === 'adopt') return wantsHelp ? console.log(ADOPT_HELP) : adopt(rest);
-  if (command === 'doctor') return wantsHelp ? console.log(DOCTOR_HELP) : doctor(rest);
-  if (command === 'files') return wantsHelp ? console.log(FILES_HELP) : files(rest);
-  if (command === 'relations') return wantsHelp ? console.log(RELATIONS_HELP) : relations(rest);
-  if (words.includes('--help') || words.includes('-h') || command === 'help') return console.log(help());
+  const wantsHelp = words.includes('--help') || words.includes('-h');
+  const own = COMMANDS.get(command);
+  if (own) return wantsHelp ? console.log(own.help) : own.run(rest);
+  if (wantsHelp || command === 'help') return console.log(help());
   if (words.includes('--version')) return console.log(packageVersion);
   if (command.startsWith('-')) return start(words);
   if (command === 'start') return start(rest);
@@ -164,32 +170,26 @@ async function explain(words: readonly string[]): Promise<void> {
   if (!match) throw new StartError('explain expects a request such as "GET /items/articles?fields=title,author.name"');
   const config = readConfig({ ...process.env, ...environment });
   const [, collection = '', key, queryString = ''] = match.map((part) => part ?? undefined);
-  await withCore(
-    config,
-    createObserver('warn'),
-    (message) => console.error(message),
-    async ({ reads }) => {
-      const item = key === undefined ? null : decodeURIComponent(key);
-      const { sql, parameters, plan } = await read(
-        {
-          client: NO_CLIENT,
-          identify: () => CLI_IDENTITY,
-          parse: () => parseRead(decodeURIComponent(collection), item, queryString, parseLimits(config)),
-          execute: (prepared) => reads.explain(prepared, switches.has('analyze')),
-        },
-        reads,
-      );
-      console.log(pretty(sql));
-      for (const [position, value] of parameters.entries()) console.log(`$${position + 1} = ${JSON.stringify(value)}`);
-      console.log(`\n${JSON.stringify(plan, null, 2)}`);
-    },
-  );
+  await withCore(config, createObserver('warn'), console.error, async ({ reads }) => {
+    const item = key === undefined ? null : decodeURIComponent(key);
+    const { sql, parameters, plan } = await read(
+      {
+        client: NO_CLIENT,
+        identify: () => CLI_IDENTITY,
+        parse: () => parseRead(decodeURIComponent(collection), item, queryString, parseLimits(config)),
+        execute: (prepared) => reads.explain(prepared, switches.has('analyze')),
+      },
+      reads,
+    );
+    console.log(pretty(sql));
+    for (const [position, value] of parameters.entries()) console.log(`$${position + 1} = ${JSON.stringify(value)}`);
+    console.log(`\n${JSON.stringify(plan, null, 2)}`);
+  });
 }
 
 async function printTypes(flags: readonly string[]): Promise<void> {
   const config = readConfig({ ...process.env, ...readFlags(flags) });
-  const report = (message: string): void => console.error(message);
-  await withCore(config, createObserver('warn'), report, async ({ mirror }) => {
+  await withCore(config, createObserver('warn'), console.error, async ({ mirror }) => {
     console.log(describeTypes(mirror.model));
   });
 }
@@ -225,24 +225,19 @@ async function importFile(words: readonly string[]): Promise<void> {
     const share = total === 0 ? 100 : Math.floor((100 * readBytes) / total);
     if (process.stderr.isTTY) process.stderr.write(`\r[${'#'.repeat(share / 4).padEnd(25)}] ${share} %  ${rows} rows`);
   };
-  await withCore(
-    config,
-    createObserver('warn'),
-    (message) => console.error(message),
-    async ({ writes }) => {
-      const { MAX_IMPORT_ERRORS: maxErrors } = config;
-      await write({
-        client: NO_CLIENT,
-        identify: () => ({ caller: CLI_IDENTITY, author: NO_AUTHOR }),
-        parse: () => ({ collection, rows: readRows(bytes(), format), format, maxErrors, progress, onConflict }),
-        execute: (options, writer) => importRows(writes, options, writer, NO_CLIENT).catch(failImport),
-        reply: (count) => {
-          if (process.stderr.isTTY) process.stderr.write('\n');
-          console.log(`${count} ${count === 1 ? 'row' : 'rows'} imported into "${collection}"`);
-        },
-      });
-    },
-  );
+  await withCore(config, createObserver('warn'), console.error, async ({ writes }) => {
+    const { MAX_IMPORT_ERRORS: maxErrors } = config;
+    await write({
+      client: NO_CLIENT,
+      identify: () => ({ caller: CLI_IDENTITY, author: NO_AUTHOR }),
+      parse: () => ({ collection, rows: readRows(bytes(), format), format, maxErrors, progress, onConflict }),
+      execute: (options, writer) => importRows(writes, options, writer, NO_CLIENT).catch(failImport),
+      reply: (count) => {
+        if (process.stderr.isTTY) process.stderr.write('\n');
+        console.log(`${count} ${count === 1 ? 'row' : 'rows'} imported into "${collection}"`);
+      },
+    });
+  });
 }
 
 function failImport(error: unknown): never {

@@ -3,18 +3,31 @@
  * A problem costs somebody something (a request that fails, a table that cannot be reached, a list that reads the whole table); a note
  * may be as it should be.
  */
-
 import type { OtherSchema } from '../base/observe.js';
 import type { Config } from '../config/config.js';
 import type { MetadataRow } from '../mirror/catalog-document.js';
-import { holdsTable, type Model } from '../mirror/model.js';
+import { namesArgument } from '../mirror/functions.js';
+import { holdsTable, type Model, type Overload, type ServedFunction } from '../mirror/model.js';
 import type { Omission } from '../schema/snapshot/snapshot.js';
 import { suggestRelations } from '../schema/suggest/suggest.js';
 import { indexStatement, type Unindexed } from '../schema/suggest/suggested-relations.js';
-import { quoteIdentifier } from '../sql/fragment.js';
-import { diagnoseFunctions, type FunctionRights } from './diagnose-functions.js';
-import { count, type Detail, type Finding, finding, literalText } from './findings.js';
-import { diagnoseSnapshots } from './snapshot-findings.js';
+import { quoteIdentifier, quoteLiteral } from '../sql/fragment.js';
+
+export type CheckStatus = 'ok' | 'note' | 'problem';
+
+export interface Finding {
+  readonly section: string;
+  readonly status: CheckStatus;
+  readonly message: string;
+  readonly details: readonly Detail[];
+}
+
+export interface Detail {
+  readonly name: string;
+  readonly message: string;
+  /** SQL that solves it, or an example of it. */
+  readonly fix?: string;
+}
 
 /** What sql/doctor.sql answers. */
 export interface Facts {
@@ -55,6 +68,17 @@ interface TableRights {
   readonly has_policies: boolean;
 }
 
+/** Of a function that may be called. */
+interface FunctionRights {
+  readonly schema: string;
+  readonly name: string;
+  /** As `alter function` takes them. */
+  readonly arguments: string;
+  readonly execute: boolean;
+  /** Whether it is volatile although its body contains no write. */
+  readonly idle: boolean;
+}
+
 export interface Examined {
   readonly config: Config;
   readonly facts: Facts;
@@ -74,9 +98,10 @@ export function diagnose(examined: Examined): readonly Finding[] {
     ...schemas(examined),
     ...collections(examined),
     ...rights(examined),
-    ...relations(examined),
-    ...diagnoseFunctions(examined),
-    ...diagnoseSnapshots(examined),
+    ...indexes(examined),
+    ...lists(examined.model),
+    ...functions(examined),
+    ...snapshots(examined),
     ...extensions(examined),
     ...settings(examined),
   ];
@@ -90,35 +115,27 @@ function connection({ facts }: Examined): Finding[] {
 }
 
 function schemas({ facts, model, installed, others }: Examined): Finding[] {
-  const findings = [finding('Schemas', 'ok', `served: ${model.schemas.join(', ')}`)];
-  const closed = facts.schemas.filter(({ usage }) => !usage).map(({ schema }) => schema);
-  if (closed.length > 0)
-    findings.push(
-      finding(
-        'Schemas',
-        'problem',
-        'the role lacks usage on them: every request fails',
-        closed.map((schema) => ({
-          name: schema,
-          message: 'usage is not granted',
-          fix: `grant usage on schema ${quoteIdentifier(schema)} to ${quoteIdentifier(facts.role)};`,
-        })),
-      ),
-    );
-  if (others.length > 0) {
-    const list = others.map(({ schema, tables }) => `${schema} (${tables})`).join(', ');
-    const allSchemas = [...model.schemas, ...others.map(({ schema }) => schema)].join(',');
-    findings.push(
-      finding(
-        'Schemas',
-        'note',
-        `schemas with tables that are not served: ${list}; DATABASE_SCHEMAS=${allSchemas} serves them`,
-      ),
-    );
-  }
-  if (installed) findings.push(finding('Schemas', 'ok', `the service's own tables are in ${model.system}`));
-  else findings.push(notInstalled(facts, model));
-  return findings;
+  const closed = facts.schemas.filter(({ usage }) => !usage);
+  const list = others.map(({ schema, tables }) => `${schema} (${tables})`).join(', ');
+  const allSchemas = [...model.schemas, ...others.map(({ schema }) => schema)].join(',');
+  const unserved = `schemas with tables that are not served: ${list}; DATABASE_SCHEMAS=${allSchemas} serves them`;
+  return [
+    finding('Schemas', 'ok', `served: ${model.schemas.join(', ')}`),
+    ...listed(
+      'Schemas',
+      'problem',
+      'the role lacks usage on them: every request fails',
+      closed.map(({ schema }) => ({
+        name: schema,
+        message: 'usage is not granted',
+        fix: `grant usage on schema ${quoteIdentifier(schema)} to ${quoteIdentifier(facts.role)};`,
+      })),
+    ),
+    ...(others.length === 0 ? [] : [finding('Schemas', 'note', unserved)]),
+    installed
+      ? finding('Schemas', 'ok', `the service's own tables are in ${model.system}`)
+      : notInstalled(facts, model),
+  ];
 }
 
 function notInstalled(facts: Facts, model: Model): Finding {
@@ -134,29 +151,24 @@ function notInstalled(facts: Facts, model: Model): Finding {
 function collections(examined: Examined): Finding[] {
   const { facts, model } = examined;
   const served = [...model.collections.values()].flatMap(({ name, system }) => (system ? [] : [name])).sort();
-  const findings: Finding[] = [];
-  if (served.length === 0) findings.push(finding('Collections', 'problem', 'there is nothing to serve'));
-  else findings.push(finding('Collections', 'ok', `${served.length} served: ${served.join(', ')}`));
   const refused = [...model.refused].map(([name, reason]): Refusal => ({ name, reason }));
   const [collisions, others] = split(refused, ({ reason }) => reason.startsWith('would be called'));
   const [views, rest] = split(others, ({ reason }) => /\bkey\b/.test(reason));
-  findings.push(...keys(examined, views));
-  if (collisions.length > 0)
-    findings.push(
-      finding(
-        'Names',
-        'problem',
-        `${count(collisions.length, 'table is', 'tables are')} not served because the name is taken`,
-        collisions.map((each) => {
-          const fix = nameLine(each.name, facts, model);
-          return fix === undefined ? refusalDetail(each) : { ...refusalDetail(each), fix };
-        }),
-      ),
-    );
-  else findings.push(finding('Names', 'ok', 'no two tables have the same name'));
-  if (rest.length > 0)
-    findings.push(finding('Collections', 'note', 'not served for other reasons', rest.map(refusalDetail)));
-  return findings;
+  const taken = `${count(collisions.length, 'table is', 'tables are')} not served because the name is taken`;
+  const namingDetail = (each: Refusal): Detail => {
+    const fix = nameLine(each.name, facts, model);
+    return fix === undefined ? refusalDetail(each) : { ...refusalDetail(each), fix };
+  };
+  return [
+    served.length === 0
+      ? finding('Collections', 'problem', 'there is nothing to serve')
+      : finding('Collections', 'ok', `${served.length} served: ${served.join(', ')}`),
+    ...keys(examined, views),
+    collisions.length === 0
+      ? finding('Names', 'ok', 'no two tables have the same name')
+      : finding('Names', 'problem', taken, collisions.map(namingDetail)),
+    ...listed('Collections', 'note', 'not served for other reasons', rest.map(refusalDetail)),
+  ];
 }
 
 interface Refusal {
@@ -179,7 +191,7 @@ function keys({ facts, model, installed }: Examined, refused: readonly Refusal[]
     const named = Object.entries({ Tables: tables, Views: views }).filter(([, list]) => list.length > 0);
     const names = named.map(([kind, list]) => `${kind}: ${list.map(({ name }) => name).join(', ')}`).join('. ');
     const column = facts.tables.find(({ schema, table }) => schema === first.schema && table === first.table)?.column;
-    const values = [first.name, column ?? ''].map(literalText).join(', ');
+    const values = [first.name, column ?? ''].map(quoteLiteral).join(', ');
     const fix = `insert into ${metadataTable(model)} (collection, primary_key) values (${values});`;
     const message = `for example, if ${column} identifies a row${installed ? '' : ' (after the first start)'}:`;
     found.push(
@@ -198,7 +210,7 @@ function keys({ facts, model, installed }: Examined, refused: readonly Refusal[]
 function nameLine(refused: string, { tables }: Facts, model: Model): string | undefined {
   const table = tables.find(({ schema, table }) => `${schema}.${table}` === refused);
   if (!table) return undefined;
-  const values = [`${table.schema}_${table.table}_table`, table.schema, table.table].map(literalText).join(', ');
+  const values = [`${table.schema}_${table.table}_table`, table.schema, table.table].map(quoteLiteral).join(', ');
   return `insert into ${metadataTable(model)} (collection, "schema", "table") values (${values});`;
 }
 
@@ -207,71 +219,66 @@ function metadataTable({ system }: Model): string {
 }
 
 function rights({ facts, model }: Examined): Finding[] {
-  const role = quoteIdentifier(facts.role);
-  const findings: Finding[] = [];
   const served = facts.tables.filter(({ schema, table }) => holdsTable(model, schema, table));
   const tables = served.filter(({ view }) => !view);
   const readsOnly = tables.length > 0 && tables.every(({ missing }) => WRITES.every((each) => missing.includes(each)));
-  if (readsOnly)
-    findings.push(finding('Privileges', 'note', 'the role cannot write to any table: the API is read-only'));
-  const details = served.flatMap((each): Detail[] => {
-    const missing = each.missing.filter((right) => !readsOnly || right === 'select');
-    const name = `${quoteIdentifier(each.schema)}.${quoteIdentifier(each.table)}`;
-    const grants = missing.length === 0 ? [] : [`grant ${missing.join(', ')} on ${name} to ${role};`];
-    const sequences = readsOnly || missing.includes('insert') ? [] : each.sequences;
-    for (const sequence of sequences) grants.push(`grant usage on sequence ${sequence} to ${role};`);
-    if (grants.length === 0) return [];
-    const lacks = [...missing, ...sequences.map((sequence) => `usage of ${sequence}`)];
-    return [{ name: `${each.schema}.${each.table}`, message: `missing: ${lacks.join(', ')}`, fix: grants.join(' ') }];
-  });
-  if (details.length > 0)
-    findings.push(
-      finding(
-        'Privileges',
-        'problem',
-        `${count(details.length, 'table lacks', 'tables lack')} privileges of ${facts.role}`,
-        details,
-      ),
-    );
+  const details = served.flatMap((each) => missingRights(each, facts.role, readsOnly));
   const partial = partialRights(served, facts.role);
-  if (partial) findings.push(partial);
-  else if (!readsOnly && details.length === 0)
-    findings.push(finding('Privileges', 'ok', `${facts.role} may read and write every table`));
-  const secured = served.filter(({ row_security }) => row_security).map(({ schema, table }) => `${schema}.${table}`);
-  if (secured.length > 0)
-    findings.push(finding('Privileges', 'note', `row-level security applies to ${facts.role}: ${secured.join(', ')}`));
-  const bypassed = served
-    .filter(({ row_security, has_policies }) => has_policies && !row_security)
-    .map(({ schema, table }) => `${schema}.${table}`);
-  if (bypassed.length > 0)
-    findings.push(
-      finding(
-        'Privileges',
-        'note',
-        `${facts.role} bypasses row-level security, as a superuser, an owner or by BYPASSRLS: ${bypassed.join(', ')}`,
-      ),
-    );
-  return findings;
+  const namesOf = (some: readonly TableRights[]): string =>
+    some.map(({ schema, table }) => `${schema}.${table}`).join(', ');
+  const [secured, others] = split(served, ({ row_security }) => row_security);
+  const bypassed = others.filter(({ has_policies }) => has_policies);
+  const note = (message: string): Finding => finding('Privileges', 'note', message);
+  return [
+    ...(readsOnly ? [note('the role cannot write to any table: the API is read-only')] : []),
+    ...listed(
+      'Privileges',
+      'problem',
+      `${count(details.length, 'table lacks', 'tables lack')} privileges of ${facts.role}`,
+      details,
+    ),
+    ...partial,
+    ...(readsOnly || details.length + partial.length > 0
+      ? []
+      : [finding('Privileges', 'ok', `${facts.role} may read and write every table`)]),
+    ...(secured.length === 0 ? [] : [note(`row-level security applies to ${facts.role}: ${namesOf(secured)}`)]),
+    ...(bypassed.length === 0
+      ? []
+      : [
+          note(
+            `${facts.role} bypasses row-level security, as a superuser, an owner or by BYPASSRLS: ${namesOf(bypassed)}`,
+          ),
+        ]),
+  ];
+}
+
+function missingRights({ schema, table, ...rights }: TableRights, role: string, readsOnly: boolean): Detail[] {
+  const missing = rights.missing.filter((right) => !readsOnly || right === 'select');
+  const sequences = readsOnly || missing.includes('insert') ? [] : rights.sequences;
+  const lacks = [...missing, ...sequences.map((sequence) => `usage of ${sequence}`)];
+  if (lacks.length === 0) return [];
+  const name = `${quoteIdentifier(schema)}.${quoteIdentifier(table)}`;
+  const grants = [
+    ...(missing.length === 0 ? [] : [`grant ${missing.join(', ')} on ${name}`]),
+    ...sequences.map((sequence) => `grant usage on sequence ${sequence}`),
+  ];
+  const fix = grants.map((grant) => `${grant} to ${quoteIdentifier(role)};`).join(' ');
+  return [{ name: `${schema}.${table}`, message: `missing: ${lacks.join(', ')}`, fix }];
 }
 
 /** A grant on the whole table would open columns that somebody has left out on purpose. */
-function partialRights(tables: readonly TableRights[], role: string): Finding | null {
+function partialRights(tables: readonly TableRights[], role: string): Finding[] {
   const details = tables
     .filter(({ partial }) => partial.length > 0)
     .map(({ schema, table, partial }): Detail => {
       const rights = partial.map(({ privilege, columns }) => `${privilege}: ${columns.join(', ')}`);
       return { name: `${schema}.${table}`, message: rights.join('; ') };
     });
-  if (details.length === 0) return null;
   const message = `${role} has privileges on some columns of ${count(details.length, 'table', 'tables')} only: the API leaves out the others`;
-  return finding('Privileges', 'note', message, details);
+  return listed('Privileges', 'note', message, details);
 }
 
 const WRITES = ['insert', 'update', 'delete'];
-
-function relations(examined: Examined): Finding[] {
-  return [...indexes(examined), ...lists(examined.model)];
-}
 
 /** A database that was made without the service has references, and nothing that says what their lists are called. */
 function lists(model: Model): Finding[] {
@@ -310,6 +317,117 @@ function declaredUnindexed({ collections }: Model, { tables }: Facts): Unindexed
   });
 }
 
+/** Functions that are declared to be callable, and fields that are computed by one. */
+function functions({ model, declared, facts }: Examined): Finding[] {
+  const served = [...model.functions.values()];
+  const missing = [...model.refusedFunctions].map(([name, reason]) => ({ name, message: `it ${reason}` }));
+  const denied = facts.functions.filter(({ execute }) => !execute).map((each) => grantLine(each, facts.role));
+  const several = served.flatMap((each) => ambiguous(each, model));
+  return [
+    ...(served.length === 0
+      ? []
+      : [finding('Functions', 'ok', `${served.length} callable: ${served.map(shown).join(', ')}`)]),
+    ...listed(
+      'Functions',
+      'problem',
+      `${count(missing.length, 'row', 'rows')} of service_functions cannot be called`,
+      missing,
+    ),
+    ...listed(
+      'Functions',
+      'problem',
+      `${facts.role} may not execute ${count(denied.length, 'function', 'functions')}`,
+      denied,
+    ),
+    ...listed(
+      'Functions',
+      'problem',
+      `${count(several.length, 'function has', 'functions have')} overloads that differ only in the types of their arguments, so calls are ambiguous; choose one, for example`,
+      several,
+    ),
+    ...listed(
+      'Functions',
+      'note',
+      'arguments in service_functions that the function does not have',
+      declared.flatMap((row) => stray(row, model.functions.get(String(row['name'])))),
+    ),
+    ...listed(
+      'Functions',
+      'note',
+      'volatile (the default), so GET and GraphQL queries cannot call them; if they only read, declare them stable',
+      facts.functions.filter((each) => each.idle).map(stableLine),
+    ),
+    ...computedFields(model),
+  ];
+}
+
+function shown({ name, overloads }: ServedFunction): string {
+  return overloads.every(({ volatile }) => volatile) ? `${name} (POST)` : name;
+}
+
+function signature({ schema, name, arguments: list }: FunctionRights): string {
+  return `${quoteIdentifier(schema)}.${quoteIdentifier(name)}(${list})`;
+}
+
+function grantLine(each: FunctionRights, role: string): Detail {
+  return {
+    name: `${each.schema}.${each.name}`,
+    message: 'execute is not granted',
+    fix: `grant execute on function ${signature(each)} to ${quoteIdentifier(role)};`,
+  };
+}
+
+function stableLine(each: FunctionRights): Detail {
+  return {
+    name: `${each.schema}.${each.name}`,
+    message: 'its body contains no write',
+    fix: `alter function ${signature(each)} stable;`,
+  };
+}
+
+/** Of forms with the same names of arguments the first is the example. */
+function ambiguous({ name, overloads }: ServedFunction, { system }: Model): Detail[] {
+  const named = (overload: Overload): string => JSON.stringify(overload.arguments.map((each) => each.name).sort());
+  const twin = overloads.find(
+    (one, position) => overloads.findIndex((other) => named(other) === named(one)) < position,
+  );
+  const first = twin && overloads.find((other) => named(other) === named(twin));
+  if (!first) return [];
+  const types = JSON.stringify(first.arguments.map((each) => `${each.name} ${each.field.column?.data_type ?? ''}`));
+  const fix = `update ${quoteIdentifier(system)}.service_functions set arguments = ${quoteLiteral(types)} where name = ${quoteLiteral(name)};`;
+  return [{ name, message: `takes ${first.arguments.map((each) => each.name).join(', ')} in several types`, fix }];
+}
+
+function stray(row: MetadataRow, served: ServedFunction | undefined): Detail[] {
+  const known = served?.overloads.flatMap((overload) => overload.arguments) ?? [];
+  const declaredArguments = Array.isArray(row['arguments']) ? row['arguments'].map(String) : [];
+  if (!served) return [];
+  return declaredArguments
+    .filter((entry) => !known.some(({ name }) => namesArgument(entry, name)))
+    .map((entry) => ({ name: served.name, message: `has no argument "${entry}"` }));
+}
+
+function computedFields({ collections }: Model): Finding[] {
+  const fields = [...collections.values()].flatMap((collection) => [...collection.fields.values()]);
+  const broken = fields
+    .filter((field) => field.special.includes('computed') && field.column === null)
+    .map(({ collection, name }) => ({
+      name: `${collection}.${name}`,
+      message:
+        'there is no stable or immutable function that takes a row of its table, or the function returns table rows',
+    }));
+  const message = `${count(broken.length, 'computed field has', 'computed fields have')} no value`;
+  return listed('Fields', 'problem', message, broken);
+}
+
+/** Things that snapshots leave out, so that another database would lack them. */
+function snapshots({ omissions }: Examined): Finding[] {
+  if (omissions.length === 0) return [finding('Snapshots', 'ok', 'snapshots contain every table, column and key')];
+  const message = `snapshots leave out ${count(omissions.length, 'thing', 'things')}: lateral schema apply does not create them in another database`;
+  const details = omissions.map(({ name, reason }) => ({ name, message: reason }));
+  return [finding('Snapshots', 'note', message, details)];
+}
+
 /** What an extension is good for here. */
 const USES: Readonly<Record<string, string>> = {
   pg_trgm: 'indexes for _contains, search and similarity',
@@ -319,33 +437,40 @@ const USES: Readonly<Record<string, string>> = {
 
 function extensions({ facts }: Examined): Finding[] {
   const installed = Object.entries(facts.extensions).map(([name, version]) => `${name} ${version}`);
-  const findings = [finding('Extensions', 'ok', `installed: ${installed.join(', ')}`)];
-  const useful = facts.available.filter((name) => Object.hasOwn(USES, name));
-  if (useful.length > 0)
-    findings.push(
-      finding(
-        'Extensions',
-        'note',
-        'available and useful here',
-        useful.map((name) => ({ name, message: USES[name] ?? '', fix: `create extension ${name};` })),
-      ),
-    );
-  return findings;
+  const useful = facts.available
+    .filter((name) => Object.hasOwn(USES, name))
+    .map((name) => ({ name, message: USES[name] ?? '', fix: `create extension ${name};` }));
+  return [
+    finding('Extensions', 'ok', `installed: ${installed.join(', ')}`),
+    ...listed('Extensions', 'note', 'available and useful here', useful),
+  ];
 }
 
-/** Beside the pools: for the service's own statements, the catalog and notifications. */
+/** In addition to the pools: for the service's own statements, the catalog and notifications. */
 const OWN_CONNECTIONS = 6;
 
 function settings({ config, facts, installed }: Examined): Finding[] {
-  const { settings: values } = facts;
-  const section = 'Settings';
-  const findings: Finding[] = [];
+  const { server_encoding: encoding, wal_level: level } = facts.settings;
+  const say = (status: CheckStatus, message: string): Finding => finding('Settings', status, message);
   const limit = config.DATABASE_STATEMENT_TIMEOUT;
-  findings.push(
+  const polling = `schema changes are found by polling every ${config.SCHEMA_POLL_INTERVAL / 1_000}s: an event trigger needs a superuser`;
+  return [
     limit === 0
-      ? finding(section, 'note', 'statement_timeout is off (DATABASE_STATEMENT_TIMEOUT=0): a statement may run forever')
-      : finding(section, 'ok', `statement_timeout ${limit / 1_000}s, set by DATABASE_STATEMENT_TIMEOUT`),
-  );
+      ? say('note', 'statement_timeout is off (DATABASE_STATEMENT_TIMEOUT=0): a statement may run forever')
+      : say('ok', `statement_timeout ${limit / 1_000}s, set by DATABASE_STATEMENT_TIMEOUT`),
+    finding('Settings', ...connectionFigures(config, facts)),
+    say('ok', `wal_level ${level}`),
+    ...(encoding === 'UTF8' ? [] : [say('note', `server_encoding ${encoding}: characters outside of it are refused`)]),
+    facts.watched
+      ? say('ok', 'an event trigger reports schema changes')
+      : facts.superuser && !installed
+        ? say('ok', 'the first start creates an event trigger that reports schema changes')
+        : say('note', polling),
+  ];
+}
+
+function connectionFigures(config: Config, facts: Facts): [CheckStatus, string] {
+  const { settings: values } = facts;
   const needed = connectionsOf(config);
   const reserved = ['superuser_reserved_connections', 'reserved_connections'].map((name) => Number(values[name] ?? 0));
   const free =
@@ -353,33 +478,9 @@ function settings({ config, facts, installed }: Examined): Finding[] {
   const most = Math.min(free, facts.role_limit ?? free, facts.database_limit ?? free);
   const figures = `the service opens up to ${needed} of ${most} connections (max_connections ${values['max_connections']})`;
   if (needed > most)
-    findings.push(
-      finding(
-        section,
-        'problem',
-        `${figures}: lower DATABASE_POOL_SIZE and DATABASE_WRITE_POOL_SIZE, or raise the limit`,
-      ),
-    );
-  else if (needed + facts.connections > most)
-    findings.push(finding(section, 'note', `${figures}, and other clients have ${facts.connections} now`));
-  else findings.push(finding(section, 'ok', figures));
-  findings.push(finding(section, 'ok', `wal_level ${values['wal_level']}`));
-  if (values['server_encoding'] !== 'UTF8')
-    findings.push(
-      finding(section, 'note', `server_encoding ${values['server_encoding']}: characters outside of it are refused`),
-    );
-  if (facts.watched) findings.push(finding(section, 'ok', 'an event trigger reports schema changes'));
-  else if (facts.superuser && !installed)
-    findings.push(finding(section, 'ok', 'the first start creates an event trigger that reports schema changes'));
-  else
-    findings.push(
-      finding(
-        section,
-        'note',
-        `schema changes are found by polling every ${config.SCHEMA_POLL_INTERVAL / 1_000}s: an event trigger needs a superuser`,
-      ),
-    );
-  return findings;
+    return ['problem', `${figures}: lower DATABASE_POOL_SIZE and DATABASE_WRITE_POOL_SIZE, or raise the limit`];
+  if (needed + facts.connections > most) return ['note', `${figures}, and other clients have ${facts.connections} now`];
+  return ['ok', figures];
 }
 
 function connectionsOf(config: Config): number {
@@ -393,4 +494,22 @@ function connectionsOf(config: Config): number {
 
 function split<Entry>(entries: readonly Entry[], test: (entry: Entry) => boolean): [Entry[], Entry[]] {
   return [entries.filter(test), entries.filter((entry) => !test(entry))];
+}
+
+export function finding(
+  section: string,
+  status: CheckStatus,
+  message: string,
+  details: readonly Detail[] = [],
+): Finding {
+  return { section, status, message, details };
+}
+
+/** A finding about details, if there are any. */
+function listed(section: string, status: CheckStatus, message: string, details: readonly Detail[]): Finding[] {
+  return details.length === 0 ? [] : [finding(section, status, message, details)];
+}
+
+export function count(number: number, one: string, many: string): string {
+  return `${number} ${number === 1 ? one : many}`;
 }

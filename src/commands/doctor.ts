@@ -1,5 +1,4 @@
 /** `lateral doctor`: what is right and wrong with a database and the role that serves it. It changes nothing. */
-
 import { StartError } from '../base/errors.js';
 import { parseOwnJson } from '../base/narrow.js';
 import { createObserver } from '../base/observe.js';
@@ -8,16 +7,20 @@ import { buildModel } from '../mirror/introspect.js';
 import { findOtherSchemas, loadSchema } from '../postgres/catalog/catalog.js';
 import { locateSystemTables } from '../postgres/catalog/migrate.js';
 import { systemTables } from '../postgres/catalog/system-tables.js';
+import { hasTriggers, inspectTriggers, type Missing, notificationObstacle } from '../postgres/changes/live-triggers.js';
+import { logObstacle } from '../postgres/changes/publication.js';
 import type { Database } from '../postgres/pools/database.js';
+import { differenceOf, identityOf } from '../postgres/pools/server-identity.js';
+import { SERVER } from '../postgres/replicas/replica-server.js';
+import type { Replica } from '../postgres/replicas/replicas.js';
+import { within } from '../postgres/wire/time-limit.js';
 import { readOmissions } from '../schema/snapshot/snapshots.js';
 import { loadUnindexed } from '../schema/suggest/suggested-relations.js';
+import { openReplicas } from '../service/core.js';
 import { withDatabase } from '../service/start.js';
 import { loadGrammar } from '../sql/grammar.js';
 import { readSql } from '../sql/read-sql.js';
-import { diagnose, type Examined, type Facts } from './diagnosis.js';
-import type { CheckStatus, Finding } from './findings.js';
-import { examineLive } from './live-findings.js';
-import { examineHosts, examineReplicas } from './replica-findings.js';
+import { type CheckStatus, count, diagnose, type Examined, type Facts, type Finding, finding } from './diagnosis.js';
 
 export const DOCTOR_HELP = `Usage: lateral doctor [--json] [--option value ...]
 
@@ -40,7 +43,7 @@ export async function doctor(words: readonly string[]): Promise<void> {
   const config: Config = { ...readConfig({ ...process.env, ...environment }), DATABASE_START_TIMEOUT: 0 };
   const findings = await examine(config).catch((error: unknown): readonly Finding[] => {
     if (!(error instanceof StartError)) throw error;
-    return [{ section: 'Connection', status: 'problem', message: error.message, details: [] }];
+    return [finding('Connection', 'problem', error.message)];
   });
   const number = (status: CheckStatus): number => findings.filter((each) => each.status === status).length;
   const [problems, notes] = [number('problem'), number('note')];
@@ -51,20 +54,15 @@ export async function doctor(words: readonly string[]): Promise<void> {
 
 async function examine(config: Config): Promise<readonly Finding[]> {
   await loadGrammar();
-  return withDatabase(
-    config,
-    createObserver('error'),
-    (message) => console.error(message),
-    async (database) => {
-      const examined = await lookAt(database, config);
-      return [
-        ...diagnose(examined),
-        ...examineHosts(database),
-        ...(await examineReplicas(config, database)),
-        ...(await examineLive(config, database, examined)),
-      ];
-    },
-  );
+  return withDatabase(config, createObserver('error'), console.error, async (database) => {
+    const examined = await lookAt(database, config);
+    return [
+      ...diagnose(examined),
+      ...examineHosts(database),
+      ...(await examineReplicas(config, database)),
+      ...(await examineLive(config, database, examined)),
+    ];
+  });
 }
 
 async function lookAt(database: Database, config: Config): Promise<Examined> {
@@ -91,6 +89,97 @@ async function lookAt(database: Database, config: Config): Promise<Examined> {
       omissions: await readOmissions(cell, model, document.function_rows ?? []),
     };
   });
+}
+
+/** Whether changes can be read from the log or are reported by triggers, and what is missing. */
+async function examineLive({ LIVE }: Config, database: Database, { model }: Examined): Promise<readonly Finding[]> {
+  const say = (status: CheckStatus, message: string, details: Finding['details'] = []): Finding =>
+    finding('Live queries', status, message, details);
+  if (LIVE === 'off') return [say('ok', 'LIVE is off')];
+  const ofLog = LIVE === 'triggers' ? 'LIVE is triggers' : await logObstacle(database);
+  if (ofLog === null) return [say('ok', 'changes can be read from the log')];
+  if (LIVE === 'logical') return [say('problem', `there are none: ${ofLog}`)];
+  const deaf = await notificationObstacle(database);
+  if (deaf !== null) return [say(LIVE === 'auto' ? 'note' : 'problem', `there are none: ${ofLog}; ${deaf}`)];
+  const isInstalled = await hasTriggers(database);
+  if (!isInstalled && LIVE === 'auto')
+    return [say('note', `there are none: ${ofLog}; or run "lateral live install", which makes triggers`)];
+  const tables = [...model.collections.values()].map(({ schema, table }) => ({ schema, name: table }));
+  const { missing, installed: triggered } = await inspectTriggers(database, tables);
+  // What the service installs by itself at the first subscription is not missing.
+  const lacking = missing.filter(({ mayInstall }) => !mayInstall);
+  const told = `changes are told by triggers, which ${count(triggered, 'table has', 'tables have')} (${ofLog})`;
+  const [prepared] = await database.rows<{ most: string }>(
+    "select current_setting('max_prepared_transactions') as most",
+  );
+  return [
+    say('ok', told),
+    ...(lacking.length === 0 ? [] : [say('problem', LACKING, lacking.map(detailOf))]),
+    ...(prepared?.most === '0' ? [] : [say('note', PREPARED)]),
+  ];
+}
+
+const LACKING =
+  'tables have no triggers, and the role may not make them: live queries that read them are refused. Run "lateral live install" as their owner, or:';
+const PREPARED =
+  'max_prepared_transactions is not 0: PREPARE TRANSACTION fails after a write to a table with triggers, which notify';
+
+function detailOf({ schema, name, statements }: Missing): Finding['details'][number] {
+  return { name: `${schema}.${name}`, message: 'has no triggers', fix: `${statements.join('; ')};` };
+}
+
+const ANSWER_TIMEOUT_MS = 3_000;
+
+/** Connections at the same time that must all lead to one server. */
+const COMPARED_CONNECTIONS = 4;
+
+async function examineReplicas(config: Config, database: Database): Promise<readonly Finding[]> {
+  const replicas = openReplicas(config);
+  if (!replicas) return [];
+  try {
+    return await Promise.all(replicas.all.map((replica) => examineReplica(replica, database)));
+  } finally {
+    await replicas.close();
+  }
+}
+
+/** Hosts of DATABASE_URL that a failover would not move to. */
+function examineHosts({ primary }: Database): readonly Finding[] {
+  return (primary?.foreign ?? []).map((message) =>
+    finding('Connection', 'problem', `host ${message}: it is not used. Correct DATABASE_URL`),
+  );
+}
+
+async function examineReplica(replica: Replica, database: Database): Promise<Finding> {
+  const say = (status: CheckStatus, message: string): Finding =>
+    finding('Replicas', status, `${replica.name} ${message}`);
+  try {
+    const { position } = await database.position();
+    const report = await within(replica.ask(), ANSWER_TIMEOUT_MS);
+    const difference = differenceOf(await identityOf(database), report);
+    if (difference)
+      return say('problem', `is another ${difference} than that of DATABASE_URL: it gets no reads. Correct the URL`);
+    if (!report.standby && report.server === (await serverOf(database)))
+      return say('note', 'is the primary: it gets no reads as a replica');
+    if (!report.standby)
+      return say('problem', 'was promoted, and is not the primary of DATABASE_URL: it gets no reads');
+    if ((await within(countServers(replica), ANSWER_TIMEOUT_MS)) > 1)
+      return say('problem', 'leads to more than one server, as a balancer does: name each standby by a URL of its own');
+    const behind = Math.max(0, position - report.replayed);
+    if (behind === 0) return say('ok', 'is a standby and has replayed everything');
+    return say('note', `is a standby, ${behind} bytes of WAL behind`);
+  } catch (error) {
+    return say('problem', `does not answer: ${error instanceof Error ? error.message : error}`);
+  }
+}
+
+async function countServers({ database }: Replica): Promise<number> {
+  const servers = await Promise.all(Array.from({ length: COMPARED_CONNECTIONS }, () => serverOf(database)));
+  return new Set(servers).size;
+}
+
+async function serverOf({ own }: Database): Promise<string> {
+  return String(await own.use((session) => session.cell(`select ${SERVER}`, [])));
 }
 
 const MARKS: Readonly<Record<CheckStatus, string>> = { ok: 'ok', note: 'note', problem: 'PROBLEM' };

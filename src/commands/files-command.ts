@@ -30,8 +30,7 @@ export async function files(words: readonly string[]): Promise<void> {
   if (operands.length > 0) throw new StartError('files takes options only: see lateral files --help');
   const config = readConfig({ ...process.env, ...environment });
   const storages = new Storages(config.STORAGE_LOCATIONS);
-  const report = (message: string): void => console.error(message);
-  const rows = await withCore(config, createObserver('warn'), report, ({ database }) =>
+  const rows = await withCore(config, createObserver('warn'), console.error, ({ database }) =>
     database.rows<{ id: string; storage: string; filename_disk: string }>(
       'select id::text, storage, filename_disk from service_files where filename_disk is not null order by id',
     ),

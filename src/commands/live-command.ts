@@ -3,6 +3,8 @@
 import { StartError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
 import { readArguments, readConfig } from '../config/config.js';
+import { buildModel } from '../mirror/introspect.js';
+import { loadSchema } from '../postgres/catalog/catalog.js';
 import { locateSystemTables } from '../postgres/catalog/migrate.js';
 import {
   announceTriggers,
@@ -15,7 +17,7 @@ import {
 import type { TableName } from '../postgres/changes/publication.js';
 import type { Database } from '../postgres/pools/database.js';
 import { withDatabase } from '../service/start.js';
-import { servedTables } from './served-tables.js';
+import { loadGrammar } from '../sql/grammar.js';
 
 export const LIVE_HELP = `Usage: lateral live {install | remove} [--dry-run] [--option value ...]
 
@@ -64,6 +66,13 @@ const COMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
   ],
 ]);
 
+export async function servedTables(database: Database): Promise<readonly TableName[]> {
+  await loadGrammar();
+  const { document } = await database.catalog.use((session) => loadSchema(session, database, true));
+  const { collections } = buildModel(document, 1, database);
+  return [...collections.values()].map(({ schema, table }) => ({ schema, name: table }));
+}
+
 export async function live(words: readonly string[]): Promise<void> {
   const [name = '', ...rest] = words;
   const command = COMMANDS.get(name);
@@ -71,29 +80,24 @@ export async function live(words: readonly string[]): Promise<void> {
   const { operands, switches, environment } = readArguments(rest, ['dry-run']);
   if (operands.length > 0) throw new StartError(`unexpected argument "${operands[0]}": see lateral live --help`);
   const config = readConfig({ ...process.env, ...environment });
-  await withDatabase(
-    config,
-    createObserver('warn'),
-    (message) => console.error(message),
-    async (database) => {
-      if (!(await locateSystemTables(database, config.SYSTEM_SCHEMA)))
-        throw new StartError("the service's own tables are not there yet: start it once");
-      const tables = await command.find(database);
-      if (switches.has('dry-run')) {
-        for (const { statements } of tables) for (const statement of statements) console.log(`${statement};`);
-        return;
-      }
-      // Said of each at once, and told in any case: what is done stays done if the rest fails.
-      const say = ({ schema, name: table }: TableName, failure: string | null): void =>
-        console.log(`${schema}.${table}  ${failure === null ? command.done : `failed: ${failure}`}`);
-      let failures: ReadonlyMap<string, string>;
-      try {
-        failures = await command.change(database, tables, say);
-      } finally {
-        await announceTriggers(database);
-      }
-      if (tables.length === 0) console.log('Nothing to do.');
-      if (failures.size > 0) process.exitCode = 1;
-    },
-  );
+  await withDatabase(config, createObserver('warn'), console.error, async (database) => {
+    if (!(await locateSystemTables(database, config.SYSTEM_SCHEMA)))
+      throw new StartError("the service's own tables are not there yet: start it once");
+    const tables = await command.find(database);
+    if (switches.has('dry-run')) {
+      for (const { statements } of tables) for (const statement of statements) console.log(`${statement};`);
+      return;
+    }
+    // Said of each at once, and told in any case: what is done stays done if the rest fails.
+    const say = ({ schema, name: table }: TableName, failure: string | null): void =>
+      console.log(`${schema}.${table}  ${failure === null ? command.done : `failed: ${failure}`}`);
+    let failures: ReadonlyMap<string, string>;
+    try {
+      failures = await command.change(database, tables, say);
+    } finally {
+      await announceTriggers(database);
+    }
+    if (tables.length === 0) console.log('Nothing to do.');
+    if (failures.size > 0) process.exitCode = 1;
+  });
 }

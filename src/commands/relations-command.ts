@@ -32,7 +32,7 @@ export async function relations(words: readonly string[]): Promise<void> {
   await withCore(
     readConfig({ ...process.env, ...environment }),
     createObserver('warn'),
-    (message) => console.error(message),
+    console.error,
     async ({ schemaChanges, mirror }) => {
       const { model } = mirror;
       for (const name of operands) {

@@ -102,12 +102,7 @@ async function apply(commandLine: CommandLine): Promise<void> {
 }
 
 function open<Result>({ environment }: CommandLine, work: (core: Core) => Promise<Result>): Promise<Result> {
-  return withCore(
-    readConfig({ ...process.env, ...environment }),
-    createObserver('warn'),
-    (message) => console.error(message),
-    work,
-  );
+  return withCore(readConfig({ ...process.env, ...environment }), createObserver('warn'), console.error, work);
 }
 
 function modeOf({ switches }: CommandLine): { readonly merge: boolean } {
