@@ -22,7 +22,6 @@ const PING_ROUNDS = 40;
 export class Subscribers implements Rights {
   generation = 0;
   readonly counts: SubscriptionCounts;
-  readonly #onEmpty: () => void;
   readonly #all = new Set<Subscriber>();
   readonly #sweep = new Sweep(this.#all, (each) => {
     // An identity expires without any message.
@@ -32,9 +31,11 @@ export class Subscribers implements Rights {
   #added = 0;
 
   /** Calls `onEmpty` when the last subscription has ended. */
-  constructor(limits: SubscriptionLimits, onEmpty: () => void) {
+  constructor(
+    limits: SubscriptionLimits,
+    private readonly onEmpty: () => void,
+  ) {
     this.counts = new SubscriptionCounts(limits);
-    this.#onEmpty = onEmpty;
   }
 
   /** Resolves when the caller is resolved; `begin` runs before. A subscription that fails is closed. */
@@ -69,7 +70,7 @@ export class Subscribers implements Rights {
     this.#all.delete(subscriber);
     subscriber.onClosed();
     this.counts.leave(subscriber.owner);
-    if (this.counts.total === 0) this.#onEmpty();
+    if (this.counts.total === 0) this.onEmpty();
   }
 
   /** The error is null if the service stops. */

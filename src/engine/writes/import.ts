@@ -32,11 +32,8 @@ export interface RowError {
 
 /** Rows that could not be written, with their numbers. */
 export class ImportFailure extends Error {
-  readonly errors: readonly RowError[];
-
-  constructor(errors: readonly RowError[]) {
+  constructor(readonly errors: readonly RowError[]) {
     super('rows could not be imported');
-    this.errors = errors;
   }
 }
 

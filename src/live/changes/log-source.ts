@@ -138,9 +138,6 @@ const FIRST_PAUSE_MS = 1_000;
 const MAX_PAUSE_MS = 60_000;
 
 class LogFeed {
-  readonly #database: Database;
-  readonly #events: SourceEvents;
-  readonly #maxWal: number;
   #current: SlotStream;
   #next: SlotStream | null = null;
   #replacing: Promise<void> | null = null;
@@ -161,10 +158,11 @@ class LogFeed {
   readonly #share = 0.75 + Math.random() / 4;
 
   /** `maxWal`: bytes of log that a slot may keep. */
-  constructor(database: Database, events: SourceEvents, maxWal: number) {
-    this.#database = database;
-    this.#events = events;
-    this.#maxWal = maxWal;
+  constructor(
+    private readonly database: Database,
+    private readonly events: SourceEvents,
+    private readonly maxWal: number,
+  ) {
     this.#current = this.#make();
   }
 
@@ -234,10 +232,10 @@ class LogFeed {
 
   #make(): SlotStream {
     const reader = new TransactionReader(
-      { wanted: (table) => this.#events.wanted(table), committed: (transaction) => this.#take(transaction) },
+      { wanted: (table) => this.events.wanted(table), committed: (transaction) => this.#take(transaction) },
       false,
     );
-    const stream: SlotStream = new SlotStream(this.#database, reader, (error) => this.#lost(stream, error));
+    const stream: SlotStream = new SlotStream(this.database, reader, (error) => this.#lost(stream, error));
     this.#made.set(stream, reader);
     return stream;
   }
@@ -245,7 +243,7 @@ class LogFeed {
   #take(transaction: Transaction): void {
     if (transaction.position <= this.#delivered || this.#isOver) return;
     this.#delivered = transaction.position;
-    this.#events.committed(transaction);
+    this.events.committed(transaction);
   }
 
   #lost(stream: SlotStream, error: Error): void {
@@ -258,7 +256,7 @@ class LogFeed {
     }
     this.#end();
     void next?.stop();
-    this.#events.lost(error);
+    this.events.lost(error);
   }
 
   #adopt(next: SlotStream): void {
@@ -269,7 +267,7 @@ class LogFeed {
 
   #check(): void {
     const { kept } = this;
-    if (kept > this.#maxWal) {
+    if (kept > this.maxWal) {
       const reason = this.failure ? `: ${this.failure.message}` : ' in time';
       this.fail(new Error(`the slot kept ${megabytes(kept)} of WAL and could not be replaced${reason}`));
     } else if (this.#replacing === null && this.#isDue(kept)) {
@@ -283,8 +281,8 @@ class LogFeed {
     const { serverLimit, createdAt } = this.#current;
     const now = performance.now();
     if (now < this.#retryAt) return false;
-    const own = this.#maxWal * REPLACED_AFTER;
-    const least = this.#maxWal * REPLACED_AFTER_IF_OLD;
+    const own = this.maxWal * REPLACED_AFTER;
+    const least = this.maxWal * REPLACED_AFTER_IF_OLD;
     const most = serverLimit < 0 ? own : Math.min(own, Math.max(serverLimit * SERVER_SHARE, least));
     const isOld = now - createdAt > OLD_MS / this.#share;
     return kept > most * this.#share || (isOld && kept > least);
@@ -350,11 +348,6 @@ const TOLERANCE = 65_536;
  * the tables that they had. PostgreSQL sends nothing when a table leaves a publication.
  */
 class LogWatch {
-  readonly #database: Database;
-  readonly #feed: LogFeed;
-  readonly #onTablesChanged: () => void;
-  /** The tables of the publications when the stream was opened or refreshed. */
-  #membership: Membership;
   /** The digest of the publications that were checked last, so that a missing table is reported once. */
   #checked: string;
   /**
@@ -367,12 +360,13 @@ class LogWatch {
   /** Ends of the log that have not arrived yet, and when they were found. */
   #marks: { readonly position: number; readonly at: number }[] = [];
 
-  constructor(database: Database, feed: LogFeed, membership: Membership, onTablesChanged: () => void) {
-    this.#database = database;
-    this.#feed = feed;
-    this.#membership = membership;
+  constructor(
+    private readonly database: Database,
+    private readonly feed: LogFeed /** The tables of the publications when the stream was opened or refreshed. */,
+    private membership: Membership,
+    private readonly onTablesChanged: () => void,
+  ) {
     this.#checked = membership.digest;
-    this.#onTablesChanged = onTablesChanged;
     this.#timer = setInterval(() => void this.#ask(), WATCH_MS).unref();
   }
 
@@ -383,17 +377,17 @@ class LogWatch {
 
   /** The publications were changed for the stream. Must be called before everything is read again. */
   async expect(membership: Membership): Promise<void> {
-    if (membership.digest === this.#membership.digest) return;
-    const { running } = await within(readLogState(this.#database), ANSWER_TIMEOUT_MS);
+    if (membership.digest === this.membership.digest) return;
+    const { running } = await within(readLogState(this.database), ANSWER_TIMEOUT_MS);
     this.#older = running;
-    this.#membership = membership;
+    this.membership = membership;
     this.#checked = membership.digest;
   }
 
   /** Milliseconds that the stream is behind the log. */
   get lagMs(): number {
     const now = performance.now();
-    const { received, arrivingSince } = this.#feed;
+    const { received, arrivingSince } = this.feed;
     while (this.#marks[0] && this.#marks[0].position - TOLERANCE <= received) this.#marks.shift();
     const [oldest] = this.#marks;
     return now - Math.min(oldest?.at ?? now, arrivingSince ?? now);
@@ -404,16 +398,16 @@ class LogWatch {
     this.#isAsking = true;
     const older = this.#older;
     try {
-      const state = await within(readLogState(this.#database), ANSWER_TIMEOUT_MS);
+      const state = await within(readLogState(this.database), ANSWER_TIMEOUT_MS);
       const end = positionOf(state.end);
-      this.#feed.end = end;
+      this.feed.end = end;
       if (this.lagMs === 0 || end > (this.#marks.at(-1)?.position ?? 0))
         this.#marks.push({ position: end, at: performance.now() });
-      this.#feed.ask();
+      this.feed.ask();
       const isMissing = state.digest !== this.#checked && (await this.#isTableMissing(state));
       // An answer from before they were remembered does not include them.
       const hasEnded = this.#older === older && this.#hasOlderEnded(state);
-      if ((hasEnded || isMissing) && this.#timer !== null) this.#onTablesChanged();
+      if ((hasEnded || isMissing) && this.#timer !== null) this.onTablesChanged();
     } catch {
       // The next attempt may succeed. If the database is lost, so is the stream.
     } finally {
@@ -431,9 +425,9 @@ class LogWatch {
 
   /** Tables that were added by others need no resync. */
   async #isTableMissing({ digest }: LogState): Promise<boolean> {
-    const expected = this.#membership;
-    const found = await within(readMembership(this.#database), ANSWER_TIMEOUT_MS);
-    if (this.#membership !== expected) return false;
+    const expected = this.membership;
+    const found = await within(readMembership(this.database), ANSWER_TIMEOUT_MS);
+    if (this.membership !== expected) return false;
     this.#checked = digest;
     return [...expected.members].some((member) => !found.members.has(member));
   }

@@ -219,8 +219,6 @@ const MAX_TABLES = 10_000;
 /** Joins the notifications of a transaction. */
 export class Notifications {
   readonly #reader: TransactionReader;
-  readonly #written: () => TriggeredTables['written'];
-  readonly #onFailure: (error: Error) => void;
   readonly #tables = new Map<string, LoggedTable>();
   /** The transaction whose notifications arrive. */
   #xid: number | null = null;
@@ -228,10 +226,12 @@ export class Notifications {
   #time = Number.POSITIVE_INFINITY;
   #flush: NodeJS.Immediate | null = null;
 
-  constructor(events: SourceEvents, written: () => TriggeredTables['written'], onFailure: (error: Error) => void) {
+  constructor(
+    events: SourceEvents,
+    private readonly written: () => TriggeredTables['written'],
+    private readonly onFailure: (error: Error) => void,
+  ) {
     this.#reader = new TransactionReader(events, true);
-    this.#written = written;
-    this.#onFailure = onFailure;
   }
 
   take(payload: string): void {
@@ -243,7 +243,7 @@ export class Notifications {
     this.#xid = xid;
     this.#position = Math.max(this.#position, rows?.position ?? 0);
     this.#time = Math.min(this.#time, rows?.time ?? Date.now());
-    for (const table of this.#written().get(written) ?? []) this.#change(table, rows);
+    for (const table of this.written().get(written) ?? []) this.#change(table, rows);
     // The rest of the transaction may be in the next chunk of the connection: it counts as another transaction then.
     this.#flush ??= setImmediate(() => this.#commit());
   }
@@ -259,7 +259,7 @@ export class Notifications {
       this.#reader.commit(this.#position, time);
     } catch (error) {
       // The failure would be lost otherwise: the stream is opened again.
-      this.#onFailure(asError(error));
+      this.onFailure(asError(error));
     }
   }
 

@@ -59,11 +59,7 @@ let count = 0;
 
 export class EventSubscriber extends Subscriber {
   readonly number = ++count;
-  readonly source: EventSource;
-  readonly listener: EventListener;
   readonly waitsForRights = true;
-  readonly #engine: EventEngine;
-  readonly #onEnd: (error: unknown) => void;
   readonly keys: VisibleKeys;
   prepared: PreparedRead<Parsed> | null = null;
   /** Equal for subscribers that are sent the same. */
@@ -78,17 +74,18 @@ export class EventSubscriber extends Subscriber {
   isStale = false;
 
   /** Calls `onEnd` if it ends without being closed. */
-  constructor(source: EventSource, listener: EventListener, onEnd: (error: unknown) => void, engine: EventEngine) {
+  constructor(
+    readonly source: EventSource,
+    readonly listener: EventListener,
+    private readonly onEnd: (error: unknown) => void,
+    private readonly engine: EventEngine,
+  ) {
     super();
-    this.source = source;
-    this.listener = listener;
-    this.#onEnd = onEnd;
-    this.#engine = engine;
     this.keys = new VisibleKeys(this, engine.counts);
   }
 
   resolve(caller: Identity, isValid: () => boolean): Promise<void> {
-    return this.#engine.resolve(this, caller, isValid);
+    return this.engine.resolve(this, caller, isValid);
   }
 
   onUnresolved(): void {
@@ -98,12 +95,12 @@ export class EventSubscriber extends Subscriber {
 
   onClosed(): void {
     this.keys.reset(null);
-    this.#engine.leave(this);
+    this.engine.leave(this);
   }
 
   ping(): void {}
 
   end(error: unknown): void {
-    if (error !== null) this.#onEnd(error);
+    if (error !== null) this.onEnd(error);
   }
 }

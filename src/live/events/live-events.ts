@@ -66,8 +66,6 @@ interface ReadChanges {
 }
 
 export class LiveEvents implements EventEngine {
-  readonly #services: EventServices;
-  readonly #host: EventHost;
   readonly #reads: EventReads;
   readonly #related: RelatedTables;
   /** Without a limit, initial states would take all connections. */
@@ -80,24 +78,25 @@ export class LiveEvents implements EventEngine {
   readonly #statements = new WeakMap<object, number>();
   #statementCount = 0;
 
-  constructor(services: EventServices, host: EventHost) {
-    this.#services = services;
-    this.#host = host;
+  constructor(
+    private readonly services: EventServices,
+    private readonly host: EventHost,
+  ) {
     this.#reads = new EventReads(services);
     this.#related = new RelatedTables(this.#reads, services.visibility, () => this.#schedule());
   }
 
   get counts(): SubscriptionCounts {
-    return this.#host.subscribers.counts;
+    return this.host.subscribers.counts;
   }
 
   /** Resolves when the listener has the initial state. `onEnd` is called with the reason if the subscription ends. */
   async subscribe(source: EventSource, listener: EventListener, onEnd: (error: unknown) => void): Promise<EventHandle> {
-    const { subscribers } = this.#host;
+    const { subscribers } = this.host;
     const subscriber = new EventSubscriber(source, listener, onEnd, this);
     const close = (): void => subscribers.close(subscriber);
     subscriber.isBusy = true;
-    await subscribers.add(subscriber, () => this.#host.open());
+    await subscribers.add(subscriber, () => this.host.open());
     try {
       await this.#begin(subscriber, false);
     } catch (error) {
@@ -223,7 +222,7 @@ export class LiveEvents implements EventEngine {
     const offset = subscriber.log?.end ?? 0;
     const { relatedChanges } = keys;
     const query = await source.parseInitial(caller);
-    await this.#services.visibility.wait();
+    await this.services.visibility.wait();
     const { body, known, visible } = await this.#reads.firstState(source, caller, query, keys.visible !== null);
     const isGone = query !== null && body === null;
     if (isGone && !isResync) throw forbiddenCollection(source.collection);
@@ -246,13 +245,13 @@ export class LiveEvents implements EventEngine {
     this.#timer ??= setTimeout(() => {
       this.#timer = null;
       void this.#round();
-    }, this.#host.interval).unref();
+    }, this.host.interval).unref();
   }
 
   async #round(): Promise<void> {
     const groups = [...this.#logs.values()].flatMap((log) => this.#groupsOf(log));
     if (groups.length === 0) return;
-    await this.#services.visibility.wait();
+    await this.services.visibility.wait();
     await Promise.all(groups.map((group) => this.#serve(group)));
   }
 
@@ -286,7 +285,7 @@ export class LiveEvents implements EventEngine {
       if (isPassing(error)) setTimeout(() => this.#schedule(), RETRY_MS).unref();
       for (const subscriber of subscribers) {
         subscriber.isStale = true;
-        if (!isPassing(error) && isValid(subscriber, group)) this.#host.subscribers.fail(subscriber, error);
+        if (!isPassing(error) && isValid(subscriber, group)) this.host.subscribers.fail(subscriber, error);
       }
       return;
     } finally {
@@ -305,7 +304,7 @@ export class LiveEvents implements EventEngine {
     // An item that was sent before and is missing now was hidden, or deleted: the log reports a deletion later.
     const missing = changed.filter((key) => !items.has(key));
     const isSeen = subscribers.some(({ keys: { visible } }) => missing.some((key) => visible?.has(key) === true));
-    const known = isSeen ? await this.#services.visibility.surelyKnownNow() : null;
+    const known = isSeen ? await this.services.visibility.surelyKnownNow() : null;
     for (const subscriber of subscribers) {
       // Items that were read under former rights are not sent; they are read again.
       if (!isValid(subscriber, group)) continue;
@@ -322,7 +321,7 @@ export class LiveEvents implements EventEngine {
       if (change === 'delete' ? subscriber.keys.delete(key, each.xid) : items.has(key)) keys.push(key);
     }
     if (keys.length === 0 || (subscriber.source.change !== null && subscriber.source.change !== change)) return;
-    this.#services.stats.sent++;
+    this.services.stats.sent++;
     subscriber.listener.changed({ change, keys, items: keys.flatMap((key) => items.get(key) ?? []) });
   }
 }

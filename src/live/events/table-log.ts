@@ -28,16 +28,17 @@ interface Entry extends KeyChange {
 const MAX_ENTRIES = 10_000;
 
 export class TableLog<Reader> {
-  /** As schema.name. */
-  readonly table: string;
   readonly #key: readonly string[];
   readonly readers = new Set<Reader>();
   #entries: Entry[] = [];
   /** The offset of the first entry. */
   #first = 0;
 
-  constructor(table: string, { key }: Collection) {
-    this.table = table;
+  constructor(
+    /** As schema.name. */
+    readonly table: string,
+    { key }: Collection,
+  ) {
     this.#key = key.map(({ column, name }) => column?.name ?? name);
   }
 

@@ -65,7 +65,6 @@ const STOP_MS = 2_000;
 
 export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, Rights {
   readonly #reads: Reads;
-  readonly #limits: LiveLimits;
   readonly stream: ChangeStream;
   readonly stats = new LiveStats();
   readonly events: LiveEvents;
@@ -78,9 +77,12 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
   #idle: NodeJS.Timeout | null = null;
   #isStopped = false;
 
-  constructor({ reads, database, mirror, policies }: LiveServices, limits: LiveLimits, observe: Observer) {
+  constructor(
+    { reads, database, mirror, policies }: LiveServices,
+    private readonly limits: LiveLimits,
+    observe: Observer,
+  ) {
     this.#reads = reads;
-    this.#limits = limits;
     const { stats } = this;
     const subscribers = new Subscribers(limits, () => this.#onEmpty());
     const visibility = new CommitVisibility(database, () => this.#onLateCommits());
@@ -116,13 +118,13 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
 
   /** The reason why there are no live queries, or null. */
   async obstacle(): Promise<string | null> {
-    if (this.#limits.mode === 'off') return 'LIVE is off';
+    if (this.limits.mode === 'off') return 'LIVE is off';
     return this.stream.obstacle();
   }
 
   /** For /server/health. */
   check(): Promise<Checks> {
-    return checkLive(this.#limits.mode, this.stream, this.subscriptions);
+    return checkLive(this.limits.mode, this.stream, this.subscriptions);
   }
 
   /** Resolves with how to end it; the listener gets the first answer. */
@@ -283,7 +285,7 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
     for (const subscriber of topic.current)
       if (!isTemporary || subscriber.tag === '') this.#subscribers.end(subscriber, error);
     if (!isTemporary) return;
-    const pause = Math.min(this.#limits.interval * 2 ** topic.failures++, MAX_RETRY_MS);
+    const pause = Math.min(this.limits.interval * 2 ** topic.failures++, MAX_RETRY_MS);
     setTimeout(() => {
       if (topic.subscribers.size > 0) this.#reader.touch(topic);
     }, pause).unref();

@@ -59,7 +59,6 @@ export class Publisher {
 
 /** Visits the subscribers of a topic until all of them have its newest answer. */
 class Publication {
-  readonly #topic: Topic;
   answer: LiveAnswer;
   /** The number of the read: subscribers that joined or were resolved since it began wait for the next one. */
   #read: number;
@@ -71,8 +70,11 @@ class Publication {
   /** Callbacks, each with the count of visits after which all subscribers of its time were visited. */
   #waiting: { readonly until: number; readonly onDone: () => void }[];
 
-  constructor(topic: Topic, answer: LiveAnswer, onDone: () => void) {
-    this.#topic = topic;
+  constructor(
+    private readonly topic: Topic,
+    answer: LiveAnswer,
+    onDone: () => void,
+  ) {
     this.answer = answer;
     this.#read = topic.reads;
     this.#left = topic.subscribers.values();
@@ -81,9 +83,9 @@ class Publication {
 
   replace(answer: LiveAnswer, onDone: () => void): void {
     this.answer = answer;
-    this.#read = this.#topic.reads;
+    this.#read = this.topic.reads;
     this.#isBehind = true;
-    this.#waiting.push({ until: this.#visited + this.#topic.subscribers.size, onDone });
+    this.#waiting.push({ until: this.#visited + this.topic.subscribers.size, onDone });
   }
 
   /** The next subscriber that may get the answer, or null if there is none. */
@@ -93,7 +95,7 @@ class Publication {
       if (done && !this.#isBehind) break;
       if (done) {
         this.#isBehind = false;
-        this.#left = this.#topic.subscribers.values();
+        this.#left = this.topic.subscribers.values();
         continue;
       }
       this.#visited++;

@@ -76,9 +76,6 @@ export class QuerySubscriber extends Subscriber {
 }
 
 export class Topic {
-  readonly shape: LiveShape;
-  readonly key: string;
-  readonly prepared: PreparedRead;
   readonly probe: string | null;
   readonly subscribers = new Set<QuerySubscriber>();
   /** The tag of the last answer; '' before the first. */
@@ -93,10 +90,11 @@ export class Topic {
   /** Failed attempts since the last answer. */
   failures = 0;
 
-  constructor(shape: LiveShape, key: string, prepared: PreparedRead) {
-    this.shape = shape;
-    this.key = key;
-    this.prepared = prepared;
+  constructor(
+    readonly shape: LiveShape,
+    readonly key: string,
+    readonly prepared: PreparedRead,
+  ) {
     const { probe } = shape.dependencies;
     this.probe = probe && probeKey(probe, prepared.query.values, prepared.caller);
   }

@@ -226,7 +226,6 @@ export class WorkerPool implements Threads {
 /** One worker, as the main thread sees it. */
 class WorkerHandle {
   readonly #channel: Channel<MainCalls, WorkerCalls>;
-  readonly #onLost: (error: Error) => void;
   /** Resolves when the last broadcast was applied: they are applied in order. */
   #applied: Promise<void> = Promise.resolve();
   /** Before it listens, a failure rejects `ready` or `listen`. After `stop`, none is reported. */
@@ -235,8 +234,11 @@ class WorkerHandle {
   readonly exited: Promise<void>;
 
   /** Calls `onLost` if it fails while it serves. */
-  constructor(assignment: Assignment, calls: Omit<MainCalls, 'failed'>, onLost: (error: Error) => void) {
-    this.#onLost = onLost;
+  constructor(
+    assignment: Assignment,
+    calls: Omit<MainCalls, 'failed'>,
+    private readonly onLost: (error: Error) => void,
+  ) {
     const worker = new Worker(PROGRAM, { workerData: assignment });
     this.#channel = new Channel((message) => worker.postMessage(message));
     this.#channel.serve({ ...calls, failed: (failure) => this.#fail(errorOf(failure)) });
@@ -307,6 +309,6 @@ class WorkerHandle {
     this.#channel.close(error);
     if (!this.#isServing) return;
     this.#isServing = false;
-    this.#onLost(error);
+    this.onLost(error);
   }
 }
