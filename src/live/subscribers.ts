@@ -2,16 +2,16 @@
  * The life cycle of all subscriptions: their callers are resolved at the beginning, after every change of users, policies or the
  * schema, and when a token expires or a session ends.
  */
-import { callerName } from '../access/identity.js';
-import { isPassing, isRefusal } from '../base/errors.js';
-import type { Rights, Subscriber } from './subscriber.js';
-import { SubscriptionCounts, type SubscriptionLimits } from './subscription-counts.js';
+import { callerName, type Identity } from '../access/identity.js';
+import { isPassing, isRefusal, requestsExceeded, serviceUnavailable, unprocessable } from '../base/errors.js';
+import type { MaybePromise } from '../engine/pipeline.js';
+import type { ReadQuery } from '../engine/reads/compiled-read.js';
 
 /** Milliseconds in which changes of rights are gathered. */
 const GATHER_MS = 50;
 /** Subscriptions that are resolved at the same time after a change of rights: more would delay requests. */
 const MAX_RESOLVING = 50;
-/** Milliseconds until a caller is resolved again after a temporary failure. */
+/** Milliseconds until a caller is resolved again after a temporary failure, or may subscribe again after a refusal. */
 const RETRY_MS = 1_000;
 /** Milliseconds in which a sweep checks every subscription once, and between two of its steps. */
 const ROUND_MS = 500;
@@ -209,5 +209,147 @@ class Sweep {
       if ((value.phase + this.#rounds) % PING_ROUNDS === 0) value.ping();
       this.check(value);
     }
+  }
+}
+
+/** The client that subscribed. */
+export interface LiveClient {
+  /** For limits. */
+  readonly address: string;
+  /** The caller as of now: a token may have expired, or its owner may have lost rights. */
+  identify(): MaybePromise<Identity>;
+}
+
+export interface LiveSource extends LiveClient {
+  parse(caller: Identity): MaybePromise<ReadQuery>;
+}
+
+/** An answer, shared by all subscribers that read the same. */
+export interface LiveAnswer {
+  readonly body: Buffer;
+  readonly tag: string;
+  /** A position in the log, as PostgreSQL writes it: the answer contains everything that was committed before it. */
+  readonly position: string;
+}
+
+export interface Rights {
+  /** Grows when users, policies or the schema change. Answers that were read before must not be sent after. */
+  readonly generation: number;
+}
+
+export interface LiveListener {
+  /** Replaces an answer that was not sent yet. */
+  answer(answer: LiveAnswer): void;
+  /** Drops an answer that was not sent yet, unless the rights are the same. Returns whether there was one. */
+  withdraw(isSame: boolean): boolean;
+  /** The last call, with the reason. It is null if the service stops. */
+  end(error: unknown): void;
+  /** Called every few seconds. */
+  ping(): void;
+}
+
+/** A subscription: its client, its listener, and whether its caller and their rights are known. */
+export abstract class Subscriber {
+  abstract readonly source: LiveClient;
+  abstract readonly listener: { withdraw(isSame: boolean): boolean };
+  /** Whether a refused subscriber stays, in case rights are granted again. */
+  abstract readonly waitsForRights: boolean;
+  /** The user or address whose limits apply; null until the caller is known. */
+  owner: string | null = null;
+  caller: Identity | null = null;
+  /** Grows when the caller or their rights may have changed, and at the end. Results for an earlier version are void. */
+  version = 0;
+  /** Whether the caller and their rights are known. Otherwise nothing is sent. */
+  isResolved = false;
+  isResolving = false;
+  /** Whether a read runs whose answer would be lost if the caller were resolved again. */
+  isBusy = false;
+  isClosed = false;
+  /** Spreads the pings of all subscriptions over the rounds of the sweep. */
+  phase = 0;
+  /** The rights and the query as they were resolved last, equal for equal answers. */
+  #resolved: unknown = null;
+  #hasSameRights = false;
+
+  /** Finds out what the caller may read, then calls `resolved`, unless the version has changed meanwhile. */
+  abstract resolve(caller: Identity, isValid: () => boolean): Promise<void>;
+  /** The caller could not be resolved, or was refused by a read. */
+  abstract onUnresolved(): void;
+  abstract onClosed(): void;
+  abstract ping(): void;
+  /** The last call; null if the service stops. */
+  abstract end(error: unknown): void;
+
+  invalidate(hasSameRights: boolean): void {
+    this.version++;
+    this.isResolved = false;
+    if (!hasSameRights) this.#hasSameRights = false;
+  }
+
+  /** `what` is equal for equal rights and queries. Returns whether an answer was withdrawn that was not sent yet. */
+  resolved(caller: Identity, what: unknown): boolean {
+    const isSame = this.#hasSameRights && what === this.#resolved;
+    this.caller = caller;
+    this.isResolved = true;
+    this.#hasSameRights = true;
+    this.#resolved = what;
+    return this.listener.withdraw(isSame);
+  }
+}
+
+export interface SubscriptionLimits {
+  readonly subscriptions: number;
+  readonly perCaller: number;
+  /** Keys that are remembered to report deletions. */
+  readonly keys: number;
+}
+
+/** The part of the remembered keys that one owner may use. */
+const SHARE_OF_CALLER = 0.25;
+
+/** Counts subscriptions and the keys that they remember, in total and per owner. */
+export class SubscriptionCounts {
+  readonly #owners = new Map<string, number>();
+  readonly #keysOfOwners = new Map<string, number>();
+  #keys = 0;
+  total = 0;
+
+  constructor(private readonly limits: SubscriptionLimits) {}
+
+  enter(): void {
+    const { subscriptions: limit } = this.limits;
+    if (this.total >= limit)
+      throw serviceUnavailable('live', 'There are too many subscriptions', { option: 'LIVE_MAX_SUBSCRIPTIONS', limit });
+    this.total++;
+  }
+
+  /** Throws if the owner has too many. Returns the owner. */
+  own(owner: string): string {
+    const { perCaller: limit } = this.limits;
+    const owned = this.#owners.get(owner) ?? 0;
+    if (owned >= limit) throw requestsExceeded({ option: 'LIVE_MAX_SUBSCRIPTIONS_PER_USER', limit }, RETRY_MS);
+    this.#owners.set(owner, owned + 1);
+    return owner;
+  }
+
+  /** Throws, and changes nothing, if the owner or all owners together would have too many keys. */
+  remember(owner: string, more: number): void {
+    const { keys: limit } = this.limits;
+    const owned = (this.#keysOfOwners.get(owner) ?? 0) + more;
+    if (more > 0 && (this.#keys + more > limit || owned > limit * SHARE_OF_CALLER))
+      throw unprocessable(
+        'The subscription needs to remember more keys of visible items than LIVE_MAX_REMEMBERED_KEYS allows',
+      );
+    this.#keys += more;
+    if (owned > 0) this.#keysOfOwners.set(owner, owned);
+    else this.#keysOfOwners.delete(owner);
+  }
+
+  leave(owner: string | null): void {
+    this.total--;
+    if (owner === null) return;
+    const owned = (this.#owners.get(owner) ?? 0) - 1;
+    if (owned > 0) this.#owners.set(owner, owned);
+    else this.#owners.delete(owner);
   }
 }

@@ -2,8 +2,7 @@
 import t from 'tap';
 import { type Identity, PUBLIC } from '../../src/access/identity.js';
 import { forbidden, unprocessable } from '../../src/base/errors.js';
-import { Subscriber } from '../../src/live/subscriber.js';
-import { Subscribers } from '../../src/live/subscribers.js';
+import { Subscriber, Subscribers } from '../../src/live/subscribers.js';
 import { waitFor } from '../support/service.js';
 
 const LIMITS = { subscriptions: 10, perCaller: 10, keys: 10 };

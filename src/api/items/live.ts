@@ -15,7 +15,7 @@ import {
   type Reply,
 } from '../../http/reply.js';
 import type { LiveQueries } from '../../live/queries/live-queries.js';
-import type { LiveAnswer, LiveListener, LiveSource } from '../../live/subscriber.js';
+import type { LiveAnswer, LiveListener, LiveSource } from '../../live/subscribers.js';
 
 interface LiveServices {
   readonly live: LiveQueries;

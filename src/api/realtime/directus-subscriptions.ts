@@ -6,7 +6,7 @@ import { publicError } from '../../http/reply.js';
 import type { ChangedItems, EventHandle, EventListener } from '../../live/events/event-subscriber.js';
 import { CHANGES, type Change } from '../../live/events/table-log.js';
 import { MAX_VISIBLE_KEYS } from '../../live/events/visible-keys.js';
-import type { Rights } from '../../live/subscriber.js';
+import type { Rights } from '../../live/subscribers.js';
 import type { Parsed } from '../../request/ast.js';
 import { quoteName } from '../../request/expression.js';
 import { type Input, readObject } from '../../request/parse-context.js';

@@ -19,7 +19,7 @@ import type { SocketClient } from '../../http/websocket.js';
 import type { ChangedItems, EventHandle, EventListener } from '../../live/events/event-subscriber.js';
 import { MAX_VISIBLE_KEYS } from '../../live/events/visible-keys.js';
 import type { LiveStats } from '../../live/live-stats.js';
-import type { LiveAnswer, LiveListener, LiveSource, Rights } from '../../live/subscriber.js';
+import type { LiveAnswer, LiveListener, LiveSource, Rights } from '../../live/subscribers.js';
 import type { Mirror } from '../../mirror/watch.js';
 import { checkArguments } from '../../plan/call-arguments.js';
 import type { Parsed, ParsedOperation } from '../../request/ast.js';

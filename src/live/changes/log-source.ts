@@ -20,8 +20,15 @@ import {
 import { SlotStream } from '../../postgres/changes/slot-stream.js';
 import type { Database } from '../../postgres/pools/database.js';
 import { within } from '../../postgres/wire/time-limit.js';
-import type { ChangeSource, LogFigures, Opened, SourceEvents, Sources, Transaction } from './change-source.js';
-import { TransactionReader } from './transaction-reader.js';
+import {
+  type ChangeSource,
+  type LogFigures,
+  type Opened,
+  type SourceEvents,
+  type Sources,
+  type Transaction,
+  TransactionReader,
+} from './change-source.js';
 
 export class LogSource implements ChangeSource {
   readonly kind = 'logical';

@@ -20,8 +20,7 @@ import type { Session } from '../../postgres/pools/sessions.js';
 import { within } from '../../postgres/wire/time-limit.js';
 import { withCatalog } from '../../sql/catalog-names.js';
 import { quoteIdentifier } from '../../sql/fragment.js';
-import type { ChangeSource, Opened, SourceEvents, Sources } from './change-source.js';
-import { TransactionReader } from './transaction-reader.js';
+import { type ChangeSource, type Opened, type SourceEvents, type Sources, TransactionReader } from './change-source.js';
 
 const POSITION_AND_CHANNEL = withCatalog(
   'select pg_current_wal_insert_lsn()::text as position, $1 in (select pg_listening_channels()) as heard',
@@ -47,11 +46,6 @@ interface Options {
 export class TriggerSource implements ChangeSource {
   readonly kind = 'triggers';
   readonly about = 'changes are reported by triggers';
-  readonly #database: Database;
-  readonly #tables: () => readonly TableName[];
-  readonly #installsFirst: boolean;
-  readonly #installing: Parameters<typeof installTriggers>[2];
-  readonly #pingMs: number;
   #session: Session | null = null;
   #events: SourceEvents | null = null;
   #timer: NodeJS.Timeout | null = null;
@@ -64,21 +58,16 @@ export class TriggerSource implements ChangeSource {
   /** The result of the last check, to compare. */
   #seen = '';
 
-  constructor({ database, tables, installsFirst, ping = PING_MS }: Options) {
-    this.#database = database;
-    this.#tables = tables;
-    this.#installsFirst = installsFirst;
-    this.#installing = { lockTimeout: LOCK_TIMEOUT_MS, besideOthers: !installsFirst };
-    this.#pingMs = ping;
-  }
+  constructor(private readonly options: Options) {}
 
   async obstacle(): Promise<string | null> {
-    const obstacle = await notificationObstacle(this.#database);
+    const { database, tables, installsFirst } = this.options;
+    const obstacle = await notificationObstacle(database);
     if (obstacle !== null) return obstacle;
-    if (await hasTriggers(this.#database)) return null;
+    if (await hasTriggers(database)) return null;
     const none = 'no triggers are installed: run "lateral live install"';
-    if (!this.#installsFirst) return none;
-    const { missing } = await inspectTriggers(this.#database, this.#tables());
+    if (!installsFirst) return none;
+    const { missing } = await inspectTriggers(database, tables());
     return missing.some(({ mayInstall }) => mayInstall) ? null : `${none}, and the role may not`;
   }
 
@@ -88,7 +77,8 @@ export class TriggerSource implements ChangeSource {
       () => this.#written,
       (error) => this.fail(error),
     );
-    const session: Session = this.#database.listener.open(
+    const { database, ping = PING_MS } = this.options;
+    const session: Session = database.listener.open(
       (_, payload) => {
         if (payload === TABLES_CHANGED) events.tablesChanged();
         else notifications.take(payload);
@@ -98,12 +88,12 @@ export class TriggerSource implements ChangeSource {
     this.#session = session;
     this.#events = events;
     try {
-      await within(session.query(`listen ${quoteIdentifier(channelOf(this.#database.system))}`), PING_MS);
+      await within(session.query(`listen ${quoteIdentifier(channelOf(database.system))}`), PING_MS);
       const position = await this.#check(session);
       // From now on triggers report every write; earlier writes are in every read from now on.
       const sources = await this.refresh();
       if (stopping.aborted || this.#session !== session) throw new Error('the stream was closed');
-      this.#timer = setInterval(() => void this.#ping(session), this.#pingMs).unref();
+      this.#timer = setInterval(() => void this.#ping(session), ping).unref();
       return { sources, position };
     } catch (error) {
       await this.close();
@@ -120,14 +110,17 @@ export class TriggerSource implements ChangeSource {
 
   /** Installs missing triggers if the role may. Returns the tables before and after. */
   async #install(): Promise<{ readonly found: TriggeredTables; readonly tables: TriggeredTables }> {
-    const found = await inspectTriggers(this.#database, this.#tables());
+    const { database, tables: served, installsFirst } = this.options;
+    const found = await inspectTriggers(database, served());
     const allowed = found.missing.filter(({ mayInstall }) => mayInstall);
-    const isWanted = allowed.length > 0 && (this.#installsFirst || found.installed > 0);
-    const failures = isWanted ? await installTriggers(this.#database, allowed, this.#installing) : null;
+    const isWanted = allowed.length > 0 && (installsFirst || found.installed > 0);
+    const failures = isWanted
+      ? await installTriggers(database, allowed, { lockTimeout: LOCK_TIMEOUT_MS, besideOthers: !installsFirst })
+      : null;
     const hasFailed = failures !== null && failures.size > 0;
     this.#retriesSoon = hasFailed && !this.#hasFailed;
     this.#hasFailed = hasFailed;
-    const tables = failures ? await inspectTriggers(this.#database, this.#tables(), failures) : found;
+    const tables = failures ? await inspectTriggers(database, served(), failures) : found;
     if (tables.installed === 0) throw new Error([...(failures?.values() ?? [])][0] ?? 'no triggers are installed');
     return { found, tables };
   }
@@ -178,7 +171,7 @@ export class TriggerSource implements ChangeSource {
   /** Returns the end of the log. */
   async #check(session: Session): Promise<number> {
     const asked = session.query<{ position: string; heard: boolean }>(POSITION_AND_CHANNEL, [
-      channelOf(this.#database.system),
+      channelOf(this.options.database.system),
     ]);
     const [row] = await within(asked, PING_MS);
     if (!row?.heard) throw new Error('notifications do not arrive');
@@ -304,7 +297,7 @@ function rowOf(key: Key | null): readonly string[] | null {
 const XIDS = 2 ** 32;
 
 /** Returns null for other payloads: any role may send notifications. */
-export function readPayload(payload: string): Notification | null {
+function readPayload(payload: string): Notification | null {
   try {
     const { t: table, x: xid, p, at, a, k, o, n } = propertiesOf(JSON.parse(payload));
     if (!isNumber(table) || !isNumber(xid)) return null;

@@ -4,8 +4,7 @@ import type { MaybePromise } from '../../engine/pipeline.js';
 import type { PreparedRead } from '../../engine/reads/reads.js';
 import type { Parsed } from '../../request/ast.js';
 import type { Known } from '../changes/visibility.js';
-import { type LiveClient, Subscriber } from '../subscriber.js';
-import type { SubscriptionCounts } from '../subscription-counts.js';
+import { type LiveClient, Subscriber, type SubscriptionCounts } from '../subscribers.js';
 import type { Change, TableLog } from './table-log.js';
 import { VisibleKeys } from './visible-keys.js';
 

@@ -1,6 +1,6 @@
 /** The keys of the items that a subscriber to events has seen: they decide which deletions it is sent. */
 import type { Known } from '../changes/visibility.js';
-import type { SubscriptionCounts } from '../subscription-counts.js';
+import type { SubscriptionCounts } from '../subscribers.js';
 import type { Change } from './table-log.js';
 
 /** Keys that are remembered as visible; deletions of other items are not sent. */

@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
 import { forbidden, invalidQuery, isPassing, serviceUnavailable } from '../../base/errors.js';
+import { asError } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import type { Reads } from '../../engine/reads/reads.js';
 import { NO_CLIENT } from '../../engine/stages.js';
@@ -14,20 +15,23 @@ import { tagOf } from '../../http/etag.js';
 import type { Mirror } from '../../mirror/watch.js';
 import { type LoggedTable, positionText } from '../../postgres/changes/pgoutput.js';
 import type { TableName } from '../../postgres/changes/publication.js';
-import type { Checks } from '../../postgres/health.js';
+import { type Check, type Checks, HEALTH_TIMEOUT_MS } from '../../postgres/health.js';
 import type { Database } from '../../postgres/pools/database.js';
 import { within } from '../../postgres/wire/time-limit.js';
-import type { LiveMode, Sources, Transaction } from '../changes/change-source.js';
+import type { LiveMode, LogFigures, Sources, Transaction } from '../changes/change-source.js';
 import { type ChangeListener, ChangeStream, changeSources } from '../changes/change-stream.js';
 import { CommitVisibility } from '../changes/visibility.js';
 import { LiveEvents } from '../events/live-events.js';
-import { checkLive } from '../live-health.js';
 import { LiveStats } from '../live-stats.js';
-import type { LiveListener, LiveSource, Rights } from '../subscriber.js';
-import { Subscribers } from '../subscribers.js';
-import type { SubscriptionLimits } from '../subscription-counts.js';
-import { Publisher } from './publisher.js';
 import {
+  type LiveListener,
+  type LiveSource,
+  type Rights,
+  Subscribers,
+  type SubscriptionLimits,
+} from '../subscribers.js';
+import {
+  Publisher,
   type QueryEngine,
   QuerySubscriber,
   type ReadStart,
@@ -37,7 +41,7 @@ import {
   Topics,
 } from './topics.js';
 
-export interface LiveLimits extends SubscriptionLimits {
+interface LiveLimits extends SubscriptionLimits {
   readonly mode: LiveMode;
   /** Milliseconds. */
   readonly interval: number;
@@ -290,4 +294,42 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
       if (topic.subscribers.size > 0) this.#reader.touch(topic);
     }, pause).unref();
   }
+}
+
+/** Milliseconds behind the log from which on live answers are too late. */
+const MAX_LAG_MS = 10_000;
+/** The part of the allowed WAL beyond which something keeps the slot from being replaced. */
+const MANY = 1 / 4;
+
+/** The part of /server/health about live queries: the source of changes, the lag, and the WAL that PostgreSQL keeps. */
+async function checkLive(mode: LiveMode, stream: ChangeStream, subscriptions: number): Promise<Checks> {
+  const found = { componentType: 'component', observedValue: subscriptions, observedUnit: 'subscriptions' };
+  if (mode === 'off') return { 'live:stream': [{ status: 'ok', ...found, output: 'off: LIVE is off' }] };
+  const { state, failure, figures } = stream;
+  if (state !== 'closed' && state !== 'open') {
+    const reason = failure ? `: ${failure.message}` : '';
+    const output = `live queries are polled every second until the source of changes works again${reason}`;
+    return { 'live:stream': [{ status: 'degraded', ...found, output }] };
+  }
+  const described = await within(stream.describe(), HEALTH_TIMEOUT_MS).catch(asError);
+  if (described instanceof Error)
+    return { 'live:stream': [{ status: 'degraded', ...found, output: described.message }] };
+  const ofStream: Checks = { 'live:stream': [{ status: 'ok', ...found, output: described }] };
+  if (state === 'closed' || figures === null) return ofStream;
+  return { ...ofStream, 'live:lag': [checkLag(figures)], 'live:wal': [checkWal(figures)] };
+}
+
+function checkLag({ lagMs }: LogFigures): Check {
+  const found = { componentType: 'component', observedValue: lagMs / 1_000, observedUnit: 's behind' };
+  if (lagMs <= MAX_LAG_MS) return { status: 'ok', ...found };
+  const output = 'live answers lack recent changes: a large transaction arrives, or PostgreSQL reads its log slowly';
+  return { status: 'degraded', ...found, output };
+}
+
+function checkWal({ walKept, walLimit, failure }: LogFigures): Check {
+  const found = { componentType: 'datastore', observedValue: walKept, observedUnit: 'bytes of WAL kept' };
+  if (walKept <= walLimit * MANY && failure === null) return { status: 'ok', ...found };
+  const reason = failure?.message ?? 'it waits for an open transaction, or for a large one to arrive';
+  const output = `the slot could not be replaced yet: ${reason}; it is given up beyond ${walLimit} bytes (LIVE_MAX_WAL)`;
+  return { status: 'degraded', ...found, output };
 }
