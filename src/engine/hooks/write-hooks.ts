@@ -1,12 +1,32 @@
 /**
- * Hooks of writes. The service's own collections need more than their columns can express: a hook checks the rows that a write changes
- * in them, and adds what follows from these, in the write's transaction. REST, GraphQL and nested payloads all pass here. A write
- * that concerns no hook pays nothing.
+ * Hooks of writes, and those of the service's own collections (versions.ts has the one of content versions). These collections need more
+ * than their columns can express: a hook checks the rows that a write changes in them, and adds what follows from these, in the write's
+ * transaction. REST, GraphQL and nested payloads all pass here. A write that concerns no hook pays nothing.
  */
+
+import { checkAccess, checkRegistration, concernsAccess, watchAdministrators } from '../../accounts/administrators.js';
+import { forbidden, invalidPayload } from '../../base/errors.js';
 import type { Collection, Model } from '../../mirror/model.js';
+import { servedCollection } from '../../plan/read.js';
+import { checkKey } from '../../plan/write/key.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
-import { SYSTEM_HOOKS } from './system-hooks.js';
-import type { Change, HookedWrite, HookLimits, WriteHook } from './write-hook.js';
+import type { Parsed } from '../../request/ast.js';
+import { parseCountOfKeys, parseSearch } from '../../request/rest.js';
+import type { Key } from '../../request/write.js';
+import { arrayLiteral } from '../../sql/literal.js';
+import { compileInSession, countInSession, querySystem, readItem } from '../reads/session-reads.js';
+import { versions } from './versions.js';
+import {
+  bringsRows,
+  type Change,
+  type ChangedRow,
+  CREATOR,
+  type HookedWrite,
+  type HookLimits,
+  refuseUpserts,
+  valuesOf,
+  type WriteHook,
+} from './write-hook.js';
 
 /** The hooks that a write concerns, each with its changes. */
 export class WriteHooks {
@@ -71,3 +91,143 @@ function changesOf({ plan, input }: PlannedWrite): Change[] {
     }),
   ];
 }
+
+const SHARES = 'service_shares';
+const SHARE_FIELDS: ReadonlySet<string> = new Set([
+  ...['id', 'name', 'role', 'password', 'date_start', 'date_end', 'max_uses'],
+]);
+const NEW_SHARE_FIELDS: ReadonlySet<string> = new Set([...SHARE_FIELDS, 'collection', 'item']);
+
+/** The creator of a share must be allowed to share the item, and the share has the creator's rights. Other users may not change it. */
+const shares: WriteHook = {
+  concerns: ({ collection, action }) => collection.name === SHARES && action !== 'delete',
+  open: (write) => ({
+    beforeWrite: async () => {
+      for (const change of write.changes) await checkShares(write, change);
+    },
+  }),
+};
+
+async function checkShares(write: HookedWrite, change: Change): Promise<void> {
+  const { caller } = write.writer;
+  // A share that leaves its role would be open to the public's.
+  if (change.action === 'unlink' && !caller.administrator) throw forbidden();
+  refuseUpserts(change);
+  if (change.action === 'update' && !caller.administrator) await checkCreator(write, change);
+  const allowed = change.action === 'update' ? SHARE_FIELDS : NEW_SHARE_FIELDS;
+  for (const row of change.rows) {
+    const values = valuesOf(change, row);
+    const stray = [...values.keys()].find((name) => !allowed.has(name));
+    if (stray !== undefined) throw invalidPayload(`"${stray}" is not allowed`);
+    if (change.action === 'create') await checkNewShare(write, change, row);
+  }
+}
+
+/** A share has the rights of its creator, so only the creator decides who may use it. A user who may delete it can end it. */
+async function checkCreator(write: HookedWrite, { rows }: Change): Promise<void> {
+  const others = await querySystem(
+    write,
+    `select from service_shares
+     where id = any($1::text[]::uuid[]) and user_created::text is distinct from $2::text limit 1`,
+    [arrayLiteral(rows.map((row) => String(row['k']))), write.writer.caller.user],
+  );
+  if (others.length > 0) throw forbidden();
+}
+
+async function checkNewShare(write: HookedWrite, change: Change, row: ChangedRow): Promise<void> {
+  const creator = row[`c${change.columns.findIndex(({ field }) => field.name === CREATOR)}`];
+  if (creator !== undefined && creator !== write.writer.caller.user)
+    throw invalidPayload(`"${CREATOR}" is not allowed`);
+  const values = valuesOf(change, row);
+  const [name, item] = [String(values.get('collection')), String(values.get('item'))];
+  await readItem(write, name, item);
+  const count = { keys: [item], query: { aggregate: { count: '*' } } };
+  const query = parseSearch(name, count, '', write.parseLimits);
+  if ((await countInSession(write, query, { selectedFor: 'any share' })) !== 1) throw forbidden();
+}
+
+/** Each collection that is named takes a statement of its own. */
+const MAX_COLLECTIONS = 20;
+
+/**
+ * Comments name an item by its collection and key, which no foreign key can express. The writer must be able to read that item:
+ * otherwise the answer would reveal whether it exists, and readers of the item would find the comment.
+ */
+const comments: WriteHook = {
+  concerns: (change) => change.collection.name === 'service_comments' && bringsRows(change),
+  open: (write) => ({ beforeWrite: () => checkNamedItems(write) }),
+};
+
+/** Administrators read everything, and may comment on items that do not exist yet. */
+async function checkNamedItems(write: HookedWrite): Promise<void> {
+  const { caller } = write.writer;
+  if (caller.administrator) return;
+  if (caller.user === null) throw forbidden();
+  const named = namedItems(write.changes);
+  if (named.size > MAX_COLLECTIONS)
+    throw invalidPayload(`One request can name items of at most ${MAX_COLLECTIONS} collections`);
+  for (const [name, items] of named) {
+    const queryOf = (keys: readonly Key[]): Parsed => parseCountOfKeys(name, keys, write.parseLimits);
+    // Permission to read the collection comes first: an error about a key would reveal that the collection exists.
+    compileInSession(write, queryOf([...items]));
+    const collection = servedCollection(write.model, name);
+    // Two texts of one key are one item.
+    const keys = [...new Set([...items].map((key) => checkKey(collection, key)))];
+    if ((await countInSession(write, queryOf(keys))) !== keys.length) throw forbidden();
+  }
+}
+
+/** Keys by collection. An update names an item with both fields or with none. */
+function namedItems(changes: readonly Change[]): ReadonlyMap<string, ReadonlySet<string>> {
+  const named = new Map<string, Set<string>>();
+  for (const { action, columns, rows } of changes) {
+    const indexes = (name: string): number[] =>
+      columns.flatMap(({ field }, index) => (field.name === name ? index : []));
+    const [collections, items] = [indexes('collection'), indexes('item')];
+    for (const row of rows) {
+      const isSet = [...collections, ...items].some((index) => `c${index}` in row || `v${index}` in row);
+      if (action === 'update' && !isSet) continue;
+      const valueIn = (of: readonly number[]): unknown =>
+        of.map((index) => row[`c${index}`]).find((value) => value != null);
+      const [name, key] = [valueIn(collections), valueIn(items)];
+      if (typeof name !== 'string' || typeof key !== 'string') throw forbidden();
+      named.set(name, (named.get(name) ?? new Set()).add(key));
+    }
+  }
+  return named;
+}
+
+/** Users, roles, policies, permissions and settings: at least one administrator must remain, and cached permissions are invalidated. */
+const access: WriteHook = {
+  concerns: ({ collection, action }, model) => concernsAccess(collection.name, action === 'delete', model),
+  open: ({ planned, database, session, writer, accessChanged }) => {
+    let compare = async (): Promise<void> => {};
+    return {
+      beforeWrite: async () => {
+        if (planned) checkAccess(planned);
+        compare = await watchAdministrators(database, session, writer.caller);
+      },
+      afterWrite: async () => {
+        await compare();
+        if (planned) await checkRegistration(planned, database, session);
+      },
+      afterCommit: accessChanged,
+    };
+  },
+};
+
+/** The bytes of a file that names an unknown storage location could not be found. */
+const files: WriteHook = {
+  concerns: ({ collection }) => collection.name === 'service_files',
+  validate: (changes, { storages }) => {
+    for (const change of changes)
+      for (const row of change.rows) {
+        const storage = valuesOf(change, row).get('storage');
+        if (typeof storage === 'string' && !storages.includes(storage))
+          throw invalidPayload(`"storage" must be one of ${storages.join(', ')}, not ${JSON.stringify(storage)}`);
+      }
+  },
+};
+
+/** In the order in which `beforeWrite` is called; `afterWrite` is called in the opposite order. */
+const SYSTEM_HOOKS: readonly WriteHook[] = [access, comments, shares, versions, files];

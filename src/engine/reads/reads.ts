@@ -17,6 +17,7 @@ import type { Access } from '../../plan/access.js';
 import type { PlanLimits } from '../../plan/read.js';
 import type { Database } from '../../postgres/pools/database.js';
 import { streamRows } from '../../postgres/pools/row-stream.js';
+import type { Session } from '../../postgres/pools/sessions.js';
 import type { Replicas } from '../../postgres/replicas/replicas.js';
 import type { ResponseMemory } from '../../postgres/wire/response-memory.js';
 import type { BoundStatement } from '../../postgres/wire/wire-query.js';
@@ -43,7 +44,7 @@ export interface PreparedRead<Query extends ReadQuery = ReadQuery> {
   readonly need?: ReadNeed | null;
 }
 
-export interface ReadLimits extends PlanLimits, StatementCacheLimits {
+interface ReadLimits extends PlanLimits, StatementCacheLimits {
   readonly callerBudget: CallerBudgetLimits;
   /** The planner's estimate; null for no limit. */
   readonly cost: number | null;
@@ -55,7 +56,7 @@ export interface ReadLimits extends PlanLimits, StatementCacheLimits {
   readonly batching: boolean;
 }
 
-export interface Explanation {
+interface Explanation {
   readonly sql: string;
   readonly parameters: readonly (string | null)[];
   /** How the read itself is planned: the plan below is made for its values. */
@@ -64,7 +65,7 @@ export interface Explanation {
   readonly plan: readonly [{ readonly Plan: { readonly 'Total Cost': number } }] | undefined;
 }
 
-export interface CompileOptions {
+interface CompileOptions {
   /** The write that the items are selected for. */
   readonly selectedFor?: SelectionPurpose | null;
   /** The caller whose budget pays for a new shape, or null if none pays. */
@@ -72,7 +73,7 @@ export interface CompileOptions {
   readonly client?: RequestClient;
 }
 
-export interface ReadServices {
+interface ReadServices {
   readonly database: Database;
   readonly mirror: Mirror;
   readonly policies: Policies;
@@ -82,9 +83,6 @@ export interface ReadServices {
 }
 
 export class Reads {
-  readonly #database: Database;
-  readonly #mirror: Mirror;
-  readonly #policies: Policies;
   readonly #statements: StatementCache<CompiledRead>;
   readonly batcher: ReadBatcher;
   /** The times of the statements of each shape, including writes. */
@@ -94,19 +92,16 @@ export class Reads {
   readonly plans: PlanChoices;
   /** Null without replicas. */
   readonly replicaReads: ReplicaReads | null;
-  readonly #consistency: SessionConsistency | null;
   /** Statements whose cost is acceptable, for all values or for the values listed below. */
   readonly #affordable = new WeakSet<CompiledRead>();
   readonly #affordableValues = new WeakMap<CompiledRead, LRUCache<string, true>>();
 
   constructor(
-    { database, mirror, policies, replicas, consistency }: ReadServices,
+    private readonly services: ReadServices,
     private readonly limits: ReadLimits,
     observe: Observer,
   ) {
-    this.#database = database;
-    this.#mirror = mirror;
-    this.#policies = policies;
+    const { database, mirror, replicas } = services;
     this.#statements = new StatementCache(mirror, limits, observe);
     this.refusals = new DatabaseRefusals(observe);
     this.budgets = new CallerBudgets(limits.callerBudget);
@@ -115,7 +110,6 @@ export class Reads {
     this.batcher = batcherOf(database);
     database.readQueue = this.batcher;
     this.replicaReads = replicas && new ReplicaReads(replicas, this.batcher, batcherOf);
-    this.#consistency = consistency;
     this.plans = new PlanChoices(database, this.budgets, limits.statisticsInterval);
     mirror.onChange(() => this.plans.statistics.forget());
   }
@@ -124,12 +118,13 @@ export class Reads {
   needOf(client: RequestClient, caller: Identity): ReadNeed | null | Promise<ReadNeed | null> {
     const preferred = client.prefer === '' ? null : consistencyOf(client.prefer);
     if (preferred) client.applied(`consistency=${preferred}`);
-    return this.#consistency === null ? null : this.#consistency.needOf(client, caller, preferred ?? 'session');
+    const { consistency } = this.services;
+    return consistency === null ? null : consistency.needOf(client, caller, preferred ?? 'session');
   }
 
   /** Memory for large answers. */
   get responseMemory(): ResponseMemory {
-    return this.#database.responseMemory;
+    return this.services.database.responseMemory;
   }
 
   /** How many shapes are compiled and kept. */
@@ -139,7 +134,7 @@ export class Reads {
 
   /** Compiles a new shape within the budget of the caller; a large one waits for its turn. */
   prepare(query: ReadQuery, caller: Identity, client: RequestClient): CompiledRead | Promise<CompiledRead> {
-    const access = this.#policies.accessOf(caller);
+    const access = this.services.policies.accessOf(caller);
     const cached = this.#statements.find(shapeOf(query, access, null));
     if (cached) return cached;
     // The caller's permissions, and with them the cached shapes, may have changed by then.
@@ -154,7 +149,7 @@ export class Reads {
     caller: Identity,
     { selectedFor = null, billed = null, client = NO_CLIENT }: CompileOptions = {},
   ): CompiledRead {
-    const cached = this.#statements.find(shapeOf(query, this.#policies.accessOf(caller), selectedFor));
+    const cached = this.#statements.find(shapeOf(query, this.services.policies.accessOf(caller), selectedFor));
     return cached ?? this.budgets.run(billed, () => runSteps(this.#compile(query, caller, selectedFor, client)));
   }
 
@@ -164,8 +159,8 @@ export class Reads {
     selectedFor: SelectionPurpose | null,
     client: RequestClient,
   ): Steps<CompiledRead> {
-    const access = this.#policies.accessOf(caller);
-    const { model } = this.#mirror;
+    const access = this.services.policies.accessOf(caller);
+    const { model } = this.services.mirror;
     return yield* this.#statements.get(shapeOf(query, access, selectedFor), model, () =>
       compileShape(query, { access, selectedFor, model, limits: this.limits, client }),
     );
@@ -192,7 +187,7 @@ export class Reads {
   runTogether(read: PreparedRead, others: readonly PreparedRead[]): Promise<Moment> {
     return this.#retry(read, (current) =>
       readMoment(
-        this.#database,
+        this.services.database,
         [current, ...others].map((each) => this.bind(each)),
       ),
     );
@@ -275,7 +270,7 @@ export class Reads {
       return compiled;
     };
     const send = (current: PreparedRead): Promise<CompiledRead> => {
-      const toPrimary = (): Promise<CompiledRead> => sendTo(this.#database, current);
+      const toPrimary = (): Promise<CompiledRead> => sendTo(this.services.database, current);
       if (this.replicaReads === null) return toPrimary();
       return this.replicaReads.stream(needOf(current), (replica) =>
         replica === null
@@ -300,7 +295,11 @@ export class Reads {
     const shape = isUneven(compiled) ? this.plans.shapeFor(compiled, bound, null) : compiled;
     const { text } = shape.statement;
     const explain = analyze ? 'explain (format json, analyze, buffers) ' : 'explain (format json) ';
-    const [row] = await this.#database.rows<{ 'QUERY PLAN': Explanation['plan'] }>(explain + text, [...bound], false);
+    const [row] = await this.services.database.rows<{ 'QUERY PLAN': Explanation['plan'] }>(
+      explain + text,
+      [...bound],
+      false,
+    );
     return { sql: text, parameters: bound, plan_kind: planKindOf(shape), plan: row?.['QUERY PLAN'] };
   }
 
@@ -312,7 +311,7 @@ export class Reads {
     const { query, caller } = read;
     let current = read;
     return retry(
-      this.#mirror,
+      this.services.mirror,
       async (_, attempt) => {
         if (attempt > 1)
           current = {
@@ -327,8 +326,8 @@ export class Reads {
       {
         asError: (error) => {
           const { parameters } = current.compiled.statement;
-          const { model } = this.#mirror;
-          const visible = this.#policies.accessOf(caller)?.view(model) ?? model;
+          const { model } = this.services.mirror;
+          const visible = this.services.policies.accessOf(caller)?.view(model) ?? model;
           const refused = refusedRead(error, collectionsOf(query), visible);
           const mapped =
             refused ??
@@ -340,7 +339,7 @@ export class Reads {
         version: () => current.compiled.version,
         mayRepeat,
         afterTermination: true,
-        recovers: (error) => this.#database.recovers(error),
+        recovers: (error) => this.services.database.recovers(error),
       },
     );
   }
@@ -429,7 +428,12 @@ function readMoment(database: Database, statements: readonly BoundStatement[]): 
   return database.transaction(async (session) => {
     const snapshot = String(await session.cell('select pg_current_snapshot()::text', []));
     const bodies: (Buffer | null)[] = [];
-    for (const { text, parameters, prepare } of statements) bodies.push(await session.cell(text, parameters, prepare));
+    for (const statement of statements) bodies.push(await cellOf(statement, session));
     return { bodies, snapshot };
   }, 'begin isolation level repeatable read, read only');
+}
+
+/** The only cell of the statement's result, or null if it has no row. */
+export function cellOf({ text, parameters, prepare }: BoundStatement, session: Session): Promise<Buffer | null> {
+  return session.cell(text, parameters, prepare);
 }

@@ -10,7 +10,7 @@ import { parseRead } from '../../request/rest.js';
 import { billWriter } from '../caller-budget.js';
 import type { WrittenBy } from '../writer.js';
 import type { CompiledRead, SelectionPurpose } from './compiled-read.js';
-import type { Reads } from './reads.js';
+import { cellOf, type Reads } from './reads.js';
 
 /** The transaction of a write, and what the service needs to read in it. */
 export interface TransactionContext extends WrittenBy {
@@ -45,8 +45,7 @@ export function readInSession(
   const { reads, session, writer } = context;
   const compiled = compileInSession(context, query, options);
   const { caller = writer.caller } = options;
-  const { text, parameters, prepare } = reads.bind({ query, compiled, caller });
-  return session.cell(text, parameters, prepare);
+  return cellOf(reads.bind({ query, compiled, caller }), session);
 }
 
 /** An item as the writer sees it. Throws if the writer may not read it. */

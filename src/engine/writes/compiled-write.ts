@@ -27,7 +27,7 @@ import { qualify } from '../../sql/qualify.js';
 import { billWriter } from '../caller-budget.js';
 import type { SessionConsistency } from '../consistency.js';
 import { isDistributed, shardValue } from '../distributed.js';
-import type { Reads } from '../reads/reads.js';
+import { cellOf, type Reads } from '../reads/reads.js';
 import { compileInSession } from '../reads/session-reads.js';
 import type { RequestClient } from '../stages.js';
 import { type CompiledStatement, checked, StatementCache, type StatementCacheLimits } from '../statement-cache.js';
@@ -142,10 +142,10 @@ export class WriteCompiler {
     if (!query) return givenKeys(collection, selected);
     const { caller } = writer;
     const compiled = compileInSession({ reads: this.#reads, writer, client }, query, { selectedFor: action });
-    const { text, parameters, prepare } = this.#reads.bind({ query, compiled, caller });
+    const statement = this.#reads.bind({ query, compiled, caller });
     // The session plans once for all values, which may be wrong for the values of this query.
     if (compiled.uneven) await session.setPlanMode('force_custom_plan');
-    const cell = await session.cell(text, parameters, prepare);
+    const cell = await cellOf(statement, session);
     if (compiled.uneven) await session.setPlanMode('force_generic_plan');
     client.staged('execute');
     const data = rowsOfAnswer(cell?.toString() ?? '{"data":[]}');

@@ -8,6 +8,7 @@ import { invalidPayload, isOutcomeUnknown } from '../../base/errors.js';
 import { parseOwnJson } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import type { Collection, Model } from '../../mirror/model.js';
+import { checkArguments } from '../../plan/call-arguments.js';
 import { servedCollection } from '../../plan/read.js';
 import { planImported, planOnConflict } from '../../plan/write/conflict.js';
 import { anyRule, Guard } from '../../plan/write/guard.js';
@@ -17,13 +18,16 @@ import type { WritePlanContext } from '../../plan/write/payload-row.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
 import { checkRows } from '../../plan/write/write-rows.js';
 import type { Session } from '../../postgres/pools/sessions.js';
+import type { Parsed } from '../../request/ast.js';
 import type { OnConflict } from '../../request/on-conflict.js';
 import type { Input } from '../../request/parse-context.js';
-import type { Key, Selected, WriteRequest } from '../../request/write.js';
+import type { IdempotencyKey, Key, Selected, WriteRequest } from '../../request/write.js';
 import { bind } from '../../sql/parameter.js';
 import { isDistributed, planForShard, withKeysLeft } from '../distributed.js';
 import type { HookedWrite } from '../hooks/write-hook.js';
 import { WriteHooks } from '../hooks/write-hooks.js';
+import { cellOf } from '../reads/reads.js';
+import { compileInSession } from '../reads/session-reads.js';
 import { retry } from '../retry.js';
 import type { RequestClient } from '../stages.js';
 import { type ImportTransaction, isKnownSingleton, type Writer, type WrittenBy } from '../writer.js';
@@ -34,8 +38,7 @@ import {
   type WriteOption,
   type WriteServices,
 } from './compiled-write.js';
-import { callFunction, type WritingCall } from './function-call.js';
-import { answerRepeated, isRepeated, keepWrittenKeys, repeated, takeKey } from './idempotency.js';
+import { answerOnce, answerRepeated, isRepeated, keepWrittenKeys, repeated, takeKey } from './idempotency.js';
 import { hashNewSecrets, preparePayloads } from './password-hashing.js';
 import { advancePast, advancePastTable, suppliesKeys } from './sequences.js';
 import {
@@ -56,6 +59,12 @@ type SelectingRequest = SelectingUpdate | Extract<WriteRequest, { readonly kind:
 interface WriteTarget {
   readonly collection: Collection;
   readonly context: WritePlanContext;
+}
+
+/** A call of a function that may write. */
+interface WritingCall extends WrittenBy {
+  readonly query: Parsed;
+  readonly idempotencyKey: IdempotencyKey | null;
 }
 
 export class Writes {
@@ -151,7 +160,7 @@ export class Writes {
   ): Promise<Buffer | null> {
     await this.#writeIn(session, planned, call, option);
     const read = this.#compiler.bindReadBack(await withKeysLeft(planned, session), call);
-    const body = read && (await session.cell(read.text, read.parameters, read.prepare));
+    const body = read && (await cellOf(read, session));
     if (call.idempotencyKey) await keepWrittenKeys(call.idempotencyKey, planned.keys, this.services.database, session);
     return body;
   }
@@ -173,9 +182,8 @@ export class Writes {
     call.client.staged('compile');
     try {
       if (isDistributed(planned)) await session.setPlanMode('force_custom_plan');
-      const { text, parameters, prepare } = statement;
       const cell = await this.services.reads.shapeStats.time(statement, rowsOf(planned), () =>
-        session.cell(text, parameters, prepare),
+        cellOf(statement, session),
       );
       const maxKeys = parseOwnJson<(string | null)[]>(String(cell));
       await advancePast(planned, maxKeys, session);
@@ -259,9 +267,37 @@ export class Writes {
     });
   }
 
-  /** Calls a function that may write; answers its result. */
+  /** Calls a function that may write, then reads what it returned. With an Idempotency-Key it is called once, and answered as the first time. */
   call(call: WritingCall): Promise<Buffer | null> {
-    return this.#retry(call, () => callFunction(call, { ...this.services, ...this.limits, session: this.#session }));
+    return this.#retry(call, () => this.#call(call));
+  }
+
+  async #call({ query, writer, client, idempotencyKey }: WritingCall): Promise<Buffer | null> {
+    const { reads, database } = this.services;
+    const compiled = compileInSession({ reads, writer, client }, query);
+    client.statement(compiled.statement.text);
+    checkArguments(compiled.calls, query.values);
+    const read = { query, compiled, caller: writer.caller };
+    const statements = [...(compiled.before ? [reads.bind(read, compiled.before)] : []), reads.bind(read)];
+    const callIn = async (session: Session): Promise<Buffer | null> => {
+      let body: Buffer | null = null;
+      for (const statement of statements) body = await cellOf(statement, session);
+      return body;
+    };
+    try {
+      if (this.#session) return await callIn(this.#session);
+      if (idempotencyKey) {
+        const { idempotencyLifetime } = this.limits;
+        return await database.transaction((session) =>
+          answerOnce(idempotencyKey, { database, session, idempotencyLifetime }, () => callIn(session)),
+        );
+      }
+      const pipelined = statements.map((statement) => ({ ...statement, columns: 1 as const }));
+      const cells = await database.sessions.use((session) => session.runPipelined(pipelined));
+      return cells.at(-1) ?? null;
+    } finally {
+      client.staged('execute');
+    }
   }
 
   /** All writes of `work` are one transaction if it makes them with the writes that it is given. */
