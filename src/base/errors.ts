@@ -25,26 +25,26 @@ const STATUSES = {
 export type ErrorCode = keyof typeof STATUSES;
 
 export class ServiceError extends Error {
-  readonly code: ErrorCode;
   readonly status: number;
-  readonly extensions: Readonly<Record<string, unknown>>;
 
-  constructor(code: ErrorCode, message: string, extensions: Record<string, unknown> = {}) {
+  constructor(
+    readonly code: ErrorCode,
+    message: string,
+    readonly extensions: Readonly<Record<string, unknown>> = {},
+  ) {
     super(message);
     this.name = 'ServiceError';
-    this.code = code;
     this.status = STATUSES[code];
-    this.extensions = extensions;
   }
 }
 
 /** With what the database said of it, which names more than its receiver may know of: see `DatabaseRefusals` in engine/reads.ts. */
 export class Undisclosed extends ServiceError {
-  readonly detail: string;
-
-  constructor({ code, message, extensions }: ServiceError, detail: string) {
+  constructor(
+    { code, message, extensions }: ServiceError,
+    readonly detail: string,
+  ) {
     super(code, message, extensions);
-    this.detail = detail;
   }
 }
 
@@ -187,7 +187,7 @@ const COMPLAINTS: Readonly<Record<string, string>> = {
 } satisfies Record<ValidationType, string>;
 
 /** What a value was refused for: its field, and the check constraint where one refused it. */
-export interface RefusedField {
+interface RefusedField {
   readonly collection: string | null;
   readonly name: string | null;
   readonly constraint?: string;

@@ -6,11 +6,7 @@
 import { randomUUID } from 'node:crypto';
 
 export class Digits {
-  readonly text: string;
-
-  constructor(text: string) {
-    this.text = text;
-  }
+  constructor(readonly text: string) {}
 
   toString(): string {
     return this.text;
@@ -99,7 +95,7 @@ export function writeJson(value: unknown): string {
   return writtenJson(value).text;
 }
 
-export interface WrittenJson {
+interface WrittenJson {
   readonly text: string;
   /** Whether a number has an exponent of more than three digits: PostgreSQL would write all of its zeros. */
   readonly hasLongExponent: boolean;
@@ -159,23 +155,20 @@ const LITERALS: Readonly<Record<string, boolean | null>> = { true: true, false: 
 
 /** `JSON.parse` with a function that sees each value takes ten times as long, and does not pass on how a number was written. */
 class JsonReader {
-  readonly #text: string;
   #at = 0;
 
-  constructor(text: string) {
-    this.#text = text;
-  }
+  constructor(private readonly text: string) {}
 
   read(): unknown {
     const value = this.#value();
     this.#skipSpace();
-    if (this.#at < this.#text.length) throw this.#unexpected();
+    if (this.#at < this.text.length) throw this.#unexpected();
     return value;
   }
 
   #value(): unknown {
     this.#skipSpace();
-    switch (this.#text[this.#at]) {
+    switch (this.text[this.#at]) {
       case '{':
         return this.#object();
       case '[':
@@ -219,7 +212,7 @@ class JsonReader {
   #opens(end: string): boolean {
     this.#at++;
     this.#skipSpace();
-    if (this.#text[this.#at] !== end) return true;
+    if (this.text[this.#at] !== end) return true;
     this.#at++;
     return false;
   }
@@ -227,7 +220,7 @@ class JsonReader {
   /** Whether something follows behind a comma. */
   #continues(end: string): boolean {
     this.#skipSpace();
-    if (this.#text[this.#at] === ',') {
+    if (this.text[this.#at] === ',') {
       this.#at++;
       return true;
     }
@@ -239,10 +232,10 @@ class JsonReader {
     this.#take('"');
     const start = this.#at;
     let isEscaped = false;
-    for (; this.#at < this.#text.length; this.#at++) {
-      const code = this.#text.charCodeAt(this.#at);
+    for (; this.#at < this.text.length; this.#at++) {
+      const code = this.text.charCodeAt(this.#at);
       if (code === QUOTE) {
-        const between = this.#text.slice(start, this.#at++);
+        const between = this.text.slice(start, this.#at++);
         return isEscaped ? String(JSON.parse(`"${between}"`)) : between;
       }
       if (code < FIRST_PRINTABLE) break;
@@ -255,25 +248,25 @@ class JsonReader {
 
   #number(): number | Digits {
     const start = this.#at;
-    while (NUMBER_CHARACTERS.has(this.#text.charCodeAt(this.#at))) this.#at++;
-    const token = this.#text.slice(start, this.#at);
+    while (NUMBER_CHARACTERS.has(this.text.charCodeAt(this.#at))) this.#at++;
+    const token = this.text.slice(start, this.#at);
     if (!NUMBER.test(token)) throw this.#unexpected();
     return readNumber(token);
   }
 
   #literal(word: string): boolean | null {
-    if (!this.#text.startsWith(word, this.#at)) throw this.#unexpected();
+    if (!this.text.startsWith(word, this.#at)) throw this.#unexpected();
     this.#at += word.length;
     return LITERALS[word] ?? null;
   }
 
   #take(character: string): void {
-    if (this.#text[this.#at] !== character) throw this.#unexpected();
+    if (this.text[this.#at] !== character) throw this.#unexpected();
     this.#at++;
   }
 
   #skipSpace(): void {
-    while (SPACES.includes(this.#text[this.#at] ?? '-')) this.#at++;
+    while (SPACES.includes(this.text[this.#at] ?? '-')) this.#at++;
   }
 
   #unexpected(): SyntaxError {

@@ -4,7 +4,7 @@
 const LONGEST = 63;
 
 /** The most similar name, or null if none is similar. `names` must hold only names that the caller may see. */
-export function nearestName(name: string, names: Iterable<string>): string | null {
+function nearestName(name: string, names: Iterable<string>): string | null {
   if (name.length > LONGEST) return null;
   let nearest: string | null = null;
   let least = name.length < 3 ? 1 : Math.min(2, Math.floor(name.length / 3)) + 0.5;

@@ -115,12 +115,9 @@ const MAX_LINES = 100;
 
 /** While the database is away every request fails for the same reason: one line stands for all of them. */
 class RepeatedLines {
-  readonly #write: (text: string) => void;
   readonly #lines = new Map<string, { until: number; more: number }>();
 
-  constructor(write: (text: string) => void) {
-    this.#write = write;
-  }
+  constructor(private readonly send: (text: string) => void) {}
 
   write(text: string): void {
     const now = performance.now();
@@ -131,7 +128,7 @@ class RepeatedLines {
     }
     if (this.#lines.size >= MAX_LINES) this.#lines.clear();
     this.#lines.set(text, { until: now + REPEAT_AFTER_MS, more: 0 });
-    this.#write(line && line.more > 0 ? `${text} (repeated ${line.more} times)` : text);
+    this.send(line && line.more > 0 ? `${text} (repeated ${line.more} times)` : text);
   }
 }
 

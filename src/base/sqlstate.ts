@@ -74,7 +74,7 @@ export function isRuleRefusal(error: unknown): error is Error {
   );
 }
 
-export type Staleness = 'certain' | 'possible' | null;
+type Staleness = 'certain' | 'possible' | null;
 
 /** Whether the model behind a statement that failed is out of date. */
 export function staleness(error: unknown): Staleness {

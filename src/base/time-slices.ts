@@ -35,7 +35,7 @@ export async function forEachInSlices<Entry>(
 }
 
 /** Runs one work after the other. */
-export type Sequence = <Result>(work: () => Promise<Result>) => Promise<Result>;
+type Sequence = <Result>(work: () => Promise<Result>) => Promise<Result>;
 
 export function createSequence(): Sequence {
   let last: Promise<unknown> = Promise.resolve();

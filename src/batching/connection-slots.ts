@@ -42,13 +42,15 @@ export class ConnectionSlots {
   readonly #all: readonly ConnectionSlot[];
   readonly #parallel: ConnectionSlot | undefined;
   readonly #reserved: number;
-  readonly #onReturn: () => void;
   /** How many carry limited reads. */
   #limited = 0;
   readonly #limitedByCaller = new Map<string, number>();
 
   /** Calls `onReturn` when a connection that was set aside may be used again. */
-  constructor(connections: readonly Connection[], onReturn: () => void) {
+  constructor(
+    connections: readonly Connection[],
+    private readonly onReturn: () => void,
+  ) {
     this.#all = connections.map((connection) => ({
       connection,
       load: 0,
@@ -61,7 +63,6 @@ export class ConnectionSlots {
     this.#parallel = this.#free[0];
     this.size = connections.length;
     this.#reserved = connections.length > 1 ? Math.ceil(connections.length * RESERVED_SHARE) : 0;
-    this.#onReturn = onReturn;
   }
 
   get busy(): number {
@@ -124,7 +125,7 @@ export class ConnectionSlots {
         if (position < 0) return;
         this.#aside.splice(position, 1);
         this.#return(slot, this.#free[0] === this.#parallel ? 1 : 0);
-        this.#onReturn();
+        this.onReturn();
       }, RETRY_OPEN_AFTER_MS).unref();
     }
   }

@@ -37,16 +37,14 @@ export class ReadBatcher {
   #sweeper: NodeJS.Timeout | null = null;
   #sweeps = 0;
   readonly #waitSweeps: number;
-  readonly #stats: ShapeStats;
 
   /** Without `batching`, each read is a statement of its own. A read that waits longer than `waitTimeoutMs` fails. */
   constructor(
     connections: readonly Connection[],
     batching: boolean,
     waitTimeoutMs: number,
-    stats: ShapeStats = new ShapeStats(),
+    private readonly stats: ShapeStats = new ShapeStats(),
   ) {
-    this.#stats = stats;
     this.#slots = new ConnectionSlots(connections, () => this.#schedule());
     this.#waitSweeps = Math.ceil(waitTimeoutMs / SWEEP_INTERVAL_MS);
     this.#maxReads = batching ? MAX_BATCH_READS : 1;
@@ -63,7 +61,7 @@ export class ReadBatcher {
   #queueOf(shape: Shape): ShapeQueue {
     const cached = this.#queues.get(shape);
     if (cached) return cached;
-    const queue = new ShapeQueue(shape, this.#stats);
+    const queue = new ShapeQueue(shape, this.stats);
     this.#queues.set(shape, queue);
     return queue;
   }

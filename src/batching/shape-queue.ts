@@ -81,7 +81,6 @@ export class PendingRead {
 }
 
 export class ShapeQueue implements ReadProfile {
-  readonly shape: Shape;
   readonly waiting: PendingRead[] = [];
   /** Reads whose batch failed or took too long: each is sent by itself. */
   readonly individual: PendingRead[] = [];
@@ -92,12 +91,12 @@ export class ShapeQueue implements ReadProfile {
   /** When a statement was last sent. */
   #sentAt = 0;
   #batchable: boolean | null = null;
-  readonly #stats: ShapeStats;
   #record: ShapeRecord;
 
-  constructor(shape: Shape, stats: ShapeStats) {
-    this.shape = shape;
-    this.#stats = stats;
+  constructor(
+    readonly shape: Shape,
+    private readonly stats: ShapeStats,
+  ) {
     this.#record = recordOf(shape, stats);
   }
 
@@ -193,7 +192,7 @@ export class ShapeQueue implements ReadProfile {
 
   /** Remembers the duration of a statement. */
   learn(ms: number, reads: number, slot: ConnectionSlot, failed: boolean): void {
-    if (!this.#record.isKept) this.#record = recordOf(this.shape, this.#stats);
+    if (!this.#record.isKept) this.#record = recordOf(this.shape, this.stats);
     this.#record.add(slot.answeredAt, ms, reads, failed);
     const expected = this.#costs.expectedMs(reads);
     if (expected !== null && !failed) slot.slowdown += (ms / expected - slot.slowdown) / 2;
@@ -232,53 +231,40 @@ function recordOf(shape: Shape, stats: ShapeStats): ShapeRecord {
   return stats.of(shape.statement.text, planKindOf(shape), shape.statement.parameters.length);
 }
 
-/** Passes results on, and calls `recover` on a failure. */
+/** Passes results on, and calls `onError` on a failure. */
 export class RecoveringListener implements ReadListener {
-  readonly #listener: ReadListener;
-  readonly onError: (error: unknown) => void;
-
-  constructor(listener: ReadListener, recover: (error: unknown) => void) {
-    this.#listener = listener;
-    this.onError = recover;
-  }
+  constructor(
+    private readonly listener: ReadListener,
+    readonly onError: (error: unknown) => void,
+  ) {}
 
   get aborted(): boolean {
-    return this.#listener.aborted;
+    return this.listener.aborted;
   }
 
   get caller(): string {
-    return this.#listener.caller ?? '';
+    return this.listener.caller ?? '';
   }
 
   onResult(cell: Buffer | null, reads: number): void {
-    this.#listener.onResult(cell, reads);
+    this.listener.onResult(cell, reads);
   }
 }
 
 /** Settles a promise. */
 export class PromiseListener implements ReadListener {
-  readonly #request: { readonly aborted: boolean };
-  readonly #resolve: (cell: Buffer | null) => void;
-  readonly onError: (error: unknown) => void;
-  readonly caller: string;
-
   constructor(
-    request: { readonly aborted: boolean },
-    caller: string,
-    resolve: (cell: Buffer | null) => void,
-    reject: (error: unknown) => void,
-  ) {
-    this.#request = request;
-    this.caller = caller;
-    this.#resolve = resolve;
-    this.onError = reject;
-  }
+    private readonly request: { readonly aborted: boolean },
+    readonly caller: string,
+    private readonly resolve: (cell: Buffer | null) => void,
+    readonly onError: (error: unknown) => void,
+  ) {}
 
   get aborted(): boolean {
-    return this.#request.aborted;
+    return this.request.aborted;
   }
 
   onResult(cell: Buffer | null): void {
-    this.#resolve(copyBorrowed(cell));
+    this.resolve(copyBorrowed(cell));
   }
 }

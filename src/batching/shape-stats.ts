@@ -10,7 +10,7 @@ export type PlanKind = 'generic' | 'custom' | 'fenced';
 
 /** How long a window is, and how many are kept; the last one is not complete. */
 const WINDOW_MS = 60_000;
-export const WINDOWS = 5;
+const WINDOWS = 5;
 const MAX_SHAPES = 300;
 const MAX_TEXT_LENGTH = 4_000_000;
 /** The rows of one out of so many answers are counted. */

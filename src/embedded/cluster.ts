@@ -41,7 +41,7 @@ export interface EmbeddedServer {
   stop(patience?: number): Promise<void>;
 }
 
-export interface EmbeddedOptions {
+interface EmbeddedOptions {
   /** DATA_DIR: created when missing. */
   readonly directory: string;
   /** More settings of the server, as its `-c name=value` takes them. */

@@ -37,7 +37,7 @@ export interface Postmaster {
 }
 
 /** Either a server that is ready, or what it said before it ended. */
-export type StartResult =
+type StartResult =
   | { readonly kind: 'ready'; readonly postmaster: Postmaster }
   | { readonly kind: 'ended'; readonly output: string };
 

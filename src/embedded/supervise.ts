@@ -10,35 +10,29 @@ const LONGEST_PAUSE = 10_000;
 const STABLE = 60_000;
 
 export class Supervised implements Postmaster {
-  readonly #start: (signal: AbortSignal) => Promise<Postmaster>;
-  readonly #report: (message: string) => void;
   readonly #stopping = new AbortController();
-  #current: Postmaster;
   #watching: Promise<void>;
 
   /** `start` starts the same server once more, under the same address, unless it was stopped. */
   constructor(
-    first: Postmaster,
-    start: (signal: AbortSignal) => Promise<Postmaster>,
-    report: (message: string) => void,
+    private current: Postmaster,
+    private readonly start: (signal: AbortSignal) => Promise<Postmaster>,
+    private readonly report: (message: string) => void,
   ) {
-    this.#current = first;
-    this.#start = start;
-    this.#report = report;
     this.#watching = this.#watch();
   }
 
   /** Of the server that runs now. */
   get ended(): Promise<string> {
-    return this.#current.ended;
+    return this.current.ended;
   }
 
   async stop(patience?: number): Promise<void> {
     this.#stopping.abort();
     // One that is being started is waited for: it would be left behind otherwise.
-    await this.#current.stop(patience);
+    await this.current.stop(patience);
     await this.#watching;
-    await this.#current.stop(patience);
+    await this.current.stop(patience);
   }
 
   async #watch(): Promise<void> {
@@ -46,24 +40,24 @@ export class Supervised implements Postmaster {
     let pause = PAUSE;
     for (;;) {
       const since = performance.now();
-      const reason = await this.#current.ended;
+      const reason = await this.current.ended;
       if (signal.aborted) return;
       const lost = performance.now();
-      this.#report(`The embedded PostgreSQL exited (${reason}); restarting it`);
+      this.report(`The embedded PostgreSQL exited (${reason}); restarting it`);
       if (lost - since > STABLE) pause = PAUSE;
       for (;;) {
         await sleep(pause, null, { signal }).catch(() => {});
         if (signal.aborted) return;
         pause = Math.min(pause * 2, LONGEST_PAUSE);
         try {
-          this.#current = await this.#start(signal);
+          this.current = await this.start(signal);
           break;
         } catch (error) {
           if (signal.aborted) return;
-          this.#report(`${error instanceof Error ? error.message : String(error)}; retrying`);
+          this.report(`${error instanceof Error ? error.message : String(error)}; retrying`);
         }
       }
-      this.#report(`Restarted the embedded PostgreSQL after ${Math.round(performance.now() - lost)} ms`);
+      this.report(`Restarted the embedded PostgreSQL after ${Math.round(performance.now() - lost)} ms`);
     }
   }
 }

@@ -32,7 +32,7 @@ export interface Health {
   readonly checks: Checks;
 }
 
-export interface Checked {
+interface Checked {
   readonly database: Database;
   readonly mirror: Mirror;
   /** Of the thread that looks at them. */
@@ -181,13 +181,10 @@ const READINESS_LIFETIME_MS = 1_000;
 
 /** Whether the service is ready for requests. Questions at the same time, or soon after one another, are answered once. */
 export class Readiness {
-  readonly #health: () => Promise<Health>;
   pendingCheck: Promise<boolean> | null = null;
   #stopping = false;
 
-  constructor(health: () => Promise<Health>) {
-    this.#health = health;
-  }
+  constructor(private readonly health: () => Promise<Health>) {}
 
   /** From now on none should. */
   stop(): void {
@@ -202,7 +199,7 @@ export class Readiness {
 
   async #ask(): Promise<boolean> {
     try {
-      return (await this.#health()).status !== 'error';
+      return (await this.health()).status !== 'error';
     } catch {
       return false;
     } finally {

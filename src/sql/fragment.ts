@@ -13,10 +13,7 @@ type Part =
 
 /** A class only so that `instanceof` distinguishes a fragment from data of the same shape: it has no behaviour. */
 export class Fragment {
-  readonly parts: readonly Part[];
-  private constructor(parts: readonly Part[]) {
-    this.parts = parts;
-  }
+  private constructor(readonly parts: readonly Part[]) {}
   /** For the functions of this file. */
   static of(parts: readonly Part[]): Fragment {
     return new Fragment(parts);

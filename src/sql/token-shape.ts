@@ -4,7 +4,7 @@
  * What a lexer could take for something else is not understood here: such a text is read as it is.
  */
 
-export interface TokenShape {
+interface TokenShape {
   readonly tokens: string;
   /** The quoted identifiers, in their order. */
   readonly identifiers: readonly string[];

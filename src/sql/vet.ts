@@ -29,7 +29,7 @@ function expressionTree(text: string): unknown {
 }
 
 /** What a default given as a string means: the string itself, an expression to be checked, or neither of them safely. */
-export type ExpressionKind =
+type ExpressionKind =
   | { readonly kind: 'words'; readonly text: string }
   | { readonly kind: 'expression' }
   | { readonly kind: 'ambiguous' };

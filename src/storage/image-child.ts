@@ -28,11 +28,11 @@ const MEMORY_CHECK_MS = 50;
 const NOTHING = Buffer.alloc(0);
 
 class Refusal extends Error {
-  readonly isTooLarge: boolean;
-
-  constructor(reason: string, isTooLarge = false) {
+  constructor(
+    reason: string,
+    readonly isTooLarge = false,
+  ) {
     super(reason);
-    this.isTooLarge = isTooLarge;
   }
 }
 

@@ -38,14 +38,11 @@ export function writeMessage(head: ImageJob | ImageAnswer, bytes: Buffer): reado
 
 /** Calls back with each message. Pieces are joined once, when all of them are there. */
 export class MessageReader {
-  readonly #take: (head: string, bytes: Buffer) => void;
   #pieces: Buffer[] = [];
   #length = 0;
   #wanted = LENGTHS;
 
-  constructor(take: (head: string, bytes: Buffer) => void) {
-    this.#take = take;
-  }
+  constructor(private readonly take: (head: string, bytes: Buffer) => void) {}
 
   push(piece: Buffer): void {
     this.#pieces.push(piece);
@@ -66,6 +63,6 @@ export class MessageReader {
     this.#pieces = [rest];
     this.#length = rest.length;
     this.#wanted = LENGTHS;
-    this.#take(all.toString('utf8', LENGTHS, LENGTHS + text), all.subarray(LENGTHS + text, whole));
+    this.take(all.toString('utf8', LENGTHS, LENGTHS + text), all.subarray(LENGTHS + text, whole));
   }
 }

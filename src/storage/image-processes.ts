@@ -26,7 +26,7 @@ export interface ImageResult {
   readonly bytes: Buffer;
 }
 
-export interface ProcessLimits {
+interface ProcessLimits {
   readonly processes: number;
   /** Milliseconds for an image, and for an image to wait. */
   readonly timeout: number;
@@ -35,16 +35,13 @@ export interface ProcessLimits {
 }
 
 export class ImageProcesses {
-  readonly #limits: ProcessLimits;
   #running = 0;
   readonly #waiting = new Set<(refusal: ServiceError | null) => void>();
   readonly #idle: ImageProcess[] = [];
   readonly #busy = new Set<ImageProcess>();
   #isStopped = false;
 
-  constructor(limits: ProcessLimits) {
-    this.#limits = limits;
-  }
+  constructor(private readonly limits: ProcessLimits) {}
 
   /** The bytes are loaded when it is their turn: those who wait need no memory. Null if sharp is not installed. */
   async run(load: () => Promise<Buffer>, job: ImageJob): Promise<ImageResult | null> {
@@ -62,7 +59,7 @@ export class ImageProcesses {
     this.#busy.add(process);
     try {
       if (!(await process.started)) return null;
-      return await process.ask(job, bytes, this.#limits.timeout);
+      return await process.ask(job, bytes, this.limits.timeout);
     } finally {
       this.#busy.delete(process);
       if (this.#isStopped) process.kill();
@@ -79,14 +76,14 @@ export class ImageProcesses {
 
   #keep(process: ImageProcess): void {
     this.#idle.push(process);
-    process.endAfter(this.#limits.idle, () => {
+    process.endAfter(this.limits.idle, () => {
       const position = this.#idle.indexOf(process);
       if (position >= 0) this.#idle.splice(position, 1);
     });
   }
 
   async #enter(): Promise<void> {
-    const { processes, timeout } = this.#limits;
+    const { processes, timeout } = this.limits;
     if (this.#isStopped) throw stopping();
     if (this.#running < processes) {
       this.#running++;

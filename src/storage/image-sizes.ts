@@ -11,12 +11,12 @@ export interface ImageSize {
 }
 
 /** A step and the size that it may make. */
-export interface SizedStep {
+interface SizedStep {
   readonly name: string;
   readonly size: ImageSize;
 }
 
-export interface Resize {
+interface Resize {
   /** Null for a side that follows from the other. */
   readonly width: number | null;
   readonly height: number | null;

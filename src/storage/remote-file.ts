@@ -12,14 +12,14 @@ import { type AddressTest, addressTest, normalizeAddress } from '../access/addre
 import { forbidden, invalidPayload, ServiceError, serviceUnavailable } from '../base/errors.js';
 import { ANY_ORIGIN } from '../config/option-kinds.js';
 
-export interface RemoteFile {
+interface RemoteFile {
   readonly bytes: AsyncIterable<Buffer>;
   readonly type: string;
   /** The last part of the path. */
   readonly name: string;
 }
 
-export interface RemoteOptions {
+interface RemoteOptions {
   readonly allowed: readonly string[];
   /** For the whole download, redirects included. */
   readonly timeoutMs: number;

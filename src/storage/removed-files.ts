@@ -25,17 +25,14 @@ from service_files_removed order by id limit 50 for update skip locked`);
 const DONE = withCatalog('delete from service_files_removed where id = any($1::text[]::bigint[])');
 
 export class RemovedFiles {
-  readonly #database: Database;
-  readonly #storages: Storages;
-  readonly #observe: Observer;
   #running: Promise<void> | null = null;
   #again = false;
 
-  constructor(database: Database, storages: Storages, observe: Observer) {
-    this.#database = database;
-    this.#storages = storages;
-    this.#observe = observe;
-  }
+  constructor(
+    private readonly database: Database,
+    private readonly storages: Storages,
+    private readonly observe: Observer,
+  ) {}
 
   /** Never fails: what could not be removed is tried again by the next call. */
   remove(): Promise<void> {
@@ -52,7 +49,7 @@ export class RemovedFiles {
       try {
         this.#again = (await this.#removeSome()) > 0 || this.#again;
       } catch (error) {
-        this.#observe({ kind: 'files-not-removed', error });
+        this.observe({ kind: 'files-not-removed', error });
         return;
       }
     }
@@ -60,24 +57,24 @@ export class RemovedFiles {
 
   /** Answers how many are gone. */
   #removeSome(): Promise<number> {
-    return this.#database.transaction(async (session) => {
-      const rows = await session.query<Removed>(this.#database.qualified(TAKE));
+    return this.database.transaction(async (session) => {
+      const rows = await session.query<Removed>(this.database.qualified(TAKE));
       const done: string[] = [];
       for (const row of rows) {
         try {
           if (!row.used) await this.#removeBytes(row);
           done.push(row.id);
         } catch (error) {
-          this.#observe({ kind: 'files-not-removed', error });
+          this.observe({ kind: 'files-not-removed', error });
         }
       }
-      if (done.length > 0) await session.query(this.#database.qualified(DONE), [`{${done.join()}}`]);
+      if (done.length > 0) await session.query(this.database.qualified(DONE), [`{${done.join()}}`]);
       return done.length;
     });
   }
 
   async #removeBytes({ file, storage, filename_disk }: Removed): Promise<void> {
-    const location = this.#storages.of(storage);
+    const location = this.storages.of(storage);
     await location.remove(filename_disk);
     await location.removeFolder(`${DERIVED}/${file}`);
   }

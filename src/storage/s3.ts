@@ -190,12 +190,10 @@ export class S3Storage implements FileStorage {
 /** Ends a request whose next bytes do not come in time, or that nobody wants any more. */
 class Deadline {
   readonly #controller = new AbortController();
-  readonly #outer: AbortSignal;
   #timer: NodeJS.Timeout | undefined;
   readonly #abort = (): void => this.#controller.abort(new Error('it took too long, or nobody waits any more'));
 
-  constructor(outer: AbortSignal) {
-    this.#outer = outer;
+  constructor(private readonly outer: AbortSignal) {
     if (outer.aborted) this.#abort();
     outer.addEventListener('abort', this.#abort);
     this.extend();
@@ -216,7 +214,7 @@ class Deadline {
 
   end(): void {
     this.pause();
-    this.#outer.removeEventListener('abort', this.#abort);
+    this.outer.removeEventListener('abort', this.#abort);
     // A response that was not read to its end would hold its connection.
     this.#controller.abort();
   }

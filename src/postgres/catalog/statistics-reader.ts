@@ -14,17 +14,15 @@ type Table = Pick<Collection, 'schema' | 'table'>;
 export class Statistics {
   /** Grows when some of them have changed. */
   version = 0;
-  readonly #database: Database;
-  readonly #intervalMs: number;
   readonly #tables = new Map<string, Table>();
   readonly #known = new Map<string, TableStatistics>();
   #timer: NodeJS.Timeout | null = null;
 
   /** Looks for changes each `intervalMs`, once something is known; 0 for never. */
-  constructor(database: Database, intervalMs: number) {
-    this.#database = database;
-    this.#intervalMs = intervalMs;
-  }
+  constructor(
+    private readonly database: Database,
+    private readonly intervalMs: number,
+  ) {}
 
   /** Null where there are none. */
   of(table: Table): TableStatistics | null {
@@ -37,7 +35,7 @@ export class Statistics {
     if (missing.length === 0) return;
     await this.#read(missing);
     for (const table of missing) this.#tables.set(nameOf(table), table);
-    if (this.#intervalMs > 0) this.#timer ??= setInterval(() => void this.#refresh(), this.#intervalMs).unref();
+    if (this.intervalMs > 0) this.#timer ??= setInterval(() => void this.#refresh(), this.intervalMs).unref();
   }
 
   /** After a change of the schema: what is needed is read again. */
@@ -59,7 +57,7 @@ export class Statistics {
   async #read(tables: readonly Table[]): Promise<number> {
     const names = JSON.stringify(tables.map(({ schema, table }) => [schema, table]));
     const versions = JSON.stringify(Object.fromEntries([...this.#known].map(([name, { version }]) => [name, version])));
-    const cell = await this.#database.cell(STATISTICS, [names, versions]);
+    const cell = await this.database.cell(STATISTICS, [names, versions]);
     const entries = JSON.parse(String(cell ?? '[]')) as readonly TableStatisticsEntry[];
     for (const entry of entries) this.#known.set(nameOf(entry), new TableStatistics(entry));
     return entries.length;

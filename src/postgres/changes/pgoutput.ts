@@ -3,7 +3,7 @@
  * transaction has changed. Of a row only the columns are read that somebody wants to know.
  */
 
-export interface LoggedColumn {
+interface LoggedColumn {
   readonly name: string;
   /** Whether it is part of the replica identity: its former value is sent where it has changed. */
   readonly isKey: boolean;
@@ -56,21 +56,18 @@ const IDENTITY_FULL = 0x66;
 const EPOCH_MS = 946_684_800_000;
 
 export class LogDecoder {
-  readonly #handler: LogHandler;
   readonly #tables = new Map<number, LoggedTable>();
 
-  constructor(handler: LogHandler) {
-    this.#handler = handler;
-  }
+  constructor(private readonly handler: LogHandler) {}
 
   /** One message. What it does not know, such as types and origins, says nothing of rows. */
   take(message: Buffer): void {
     switch (message[0]) {
       case BEGIN:
-        this.#handler.begin(message.readUInt32BE(17));
+        this.handler.begin(message.readUInt32BE(17));
         break;
       case COMMIT:
-        this.#handler.commit(positionAt(message, 10), timeAt(message, 18));
+        this.handler.commit(positionAt(message, 10), timeAt(message, 18));
         break;
       case RELATION:
         this.#tables.set(message.readUInt32BE(1), readTable(message));
@@ -89,49 +86,45 @@ export class LogDecoder {
 
   #report(id: number, action: LoggedChange['action']): void {
     const table = this.#tables.get(id);
-    if (table && this.#handler.wanted(table)) this.#handler.change({ table, action, before: null, after: null });
+    if (table && this.handler.wanted(table)) this.handler.change({ table, action, before: null, after: null });
   }
 
   #change(message: Buffer): void {
     const table = this.#tables.get(message.readUInt32BE(1));
-    const wanted = table && this.#handler.wanted(table);
+    const wanted = table && this.handler.wanted(table);
     if (!table || !wanted) return;
     const row = new RowReader(message, 5, wanted);
     const kind = message[5];
     const before = kind === KEY_ROW || kind === OLD_ROW ? row.read() : null;
     const after = message[0] === DELETE ? null : row.read();
     const action = message[0] === INSERT ? 'create' : message[0] === DELETE ? 'delete' : 'update';
-    this.#handler.change({ table, action, before, after });
+    this.handler.change({ table, action, before, after });
   }
 }
 
 class RowReader {
-  readonly #message: Buffer;
-  readonly #wanted: readonly boolean[];
-  #at: number;
-
-  constructor(message: Buffer, at: number, wanted: readonly boolean[]) {
-    this.#message = message;
-    this.#wanted = wanted;
-    this.#at = at;
-  }
+  constructor(
+    private readonly message: Buffer,
+    private at: number,
+    private readonly wanted: readonly boolean[],
+  ) {}
 
   /** One row, behind the byte that says which. */
   read(): LoggedRow {
-    const message = this.#message;
-    const count = message.readUInt16BE(this.#at + 1);
-    let at = this.#at + 3;
+    const message = this.message;
+    const count = message.readUInt16BE(this.at + 1);
+    let at = this.at + 3;
     const values: (string | null | undefined)[] = [];
     for (let position = 0; position < count; position++) {
       const kind = message[at++];
       if (kind === IS_NULL) values[position] = null;
       else if (kind !== IS_UNCHANGED) {
         const end = at + 4 + message.readUInt32BE(at);
-        if (this.#wanted[position]) values[position] = message.toString('utf8', at + 4, end);
+        if (this.wanted[position]) values[position] = message.toString('utf8', at + 4, end);
         at = end;
       }
     }
-    this.#at = at;
+    this.at = at;
     return values;
   }
 }

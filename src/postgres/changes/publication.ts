@@ -36,7 +36,7 @@ export interface Source extends TableName {
   readonly unseen: string | null;
 }
 
-export interface LogRights {
+interface LogRights {
   readonly wal_level: string;
   readonly standby: boolean;
   readonly may_replicate: boolean;
@@ -122,7 +122,7 @@ interface SourceRow extends TableName {
   readonly narrowed: boolean;
 }
 
-export interface Published {
+interface Published {
   /** Of each table and view that is served, as schema.name, the tables below it. */
   readonly sources: ReadonlyMap<string, readonly Source[]>;
   /** Whether a publication had to be changed. */

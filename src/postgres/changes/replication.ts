@@ -41,7 +41,7 @@ const STATUS_INTERVAL_MS = 1_000;
 /** Milliseconds of silence after which the server is taken for gone: it is asked for an answer with each status. */
 const MAX_SILENCE_MS = 10_000;
 
-export interface LogReader {
+interface LogReader {
   /** The memory is borrowed for the time of the call. */
   take(message: Buffer): void;
   /** Once, when the connection is lost or could not go on. */
@@ -55,8 +55,6 @@ interface Waiting {
 }
 
 export class ReplicationConnection {
-  readonly #options: ConnectionOptions;
-  readonly #reader: LogReader;
   readonly #messages = new MessageReader((message, start, end) => this.#handle(message, start, end), {
     admit: () => this.#socket !== null,
     release: () => {},
@@ -74,13 +72,13 @@ export class ReplicationConnection {
   received = 0;
   #heardAt = 0;
 
-  constructor(options: ConnectionOptions, reader: LogReader) {
-    this.#options = options;
-    this.#reader = reader;
-  }
+  constructor(
+    private readonly options: ConnectionOptions,
+    private readonly reader: LogReader,
+  ) {}
 
   async open(): Promise<void> {
-    await new Opening(this.#options).open({
+    await new Opening(this.options).open({
       receiver: { receive: (chunk, size) => this.#messages.take(chunk, size) },
       isEnded: () => this.#isOver,
       begin: (client) => {
@@ -118,8 +116,7 @@ export class ReplicationConnection {
 
   /** Ends it with what it waits for: the server does not look for who has left while it waits for transactions. */
   async stop(): Promise<void> {
-    if (this.#waiting && this.#socket && this.#key)
-      await cancelStatement(this.#options.target, this.#socket, this.#key);
+    if (this.#waiting && this.#socket && this.#key) await cancelStatement(this.options.target, this.#socket, this.#key);
     this.close();
   }
 
@@ -145,7 +142,7 @@ export class ReplicationConnection {
     socket?.destroySoon();
     this.#waiting?.reject(error);
     this.#waiting = null;
-    this.#reader.lost(error);
+    this.reader.lost(error);
   }
 
   #beat(): void {
@@ -196,7 +193,7 @@ export class ReplicationConnection {
     this.#heardAt = performance.now();
     if (data[0] === LOG_DATA) {
       this.received = Math.max(this.received, positionAt(data, 1));
-      this.#reader.take(data.subarray(25));
+      this.reader.take(data.subarray(25));
     } else if (data[0] === KEEP_ALIVE) {
       this.received = Math.max(this.received, positionAt(data, 1));
       if (data[17] === 1) this.#report(false);

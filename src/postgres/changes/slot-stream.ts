@@ -11,7 +11,6 @@ const COMMAND_TIMEOUT_MS = 10_000;
 
 export class SlotStream {
   readonly name = `${SLOT_PREFIX}${randomBytes(8).toString('hex')}`;
-  readonly #database: Database;
   readonly #connection: ReplicationConnection;
   /** In the log, in bytes: PostgreSQL keeps the log from here on. */
   restart = 0;
@@ -25,11 +24,14 @@ export class SlotStream {
   isOver = false;
 
   /** `onLost` is called once, also after `stop`. */
-  constructor(database: Database, handler: LogHandler, onLost: (error: Error) => void) {
+  constructor(
+    private readonly database: Database,
+    handler: LogHandler,
+    onLost: (error: Error) => void,
+  ) {
     const { replication } = database;
     if (replication === null) throw new Error('the log cannot be read');
     const decoder = new LogDecoder(handler);
-    this.#database = database;
     this.#connection = new ReplicationConnection(replication, {
       take: (message) => decoder.take(message),
       lost: (error) => {
@@ -89,6 +91,6 @@ export class SlotStream {
 
   /** Resolves when the slot no longer exists, at the latest after some seconds. */
   gone(): Promise<void> {
-    return slotGone(this.#database, this.name).catch(() => {});
+    return slotGone(this.database, this.name).catch(() => {});
   }
 }

@@ -8,16 +8,15 @@ import type { PlannedWrite, Verb, WriteNode } from '../../plan/write/write.js';
 
 /** Another request made the item that this one was about to make: seen again, it is there and will be changed. */
 export class Conflict extends Error {
-  /** Whose key collided. */
-  readonly collection: Collection;
-  /** As PostgreSQL writes it. */
-  readonly key: string;
-
   /** `cause` is the error of the database. */
-  constructor(collection: Collection, key: string, cause: unknown) {
+  constructor(
+    /** Whose key collided. */
+    readonly collection: Collection,
+    /** As PostgreSQL writes it. */
+    readonly key: string,
+    cause: unknown,
+  ) {
     super(`a key of "${collection.name}" was taken meanwhile`, { cause });
-    this.collection = collection;
-    this.key = key;
   }
 
   isSame(other: Conflict | null): boolean {

@@ -68,10 +68,10 @@ type KnownOptions = Omit<DatabaseOptions, 'pooler'> & { readonly pooler: Pooler 
 /** For internal statements, whose size no request controls. */
 const UNBOUNDED = new ResponseMemory(Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY);
 
-export type PoolName = 'read' | 'write' | 'stream' | 'import' | 'catalog' | 'own';
+type PoolName = 'read' | 'write' | 'stream' | 'import' | 'catalog' | 'own';
 
 /** Reads that wait for a connection, and the connections that they have. */
-export type ReadQueue = Pick<PoolState, 'busy' | 'waiting' | 'isStarved'>;
+type ReadQueue = Pick<PoolState, 'busy' | 'waiting' | 'isStarved'>;
 
 /** All connections but those for reads, which take turns statement by statement. */
 interface Pools {
@@ -94,8 +94,6 @@ export class Database implements Pools {
   /** The schema of the service's own tables: found or decided when the service starts, before anything asks them. */
   system: string;
   readonly synonyms: ServerOptions['synonyms'];
-  /** For reads of requests. */
-  readonly readConnections: readonly Connection[];
   /** The queue of reads that uses these connections; it reports how many are in use and how many reads wait. */
   readQueue: ReadQueue | null = null;
   readonly own: Pool<Session>;
@@ -103,9 +101,6 @@ export class Database implements Pools {
   readonly streams: Pool<StreamSession>;
   readonly imports: Pool<Session>;
   readonly catalog: Pool<Session>;
-  readonly watchdog: Watchdog;
-  readonly listener: Listener;
-  readonly responseMemory: ResponseMemory;
   /** Milliseconds to wait for a connection. */
   readonly waitTimeout: number;
   /** Host and port, which are no secret. */
@@ -123,26 +118,24 @@ export class Database implements Pools {
 
   private constructor(
     options: DatabaseOptions,
-    readConnections: readonly Connection[],
+
+    /** For reads of requests. */
+    readonly readConnections: readonly Connection[],
     pools: Pools,
-    watchdog: Watchdog,
-    listener: Listener,
-    responseMemory: ResponseMemory,
+    readonly watchdog: Watchdog,
+    readonly listener: Listener,
+    readonly responseMemory: ResponseMemory,
   ) {
-    this.responseMemory = responseMemory;
     this.address = hostPortsOf(options.url);
     this.schema = options.schema;
     this.schemas = schemasOf(options);
     this.synonyms = options.synonyms;
     this.waitTimeout = options.waitTimeout;
-    this.readConnections = readConnections;
     this.own = pools.own;
     this.sessions = pools.sessions;
     this.streams = pools.streams;
     this.imports = pools.imports;
     this.catalog = pools.catalog;
-    this.watchdog = watchdog;
-    this.listener = listener;
     this.system = this.schema;
   }
 

@@ -9,7 +9,7 @@ import { quoteIdentifier } from '../../sql/fragment.js';
 import { within } from '../wire/time-limit.js';
 import type { Session } from './sessions.js';
 
-export type OpenListening = (onnotify: (channel: string, payload: string) => void, onLost: () => void) => Session;
+type OpenListening = (onnotify: (channel: string, payload: string) => void, onLost: () => void) => Session;
 
 export interface Subscriber {
   heard(payload: string): void;
@@ -19,7 +19,7 @@ export interface Subscriber {
   stale(): void;
 }
 
-export interface ListenerOptions {
+interface ListenerOptions {
   /** Milliseconds that a change may go unnoticed. */
   readonly staleness: number;
   /** Milliseconds between two rounds of reading everything again, where nothing can be heard at all; null where it can. */
@@ -27,7 +27,7 @@ export interface ListenerOptions {
   readonly observe: Observer;
 }
 
-export interface Loss {
+interface Loss {
   /** By the clock of `performance`. */
   readonly since: number;
   readonly error: unknown;
@@ -42,8 +42,6 @@ const MIN_STALENESS_MS = 1_000;
 const MAX_BEAT_MS = 10_000;
 
 export class Listener {
-  /** For who listens on a connection of their own, where notifications arrive. */
-  readonly open: OpenListening;
   readonly #observe: Observer;
   /** Milliseconds between two looks at the connection, that an answer may take, and between two rounds of reading everything again. */
   readonly #beat: number;
@@ -56,9 +54,12 @@ export class Listener {
   #timer: NodeJS.Timeout | null = null;
   #loss: Loss | null = null;
 
-  constructor(open: OpenListening, { staleness, poll = null, observe }: ListenerOptions) {
+  constructor(
+    /** For who listens on a connection of their own, where notifications arrive. */
+    readonly open: OpenListening,
+    { staleness, poll = null, observe }: ListenerOptions,
+  ) {
     this.#poll = poll;
-    this.open = open;
     this.#observe = observe;
     this.#beat = Math.min(Math.max(staleness, MIN_STALENESS_MS) / 3, MAX_BEAT_MS);
   }

@@ -60,14 +60,10 @@ const CLOSE_GRACE_MS = 1_000;
 export class Pool<Connection extends Pooled> {
   /** Statements so far, those that begin and end transactions included. */
   sent = 0;
-  readonly #make: Make<Connection>;
-  readonly #max: number;
-  readonly #waitTimeout: number;
   readonly #idle: Connection[] = [];
   readonly #waiting: Waiting<Connection>[] = [];
   /** Those that are used, by whom. */
   readonly #inUse = new Map<Connection, string>();
-  readonly #relieve: Relieve<Connection> | null;
   #relief: NodeJS.Timeout | null = null;
   /** With the time at which each is to be renewed. */
   readonly #all = new Map<Connection, number>();
@@ -75,17 +71,17 @@ export class Pool<Connection extends Pooled> {
   #isClosed = false;
 
   /** `waitTimeout` in milliseconds. */
-  constructor(max: number, waitTimeout: number, make: Make<Connection>, relieve: Relieve<Connection> | null = null) {
-    this.#relieve = relieve;
-    this.#max = max;
-    this.#waitTimeout = waitTimeout;
-    this.#make = make;
-  }
+  constructor(
+    private readonly max: number,
+    private readonly waitTimeout: number,
+    private readonly make: Make<Connection>,
+    private readonly relieve: Relieve<Connection> | null = null,
+  ) {}
 
   get connections(): PoolState {
     const states = [...this.#all.keys()].map(({ state }) => state);
     return {
-      most: this.#max,
+      most: this.max,
       busy: this.#all.size - this.#idle.length,
       idle: this.#idle.length,
       opening: states.filter((state) => state === 'opening').length,
@@ -116,7 +112,7 @@ export class Pool<Connection extends Pooled> {
     if (this.#isClosed) throw stopped();
     const idle = this.#idle.pop();
     if (idle) return idle.isDoubtful ? this.#prove(idle, user) : idle;
-    return this.#all.size < this.#max ? this.#open() : this.#wait(user);
+    return this.#all.size < this.max ? this.#open() : this.#wait(user);
   }
 
   /** Nothing was sent on it yet: another one does as well. */
@@ -141,15 +137,15 @@ export class Pool<Connection extends Pooled> {
         this.#waiting.splice(this.#waiting.indexOf(waiting), 1);
         this.#isStarved = true;
         refuse(serviceUnavailable('database', 'All connections are taken', { option: 'DATABASE_WAIT_TIMEOUT' }));
-      }, this.#waitTimeout);
+      }, this.waitTimeout);
       this.#waiting.push(waiting);
-      if (this.#relieve) this.#relief ??= setInterval(() => this.#look(), RELIEF_INTERVAL_MS).unref();
+      if (this.relieve) this.#relief ??= setInterval(() => this.#look(), RELIEF_INTERVAL_MS).unref();
     });
   }
 
   #look(): void {
     if (this.#waiting.length > 0)
-      this.#relieve?.(
+      this.relieve?.(
         this.#inUse,
         this.#waiting.map(({ user }) => user),
       );
@@ -160,7 +156,7 @@ export class Pool<Connection extends Pooled> {
   }
 
   #next(): Waiting<Connection> | undefined {
-    if (this.#relieve === null || this.#waiting.length < 2) return this.#waiting.shift();
+    if (this.relieve === null || this.#waiting.length < 2) return this.#waiting.shift();
     const inUseBy = new Map<string, number>();
     for (const user of this.#inUse.values()) inUseBy.set(user, (inUseBy.get(user) ?? 0) + 1);
     const least = Math.min(...this.#waiting.map(({ user }) => inUseBy.get(user) ?? 0));
@@ -169,7 +165,7 @@ export class Pool<Connection extends Pooled> {
   }
 
   #open(): Connection {
-    const connection = this.#make(
+    const connection = this.make(
       () => this.#lose(connection),
       () => this.sent++,
     );

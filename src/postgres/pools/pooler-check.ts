@@ -48,7 +48,7 @@ interface State {
   readonly listens: boolean;
 }
 
-export interface PoolerCheck {
+interface PoolerCheck {
   /** Makes a client with a single connection. */
   readonly open: (pooler: Pooler) => DriverClient;
   readonly schema: string;

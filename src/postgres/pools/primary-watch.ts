@@ -44,7 +44,7 @@ const QUIET_ROUNDS = 5;
 /** Milliseconds that a read whose connection was lost waits for a new primary. */
 const REPEAT_WAIT_MS = 3_000;
 
-export interface PrimaryWatchOptions {
+interface PrimaryWatchOptions {
   readonly urls: readonly string[];
   readonly target: SessionTarget;
   /** The database that is wanted; that of the first host that answers when absent. */
@@ -57,7 +57,6 @@ export interface PrimaryWatchOptions {
 }
 
 export class PrimaryWatch {
-  readonly #options: PrimaryWatchOptions;
   readonly #leaving = new Set<() => void>();
   #current: string;
   #client: DriverClient | null = null;
@@ -75,8 +74,7 @@ export class PrimaryWatch {
   #timer: NodeJS.Timeout | null = null;
   #isClosed = false;
 
-  constructor(options: PrimaryWatchOptions) {
-    this.#options = options;
+  constructor(private readonly options: PrimaryWatchOptions) {
     this.#identity = options.identity ?? null;
     this.#current = elementAt(options.urls, 0);
   }
@@ -102,8 +100,8 @@ export class PrimaryWatch {
   }
 
   /** Fails where none of the servers will do, with the reason of each. */
-  async find(wanted: ServerIdentity | null = this.#options.identity ?? null): Promise<void> {
-    const answers = await this.#askAll(this.#options.urls);
+  async find(wanted: ServerIdentity | null = this.options.identity ?? null): Promise<void> {
+    const answers = await this.#askAll(this.options.urls);
     const first = answers.find(({ role }) => role !== null)?.role;
     this.#identity = wanted ?? (first ? plainIdentity(first) : null);
     const best = this.#best(answers);
@@ -122,7 +120,7 @@ export class PrimaryWatch {
 
   /** From now on, until it is closed. */
   start(): void {
-    if (this.#options.urls.length > 1) this.#schedule(ROUND_MS);
+    if (this.options.urls.length > 1) this.#schedule(ROUND_MS);
   }
 
   close(): void {
@@ -136,7 +134,7 @@ export class PrimaryWatch {
     const role = await askRole(client);
     const difference = this.#reasonAgainst(role);
     // One address leads to one server: whoever moves it to another cluster means that one.
-    const isReplaced = this.#options.urls.length === 1 && difference !== null;
+    const isReplaced = this.options.urls.length === 1 && difference !== null;
     const timeline = role.timeline ?? this.#timeline;
     if (this.#suits(role) && (isReplaced || (difference === null && timeline >= this.#timeline))) {
       if (isReplaced) this.#identity = plainIdentity(role);
@@ -154,13 +152,13 @@ export class PrimaryWatch {
 
   /** Something says that the server may not be the primary any more: it is asked at once. */
   suspect(): void {
-    if (this.#round || this.#isClosed || this.#options.urls.length === 1) return;
+    if (this.#round || this.#isClosed || this.options.urls.length === 1) return;
     this.#schedule(0);
   }
 
   /** Somebody knows of a later promotion than this one: resolves when all servers were asked for it, found or not. */
   reach(timeline: number): Promise<void> {
-    if (this.#timeline >= timeline || this.#options.urls.length === 1 || this.#isClosed) return Promise.resolve();
+    if (this.#timeline >= timeline || this.options.urls.length === 1 || this.#isClosed) return Promise.resolve();
     if (this.#search === null && performance.now() < this.#nextSearch) return Promise.resolve();
     this.#search ??= this.#searchAll().finally(() => {
       this.#search = null;
@@ -179,7 +177,7 @@ export class PrimaryWatch {
 
   /** After a connection was lost: whether there is a primary, the same or another, within a while. */
   async recovers(): Promise<boolean> {
-    if (this.#options.urls.length === 1) return false;
+    if (this.options.urls.length === 1) return false;
     const deadline = performance.now() + REPEAT_WAIT_MS;
     do {
       this.suspect();
@@ -213,7 +211,7 @@ export class PrimaryWatch {
     const difference = role && this.#reasonAgainst(role);
     const isFine = role !== null && !difference && this.#suits(role) && (role.timeline ?? 0) >= this.#timeline;
     if (isFine && this.#failures === 0 && ++this.#rounds % QUIET_ROUNDS !== 0) return;
-    const others = await this.#askAll(this.#options.urls.filter((url) => url !== this.#current));
+    const others = await this.#askAll(this.options.urls.filter((url) => url !== this.#current));
     if (this.#isClosed) return;
     const best = this.#best([answer, ...others]);
     if (best && best.url !== this.#current) this.#move(best);
@@ -229,7 +227,7 @@ export class PrimaryWatch {
   async #askCurrent(): Promise<RoleAnswer> {
     const url = this.#current;
     for (let isNew = this.#client === null; ; isNew = true) {
-      this.#client ??= this.#options.open(url);
+      this.#client ??= this.options.open(url);
       try {
         return { url, role: await within(askRole(this.#client), ANSWER_MS), error: null };
       } catch (error) {
@@ -242,7 +240,7 @@ export class PrimaryWatch {
   #askAll(urls: readonly string[]): Promise<RoleAnswer[]> {
     return Promise.all(
       urls.map(async (url): Promise<RoleAnswer> => {
-        const client = this.#options.open(url);
+        const client = this.options.open(url);
         try {
           return { url, role: await within(askRole(client), ANSWER_MS), error: null };
         } catch (error) {
@@ -276,7 +274,7 @@ export class PrimaryWatch {
     if (reason === null) return void this.#foreign.delete(url);
     if (this.#foreign.get(url) === reason) return;
     this.#foreign.set(url, reason);
-    this.#options.observe({ kind: 'host-refused', host: hostPortsOf(url), reason });
+    this.options.observe({ kind: 'host-refused', host: hostPortsOf(url), reason });
   }
 
   #follow({ timeline, system }: Omit<Primary, 'url'>): void {
@@ -285,15 +283,15 @@ export class PrimaryWatch {
   }
 
   #suits({ standby, readonly: isReadonly }: Role): boolean {
-    if (this.#options.target === 'any') return true;
-    return !standby && !(isReadonly && this.#options.target === 'read-write');
+    if (this.options.target === 'any') return true;
+    return !standby && !(isReadonly && this.options.target === 'read-write');
   }
 
   /** Once is no sign: it may be busy. */
   #fail(error: unknown): void {
     if (++this.#failures !== 2) return;
     this.#isLost = true;
-    this.#options.observe({ kind: 'primary-lost', host: hostPortsOf(this.#current), error });
+    this.options.observe({ kind: 'primary-lost', host: hostPortsOf(this.#current), error });
   }
 
   #return(primary: Primary): void {
@@ -301,7 +299,7 @@ export class PrimaryWatch {
     this.#follow(primary);
     if (!this.#isLost) return;
     this.#isLost = false;
-    this.#options.observe({ kind: 'primary-found', host: hostPortsOf(this.#current), former: null });
+    this.options.observe({ kind: 'primary-found', host: hostPortsOf(this.#current), former: null });
   }
 
   #move(primary: Primary): void {
@@ -312,13 +310,13 @@ export class PrimaryWatch {
     this.#failures = 0;
     this.#isLost = false;
     this.#drop();
-    this.#options.observe({ kind: 'primary-found', host: hostPortsOf(url), former: hostPortsOf(former) });
+    this.options.observe({ kind: 'primary-found', host: hostPortsOf(url), former: hostPortsOf(former) });
     this.#leave();
   }
 
   #leave(): void {
     for (const leave of [...this.#leaving]) leave();
-    this.#options.leave();
+    this.options.leave();
   }
 
   #drop(): void {

@@ -15,7 +15,7 @@ const FIRST_BATCH_ROWS = 50;
 const MAX_BATCH_ROWS = 4_000;
 const BATCH_BYTES = 524_288;
 
-export interface RowStreamOptions extends BoundStatement {
+interface RowStreamOptions extends BoundStatement {
   /** Who reads: connections are shared out fairly. */
   readonly reader: string;
   /** Milliseconds one batch may take; 0 for no limit. */

@@ -61,9 +61,7 @@ export const UNKNOWN_POSITION = Number.MAX_SAFE_INTEGER;
 
 export class Session implements Pooled {
   readonly #afterwards = new Set<() => Promise<void>>();
-  protected readonly count: () => void;
   protected readonly connection: Connection;
-  readonly #onCommitted: ((position: LogPosition | null) => void) | null;
   #lost = false;
 
   /**
@@ -73,11 +71,9 @@ export class Session implements Pooled {
   constructor(
     open: (onclose: () => void) => Connection,
     onLost: () => void = () => {},
-    count: () => void = () => {},
-    onCommitted: ((position: LogPosition | null) => void) | null = null,
+    protected readonly count: () => void = () => {},
+    private readonly onCommitted: ((position: LogPosition | null) => void) | null = null,
   ) {
-    this.count = count;
-    this.#onCommitted = onCommitted;
     this.connection = open(() => {
       if (this.#lost) return;
       this.#lost = true;
@@ -161,7 +157,7 @@ export class Session implements Pooled {
       });
       this.connection.run(...queries);
     });
-    return this.#onCommitted ? this.#withPosition(done) : done;
+    return this.onCommitted ? this.#withPosition(done) : done;
   }
 
   /** What ends a transaction was sent: in the same round trip, behind its end, it is asked how far the log reaches. */
@@ -173,7 +169,7 @@ export class Session implements Pooled {
     try {
       const result = await ended;
       isEnded = true;
-      this.#onCommitted?.((await positionAfter) ?? (await ask()));
+      this.onCommitted?.((await positionAfter) ?? (await ask()));
       return result;
     } finally {
       // The connection is free when this is answered.
@@ -197,7 +193,7 @@ export class Session implements Pooled {
       // PostgreSQL would take it for an order to undo all, and say that it was done.
       if (this.connection.hasFailed) throw new Error('a statement of the transaction has failed and was passed over');
       const ended = this.#run({ text: 'commit', parameters: [], prepare: false, plain: true }, asDecided);
-      await (this.#onCommitted ? this.#withPosition(ended) : ended);
+      await (this.onCommitted ? this.#withPosition(ended) : ended);
       const afterwards = [...this.#afterwards];
       this.#afterwards.clear();
       for (const next of afterwards) await next();

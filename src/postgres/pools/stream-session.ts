@@ -7,7 +7,7 @@ import { connectionLost } from '../wire/connection-errors.js';
 import type { BoundStatement, Decoder } from '../wire/wire-query.js';
 import { Session } from './sessions.js';
 
-export interface StreamStatement extends BoundStatement {
+interface StreamStatement extends BoundStatement {
   readonly decoder: Decoder;
 }
 

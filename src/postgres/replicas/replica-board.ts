@@ -36,11 +36,12 @@ const FIELDS = 3;
 export class ReplicaBoard {
   readonly buffer: SharedArrayBuffer;
   readonly #cells: BigInt64Array;
-  readonly #replicas: number;
 
   /** With the buffer of another thread, what that one knows. */
-  constructor(replicas: number, buffer?: SharedArrayBuffer) {
-    this.#replicas = replicas;
+  constructor(
+    private readonly replicas: number,
+    buffer?: SharedArrayBuffer,
+  ) {
     const length = HEAD + replicas * FIELDS + CALLERS;
     this.buffer = buffer ?? new SharedArrayBuffer(length * BigInt64Array.BYTES_PER_ELEMENT);
     this.#cells = new BigInt64Array(this.buffer);
@@ -156,7 +157,7 @@ export class ReplicaBoard {
   }
 
   #cellOf(hash: number): number {
-    return HEAD + this.#replicas * FIELDS + (hash % CALLERS);
+    return HEAD + this.replicas * FIELDS + (hash % CALLERS);
   }
 
   #get(cell: number): number {

@@ -53,7 +53,7 @@ interface Reason {
 
 const SEVERAL_REASON: Reason = { state: 'diverged', text: SEVERAL_SERVERS };
 
-export interface WatchOptions {
+interface WatchOptions {
   /** Milliseconds. */
   readonly maxLagMs: number;
   readonly observe: Observer;
@@ -62,9 +62,6 @@ export interface WatchOptions {
 }
 
 export class ReplicaWatch {
-  readonly #replicas: Replicas;
-  readonly #database: Database;
-  readonly #options: WatchOptions;
   readonly #samples: Sample[] = [];
   /** The last answer of the primary; null before the first. */
   #primary: PrimaryReport | null = null;
@@ -76,11 +73,11 @@ export class ReplicaWatch {
   #settled = 0;
   #isClosed = false;
 
-  private constructor(replicas: Replicas, database: Database, options: WatchOptions) {
-    this.#replicas = replicas;
-    this.#database = database;
-    this.#options = options;
-  }
+  private constructor(
+    private readonly replicas: Replicas,
+    private readonly database: Database,
+    private readonly options: WatchOptions,
+  ) {}
 
   /** Resolves behind the first look at all of them. */
   static async start(
@@ -109,15 +106,15 @@ export class ReplicaWatch {
   /** Until it is known where the primary was when the model was read, the primary alone is sure to have what the model shows. */
   #followModel(): void {
     this.#models++;
-    this.#replicas.board.model = UNKNOWN_POSITION;
+    this.replicas.board.model = UNKNOWN_POSITION;
   }
 
   async #lookAtPrimary(): Promise<void> {
-    const { board } = this.#replicas;
+    const { board } = this.replicas;
     const at = performance.now();
     const [models, unknown] = [this.#models, board.unknown];
     const report = await within(
-      this.#database.own.use((session) => session.cell(PRIMARY, [])),
+      this.database.own.use((session) => session.cell(PRIMARY, [])),
       LOOK_TIMEOUT_MS,
     ).catch(() => null);
     // While the primary is away replicas go on to serve: what they have is all there is.
@@ -133,12 +130,12 @@ export class ReplicaWatch {
       this.#samples.length = 0;
       this.#followModel();
       // Each is ready again when its own timeline was compared with the new one.
-      for (const replica of this.#replicas.all) replica.report('unknown', 0, 0);
+      for (const replica of this.replicas.all) replica.report('unknown', 0, 0);
       board.replacePrimary();
       if (isOther) board.resetWrittenTimeline(timeline);
     } else if (models === this.#models && board.model === UNKNOWN_POSITION) board.model = end;
     board.timeline = timeline;
-    if (board.writtenTimeline > timeline) void this.#database.primary?.reach(board.writtenTimeline);
+    if (board.writtenTimeline > timeline) void this.database.primary?.reach(board.writtenTimeline);
     if (unknown > this.#settled) {
       this.#settled = unknown;
       board.settleUnknown(unknown, end);
@@ -169,7 +166,7 @@ export class ReplicaWatch {
       replica.suspect();
       this.#note(replica, error instanceof Error ? error.message : String(error));
       // Also of one that was left for another reason: reads may be on their way.
-      if (!isKnown) this.#options.onLost(index);
+      if (!isKnown) this.options.onLost(index);
     }
   }
 
@@ -184,7 +181,7 @@ export class ReplicaWatch {
     // Its log may be longer than that of the primary, and lack what was written there.
     if (timeline !== primary.timeline)
       return { state: 'diverged', text: `its timeline is ${timeline}, and that of the primary ${primary.timeline}` };
-    if (lagMs > this.#options.maxLagMs) return { state: 'behind', text: `it is ${Math.round(lagMs)} ms behind` };
+    if (lagMs > this.options.maxLagMs) return { state: 'behind', text: `it is ${Math.round(lagMs)} ms behind` };
     return null;
   }
 
@@ -194,7 +191,7 @@ export class ReplicaWatch {
     if (reason === null) this.#reasons.delete(replica);
     else this.#reasons.set(replica, reason);
     if ((reason === null) === (former === null)) return;
-    const { observe } = this.#options;
+    const { observe } = this.options;
     observe(
       reason === null
         ? { kind: 'replica-ready', server: replica.name }

@@ -44,14 +44,10 @@ interface Waiting {
 export class Replica {
   /** Host and port, which are no secret. */
   readonly name: string;
-  readonly database: Database;
-  readonly server: ReplicaServer;
   /** Reads that it was sent and has not answered. */
   outstanding = 0;
   /** Reads that it was sent. */
   requests = 0;
-  readonly #index: number;
-  readonly #board: ReplicaBoard;
   #lost = 0;
   /** Where the connections of this thread lead to. */
   #connectedTo = 0n;
@@ -60,24 +56,25 @@ export class Replica {
   #isFollowed = false;
   readonly #lossListeners: (() => void)[] = [];
 
-  constructor(index: number, database: Database, board: ReplicaBoard, server: ReplicaServer) {
-    this.#index = index;
+  constructor(
+    private readonly index: number,
+    readonly database: Database,
+    private readonly board: ReplicaBoard,
+    readonly server: ReplicaServer,
+  ) {
     this.name = database.address;
-    this.database = database;
-    this.server = server;
-    this.#board = board;
   }
 
   get state(): ReplicaState {
-    return this.#board.state(this.#index);
+    return this.board.state(this.index);
   }
 
   get lagMs(): number {
-    return this.#board.lagMs(this.#index);
+    return this.board.lagMs(this.index);
   }
 
   get replayed(): number {
-    return this.#board.replayed(this.#index);
+    return this.board.replayed(this.index);
   }
 
   /** A server that has restarted may have to replay again: it is checked after a lost connection. */
@@ -109,9 +106,9 @@ export class Replica {
   }
 
   report(state: ReplicaState, replayed: number, lagMs: number): void {
-    this.#board.setReplayed(this.#index, replayed);
-    this.#board.setLagMs(this.#index, lagMs);
-    this.#board.setState(this.#index, state);
+    this.board.setReplayed(this.index, replayed);
+    this.board.setLagMs(this.index, lagMs);
+    this.board.setState(this.index, state);
   }
 
   /** One query at a time: concurrent callers share its result. */
@@ -139,7 +136,7 @@ export class Replica {
       const first = Math.min(...this.#waiting.map(({ until }) => until));
       try {
         const { replayed, server } = await within(this.ask(), Math.max(1, first - performance.now()));
-        if (BigInt(server) === this.server.measured) this.#board.raiseReplayed(this.#index, replayed);
+        if (BigInt(server) === this.server.measured) this.board.raiseReplayed(this.index, replayed);
       } catch {
         // Whether it is lost is for the next look to say.
       }
@@ -175,18 +172,17 @@ export interface ReplicaMemory {
 }
 
 export class Replicas {
-  readonly board: ReplicaBoard;
   /** For the other threads. */
   readonly memory: ReplicaMemory;
-  readonly all: readonly Replica[];
-  readonly #waitMs: number;
   #turn = 0;
 
-  constructor(board: ReplicaBoard, servers: SharedArrayBuffer, all: readonly Replica[], waitMs: number) {
-    this.board = board;
+  constructor(
+    readonly board: ReplicaBoard,
+    servers: SharedArrayBuffer,
+    readonly all: readonly Replica[],
+    private readonly waitMs: number,
+  ) {
     this.memory = { board: board.buffer, servers };
-    this.all = all;
-    this.#waitMs = waitMs;
   }
 
   /**
@@ -210,9 +206,9 @@ export class Replicas {
     }
     if (best) return best;
     // One that is further behind than it is waited for will not be there in time.
-    if (ahead === null || this.#waitMs === 0 || ahead.lagMs > this.#waitMs) return null;
+    if (ahead === null || this.waitMs === 0 || ahead.lagMs > this.waitMs) return null;
     const candidate = ahead;
-    return candidate.reach(needed, this.#waitMs).then((reached) => (reached ? candidate : null));
+    return candidate.reach(needed, this.waitMs).then((reached) => (reached ? candidate : null));
   }
 
   async close(): Promise<void> {

@@ -38,7 +38,6 @@ import { MAX_BORROWED_BYTES, type SentQueries, skippableQuery, type WireQuery } 
 export type ConnectionState = 'closed' | 'opening' | 'idle' | 'busy';
 
 export class Connection implements Receiver, Watched {
-  readonly #options: ConnectionOptions;
   readonly #openings: Opening;
   #client: DriverClient | null = null;
   #socket: Socket | null = null;
@@ -52,7 +51,7 @@ export class Connection implements Receiver, Watched {
   #error: Error | null = null;
   readonly #reader = new MessageReader((message, start, end, owned) => this.#handle(message, start, end, owned), {
     admit: (type, length) => this.#admit(type, length),
-    release: (length) => this.#options.memory.release(length),
+    release: (length) => this.options.memory.release(length),
   });
   /** What a CancelRequest must carry. */
   #key: Buffer | null = null;
@@ -68,8 +67,7 @@ export class Connection implements Receiver, Watched {
   #seenPosition = 0;
   #since = 0;
 
-  constructor(options: ConnectionOptions) {
-    this.#options = options;
+  constructor(private readonly options: ConnectionOptions) {
     this.#openings = new Opening(options);
     this.#prepared = new PreparedStatements(options.scope, options.pooler === 'transaction');
     this.#settings = options.pooler === 'transaction' ? new TransactionSettings(options.settings) : null;
@@ -130,9 +128,9 @@ export class Connection implements Receiver, Watched {
     }
     const time = now - this.#since;
     if (first === undefined) this.#doubtful ||= time >= TRUSTED_IDLE_MS;
-    else if (time >= (first.queries.length === 0 ? PROBE_TIMEOUT_MS : this.#options.limits.statement)) {
-      this.#options.watchdog.timedOut++;
-      this.#options.watchdog.doubtAll();
+    else if (time >= (first.queries.length === 0 ? PROBE_TIMEOUT_MS : this.options.limits.statement)) {
+      this.options.watchdog.timedOut++;
+      this.options.watchdog.doubtAll();
       this.destroy(unanswered());
     }
   }
@@ -143,7 +141,7 @@ export class Connection implements Receiver, Watched {
     if (this.#stopping || this.#key === null || socket === null) return;
     if (!this.#sent[0]?.queries[0]?.isAbandoned?.()) return;
     this.#stopping = true;
-    void cancelStatement(this.#options.target, socket, this.#key).finally(() => {
+    void cancelStatement(this.options.target, socket, this.#key).finally(() => {
       if (this.#socket === socket) this.#stopping = false;
       this.#advance();
     });
@@ -161,7 +159,7 @@ export class Connection implements Receiver, Watched {
 
   /** Asks the server to stop the statement that runs; resolves when the server has received it, or cannot be reached. */
   async cancel(): Promise<void> {
-    if (this.#socket && this.#key) await cancelStatement(this.#options.target, this.#socket, this.#key);
+    if (this.#socket && this.#key) await cancelStatement(this.options.target, this.#socket, this.#key);
   }
 
   /** Ends it at once; pending statements fail with the reason. */
@@ -235,14 +233,14 @@ export class Connection implements Receiver, Watched {
     }
     this.#ready = true;
     this.#doubtful = false;
-    this.#options.watchdog.add(this);
+    this.options.watchdog.add(this);
     this.#opening = null;
     this.#advance();
   }
 
   /** The driver is let go too: it may go on trying, or keep what is left of the connection. */
   #lose(): void {
-    const { watchdog, onclose } = this.#options;
+    const { watchdog, onclose } = this.options;
     if (this.#ready && !this.#ended) watchdog.lost++;
     watchdog.remove(this);
     void this.#client?.end({ timeout: 0 }).catch(() => {});
@@ -304,11 +302,11 @@ export class Connection implements Receiver, Watched {
         else this.#sync(first);
         break;
       case NOTIFICATION_RESPONSE:
-        this.#options.onnotify?.(...readNotification(message, start + 5));
+        this.options.onnotify?.(...readNotification(message, start + 5));
         break;
       case ERROR_RESPONSE:
         this.#error = readError(message, start + 5, end);
-        if (isReadOnly(this.#error)) this.#options.choice?.suspect();
+        if (isReadOnly(this.#error)) this.options.choice?.suspect();
         this.#sync(first);
         break;
       case READY_FOR_QUERY:
@@ -328,7 +326,7 @@ export class Connection implements Receiver, Watched {
   /** An answer for which there is no memory fails its statement, unless it may be left out; a lost connection takes none. */
   #admit(type: number, length: number): boolean {
     if (this.#socket === null) return false;
-    const refused = this.#options.memory.take(length);
+    const refused = this.options.memory.take(length);
     if (refused === null) return true;
     const skippable = skippableQuery(this.#sent[0]);
     if (type === DATA_ROW && skippable) skippable.row(0, null);

@@ -4,18 +4,16 @@
 const SCRATCH_BYTES = 65_536;
 
 /** Called with each complete message: where it begins and ends; `owned` says that its memory is used by nobody else. */
-export type Handle = (message: Buffer, start: number, end: number, owned: boolean) => void;
+type Handle = (message: Buffer, start: number, end: number, owned: boolean) => void;
 
 /** Is asked before memory is taken for a large message; one that is not admitted is skipped. */
-export interface Gate {
+interface Gate {
   admit(type: number, length: number): boolean;
   /** It was handled, or will never arrive in full. */
   release(length: number): void;
 }
 
 export class MessageReader {
-  readonly #handle: Handle;
-  readonly #gate: Gate;
   /** Bytes of a message that nobody wants. */
   #skipped = 0;
   /** Bytes of the large message that is being taken in. */
@@ -27,10 +25,10 @@ export class MessageReader {
   #partial: Buffer | null = null;
   #present = 0;
 
-  constructor(handle: Handle, gate: Gate) {
-    this.#handle = handle;
-    this.#gate = gate;
-  }
+  constructor(
+    private readonly handle: Handle,
+    private readonly gate: Gate,
+  ) {}
 
   /** What arrives next begins with a message: the connection is another one. */
   reset(): void {
@@ -46,7 +44,7 @@ export class MessageReader {
     while (size - at >= 5) {
       const end = at + 1 + chunk.readUInt32BE(at + 1);
       if (end > size) break;
-      this.#handle(chunk, at, end, false);
+      this.handle(chunk, at, end, false);
       at = end;
     }
     if (at < size) this.#keep(chunk, at, size);
@@ -65,13 +63,13 @@ export class MessageReader {
   /** Null where the message is not wanted. */
   #memoryFor(type: number, length: number): Buffer | null {
     if (length <= SCRATCH_BYTES) return this.#scratch.subarray(0, length);
-    if (!this.#gate.admit(type, length)) return null;
+    if (!this.gate.admit(type, length)) return null;
     this.#admitted = length;
     return Buffer.allocUnsafeSlow(length);
   }
 
   #release(): void {
-    if (this.#admitted > 0) this.#gate.release(this.#admitted);
+    if (this.#admitted > 0) this.gate.release(this.#admitted);
     this.#admitted = 0;
   }
 
@@ -90,7 +88,7 @@ export class MessageReader {
         this.#partial = null;
         [this.#scratch, this.#borrowed] = [this.#borrowed, this.#scratch];
         try {
-          this.#handle(partial, 0, length, owned);
+          this.handle(partial, 0, length, owned);
         } finally {
           if (owned) this.#release();
         }

@@ -29,14 +29,11 @@ export interface Owner {
 }
 
 export class Opening {
-  readonly #options: ConnectionOptions;
   /** Attempts that have failed since the last success, and when the next may be made. */
   #failures = 0;
   #resting = 0;
 
-  constructor(options: ConnectionOptions) {
-    this.#options = options;
-  }
+  constructor(private readonly options: ConnectionOptions) {}
 
   async open(owner: Owner): Promise<void> {
     const rest = this.#resting - performance.now();
@@ -45,13 +42,13 @@ export class Opening {
     const abandoned = new Promise<never>((_, reject) => {
       abandon = reject;
     });
-    const { limits, choice } = this.#options;
+    const { limits, choice } = this.options;
     const timer = setTimeout(() => abandon(unanswered()), limits.connect);
     const forget = choice?.onLeave(() => abandon(closed()));
     let attached: Socket | null = null;
     try {
       if (owner.isEnded()) throw closed();
-      const client: DriverClient = this.#options.open(async () => {
+      const client: DriverClient = this.options.open(async () => {
         try {
           attached = await this.#connect(client, owner, abandon);
           return attached;
@@ -77,7 +74,7 @@ export class Opening {
 
   /** The driver opens the connection for a statement. */
   async #prepare(client: DriverClient): Promise<void> {
-    const { pooler, settings, limits } = this.#options;
+    const { pooler, settings, limits } = this.options;
     if (pooler === 'none')
       await client.unsafe(`set idle_in_transaction_session_timeout = ${Math.ceil(limits.transaction)}`);
     else if (pooler === 'transaction') await client.unsafe('select 1');
@@ -90,7 +87,7 @@ export class Opening {
   }
 
   async #connect(client: DriverClient, owner: Owner, abandon: (reason: Error) => void): Promise<Socket> {
-    const { target } = this.#options;
+    const { target } = this.options;
     const socket = await openSocket(target, owner.receiver);
     if (!owner.attach(client, socket)) {
       socket.destroy();

@@ -9,20 +9,18 @@ import type { WireQuery } from './wire-query.js';
 const MAX_PREPARED_STATEMENTS = 200;
 
 export class PreparedStatements {
-  /** What a text depends on besides itself: the schemas in which its names are looked up. */
-  readonly #scope: string;
   /** By text; of so many as can be kept, the one that was not used for longest is the first. */
   readonly #names = new Map<string, string>();
   readonly #forgotten = new Set<string>();
-  readonly #isKeptByText: boolean;
   /** Put behind the texts that are prepared from now on. */
   #edition = '';
 
   /** `isKeptByText`: a pooler prepares each text once in each of its sessions, whatever it is told to forget. */
-  constructor(scope: string, isKeptByText: boolean) {
-    this.#scope = scope;
-    this.#isKeptByText = isKeptByText;
-  }
+  constructor(
+    /** What a text depends on besides itself: the schemas in which its names are looked up. */
+    private readonly scope: string,
+    private readonly isKeptByText: boolean,
+  ) {}
 
   nameOf(text: string): string | undefined {
     const name = this.#names.get(text);
@@ -39,7 +37,7 @@ export class PreparedStatements {
       const [oldest] = this.#names.keys();
       if (oldest !== undefined) this.forget(oldest);
     }
-    const name = `lateral_${hash('sha256', `${this.#scope}\0${this.wordsOf(text)}`, 'base64url')}`;
+    const name = `lateral_${hash('sha256', `${this.scope}\0${this.wordsOf(text)}`, 'base64url')}`;
     this.#names.set(text, name);
     return name;
   }
@@ -52,7 +50,7 @@ export class PreparedStatements {
   /** The server does not know it any more, or has planned it for what is no more. */
   outdate(text: string): void {
     this.forget(text);
-    if (this.#isKeptByText) this.#edition = ` /*${randomUUID()}*/`;
+    if (this.isKeptByText) this.#edition = ` /*${randomUUID()}*/`;
   }
 
   forget(text: string): void {

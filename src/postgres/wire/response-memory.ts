@@ -11,13 +11,14 @@ export const UNCOUNTED_BYTES = 65_536;
 const STREAM_STEP_BYTES = 4_194_304;
 
 export class ResponseMemory {
-  readonly largest: number;
   readonly #total: number;
   #used = 0;
 
   /** In bytes. */
-  constructor(largest: number, total: number) {
-    this.largest = largest;
+  constructor(
+    readonly largest: number,
+    total: number,
+  ) {
     this.#total = Math.max(total, largest);
   }
 
@@ -46,29 +47,26 @@ export class ResponseMemory {
 
 /** What a stream takes of it for the batch at hand. */
 export class BatchMemory {
-  readonly #memory: ResponseMemory;
   #received = 0;
   reserved = 0;
 
-  constructor(memory: ResponseMemory) {
-    this.#memory = memory;
-  }
+  constructor(private readonly memory: ResponseMemory) {}
 
   /** Bytes have arrived; answers why there must not be more. */
   receive(bytes: number): Error | null {
     this.#received += bytes;
-    if (this.#received > this.#memory.largest) return this.#memory.take(this.#received);
+    if (this.#received > this.memory.largest) return this.memory.take(this.#received);
     while (this.#received > this.reserved + STREAM_STEP_BYTES) {
-      const refused = this.#memory.take(Math.min(STREAM_STEP_BYTES, this.#memory.largest));
+      const refused = this.memory.take(Math.min(STREAM_STEP_BYTES, this.memory.largest));
       if (refused) return refused;
-      this.reserved += Math.min(STREAM_STEP_BYTES, this.#memory.largest);
+      this.reserved += Math.min(STREAM_STEP_BYTES, this.memory.largest);
     }
     return null;
   }
 
   /** The batch has been handed on. */
   clear(): void {
-    this.#memory.release(this.reserved);
+    this.memory.release(this.reserved);
     this.#received = 0;
     this.reserved = 0;
   }

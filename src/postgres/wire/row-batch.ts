@@ -22,9 +22,6 @@ export class RowBatch implements Decoder {
   /** Of this batch. */
   rows = 0;
   bytes = 0;
-  readonly #memory: BatchMemory;
-  readonly #joining: Joining | null;
-  readonly #refuse: (reason: Error) => void;
   #cells: Buffer[] = [];
   /** The piece that is being filled, and how far. */
   #piece: Buffer | null = null;
@@ -34,10 +31,11 @@ export class RowBatch implements Decoder {
   #apart: number;
 
   /** `refuse` gets the reason where there is no memory for more. */
-  constructor(memory: BatchMemory, joining: Joining | null, refuse: (reason: Error) => void) {
-    this.#memory = memory;
-    this.#joining = joining;
-    this.#refuse = refuse;
+  constructor(
+    private readonly memory: BatchMemory,
+    private readonly joining: Joining | null,
+    private readonly refuse: (reason: Error) => void,
+  ) {
     this.#apart = joining?.apart ?? 0;
   }
 
@@ -46,19 +44,19 @@ export class RowBatch implements Decoder {
     const from = start + 6;
     const length = message.readInt32BE(start + 2);
     if (length < 0) return;
-    const refused = this.#memory.receive(length);
+    const refused = this.memory.receive(length);
     if (refused) {
-      this.#refuse(refused);
+      this.refuse(refused);
       return;
     }
     this.rows++;
     this.bytes += length;
-    if (owned || this.#joining === null || this.#apart > 0) {
+    if (owned || this.joining === null || this.#apart > 0) {
       if (this.#apart > 0) this.#apart--;
       this.#endPiece();
       const cell = message.subarray(from, from + length);
       this.#cells.push(owned ? cell : Buffer.from(cell));
-    } else this.#join(message, from, length, this.#joining.separator);
+    } else this.#join(message, from, length, this.joining.separator);
   }
 
   /** The cells, which are the caller's from now on. */
@@ -74,7 +72,7 @@ export class RowBatch implements Decoder {
 
   /** The cells that were taken are handed on: their memory is free. */
   release(): void {
-    this.#memory.clear();
+    this.memory.clear();
   }
 
   #join(message: Buffer, from: number, length: number, separator: number): void {
