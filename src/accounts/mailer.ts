@@ -2,9 +2,11 @@
  * Mails with a link. How they travel is the installation's affair: EMAIL_TRANSPORT names a module that sends them. Without
  * one the link is logged, so that a first try needs no mail server.
  */
+
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { StartError } from '../base/errors.js';
+import { messageOf } from '../base/narrow.js';
 import type { Observer } from '../base/observe.js';
 
 interface Mail {
@@ -35,7 +37,7 @@ async function loadTransport(transport: string): Promise<Send> {
   const local = /^[./]|^[a-z]:\\/i.test(transport);
   const { send }: { send?: unknown } = await import(local ? pathToFileURL(resolve(transport)).href : transport).catch(
     (error: unknown) => {
-      throw new StartError(`EMAIL_TRANSPORT: ${error instanceof Error ? error.message : String(error)}`);
+      throw new StartError(`EMAIL_TRANSPORT: ${messageOf(error)}`);
     },
   );
   if (typeof send !== 'function') {

@@ -31,6 +31,12 @@ export function asError(value: unknown): Error {
   return value instanceof Error ? value : new Error(String(value));
 }
 
+/** The message of whatever was thrown, also of an error that was cloned for another thread. */
+export function messageOf(error: unknown): string {
+  const { message } = propertiesOf(error);
+  return typeof message === 'string' ? message : String(error);
+}
+
 /** JSON of the service itself, made by one of its statements or by another thread: its type is that of its maker. */
 export function parseOwnJson<Type>(text: string): Type {
   return JSON.parse(text) as Type;

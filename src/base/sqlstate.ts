@@ -13,7 +13,7 @@ import {
   Undisclosed,
   type ValidationType,
 } from './errors.js';
-import { propertiesOf } from './narrow.js';
+import { messageOf, propertiesOf } from './narrow.js';
 
 interface DatabaseFailure {
   /** The SQLSTATE, or what the driver and the system say of a connection. */
@@ -205,10 +205,6 @@ function misfit(error: DatabaseFailure, refuse: (reason: string) => ServiceError
 export function isUnavailable(error: unknown): boolean {
   const mapped = error instanceof ServiceError ? error : fromDatabase(error, 'query');
   return mapped instanceof ServiceError && mapped.code === 'SERVICE_UNAVAILABLE';
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 /** A row that another transaction has written is known by its location, in any language: "while updating tuple (0,7) in ...". */

@@ -1,7 +1,9 @@
 /** The options of a start: read from the environment and the command line, as option-table.ts defines them. */
+
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { StartError } from '../base/errors.js';
+import { messageOf } from '../base/narrow.js';
 import { AUTOMATIC, type Option, workersFor } from './option-kinds.js';
 import { OPTIONS } from './option-table.js';
 import { type AuthProvider, readProviders } from './provider-options.js';
@@ -67,7 +69,7 @@ export function readConfig(variables: Environment): Config {
     try {
       config[name] = value === null ? null : option.parse(value);
     } catch (error) {
-      throw new StartError(`${name}: ${error instanceof Error ? error.message : String(error)}`);
+      throw new StartError(`${name}: ${messageOf(error)}`);
     }
   }
   if (config['DIRECTUS_COMPATIBILITY'] === true) Object.assign(config, compatibleValues(environment));
@@ -92,7 +94,7 @@ function orStartError<Value>(read: () => Value): Value {
   try {
     return read();
   } catch (error) {
-    throw new StartError(error instanceof Error ? error.message : String(error));
+    throw new StartError(messageOf(error));
   }
 }
 

@@ -1,5 +1,7 @@
 /** Keeps a server running: one that ends though nobody has stopped it is started again, until that works. */
+
 import { setTimeout as sleep } from 'node:timers/promises';
+import { messageOf } from '../base/narrow.js';
 import type { Postmaster } from './postmaster.js';
 
 /** Milliseconds between attempts: the first pause, which is doubled each time, and the longest. */
@@ -54,7 +56,7 @@ export class Supervised implements Postmaster {
           break;
         } catch (error) {
           if (signal.aborted) return;
-          this.report(`${error instanceof Error ? error.message : String(error)}; retrying`);
+          this.report(`${messageOf(error)}; retrying`);
         }
       }
       this.report(`Restarted the embedded PostgreSQL after ${Math.round(performance.now() - lost)} ms`);

@@ -2,6 +2,7 @@
  * Whether the service can do its work. Each thread says what it has checked, in one function for every listener and command that
  * asks; what the threads say is put together here.
  */
+import { messageOf } from '../base/narrow.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Database } from './pools/database.js';
 import type { PoolState } from './pools/pool.js';
@@ -67,7 +68,7 @@ async function checkDatabase({ database }: Checked): Promise<Check> {
       row?.refusal
         ? { status: 'degraded' as const, output: `PostgreSQL refuses writes: ${row.refusal}` }
         : { status: 'ok' as const },
-    (error: unknown) => ({ status: 'error' as const, output: error instanceof Error ? error.message : String(error) }),
+    (error: unknown) => ({ status: 'error' as const, output: messageOf(error) }),
   );
   return { ...outcome, componentType: 'datastore', observedValue: performance.now() - start, observedUnit: 'ms' };
 }

@@ -2,8 +2,10 @@
  * The first contact with the database: a start waits for one that does not answer, and says so, but not for what will never
  * be, such as a wrong password.
  */
+
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StartError } from '../../base/errors.js';
+import { messageOf } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import { hostPortsOf } from '../../config/database-url.js';
 
@@ -60,10 +62,6 @@ function codeOf(error: unknown): string {
   let code = '';
   for (let each = error; each instanceof Error; each = each.cause) if ('code' in each) code = String(each.code);
   return code;
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 function describeFailure(error: unknown, url: string): string {

@@ -4,7 +4,7 @@
  * was first seen beyond what the replica has replayed.
  */
 
-import { parseOwnJson } from '../../base/narrow.js';
+import { messageOf, parseOwnJson } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import type { Mirror } from '../../mirror/watch.js';
 import { withCatalog } from '../../sql/catalog-names.js';
@@ -164,7 +164,7 @@ export class ReplicaWatch {
       const isKnown = this.#silent.has(replica);
       this.#silent.add(replica);
       replica.suspect();
-      this.#note(replica, error instanceof Error ? error.message : String(error));
+      this.#note(replica, messageOf(error));
       // Also of one that was left for another reason: reads may be on their way.
       if (!isKnown) this.options.onLost(index);
     }
