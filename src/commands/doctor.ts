@@ -2,6 +2,7 @@
 import { StartError } from '../base/errors.js';
 import { parseOwnJson } from '../base/narrow.js';
 import { createObserver } from '../base/observe.js';
+import { within } from '../base/time-limit.js';
 import { type Config, readArguments, readConfig } from '../config/config.js';
 import { buildModel } from '../mirror/introspect.js';
 import { findOtherSchemas, loadSchema } from '../postgres/catalog/catalog.js';
@@ -13,7 +14,6 @@ import type { Database } from '../postgres/pools/database.js';
 import { differenceOf, identityOf } from '../postgres/pools/server-identity.js';
 import { SERVER } from '../postgres/replicas/replica-server.js';
 import type { Replica } from '../postgres/replicas/replicas.js';
-import { within } from '../postgres/wire/time-limit.js';
 import { readOmissions } from '../schema/snapshot/snapshots.js';
 import { loadUnindexed } from '../schema/suggest/suggested-relations.js';
 import { openReplicas } from '../service/core.js';

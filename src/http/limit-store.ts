@@ -6,9 +6,9 @@ import { RateLimiterMemory, RateLimiterPostgres, RateLimiterRedis, RateLimiterRe
 import { StartError } from '../base/errors.js';
 import { asError } from '../base/narrow.js';
 import type { Observer } from '../base/observe.js';
+import { within } from '../base/time-limit.js';
 import type { Config } from '../config/config.js';
 import type { Database } from '../postgres/pools/database.js';
-import { within } from '../postgres/wire/time-limit.js';
 
 /** Rejects with a `RateLimiterRes` when there were too many. */
 export interface Counter {

@@ -6,7 +6,6 @@
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { hostname } from 'node:os';
 import { performance } from 'node:perf_hooks';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type * as OpenTelemetry from '@opentelemetry/api';
 import type { Context, Span, SpanContext, Tracer } from '@opentelemetry/api';
 import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace';
@@ -15,6 +14,7 @@ import { StartError } from '../base/errors.js';
 import { asError } from '../base/narrow.js';
 import type { Observer } from '../base/observe.js';
 import { packageVersion } from '../base/package-files.js';
+import { atMost } from '../base/time-limit.js';
 import { digestOf } from '../batching/shape-stats.js';
 import type { Config } from '../config/config.js';
 import type { Stage } from '../engine/stages.js';
@@ -56,12 +56,11 @@ export async function openTraces(config: Config, observe: Observer): Promise<Tra
   return {
     api: library.api,
     tracer: provider.getTracer('lateral', packageVersion),
-    close: async (timeoutMs) => {
-      const late = new AbortController();
-      const shutdown = provider.shutdown().catch((error: unknown) => observe({ kind: 'traces-failed', error }));
-      await Promise.race([shutdown, sleep(timeoutMs, undefined, { signal: late.signal }).catch(() => {})]);
-      late.abort();
-    },
+    close: (timeoutMs) =>
+      atMost(
+        timeoutMs,
+        provider.shutdown().catch((error: unknown) => observe({ kind: 'traces-failed', error })),
+      ),
   };
 }
 

@@ -3,13 +3,13 @@
  * asks; what the threads say is put together here.
  */
 import { messageOf } from '../base/narrow.js';
+import { within } from '../base/time-limit.js';
 import type { Mirror } from '../mirror/watch.js';
 import type { Database } from './pools/database.js';
 import type { PoolState } from './pools/pool.js';
 import type { ReplicaState } from './replicas/replica-board.js';
 import { SEVERAL_SERVERS } from './replicas/replica-server.js';
 import type { Replica, Replicas } from './replicas/replicas.js';
-import { within } from './wire/time-limit.js';
 
 /** `degraded`: it serves, but something is not as it should be. */
 type Status = 'ok' | 'degraded' | 'error';

@@ -12,6 +12,7 @@ import { forgetSessions } from '../accounts/logins.js';
 import { adminAnswers } from '../api/server/server.js';
 import { StartError } from '../base/errors.js';
 import { countEvents, type Event, type Observer } from '../base/observe.js';
+import { atMost } from '../base/time-limit.js';
 import type { Config } from '../config/config.js';
 import { findRunning, holdsCluster, startEmbedded } from '../embedded/cluster.js';
 import { deleteExpiredKeys } from '../engine/writes/idempotency.js';
@@ -90,17 +91,10 @@ class Started {
     const deadline = performance.now() + this.#timeoutMs;
     for (const { close, timeoutMs } of this.#closers.splice(0).reverse()) {
       const left = deadline - performance.now();
-      await ended(close(left), timeoutMs === Infinity ? timeoutMs : Math.min(timeoutMs, Math.max(left, LEAST_MS)));
+      if (timeoutMs === Infinity) await close(left);
+      else await atMost(Math.min(timeoutMs, Math.max(left, LEAST_MS)), close(left));
     }
   }
-}
-
-async function ended(closed: Promise<void>, timeoutMs: number): Promise<void> {
-  if (timeoutMs === Infinity) return closed;
-  const done = new AbortController();
-  await Promise.race([closed, sleep(timeoutMs, undefined, { signal: done.signal }).catch(() => {})]).finally(() =>
-    done.abort(),
-  );
 }
 
 /** The input of every step of a start. */

@@ -6,7 +6,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
 import { readConfig } from '../../src/config/config.js';
-import { watchPrimary } from '../../src/postgres/pools/server-choice.js';
+import { watchPrimary } from '../../src/postgres/pools/primary-watch.js';
 import { type Service, startService } from '../../src/service/start.js';
 import { caughtUp, promote, startPrimary, startStandby } from '../support/cluster.js';
 import { Network } from '../support/network-proxy.js';

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import t from 'tap';
 import { readConfig } from '../../src/config/config.js';
 import { childrenOf } from '../../src/embedded/processes.js';
-import { watchPrimary } from '../../src/postgres/pools/server-choice.js';
+import { watchPrimary } from '../../src/postgres/pools/primary-watch.js';
 import { type Service, startService } from '../../src/service/start.js';
 import { pidOf, promote, startPrimary, startStandby } from '../support/cluster.js';
 import { Network } from '../support/network-proxy.js';

@@ -4,12 +4,12 @@ import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
 import { forbidden, ServiceError } from '../../base/errors.js';
 import { packageVersion } from '../../base/package-files.js';
+import { within } from '../../base/time-limit.js';
 import type { Config } from '../../config/config.js';
 import type { AdminAnswers } from '../../http/admin-server.js';
 import type { Reply } from '../../http/reply.js';
 import { HEALTH_TIMEOUT_MS, type Health, type Readiness } from '../../postgres/health.js';
 import type { Database } from '../../postgres/pools/database.js';
-import { within } from '../../postgres/wire/time-limit.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, route } from '../action.js';
 import { DIRECTUS_VERSION } from '../directus/names.js';
 import {

@@ -5,9 +5,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { asError } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
+import { within } from '../../base/time-limit.js';
 import type { TableName } from '../../postgres/changes/publication.js';
 import type { Database } from '../../postgres/pools/database.js';
-import { within } from '../../postgres/wire/time-limit.js';
 import type {
   ChangeReceiver,
   ChangeSource,

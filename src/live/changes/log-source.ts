@@ -6,6 +6,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { asError } from '../../base/narrow.js';
+import { within } from '../../base/time-limit.js';
 import { positionOf } from '../../postgres/changes/pgoutput.js';
 import {
   type LogState,
@@ -19,7 +20,6 @@ import {
 } from '../../postgres/changes/publication.js';
 import { SlotStream } from '../../postgres/changes/slot-stream.js';
 import type { Database } from '../../postgres/pools/database.js';
-import { within } from '../../postgres/wire/time-limit.js';
 import {
   type ChangeSource,
   type LogFigures,

@@ -3,6 +3,7 @@
  * notifications of one transaction follow each other.
  */
 import { asError, propertiesOf } from '../../base/narrow.js';
+import { within } from '../../base/time-limit.js';
 import {
   channelOf,
   hasTriggers,
@@ -17,7 +18,6 @@ import { type LoggedChange, type LoggedTable, positionOf } from '../../postgres/
 import type { TableName } from '../../postgres/changes/publication.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Session } from '../../postgres/pools/sessions.js';
-import { within } from '../../postgres/wire/time-limit.js';
 import { withCatalog } from '../../sql/catalog-names.js';
 import { quoteIdentifier } from '../../sql/fragment.js';
 import { type ChangeSource, type Opened, type SourceEvents, type Sources, TransactionReader } from './change-source.js';

@@ -9,6 +9,7 @@ import type { Policies } from '../../access/policies.js';
 import { forbidden, invalidQuery, isPassing, serviceUnavailable } from '../../base/errors.js';
 import { asError } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
+import { within } from '../../base/time-limit.js';
 import type { Reads } from '../../engine/reads/reads.js';
 import { NO_CLIENT } from '../../engine/stages.js';
 import { tagOf } from '../../http/etag.js';
@@ -17,7 +18,6 @@ import { type LoggedTable, positionText } from '../../postgres/changes/pgoutput.
 import type { TableName } from '../../postgres/changes/publication.js';
 import { type Check, type Checks, HEALTH_TIMEOUT_MS } from '../../postgres/health.js';
 import type { Database } from '../../postgres/pools/database.js';
-import { within } from '../../postgres/wire/time-limit.js';
 import type { LiveMode, LogFigures, Sources, Transaction } from '../changes/change-source.js';
 import { type ChangeListener, ChangeStream, changeSources } from '../changes/change-stream.js';
 import { CommitVisibility } from '../changes/visibility.js';

@@ -7,6 +7,7 @@
  * slot does not advance: its owner has to replace it.
  */
 import type { Socket } from 'node:net';
+import { within } from '../../base/time-limit.js';
 import { closed, unanswered } from '../wire/connection-errors.js';
 import type { ConnectionOptions, DriverClient } from '../wire/connection-options.js';
 import { MessageReader } from '../wire/message-reader.js';
@@ -23,7 +24,6 @@ import {
 } from '../wire/protocol.js';
 import { RowDecoder } from '../wire/row-decoder.js';
 import { cancelStatement } from '../wire/socket.js';
-import { within } from '../wire/time-limit.js';
 import { positionAt } from './pgoutput.js';
 
 const COPY_BOTH_RESPONSE = 0x57;

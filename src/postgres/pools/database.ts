@@ -1,12 +1,8 @@
 /** The connections to the database: pools of them by their use. */
-import type { Socket } from 'node:net';
-import { StartError } from '../../base/errors.js';
 import { hostPortsOf } from '../../config/database-url.js';
-import { withCatalog } from '../../sql/catalog-names.js';
 import { qualifyOwn } from '../../sql/qualify.js';
 import {
   explicitSettings,
-  failOnHangUp,
   followTarget,
   openClient,
   type ServerOptions,
@@ -16,26 +12,21 @@ import {
 } from '../wire/client.js';
 import { Connection } from '../wire/connection.js';
 import { isLostOnTheWay } from '../wire/connection-errors.js';
-import type { ConnectionOptions, DriverClient, Pooler, ServerChoice, Settings } from '../wire/connection-options.js';
+import type { ConnectionOptions, Pooler, ServerChoice, Settings } from '../wire/connection-options.js';
 import { ResponseMemory } from '../wire/response-memory.js';
 import type { Target } from '../wire/socket.js';
-import { timeLimits, Watchdog } from '../wire/watchdog.js';
-import { connectWithRetries, type FirstConnectionOptions } from './first-connection.js';
+import { type TimeLimits, timeLimits, Watchdog } from '../wire/watchdog.js';
+import { connectWithRetries, type FirstConnectionOptions, findServer } from './first-connection.js';
 import { Listener } from './listener.js';
 import { Pool, type PoolState } from './pool.js';
-import { findPooler, refusesSettings } from './pooler-check.js';
-import type { PrimaryWatch } from './primary-watch.js';
-import { directConnection, type WatchedServer, watchPrimary } from './server-choice.js';
+import { type PrimaryWatch, type WatchedServer, watchPrimary } from './primary-watch.js';
+import { breakOffStalled, StreamSession } from './row-stream.js';
 import { type LogPosition, laterOf, NO_POSITION, POSITION, parsePosition, Session } from './sessions.js';
-import { breakOffStalled } from './stalled-streams.js';
-import { StreamSession } from './stream-session.js';
 
 export interface DatabaseOptions extends FirstConnectionOptions, WatchedServer {
-  /** `auto` where it is to be found out. */
-  readonly pooler?: Pooler | 'auto';
-  /** Of PostgreSQL itself, for LISTEN, where there is a pooler. */
+  /** Of PostgreSQL itself, for LISTEN, if there is a pooler. */
   readonly directUrl?: string | null;
-  /** Milliseconds between two looks for changes where LISTEN does not work. */
+  /** Milliseconds between two checks for changes if LISTEN does not work. */
   readonly poll?: number;
   readonly connections: number;
   /** Connections that transactions may hold. */
@@ -46,12 +37,8 @@ export interface DatabaseOptions extends FirstConnectionOptions, WatchedServer {
   readonly imports: number;
   /** Milliseconds to wait for one of these connections. */
   readonly waitTimeout: number;
-  /** Milliseconds; 0 for none. */
-  readonly statementTimeout: number;
   /** Milliseconds that an import may wait for the next piece of its file. */
   readonly uploadTimeout?: number;
-  /** Whether to check first that each connection is a session of the server. */
-  readonly checksSessions?: boolean;
   /** Milliseconds that a change by others may go unnoticed. */
   readonly staleness?: number;
   /** Bytes of one answer that is not streamed, and of all of them together; unlimited when absent. */
@@ -65,16 +52,37 @@ export interface DatabaseOptions extends FirstConnectionOptions, WatchedServer {
 
 type KnownOptions = Omit<DatabaseOptions, 'pooler'> & { readonly pooler: Pooler };
 
+/** The servers that connections are opened to. */
+interface Server {
+  readonly options: KnownOptions;
+  readonly target: Target;
+  readonly limits: TimeLimits;
+  readonly watchdog: Watchdog;
+  /** Null if any server will do. */
+  readonly primary: PrimaryWatch | null;
+  /** The same for the connections past a pooler. */
+  readonly direct: PrimaryWatch | null;
+}
+
 /** For internal statements, whose size no request controls. */
-const UNBOUNDED = new ResponseMemory(Number.POSITIVE_INFINITY, Number.POSITIVE_INFINITY);
+const UNBOUNDED = new ResponseMemory();
 
 type PoolName = 'read' | 'write' | 'stream' | 'import' | 'catalog' | 'own';
 
 /** Reads that wait for a connection, and the connections that they have. */
 type ReadQueue = Pick<PoolState, 'busy' | 'waiting' | 'isStarved'>;
 
-/** All connections but those for reads, which take turns statement by statement. */
-interface Pools {
+export class Database {
+  /** The first of the schemas that are served: it is what the service's own tables are about. */
+  readonly schema: string;
+  readonly schemas: readonly string[];
+  /** The schema of the service's own tables: found or decided when the service starts, before anything asks them. */
+  system: string;
+  readonly synonyms: ServerOptions['synonyms'];
+  /** For reads of requests, which take turns statement by statement. */
+  readonly readConnections: readonly Connection[];
+  /** The queue of reads that uses these connections; it reports how many are in use and how many reads wait. */
+  readQueue: ReadQueue | null = null;
   /** For internal statements, which are few: lookups of tokens, logins, explanations. */
   readonly own: Pool<Session>;
   /** For transactions. */
@@ -85,58 +93,72 @@ interface Pools {
   readonly imports: Pool<Session>;
   /** One connection to read the catalog with: news of the schema must not wait behind slow reads. */
   readonly catalog: Pool<Session>;
-}
-
-export class Database implements Pools {
-  /** The first of the schemas that are served: it is what the service's own tables are about. */
-  readonly schema: string;
-  readonly schemas: readonly string[];
-  /** The schema of the service's own tables: found or decided when the service starts, before anything asks them. */
-  system: string;
-  readonly synonyms: ServerOptions['synonyms'];
-  /** The queue of reads that uses these connections; it reports how many are in use and how many reads wait. */
-  readQueue: ReadQueue | null = null;
-  readonly own: Pool<Session>;
-  readonly sessions: Pool<Session>;
-  readonly streams: Pool<StreamSession>;
-  readonly imports: Pool<Session>;
-  readonly catalog: Pool<Session>;
+  readonly watchdog: Watchdog;
+  readonly listener: Listener;
+  readonly responseMemory: ResponseMemory;
   /** Milliseconds to wait for a connection. */
   readonly waitTimeout: number;
   /** Host and port, which are no secret. */
   readonly address: string;
-  /** Where commits are followed: how far the log reached behind the last of them; null where it could not be asked. */
+  /** How far the log reached after the last commit, if commits are followed; null if it could not be asked. */
   committed: LogPosition | null = NO_POSITION;
-  /** What is between us and PostgreSQL. */
-  pooler: Pooler = 'none';
-  /** How a connection is opened that reads the log; null where there is a pooler and no way past it. */
-  replication: ConnectionOptions | null = null;
+  /** The pooler between the service and PostgreSQL. */
+  readonly pooler: Pooler;
+  /** How a connection is opened that reads the log; null if there is a pooler and no way past it. */
+  readonly replication: ConnectionOptions | null;
+  /** Null if any server will do. */
+  readonly primary: PrimaryWatch | null;
   readonly #qualified = new Map<string, string>();
-  /** Null where any server will do; the other one is that of the connection past a pooler. */
-  primary: PrimaryWatch | null = null;
-  #direct: PrimaryWatch | null = null;
 
-  private constructor(
-    options: DatabaseOptions,
-
-    /** For reads of requests. */
-    readonly readConnections: readonly Connection[],
-    pools: Pools,
-    readonly watchdog: Watchdog,
-    readonly listener: Listener,
-    readonly responseMemory: ResponseMemory,
-  ) {
+  private constructor(private readonly server: Server) {
+    const { options, primary, limits, watchdog } = server;
+    const { pooler, waitTimeout, directUrl = null, observe = () => {}, staleness = DEFAULT_STALENESS_MS } = options;
     this.address = hostPortsOf(options.url);
-    this.schema = options.schema;
+    this.schema = this.system = options.schema;
     this.schemas = schemasOf(options);
     this.synonyms = options.synonyms;
-    this.waitTimeout = options.waitTimeout;
-    this.own = pools.own;
-    this.sessions = pools.sessions;
-    this.streams = pools.streams;
-    this.imports = pools.imports;
-    this.catalog = pools.catalog;
-    this.system = this.schema;
+    this.waitTimeout = waitTimeout;
+    this.watchdog = watchdog;
+    this.primary = primary;
+    this.pooler = pooler;
+    const memory = new ResponseMemory(options.largestAnswer, options.answerMemory);
+    this.responseMemory = memory;
+    this.readConnections = Array.from({ length: options.connections }, (_, index) =>
+      openConnection(server, index === 0 ? {} : ON_ONE_PROCESSOR, { memory }),
+    );
+    const onCommitted = options.asksPositions ? (position: LogPosition | null) => this.follow(position) : null;
+    const sessions = (max: number, settings: Settings = {}, given: Partial<ConnectionOptions> = {}): Pool<Session> =>
+      new Pool(max, waitTimeout, (onLost, count) => {
+        const open = (onclose: () => void): Connection => openConnection(server, settings, { ...given, onclose });
+        return new Session(open, onLost, count, onCommitted);
+      });
+    // These decide which server of a replica is measured.
+    this.own = sessions(OWN_CONNECTIONS, {}, { choice: primary });
+    this.sessions = sessions(options.sessions, PLANNED_ONCE, { memory });
+    // While an import waits for its file, so does its transaction.
+    const transaction = (options.uploadTimeout ?? 0) + limits.transaction;
+    this.imports = sessions(options.imports, PLANNED_ONCE, { limits: { ...limits, transaction } });
+    this.catalog = sessions(1);
+    const unlimited = { ...limits, statement: Number.POSITIVE_INFINITY };
+    const openStream = (onclose: () => void): Connection =>
+      openConnection(server, TIMED_BY_BATCH, { onclose, memory, limits: unlimited });
+    this.streams = new Pool(
+      options.streams,
+      waitTimeout,
+      (onLost, count) => new StreamSession(openStream, onLost, count),
+      breakOffStalled(options.streams, waitTimeout),
+    );
+    this.listener = new Listener(
+      (onnotify, onLost) =>
+        new Session((onclose) => openConnection(server, {}, { ...pastPooler(server), onclose, onnotify }), onLost),
+      { staleness, poll: pooler === 'transaction' && directUrl === null ? (options.poll ?? 0) : null, observe },
+    );
+    if (options.checksSessions && pooler !== 'none')
+      observe({ kind: 'pooler-found', pooler, hears: this.listener.canHear, poll: options.poll ?? 0 });
+    this.replication =
+      directUrl !== null || pooler === 'none'
+        ? connectionOptions(server, READS_LOG, pastPooler(server, READS_LOG))
+        : null;
   }
 
   /** An internal statement, which names the service's tables and functions alone, qualified with their schema. */
@@ -158,117 +180,26 @@ export class Database implements Pools {
     const watchdog = new Watchdog();
     const leave = (): void => watchdog.destroyAll();
     const primary = watchPrimary(given, leave, given.observe ?? (() => {}));
-    // What it finds is said of the connections that listen, too.
+    // The watch of the other connections reports the same hosts.
     const direct = given.directUrl ? watchPrimary({ ...given, url: given.directUrl }, leave, () => {}) : null;
     const found = await connectWithRetries(async () => {
       await primary?.find();
       await direct?.find(primary?.identity);
-      return check(primary ? { ...given, url: primary.url } : given);
+      return findServer(primary ? { ...given, url: primary.url } : given);
     }, given);
     const options = { ...given, pooler: found.pooler };
     primary?.start();
     direct?.start();
     const target = primary ? followTarget(options, primary) : found.target;
-    return Database.#make(options, target, watchdog, primary, direct);
+    return new Database({ options, target, limits: limitsOf(options, target), watchdog, primary, direct });
   }
 
   /** Connects when it is used: for a server that may be away. */
   static openLater(given: DatabaseOptions): Database {
     const options = { ...given, pooler: given.pooler === 'auto' ? 'none' : (given.pooler ?? 'none') } as const;
-    const client = openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
-    return Database.#make(options, targetOf(client), new Watchdog());
-  }
-
-  static #make(
-    options: KnownOptions,
-    target: Target,
-    watchdog: Watchdog,
-    primary: PrimaryWatch | null = null,
-    directPrimary: PrimaryWatch | null = null,
-  ): Database {
-    const { pooler } = options;
-    const limits = timeLimits(options.statementTimeout, options.connectTimeout, target.host.length);
-    // While an import waits for its file, so does its transaction.
-    const uploads = (options.uploadTimeout ?? 0) + limits.transaction;
-    const responseMemory = new ResponseMemory(
-      options.largestAnswer ?? Number.POSITIVE_INFINITY,
-      options.answerMemory ?? Number.POSITIVE_INFINITY,
-    );
-    // The socket is secured before the driver gets it.
-    const single = { max: 1, max_pipeline: 10, max_lifetime: null, ssl: false } as const;
-    const connectionOptions = (settings: Settings, told: Partial<ConnectionOptions> = {}): ConnectionOptions => {
-      const open = (socket: () => Promise<Socket>): DriverClient =>
-        openClient(
-          primary ? { ...options, url: primary.url } : options,
-          { ...single, socket },
-          options.statementTimeout,
-          settings,
-        );
-      const { transaction } = told.limits ?? limits;
-      return {
-        target,
-        choice: primary ?? options.choice ?? null,
-        scope: schemasOf(options).join(),
-        open,
-        pooler,
-        settings: explicitSettings(settingsOf(options, options.statementTimeout, settings), transaction),
-        limits,
-        watchdog,
-        memory: UNBOUNDED,
-        ...told,
-      };
-    };
-    const openConnection = (...given: Parameters<typeof connectionOptions>): Connection =>
-      new Connection(connectionOptions(...given));
-    const sessions = (max: number, settings: Settings = {}, given: Partial<ConnectionOptions> = {}): Pool<Session> =>
-      new Pool(
-        max,
-        options.waitTimeout,
-        (onLost, count) =>
-          new Session(
-            (onclose) => openConnection(settings, { ...given, onclose }),
-            onLost,
-            count,
-            options.asksPositions ? (position) => database.follow(position) : null,
-          ),
-      );
-    const readConnections = Array.from({ length: options.connections }, (_, position) =>
-      openConnection(position === 0 ? {} : ON_ONE_PROCESSOR, { memory: responseMemory }),
-    );
-    const openStream = (onclose: () => void): Connection =>
-      openConnection(TIMED_BY_BATCH, {
-        onclose,
-        memory: responseMemory,
-        limits: { ...limits, statement: Number.POSITIVE_INFINITY },
-      });
-    const pools = {
-      // Which server of a replica is measured is decided by these.
-      own: sessions(OWN_CONNECTIONS, {}, { choice: primary }),
-      sessions: sessions(options.sessions, PLANNED_ONCE, { memory: responseMemory }),
-      streams: new Pool(
-        options.streams,
-        options.waitTimeout,
-        (onLost, count) => new StreamSession(openStream, onLost, count),
-        breakOffStalled(options.streams, options.waitTimeout),
-      ),
-      imports: sessions(options.imports, PLANNED_ONCE, { limits: { ...limits, transaction: uploads } }),
-      catalog: sessions(1),
-    };
-    const { observe = () => {}, staleness = DEFAULT_STALENESS_MS, directUrl = null } = options;
-    const past = (settings?: Settings): Partial<ConnectionOptions> =>
-      directUrl === null ? {} : directConnection({ ...options, url: directUrl }, directPrimary, settings);
-    const listener = new Listener(
-      (onnotify, onLost) => new Session((onclose) => openConnection({}, { ...past(), onclose, onnotify }), onLost),
-      { staleness, poll: pooler === 'transaction' && directUrl === null ? (options.poll ?? 0) : null, observe },
-    );
-    if (options.checksSessions && pooler !== 'none')
-      observe({ kind: 'pooler-found', pooler, hears: listener.canHear, poll: options.poll ?? 0 });
-    const database = new Database(options, readConnections, pools, watchdog, listener, responseMemory);
-    database.primary = primary;
-    database.#direct = directPrimary;
-    database.pooler = pooler;
-    if (directUrl !== null || pooler === 'none') database.replication = connectionOptions(READS_LOG, past(READS_LOG));
-    return database;
+    const target = targetOf(openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout));
+    const limits = limitsOf(options, target);
+    return new Database({ options, target, limits, watchdog: new Watchdog(), primary: null, direct: null });
   }
 
   /** Takes the position behind a commit; null where it is not known, until a later one is. */
@@ -321,7 +252,7 @@ export class Database implements Pools {
   async close(): Promise<void> {
     const { own, sessions, streams, imports, catalog } = this;
     this.primary?.close();
-    this.#direct?.close();
+    this.server.direct?.close();
     await Promise.all([
       this.listener.close(),
       ...this.readConnections.map((connection) => connection.close(CLOSE_GRACE_MS)),
@@ -352,43 +283,54 @@ const TIMED_BY_BATCH: Settings = { statement_timeout: '', lock_timeout: '', plan
 /** Of all connections for reads but the first: what one statement gains by using several processors, many of them lose. */
 const ON_ONE_PROCESSOR: Settings = { max_parallel_workers_per_gather: '0' };
 
-/** Answers where the database is, and what is in between. */
-async function check(options: DatabaseOptions): Promise<{ readonly target: Target; readonly pooler: Pooler }> {
-  const wanted = options.pooler ?? 'auto';
-  const assumed = wanted === 'auto' ? 'none' : wanted;
-  const target = await checkServer({ ...options, pooler: assumed }).catch((error: unknown) => {
-    if (wanted === 'auto' && refusesSettings(error)) return null;
-    throw error;
-  });
-  const known = target ? assumed : 'session';
-  const reached = target ?? (await checkServer({ ...options, pooler: known }));
-  if (!options.checksSessions) return { target: reached, pooler: known };
-  const open = (pooler: Pooler): DriverClient =>
-    openClient({ ...options, pooler }, { max: 1, max_pipeline: 0 }, options.statementTimeout);
-  const { schema, connectTimeout: timeout } = options;
-  return { target: reached, pooler: await findPooler(known, { open, schema, wanted, timeout }) };
+function limitsOf(options: KnownOptions, target: Target): TimeLimits {
+  return timeLimits(options.statementTimeout, options.connectTimeout, target.host.length);
 }
 
-/** Of the schemas in $1, one that does not exist. */
-const VERSION_AND_MISSING = withCatalog(`
-  select current_setting('server_version_num')::int as version, (
-    select name from json_array_elements_text($1::json) wanted (name)
-    where not exists (select from pg_namespace where nspname = name) limit 1
-  ) as missing`);
+function openConnection(...given: Parameters<typeof connectionOptions>): Connection {
+  return new Connection(connectionOptions(...given));
+}
 
-async function checkServer(options: ServerOptions & DatabaseOptions & { readonly pooler: Pooler }): Promise<Target> {
-  const client = openClient(options, { max: 1, max_pipeline: 0 }, options.statementTimeout);
-  failOnHangUp(client);
-  try {
-    const [row] = await client.unsafe(VERSION_AND_MISSING, [JSON.stringify(schemasOf(options))]);
-    if (Number(row?.['version']) < 150_000) throw new StartError('PostgreSQL 15 or newer is needed');
-    const missing: unknown = row?.['missing'] ?? null;
-    if (missing !== null) {
-      const option = schemasOf(options).length > 1 ? 'DATABASE_SCHEMAS' : 'DATABASE_SCHEMA';
-      throw new StartError(`${option}: the database has no schema "${missing}"`);
-    }
-    return targetOf(client);
-  } finally {
-    void client.end({ timeout: 0 }).catch(() => {});
-  }
+/** `settings` are those of PostgreSQL; `given` replaces what the connections have in common. */
+function connectionOptions(
+  server: Server,
+  settings: Settings,
+  given: Partial<ConnectionOptions> = {},
+): ConnectionOptions {
+  const { options, target, primary, limits, watchdog } = server;
+  const { transaction } = given.limits ?? limits;
+  return {
+    target,
+    choice: primary ?? options.choice ?? null,
+    scope: schemasOf(options).join(),
+    open: openAt(options, primary, settings),
+    pooler: options.pooler,
+    settings: explicitSettings(settingsOf(options, options.statementTimeout, settings), transaction),
+    limits,
+    watchdog,
+    memory: UNBOUNDED,
+    ...given,
+  };
+}
+
+/** Past the pooler, if there is a way. A standby gets no notifications: of several servers it is the primary too. */
+function pastPooler({ options, direct }: Server, settings: Settings = {}): Partial<ConnectionOptions> {
+  const { directUrl = null } = options;
+  if (directUrl === null) return {};
+  const past = { ...options, url: directUrl, pooler: 'none' } as const;
+  return {
+    target: direct ? followTarget(past, direct) : targetOf(openClient(past, { max: 1, max_pipeline: 0 }, 0)),
+    open: openAt(past, direct, settings),
+    pooler: 'none',
+    choice: direct,
+  };
+}
+
+/** The socket is secured before the driver gets it. */
+function openAt(options: KnownOptions, primary: PrimaryWatch | null, settings: Settings): ConnectionOptions['open'] {
+  const single = { max: 1, max_pipeline: 10, max_lifetime: null, ssl: false } as const;
+  return (socket) => {
+    const current = primary ? { ...options, url: primary.url } : options;
+    return openClient(current, { ...single, socket }, options.statementTimeout, settings);
+  };
 }

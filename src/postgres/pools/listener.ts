@@ -5,8 +5,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Observer } from '../../base/observe.js';
+import { within } from '../../base/time-limit.js';
 import { quoteIdentifier } from '../../sql/fragment.js';
-import { within } from '../wire/time-limit.js';
 import type { Session } from './sessions.js';
 
 type OpenListening = (onnotify: (channel: string, payload: string) => void, onLost: () => void) => Session;

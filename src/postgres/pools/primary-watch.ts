@@ -7,11 +7,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { asError, elementAt } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
-import { hostPortsOf, type SessionTarget } from '../../config/database-url.js';
+import { within } from '../../base/time-limit.js';
+import { hostPortsOf, parseDatabaseUrl, type SessionTarget } from '../../config/database-url.js';
 import { withCatalog } from '../../sql/catalog-names.js';
+import { failOnHangUp, openClient, type ServerOptions } from '../wire/client.js';
 import { isLostOnTheWay } from '../wire/connection-errors.js';
 import type { DriverClient } from '../wire/connection-options.js';
-import { within } from '../wire/time-limit.js';
 import { DATABASE, differenceOf, isDenied, type ServerIdentity, SYSTEM } from './server-identity.js';
 
 export interface Role extends ServerIdentity {
@@ -43,6 +44,24 @@ const QUIET_ROUNDS = 5;
 
 /** Milliseconds that a read whose connection was lost waits for a new primary. */
 const REPEAT_WAIT_MS = 3_000;
+
+export interface WatchedServer extends Omit<ServerOptions, 'pooler'> {
+  /** The database that is wanted, if another thread has found it. */
+  readonly identity?: ServerIdentity | null;
+}
+
+/** Null if any server will do. `leave` ends all connections. */
+export function watchPrimary(options: WatchedServer, leave: () => void, observe: Observer): PrimaryWatch | null {
+  const { urls, target } = parseDatabaseUrl(options.url);
+  if (target === 'any') return null;
+  const open = (url: string): DriverClient => {
+    // Without settings, which a pooler may refuse: it is asked for nothing that depends on them.
+    const client = openClient({ ...options, url, pooler: 'session' }, { max: 1, max_pipeline: 0 }, 0);
+    failOnHangUp(client);
+    return client;
+  };
+  return new PrimaryWatch({ urls, target, identity: options.identity ?? null, open, leave, observe });
+}
 
 interface PrimaryWatchOptions {
   readonly urls: readonly string[];

@@ -1,14 +1,16 @@
 /**
- * Rows one batch at a time, through a portal: PostgreSQL produces what the consumer has taken, no more, so memory stays
- * constant. The consumer's leaving ends the statement at once, also while PostgreSQL is still at work on it.
+ * Rows one batch at a time, through a portal, which PostgreSQL suspends after as many rows as an Execute message asked for. PostgreSQL
+ * produces only what the consumer has taken, so memory stays constant. If the consumer leaves, the statement ends at once, also while
+ * PostgreSQL is still at work on it.
  */
-import { ranTooLong } from '../../base/errors.js';
-import { BatchMemory } from '../wire/response-memory.js';
+import { ranTooLong, serviceUnavailable } from '../../base/errors.js';
+import { connectionLost } from '../wire/connection-errors.js';
+import { BatchMemory, type ResponseMemory } from '../wire/response-memory.js';
 import { type Joining, RowBatch } from '../wire/row-batch.js';
 import { ANSWER_MARGIN_MS } from '../wire/watchdog.js';
-import type { BoundStatement } from '../wire/wire-query.js';
-import type { Database } from './database.js';
-import type { StreamSession } from './stream-session.js';
+import type { BoundStatement, Decoder } from '../wire/wire-query.js';
+import type { Pool, Relieve } from './pool.js';
+import { Session } from './sessions.js';
 
 /** Rows of the first batch; the next ones are sized by the bytes of the last, to keep batches of wide rows small. */
 const FIRST_BATCH_ROWS = 50;
@@ -16,21 +18,24 @@ const MAX_BATCH_ROWS = 4_000;
 const BATCH_BYTES = 524_288;
 
 interface RowStreamOptions extends BoundStatement {
-  /** Who reads: connections are shared out fairly. */
+  /** The client that reads: connections are shared out fairly. */
   readonly reader: string;
   /** Milliseconds one batch may take; 0 for no limit. */
   readonly batchTimeout: number;
-  /** Null where each cell has to come alone. */
+  /** Null if each cell has to come alone. */
   readonly joined: Joining | null;
-  /** Takes the cells of a batch; answers whether more are wanted. */
+  /** Takes the cells of a batch; returns whether more are wanted. */
   readonly take: (cells: readonly Buffer[]) => Promise<boolean>;
-  /** Told at the end how long PostgreSQL has worked, and how many rows it gave. */
+  /** Called at the end with the time that PostgreSQL has worked, and the number of rows. */
   readonly done: (ms: number, rows: number, failed: boolean) => void;
-  /** Registers what is to be called when the consumer leaves. */
+  /** Registers a function to be called when the consumer leaves. */
   readonly onAbort: (listener: () => void) => void;
 }
 
-export async function streamRows(database: Database, options: RowStreamOptions): Promise<void> {
+export async function streamRows(
+  database: { readonly streams: Pool<StreamSession>; readonly responseMemory: ResponseMemory },
+  options: RowStreamOptions,
+): Promise<void> {
   const memory = new BatchMemory(database.responseMemory);
   await database.streams.use(
     (session) => readAll(session, memory, options).finally(() => memory.clear()),
@@ -39,44 +44,13 @@ export async function streamRows(database: Database, options: RowStreamOptions):
 }
 
 async function readAll(session: StreamSession, memory: BatchMemory, options: RowStreamOptions): Promise<void> {
-  const { text, parameters, prepare, joined, batchTimeout } = options;
+  const { text, parameters, prepare, joined } = options;
   const batch = new RowBatch(memory, joined, (refused) => session.refuse(refused));
-  let timedOut = false;
-  let left = false;
-  let working = false;
-  let cancelled: Promise<void> | null = null;
-  let workedMs = 0;
+  const work = new BatchWork(session, options.batchTimeout);
+  options.onAbort(() => work.leave());
+  if (work.hasLeft) return;
   let rowsSent = 0;
   let failed = false;
-  const cancel = (): void => {
-    cancelled ??= session.cancel();
-  };
-  // While the portal is suspended there is nothing to cancel: it is closed instead.
-  options.onAbort(() => {
-    left = true;
-    if (working) cancel();
-  });
-  if (left) return;
-  const late = (): void => {
-    timedOut = true;
-    cancel();
-  };
-  const within = async <Answer>(ask: () => Promise<Answer>): Promise<Answer> => {
-    // Where PostgreSQL cannot be reached, the connection is closed.
-    const timers =
-      batchTimeout === 0
-        ? []
-        : [setTimeout(late, batchTimeout), setTimeout(() => session.destroy(), batchTimeout + ANSWER_MARGIN_MS)];
-    working = true;
-    const begun = performance.now();
-    try {
-      return await ask();
-    } finally {
-      workedMs += performance.now() - begun;
-      working = false;
-      timers.forEach(clearTimeout);
-    }
-  };
   // A reader that fails wants no more: the statement is ended in order.
   const failures: unknown[] = [];
   const take = (cells: readonly Buffer[]): Promise<boolean> =>
@@ -86,7 +60,7 @@ async function readAll(session: StreamSession, memory: BatchMemory, options: Row
     });
   try {
     const statement = { text, parameters, prepare, decoder: batch };
-    let isSuspended = await within(() => session.execute(statement, FIRST_BATCH_ROWS));
+    let isSuspended = await work.within(() => session.execute(statement, FIRST_BATCH_ROWS));
     for (;;) {
       const rows = nextBatchRows(batch);
       rowsSent += batch.rows;
@@ -96,24 +70,189 @@ async function readAll(session: StreamSession, memory: BatchMemory, options: Row
       session.stalledSince = null;
       memory.clear();
       if (!isSuspended) break;
-      if (!isWanted || left) {
-        await within(() => session.closePortal());
+      if (!isWanted || work.hasLeft) {
+        await work.within(() => session.closePortal());
         break;
       }
-      isSuspended = await within(() => session.fetch(rows));
+      isSuspended = await work.within(() => session.fetch(rows));
     }
   } catch (error) {
     failed = true;
-    if (timedOut) throw ranTooLong();
-    if (!left) throw error;
+    if (work.isLate) throw ranTooLong();
+    if (!work.hasLeft) throw error;
   } finally {
     session.stalledSince = null;
-    options.done(workedMs, rowsSent, failed);
-    await cancelled;
+    options.done(work.ms, rowsSent, failed);
+    await work.cancelled;
   }
   if (failures.length > 0) throw failures[0];
 }
 
 function nextBatchRows({ rows, bytes }: RowBatch): number {
   return Math.max(1, Math.min(MAX_BATCH_ROWS, Math.floor((BATCH_BYTES * rows) / Math.max(bytes, 1))));
+}
+
+/** The time in which PostgreSQL works on batches, and what stops it. */
+class BatchWork {
+  ms = 0;
+  hasLeft = false;
+  isLate = false;
+  /** Settles when PostgreSQL was asked to stop; null if it was not. */
+  cancelled: Promise<void> | null = null;
+  #isWorking = false;
+
+  /** `timeout` in milliseconds, for one batch; 0 for none. */
+  constructor(
+    private readonly session: StreamSession,
+    private readonly timeout: number,
+  ) {}
+
+  /** While the portal is suspended there is nothing to cancel: it is closed instead. */
+  leave(): void {
+    this.hasLeft = true;
+    if (this.#isWorking) this.#cancel();
+  }
+
+  async within<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
+    const { session, timeout } = this;
+    const late = (): void => {
+      this.isLate = true;
+      this.#cancel();
+    };
+    // If PostgreSQL cannot be reached, the connection is closed.
+    const timers =
+      timeout === 0 ? [] : [setTimeout(late, timeout), setTimeout(() => session.destroy(), timeout + ANSWER_MARGIN_MS)];
+    this.#isWorking = true;
+    const begun = performance.now();
+    try {
+      return await ask();
+    } finally {
+      this.ms += performance.now() - begun;
+      this.#isWorking = false;
+      timers.forEach(clearTimeout);
+    }
+  }
+
+  #cancel(): void {
+    this.cancelled ??= this.session.cancel();
+  }
+}
+
+interface StreamStatement extends BoundStatement {
+  readonly decoder: Decoder;
+}
+
+/** A connection whose user reads the rows of one statement batch by batch. */
+export class StreamSession extends Session {
+  /** Since when what was read waits for the reader; null when it does not. */
+  stalledSince: number | null = null;
+  #isCancelled = false;
+  /** The callback for the next result. */
+  #settle: ((isSuspended: boolean) => void) | null = null;
+  /** Rejects where the statement fails, also while its portal is suspended. */
+  #failure: Promise<never> = new Promise(() => {});
+  #fail: (error: Error) => void = () => {};
+
+  /** A request to cancel may arrive late, and would stop the next statement. */
+  override get isClean(): boolean {
+    return super.isClean && !this.#isCancelled;
+  }
+
+  /** For how many milliseconds the reader has taken nothing. */
+  stalled(now: number): number {
+    return this.stalledSince === null ? 0 : now - this.stalledSince;
+  }
+
+  /** Others wait for a connection, and this one waits for its reader. */
+  breakOff(): void {
+    const reason = 'The stream was read too slowly while others waited for a connection';
+    this.refuse(serviceUnavailable('database', reason));
+  }
+
+  /** Ends the statement, and the connection, for this reason. */
+  refuse(reason: Error): void {
+    this.#fail(reason);
+    this.connection.destroy(reason);
+  }
+
+  /** Runs the statement for at most so many rows; answers whether there may be more. */
+  execute({ text, parameters, prepare, decoder }: StreamStatement, maxRows: number): Promise<boolean> {
+    this.#failure = new Promise((_, reject) => {
+      this.#fail = reject;
+    });
+    this.#failure.catch(() => {});
+    return this.#answer(() => {
+      this.count();
+      this.connection.run({
+        text,
+        parameters,
+        prepare,
+        decoder,
+        columns: null,
+        portal: { maxRows, suspended: () => this.#settle?.(true) },
+        row: () => {},
+        end: (error) => {
+          if (error === null) this.#settle?.(false);
+          else this.#fail(error);
+        },
+      });
+    });
+  }
+
+  /** At most so many rows more; answers whether there may be others behind them. */
+  fetch(maxRows: number): Promise<boolean> {
+    return this.#answer(() => this.connection.fetch(maxRows));
+  }
+
+  /** Ends the statement, of which no more rows are wanted. */
+  async closePortal(): Promise<void> {
+    await this.#answer(() => this.connection.closePortal());
+  }
+
+  /** What becomes of the work, at the latest when the statement fails or the connection is lost. */
+  whileOpen<Result>(work: Promise<Result>): Promise<Result> {
+    return Promise.race([work, this.#failure]);
+  }
+
+  /** Asks PostgreSQL to stop the statement; resolves when the server has received it, or cannot be reached. */
+  cancel(): Promise<void> {
+    this.#isCancelled = true;
+    return this.connection.cancel();
+  }
+
+  #answer(send: () => void): Promise<boolean> {
+    if (this.lost) this.#fail(connectionLost());
+    const answer = new Promise<boolean>((resolve) => {
+      this.#settle = resolve;
+    });
+    if (!this.lost) send();
+    return this.whileOpen(answer);
+  }
+}
+
+/** Milliseconds in which a batch, of half a megabyte at most, must be read: with more than a fair share, and with less. */
+const GREEDY_LIMIT_MS = 2_000;
+const MODEST_LIMIT_MS = 20_000;
+
+/**
+ * Breaks off the stream that was not read from for longest while others wait for a connection. A client that holds more than a fair
+ * share of the connections must read faster than the others. As long as nobody waits, everybody may take their time. `most` is the
+ * number of connections, `waitTimeout` the milliseconds that others wait for one.
+ */
+export function breakOffStalled(most: number, waitTimeout: number): Relieve<StreamSession> {
+  const modest = Math.min(MODEST_LIMIT_MS, (waitTimeout * 2) / 3);
+  return (inUse, waiting) => {
+    const share = most / new Set([...inUse.values(), ...waiting]).size;
+    const inUseBy = new Map<string, number>();
+    for (const user of inUse.values()) inUseBy.set(user, (inUseBy.get(user) ?? 0) + 1);
+    const now = performance.now();
+    const late = [...inUse]
+      .map(([connection, user]) => {
+        const limit = (inUseBy.get(user) ?? 0) > share ? Math.min(GREEDY_LIMIT_MS, modest) : modest;
+        return { connection, stalled: connection.stalled(now), limit };
+      })
+      .filter(({ stalled, limit }) => stalled >= limit);
+    late.sort((one, other) => other.stalled - one.stalled);
+    late[0]?.connection.breakOff();
+  };
 }

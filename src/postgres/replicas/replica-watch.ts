@@ -6,13 +6,13 @@
 
 import { messageOf, parseOwnJson } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
+import { within } from '../../base/time-limit.js';
 import type { Mirror } from '../../mirror/watch.js';
 import { withCatalog } from '../../sql/catalog-names.js';
 import type { Database } from '../pools/database.js';
 import { TIMELINE } from '../pools/primary-watch.js';
 import { DATABASE, differenceOf, type ServerIdentity, SYSTEM } from '../pools/server-identity.js';
 import { LOG_END, UNKNOWN_POSITION } from '../pools/sessions.js';
-import { within } from '../wire/time-limit.js';
 import type { ReplicaState } from './replica-board.js';
 import { SERVER, SEVERAL_SERVERS } from './replica-server.js';
 import type { Replica, ReplicaReport, Replicas } from './replicas.js';

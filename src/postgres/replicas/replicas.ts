@@ -4,11 +4,11 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseOwnJson } from '../../base/narrow.js';
+import { within } from '../../base/time-limit.js';
 import { withCatalog } from '../../sql/catalog-names.js';
 import type { Database } from '../pools/database.js';
 import { DATABASE, type ServerIdentity, SYSTEM } from '../pools/server-identity.js';
 import { UNKNOWN_POSITION } from '../pools/sessions.js';
-import { within } from '../wire/time-limit.js';
 import type { ReplicaBoard, ReplicaState } from './replica-board.js';
 import { type ReplicaServer, SERVER } from './replica-server.js';
 

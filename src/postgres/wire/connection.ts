@@ -5,8 +5,8 @@
  * what the service can do (bench/profile.md), and because it leaves statements unanswered when a connection breaks.
  */
 import type { Socket } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { asError } from '../../base/narrow.js';
+import { atMost } from '../../base/time-limit.js';
 import { closed, isFatal, isOutdated, isReadOnly, isTaken, mixedUp, unanswered } from './connection-errors.js';
 import type { ConnectionOptions, DriverClient } from './connection-options.js';
 import { MessageReader } from './message-reader.js';
@@ -177,9 +177,7 @@ export class Connection implements Receiver, Watched {
     if (this.#ready && socket) {
       const closed = new Promise((resolve) => socket.once('close', resolve));
       if (this.#sent.length === 0) socket.end(TERMINATE);
-      const done = new AbortController();
-      await Promise.race([closed, sleep(grace, null, { signal: done.signal }).catch(() => {})]);
-      done.abort();
+      await atMost(grace, closed);
     }
     this.destroy();
   }

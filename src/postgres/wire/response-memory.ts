@@ -14,10 +14,10 @@ export class ResponseMemory {
   readonly #total: number;
   #used = 0;
 
-  /** In bytes. */
+  /** In bytes, of one response and of all of them. */
   constructor(
-    readonly largest: number,
-    total: number,
+    readonly largest: number = Number.POSITIVE_INFINITY,
+    total: number = Number.POSITIVE_INFINITY,
   ) {
     this.#total = Math.max(total, largest);
   }

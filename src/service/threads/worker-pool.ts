@@ -2,12 +2,12 @@
  * Several threads on one port. The main thread keeps what exists once and answers no requests: it broadcasts changes, counts for all
  * workers, and ends the service if one of them fails. Each worker gets its share of the connections to PostgreSQL.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { collectSources, type Gather, type Metric, observeProcess } from '../../api/server/metrics.js';
 import { asError } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import { packagePath } from '../../base/package-files.js';
+import { atMost, within } from '../../base/time-limit.js';
 import type { ShapeReport } from '../../batching/shape-stats.js';
 import type { Config } from '../../config/config.js';
 import { type Reserved, reservePort } from '../../http/listen.js';
@@ -19,7 +19,6 @@ import {
   joinHealth,
   unhealthy,
 } from '../../postgres/health.js';
-import { within } from '../../postgres/wire/time-limit.js';
 import { type Assignment, Channel, errorOf, type MainCalls, type Message, type WorkerCalls } from './channel.js';
 import { type MainBroadcast, type MainContext, type SchemaBroadcast, type Threads, urlOf } from './threads.js';
 
@@ -115,14 +114,9 @@ export class WorkerPool implements Threads {
 
   async stop(): Promise<void> {
     for (const worker of this.#workers) worker.stop();
-    const done = new AbortController();
-    const timeout = sleep(this.config.SHUTDOWN_TIMEOUT + CLOSE_TIMEOUT_MS, null, { signal: done.signal }).catch(
-      () => {},
-    );
     const exited = Promise.all(this.#workers.map((worker) => worker.exited));
     const left = exited.then(() => process.off('exit', this.#abandon));
-    await Promise.race([left, timeout]);
-    done.abort();
+    await atMost(this.config.SHUTDOWN_TIMEOUT + CLOSE_TIMEOUT_MS, left);
     await this.#release();
   }
 
