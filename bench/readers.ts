@@ -14,7 +14,7 @@ import { isMainThread, parentPort, Worker } from 'node:worker_threads';
 import postgres from 'postgres';
 import { startEmbedded } from '../src/embedded/cluster.js';
 import { LogDecoder, type LoggedChange } from '../src/postgres/changes/pgoutput.js';
-import { ReplicationConnection } from '../src/postgres/changes/replication.js';
+import { ReplicationConnection } from '../src/postgres/changes/slot-stream.js';
 import { openDatabase } from './environment.js';
 import { spentBy } from './processor.js';
 

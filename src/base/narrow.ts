@@ -37,6 +37,26 @@ export function messageOf(error: unknown): string {
   return typeof message === 'string' ? message : String(error);
 }
 
+/** The code of whatever was thrown, such as an SQLSTATE or `ENOENT`; an empty string if it has none. */
+export function codeOf(error: unknown): string {
+  return String(propertiesOf(error)['code'] ?? '');
+}
+
+/** Whether the promise is fulfilled. */
+export function succeeds(work: Promise<unknown>): Promise<boolean> {
+  return work.then(
+    () => true,
+    () => false,
+  );
+}
+
+/** For `catch` of a promise: throws all errors but those with this code. */
+export function unless(code: string): (error: unknown) => undefined {
+  return (error) => {
+    if (codeOf(error) !== code) throw error;
+  };
+}
+
 /** JSON of the service itself, made by one of its statements or by another thread: its type is that of its maker. */
 export function parseOwnJson<Type>(text: string): Type {
   return JSON.parse(text) as Type;

@@ -19,11 +19,10 @@ const DIGITS: ScalarTag = {
   test: EXPONENT,
   identify: (value) => value instanceof Digits || (typeof value === 'number' && EXPONENT.test(String(value))),
   resolve: (text) => new Digits(text),
-  stringify: ({ value }) =>
-    String(value).replace(
-      EXPONENT,
-      (_, whole, fraction = '.0', sign = '+', power) => `${whole}${fraction}e${sign}${power}`,
-    ),
+  stringify: ({ value }) => {
+    const [all, whole, fraction = '.0', sign = '+', power] = EXPONENT.exec(String(value)) ?? [];
+    return all === undefined ? String(value) : `${whole}${fraction}e${sign}${power}`;
+  },
 };
 
 export function writeYaml(data: unknown): string {

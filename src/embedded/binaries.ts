@@ -8,6 +8,7 @@ import { access, chmod, constants, copyFile, mkdir, readdir, readFile, rename, r
 import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
 import { StartError } from '../base/errors.js';
+import { succeeds, unless } from '../base/narrow.js';
 import { canReach, isTrusted, type OsUser, openShelter } from './os-user.js';
 
 export interface Binaries {
@@ -70,12 +71,7 @@ async function serves(root: string, account: OsUser | undefined): Promise<boolea
       if (!(await canReach(account, join(root, path)))) return false;
     }
   }
-  try {
-    await complete(root);
-    return true;
-  } catch {
-    return false;
-  }
+  return succeeds(complete(root));
 }
 
 /** Makes the links and execute bits that are missing; throws where it may not write. */
@@ -87,9 +83,7 @@ async function complete(root: string): Promise<void> {
   const links: readonly { source: string; target: string }[] = JSON.parse(listing);
   for (const { source, target } of links) {
     if (await exists(join(root, target))) continue;
-    await symlink(relative(dirname(target), source), join(root, target)).catch((error) => {
-      if (error.code !== 'EEXIST') throw error;
-    });
+    await symlink(relative(dirname(target), source), join(root, target)).catch(unless('EEXIST'));
   }
 }
 
@@ -123,9 +117,6 @@ async function copyFolder(from: string, to: string): Promise<void> {
   }
 }
 
-async function exists(path: string): Promise<boolean> {
-  return access(path).then(
-    () => true,
-    () => false,
-  );
+function exists(path: string): Promise<boolean> {
+  return succeeds(access(path));
 }

@@ -1,6 +1,7 @@
 /**
- * The embedded database: a PostgreSQL of our own in DATA_DIR, for those who have not named one. A start must get over
- * whatever a former run left there: a half-made cluster, a stale lock, a server without an owner.
+ * The embedded database: a PostgreSQL of our own in DATA_DIR, for users who have not named one. A start must get over
+ * whatever a former run left there: a half-made cluster, a stale lock, a server without an owner. A server that ends by itself is
+ * started again.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import {
@@ -19,17 +20,17 @@ import {
   rmdir,
   stat,
   symlink,
+  writeFile,
 } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { basename, dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StartError } from '../base/errors.js';
+import { messageOf, succeeds, unless } from '../base/narrow.js';
 import { type Binaries, findBinaries } from './binaries.js';
-import { isLocked, takeLock } from './lock.js';
 import { canReach, chooseOsUser, giveTo, type OsUser, openShelter } from './os-user.js';
 import { launch, openLog, type Postmaster, stopOrphan } from './postmaster.js';
-import { findComplaint, runProgram } from './processes.js';
-import { Supervised } from './supervise.js';
+import { findComplaint, isRunning, readStartStamp, runProgram } from './processes.js';
 
 export interface EmbeddedServer {
   /** User, password, 127.0.0.1, port and the database "lateral". */
@@ -69,6 +70,13 @@ interface Home {
   readonly report: (message: string) => void;
 }
 
+/** A cluster, and what its server is run with. */
+interface Server {
+  readonly home: Home;
+  readonly binaries: Binaries;
+  readonly settings: Readonly<Record<string, string>>;
+}
+
 const NAME = 'lateral';
 const ATTEMPTS = 5;
 
@@ -76,19 +84,19 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
   try {
     const directory = await openDirectory(resolve(options.directory));
     const home = await findHome(directory, options.report ?? (() => {}));
-    const lock = await takeLock(`${home.cluster}.lock`, directory);
+    const release = await takeLock(`${home.cluster}.lock`, directory);
     try {
       const { url, postmaster } = await startIn(home, options);
       let stopped: Promise<void> | undefined;
       return {
         url,
         stop: (patience) => {
-          stopped ??= postmaster.stop(patience).finally(() => lock.release());
+          stopped ??= postmaster.stop(patience).finally(release);
           return stopped;
         },
       };
     } catch (error) {
-      await lock.release();
+      await release();
       throw error;
     }
   } catch (error) {
@@ -99,10 +107,7 @@ export async function startEmbedded(options: EmbeddedOptions): Promise<EmbeddedS
 
 /** Whether an embedded database was made there. */
 export async function holdsCluster(directory: string): Promise<boolean> {
-  return lstat(join(resolve(directory), 'postgres')).then(
-    () => true,
-    () => false,
-  );
+  return succeeds(lstat(join(resolve(directory), 'postgres')));
 }
 
 /** The address of an embedded database that a service uses now; null where none does. */
@@ -125,7 +130,7 @@ async function openDirectory(directory: string): Promise<string> {
     await access(directory, constants.R_OK | constants.W_OK | constants.X_OK);
     return await realpath(directory);
   } catch (error) {
-    throw new StartError(`DATA_DIR ${directory} cannot be written: ${error instanceof Error ? error.message : error}`);
+    throw new StartError(`DATA_DIR ${directory} cannot be written: ${messageOf(error)}`);
   }
 }
 
@@ -157,10 +162,11 @@ async function startIn(
   const binaries = await findBinaries(home.account, home.directory, home.report);
   await stopOrphan(home.cluster, home.report);
   const state = await openState(home);
-  if (await isMissing(home.cluster)) await createCluster(home, binaries, state.password, settings);
+  const server = { home, binaries, settings };
+  if (await isMissing(home.cluster)) await createCluster(server, state.password);
   else await checkCluster(home, binaries);
-  if (!home.linked) await linkCluster(home);
-  const { port, postmaster } = await launchOnPort(home, binaries, settings, state.port, signal);
+  if (!home.linked) await symlink(home.cluster, join(home.directory, 'postgres')).catch(unless('EEXIST'));
+  const { port, postmaster } = await launchOnPort(server, state.port, signal);
   try {
     if (port !== state.port) await writeState(home, { ...state, port });
   } catch (error) {
@@ -169,7 +175,7 @@ async function startIn(
   }
   const startAgain = async (stopping: AbortSignal): Promise<Postmaster> => {
     await stopOrphan(home.cluster, home.report);
-    const next = await launchOnPort(home, binaries, settings, port, stopping);
+    const next = await launchOnPort(server, port, stopping);
     if (next.port === port) return next.postmaster;
     await next.postmaster.stop();
     throw new Error(`The port ${port} of the embedded PostgreSQL is in use`);
@@ -183,9 +189,7 @@ async function startIn(
 /** Written before the cluster exists: an interrupted first start is taken up with the same password. */
 async function openState(home: Home): Promise<State> {
   const path = statePath(home);
-  const text = await readFile(path, 'utf8').catch((error) => {
-    if (error.code !== 'ENOENT') throw error;
-  });
+  const text = await readFile(path, 'utf8').catch(unless('ENOENT'));
   if (text !== undefined) return parseState(path, text);
   if (!(await isMissing(home.cluster))) {
     if (home.linked) throw new StartError(`${path} is missing: it has the password of the database`);
@@ -251,12 +255,7 @@ async function checkCluster(home: Home, binaries: Binaries): Promise<void> {
 }
 
 /** Made under a passing name: the cluster's own name never stands for half of one. */
-async function createCluster(
-  home: Home,
-  binaries: Binaries,
-  password: string,
-  settings: Readonly<Record<string, string>>,
-): Promise<void> {
+async function createCluster({ home, binaries, settings }: Server, password: string): Promise<void> {
   const { cluster, account, report } = home;
   report(`Creating a database in ${cluster}`);
   await removeLeftovers(cluster);
@@ -274,17 +273,8 @@ async function createCluster(
     const login = [`--username=${NAME}`, '--auth=scram-sha-256', `--pwfile=${passwordFile}`];
     const sync = unsafe ? ['--no-sync'] : [];
     await runProgram(binaries.initdb, [`--pgdata=${passing}`, ...locale, ...login, ...sync], account);
-    const single = [
-      '--single',
-      '-D',
-      passing,
-      '-c',
-      'exit_on_error=on',
-      '-c',
-      `fsync=${unsafe ? 'off' : 'on'}`,
-      'postgres',
-    ];
-    await runProgram(binaries.postgres, single, account, 'create database "lateral";\n');
+    const single = `--single -c exit_on_error=on -c fsync=${unsafe ? 'off' : 'on'} -D`.split(' ');
+    await runProgram(binaries.postgres, [...single, passing, 'postgres'], account, 'create database "lateral";\n');
     await rename(passing, cluster);
   } finally {
     await rm(passwordFile, { force: true });
@@ -300,28 +290,17 @@ async function removeLeftovers(cluster: string): Promise<void> {
     await rm(join(parent, name), { recursive: true, force: true, maxRetries: 3 }).catch(() => {});
 }
 
-async function linkCluster(home: Home): Promise<void> {
-  await symlink(home.cluster, join(home.directory, 'postgres')).catch((error) => {
-    if (error.code !== 'EEXIST') throw error;
-  });
-}
-
 async function isMissing(cluster: string): Promise<boolean> {
   return (await lstat(cluster).catch(() => undefined)) === undefined || (await removeIfEmpty(cluster));
 }
 
-async function removeIfEmpty(folder: string): Promise<boolean> {
-  return rmdir(folder).then(
-    () => true,
-    () => false,
-  );
+function removeIfEmpty(folder: string): Promise<boolean> {
+  return succeeds(rmdir(folder));
 }
 
 /** Somebody may take the port between our look at it and the server's, and sessions of a dead server may linger. */
 async function launchOnPort(
-  home: Home,
-  binaries: Binaries,
-  settings: Readonly<Record<string, string>>,
+  { home, binaries, settings }: Server,
   preferred: number | undefined,
   signal: AbortSignal | undefined,
 ): Promise<{ port: number; postmaster: Postmaster }> {
@@ -361,4 +340,134 @@ function tryPort(port: number): Promise<number | undefined> {
       server.close(() => resolve(typeof address === 'object' ? address?.port : undefined));
     });
   });
+}
+
+/**
+ * The owner of a cluster: one process. The lock is next to the cluster itself, so that two names of one cluster share it. It has the
+ * time at which the process started as well: another process may have its number by now.
+ */
+interface Owner {
+  readonly pid: number;
+  readonly started?: string | undefined;
+}
+
+/** Takes the lock, also from an owner that has ended, and returns how to release it. `directory` is the name that the user knows. */
+async function takeLock(path: string, directory: string): Promise<() => Promise<void>> {
+  const started = await readStartStamp(process.pid);
+  const content = JSON.stringify({ pid: process.pid, started } satisfies Owner);
+  for (let attempt = 0; attempt < 10; attempt++) {
+    const isCreated = await writeFile(path, content, { flag: 'wx', mode: 0o644 }).then(() => true, unless('EEXIST'));
+    if (isCreated) return () => rm(path, { force: true });
+    const lockText = await readLock(path);
+    if (lockText === undefined) continue;
+    const owner = parseOwner(lockText);
+    if (owner !== undefined && (await isOwnerRunning(owner))) {
+      throw new StartError(`DATA_DIR ${directory} is in use by process ${owner.pid}`);
+    }
+    await removeStale(path, lockText);
+  }
+  throw new StartError(`DATA_DIR ${directory} is in use: ${path} keeps being replaced`);
+}
+
+/** Whether a process that runs holds it. */
+async function isLocked(path: string): Promise<boolean> {
+  const owner = parseOwner((await readLock(path)) ?? '');
+  return owner !== undefined && isOwnerRunning(owner);
+}
+
+/** A lock without an owner in it is given a moment: its maker may be between creating and writing it. */
+async function readLock(path: string): Promise<string | undefined> {
+  const read = (): Promise<string | undefined> => readFile(path, 'utf8').catch(() => undefined);
+  const content = await read();
+  if (content === undefined || parseOwner(content) !== undefined) return content;
+  await sleep(200);
+  return read();
+}
+
+function parseOwner(content: string): Owner | undefined {
+  try {
+    const owner: Owner = JSON.parse(content);
+    return Number.isInteger(owner.pid) && owner.pid > 0 ? owner : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+async function isOwnerRunning(owner: Owner): Promise<boolean> {
+  if (!(await isRunning(owner.pid))) return false;
+  const started = await readStartStamp(owner.pid);
+  return started === undefined || owner.started === undefined || started === owner.started;
+}
+
+/** Moves the lock away before judging it again: another start may have replaced the stale one in between. */
+async function removeStale(path: string, stale: string): Promise<void> {
+  const aside = `${path}.${randomBytes(6).toString('hex')}`;
+  try {
+    await rename(path, aside);
+  } catch {
+    return;
+  }
+  if ((await readFile(aside, 'utf8')) === stale) await rm(aside, { force: true });
+  else await rename(aside, path);
+}
+
+/** Milliseconds between attempts: the first pause, which is doubled each time, and the longest. */
+const PAUSE = 100;
+const LONGEST_PAUSE = 10_000;
+
+/** Milliseconds after which a server that has ended counts as one that ran well. */
+const STABLE = 60_000;
+
+/** Keeps a server running: one that ends without being stopped is started again, until that works. */
+class Supervised implements Postmaster {
+  readonly #stopping = new AbortController();
+  #watching: Promise<void>;
+
+  /** `start` starts the same server once more, under the same address, unless it was stopped. */
+  constructor(
+    private current: Postmaster,
+    private readonly start: (signal: AbortSignal) => Promise<Postmaster>,
+    private readonly report: (message: string) => void,
+  ) {
+    this.#watching = this.#watch();
+  }
+
+  /** Of the server that runs now. */
+  get ended(): Promise<string> {
+    return this.current.ended;
+  }
+
+  async stop(patience?: number): Promise<void> {
+    this.#stopping.abort();
+    // One that is being started is waited for: it would be left behind otherwise.
+    await this.current.stop(patience);
+    await this.#watching;
+    await this.current.stop(patience);
+  }
+
+  async #watch(): Promise<void> {
+    const { signal } = this.#stopping;
+    let pause = PAUSE;
+    for (;;) {
+      const since = performance.now();
+      const reason = await this.current.ended;
+      if (signal.aborted) return;
+      const lost = performance.now();
+      this.report(`The embedded PostgreSQL exited (${reason}); restarting it`);
+      if (lost - since > STABLE) pause = PAUSE;
+      for (;;) {
+        await sleep(pause, null, { signal }).catch(() => {});
+        if (signal.aborted) return;
+        pause = Math.min(pause * 2, LONGEST_PAUSE);
+        try {
+          this.current = await this.start(signal);
+          break;
+        } catch (error) {
+          if (signal.aborted) return;
+          this.report(`${messageOf(error)}; retrying`);
+        }
+      }
+      this.report(`Restarted the embedded PostgreSQL after ${Math.round(performance.now() - lost)} ms`);
+    }
+  }
 }

@@ -7,6 +7,7 @@ import { constants } from 'node:fs';
 import { type FileHandle, open, readFile, readlink, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { StartError } from '../base/errors.js';
+import { unless } from '../base/narrow.js';
 import type { OsUser } from './os-user.js';
 import {
   accountOptions,
@@ -163,9 +164,7 @@ async function readFrom(log: FileHandle, start: number): Promise<string> {
  * file itself stays: the server reads in it whether sessions of the former one still hold its shared memory.
  */
 async function disown(path: string, lines: readonly string[]): Promise<void> {
-  const file = await open(path, constants.O_RDWR | NO_FOLLOW).catch((error) => {
-    if (error.code !== 'ENOENT') throw error;
-  });
+  const file = await open(path, constants.O_RDWR | NO_FOLLOW).catch(unless('ENOENT'));
   if (file === undefined) return;
   try {
     await file.writeFile([String(IMPOSSIBLE_PID), ...lines.slice(1)].join('\n'));

@@ -145,12 +145,11 @@ function checkListener({ database }: Checked): Check {
   const { loss } = database.listener;
   const observation = { componentType: 'component', observedUnit: 's' };
   if (loss === null) return { status: 'ok', ...observation, observedValue: 0 };
-  const reason = loss.error instanceof Error ? loss.error.message : String(loss.error);
   return {
     status: 'degraded',
     ...observation,
     observedValue: (performance.now() - loss.since) / 1_000,
-    output: `no notifications of changes of the schema, policies and users: ${reason}`,
+    output: `no notifications of changes of the schema, policies and users: ${messageOf(loss.error)}`,
   };
 }
 

@@ -377,12 +377,7 @@ async function startMaintenance({ config, observe, started }: Start, database: D
       removedFiles.remove(),
     ]);
   // If a notification is lost, the next round finds the files.
-  const unlisten = await listen(
-    database,
-    'service_files',
-    () => void removedFiles.remove(),
-    () => {},
-  );
+  const unlisten = await listen(database, 'service_files', () => void removedFiles.remove(), { stale: () => {} });
   const timer = setInterval(work, MAINTENANCE_INTERVAL_MS).unref();
   started.add(async () => {
     clearInterval(timer);
@@ -411,7 +406,7 @@ async function makeAdministrator(config: Config, database: Database): Promise<Cr
 async function broadcastChanges(database: Database, broadcast: Send, started: Started): Promise<void> {
   // Cached identities expire by themselves, so that health can be read while the database cannot be reached.
   const access = (): void => broadcast({ kind: 'access' });
-  started.add(await listen(database, 'service_access', access, () => {}));
+  started.add(await listen(database, 'service_access', access, { stale: () => {} }));
   started.add(
     await listenForSessions(database, (session) => broadcast({ kind: 'sessions-ended', sessions: [session] })),
   );

@@ -1,5 +1,6 @@
 /** How values are written for PostgreSQL, by the base type of the column they meet. */
 
+import { isIP } from 'node:net';
 import { forbidden, invalidQuery, type ServiceError } from '../base/errors.js';
 import { wholeDigits } from '../base/exact-json.js';
 import { type Composite, strayAttribute } from './composite.js';
@@ -7,7 +8,6 @@ import { isGeoJson } from './geojson.js';
 import { jsonKey, recordKey } from './key-literal.js';
 import { elementBytes, hexOf, hstoreOf, hstoreOfText } from './literal.js';
 import { readMoment } from './moment.js';
-import { isNetwork, isTreePath, multirangeOf, rangeOf } from './notation.js';
 
 /** A list, an object, or a number with more digits than JavaScript holds: its JSON. */
 interface JsonText {
@@ -235,4 +235,34 @@ function misfit(origin: Origin, reason: string): ServiceError {
   const location = origin.use === 'argument' ? 'argument' : 'field';
   const operator = origin.operator === undefined ? '' : `"_${origin.operator}" of `;
   return invalidQuery(`Invalid value for ${operator}${location} "${origin.field}": ${reason}`);
+}
+
+/** Texts in the notation of a PostgreSQL type: ranges, networks and paths of a tree. PostgreSQL reads their content. */
+const BOUND = String.raw`(?:"(?:[^"\\]|\\.|"")*"|[^"\\,()\[\]]*)`;
+const RANGE = String.raw`(?:empty|[[(]\s*${BOUND}\s*,\s*${BOUND}\s*[\])])`;
+const ONE_RANGE = new RegExp(`^${RANGE}$`, 'is');
+const MANY_RANGES = new RegExp(String.raw`^\{\s*(?:${RANGE}\s*(?:,\s*${RANGE}\s*)*)?\}$`, 'is');
+
+/** Null if it is no range, or has a NUL character. */
+export function rangeOf(text: string): string | null {
+  return ONE_RANGE.test(text) && !text.includes('\0') ? text : null;
+}
+
+/** A range stands for the multirange that holds it alone. */
+function multirangeOf(text: string): string | null {
+  if (rangeOf(text) !== null) return /^empty$/i.test(text) ? '{}' : `{${text}}`;
+  return MANY_RANGES.test(text) && !text.includes('\0') ? text : null;
+}
+
+/** An address, or one with the length of its network. */
+function isNetwork(text: string): boolean {
+  const [address = '', length, ...rest] = text.split('/');
+  const version = isIP(address);
+  if (version === 0 || address.includes('%') || rest.length > 0) return false;
+  return length === undefined || (/^\d{1,3}$/.test(length) && Number(length) <= (version === 4 ? 32 : 128));
+}
+
+/** Labels with dots between them. */
+function isTreePath(text: string): boolean {
+  return /^[\p{L}\p{N}_-]+(?:\.[\p{L}\p{N}_-]+)*$/u.test(text);
 }

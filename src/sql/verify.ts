@@ -4,10 +4,8 @@
  * never becomes text; so a refusal here is a broken invariant of ours.
  */
 import { LRUCache } from 'lru-cache';
-import { isRecord, propertiesOf } from '../base/narrow.js';
+import { isRecord, messageOf, propertiesOf } from '../base/narrow.js';
 import { parseSqlExpression, parseStatements, parseTree } from './grammar.js';
-import { nameIn, numberedText, tokenShapeOf } from './token-shape.js';
-import { type Names, noNames, scanTree } from './tree-names.js';
 
 /** A read changes nothing; a write is a query whose common table expressions change tables. */
 export type StatementKind = 'read' | 'write';
@@ -110,7 +108,7 @@ function guarded<Result>(parse: () => Result): Result {
   try {
     return parse();
   } catch (error) {
-    throw new Error(`a compiled statement does not parse: ${error instanceof Error ? error.message : error}`);
+    throw new Error(`a compiled statement does not parse: ${messageOf(error)}`);
   }
 }
 
@@ -149,4 +147,118 @@ function collect(node: unknown, names: Names): void {
     if (key === 'CommonTableExpr') names.local.add(String(propertiesOf(value)['ctename']));
     collect(value, names);
   }
+}
+
+/**
+ * A statement without its quoted identifiers and its constants: its tokens. PostgreSQL's grammar reads tokens, so statements of the
+ * same tokens have the same tree, whatever the identifiers and constants in it are: one of them is parsed. A text that a lexer could
+ * read differently has no shape, and is parsed as it is.
+ */
+interface TokenShape {
+  readonly tokens: string;
+  /** The quoted identifiers, in their order. */
+  readonly identifiers: readonly string[];
+}
+
+/** The last alternative is a quote that is never closed. */
+const QUOTED = /"(?:[^"]|"")*"|'(?:[^']|'')*'|["']/g;
+
+/** Comments, dollar quotes, and quotes that mean something else behind a letter or `&`. */
+const OTHER_TOKENS = /--|\/\*|\$(?![0-9])|\\|[\w&$\u0080-\uffff]['"]|\0/;
+const IDENTIFIER = '""';
+const CONSTANT = "''";
+
+export function tokenShapeOf(text: string): TokenShape | null {
+  const identifiers: string[] = [];
+  let isPlain = true;
+  const tokens = text.replace(QUOTED, (quoted) => {
+    if (quoted.length === 1 || quoted === '""') isPlain = false;
+    if (quoted.startsWith("'")) return CONSTANT;
+    identifiers.push(quoted.slice(1, -1).replaceAll('""', '"'));
+    return IDENTIFIER;
+  });
+  if (!isPlain || OTHER_TOKENS.test(tokens)) return null;
+  return { tokens, identifiers };
+}
+
+/** A statement of these tokens, each identifier of which is its number. */
+export function numberedText({ tokens }: TokenShape): string {
+  let number = 0;
+  return tokens.replaceAll(IDENTIFIER, () => `"${MARK}${number++}"`);
+}
+
+/** Begins no identifier that stands without quotes. */
+const MARK = '%';
+
+/** The name that stood where a numbered statement has this one. */
+function nameIn({ identifiers }: TokenShape, name: string): string {
+  return name.startsWith(MARK) ? (identifiers[Number(name.slice(MARK.length))] ?? name) : name;
+}
+
+export interface Names {
+  readonly tables: { readonly schema: string | undefined; readonly name: string }[];
+  /** Names of common table expressions: a bare name may only mean one of these. */
+  readonly local: Set<string>;
+  /** Statements at any depth, and `intoClause`, which makes a read create a table. */
+  readonly kinds: Set<string>;
+  /** Queries in constants, which the planner is asked about. */
+  readonly queries: string[];
+}
+
+function noNames(): Names {
+  return { tables: [], local: new Set(), kinds: new Set(), queries: [] };
+}
+
+const ONE_SELECT = /^\{"version":\d+,"stmts":\[\{"stmt":\{"SelectStmt":\{/;
+const KEY = /"(stmt|catalogname|lockedRels|intoClause|relname|schemaname|CommonTableExpr|[A-Z]\w*Stmt)":/g;
+
+/** Null where the tree has to be read: it is not one select, it names a database, locks rows or asks for an estimate. */
+export function scanTree(tree: string): Names | null {
+  if (!ONE_SELECT.test(tree) || tree.includes('service_estimate')) return null;
+  const names = noNames();
+  let statements = 0;
+  let schema: string | undefined;
+  for (const { 1: key = '', index } of tree.matchAll(KEY)) {
+    const value = index + key.length + '"":'.length;
+    switch (key) {
+      case 'stmt':
+        if (++statements > 1) return null;
+        break;
+      case 'catalogname':
+      case 'lockedRels':
+        return null;
+      case 'schemaname': {
+        const name = stringAt(tree, value);
+        // Else it would have to be found out whose schema it is.
+        if (name === null || !tree.startsWith(',"relname":', value + name.length + '""'.length)) return null;
+        schema = name;
+        break;
+      }
+      case 'relname': {
+        const name = stringAt(tree, value);
+        if (name === null) return null;
+        names.tables.push({ schema, name });
+        schema = undefined;
+        break;
+      }
+      case 'CommonTableExpr': {
+        const name = tree.startsWith(NAME, value) ? stringAt(tree, value + NAME.length) : null;
+        if (name === null) return null;
+        names.local.add(name);
+        break;
+      }
+      default:
+        names.kinds.add(key);
+    }
+  }
+  return names;
+}
+
+const NAME = '{"ctename":';
+
+/** Null for anything but a string without escapes. */
+function stringAt(tree: string, start: number): string | null {
+  if (tree[start] !== '"') return null;
+  const text = tree.slice(start + 1, tree.indexOf('"', start + 1));
+  return text.includes('\\') ? null : text;
 }

@@ -48,11 +48,11 @@ export class S3Storage implements FileStorage {
     try {
       for await (const { part, isLast } of partsOf(bytes)) {
         size += part.length;
-        if (isLast && upload === null) await this.#send('PUT', name, '', part);
+        if (isLast && upload === null) await this.#send('PUT', name, { body: part });
         else {
-          upload ??= elementOf(await (await this.#send('POST', name, '?uploads=')).text(), 'UploadId');
+          upload ??= elementOf(await (await this.#send('POST', name, { query: '?uploads=' })).text(), 'UploadId');
           const query = `?partNumber=${tags.length + 1}&uploadId=${encodeURIComponent(upload)}`;
-          const { headers } = await this.#send('PUT', name, query, part);
+          const { headers } = await this.#send('PUT', name, { query, body: part });
           tags.push(headers.get('etag') ?? '');
         }
       }
@@ -60,7 +60,8 @@ export class S3Storage implements FileStorage {
       return size;
     } catch (error) {
       // Parts that belong to nothing are paid for.
-      if (upload !== null) await this.#send('DELETE', name, `?uploadId=${encodeURIComponent(upload)}`).catch(() => {});
+      const query = `?uploadId=${encodeURIComponent(upload ?? '')}`;
+      if (upload !== null) await this.#send('DELETE', name, { query }).catch(() => {});
       throw error instanceof ServiceError ? error : storageFailed(this.#name, 'written', error);
     }
   }
@@ -68,7 +69,8 @@ export class S3Storage implements FileStorage {
   async #complete(name: string, upload: string, tags: readonly string[]): Promise<void> {
     const parts = tags.map((tag, index) => `<Part><PartNumber>${index + 1}</PartNumber><ETag>${tag}</ETag></Part>`);
     const list = `<CompleteMultipartUpload>${parts.join('')}</CompleteMultipartUpload>`;
-    const response = await this.#send('POST', name, `?uploadId=${encodeURIComponent(upload)}`, Buffer.from(list));
+    const query = `?uploadId=${encodeURIComponent(upload)}`;
+    const response = await this.#send('POST', name, { query, body: Buffer.from(list) });
     // It may fail after it was answered with 200.
     const text = await response.text();
     if (text.includes('<Error>')) throw new Error(text.slice(0, 500));
@@ -76,7 +78,7 @@ export class S3Storage implements FileStorage {
 
   async sizeOf(name: string, recorded: number | null): Promise<number | null> {
     if (recorded !== null) return recorded;
-    const response = await this.#request('HEAD', name, '').catch((error: unknown) => {
+    const response = await this.#request('HEAD', name).catch((error: unknown) => {
       throw storageFailed(this.#name, 'read', error);
     });
     if (response.status === 404) return null;
@@ -89,7 +91,7 @@ export class S3Storage implements FileStorage {
     const deadline = new Deadline(signal);
     try {
       const headers = { Range: `bytes=${start}-${end}` };
-      const response = await this.#request('GET', name, '', null, headers, deadline.signal);
+      const response = await this.#request('GET', name, { headers, signal: deadline.signal });
       if (response.status === 404) throw contentMissing();
       if (response.status !== 206 || response.body === null) throw new Error(`status ${response.status}`);
       const reader = response.body.getReader();
@@ -108,7 +110,7 @@ export class S3Storage implements FileStorage {
   }
 
   async remove(name: string): Promise<void> {
-    await this.#send('DELETE', name, '').catch((error: unknown) => {
+    await this.#send('DELETE', name).catch((error: unknown) => {
       throw storageFailed(this.#name, 'written', error);
     });
   }
@@ -147,8 +149,8 @@ export class S3Storage implements FileStorage {
     }
   }
 
-  #send(method: string, name: string, query: string, body: Buffer | null = null): Promise<Response> {
-    return this.#ok(this.#request(method, name, query, body));
+  #send(method: string, name: string, request: S3Request = {}): Promise<Response> {
+    return this.#ok(this.#request(method, name, request));
   }
 
   async #ok(sent: Promise<Response>): Promise<Response> {
@@ -157,24 +159,11 @@ export class S3Storage implements FileStorage {
     throw new Error(`status ${response.status}: ${(await response.text()).slice(0, 500)}`);
   }
 
-  #request(
-    method: string,
-    name: string,
-    query: string,
-    body: Buffer | null = null,
-    headers: Record<string, string> = {},
-    signal?: AbortSignal,
-  ): Promise<Response> {
-    return this.#fetch(method, `${this.#url}${this.#root}${name}${query}`, body, headers, signal);
+  #request(method: string, name: string, request: S3Request = {}): Promise<Response> {
+    return this.#fetch(method, `${this.#url}${this.#root}${name}${request.query ?? ''}`, request);
   }
 
-  #fetch(
-    method: string,
-    url: string,
-    body: Buffer | null = null,
-    headers: Record<string, string> = {},
-    signal: AbortSignal = AbortSignal.timeout(RESPONSE_TIMEOUT_MS),
-  ): Promise<Response> {
+  #fetch(method: string, url: string, { body, headers, signal }: S3Request = {}): Promise<Response> {
     const digest = createHash('sha256')
       .update(body ?? '')
       .digest('hex');
@@ -182,9 +171,16 @@ export class S3Storage implements FileStorage {
       method,
       headers: { ...headers, 'X-Amz-Content-Sha256': digest },
       ...(body ? { body: new Uint8Array(body) } : {}),
-      signal,
+      signal: signal ?? AbortSignal.timeout(RESPONSE_TIMEOUT_MS),
     });
   }
+}
+
+interface S3Request {
+  readonly query?: string;
+  readonly body?: Buffer;
+  readonly headers?: Record<string, string>;
+  readonly signal?: AbortSignal;
 }
 
 /** Ends a request whose next bytes do not come in time, or that nobody wants any more. */

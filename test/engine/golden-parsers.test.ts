@@ -8,9 +8,7 @@ import { loadModule, parseSync as parseNewer } from 'libpg-query';
 import SecondParser from 'pg-query-emscripten';
 import t from 'tap';
 import { loadGrammar, parseTree } from '../../src/sql/grammar.js';
-import { numberedText, tokenShapeOf } from '../../src/sql/token-shape.js';
-import { scanTree } from '../../src/sql/tree-names.js';
-import { namesInStatement, readTree } from '../../src/sql/verify.js';
+import { namesInStatement, numberedText, readTree, scanTree, tokenShapeOf } from '../../src/sql/verify.js';
 import { GOLDEN_FOLDERS, goldenNames, readGolden } from '../support/golden.js';
 
 await loadGrammar();

@@ -5,7 +5,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import sharp from 'sharp';
 import t from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
-import { ImageProcesses } from '../../src/storage/image-processes.js';
+import { ImageProcesses } from '../../src/storage/images.js';
 import {
   ADMIN_TOKEN,
   type Answer,

@@ -43,7 +43,7 @@ export function catalogSourceOf(database: Database): CatalogSource {
     listen: async (changed) => {
       // What cannot be heard is seen by its fingerprint.
       if (!database.listener.canHear) return async () => {};
-      return listen(database, 'service_model', changed, changed, (schema) => locations.has(schema));
+      return listen(database, 'service_model', changed, { concerns: (schema) => locations.has(schema) });
     },
     fingerprint: async () => {
       const parameters = [JSON.stringify(database.schemas), database.system, String(database.listener.canHear)];
@@ -102,13 +102,19 @@ const DISTRIBUTED = `select pg_catalog.json_agg(pg_catalog.json_build_array(logi
   pg_catalog.column_to_column_name(logicalrelid, partkey)) order by logicalrelid)::text
   from pg_catalog.pg_dist_partition`;
 
-/** Calls back on each notification for our schemas, where some may have been missed, and with `stale` while none arrive. */
+interface ListenOptions {
+  /** Called while no notifications arrive; `changed` if absent. */
+  readonly stale?: () => void;
+  /** Whether notifications for another schema count. */
+  readonly concerns?: (schema: string) => boolean;
+}
+
+/** Calls back on each notification for our schemas, and when some may have been missed. */
 export function listen(
   database: Database,
   channel: string,
   changed: () => void,
-  stale = changed,
-  concerns: (schema: string) => boolean = () => false,
+  { stale = changed, concerns = () => false }: ListenOptions = {},
 ): Promise<() => Promise<void>> {
   return database.listener.listen(channel, {
     heard: (schema) => {

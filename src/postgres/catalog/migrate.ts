@@ -5,6 +5,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import { StartError } from '../../base/errors.js';
+import { codeOf } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import { packagePath } from '../../base/package-files.js';
 import { withCatalog } from '../../sql/catalog-names.js';
@@ -33,7 +34,7 @@ export async function migrate(database: Database, { demo, system }: MigrateOptio
       const existing = await findInstallation(session, database.schema, system);
       const home = existing?.applied.has(LAST_OF_FIRST)
         ? existing
-        : await install(session, database.schema, system, existing, observe);
+        : await install(session, { schema: database.schema, requested: system, unfinished: existing }, observe);
       database.system = home.schema;
       await update(session, home, observe);
       if (demo) await addDemo(session, database.schema, home, observe);
@@ -167,12 +168,18 @@ async function mirroredBy(session: Session, location: string): Promise<string | 
   return typeof row?.['mirrors'] === 'string' ? row['mirrors'] : null;
 }
 
-/** `unfinished`: what a first start of an earlier version left behind when it failed. It never served anything. */
+interface NewInstallation {
+  /** The schema that is served. */
+  readonly schema: string;
+  /** The schema that was asked for. */
+  readonly requested: string | null;
+  /** What a first start of an earlier version left behind when it failed. It never served anything. */
+  readonly unfinished: Installation | null;
+}
+
 async function install(
   session: Session,
-  schema: string,
-  requested: string | null,
-  unfinished: Installation | null,
+  { schema, requested, unfinished }: NewInstallation,
   observe: Observer,
 ): Promise<Installation> {
   const files = systemFiles();
@@ -220,7 +227,7 @@ async function removeLeftovers(session: Session, { schema, applied }: Installati
 
 /** A table, a function or a type has the name already. */
 function isTaken(error: unknown): error is Error {
-  return error instanceof Error && 'code' in error && ['42P07', '42710', '42723'].includes(String(error.code));
+  return error instanceof Error && ['42P07', '42710', '42723'].includes(codeOf(error));
 }
 
 /** What later versions have added, one transaction for each file. */

@@ -1,6 +1,6 @@
 /** Requests that met others: which failures are worth another attempt, and when. */
 
-import { propertiesOf } from '../../base/narrow.js';
+import { codeOf, messageOf, propertiesOf } from '../../base/narrow.js';
 import { isRaised, takenKey } from '../../base/sqlstate.js';
 import { countedKey, keyNames } from '../../mirror/item-key.js';
 import type { Collection } from '../../mirror/model.js';
@@ -25,8 +25,7 @@ export class Conflict extends Error {
 }
 
 export function isConflict(error: unknown): boolean {
-  if (error instanceof Conflict || isMoved(error)) return true;
-  return error instanceof Error && 'code' in error && CONFLICTS.has(String(error.code));
+  return error instanceof Conflict || isMoved(error) || CONFLICTS.has(codeOf(error));
 }
 
 /**
@@ -34,8 +33,9 @@ export function isConflict(error: unknown): boolean {
  * that; the words are never translated.
  */
 export function isMoved(error: unknown): boolean {
-  if (!(error instanceof Error && 'code' in error && error.code === 'XX000')) return false;
-  return /^(could not open relation with OID|cache lookup failed for) /.test(error.message);
+  return (
+    codeOf(error) === 'XX000' && /^(could not open relation with OID|cache lookup failed for) /.test(messageOf(error))
+  );
 }
 
 /** Serialization failures, deadlocks, and statements that a connection was thought to have prepared. */
@@ -43,7 +43,7 @@ const CONFLICTS: ReadonlySet<string> = new Set(['40001', '40P01', '26000']);
 
 /** An administrator has ended the connection, or the server goes down; a backend that crashed says otherwise. */
 export function isTermination(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === '57P01' && !isRaised(error);
+  return codeOf(error) === '57P01' && !isRaised(error);
 }
 
 /**

@@ -7,7 +7,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { StartError } from '../../base/errors.js';
-import { messageOf } from '../../base/narrow.js';
+import { messageOf, succeeds } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import { within } from '../../base/time-limit.js';
 import { hostPortsOf } from '../../config/database-url.js';
@@ -193,10 +193,7 @@ async function areApart(one: DriverClient, other: DriverClient): Promise<boolean
   await one.unsafe(`select pg_catalog.set_config('${MARK}', $1, false)`, [mark]);
   const before = await stateOf(one);
   // A transaction keeps its backend from others: where there are just a few, the first client is given another one now.
-  const begun = await other.unsafe('begin').then(
-    () => true,
-    () => false,
-  );
+  const begun = await succeeds(other.unsafe('begin'));
   // One that knows no transactions ends the connection; a database that is lost meanwhile is lost for the first client too.
   if (!begun) return stateOf(one).then(() => false);
   try {

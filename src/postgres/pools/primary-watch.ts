@@ -5,7 +5,7 @@
  * is never used in place of the one that the service started with.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { asError, elementAt } from '../../base/narrow.js';
+import { asError, codeOf, elementAt } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import { within } from '../../base/time-limit.js';
 import { hostPortsOf, parseDatabaseUrl, type SessionTarget } from '../../config/database-url.js';
@@ -367,7 +367,7 @@ function plainIdentity({ system, database }: Role): ServerIdentity {
 
 /** A password, a database or a right: what will not pass by itself. */
 function isRefusal(error: Error): boolean {
-  return 'code' in error && /^(28|3D|42)/.test(String(error.code));
+  return /^(28|3D|42)/.test(codeOf(error));
 }
 
 function describe(role: Role | null, error: Error | null): string {

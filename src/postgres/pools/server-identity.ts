@@ -2,6 +2,7 @@
  * Which database a connection leads to. The system identifier names the cluster, the oid the database in it: a standby has those of
  * its primary, and a pooler does not change them, whatever it calls the database.
  */
+import { codeOf } from '../../base/narrow.js';
 import type { Pool } from './pool.js';
 import type { Session } from './sessions.js';
 
@@ -35,5 +36,5 @@ export async function identityOf({ own }: { readonly own: Pool<Session> }): Prom
 
 /** The right to ask for the cluster was taken away. */
 export function isDenied(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === '42501';
+  return codeOf(error) === '42501';
 }

@@ -4,7 +4,9 @@
  * connection gives a statement.
  */
 import { outcomeUnknown } from '../../base/errors.js';
+import { codeOf, succeeds } from '../../base/narrow.js';
 import { isLostAtCommit, isOfAnotherServer } from '../../base/sqlstate.js';
+import { positionOf } from '../changes/pgoutput.js';
 import type { Connection, ConnectionState } from '../wire/connection.js';
 import { connectionLost } from '../wire/connection-errors.js';
 import { CellDecoder, RowDecoder } from '../wire/row-decoder.js';
@@ -46,8 +48,7 @@ export const NO_POSITION: LogPosition = { position: 0, timeline: 0 };
 /** The answer to `POSITION`. At the end of a page as `LOG_END`; a new file is so rare that the next write may help. */
 export function parsePosition(cell: Buffer | null): LogPosition {
   const [lsn = '', timeline = '', page] = String(cell).split(' ');
-  const [high = '', low = ''] = lsn.split('/');
-  const bytes = Number.parseInt(high, 16) * 2 ** 32 + Number.parseInt(low, 16);
+  const bytes = positionOf(lsn);
   return { position: bytes % Number(page) === 24 ? bytes - 24 : bytes, timeline: Number.parseInt(timeline, 16) };
 }
 
@@ -99,10 +100,7 @@ export class Session implements Pooled {
 
   /** Answers whether the connection is alive. */
   probe(): Promise<boolean> {
-    return this.#run({ text: '', parameters: [], prepare: false, plain: true }).then(
-      () => true,
-      () => false,
-    );
+    return succeeds(this.#run({ text: '', parameters: [], prepare: false, plain: true }));
   }
 
   close(grace: number): Promise<void> {
@@ -229,8 +227,8 @@ type Failure = (error: Error, unsent: boolean) => Error;
 
 const asItIs: Failure = (error) => error;
 
-function isOfPooler(error: Error & { readonly code?: unknown }): boolean {
-  return /^08/.test(String(error.code)) && !('routine' in error);
+function isOfPooler(error: Error): boolean {
+  return /^08/.test(codeOf(error)) && !('routine' in error);
 }
 
 /** Of what ends a transaction: where the connection was lost on the way, nobody knows whether it was committed. */
@@ -239,7 +237,7 @@ const asDecided: Failure = (error, unsent) => {
   // of PostgreSQL, as a trigger does that raises the same code.
   const isLost = isOfAnotherServer(error)
     ? isLostAtCommit(error)
-    : 'code' in error && (/^(CONNECTION_|57P02)/.test(String(error.code)) || isOfPooler(error));
+    : /^(CONNECTION_|57P02)/.test(codeOf(error)) || isOfPooler(error);
   return isLost && !unsent ? outcomeUnknown() : error;
 };
 

@@ -1,30 +1,26 @@
 /** Failures of a connection: what they mean for the statements on it. */
 import { serviceUnavailable } from '../../base/errors.js';
+import { codeOf } from '../../base/narrow.js';
 import { isOfAnotherServer, isPlanOutdated } from '../../base/sqlstate.js';
 
 /** The server does not know the statement any more, or planned it for what is no more. */
 export function isOutdated(error: Error): boolean {
-  return ('code' in error && error.code === '26000') || isPlanOutdated(error);
+  return codeOf(error) === '26000' || isPlanOutdated(error);
 }
 
 /** A name is taken that this connection has not given: its backend serves others too. */
 export function isTaken(error: Error): boolean {
-  return 'code' in error && error.code === '42P05';
+  return codeOf(error) === '42P05';
 }
 
 /** The server may have become a standby. */
 export function isReadOnly(error: Error): boolean {
-  return 'code' in error && error.code === '25006';
+  return codeOf(error) === '25006';
 }
 
 /** The connection ended before the answer, or the server did, also at once; 08 is what a pooler says of it. */
 export function isLostOnTheWay(error: unknown): boolean {
-  return (
-    error instanceof Error &&
-    'code' in error &&
-    !isOfAnotherServer(error) &&
-    /^(CONNECTION_(?!SHARED)|ECONNRESET|EPIPE|57P0[123]|08)/.test(String(error.code))
-  );
+  return !isOfAnotherServer(error) && /^(CONNECTION_(?!SHARED)|ECONNRESET|EPIPE|57P0[123]|08)/.test(codeOf(error));
 }
 
 export function mixedUp(): Error {

@@ -11,7 +11,6 @@ import { closed, isFatal, isOutdated, isReadOnly, isTaken, mixedUp, unanswered }
 import type { ConnectionOptions, DriverClient } from './connection-options.js';
 import { MessageReader } from './message-reader.js';
 import { Opening } from './open-connection.js';
-import { PreparedStatements, writeQueries } from './prepared-statements.js';
 import {
   BACKEND_KEY_DATA,
   COMMAND_COMPLETE,
@@ -20,6 +19,7 @@ import {
   NOTIFICATION_RESPONSE,
   PARSE_COMPLETE,
   PORTAL_SUSPENDED,
+  PreparedStatements,
   READY_FOR_QUERY,
   ROW_DESCRIPTION,
   readError,
@@ -29,11 +29,17 @@ import {
   TRANSACTION_FAILED,
   TRANSACTION_IDLE,
   writeFetch,
+  writeQueries,
 } from './protocol.js';
 import { cancelStatement, type Receiver } from './socket.js';
-import { TransactionSettings } from './transaction-settings.js';
 import { PROBE_TIMEOUT_MS, TRUSTED_IDLE_MS, type Watched } from './watchdog.js';
-import { MAX_BORROWED_BYTES, type SentQueries, skippableQuery, type WireQuery } from './wire-query.js';
+import {
+  MAX_BORROWED_BYTES,
+  type SentQueries,
+  skippableQuery,
+  TransactionSettings,
+  type WireQuery,
+} from './wire-query.js';
 
 export type ConnectionState = 'closed' | 'opening' | 'idle' | 'busy';
 

@@ -2,6 +2,8 @@
  * The few messages of PostgreSQL's protocol that a read needs, written and understood here so that its bytes pass through as
  * they are: a statement by its name with its values, and what the server says of a failure.
  */
+import { hash, randomUUID } from 'node:crypto';
+import type { WireQuery } from './wire-query.js';
 
 /** A statement on a connection: by the name it was prepared under, '' for one that is not kept. */
 export interface Sent {
@@ -19,7 +21,7 @@ export interface Sent {
 export const SYNC = Buffer.from([0x53, 0, 0, 0, 4]);
 
 /** Has the server send what it has to say, where no Sync follows. */
-export const FLUSH = Buffer.from([0x48, 0, 0, 0, 4]);
+const FLUSH = Buffer.from([0x48, 0, 0, 0, 4]);
 
 /** Ends the connection. */
 export const TERMINATE = Buffer.from([0x58, 0, 0, 0, 4]);
@@ -28,7 +30,8 @@ export const TERMINATE = Buffer.from([0x58, 0, 0, 0, 4]);
 const MAX_PARAMETERS = 65_535;
 
 /** Everything of one statement, in one piece. */
-export function writeStatement({ name, text, parameters, described = false, maxRows = 0 }: Sent): Buffer {
+export function writeStatement(sent: Sent): Buffer {
+  const { name, text, parameters, described = false, maxRows = 0 } = sent;
   if (parameters.length > MAX_PARAMETERS)
     throw Object.assign(new Error(`a statement has at most ${MAX_PARAMETERS} parameters`), { code: '54000' });
   let size = 5 + (1 + name.length + 1 + 2 + 2 + 2) + 10 + (described ? 7 : 0);
@@ -49,7 +52,7 @@ export function writeStatement({ name, text, parameters, described = false, maxR
     message[at++] = 0;
     at = message.writeInt16BE(0, at);
   }
-  at = bind(message, at, name, parameters, lengths);
+  at = bind(message, at, sent, lengths);
   if (described) {
     at = head(message, at, DESCRIBE, 6);
     message[at++] = PORTAL;
@@ -67,7 +70,7 @@ export function writeFetch(maxRows: number): Buffer {
 }
 
 /** Lets the server forget statements. */
-export function writeClosings(names: ReadonlySet<string>): Buffer {
+function writeClosings(names: ReadonlySet<string>): Buffer {
   let size = 0;
   for (const name of names) size += 7 + name.length;
   const message = Buffer.allocUnsafe(size);
@@ -100,13 +103,7 @@ const PORTAL = 0x50;
 const PREPARED = 0x53;
 
 /** All values and results are texts. */
-function bind(
-  message: Buffer,
-  start: number,
-  name: string,
-  parameters: readonly (string | null)[],
-  lengths: readonly number[],
-): number {
+function bind(message: Buffer, start: number, { name, parameters }: Sent, lengths: readonly number[]): number {
   let at = head(message, start, BIND, 0);
   message[at++] = 0;
   at = zeroEnded(message, at, name);
@@ -200,3 +197,107 @@ export const READY_FOR_QUERY = 0x5a;
 /** The transaction status in ReadyForQuery: no transaction is open, or one that can only be rolled back. */
 export const TRANSACTION_IDLE = 0x49;
 export const TRANSACTION_FAILED = 0x45;
+
+const MAX_PREPARED_STATEMENTS = 200;
+
+/**
+ * The statements that a connection keeps, by the names they were prepared under: PostgreSQL holds the plan of each. A name is a
+ * digest of what the statement means: even if a pooler mixes connections up, a name never stands for another text.
+ */
+export class PreparedStatements {
+  /** By text; of so many as can be kept, the one that was not used for longest is the first. */
+  readonly #names = new Map<string, string>();
+  readonly #forgotten = new Set<string>();
+  /** Put behind the texts that are prepared from now on. */
+  #edition = '';
+
+  /** `isKeptByText`: a pooler prepares each text once in each of its sessions, whatever it is told to forget. */
+  constructor(
+    /** What a text depends on besides itself: the schemas in which its names are looked up. */
+    private readonly scope: string,
+    private readonly isKeptByText: boolean,
+  ) {}
+
+  nameOf(text: string): string | undefined {
+    const name = this.#names.get(text);
+    if (name !== undefined && this.#names.size >= MAX_PREPARED_STATEMENTS) {
+      this.#names.delete(text);
+      this.#names.set(text, name);
+    }
+    return name;
+  }
+
+  /** The types of its parameters follow from the text: none are sent. */
+  remember(text: string): string {
+    if (this.#names.size >= MAX_PREPARED_STATEMENTS) {
+      const [oldest] = this.#names.keys();
+      if (oldest !== undefined) this.forget(oldest);
+    }
+    const name = `lateral_${hash('sha256', `${this.scope}\0${this.wordsOf(text)}`, 'base64url')}`;
+    this.#names.set(text, name);
+    return name;
+  }
+
+  /** What a text is prepared as. */
+  wordsOf(text: string): string {
+    return text + this.#edition;
+  }
+
+  /** The server does not know it any more, or has planned it for what is no more. */
+  outdate(text: string): void {
+    this.forget(text);
+    if (this.isKeptByText) this.#edition = ` /*${randomUUID()}*/`;
+  }
+
+  forget(text: string): void {
+    const name = this.#names.get(text);
+    if (name === undefined) return;
+    this.#names.delete(text);
+    this.#forgotten.add(name);
+  }
+
+  /**
+   * Names that the server is to forget before it hears of any statement: one that is used again would be taken there otherwise.
+   * They stay until `haveClosed` says that they were sent.
+   */
+  get forgotten(): ReadonlySet<string> {
+    return this.#forgotten;
+  }
+
+  haveClosed(): void {
+    if (this.#forgotten.size > 0) this.#forgotten.clear();
+  }
+
+  /** The connection is lost, and what it kept. */
+  clear(): void {
+    this.#names.clear();
+    this.#forgotten.clear();
+  }
+}
+
+/** Adds to `introduced` the texts that the server has not seen. */
+export function writeQueries(
+  queries: readonly WireQuery[],
+  prepared: PreparedStatements,
+  introduced: string[],
+): Buffer {
+  if (queries[0]?.plain) return writeText(queries[0].text);
+  const messages: Buffer[] = [];
+  for (const { text, parameters, prepare, decoder, portal } of queries) {
+    let name = prepare ? prepared.nameOf(text) : '';
+    const isNew = name === undefined || name === '';
+    if (isNew) introduced.push(text);
+    if (name === undefined) name = prepared.remember(text);
+    const described = decoder?.describe !== undefined;
+    const maxRows = portal?.maxRows ?? 0;
+    const words = isNew ? prepared.wordsOf(text) : null;
+    messages.push(writeStatement({ name, text: words, parameters, described, maxRows }));
+  }
+  messages.push(queries.at(-1)?.portal ? FLUSH : SYNC);
+  // In front of all others: behind a statement that fails nothing is heard.
+  if (prepared.forgotten.size > 0) {
+    messages.unshift(writeClosings(prepared.forgotten));
+    prepared.haveClosed();
+  }
+  return Buffer.concat(messages);
+}
