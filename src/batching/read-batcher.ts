@@ -5,6 +5,7 @@
  */
 import { performance } from 'node:perf_hooks';
 import { ServiceError, serviceUnavailable } from '../base/errors.js';
+import { codeOf } from '../base/narrow.js';
 import type { Connection } from '../postgres/wire/connection.js';
 import { settingQuery, type WireQuery } from '../postgres/wire/wire-query.js';
 import { arrayLiteral } from '../sql/literal.js';
@@ -155,7 +156,9 @@ export class ReadBatcher {
     };
     // A read behind another statement counts as a batch too, so that it can be split off.
     const isBatch = reads.length > 1 || behind !== null;
-    const query = isBatch ? this.#batchQuery(queue, reads, slot.connection, onEnd) : singleQuery(queue, first, onEnd);
+    const query = isBatch
+      ? this.#batchQuery(queue, reads, slot.connection, onEnd)
+      : plainQuery(queue, reads, first.prepare, onEnd);
     if (queue.shape.isPlannedPerRead) slot.connection.run(planPerRead(query), query);
     else slot.connection.run(query);
   }
@@ -190,7 +193,7 @@ export class ReadBatcher {
     const { batchText } = queue.shape;
     const parameters = reads[0]?.parameters ?? [];
     // Without values, all of them read the same.
-    if (parameters.length === 0) return sharedQuery(queue, reads, onEnd);
+    if (parameters.length === 0) return plainQuery(queue, reads, true, onEnd);
     const text = batchText();
     let isSplit = false;
     const split = (): void => {
@@ -229,30 +232,12 @@ export class ReadBatcher {
   }
 }
 
-function singleQuery(queue: ShapeQueue, read: PendingRead, onEnd: OnEnd): WireQuery {
+/** One set of values, or none: all reads get the same answer. */
+function plainQuery(queue: ShapeQueue, reads: readonly PendingRead[], prepare: boolean, onEnd: OnEnd): WireQuery {
   return {
     text: queue.shape.statement.text,
-    parameters: read.parameters,
-    prepare: read.prepare,
-    columns: 1,
-    isAbandoned: () => read.isGone,
-    row: (_, cell) => {
-      queue.sample(cell);
-      read.onResult(cell, 1);
-    },
-    end: (error, unsent) => {
-      if (onEnd(error, unsent, false)) return;
-      if (error === null) read.onResult(null, 1);
-      else read.onError(error);
-    },
-  };
-}
-
-function sharedQuery(queue: ShapeQueue, reads: readonly PendingRead[], onEnd: OnEnd): WireQuery {
-  return {
-    text: queue.shape.statement.text,
-    parameters: [],
-    prepare: true,
+    parameters: reads[0]?.parameters ?? [],
+    prepare,
     columns: 1,
     isAbandoned: () => reads.every(isGone),
     row: (_, cell) => {
@@ -278,10 +263,6 @@ function mayDependOnValues(error: Error): boolean {
   if (error instanceof ServiceError) return error.status < 500;
   const code = codeOf(error);
   return code === '57014' || (/^[0-9A-Z]{5}$/.test(code) && !/^(08|25|53300|57|58)/.test(code));
-}
-
-function codeOf(error: Error): string {
-  return 'code' in error ? String(error.code) : '';
 }
 
 /** Precedes a statement that is planned for its values; applies until the end of its transaction. */

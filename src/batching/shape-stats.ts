@@ -42,8 +42,8 @@ export interface ShapeReport {
   readonly buckets: readonly number[];
 }
 
-type Counts = { -readonly [Name in keyof Omit<ShapeReport, 'text' | 'plan' | 'parameters'>]: ShapeReport[Name] };
-type Window = Omit<Counts, 'buckets'> & { number: number; readonly buckets: Uint32Array };
+type Counts = Omit<ShapeReport, 'text' | 'plan' | 'parameters'>;
+type Window = typeof NOTHING & { number: number; readonly buckets: Uint32Array };
 
 export class ShapeRecord {
   /** Whether it is still reported. */
@@ -94,8 +94,7 @@ export class ShapeRecord {
     const number = Math.floor(now / WINDOW_MS);
     if (this.#window?.number === number) return this.#window;
     this.#forget(number);
-    const counts = { calls: 0, statements: 0, failed: 0, totalMs: 0, maxMs: 0, samples: 0, sampledRows: 0 };
-    this.#window = { number, ...counts, buckets: new Uint32Array(BUCKETS) };
+    this.#window = { ...NOTHING, number, buckets: new Uint32Array(BUCKETS) };
     this.#windows.push(this.#window);
     return this.#window;
   }
@@ -107,31 +106,23 @@ export class ShapeRecord {
   /** Returns null if there were no statements lately. */
   report(now: number): ShapeReport | null {
     this.#forget(Math.floor(now / WINDOW_MS));
-    const reports = this.#windows.map((window) => ({ ...this.#name, ...window, buckets: [...window.buckets] }));
-    return reports.length === 0 ? null : reports.reduce<ShapeReport>(addReports, { ...this.#name, ...NOTHING });
-  }
-
-  get #name(): Pick<ShapeReport, 'text' | 'plan' | 'parameters'> {
-    return { text: this.text, plan: this.plan, parameters: this.parameters };
+    if (this.#windows.length === 0) return null;
+    const { text, plan, parameters } = this;
+    const reports = this.#windows.map(
+      ({ number: _, buckets, ...counts }): Counts => ({ ...counts, buckets: [...buckets] }),
+    );
+    return { text, plan, parameters, ...reports.reduce(addCounts) };
   }
 }
 
-const NOTHING: Counts = {
-  calls: 0,
-  statements: 0,
-  failed: 0,
-  totalMs: 0,
-  maxMs: 0,
-  samples: 0,
-  sampledRows: 0,
-  buckets: new Array<number>(BUCKETS).fill(0),
-};
+const NOTHING = { calls: 0, statements: 0, failed: 0, totalMs: 0, maxMs: 0, samples: 0, sampledRows: 0 };
 
 export function addReports(one: ShapeReport, other: ShapeReport): ShapeReport {
+  return { ...one, ...addCounts(one, other) };
+}
+
+function addCounts(one: Counts, other: Counts): Counts {
   return {
-    text: one.text,
-    plan: one.plan,
-    parameters: one.parameters,
     calls: one.calls + other.calls,
     statements: one.statements + other.statements,
     failed: one.failed + other.failed,
