@@ -26,7 +26,7 @@ t.test('the GraphQL IDE completes, runs and explains', { skip }, async (t) => {
   const offered = page.getByRole('listbox', { name: 'Completions' });
   t.match(await editor.inputValue(), /\(limit: 5\)/, 'an example');
   await page.getByRole('button', { name: 'Run' }).click();
-  const answer = page.getByRole('region', { name: 'Body of the answer' });
+  const answer = page.getByRole('region', { name: 'Body of the response' });
   await answer.getByText('"data"').waitFor();
 
   await editor.fill('');
@@ -95,7 +95,7 @@ t.test('with a token that stays in memory, and no more than the caller may see',
   const editor = page.getByRole('textbox', { name: 'GraphQL document' });
   await editor.fill('{ tags(limit: 1) { name } }');
   await editor.press('Control+Enter');
-  await page.getByRole('region', { name: 'Body of the answer' }).getByText('"tags"').waitFor();
+  await page.getByRole('region', { name: 'Body of the response' }).getByText('"tags"').waitFor();
   t.equal(await page.evaluate('document.documentElement.scrollWidth - innerWidth'), 0, 'as wide as the phone');
   t.strictSame(await findings(page), [], 'dark and narrow: no serious finding');
   const kept = await page.evaluate(

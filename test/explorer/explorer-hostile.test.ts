@@ -48,7 +48,7 @@ t.test('every page', { skip }, async (t) => {
       address === 'pulse' || address === 'docs' ? page.locator('main *') : page.locator('main').getByText(MARKUP);
     if (address.startsWith('docs?')) {
       await page.getByRole('textbox', { name: 'GraphQL document' }).press('Control+Enter');
-      await page.getByRole('region', { name: 'Body of the answer' }).getByText('errors').waitFor();
+      await page.getByRole('region', { name: 'Body of the response' }).getByText('errors').waitFor();
     } else if (address.startsWith(name)) await page.getByText('There is no such page').waitFor();
     else await shown.first().waitFor({ state: 'attached' });
     t.equal(await page.locator('img[src="x"], main script').count(), 0, `${address} shows text`);

@@ -86,7 +86,7 @@ t.test('the order of columns is chosen, kept, and put back', { skip }, async (t)
   await grid.getByRole('gridcell').nth(3).waitFor();
   t.strictSame(await names(), ['name', 'id', ...before.slice(2)], 'the browser keeps it');
   await page.getByRole('button', { name: 'Columns' }).click();
-  await page.getByRole('button', { name: 'Show the usual columns' }).click();
+  await page.getByRole('button', { name: 'Show the default columns' }).click();
   await page.keyboard.press('Escape');
   t.strictSame(await names(), before);
   t.strictSame(complaints, []);

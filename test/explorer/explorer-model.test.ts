@@ -144,7 +144,7 @@ t.test('collections, fields and relations are made, changed and deleted', { skip
 
   await side.getByRole('button', { name: 'Add relation' }).click();
   await page.getByLabel('Name').fill('book');
-  await page.getByLabel('Leads to').selectOption('books');
+  await page.getByLabel('Related collection').selectOption('books');
   await page.getByLabel('List on the other side').fill('title');
   await save.click();
   await page.getByRole('alert').waitFor();

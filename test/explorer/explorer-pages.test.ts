@@ -98,7 +98,7 @@ t.test('plan: the tree with what it took, and an index that is missing', { skip 
   t.strictSame(await findings(page), [], 'no serious finding');
   await sql`create index on events (kind)`;
   await page.getByRole('button', { name: 'Run again' }).click();
-  await page.getByText('Nothing stands out').waitFor();
+  await page.getByText('No problems found').waitFor();
   t.equal(await page.getByText(/^Reads (use a generic plan|are planned for their values)/).count(), 1, 'how it is run');
   const few = JSON.stringify({ fields: ['id'], limit: 10 });
   await page.goto(`${service.url}/explorer#/plan/events?q=${encodeURIComponent(few)}`);
@@ -127,7 +127,7 @@ t.test('model: a diagram, a new field, a new relation', { skip }, async (t) => {
   await side.getByText('subtitle', { exact: true }).waitFor();
   await side.getByRole('button', { name: 'Add relation' }).click();
   await page.getByLabel('Name').fill('editor');
-  await page.getByLabel('Leads to').selectOption('authors');
+  await page.getByLabel('Related collection').selectOption('authors');
   await page.getByLabel('List on the other side').fill('edited');
   await page.getByRole('button', { name: 'Save' }).click();
   await side.getByText('→ authors').nth(1).waitFor();
@@ -257,13 +257,13 @@ t.test('docs: the API of the caller, and others see of all pages what they may',
   await operation.waitFor();
   t.strictSame(await findings(page), [], 'no serious finding');
   t.equal(await page.getByText('could not be read').count(), 0, 'nothing was asked for that they may not read');
-  await operation.getByText(/^Answer: \d+ fields/).click();
+  await operation.getByText(/^Response: \d+ fields/).click();
   await operation.getByText('name', { exact: true }).waitFor();
   await operation.getByRole('button', { name: 'Try it' }).click();
   await page.getByLabel(/^Query string/).fill('fields=name&sort=id&limit=1');
   await page.getByRole('button', { name: 'Send' }).click();
   const [first] = await sql`select name from tags order by id limit 1`;
-  await page.getByLabel('Body of the answer').getByText(String(first?.['name'])).waitFor();
+  await page.getByLabel('Body of the response').getByText(String(first?.['name'])).waitFor();
   await page.keyboard.press('Escape');
   t.equal(await page.getByRole('link', { name: 'articles', exact: true }).count(), 0, 'not in their API');
 

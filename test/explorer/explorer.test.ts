@@ -172,7 +172,7 @@ t.test('data: sort, columns, search, palette, import and export', { skip }, asyn
   await page.getByRole('button', { name: 'Import a file' }).click();
   await page.getByLabel('File').setInputFiles(file);
   await page.getByRole('button', { name: 'Import', exact: true }).click();
-  await page.getByText('2 rows were imported.').waitFor();
+  await page.getByText('Imported 2 rows.').waitFor();
   await page.getByRole('dialog').getByRole('button', { name: 'Close' }).last().click();
   t.equal((await sql`select from tags where name in (${hostile}, 'second of the file')`).length, 2);
 

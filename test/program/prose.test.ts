@@ -36,14 +36,13 @@ const CLEAN_SOURCES: readonly string[] = [
   'src/plan',
   'src/sql/pretty.ts',
   'bench',
-  'web/src/palette.tsx',
-  'web/src/view-as.tsx',
+  'web/src',
   'test/program/docs',
 ];
 /** Its strings are the texts of a magazine. */
 const NOT_PROSE = ['bench/generate.ts'];
 /** In the rest of the code. Lower it with each folder that is cleaned. */
-const MOST_COMPLAINTS = 537;
+const MOST_COMPLAINTS = 422;
 
 const PHRASES: readonly (readonly [phrase: RegExp, instead: string])[] = [
   [/\bwho(m)?ever\b/i, 'name the subject: the caller, the client, another program'],
@@ -85,7 +84,7 @@ t.test('comments and strings of the listed folders use plain English', async (t)
 });
 
 t.test('the rest of the code gets no worse', async (t) => {
-  const { length } = complaintsOf(await readPassages(['src', 'web/src']));
+  const { length } = complaintsOf(await readPassages(['src']));
   t.ok(length <= MOST_COMPLAINTS, `${length} sentences have to be read twice, at most ${MOST_COMPLAINTS}`);
 });
 

@@ -1,6 +1,6 @@
 /** Requests to the service that served this page: the public API, with the session cookie or a token that stays in memory. */
 
-/** Where the API is: the page may be served below a path. */
+/** The URL of the API: the page may be served below a path. */
 export const base = location.pathname.replace(/\/explorer\/?$/, '');
 
 export interface Failure {
@@ -31,7 +31,7 @@ export interface Answer<Data> {
   /** Milliseconds from sending to the last byte. */
   readonly milliseconds: number;
   readonly timing: readonly Stage[];
-  /** Reads that its statement carried. */
+  /** The number of reads in its statement. */
   readonly batch: number;
 }
 
@@ -44,7 +44,7 @@ export interface CallOptions {
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
   readonly signal?: AbortSignal;
-  /** With the permissions of who is logged in, whomever they view as. */
+  /** Uses the permissions of the logged-in user, also in View as. */
   readonly own?: boolean;
 }
 
@@ -53,17 +53,17 @@ let onLoggedOut: () => void = () => {};
 let isExpected = false;
 let viewing: string | null = null;
 
-/** `public`, `role:<id>` or `user:<id>`: with whose permissions administrators are answered; null for their own. */
+/** `public`, `role:<id>` or `user:<id>`: whose permissions apply in View as; null for the administrator's own. */
 export function setView(as: string | null): void {
   viewing = as;
 }
 
-/** Null: the session cookie counts. The token is kept nowhere else. */
+/** The token, or null to use the session cookie. It is stored only here. */
 export function takeToken(given: string | null): void {
   token = given;
 }
 
-/** Whether somebody is logged in: a refusal may then mean that the cookie of the session has gone. */
+/** Whether a user is logged in: a refusal may then mean that the session cookie has expired. */
 export function expectSession(expected: boolean): void {
   isExpected = expected;
 }
@@ -110,11 +110,11 @@ export async function call<Data>(
     else if (response.status === 403 && isExpected) void checkSession();
     throw new ApiError(response.status, failures);
   }
-  // A proxy that drops the header would have an administrator's answer pass for another's.
+  // If a proxy drops the header, the administrator's response would pass for another caller's.
   if (as !== null && response.headers.get('lateral-view-as') !== as)
     throw new ApiError(response.status, [
       {
-        message: 'The service did not answer as it was asked to: Lateral-View-As was lost on the way.',
+        message: 'The response has no Lateral-View-As header. A proxy may have removed it.',
         extensions: { code: 'VIEW_LOST' },
       },
     ]);
@@ -142,7 +142,7 @@ async function reach(send: () => Promise<Response>): Promise<Response> {
 
 let isChecking = false;
 
-/** Browsers drop a cookie when its time is over: requests are then those of nobody, and refused as such. */
+/** Browsers drop an expired cookie. Requests then have no user, and the service refuses them. */
 async function checkSession(): Promise<void> {
   if (isChecking) return;
   isChecking = true;
@@ -150,14 +150,14 @@ async function checkSession(): Promise<void> {
     const { status } = await fetch(`${base}/users/me?fields=id`, { headers: authorization(true) });
     if (isExpected && (status === 401 || status === 403)) onLoggedOut();
   } catch {
-    // The service cannot be reached: the next request will tell.
+    // The service cannot be reached. The next request reports that.
   }
   isChecking = false;
 }
 
 let renewing: Promise<boolean> | null = null;
 
-/** Once for all requests that find the session expired at the same time: a second use of its token would end it. */
+/** Runs once for all requests that find the session expired at the same time: a second use of its token would end it. */
 function renewed(): Promise<boolean> {
   renewing ??= fetch(`${base}/auth/refresh`, {
     method: 'POST',
@@ -191,7 +191,7 @@ function stagesOf(header: string): Stage[] {
 
 let systemPrefix = 'service_';
 
-/** What the names of the service's own collections begin with: DIRECTUS_COMPATIBILITY gives them others. */
+/** The prefix of the service's own collections, which DIRECTUS_COMPATIBILITY changes. */
 export function setSystemPrefix(collections: readonly string[]): string {
   const isFamily = collections.includes('directus_users') && !collections.includes('service_users');
   systemPrefix = isFamily ? 'directus_' : 'service_';
@@ -205,12 +205,12 @@ export function itemsPath(collection: string, key?: string): string {
   return key === undefined ? path : `${path}/${encodeURIComponent(key)}`;
 }
 
-/** What went wrong, in words. */
+/** The message of an error. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Sends a file with news of its progress, which fetch cannot give. */
+/** Sends a file and reports its progress, which fetch cannot do. */
 export async function upload(
   path: string,
   file: Blob,
@@ -218,7 +218,7 @@ export async function upload(
   onProgress: (part: number) => void,
   signal: AbortSignal,
 ): Promise<unknown> {
-  // A file is sent once: a session that has expired is renewed before.
+  // The file is sent once, so an expired session is renewed first.
   await call('GET', '/users/me?fields=id', { own: true, signal });
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
@@ -245,7 +245,7 @@ export async function upload(
   });
 }
 
-/** A read that is answered anew whenever it changes (`live.ts`); throws the refusal of the service. */
+/** A live read: passes the result on whenever it changes (`live.ts`). Throws the error of the service. */
 export async function stream(
   path: string,
   body: unknown,
@@ -272,7 +272,7 @@ export async function stream(
   return response.body;
 }
 
-/** Hands a file to the browser's downloads. */
+/** Saves a file as a download of the browser. */
 export async function download(method: string, path: string, body: unknown, name: string): Promise<void> {
   const send = (): Promise<Response> =>
     fetch(base + path, {

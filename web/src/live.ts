@@ -1,18 +1,18 @@
-/** Answers that stay up to date: a read as server-sent events, by `fetch`, because `EventSource` can send neither a token nor a body. */
+/** Live results: a read as server-sent events, with `fetch`, because `EventSource` can send neither a token nor a body. */
 import { ApiError, messageOf, stream } from './api';
 
 export interface Subscriber {
-  /** The body of the answer, first as it is, then whenever it has changed. */
+  /** The body of the result: first the current one, then each new one. */
   readonly onAnswer: (text: string) => void;
-  /** What ended it for good. */
+  /** The error that ended the stream. */
   readonly onFailed: (message: string) => void;
 }
 
 const RETRY_MS = 1_000;
-/** The service sends something every 10 s. */
+/** The service sends something every 20 s. */
 const SILENCE_MS = 30_000;
 
-/** Answers how to end it. */
+/** Returns a function that ends it. */
 export function subscribe(path: string, body: unknown, { onAnswer, onFailed }: Subscriber): () => void {
   const ended = new AbortController();
   let position = '';
@@ -41,7 +41,7 @@ export function subscribe(path: string, body: unknown, { onAnswer, onFailed }: S
       try {
         await read();
       } catch (error) {
-        // A refusal stays one. Whatever else ended it, a lost connection or a service that starts again, is over in a while.
+        // A refusal is final. Other causes, such as a lost connection or a restart of the service, pass after a while.
         if (error instanceof ApiError && error.status >= 400 && !ended.signal.aborted)
           return onFailed(messageOf(error));
       }
@@ -58,7 +58,7 @@ interface ServerEvent {
   readonly data: string;
 }
 
-/** Also those that are comments, as empty ones: they tell that the other side is there. */
+/** Includes comments, as empty events: they show that the connection is alive. */
 async function* eventsOf(body: ReadableStream<Uint8Array>): AsyncGenerator<ServerEvent> {
   const reader = body.getReader();
   const decoder = new TextDecoder();
@@ -81,5 +81,5 @@ async function* eventsOf(body: ReadableStream<Uint8Array>): AsyncGenerator<Serve
 
 function failureIn(data: string): ApiError['failures'][number] {
   const { errors = [] } = JSON.parse(data) as { readonly errors?: ApiError['failures'] };
-  return errors[0] ?? { message: 'The answer is not sent any more.', extensions: { code: '' } };
+  return errors[0] ?? { message: 'The service ended the live query.', extensions: { code: '' } };
 }

@@ -1,4 +1,4 @@
-/** The way in: address and password for a session in a cookie, or a token that this page keeps in memory alone. */
+/** The login: email and password for a session in a cookie, or a token that stays in the memory of this page. */
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, call, messageOf, takeToken } from './api';
@@ -10,7 +10,7 @@ interface SignIn {
   readonly disableDefault: boolean;
 }
 
-/** What a provider's refusal says in the URL that it leads back to. */
+/** The error code that a failed sign-in adds to the URL of this page. */
 const reason = new URLSearchParams(location.search).get('reason');
 
 export function Login(): JSX.Element {
@@ -119,7 +119,7 @@ export function Login(): JSX.Element {
               value={token}
               onInput={(event) => setToken(event.currentTarget.value)}
             />
-            <small class="quiet">Kept in the memory of this page, and gone when you reload it.</small>
+            <small class="quiet">Kept in the memory of this page until you reload it.</small>
           </label>
         )}
         {error && <ErrorBox text={error} />}
@@ -139,7 +139,7 @@ export function Login(): JSX.Element {
   );
 }
 
-/** It leads back to this page. */
+/** The provider redirects back to this page. */
 function signInUrl(provider: string): string {
   const page = `${location.origin}${location.pathname}`;
   return `auth/login/${provider}?redirect=${encodeURIComponent(page)}`;

@@ -1,4 +1,4 @@
-/** The Explorer: a shell with the navigation, and in it the page that the address names. */
+/** The Explorer: a shell with the navigation, and the page that the address names. */
 import { type ComponentType, type JSX, render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { messageOf, whenLoggedOut } from './api';
@@ -102,7 +102,7 @@ function Header(): JSX.Element {
             ...(theme.value === 'system'
               ? []
               : [{ label: 'Use the theme of the system', onClick: () => setTheme('system') }]),
-            { label: 'Read the schema anew', icon: 'refresh' as const, onClick: () => void reloadModel() },
+            { label: 'Reload the schema', icon: 'refresh' as const, onClick: () => void reloadModel() },
             { label: 'Log out', onClick: () => void logOut() },
           ]}
         />
@@ -147,7 +147,7 @@ function Content(): JSX.Element {
       <div class="page-pad">
         <ErrorBox text={`The schema cannot be read: ${modelError.value}`} onRetry={() => void reloadModel()} />
         <p class="quiet">
-          Reading the schema needs a policy with app access, or the permission to read collections, fields and
+          Reading the schema requires a policy with app access, or the permission to read collections, fields and
           relations.
         </p>
       </div>
@@ -155,7 +155,7 @@ function Content(): JSX.Element {
   if (failure) return <ErrorBox text={`The page could not be loaded: ${failure}`} onRetry={() => location.reload()} />;
   const Shown = loaded.get(name);
   if (!Shown || !model.value) return <p class="boot">Loading…</p>;
-  // Another view is another page: nothing that was read before may stay.
+  // Another view is another page, and keeps nothing of the previous one.
   return <Shown key={viewAs.value?.value ?? ''} />;
 }
 

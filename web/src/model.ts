@@ -1,4 +1,4 @@
-/** The schema as the caller may see it: collections, fields, and where relations lead. */
+/** The schema that the caller may see: collections, fields, and the targets of relations. */
 import { call, setSystemPrefix } from './api';
 
 export interface Column {
@@ -39,11 +39,11 @@ interface RelationObject {
 }
 
 export type Relation =
-  /** One item of `to`; `by` is its field that refers back where the reference is held there (one-to-one). */
+  /** One item of `to`. For a one-to-one relation, `by` is the field there that holds the reference. */
   | { readonly kind: 'one'; readonly to: string; readonly by: string | null }
   /**
-   * The items of `to` whose field `by` is the key. For a many-to-many relation they are rows of the junction, and `far` leads on.
-   * Those that are taken out of the relation are deleted where `deletes` says so, and refer to nothing otherwise.
+   * The items of `to` whose field `by` is the key. For a many-to-many relation they are rows of the junction, and `far` leads to the
+   * other side. Items removed from the relation are deleted if `deletes` is set. Otherwise their reference becomes null.
    */
   | {
       readonly kind: 'many';
@@ -58,10 +58,10 @@ export interface Field {
   readonly collection: string;
   readonly name: string;
   readonly type: string;
-  /** Null where no column stands behind it. */
+  /** The column's definition, or null if the field has no column. */
   readonly column: Column | null;
   readonly relation: Relation | null;
-  /** Of a reference that several columns hold: these. */
+  /** The columns of a composite reference. */
   readonly columns: readonly string[];
   readonly isKey: boolean;
   readonly note: string | null;
@@ -72,12 +72,12 @@ export interface Field {
 export interface Collection {
   readonly name: string;
   readonly fields: ReadonlyMap<string, Field>;
-  /** Null for a table without a key of one column. */
+  /** The key column, or null if the table has no key of one column. */
   readonly key: string | null;
-  /** The columns of its key; none for a table without one. */
+  /** The columns of its key; empty for a table without one. */
   readonly keys: readonly string[];
   readonly singleton: boolean;
-  /** Whether a query stands behind it: each read runs it. */
+  /** Whether it is a view: each read runs its query. */
   readonly isView: boolean;
   readonly note: string | null;
   readonly system: boolean;
@@ -130,7 +130,7 @@ function makeModel(
   return model;
 }
 
-/** `table_9` before `table_10`. */
+/** Sorts `table_9` before `table_10`. */
 const NAMES_ORDER = new Intl.Collator('en', { numeric: true });
 
 function describeField({ collection, field, type, schema, meta }: FieldObject, relation: Relation | null): Field {
@@ -199,7 +199,7 @@ const NAMES = [
   'code',
 ];
 
-/** The field that tells people which item it is; the key where there is none. */
+/** The field that identifies an item for users, or the key if there is none. */
 export function titleField(collection: Collection | undefined): string | null {
   if (!collection) return null;
   const fields = [...collection.fields.values()].filter((field) => field.column && !field.relation);
@@ -217,7 +217,7 @@ export function isNumber(field: Field): boolean {
   return NUMBERS.has(field.type);
 }
 
-/** The API has no name for types of arrays. */
+/** The API has no name for array types. */
 export function isArray({ column }: Field): boolean {
   return column?.data_type.endsWith('[]') ?? false;
 }
@@ -239,7 +239,7 @@ export function fieldAt(model: Model, collection: string, path: string): Field |
   return found;
 }
 
-/** What PostgreSQL calls it, or what kind of relation it is. */
+/** The type in PostgreSQL, or the kind of relation. */
 export function typeLabel(field: Field): string {
   if (field.relation?.kind === 'many') return `${field.relation.to}[]`;
   if (field.relation?.kind === 'one') return field.relation.to;

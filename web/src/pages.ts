@@ -1,13 +1,13 @@
-/** The pages there are. Each is loaded when it is first opened. */
+/** The list of pages. Each is loaded when it is first opened. */
 import type { ComponentType } from 'preact';
 import { mayAdminister, me } from './state';
 
 export interface Page {
   readonly name: string;
   readonly title: string;
-  /** Whether others are not shown it. */
+  /** Whether only administrators see it. */
   readonly administrators?: boolean;
-  /** Whether it shows what somebody may see, so that administrators can look at it as others. */
+  /** Whether it depends on permissions, so that administrators can view it as another caller. */
   readonly isViewed?: boolean;
   readonly load: () => Promise<ComponentType>;
 }

@@ -31,7 +31,7 @@ function commands(): Command[] {
   ];
 }
 
-/** Those whose letters are all there, in order; the closest first. */
+/** Entries that contain all letters in this order, the closest first. */
 function matching(all: readonly Command[], typed: string): Command[] {
   const wanted = typed.trim().toLowerCase();
   if (wanted === '') return all.slice(0, 60);
@@ -126,7 +126,7 @@ export function Palette(): JSX.Element | null {
               <small>{command.group}</small>
             </li>
           ))}
-          {found.length === 0 && <li class="quiet">Nothing is called that.</li>}
+          {found.length === 0 && <li class="quiet">Nothing has this name.</li>}
         </ul>
       </div>
     </Dialog>

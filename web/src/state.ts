@@ -1,4 +1,4 @@
-/** What all pages share: who is logged in, the schema, the address, the look, and short messages. */
+/** The state that all pages share: the user, the schema, the address, the theme, and short messages. */
 import { computed, effect, signal } from '@preact/signals';
 import { ApiError, call, expectSession, messageOf, setView, takeToken } from './api';
 import { loadModel, type Model } from './model';
@@ -9,9 +9,9 @@ export interface Me {
   readonly administrator: boolean;
 }
 
-/** Undefined until it is known, null for nobody. */
+/** The user: undefined until it is known, null if nobody is logged in. */
 export const me = signal<Me | null | undefined>(undefined);
-/** Why it could not be found out. */
+/** The reason why the user is unknown. */
 export const startError = signal<string | null>(null);
 export const model = signal<Model | null>(null);
 
@@ -20,9 +20,9 @@ export interface View {
   readonly label: string;
 }
 
-/** As whom an administrator looks at the pages; null for themselves. */
+/** The caller whose permissions an administrator views, or null for their own. */
 export const viewAs = signal<View | null>(null);
-/** Whether the caller may change the schema, policies and whatever else administrators may. */
+/** Whether the caller may change the schema, policies and everything else that administrators may change. */
 export const mayAdminister = computed(() => me.value?.administrator === true && viewAs.value === null);
 
 export async function viewWith(view: View): Promise<void> {
@@ -41,7 +41,7 @@ export async function stopViewing(): Promise<void> {
 export const modelError = signal<string | null>(null);
 
 export async function findOut(): Promise<void> {
-  // Beside the question who it is: for somebody who may not read it nothing is lost but a short refusal.
+  // Sent together with the request for the user. A user who may not read it only gets a short refusal.
   const loading = loadModel();
   loading.catch(() => {});
   try {
@@ -66,7 +66,7 @@ export async function findOut(): Promise<void> {
   }
 }
 
-/** Who logs in again after the session has expired goes on where they were; somebody else does not. */
+/** A user who logs in again after the session has expired continues where they were. Another user does not. */
 let lastUser: string | null = null;
 
 export function sessionExpired(): void {
@@ -98,7 +98,7 @@ export async function logOut(): Promise<void> {
 
 const forgetting: (() => void)[] = [];
 
-/** What a page keeps in memory belongs to who was logged in. */
+/** The memory of a page belongs to the user who was logged in. */
 export function whenForgotten(forget: () => void): void {
   forgetting.push(forget);
 }
@@ -137,13 +137,13 @@ export function href(page: string, rest: readonly string[] = [], parameters: Rec
   return `#/${path}${query === '' ? '' : `?${query}`}`;
 }
 
-/** Where each page was left, as long as the document lives. */
+/** The last address of each page, while the document lives. */
 const leftAt = new Map<string, string>();
 effect(() => {
   leftAt.set(route.value.page, hash.value);
 });
 
-/** A page as it was left; the first time with the collection that is being looked at. */
+/** The last address of a page, or at first the collection that is currently shown. */
 export function addressOfPage(name: string): string {
   const { page, rest } = route.value;
   if (page === name) return href(name);
@@ -160,13 +160,13 @@ export function go(address: string, replace = false): void {
     return;
   }
   hash.value = address;
-  // With each key that is typed: browsers refuse hundreds of changes in a few seconds.
+  // The address changes with each typed key, but browsers refuse hundreds of changes in a few seconds.
   writing ??= setTimeout(writeAddress, 300);
 }
 
 let writing: ReturnType<typeof setTimeout> | undefined;
 
-/** Brings the address of the browser up to date. */
+/** Updates the address of the browser. */
 export function writeAddress(): void {
   if (writing === undefined) return;
   clearTimeout(writing);
@@ -212,12 +212,12 @@ function readTheme(): Theme {
   return kept === 'light' || kept === 'dark' ? kept : 'system';
 }
 
-/** Preferences alone are kept in the browser: never a token, never data. */
+/** The browser stores only preferences, never a token or data. */
 export function remember(name: string, value: string): void {
   try {
     localStorage.setItem(`lateral.${name}`, value);
   } catch {
-    // A browser may forbid it; the preference then lasts as long as the page.
+    // A browser may forbid storage. Then the preference lasts as long as the page.
   }
 }
 

@@ -1,4 +1,4 @@
-/** Parts that every page is made of. */
+/** The components that all pages use. */
 import type { ComponentChildren, CSSProperties, JSX, RefObject } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { dismiss, toast, toasts } from './state';
@@ -49,7 +49,7 @@ export interface ButtonProps {
   readonly icon?: IconName;
   readonly onClick: (event: MouseEvent) => void;
   readonly kind?: 'plain' | 'primary' | 'danger' | 'quiet';
-  /** Shows the icon alone. */
+  /** Shows only the icon. */
   readonly compact?: boolean;
   readonly disabled?: boolean;
   readonly pressed?: boolean;
@@ -95,7 +95,7 @@ interface PopoverProps {
   readonly width?: number;
 }
 
-/** A panel below what opened it; Escape and a click elsewhere close it. */
+/** A panel below the element that opened it; Escape and a click elsewhere close it. */
 export function Popover({ anchor, onClose, children, label, width = 280 }: PopoverProps): JSX.Element {
   const panel = useRef<HTMLDivElement>(null);
   const [place, setPlace] = useState<CSSProperties>({ visibility: 'hidden' });
@@ -122,7 +122,7 @@ export function Popover({ anchor, onClose, children, label, width = 280 }: Popov
       if (target instanceof Element && target.closest('.popover, dialog')) return;
       onClose();
     };
-    // The keys may still be with what opened it.
+    // The focus may still be on the element that opened it.
     const closeByKey = (event: KeyboardEvent): void => {
       if (event.key !== 'Escape') return;
       event.stopPropagation();
@@ -138,7 +138,7 @@ export function Popover({ anchor, onClose, children, label, width = 280 }: Popov
   }, []);
   const isPlaced = place.visibility === undefined;
   useEffect(() => {
-    // What is hidden takes no focus.
+    // A hidden element takes no focus.
     if (isPlaced) panel.current?.querySelector<HTMLElement>('input, select, textarea, button, [tabindex="0"]')?.focus();
   }, [isPlaced]);
   return (
@@ -206,7 +206,7 @@ interface DialogProps {
   readonly children: ComponentChildren;
   readonly footer?: ComponentChildren;
   readonly kind?: 'center' | 'side' | 'top';
-  /** Whether a click beside it leaves it open: what was typed would be lost. */
+  /** Whether a click outside leaves it open, so that typed text is not lost. */
   readonly isForm?: boolean;
 }
 
@@ -216,7 +216,7 @@ export function Dialog({ title, onClose, children, footer, kind = 'center', isFo
   useEffect(() => {
     const before = document.activeElement as HTMLElement | null;
     ref.current?.showModal();
-    // A form begins with its first input, not with the button that closes it.
+    // Focus the first input of a form, not the button that closes it.
     ref.current?.querySelector<HTMLElement>('.dialog-body :is(input, select, textarea)')?.focus();
     return () => before?.focus();
   }, []);
@@ -249,7 +249,7 @@ interface FormDialogProps {
   readonly title: string;
   readonly kind?: 'center' | 'side';
   readonly cancel?: string;
-  /** The label of the button that submits. */
+  /** The label of the submit button. */
   readonly submit: string;
   readonly icon?: IconName;
   readonly danger?: boolean;
@@ -319,7 +319,7 @@ export function Toasts(): JSX.Element {
   );
 }
 
-/** What a place says that has nothing to show. */
+/** A message for an empty list or page. */
 export function Empty(props: {
   readonly title: string;
   readonly children?: ComponentChildren;
@@ -351,4 +351,9 @@ export async function copyText(text: string, what = 'Copied'): Promise<void> {
   } catch {
     toast('The browser does not allow copying here', 'bad');
   }
+}
+
+/** `1 argument`, `2 arguments`. */
+export function countOf(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }

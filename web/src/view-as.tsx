@@ -1,4 +1,4 @@
-/** "View as": an administrator sees every page with the permissions of the public, a role or a user, and can change nothing. */
+/** "View as": an administrator sees every page with the permissions of the public, a role or a user, and cannot change anything. */
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, messageOf } from './api';
@@ -6,11 +6,11 @@ import { me, stopViewing, viewAs, viewWith } from './state';
 import { Button, Popover } from './ui';
 
 interface Choice {
-  /** Null for oneself. */
+  /** Null for the administrator. */
   readonly value: string | null;
   readonly label: string;
   readonly group: string;
-  /** How the bar calls them. */
+  /** The name that the bar shows. */
   readonly name: string;
 }
 
@@ -21,7 +21,7 @@ interface UserRow {
   readonly last_name: string | null;
 }
 
-/** Of each kind; who is not among them is found by typing. */
+/** The number of entries of each kind; typing finds the others. */
 const MOST = 20;
 
 const YOURSELF: Choice = { value: null, label: 'Yourself', group: '', name: '' };
@@ -152,7 +152,7 @@ function Choices({ onChoose }: { readonly onChoose: (choice: Choice) => void }):
           </li>
         ))}
         {error && <li class="bad">{error}</li>}
-        {!error && found.length === 0 && <li class="quiet">Nobody is called that.</li>}
+        {!error && found.length === 0 && <li class="quiet">No role or user has this name.</li>}
       </ul>
     </div>
   );

@@ -1,4 +1,4 @@
-/** Access: policies as a grid of collections and actions, the rules behind each cell, and why somebody may do something. */
+/** Access: policies as a grid of collections and actions, the rules behind each cell, and the explanation of a decision (`Why?`). */
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { call, messageOf } from '../api';
@@ -123,7 +123,7 @@ function PolicyGrid({ policy, access, model, onChanged }: GridProps): JSX.Elemen
   return (
     <div class="access-grid">
       <p>
-        What <strong>{holders(policy, access)}</strong> may do. Choose a cell to allow it, or to change its rule.
+        What <strong>{holders(policy, access)}</strong> may do. Choose a cell to grant an action, or to change its rule.
         {isPublic(policy) && <span class="quiet"> “View as” above shows every page as the public sees it.</span>}
       </p>
       <input

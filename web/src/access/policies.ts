@@ -1,4 +1,4 @@
-/** Policies and who has them, as they are stored. */
+/** Policies and their holders, as they are stored. */
 import { call } from '../api';
 import type { FilterJson } from '../filter/filter';
 
@@ -10,11 +10,11 @@ export interface Permission {
   readonly policy: string;
   readonly collection: string;
   readonly action: Action;
-  /** Null: all rows. */
+  /** Null for all rows. */
   readonly permissions: FilterJson | null;
   readonly validation: FilterJson | null;
   readonly presets: Readonly<Record<string, unknown>> | null;
-  /** Null: none; `*`: all. */
+  /** Null for none, `*` for all. */
   readonly fields: readonly string[] | null;
 }
 
@@ -56,7 +56,7 @@ export async function loadAccess(): Promise<Access> {
   return { policies: policies.data, roles: roles.data, users: users.data };
 }
 
-/** By the email, or the id of one who has none; also of those that were not listed. */
+/** Finds a user by email or id, also one that is not in the list. */
 export async function findUser(name: string, { users }: Access): Promise<User> {
   const listedUser = users.find(({ id, email }) => email === name || id === name);
   if (listedUser) return listedUser;
@@ -67,7 +67,7 @@ export async function findUser(name: string, { users }: Access): Promise<User> {
   return found;
 }
 
-/** Stands for the policy of the public until there is one: the first permission makes it. */
+/** Represents the policy of the public until it exists: the first permission creates it. */
 export const NO_PUBLIC: Policy = {
   id: '',
   name: 'Public',
@@ -76,7 +76,7 @@ export const NO_PUBLIC: Policy = {
   users: [{ user: null, role: null }],
 };
 
-/** Those of the public first: they decide what everybody sees. */
+/** The public's policies come first, because they apply to everybody. */
 export function listed({ policies }: Access): Policy[] {
   const open = policies.filter(isPublic);
   return [...(open.length > 0 ? open : [NO_PUBLIC]), ...policies.filter((each) => !isPublic(each))];
@@ -86,7 +86,7 @@ export function isPublic({ users }: Policy): boolean {
   return users.some(({ user, role }) => user === null && role === null);
 }
 
-/** Who has a policy, in words. */
+/** Describes the holders of a policy. */
 export function holders(policy: Policy, { roles, users }: Access): string {
   const names = policy.users.map(({ user, role }) => {
     if (user !== null) return users.find((each) => each.id === user)?.email ?? 'a user';
@@ -109,7 +109,7 @@ export function extentOf(permissions: readonly Permission[]): Extent {
   return isWhole ? 'all' : 'some';
 }
 
-/** The caller's roles, the own first, then those above it. */
+/** The caller's roles: their own first, then its parents. */
 export function rolesOf(user: User | null, roles: readonly Role[]): string[] {
   const found: string[] = [];
   let next = user?.role ?? null;
@@ -120,7 +120,7 @@ export function rolesOf(user: User | null, roles: readonly Role[]): string[] {
   return found;
 }
 
-/** The policies that count for a user; for null those of the public. */
+/** The policies that apply to a user, or to the public if the user is null. */
 export function policiesOf(user: User | null, { policies, roles }: Access): Policy[] {
   const own = rolesOf(user, roles);
   return policies.filter((policy) =>

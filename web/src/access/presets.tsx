@@ -16,7 +16,7 @@ export function fromPresets(presets: Readonly<Record<string, unknown>> | null): 
   }));
 }
 
-/** Null without any; a text that is no value of its field is an error. */
+/** Null if there are none. A text that does not fit its field is an error. */
 export function toPresets(
   presets: readonly Preset[],
   collection: Collection,
@@ -30,7 +30,7 @@ export function toPresets(
 function readPreset(name: string, text: string, { fields }: Collection): unknown {
   const field = fields.get(name);
   if (text === 'null') return null;
-  // A variable, whatever the type; related items are written as JSON.
+  // A variable fits every type; related items are written as JSON.
   if (text.startsWith('$') || !field) return text;
   if (/^[[{]/.test(text) && field.relation) return parsed(name, text);
   const entered = readEntered(text, field);

@@ -1,4 +1,4 @@
-/** What a policy allows of one action on one collection: which rows, which fields, with which values. */
+/** The rule of a policy for one action on one collection: its rows, fields and values. */
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { call, messageOf } from '../api';
@@ -6,7 +6,7 @@ import { FilterDraft } from '../filter/editor';
 import { fromJson, toJson } from '../filter/filter';
 import type { Model } from '../model';
 import { toast } from '../state';
-import { Button, Dialog, ErrorBox } from '../ui';
+import { Button, countOf, Dialog, ErrorBox } from '../ui';
 import { type Action, NO_PUBLIC, type Permission, type Policy } from './policies';
 import { fromPresets, type Preset, PresetsEditor, toPresets } from './presets';
 
@@ -15,9 +15,9 @@ interface RuleProps {
   readonly model: Model;
   readonly collection: string;
   readonly action: Action;
-  /** Null where nothing is allowed yet. */
+  /** The permission, or null if nothing is allowed yet. */
   readonly permission: Permission | null;
-  /** How many further rules the policy has for this. */
+  /** The number of further rules of the policy for this action. */
   readonly others: number;
   readonly onClose: () => void;
   readonly onSaved: () => Promise<void>;
@@ -88,10 +88,10 @@ export function RuleForm({
           <h3>Rows</h3>
           <p class="quiet">
             {action === 'create'
-              ? 'Rules of rows do not apply to new ones: check their values below.'
+              ? 'Row rules do not apply to new items. Check their values below.'
               : toJson(rule) === null
                 ? 'All rows. Add a rule to allow only some of them.'
-                : 'Those for which the rules hold.'}
+                : 'Rows for which the rules hold.'}
           </p>
           {action !== 'create' && (
             <FilterDraft model={model} collection={collection} group={rule} onChange={setRule} atOnce />
@@ -102,8 +102,8 @@ export function RuleForm({
             <h3>Values</h3>
             <p class="quiet">
               {toJson(validation) === null
-                ? 'All values. Add a rule to check what is written.'
-                : 'What is written must satisfy the rules.'}
+                ? 'All values. Add a rule to check written values.'
+                : 'Written values must satisfy the rules.'}
             </p>
             <FilterDraft model={model} collection={collection} group={validation} onChange={setValidation} atOnce />
           </section>
@@ -141,9 +141,7 @@ export function RuleForm({
           </section>
         )}
         {others > 0 && (
-          <p class="quiet">
-            The policy has {others} more {others === 1 ? 'rule' : 'rules'} for this: what one of them allows is allowed.
-          </p>
+          <p class="quiet">The policy has {countOf(others, 'more rule')} for this action. Permissions add up.</p>
         )}
       </div>
     </Dialog>

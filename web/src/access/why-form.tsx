@@ -1,4 +1,4 @@
-/** Asks why somebody may do something with an item, and shows the answer rule by rule. */
+/** A form that asks whether a user may do something with an item, and shows the answer rule by rule. */
 import type { JSX } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import { messageOf } from '../api';
@@ -112,7 +112,7 @@ export function Why({ access, model }: { readonly access: Access; readonly model
                         ? 'holds'
                         : part.holds === false
                           ? 'does not hold'
-                          : `not asked: ${part.note}`}
+                          : `not evaluated: ${part.note}`}
                     </small>
                   </li>
                 ))}

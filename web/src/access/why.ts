@@ -1,6 +1,6 @@
 /**
- * Why may a user do something with an item, or why not? Each rule that counts for the user is asked of the item, part by part, with
- * the variables replaced by that user's values: an administrator may read every item, so the answers are those of the rules alone.
+ * Explains whether a user may do something with an item. It evaluates each rule that applies to the user on the item, part by part, with
+ * the variables replaced by that user's values. An administrator may read every item, so the results depend only on the rules.
  */
 import { call, itemsPath, messageOf } from '../api';
 import type { Row } from '../data/edits';
@@ -10,7 +10,7 @@ import { type Access, type Action, type Permission, policiesOf, rolesOf, type Us
 
 export interface Part {
   readonly text: string;
-  /** Null where it could not be asked. */
+  /** Whether the condition holds, or null if it could not be evaluated. */
   readonly holds: boolean | null;
   readonly note: string | null;
 }
@@ -58,7 +58,7 @@ export async function explainAccess(question: Question, access: Access): Promise
   }
   if (rules.length === 0) {
     const names = policies.map(({ name }) => `“${name}”`).join(', ');
-    const summary = `No policy allows ${action} in ${collection}. ${names === '' ? 'No policy counts here at all.' : `Those that count: ${names}.`}`;
+    const summary = `No policy allows ${action} in ${collection}. ${names === '' ? 'No policy applies here.' : `Applicable policies: ${names}.`}`;
     return { allowed: false, summary, rules };
   }
   const good = rules.find((rule) => rule.holds);
@@ -76,7 +76,7 @@ async function judge(question: Question, policy: string, permission: Permission,
   return { policy, permission, holds: whole.holds === true, parts };
 }
 
-/** What must hold together. */
+/** The conditions that must hold together. */
 function partsOf(rule: FilterJson): FilterJson[] {
   return Object.entries(rule).flatMap(([name, value]) =>
     name === '_and' && Array.isArray(value)
@@ -111,7 +111,7 @@ async function matches({ collection, key }: Question, filter: FilterJson | null)
 
 const NOBODY = '00000000-0000-0000-0000-000000000000';
 
-/** The variables of a rule, as they are for this user. */
+/** The values of a rule's variables for this user. */
 async function withValues(value: unknown, user: User | null, access: Access): Promise<unknown> {
   if (Array.isArray(value)) return Promise.all(value.map((each) => withValues(each, user, access)));
   if (typeof value === 'object' && value !== null) {

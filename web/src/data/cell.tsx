@@ -1,4 +1,4 @@
-/** What stands in a cell, and what it is edited with. */
+/** The content of a cell, and its editor. */
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Field, isMoment, isNumber, type Model } from '../model';
@@ -20,7 +20,7 @@ interface CellProps {
   readonly value: unknown;
   readonly field: Field;
   readonly model: Model;
-  /** Whether its row is not saved yet: it has nothing to open. */
+  /** Whether its row is not saved yet and so cannot be opened. */
   readonly isNew: boolean;
   readonly isOpen: boolean;
   readonly onOpen: () => void;
@@ -81,14 +81,14 @@ function OpenButton(props: {
   );
 }
 
-/** Where the keys go on from after an edit. */
+/** The direction in which the selection moves after an edit. */
 export type Direction = 'stay' | 'down' | 'right' | 'left';
 
 interface EditorProps {
   readonly field: Field;
   readonly model: Model;
   readonly value: unknown;
-  /** What was typed to begin with; null to begin with the value. */
+  /** The typed character that opened the editor, or null to begin with the value. */
   readonly typed: string | null;
   readonly onDone: (value: unknown, then: Direction) => void;
   readonly onCancel: () => void;

@@ -1,4 +1,4 @@
-/** The list of collections, with a search and how many items each has. */
+/** The list of collections, with a search and the number of items of each. */
 import { signal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
@@ -8,12 +8,12 @@ import { href } from '../state';
 import { pendingOf } from './edits';
 import { shortCount } from './values';
 
-/** Null where it could not be counted. */
+/** The number of items, or null if they could not be counted. */
 const counts = signal<ReadonlyMap<string, number | null>>(new Map());
 const asked = new Set<string>();
 const waiting: string[] = [];
 let running = 0;
-/** What the counts belong to: those who see another model count other items. */
+/** The model that the counts belong to: callers with another model count other items. */
 let counted: Model | null = null;
 const MOST_AT_ONCE = 4;
 
@@ -23,7 +23,7 @@ export function forgetCounts(collection?: string): void {
 }
 
 function ask(collection: Collection): void {
-  // A view would be run to be counted.
+  // Counting a view would run it.
   if (asked.has(collection.name) || collection.singleton || collection.isView) return;
   asked.add(collection.name);
   waiting.push(collection.name);
@@ -112,13 +112,15 @@ export function CollectionList({ model, current }: { readonly model: Model; read
               style={{ top: `${(first + offset) * ROW}px` }}
             >
               <span>{name}</span>
-              {pendingOf(name) > 0 && <span class="unsaved" title="Has changes that are not saved" />}
+              {pendingOf(name) > 0 && <span class="unsaved" title="Has unsaved changes" />}
               <small>{isView ? 'view' : singleton ? 'one' : countText(name)}</small>
             </a>
           ))}
         </nav>
         {found.length === 0 && (
-          <p class="quiet side-none">{all.length === 0 ? 'None may be seen.' : 'No collection is called that.'}</p>
+          <p class="quiet side-none">
+            {all.length === 0 ? 'You may not see any collection.' : 'No collection has this name.'}
+          </p>
         )}
       </div>
       {hasSystem && (

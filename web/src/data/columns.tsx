@@ -1,4 +1,4 @@
-/** Which columns are shown, and in which order. */
+/** Selects the visible columns and their order. */
 import type { JSX } from 'preact';
 import { type Collection, typeLabel } from '../model';
 import { go, href } from '../state';
@@ -65,7 +65,7 @@ export function ColumnChooser({ collection, columns, onChange, onReset, mayAdd }
         </div>
       ))}
       <hr />
-      <Button label="Show the usual columns" kind="quiet" onClick={onReset} />
+      <Button label="Show the default columns" kind="quiet" onClick={onReset} />
       {mayAdd && (
         <Button
           label="Add a field in the model"

@@ -30,7 +30,7 @@ export function DeleteDialog({ collection, keys, onClose, onDelete }: DeleteProp
       <p>
         {isOne ? 'The item' : 'The items'} with the key {shown.join(', ')}
         {keys.length > MOST_SHOWN && ` and ${keys.length - MOST_SHOWN} more`} of <strong>{collection.name}</strong>{' '}
-        cannot be brought back.
+        cannot be restored.
       </p>
     </Dialog>
   );

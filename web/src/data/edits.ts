@@ -1,6 +1,6 @@
 /**
- * Changes that are not saved yet. They form a tree, as the payload does: an item of the root has values, and below its relations
- * items of other collections. Saving sends the whole tree as one payload, which the service carries out as one statement.
+ * Changes that are not saved yet. Like the payload, they form a tree: an item of the root has values, and items of other collections
+ * below its relations. Saving sends the whole tree as one payload, which the service writes in one transaction.
  */
 import { computed, signal } from '@preact/signals';
 import { whenForgotten } from '../state';
@@ -9,13 +9,13 @@ import { joinKey } from './item';
 export type Key = string | number;
 export type Row = Readonly<Record<string, unknown>>;
 
-/** Of a key of several columns all of them: what `keyOfRow` made one value of. */
+/** All columns of a composite key, which `keyOfRow` combined into one value. */
 export function keyColumns(key: Key, fields: readonly string[]): Row {
   const [first = ''] = fields;
   return fields.length === 1 ? { [first]: key } : JSON.parse(String(key));
 }
 
-/** What `DELETE /items/{collection}` takes. */
+/** The body of `DELETE /items/{collection}`. */
 export function deletionOf(keys: readonly Key[], fields: readonly string[]): unknown {
   if (fields.length === 1) return keys;
   const items = keys.map((key) =>
@@ -24,19 +24,19 @@ export function deletionOf(keys: readonly Key[], fields: readonly string[]): unk
   return { query: { filter: { _or: items } } };
 }
 
-/** Where an item stands: its key in the root collection, then relation and key, and so on. */
+/** The position of an item: its key in the root collection, then relation and key, and so on. */
 export type ItemPath = readonly [root: Key, ...steps: Step[]];
 
 export interface Step {
   readonly field: string;
   readonly kind: 'one' | 'many';
-  /** Of an item that is not saved yet: a name that this page gave it. */
+  /** For an item that is not saved yet: a name that this page gave it. */
   readonly key: Key;
-  /** The key of the collection it leads to; none where the item is not saved yet. */
+  /** The key of the related collection; absent if the item is not saved yet. */
   readonly keyFields: readonly string[];
 }
 
-/** A row that is not saved yet: it has its name, and its values are found by its path. */
+/** A row that is not saved yet. It has its name, and its path finds its values. */
 const NEW = '$new';
 
 export function newKeyOf(row: Row): string | null {
@@ -48,9 +48,9 @@ type Edit =
       readonly kind: 'value';
       readonly path: ItemPath;
       readonly field: string;
-      /** What is sent: of a related item its key. */
+      /** The value in the payload: for a related item, its key. */
       readonly value: unknown;
-      /** What the grid shows: of a related item what was chosen. */
+      /** The value in the grid: for a related item, the chosen item. */
       readonly shown: unknown;
     }
   | { readonly kind: 'create'; readonly path: ItemPath; readonly values: Row; readonly shown: Row }
@@ -58,7 +58,7 @@ type Edit =
 
 export class Edits {
   readonly keyFields: readonly string[];
-  /** In the order in which they were made; the last of a cell counts. */
+  /** In order of creation; the last edit of a cell applies. */
   readonly all = signal<readonly Edit[]>([]);
   readonly errors = signal<ReadonlyMap<string, string>>(new Map());
   readonly #shown = computed(() => {
@@ -79,20 +79,20 @@ export class Edits {
   }
 
   set(path: ItemPath, field: string, value: unknown, shown: unknown = value): void {
-    // What was changed in the item that it referred to would be changed in another one now.
+    // Changes of the item that it referred to would now apply to another item.
     const kept = this.all.value.filter((edit) => !isBelow(edit.path, path, field));
     this.all.value = [...kept, { kind: 'value', path, field, value, shown }];
     this.#forgetErrors(cellId(path, field));
   }
 
-  /** A new item of a relation; what is shown of its references is what was chosen. */
+  /** A new item of a relation; its references show the chosen items. */
   create(parent: ItemPath, field: string, values: Row, shown: Row): void {
     const key = `new ${++this.#named}`;
     const path: ItemPath = [...parent, { field, kind: 'many', key, keyFields: [] }];
     this.all.value = [...this.all.value, { kind: 'create', path, values, shown }];
   }
 
-  /** Takes an item out of its relation; one that was not saved yet is forgotten. */
+  /** Removes an item from its relation; a new item is discarded. */
   remove(path: ItemPath): void {
     const id = JSON.stringify(path);
     const isNew = this.all.value.some((edit) => edit.kind === 'create' && JSON.stringify(edit.path) === id);
@@ -109,7 +109,7 @@ export class Edits {
     return this.#removed.value.has(JSON.stringify(path));
   }
 
-  /** The rows of a relation that are not saved yet, the newest first. */
+  /** The new rows of a relation, the newest first. */
   created(parent: ItemPath, field: string): Row[] {
     return this.all.value
       .flatMap((edit) => {
@@ -121,7 +121,7 @@ export class Edits {
       .reverse();
   }
 
-  /** Undefined where the cell was not changed. */
+  /** Undefined if the cell has not changed. */
   find(path: ItemPath, field: string): { readonly shown: unknown } | undefined {
     return this.#shown.value.get(cellId(path, field));
   }
@@ -130,7 +130,7 @@ export class Edits {
     return this.errors.value.get(cellId(path, field));
   }
 
-  /** How many cells and items differ; those of new items count as one. */
+  /** The number of changed cells and items; a new item counts as one. */
   get count(): number {
     const changed = this.all.value.map((edit) => {
       const step = edit.path.at(-1);
@@ -140,7 +140,7 @@ export class Edits {
     return new Set(changed).size;
   }
 
-  /** The fields that were changed, of whatever item. */
+  /** The changed fields of all items. */
   get fields(): string[] {
     return this.all.value.flatMap(fieldsOf);
   }
@@ -157,7 +157,7 @@ export class Edits {
     this.errors.value = new Map();
   }
 
-  /** What `PATCH /items/{collection}` takes: the items of the root, each with what changed in it and below it. */
+  /** The body of `PATCH /items/{collection}`: the items of the root, each with its changes and those below it. */
   payload(): Row[] {
     const roots = new Map<string, Node>();
     for (const edit of this.all.value) {
@@ -175,7 +175,7 @@ export class Edits {
     return [...roots.values()].map(payloadOf);
   }
 
-  /** An error of the service names collection, field and path: it is shown at the cell it is about. */
+  /** An error of the service names collection, field and path, so it is shown at its cell. */
   placeError(field: string, path: readonly unknown[], message: string): boolean {
     const edits = this.all.value.filter((edit) => fieldsOf(edit).includes(field));
     const roots = [...new Set(this.all.value.map(({ path: [root] }) => String(root)))];
@@ -184,7 +184,7 @@ export class Edits {
     const found = edits.find((edit) => root !== undefined && String(edit.path[0]) === root) ?? edits[0];
     if (!found) return false;
     this.errors.value = new Map([...this.errors.value, [cellId(found.path, field), message]]);
-    // A new item may have a value in a column that is not shown.
+    // A new item may have a value in a hidden column.
     return found.kind === 'value';
   }
 
@@ -245,7 +245,7 @@ function isBelow(path: ItemPath, above: ItemPath, field: string): boolean {
   return typeof step === 'object' && step.field === field && startsWith(path, above);
 }
 
-/** By collection, so that those who look elsewhere find their changes again. */
+/** By collection, so that changes stay while the user visits other collections. */
 const pending = new Map<string, Edits>();
 whenForgotten(() => pending.clear());
 
@@ -261,7 +261,7 @@ addEventListener('beforeunload', (event) => {
   if ([...pending.values()].some((edits) => edits.count > 0)) event.preventDefault();
 });
 
-/** How many changes of a collection are not saved. */
+/** The number of unsaved changes of a collection. */
 export function pendingOf(collection: string): number {
   return pending.get(collection)?.count ?? 0;
 }

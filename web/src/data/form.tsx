@@ -1,4 +1,4 @@
-/** A form for a new item, made from the fields of its collection. */
+/** A form for a new item, built from the fields of its collection. */
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { ApiError, messageOf } from '../api';
@@ -12,17 +12,17 @@ import { isLong, readEntered } from './values';
 interface FormProps {
   readonly collection: Collection;
   readonly model: Model;
-  /** Fields that are known already. */
+  /** Fields whose values are already known. */
   readonly without?: readonly string[];
   readonly submit: string;
   readonly onClose: () => void;
-  /** Takes the item; `shown` has of a reference the item that was chosen. */
+  /** Takes the item; for a reference, `shown` has the chosen item. */
   readonly onSubmit: (values: Row, shown: Row) => Promise<void>;
 }
 
 type Texts = Readonly<Record<string, string>>;
 
-/** Fields that the database fills by itself are not asked for, nor columns that a reference stands for. */
+/** The form leaves out fields that the database fills, and columns that are part of a composite reference. */
 function asksFor(field: Field, held: ReadonlySet<string>): boolean {
   if (field.columns.length > 0) return true;
   if (!field.column || field.readonly || field.column.has_auto_increment) return false;
@@ -30,7 +30,7 @@ function asksFor(field: Field, held: ReadonlySet<string>): boolean {
   return !(field.isKey && field.column.default_value !== null);
 }
 
-/** Unless a trigger fills it: the service knows. */
+/** Unless a trigger fills it: the service decides. */
 function isRequired({ column, columns }: Field, { fields }: Collection): boolean {
   if (columns.length > 0) return columns.every((name) => fields.get(name)?.column?.is_nullable === false);
   return column !== null && !column.is_nullable && column.default_value === null;
@@ -76,7 +76,7 @@ export function CreateForm(props: FormProps): JSX.Element {
     } catch (error) {
       const field = error instanceof ApiError ? error.failures[0]?.extensions['field'] : undefined;
       const isPlaced = typeof field === 'string' && fields.some(({ name }) => name === field);
-      // The service names one that is missing: the others would be refused next.
+      // The service names one missing field. The others would be refused next, so mark them too.
       const isMissing = isPlaced && missing[field] !== undefined;
       if (isPlaced) setErrors(isMissing ? missing : { [field]: messageOf(error) });
       else setFailure(messageOf(error));

@@ -1,6 +1,6 @@
 /**
- * A grid of items: only the rows in sight are in the document, more are loaded as they are scrolled to. Relations open below their
- * row, in a grid of the same kind, whose changes belong to the same payload.
+ * A grid of items. Only the visible rows are in the document, and scrolling loads more. Relations open below their row, in a grid of the
+ * same kind, whose changes belong to the same payload.
  */
 import type { CSSProperties, JSX } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
@@ -22,11 +22,11 @@ const SELECT = 36;
 
 export interface GridProps {
   readonly source: RowSource;
-  /** Rows that are not saved yet, above the others. */
+  /** New rows, above the others. */
   readonly added?: readonly Row[];
   readonly model: Model;
   readonly edits: Edits | null;
-  /** Where a row stands in the payload; null where it cannot be changed. */
+  /** The position of a row in the payload, or null if it cannot be changed. */
   readonly pathOf: (row: Row) => ItemPath | null;
   readonly onSort: (sort: readonly string[]) => void;
   readonly selected: ReadonlySet<Key>;
@@ -50,7 +50,7 @@ export function Grid(props: GridProps): JSX.Element {
   const [scroll, setScroll] = useState({ top: 0, height: 600 });
   const [place, setPlace] = useState<Place>({ row: 0, column: 0 });
   const [editing, setEditing] = useState<(Place & { readonly typed: string | null }) | null>(null);
-  /** By the key of the row: another order or other rows leave it open below the same item. */
+  /** By the key of the row, so that it stays open below the same item if order or rows change. */
   const [opened, setOpened] = useState<ReadonlyMap<Key, string>>(new Map());
   const [widths, setWidths] = useState<Readonly<Record<string, number>>>({});
   const saved = source.rows.value;
@@ -228,7 +228,7 @@ export function Grid(props: GridProps): JSX.Element {
             <input
               type="checkbox"
               tabIndex={-1}
-              aria-label="Select all rows that are loaded"
+              aria-label="Select all loaded rows"
               checked={allSelected}
               onChange={() => onSelect(new Set(allSelected ? [] : rows.map((row) => rowKey(row) as Key)))}
             />

@@ -6,7 +6,7 @@ import { alignment } from './cell';
 import type { Row } from './edits';
 import { showValue } from './values';
 
-/** What a column is wide before somebody pulls at it. */
+/** The width of a column before the user changes it. */
 export function initialWidth(field: Field, isTitle: boolean, rows: readonly Row[]): number {
   const name = 34 + 7.5 * field.name.length;
   if (field.isKey && !field.relation)

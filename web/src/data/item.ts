@@ -1,26 +1,26 @@
-/** What tells an item from the others: its key, for the API and for this page, and its title, for people. */
+/** The identity of an item: its key, for the API and for this page, and its title, for users. */
 import { type Collection, type Model, titleField } from '../model';
 import type { Key, Row } from './edits';
 
-/** The fields that both are made of. */
+/** The fields of the key and the title. */
 export function identifyingFields(collection: Collection): string[] {
   const title = titleField(collection);
   return [...new Set([...collection.keys, ...(title === null ? [] : [title])])];
 }
 
-/** Of a related item as it was read: what tells people which one it is. */
+/** The title of a related item, from the fields that were read. */
 export function titleOf(value: unknown, model: Model, collection: string): string {
   if (typeof value !== 'object' || value === null) return String(value);
   const target = model.get(collection);
   const title = titleField(target);
-  // One column of a key of several tells nothing.
+  // A single column of a composite key does not identify the item.
   const named =
     title === null || (target?.keys.length !== 1 && target?.keys.includes(title)) ? null : (value as Row)[title];
   if (named !== null && named !== undefined && typeof named !== 'object') return String(named);
   return String(keyOf(value, model, collection) ?? JSON.stringify(value));
 }
 
-/** Of a related item its key, as the API takes it: one of several columns is one text. */
+/** The key of a related item, as the API takes it: a composite key is one text. */
 export function keyOf(value: unknown, model: Model, collection: string): unknown {
   const target = model.get(collection);
   if (typeof value !== 'object' || value === null || !target || target.keys.length === 0) return value;
@@ -29,12 +29,12 @@ export function keyOf(value: unknown, model: Model, collection: string): unknown
   return joinKey(values);
 }
 
-/** A key of several columns as one text. */
+/** A composite key as one text. */
 export function joinKey(values: readonly unknown[]): unknown {
   return values.length === 1 ? values[0] : values.map((each) => String(each).replace(/[~\\]/g, '\\$&')).join('~');
 }
 
-/** What tells a row from the others, as one value: its key, and of several columns all of them as JSON. Null without a key. */
+/** The identity of a row as one value: its key, or all columns of a composite key as JSON. Null without a key. */
 export function keyOfRow(row: Row, collection: Collection, model: Model): Key | null {
   const { keys } = collection;
   const values = keyValues(row, collection, model);
@@ -49,7 +49,7 @@ function keyValues(row: Row, { keys, fields }: Collection, model: Model): unknow
   });
 }
 
-/** A filter that holds for the item with these values of its key alone. */
+/** A filter that matches only the item with these values of its key. */
 export function filterByKey(values: Row): Row {
   return Object.fromEntries(Object.entries(values).map(([name, value]) => [name, { _eq: value }]));
 }

@@ -1,4 +1,4 @@
-/** What a relation of a row leads to, below that row. */
+/** The related items of a row, below that row. */
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import type { Collection, Field, Model, Relation } from '../model';
@@ -15,9 +15,9 @@ interface NestedProps {
   readonly collection: Collection;
   readonly field: Field;
   readonly row: Row;
-  /** What the relation holds now, also where that is not saved yet. */
+  /** The current value of the relation, including unsaved changes. */
   readonly value: unknown;
-  /** Null where the row cannot be changed. */
+  /** The position of the row in the payload, or null if it cannot be changed. */
   readonly parent: ItemPath | null;
   readonly edits: Edits | null;
   readonly depth: number;
@@ -127,7 +127,7 @@ export function NestedGrid(props: NestedProps): JSX.Element | null {
 
 type ToMany = Extract<Relation, { kind: 'many' }>;
 
-/** What becomes of items that are taken out of their relation; null where they cannot be. */
+/** Describes what happens to items that are removed from their relation, or null if they cannot be removed. */
 function removalOf({ deletes, by }: ToMany, target: Collection): { label: string; hint: string } | null {
   if (deletes) return { label: 'Delete', hint: 'They are deleted when you save' };
   const reference = target.fields.get(by);

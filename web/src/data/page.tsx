@@ -1,4 +1,4 @@
-/** Data: the collections, and the items of one of them in a grid that can be changed. */
+/** Data: the collections, and the items of one of them in an editable grid. */
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ApiError, call, download, itemsPath, messageOf } from '../api';
@@ -39,7 +39,7 @@ export function DataPage(): JSX.Element {
           <CollectionView key={name} collection={collection} model={model} onList={() => setListOpen(true)} />
         ) : name === '' ? (
           <Empty title="Choose a collection" icon="table">
-            {model.size === 0 && 'There is none yet, or none that you may see.'}
+            {model.size === 0 && 'The database has no collection that you may see.'}
           </Empty>
         ) : (
           <Empty title={`There is no collection “${name}”`} icon="table">
@@ -79,7 +79,7 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
     if (!live || !isLoaded) return;
     source.follow((message) => {
       setLive(false);
-      toast(`Not live any more: ${message}`, 'bad');
+      toast(`Live updates stopped: ${message}`, 'bad');
     });
   }, [source, live, isLoaded, source.outgrown]);
   useEffect(() => {
@@ -87,7 +87,7 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
   }, [source, live]);
 
   const show = (changed: Partial<View>): void => {
-    // That of now: a search or a filter is typed first, and acts a moment later.
+    // Reads the current address: a search or a filter applies shortly after it is typed.
     const next = { ...viewOf(collection), ...changed };
     if (changed.columns) rememberColumns(collection, next.columns);
     go(addressOfView(collection, next), true);
@@ -206,7 +206,7 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
           icon="more"
           compact
           entries={[
-            { label: 'Read again', icon: 'refresh', onClick: refresh },
+            { label: 'Reload', icon: 'refresh', onClick: refresh },
             { label: 'Import a file', icon: 'upload', onClick: () => setOpen('import'), disabled: isFixed },
             ...EXPORT_FORMATS.map((format) => ({
               label: `Export as ${format.toUpperCase()}`,
@@ -355,7 +355,7 @@ function SearchBox({
   );
 }
 
-/** A file holds what an import takes: of related items the key. */
+/** A file contains the fields that an import accepts: keys of related items. */
 function exportedFields(view: View, collection: Collection): string[] {
   return view.columns.filter((name) => collection.fields.get(name)?.column);
 }
@@ -365,7 +365,7 @@ function placed(error: unknown, edits: Edits): boolean {
   if (!(error instanceof ApiError)) return false;
   const results = error.failures.map(({ message, extensions }) => {
     const { path } = extensions;
-    // A value that its type refuses is only named in the sentence.
+    // If a type refuses a value, only the message names the field.
     const field = extensions['field'] ?? edits.fields.find((name) => message.includes(`"${name}"`));
     return typeof field === 'string' && edits.placeError(field, Array.isArray(path) ? path : [], message);
   });

@@ -1,4 +1,4 @@
-/** Chooses an item of another collection, by searching for it. */
+/** Selects an item of another collection by a search. */
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, itemsPath, messageOf } from '../api';
@@ -10,7 +10,7 @@ interface PickerProps {
   readonly collection: string;
   readonly model: Model;
   readonly nullable: boolean;
-  /** The item with its key and title; null for none. */
+  /** The item with its key and title, or null for none. */
   readonly onPick: (item: Row | null) => void;
   readonly onCancel: () => void;
 }

@@ -1,4 +1,4 @@
-/** The rows of a grid: pages by keyset, loaded as they are scrolled to, and how many there are. */
+/** The rows of a grid: keyset pages, loaded while scrolling, and the number of rows. */
 import { signal } from '@preact/signals';
 import { type Answer, call, itemsPath, messageOf } from '../api';
 import type { FilterJson } from '../filter/filter';
@@ -18,7 +18,7 @@ export interface View {
 const PAGE = 100;
 const MOST_FOLLOWED = 1_000;
 
-/** What is asked for, so that a column can be shown. */
+/** The fields that a column needs. */
 function requestedFields(view: View, model: Model): string[] {
   const collection = model.get(view.collection);
   if (!collection) return [];
@@ -38,12 +38,12 @@ function fieldsOf(name: string, collection: Collection, model: Model): string[] 
 export class RowSource {
   readonly rows = signal<readonly Row[]>([]);
   readonly count = signal<number | null>(null);
-  /** From the beginning: what was not asked for yet is not empty. */
+  /** True from the beginning, so that a list that was not loaded yet does not look empty. */
   readonly loading = signal(true);
   readonly error = signal<string | null>(null);
   readonly view: View;
   readonly #model: Model;
-  /** Null at the end. */
+  /** The cursor of the next page, or null at the end. */
   #cursor: string | null = '';
   #request: AbortController | null = null;
   #unsubscribe: (() => void) | null = null;
@@ -58,7 +58,7 @@ export class RowSource {
     return this.#cursor === null;
   }
 
-  /** The first page, or as many rows as were there. */
+  /** Loads the first page, or as many rows as were loaded before. */
   async load(rows = PAGE): Promise<void> {
     this.#cursor = '';
     await this.#fetch(Math.min(Math.max(rows, PAGE), 1_000), []);
@@ -80,7 +80,7 @@ export class RowSource {
     this.#followed = 0;
   }
 
-  /** The rows that are loaded, as many as they are then, stay those of the database until `stop`. */
+  /** Keeps the loaded rows up to date with the database until `stop`. */
   follow(onFailed: (message: string) => void): void {
     this.#unsubscribe?.();
     this.#followed = Math.min(Math.max(this.rows.value.length, PAGE), MOST_FOLLOWED);
@@ -91,7 +91,7 @@ export class RowSource {
         onAnswer: (text) => {
           const { data, meta = {} } = JSON.parse(text) as { data: Row[]; meta?: Answer<unknown>['meta'] };
           const beyond = this.rows.value.slice(this.#followed);
-          // More were loaded than are followed: they stay, unless the list has become shorter than that.
+          // More rows were loaded than the live query covers. They stay, unless the list has become shorter than that.
           if (beyond.length === 0 || data.length < this.#followed) this.#take(data, meta, this.#followed, []);
           else this.rows.value = [...data, ...beyond];
         },
@@ -106,9 +106,9 @@ export class RowSource {
   }
 
   #query(limit: number, before: readonly Row[]): Row {
-    // A table without a key has no place to go on from but a number of rows.
+    // A table without a key can only continue at an offset.
     const start = this.#isKeyless ? { offset: before.length } : { cursor: before.length === 0 ? '' : this.#cursor };
-    // To count the rows of a view, PostgreSQL would run it once more.
+    // Counting the rows of a view would run it once more.
     const isView = this.#model.get(this.view.collection)?.isView;
     const counted = before.length === 0 && !isView ? { meta: ['estimated_count'] } : {};
     return { ...queryOf(this.view, this.#model), limit, ...start, ...counted };
@@ -160,7 +160,7 @@ export function queryOf(view: View, model: Model): Record<string, unknown> {
   };
 }
 
-/** What the grid shows, as a question: of a related item what names it. */
+/** The fields that the grid requests: for a related item, those of its title. */
 export function questionOf(view: View, model: Model): Record<string, unknown> {
   const collection = model.get(view.collection);
   const fields = collection ? view.columns.flatMap((name) => fieldsOf(name, collection, model).slice(-1)) : [];
@@ -169,7 +169,10 @@ export function questionOf(view: View, model: Model): Record<string, unknown> {
 
 const MOST_COLUMNS = 12;
 
-/** The key, the title, what it belongs to, short values, long ones, lists: in the order of the table, without what is hidden. */
+/**
+ * The order of columns: the key, the title, references, short values, long values, lists. Within each group, the order of the table.
+ * Hidden fields are left out.
+ */
 export function initialColumns(collection: Collection): string[] {
   const fields = [...collection.fields.values()].filter((field) => field.column || field.relation);
   const title = titleField(collection);

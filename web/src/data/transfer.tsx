@@ -1,8 +1,8 @@
-/** Items as files: import with its progress and the rows that were refused, and export of what is shown. */
+/** Items as files: import with its progress and the refused rows, and export of the shown items. */
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, type Failure, messageOf, upload } from '../api';
-import { Button, Dialog, ErrorBox } from '../ui';
+import { Button, countOf, Dialog, ErrorBox } from '../ui';
 
 export const EXPORT_FORMATS = ['csv', 'json', 'ndjson', 'xml', 'yaml'] as const;
 
@@ -31,7 +31,7 @@ export function ImportDialog({ collection, onClose, onDone }: ImportProps): JSX.
   const extension = file?.name.split('.').at(-1)?.toLowerCase() ?? '';
   const type = IMPORT_TYPES[extension];
   const sending = useRef<AbortController | null>(null);
-  /** Who closes it does not want the rows: none of them is stored. */
+  /** Closing the dialog cancels the import, and no row is stored. */
   useEffect(() => () => sending.current?.abort(), []);
   const send = async (): Promise<void> => {
     if (!file || !type) return;
@@ -93,7 +93,7 @@ export function ImportDialog({ collection, onClose, onDone }: ImportProps): JSX.
             <progress max={1} {...(progress.part < 1 ? { value: progress.part } : {})} />
           </label>
         )}
-        {progress?.kind === 'done' && <p role="status">{progress.rows} rows were imported.</p>}
+        {progress?.kind === 'done' && <p role="status">Imported {countOf(progress.rows, 'row')}.</p>}
         {progress?.kind === 'failed' && (
           <>
             <ErrorBox text="Nothing was imported." />

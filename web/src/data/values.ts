@@ -1,7 +1,7 @@
-/** Values as people read and write them in a grid. */
+/** Formats and parses values in a grid. */
 import { type Field, isArray, isNumber } from '../model';
 
-/** One line of text; null is shown by the grid itself. */
+/** One line of text; the grid itself shows null. */
 export function showValue(value: unknown, field: Field | null): string {
   if (value === null || value === undefined) return '';
   if (typeof value === 'object') return JSON.stringify(value);
@@ -10,7 +10,7 @@ export function showValue(value: unknown, field: Field | null): string {
   return String(value);
 }
 
-/** What an editor begins with. */
+/** The text with which an editor begins. */
 export function editText(value: unknown): string {
   if (value === null || value === undefined) return '';
   return typeof value === 'object' ? JSON.stringify(value, null, 2) : String(value);
@@ -19,8 +19,8 @@ export function editText(value: unknown): string {
 export type Entered = { readonly value: unknown } | { readonly error: string };
 
 /**
- * The value that a text stands for. An empty text of a field that is no text is no value. What does not fit is sent as it is: the
- * service knows the type better, and says what is wrong.
+ * The value of a text. In a field that is not a text, an empty text is null. An invalid text is sent unchanged, because the service knows
+ * the type and explains the error.
  */
 export function readEntered(text: string, field: Field): Entered {
   const isText = field.type === 'string' || field.type === 'text';
@@ -38,7 +38,7 @@ export function readEntered(text: string, field: Field): Entered {
   return { value: isText ? text : text.trim() };
 }
 
-/** Written as JSON. */
+/** Types that are written as JSON. */
 function isStructured(field: Field): boolean {
   return field.type === 'json' || isArray(field);
 }
@@ -54,7 +54,7 @@ export function shortCount(count: number): string {
   return count < 10_000 ? EXACT.format(count) : COUNTS.format(count);
 }
 
-/** Up to ten thousand it was counted, above that PostgreSQL's planner was asked. */
+/** Counted up to ten thousand; above that it is the planner's estimate. */
 export function describeCount(count: number): string {
   return count <= 10_000 ? EXACT.format(count) : `about ${COUNTS.format(count)}`;
 }

@@ -1,10 +1,10 @@
-/** What of a collection is shown: the address says it, so that a link holds it; columns are remembered as well. */
+/** The view of a collection. The address contains it, so that a link does too. The browser also remembers the columns. */
 import type { FilterJson } from '../filter/filter';
 import type { Collection } from '../model';
 import { href, remember, remembered, route } from '../state';
 import { initialColumns, type View } from './source';
 
-/** What the address says of a collection; columns as they were chosen last where it says nothing. */
+/** The view in the address; if it names no columns, those that were chosen last. */
 export function viewOf(collection: Collection): View {
   const { parameters } = route.value;
   const chosen = parameters.get('columns') ?? remembered(`columns.${collection.name}`) ?? '';
@@ -40,7 +40,7 @@ export function rememberColumns(collection: Collection, columns: readonly string
   remember(`columns.${collection.name}`, columnsText(collection, columns));
 }
 
-/** Empty for the usual ones. */
+/** Empty for the default columns. */
 function columnsText(collection: Collection, columns: readonly string[]): string {
   return columns.join() === initialColumns(collection).join() ? '' : columns.join(',');
 }

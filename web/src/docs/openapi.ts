@@ -15,9 +15,9 @@ export interface Operation {
   readonly group: string;
   readonly parameters: readonly Parameter[];
   readonly takesBody: boolean;
-  /** What an object of the body may hold; empty where it is none. */
+  /** The properties of the body, or empty if it is not an object. */
   readonly body: readonly Member[];
-  /** What an item of the answer holds. */
+  /** The properties of an item of the response. */
   readonly answer: readonly Member[];
 }
 
@@ -37,7 +37,7 @@ export async function loadOperations(): Promise<Operation[]> {
     components: { parameters: Record<string, Json>; schemas: Record<string, Json> };
   };
   const paths = Object.entries(api.paths);
-  // What is the caller's own first.
+  // The user's own collections first.
   const ordered = [...paths.filter(isItems), ...paths.filter((entry) => !isItems(entry))];
   return ordered.flatMap(([path, operations]) =>
     Object.entries(operations).map(([method, operation]) => ({
@@ -86,7 +86,7 @@ function answerOf(operation: Json, schemas: Readonly<Record<string, Json>>): Mem
   return membersOf(objectAt(objectAt(whole, 'properties'), 'data'), schemas);
 }
 
-/** Those of one object, also where a list of them is meant. */
+/** The properties of one object, also if the schema is a list of them. */
 function membersOf(schema: Json, schemas: Readonly<Record<string, Json>>): Member[] {
   const known = resolve(schema, schemas);
   const [first] = listOf(known['anyOf'] ?? known['oneOf']);

@@ -4,7 +4,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { ApiError, base, call, messageOf } from '../api';
 import { type Model, titleField } from '../model';
 import { go, href, model, route } from '../state';
-import { Button, ErrorBox, FormDialog } from '../ui';
+import { Button, countOf, ErrorBox, FormDialog } from '../ui';
 import './docs.css';
 import { GraphqlIde } from './graphql/ide';
 import { loadOperations, type Member, type Operation } from './openapi';
@@ -26,7 +26,7 @@ export function DocsPage(): JSX.Element {
   );
 }
 
-/** A question that has an answer: some items of a collection with what tells them apart. */
+/** An example request with a result: some items of a collection with their titles. */
 function exampleOf(model: Model): string {
   const isPlain = (name: string): boolean => /^[A-Za-z]\w*$/.test(name);
   const collection = [...model.values()].find((each) => !each.system && !each.singleton && isPlain(each.name));
@@ -109,7 +109,7 @@ function OperationView({ operation }: { readonly operation: Operation }): JSX.El
       {summary !== '' && <p>{summary}</p>}
       {parameters.length > 0 && (
         <details>
-          <summary>{parameters.length} parameters</summary>
+          <summary>{countOf(parameters.length, 'parameter')}</summary>
           <dl>
             {parameters.map((each) => (
               <div key={each.name}>
@@ -123,8 +123,8 @@ function OperationView({ operation }: { readonly operation: Operation }): JSX.El
         </details>
       )}
       <Members title="Body" members={body} />
-      {takesBody && body.length === 0 && <p class="quiet">Takes a body of JSON.</p>}
-      <Members title="Answer" members={answer} />
+      {takesBody && body.length === 0 && <p class="quiet">Takes a JSON body.</p>}
+      <Members title="Response" members={answer} />
       {open && <TryIt operation={operation} onClose={() => setOpen(false)} />}
     </article>
   );
@@ -135,7 +135,7 @@ function Members(props: { readonly title: string; readonly members: readonly Mem
   return (
     <details>
       <summary>
-        {props.title}: {props.members.length} fields
+        {props.title}: {countOf(props.members.length, 'field')}
       </summary>
       <dl>
         {props.members.map(({ name, type, description, required }) => (
@@ -191,7 +191,7 @@ function TryIt({ operation, onClose }: { readonly operation: Operation; readonly
       onClose={onClose}
       onSubmit={() => void send()}
     >
-      {method !== 'GET' && <p class="quiet">This really changes what it says: it is sent with your login.</p>}
+      {method !== 'GET' && <p class="quiet">This request changes data. It is sent with your login.</p>}
       {names.map((name) => (
         <div class="field" key={name}>
           <label for={`try-${name}`}>{name}</label>
@@ -231,7 +231,7 @@ function TryIt({ operation, onClose }: { readonly operation: Operation; readonly
       {outcome && (
         <section aria-label="Answer">
           <h3 class={outcome.status < 400 ? 'good' : 'bad'}>{outcome.status}</h3>
-          <pre class="output try-answer" tabIndex={0} role="region" aria-label="Body of the answer">
+          <pre class="output try-answer" tabIndex={0} role="region" aria-label="Body of the response">
             {readable(outcome.text)}
           </pre>
         </section>

@@ -13,7 +13,7 @@ export interface FilterEditorProps {
   readonly depth?: number;
 }
 
-/** Rules stay as they are being written; those that are complete act. */
+/** Incomplete rules stay in the editor; only complete rules apply. */
 export function FilterDraft({
   atOnce = false,
   ...props
@@ -21,11 +21,11 @@ export function FilterDraft({
   const [draft, setDraft] = useState(props.group);
   const given = JSON.stringify(toJson(props.group));
   const sent = useRef(given);
-  // That of the last time: what else was changed in the meantime stays.
+  // The latest callback, so that other changes in the meantime stay.
   const onChange = useRef(props.onChange);
   onChange.current = props.onChange;
   useEffect(() => {
-    // Changed by something else.
+    // Another part of the page has changed the filter.
     if (given !== sent.current) setDraft(props.group);
     sent.current = given;
   }, [given]);
@@ -179,7 +179,7 @@ function withoutQuantifiers(path: string): string {
   return path.replace(/\._(?:some|none)(?=\.|$)/g, '');
 }
 
-/** The fields of the collection, and of those that one relation leads to. */
+/** The fields of the collection, and of directly related collections. */
 export function PathSelect({
   model,
   collection,

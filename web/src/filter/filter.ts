@@ -1,4 +1,4 @@
-/** A filter as a tree that people can edit, and as the JSON that the API takes. */
+/** A filter as a tree that the user can edit, and as the JSON of the API. */
 import { type Field, isArray } from '../model';
 
 export interface Rule {
@@ -31,7 +31,7 @@ export function toJson(group: Group): FilterJson | null {
   return { [group.join]: entries };
 }
 
-/** A rule that still lacks its value says nothing yet. */
+/** A rule without a value has no effect yet. */
 function ruleJson({ path, operator, value }: Rule): FilterJson | null {
   if (path === '' || (takesValue(operator) && isBlank(value))) return null;
   const condition: FilterJson = operator === '' ? {} : { [operator]: value };
@@ -42,7 +42,7 @@ function isBlank(value: unknown): boolean {
   return value === '' || (Array.isArray(value) && (value.length === 0 || value.some((each) => each === '')));
 }
 
-/** What is no filter becomes an empty group: the service says what is wrong with it. */
+/** Invalid input becomes an empty group: the service explains the error. */
 export function fromJson(json: unknown): Group {
   const entries = entriesOf(json);
   const [first] = entries;
@@ -93,22 +93,22 @@ export const OPERATORS: Readonly<Record<string, string>> = {
   _in: 'is one of',
   _nin: 'is none of',
   _icontains: 'contains',
-  _contains: 'contains (case counts)',
+  _contains: 'contains (case-sensitive)',
   _ncontains: 'does not contain',
   _istarts_with: 'starts with',
-  _starts_with: 'starts with (case counts)',
+  _starts_with: 'starts with (case-sensitive)',
   _iends_with: 'ends with',
-  _ends_with: 'ends with (case counts)',
+  _ends_with: 'ends with (case-sensitive)',
   _fts: 'matches the search',
   _empty: 'is empty',
   _nempty: 'is not empty',
   _null: 'has no value',
   _nnull: 'has a value',
-  _json_contains: 'holds the JSON',
+  _json_contains: 'contains the JSON',
   _has_key: 'has the key',
   _contains_all: 'holds all of',
   _contains_any: 'holds one of',
-  _contained_in: 'holds nothing else than',
+  _contained_in: 'contains only',
 };
 
 const TEXTS = [
@@ -130,7 +130,7 @@ const TEXTS = [
 ];
 const ORDERED = ['_eq', '_neq', '_gt', '_gte', '_lt', '_lte', '_between', '_in', '_nin'];
 
-/** Those that suit the type of a field, the likeliest first. */
+/** The operators for the type of a field, the most likely first. */
 export function operatorsFor(field: Field | null): readonly string[] {
   const ends = ['_null', '_nnull'];
   if (!field) return [...ORDERED, ...ends];
@@ -169,7 +169,7 @@ export function parseValue(operator: string, text: string): unknown {
   return text;
 }
 
-/** A rule in words. */
+/** Describes a rule. */
 export function describeRule({ path, operator, value }: Rule): string {
   const words = OPERATORS[operator] ?? operator.replace(/^_/, '').replaceAll('_', ' ');
   return `${path} ${words}${takesValue(operator) ? ` ${valueText(value)}` : ''}`;

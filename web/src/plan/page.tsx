@@ -1,4 +1,4 @@
-/** Plan: how PostgreSQL carried out the question, and what can be said about it. */
+/** Plan: how PostgreSQL executed the query, and hints about it. */
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { messageOf } from '../api';
@@ -27,7 +27,7 @@ export function PlanPage(): JSX.Element {
     });
     return () => request.abort();
   }, [address, turn]);
-  if (!query) return <Empty title="There is no question yet" />;
+  if (!query) return <Empty title="There is no query yet" />;
   const root = explanation && readPlan(explanation.plan[0].Plan);
   const hints = root ? hintsFor(root, model) : [];
   return (
@@ -36,7 +36,7 @@ export function PlanPage(): JSX.Element {
         <h1>Plan</h1>
         <code class="plan-question">{toUrl(query)}</code>
         <span class="grow" />
-        <Button label="Edit the question" onClick={() => go(addressOf(query))} />
+        <Button label="Edit the query" onClick={() => go(addressOf(query))} />
         <Button label="Run again" icon="play" kind="primary" onClick={() => setTurn(turn + 1)} />
       </header>
       {error && <ErrorBox text={error} />}
@@ -58,7 +58,7 @@ export function PlanPage(): JSX.Element {
             </div>
           </dl>
           <section aria-label="Hints" class="hints">
-            <h2>{hints.length === 0 ? 'Nothing stands out' : 'What stands out'}</h2>
+            <h2>{hints.length === 0 ? 'No problems found' : 'Findings'}</h2>
             {hints.length === 0 && (
               <p class="quiet">Indexes serve the filters, and the planner expected about as many rows as it found.</p>
             )}

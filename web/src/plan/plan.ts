@@ -1,4 +1,4 @@
-/** PostgreSQL's plan of a statement: its nodes, what each took, and what can be said about it in words. */
+/** PostgreSQL's plan of a statement: its nodes, their times, and hints. */
 import type { Collection, Model } from '../model';
 
 export type PlanJson = Readonly<Record<string, unknown>>;
@@ -6,7 +6,7 @@ export type PlanJson = Readonly<Record<string, unknown>>;
 export interface Explanation {
   readonly sql: string;
   readonly parameters: readonly (string | null)[];
-  /** How reads of this shape are planned; the plan here is made for the values. */
+  /** How PostgreSQL plans reads of this shape; the plan here is made for the values. */
   readonly plan_kind: 'generic' | 'custom' | 'fenced';
   readonly plan: readonly [
     { readonly Plan: PlanJson; readonly 'Execution Time'?: number; readonly 'Planning Time'?: number },
@@ -15,16 +15,16 @@ export interface Explanation {
 
 export interface PlanNode {
   readonly type: string;
-  /** The table, index or alias it is about. */
+  /** The table, index or alias of the node. */
   readonly about: string;
   readonly table: string | null;
   readonly details: readonly string[];
   readonly cost: number;
   readonly expected: number;
-  /** Of all loops; null where it was not run. */
+  /** Over all loops, or null if the statement was not run. */
   readonly found: number | null;
   readonly loops: number;
-  /** Milliseconds of this node alone, without those below; null where it was not run. */
+  /** Milliseconds of this node without its children, or null if the statement was not run. */
   readonly own: number | null;
   readonly total: number | null;
   readonly buffers: string | null;
@@ -106,7 +106,7 @@ function allNodes(node: PlanNode): PlanNode[] {
   return [node, ...node.children.flatMap(allNodes)];
 }
 
-/** The node that took longest by itself; where nothing was run, the one that is expected to cost most. */
+/** The node with the longest time of its own; without a run, the one with the highest estimated cost. */
 export function slowest(root: PlanNode): PlanNode {
   const weigh = (node: PlanNode): number =>
     node.own ?? node.cost - node.children.reduce((sum, child) => sum + child.cost, 0);
@@ -126,11 +126,11 @@ export function hintsFor(root: PlanNode, model: Model): Hint[] {
   return hints.filter((hint) => !seen.has(hint.text) && seen.add(hint.text));
 }
 
-/** The plan is made for the values of the question: whether reads use it depends on how they are planned. */
+/** The plan is made for the values of the query. Whether reads use it depends on how they are planned. */
 export function planningNote({ plan_kind, parameters }: Explanation): string | null {
   if (parameters.length === 0) return null;
   return plan_kind === 'generic'
-    ? 'Reads use a generic plan: the statement is prepared, and planned once for all values. This plan is made for the values of this question and may differ from it.'
+    ? 'Reads use a generic plan: the statement is prepared, and planned once for all values. This plan is made for the values of this query and may differ from it.'
     : 'Reads are planned for their values, as this plan is: a generic plan for all values would be too slow for some of them.';
 }
 
@@ -166,7 +166,7 @@ function filteredScan(node: PlanNode, model: Model): FilteredScan | null {
   return { table, collection, columns, read, found: node.found, cost: node.cost };
 }
 
-/** A plan does not say whose partition a table is: names of partitions begin with that of their table. */
+/** A plan does not name the parent of a partition: names of partitions begin with that of their table. */
 function parentOf(table: string, model: Model): Collection | undefined {
   const names = [...model.keys()].filter((name) => table.startsWith(`${name}_`));
   return model.get(names.sort((one, other) => other.length - one.length)[0] ?? '');
@@ -184,7 +184,7 @@ function missingIndex(scans: readonly FilteredScan[]): Hint[] {
   if (read < MANY_ROWS && !(isExpected && sum(({ cost }) => cost) >= 500))
     return [
       {
-        text: `All rows of ${name} are read for the filter on ${columns}. The table is small: an index would not help yet.`,
+        text: `All rows of ${name} are scanned for the filter on ${columns}. The table is small: an index would not help yet.`,
         sql: null,
       },
     ];
@@ -203,17 +203,17 @@ function rounded(count: number): string {
   return Math.round(count).toLocaleString('en');
 }
 
-/** The columns that a condition names, in its order. */
+/** The columns in a condition, in their order. */
 function columnsIn(condition: string, collection: Collection | undefined): string[] {
   const bare = condition.replace(/'(?:[^']|'')*'/g, '');
   const names = [...bare.matchAll(/"((?:[^"]|"")+)"|\b([a-z_][\w$]*)\b/gi)].map(([, quoted, plain]) => quoted ?? plain);
   return [...new Set(names)].flatMap((name) => (name && collection?.fields.get(name)?.column ? [name] : []));
 }
 
-/** They read all of what is below them before they give anything. */
+/** Nodes that read all of their input before they return a row. */
 const WHOLE = new Set(['Sort', 'Aggregate', 'Hash', 'Materialize', 'CTE Scan']);
 
-/** The nodes that nothing stopped: a limit ends those below it as soon as it has enough rows. */
+/** The nodes that ran to their end: a limit stops those below it as soon as it has enough rows. */
 function fullyRead(node: PlanNode, isLimited = false): PlanNode[] {
   const isStopped = node.type === 'Limit' || (isLimited && !WHOLE.has(node.type));
   const isShort = isLimited && (node.found ?? 0) < node.expected;

@@ -1,11 +1,11 @@
-/** A plan as a tree: time, rows expected and found, buffers; the slowest node is marked. */
+/** A plan as a tree: time, estimated and actual rows, buffers. The slowest node is marked. */
 import type { JSX } from 'preact';
 import type { PlanNode } from './plan';
 
 interface TreeProps {
   readonly node: PlanNode;
   readonly worst: PlanNode;
-  /** Milliseconds or cost of the whole. */
+  /** Milliseconds or cost of the whole plan. */
   readonly whole: number;
   readonly short?: boolean;
 }
@@ -32,7 +32,7 @@ function PlanItem({ node, worst, whole, short }: TreeProps): JSX.Element {
           {node.own === null ? (
             <span title="The planner's estimate">cost {node.cost.toLocaleString('en')}</span>
           ) : (
-            <span title="Of this node alone, without those below">{node.own.toFixed(node.own < 10 ? 2 : 0)} ms</span>
+            <span title="Time of this node without its children">{node.own.toFixed(node.own < 10 ? 2 : 0)} ms</span>
           )}
           <span class={isOff(node) ? 'bad' : ''}>
             {node.found === null

@@ -1,4 +1,4 @@
-/** A line chart over time, with its latest values in words. */
+/** A line chart over time, with its latest values as text. */
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
 import uPlot from 'uplot';
@@ -26,12 +26,12 @@ export function Chart({ title, unit, times, lines }: ChartProps): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const dark = isDark.value;
-  /** Replicas come and go. */
+  /** Replicas can appear and disappear. */
   const labels = lines.map(({ label }) => label).join();
   useEffect(() => {
     const element = box.current;
     if (!element) return;
-    // A canvas needs the colour itself, which only a property that is a colour tells.
+    // A canvas needs the computed colour, which only a property of type colour provides.
     const colour = (name: string): string => {
       element.style.color = `var(--${name})`;
       return getComputedStyle(element).color;

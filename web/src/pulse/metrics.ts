@@ -1,4 +1,4 @@
-/** Figures of the service, from what `GET /server/metrics` counts: each is the difference between two readings. */
+/** Figures of the service from the counters of `GET /server/metrics`: each is the difference between two readings. */
 
 export interface Sample {
   readonly name: string;
@@ -25,7 +25,7 @@ export function readMetrics(text: string): Sample[] {
 export interface Figures {
   readonly perSecond: number;
   readonly errorsPerSecond: number;
-  /** Milliseconds; null where there was no request. */
+  /** Milliseconds, or null if there was no request. */
   readonly p50: number | null;
   readonly p99: number | null;
   readonly batch: number | null;
@@ -46,7 +46,7 @@ function figuresOf(now: Reading, before: Reading): Figures {
   const others = now.samples.filter(
     ({ name, labels }) => name === 'lateral_requests_total' && !OWN.test(labels['route'] ?? ''),
   );
-  // Durations are told by method alone: those of a method that only this page used are left out.
+  // Durations have only a method. If only this page used a method, its durations are left out.
   const methods = [...new Set(others.map(({ labels }) => labels['method'] ?? ''))].filter(
     (method) =>
       grown('lateral_requests_total', ({ method: each, route = '' }) => each === method && !OWN.test(route)) > 0,
@@ -75,7 +75,7 @@ function sum({ samples }: Reading, name: string, want: (labels: Sample['labels']
   return samples.reduce((total, each) => (each.name === name && want(each.labels) ? total + each.value : total), 0);
 }
 
-/** Within a bucket of the histogram requests are taken to be spread evenly. */
+/** Assumes that requests are spread evenly within a bucket of the histogram. */
 function quantile(now: Reading, before: Reading, methods: readonly string[], share: number): number | null {
   const name = 'lateral_request_duration_seconds_bucket';
   const upTo = (reading: Reading, le: string): number =>
@@ -123,11 +123,11 @@ function countRoutes({ samples }: Reading): RouteCounts {
   return found;
 }
 
-/** What is kept of a reading: all of its samples, hundreds of times, would fill the memory of a page that stays open. */
+/** The part of a reading that is kept: hundreds of complete readings would fill the memory of an open page. */
 export interface Point {
   /** Milliseconds. */
   readonly at: number;
-  /** Null for the first one, which has nothing to be compared with. */
+  /** Null for the first one, which has no predecessor. */
   readonly figures: Figures | null;
   readonly lags: ReadonlyMap<string, number>;
   readonly routes: RouteCounts;

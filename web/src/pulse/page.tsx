@@ -1,4 +1,4 @@
-/** Pulse: what the service does now. */
+/** Pulse: the current activity of the service. */
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, call, messageOf } from '../api';
@@ -42,7 +42,7 @@ export function PulsePage(): JSX.Element {
       clearTimeout(timer);
     };
   }, []);
-  if (isOff) return <Empty title="Metrics are switched off">Start the service without METRICS=off to see them.</Empty>;
+  if (isOff) return <Empty title="Metrics are off">Start the service without METRICS=off to see them.</Empty>;
   const [first] = points;
   const last = points.at(-1);
   if (!first || !last || points.length < 2)
@@ -59,7 +59,9 @@ export function PulsePage(): JSX.Element {
     <div class="pulse">
       <header>
         <h1>Pulse</h1>
-        <span class="quiet">every two seconds, for the last five minutes; without the requests of this page</span>
+        <span class="quiet">
+          Updated every two seconds, for the last five minutes, without the requests of this page
+        </span>
       </header>
       {error && <ErrorBox text={error} />}
       <div class="charts">

@@ -124,7 +124,7 @@ function ShapeDialog({ shape, onClose }: { readonly shape: Shape; readonly onClo
         {shape.failed > 0 && `, ${shown(shape.failed)} of them failed`}; the plan is {shape.plan}.
       </p>
       <SqlText text={sql} />
-      <h3>Plan for no values in particular</h3>
+      <h3>Generic plan</h3>
       {error && <ErrorBox text={error} />}
       {root ? (
         <div tabIndex={0} role="group" aria-label="Plan">
@@ -137,7 +137,7 @@ function ShapeDialog({ shape, onClose }: { readonly shape: Shape; readonly onClo
   );
 }
 
-/** What it does to which tables: the text itself is long. */
+/** The action and the tables of a statement, because its text is long. */
 function summary(text: string): string {
   const tables = [
     ...text.matchAll(/\b(?:from|join|into|update|only) (?:lateral )?("(?:[^"]|"")*"(?:\."(?:[^"]|"")*")?)/g),

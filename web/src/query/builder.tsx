@@ -1,4 +1,4 @@
-/** The question as a form: fields over relations, and of each level its filter, order and limit. */
+/** The query as a form: fields through relations, and filter, order and limit of each level. */
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { FilterDraft, PathSelect } from '../filter/editor';
@@ -221,7 +221,7 @@ function LevelOptions({ model, collection, level, onChange }: Omit<TreeProps, 'd
   );
 }
 
-/** Numbers and moments that are read are what people rank by; otherwise the first column. */
+/** Suggests a selected number or date as the sort field, otherwise the first column. */
 function sortedFirst(collection: Collection, level: Level): string {
   const read = level.fields.flatMap(({ name }) => collection.fields.get(name) ?? []);
   const taken = level.sort.map((each) => each.replace(/^-/, ''));
@@ -235,7 +235,7 @@ function Groups({ model, query, onChange }: BuilderProps): JSX.Element {
   const collection = model.get(query.collection) as Collection;
   const columns = [...collection.fields.values()].filter((field) => field.column).map((field) => field.name);
   const [first = ''] = columns;
-  /** Items are counted; everything else is computed of a column. */
+  /** `count` counts items; every other function needs a column. */
   const suited = (name: string, field: string): string => {
     if (name === 'count' || field !== '*') return field;
     return [...collection.fields.values()].find((each) => each.column && !each.isKey && isNumber(each))?.name ?? first;

@@ -1,4 +1,4 @@
-/** A question as a GraphQL document, and back. */
+/** Converts a query to a GraphQL document, and back. */
 import { type FieldNode, Kind, parse, type ValueNode } from 'graphql';
 import { fromJson, toJson } from '../filter/filter';
 import type { Model } from '../model';
@@ -55,7 +55,7 @@ function literal(value: unknown): string {
   return JSON.stringify(value);
 }
 
-/** Throws a text that says what cannot be read. */
+/** Throws a message that names the unsupported part. */
 export function fromGraphql(text: string, model: Model): Query {
   const document = parse(text);
   const [operation, ...others] = document.definitions;
@@ -103,7 +103,7 @@ function levelOf(node: FieldNode, collection: string, model: Model): Level {
 
 const ARGUMENTS: readonly string[] = ['filter', 'sort', 'limit', 'search'];
 
-/** What the tree has no place for would be lost with the next change in it. */
+/** Refuses parts that the tree cannot show: the next change would lose them. */
 function refuseUnknown({ alias, directives = [], arguments: given = [] }: FieldNode, known: readonly string[]): void {
   const argument = given.find(({ name }) => !known.includes(name.value));
   if (argument) throw new Error(`The argument "${argument.name.value}" cannot be shown in the tree`);

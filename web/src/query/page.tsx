@@ -1,4 +1,4 @@
-/** Query: one question in four languages, REST, GraphQL, SQL and plan, and its answer. */
+/** Query: one query as REST, GraphQL, SQL and plan, and its result. */
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { pretty } from '../../../src/sql/pretty';
@@ -23,7 +23,7 @@ export function QueryPage(): JSX.Element {
   const model = modelSignal.value as Model;
   const query = currentQuery(model);
   if (!query)
-    return <Empty title="There is nothing to ask for yet">No collection is there, or none that you may see.</Empty>;
+    return <Empty title="There is nothing to query yet">The database has no collection that you may see.</Empty>;
   return <QueryView model={model} query={query} />;
 }
 
@@ -125,7 +125,7 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
         <header class="toolbar query-bar">
           <h1>{query.collection}</h1>
           {root && (
-            <span class="quiet cost" title="The planner's estimate, before it is run">
+            <span class="quiet cost" title="The planner's estimate before the run">
               cost {root.cost.toLocaleString('en')}
             </span>
           )}
@@ -151,7 +151,7 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
               label="Live"
               icon="pulse"
               pressed={live}
-              hint="Show the answer anew whenever it changes"
+              hint="Update the result whenever it changes"
               onClick={() => setLive(!live)}
             />
           )}
@@ -201,7 +201,7 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
         {!answer && !error && (
           <Empty title="Not run yet">
             <span>
-              Press <kbd>Ctrl Enter</kbd> or Run. It is one statement, whatever it reads.
+              Press <kbd>Ctrl Enter</kbd> or Run. Every query is one statement.
             </span>
           </Empty>
         )}
@@ -216,7 +216,7 @@ function liveAnswer(text: string): Answer<unknown> {
 }
 
 function sqlText({ sql, parameters }: Explanation): string {
-  // One line each: what follows a line break would be read as a statement.
+  // One line each: text after a line break would be read as a statement.
   const values = parameters.map(
     (value, at) => `-- $${at + 1} = ${value === null ? 'null' : `'${value.replaceAll('\n', '\\n')}'`}`,
   );
@@ -227,7 +227,7 @@ function Panel(props: {
   readonly title: string;
   readonly text: string;
   readonly more?: JSX.Element | false;
-  /** Whether nothing in it can be focused, and its keys scroll it. */
+  /** Whether it contains nothing focusable, so that the keys scroll it. */
   readonly scrolls?: boolean;
   readonly children: JSX.Element;
 }): JSX.Element {
@@ -256,18 +256,18 @@ function Panel(props: {
 interface EditProps {
   readonly title: string;
   readonly text: string;
-  /** Throws what is wrong; null where the text is only shown. */
+  /** Throws the error; null if the text cannot be edited. */
   readonly onEdit: ((text: string) => void) | null;
   readonly more?: JSX.Element;
 }
 
-/** A text that can be edited: what is read from it moves into the tree at once. */
+/** An editable text: valid changes update the tree at once. */
 function EditPanel({ title, text, onEdit, more }: EditProps): JSX.Element {
   const [typed, setTyped] = useState<string | null>(null);
   const [error, setError] = useState<string | null>(null);
   const area = useRef<HTMLTextAreaElement>(null);
   useEffect(() => {
-    // The question was changed elsewhere.
+    // Another part of the page has changed the query.
     if (document.activeElement === area.current) return;
     setTyped(null);
     setError(null);
@@ -294,7 +294,7 @@ function EditPanel({ title, text, onEdit, more }: EditProps): JSX.Element {
           value={typed ?? text}
           onInput={(event) => edit(event.currentTarget.value)}
           onBlur={() => {
-            // What cannot be read yet is not thrown away.
+            // Keep incomplete text.
             if (error === null) setTyped(null);
           }}
         />

@@ -1,4 +1,4 @@
-/** A question as a tree: what the builder edits, and what every language is written from and read into. */
+/** A query as a tree: the builder edits it, and every language is generated from it and parsed into it. */
 import { type FilterJson, fromJson, type Group, NO_FILTER, toJson } from '../filter/filter';
 import { type Model, titleField } from '../model';
 
@@ -6,7 +6,7 @@ export interface Level {
   readonly fields: readonly Node[];
   readonly filter: Group;
   readonly sort: readonly string[];
-  /** Null for the usual limit. */
+  /** Null for the default limit. */
   readonly limit: number | null;
   readonly search: string;
 }
@@ -14,7 +14,7 @@ export interface Level {
 export interface Node {
   /** A field, or a function of one: `count(comments)`. */
   readonly name: string;
-  /** Of a relation: what is read of the related items. */
+  /** For a relation: the query of the related items. */
   readonly level: Level | null;
 }
 
@@ -37,7 +37,7 @@ export const EMPTY: Level = { fields: [], filter: NO_FILTER, sort: [], limit: nu
 
 export const AGGREGATES = ['count', 'countDistinct', 'sum', 'avg', 'min', 'max'] as const;
 
-/** Of a question that nobody has limited yet. */
+/** The limit of a new query. */
 export const FIRST_LIMIT = 10;
 
 export function firstQuery(collection: string, model: Model): Query {

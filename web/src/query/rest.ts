@@ -1,4 +1,4 @@
-/** A question as REST: a URL, the body of a SEARCH, a curl line, a call of the SDK; and back from the first two. */
+/** Converts a query to REST (a URL, the body of a SEARCH, a curl command, a call of the SDK), and back from the first two. */
 import { base, itemsPath } from '../api';
 import type { Model } from '../model';
 import { fromQueryJson, objectOf, type Query, type QueryJson, toQueryJson } from './query';
@@ -15,7 +15,7 @@ function parameter(name: string, value: unknown): string[] {
   return [`${name}=${readable(String(value))}`];
 }
 
-/** Encoded where it must be: the rest stays as people read it. */
+/** Encodes only the necessary characters, so that the rest stays readable. */
 function readable(text: string): string {
   return text.replace(/[%&#+\s]|[^\x20-\x7e]/g, (each) => encodeURIComponent(each));
 }
@@ -47,7 +47,7 @@ const items = await client.request(
 );`;
 }
 
-/** Throws a text that says what cannot be read. */
+/** Throws a message that names the unsupported part. */
 export function fromUrl(text: string, model: Model): Query {
   const [, path = '', search = ''] = /^\s*(?:GET\s+)?([^?\s]*)\??(.*)$/s.exec(text.trim()) ?? [];
   const collection = collectionOf(path, model);
@@ -71,7 +71,7 @@ export function fromUrl(text: string, model: Model): Query {
 const PARAMETERS = new Set(['fields', 'filter', 'search', 'sort', 'limit', 'deep', 'aggregate', 'groupBy']);
 const DEEP_PARAMETERS = new Set(['_filter', '_search', '_sort', '_limit']);
 
-/** What the tree has no place for would be lost with the next change in it. */
+/** Refuses parts that the tree cannot show: the next change would lose them. */
 function refuseUnknown(json: QueryJson): void {
   const unknown = Object.keys(json).find((name) => !PARAMETERS.has(name)) ?? unknownDeep(objectOf(json['deep']));
   if (unknown !== undefined) throw new Error(`The parameter "${unknown}" cannot be shown in the tree`);
@@ -89,7 +89,7 @@ function parsed(value: string): unknown {
   try {
     return JSON.parse(value);
   } catch {
-    throw new Error('A parameter is no JSON');
+    throw new Error('A parameter is not valid JSON');
   }
 }
 

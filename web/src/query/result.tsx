@@ -1,13 +1,14 @@
-/** The answer to a question: rows or JSON, and what it took. */
+/** The result of a query: rows or JSON, and its cost. */
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import type { Answer } from '../api';
 import type { Row } from '../data/edits';
+import { countOf } from '../ui';
 
 const MOST_ROWS = 200;
 const MOST_TEXT = 200_000;
 
-/** Of a live answer: how often it has changed, and when it came. */
+/** For a live result: the number of changes, and the time of the last one. */
 export interface Updates {
   readonly count: number;
   readonly at: Date;
@@ -16,7 +17,7 @@ export interface Updates {
 interface ResultProps {
   readonly answer: Answer<unknown>;
   readonly rows: readonly Row[];
-  /** Null for an answer that was asked for once. */
+  /** Null for a result that is not live. */
   readonly updates: Updates | null;
 }
 
@@ -35,7 +36,9 @@ export function ResultView({ answer, rows, updates }: ResultProps): JSX.Element 
         </div>
         <dl class="facts">
           <Fact name="rows" value={String(rows.length)} />
-          {updates && <Fact name="live" value={`changed ${updates.count} times, read at ${clock(updates.at)}`} />}
+          {updates && (
+            <Fact name="live" value={`changed ${countOf(updates.count, 'time')}, read at ${clock(updates.at)}`} />
+          )}
           {!updates && <Fact name="statements" value="1" />}
           {!updates && <Fact name="sent" value={answer.batch > 1 ? `in a batch of ${answer.batch}` : 'alone'} />}
           <Fact name="bytes" value={new TextEncoder().encode(answer.text).length.toLocaleString('en')} />
@@ -121,7 +124,7 @@ function cellText(value: unknown): JSX.Element | string {
   if (value === null || value === undefined) return <span class="null">null</span>;
   if (typeof value !== 'object') return String(value);
   const inner = Object.values(value);
-  // A related item is the few fields that were read of it.
+  // A related item shows the few fields that were read.
   if (!Array.isArray(value) && inner.length < 4 && inner.every((each) => typeof each !== 'object'))
     return inner.join(' · ');
   return <code>{JSON.stringify(value)}</code>;

@@ -1,4 +1,4 @@
-/** The question that Query and Plan show: the address holds it, so a link holds the whole of it. */
+/** The query of the pages Query and Plan: the address contains it, so a link does too. */
 import { signal } from '@preact/signals';
 import { call, itemsPath } from '../api';
 import type { Model } from '../model';
@@ -12,7 +12,7 @@ export interface Past {
   readonly rows: number;
 }
 
-/** In the memory of the page: questions hold values. */
+/** In the memory of the page, because queries contain values. */
 export const past = signal<readonly Past[]>([]);
 const last = signal<Query | null>(null);
 whenForgotten(() => {
@@ -43,7 +43,7 @@ export function addressOf(query: Query, page = 'query'): string {
   return href(page, [query.collection], { q: JSON.stringify(toQueryJson(query)) });
 }
 
-/** The statement, its values and its plan; for administrators. With `analyze` it is run. */
+/** The statement, its values and its plan, for administrators. `analyze` runs it. */
 export async function explain(query: Query, analyze: boolean, signal?: AbortSignal): Promise<Explanation> {
   const { data } = await call<Explanation>('SEARCH', itemsPath(query.collection), {
     body: { query: toQueryJson(query) },

@@ -1,11 +1,11 @@
-/** SQL with its words in colour. */
+/** SQL with highlighted keywords. */
 import type { JSX } from 'preact';
 
 const SQL_WORDS =
   /("(?:[^"]|"")*")|('(?:[^']|'')*')|(\$\d+)|(--.*)|\b(select|from|where|left|join|lateral|on|true|order|by|group|having|limit|offset|as|and|or|not|is|null|case|when|then|else|end|with|union|all|asc|desc|nulls|last|first|any|in|exists|distinct)\b/gi;
 const SQL_CLASSES = ['name', 'string', 'value', 'comment', 'word'] as const;
 
-/** Coloured by kind, as text nodes: nothing of it becomes markup. */
+/** Highlighted as text nodes: no part of the SQL becomes markup. */
 export function SqlText({ text }: { readonly text: string }): JSX.Element {
   const parts: (string | JSX.Element)[] = [];
   let at = 0;

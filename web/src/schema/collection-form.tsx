@@ -1,4 +1,4 @@
-/** Makes a collection, says something about one, or deletes it. */
+/** Creates a collection, edits its metadata, or deletes it. */
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../api';
@@ -6,7 +6,7 @@ import type { Collection } from '../model';
 import { ChangeForm, Check, Choice, TextField } from './form';
 
 const KEYS: readonly (readonly [string, string])[] = [
-  ['integer', 'a number that counts up'],
+  ['integer', 'a number that increments'],
   ['uuid', 'a random UUID'],
 ];
 
@@ -75,7 +75,7 @@ export function DeleteCollection({
       danger
       disabled={typed !== name}
     >
-      <p>The table, all of its items, and the fields of other collections that lead to them are lost.</p>
+      <p>This deletes the table, all of its items, and the fields of other collections that refer to them.</p>
       <TextField label={`Type ${name} to delete it`} value={typed} onInput={setTyped} />
     </ChangeForm>
   );

@@ -1,4 +1,4 @@
-/** The diagram: moved by dragging and the wheel, zoomed by buttons and Ctrl with the wheel, walked through with the arrow keys. */
+/** The diagram: drag or scroll to move it, zoom with the buttons or with Ctrl and the wheel, and walk through it with the arrow keys. */
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { Button } from '../ui';
@@ -19,7 +19,7 @@ interface View {
 const CLOSEST = 2;
 const LONGEST = 23;
 const FARTHEST = 0.05;
-/** Further away the names in boxes cannot be read. */
+/** Below this scale the names in boxes are unreadable. */
 const READABLE = 0.45;
 
 export function Drawing({ diagram, chosen, onChoose }: DrawingProps): JSX.Element {
@@ -29,7 +29,7 @@ export function Drawing({ diagram, chosen, onChoose }: DrawingProps): JSX.Elemen
   const fitted = (): View => {
     const { clientWidth: width = 800, clientHeight: height = 600 } = frame.current ?? {};
     const whole = Math.min(1, (width - 48) / Math.max(1, diagram.width), (height - 48) / Math.max(1, diagram.height));
-    // Frames have titles that can be read from afar.
+    // Frames have titles that are readable at a small scale.
     const scale = Math.max(whole, diagram.frames.length > 0 ? FARTHEST : READABLE);
     const spare = Math.max(0, width / scale - diagram.width) / 2;
     return { x: -Math.max(24 / scale, spare), y: -24 / scale, scale };
@@ -41,7 +41,7 @@ export function Drawing({ diagram, chosen, onChoose }: DrawingProps): JSX.Elemen
     return fitted();
   };
   useEffect(() => {
-    // As long as nobody has moved it the whole is shown, also beside the fields of the chosen one.
+    // Until the user moves the diagram, all of it stays visible, also next to the fields of the selected collection.
     const start = drawn.current === diagram && !isWhole.current ? view : fit();
     drawn.current = diagram;
     setView(bringIn(diagram, chosen, start, frame.current));
@@ -83,7 +83,7 @@ export function Drawing({ diagram, chosen, onChoose }: DrawingProps): JSX.Elemen
     moved.current = false;
     const move = (now: PointerEvent): void => {
       const [right, down] = [now.clientX - startX, now.clientY - startY];
-      // A hand that clicks moves a little.
+      // The pointer moves a little during a click.
       if (!moved.current && Math.abs(right) + Math.abs(down) < 5) return;
       if (!moved.current) element.setPointerCapture(event.pointerId);
       moved.current = true;
@@ -103,7 +103,7 @@ export function Drawing({ diagram, chosen, onChoose }: DrawingProps): JSX.Elemen
     if (!moved.current) onChoose(name);
     moved.current = false;
   };
-  /** Only one box is in the order of the Tab key; arrows lead to the others. */
+  /** Only one box is in the tab order; the arrow keys lead to the others. */
   const walk = (event: KeyboardEvent, box: Box): void => {
     if (event.key === 'Enter' || event.key === ' ') {
       event.preventDefault();
@@ -196,7 +196,7 @@ function BoxContent({ box: { collection, fields, width, height } }: { readonly b
   );
 }
 
-/** The next box in the direction of an arrow key: what is straight ahead counts as nearer. */
+/** The next box in the direction of an arrow key: a box straight ahead counts as nearer. */
 function nearest(boxes: readonly Box[], from: Box, key: string): Box | null {
   const [right, down] = DIRECTIONS[key] ?? [0, 0];
   if (right === 0 && down === 0) return null;
@@ -221,7 +221,7 @@ const DIRECTIONS: Readonly<Record<string, readonly [number, number]>> = {
   ArrowUp: [0, -1],
 };
 
-/** Moved, where the chosen one would be out of sight or too small to read. */
+/** Moves the view if the selected box would be out of sight or too small to read. */
 function bringIn(diagram: Diagram, chosen: string, view: View, frame: HTMLElement | null): View {
   const box = diagram.boxes.find((each) => each.collection.name === chosen);
   if (!box || !frame) return view;

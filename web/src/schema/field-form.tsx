@@ -1,4 +1,4 @@
-/** Makes a field, or changes one: type, default, what it must hold, and its note. */
+/** Creates or changes a field: type, default, constraints and note. */
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { call } from '../api';
@@ -23,7 +23,7 @@ const TYPES: readonly (readonly [string, string])[] = [
 
 interface FormProps {
   readonly collection: Collection;
-  /** Left out for a new one. */
+  /** Absent for a new field. */
   readonly field?: Field;
   readonly onClose: () => void;
 }
@@ -78,7 +78,7 @@ export function FieldForm({ collection, field, onClose }: FormProps): JSX.Elemen
         onInput={(type) => set({ type })}
         among={types}
         {...(field && now.type !== before.type
-          ? { note: 'The values are converted; if one of them does not fit, nothing changes' }
+          ? { note: 'PostgreSQL converts the values. If one of them does not fit, nothing changes' }
           : {})}
       />
       {now.type === 'string' && (

@@ -1,4 +1,4 @@
-/** The fields of a collection: what they are, and for administrators how to change them. */
+/** The fields of a collection with their properties, and forms for administrators to change them. */
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { call, messageOf } from '../api';
@@ -77,7 +77,7 @@ export function FieldList({ collection, model }: ListProps): JSX.Element {
                     ? { label: 'Drop its index', onClick: () => void change(field, { is_indexed: false }) }
                     : { label: 'Add an index', onClick: () => void change(field, { is_indexed: true }) },
                   field.column.is_unique
-                    ? { label: 'Allow equal values', onClick: () => void change(field, { is_unique: false }) }
+                    ? { label: 'Allow duplicate values', onClick: () => void change(field, { is_unique: false }) }
                     : { label: 'Make it unique', onClick: () => void change(field, { is_unique: true }) },
                   field.column.is_nullable
                     ? { label: 'Require a value', onClick: () => void change(field, { is_nullable: false }) }
@@ -107,7 +107,7 @@ export function FieldList({ collection, model }: ListProps): JSX.Element {
           }
         >
           <p>
-            The column <strong>{doomed.name}</strong> of {collection.name} and all of its values are lost.
+            The column <strong>{doomed.name}</strong> of {collection.name} and all of its values will be deleted.
           </p>
         </Dialog>
       )}

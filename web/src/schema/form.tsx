@@ -1,4 +1,4 @@
-/** What the forms that change the schema share: a dialog that saves by requests of the public API, and its inputs. */
+/** The common parts of the forms that change the schema: a dialog that saves with requests of the public API, and its inputs. */
 import type { ComponentChildren, JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { messageOf } from '../api';
@@ -8,7 +8,7 @@ import { ErrorBox, FormDialog } from '../ui';
 interface FormProps {
   readonly title: string;
   readonly onClose: () => void;
-  /** Throws what is wrong. */
+  /** Throws the error. */
   readonly onSave: () => Promise<void>;
   readonly done: string;
   readonly saveLabel?: string;

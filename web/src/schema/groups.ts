@@ -1,7 +1,7 @@
 /**
- * Where the collections of a large diagram stand. Layers of hundreds take seconds to compute and nobody can follow their lines, so
- * here collections that belong together stand in one frame: each with the most particular of those it refers to (a line of an order
- * with the order, not with the user who wrote it), in frames of about a dozen.
+ * The layout of a large diagram. Layers of hundreds of collections take seconds to compute, and their lines are too dense to follow. So
+ * related collections share a frame of about a dozen: each joins the most specific collection that it refers to (a line of an order joins
+ * the order, not the user who wrote it).
  */
 
 export interface Link {
@@ -10,7 +10,7 @@ export interface Link {
 }
 
 export interface Group {
-  /** That of the collection which the others lead to. */
+  /** The name of the collection that the others lead to. */
   readonly name: string;
   readonly members: readonly string[];
 }
@@ -55,7 +55,7 @@ export function groupCollections(names: readonly string[], links: readonly Link[
     children.set(parent, [...(children.get(parent) ?? []), name]);
   }
   const groups: Group[] = [];
-  /** Those below it that have no group of their own, itself first. */
+  /** The collection and those below it that have no separate group. */
   const gather = (name: string): string[] => {
     const members = [name, ...(children.get(name) ?? []).flatMap(gather)];
     if (members.length < SMALLEST) return members;
@@ -73,13 +73,13 @@ export function groupCollections(names: readonly string[], links: readonly Link[
   return groups;
 }
 
-/** Whether a way up from `name` leads to `wanted`: a circle of references has no top otherwise. */
+/** Whether a path up from `name` leads to `wanted`: otherwise a circle of references would have no top. */
 function leadsTo(above: ReadonlyMap<string, string>, name: string, wanted: string): boolean {
   for (let at: string | undefined = name; at !== undefined; at = above.get(at)) if (at === wanted) return true;
   return false;
 }
 
-/** Frames in rows, about as wide as a screen is in relation to its height; and the place of each member in them. */
+/** Arranges frames in rows with about the proportions of a screen, and the members in each frame. */
 export function placeGroups(
   groups: readonly Group[],
   { width, height, gap }: Sizes,

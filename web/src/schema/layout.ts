@@ -1,6 +1,6 @@
 /**
- * Where the collections of a diagram stand: those with relations by a library for layered graphs, the others in rows below; many of
- * them in frames.
+ * The layout of a diagram: a library for layered graphs places collections with relations, and the others are in rows below. A large
+ * diagram has frames.
  */
 import { Graph, layout } from '@dagrejs/dagre';
 import type { Collection, Field, Model } from '../model';
@@ -12,7 +12,7 @@ export interface Box {
   readonly y: number;
   readonly width: number;
   readonly height: number;
-  /** Those that are listed in it. */
+  /** The fields that its box lists. */
   readonly fields: readonly Field[];
 }
 
@@ -26,7 +26,7 @@ export interface Edge {
 export interface Diagram {
   readonly boxes: readonly Box[];
   readonly edges: readonly Edge[];
-  /** Around what belongs together, in a large diagram. */
+  /** Around related collections, in a large diagram. */
   readonly frames: readonly Frame[];
   readonly width: number;
   readonly height: number;
@@ -36,9 +36,9 @@ const WIDTH = 200;
 const HEAD = 30;
 const LINE = 19;
 const MOST_FIELDS = 9;
-/** Above this many only names are shown. */
+/** Above this many collections, boxes show only names. */
 const MOST_DETAILED = 40;
-/** Above this many they stand in frames. */
+/** Above this many collections, the diagram has frames. */
 const MOST_LAYERED = 80;
 
 export function neighbours(model: Model, name: string): Set<string> {
@@ -139,7 +139,7 @@ function inLayers(collections: readonly Collection[], links: readonly FieldLink[
     right = Math.max(right, x + WIDTH / 2);
     bottom = Math.max(bottom, y + height / 2);
   }
-  // Lines turn outside of the boxes as well: what stands below must not be crossed.
+  // Lines also turn outside the boxes, and must not cross the boxes below.
   for (const edge of linked.size > 0 ? graph.edges() : []) {
     const { points = [] } = graph.edge(edge) as { points?: { x: number; y: number }[] };
     for (const { x, y } of points) [right, bottom] = [Math.max(right, x), Math.max(bottom, y)];
@@ -166,14 +166,14 @@ function inLayers(collections: readonly Collection[], links: readonly FieldLink[
   return { boxes, edges, frames: [], width: right, height: bottom };
 }
 
-/** The key, then what leads elsewhere, then the rest as far as there is room. */
+/** The key, then references, then other fields while there is room. */
 function listed({ fields }: Collection): Field[] {
   const all = [...fields.values()].filter((field) => field.column);
   const rank = (field: Field): number => (field.isKey ? 0 : field.relation ? 1 : 2);
   return all.sort((one, other) => rank(one) - rank(other)).slice(0, MOST_FIELDS);
 }
 
-/** Straight at both ends, and round where it turns: through the middle of each stretch between. */
+/** Straight at both ends, and rounded at its corners: through the middle of each segment. */
 function pathOf(points: readonly { readonly x: number; readonly y: number }[]): string {
   const [first, ...rest] = points;
   const last = rest.at(-1);

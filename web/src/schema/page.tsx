@@ -1,9 +1,9 @@
-/** Model: the collections and their relations as a diagram, and the fields of one, which administrators may change. */
+/** Model: the collections and their relations as a diagram, and the fields of one, which administrators can change. */
 import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import type { Collection, Model } from '../model';
 import { go, href, mayAdminister, model as modelSignal, route } from '../state';
-import { Button, Empty, Menu } from '../ui';
+import { Button, countOf, Empty, Menu } from '../ui';
 import { ChangeCollection, CreateCollection, DeleteCollection } from './collection-form';
 import { Drawing } from './drawing';
 import { FieldList } from './fields';
@@ -31,7 +31,7 @@ export function ModelPage(): JSX.Element {
       <section class="model-main">
         <header class="toolbar model-bar">
           <h1>Model</h1>
-          <span class="quiet count">{own.length} collections</span>
+          <span class="quiet count">{countOf(own.length, 'collection')}</span>
           {!chosen && own.length > 0 && (
             <span class="quiet small tip">
               {mayAdminister.value ? 'Choose one to see, add and change its fields' : 'Choose one to see its fields'}

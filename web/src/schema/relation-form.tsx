@@ -1,4 +1,4 @@
-/** Makes a relation with the column that holds it, or changes one: what deletion does, and the list on the other side. */
+/** Creates a relation with its column, or changes one: the effect of deletions, and the list on the other side. */
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { call } from '../api';
@@ -36,7 +36,7 @@ export function CreateRelation({ collection, model, onClose }: CreateProps): JSX
         body: { collection: collection.name, field, related_collection: to, schema: { on_delete: onDelete }, ...meta },
       });
     } catch (error) {
-      // The column was made for the relation alone.
+      // The column was created only for the relation.
       await call('DELETE', `${path}/${encodeURIComponent(field)}`);
       throw error;
     }
@@ -54,7 +54,7 @@ export function CreateRelation({ collection, model, onClose }: CreateProps): JSX
         onInput={setField}
         note={`A new column of ${collection.name} with the key of an item`}
       />
-      <Choice label="Leads to" value={to} onInput={setTo} among={targets.map(({ name }) => [name, name])} />
+      <Choice label="Related collection" value={to} onInput={setTo} among={targets.map(({ name }) => [name, name])} />
       <RelationOptions onDelete={onDelete} setOnDelete={setOnDelete} back={back} setBack={setBack} />
     </ChangeForm>
   );

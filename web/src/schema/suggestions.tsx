@@ -1,4 +1,4 @@
-/** Relations that foreign keys imply and that are not declared yet: one click adds one of them, or all. */
+/** Relations that foreign keys imply and that are not declared yet. One click adds one of them, or all. */
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { call, messageOf } from '../api';
@@ -20,7 +20,7 @@ interface Suggestions {
   readonly indexes: readonly { readonly statement: string }[];
 }
 
-/** The button with how many there are, and the list behind it. */
+/** The button with their number, and the list. */
 export function SuggestedRelations(): JSX.Element | null {
   const [found, setFound] = useState<Suggestions | null>(null);
   const [error, setError] = useState<string | null>(null);
@@ -75,7 +75,8 @@ export function SuggestedRelations(): JSX.Element | null {
             <Empty title="Every foreign key has its list" icon="check" />
           ) : (
             <p class="quiet">
-              A foreign key leads from an item to its parent. These fields lead the other way. No table changes.
+              A foreign key leads from an item to its parent. These fields lead in the other direction. Tables stay
+              unchanged.
             </p>
           )}
           <ul class="suggestions">
@@ -108,7 +109,9 @@ export function SuggestedRelations(): JSX.Element | null {
                   onClick={() => void copyText(found.indexes.map(({ statement }) => statement).join('\n'))}
                 />
               </header>
-              <p class="quiet">They slow down lists and deletions. Run these in the database to make them:</p>
+              <p class="quiet">
+                They slow down lists and deletions. Run these statements in the database to create the indexes:
+              </p>
               <pre class="output" tabIndex={0} role="region" aria-label="Statements">
                 {found.indexes.map(({ statement }) => statement).join('\n')}
               </pre>

@@ -1,10 +1,10 @@
-/** What may follow at a place in a GraphQL document: where the place is, from the text before it, and what the schema has there. */
+/** Completion in a GraphQL document: finds the context from the text before the cursor, and the fields of the schema that fit it. */
 import { type InputValue, type NamedType, namedOf, type Operation, type Types, writtenType } from './types';
 
 export interface Completion {
   readonly name: string;
   readonly detail: string;
-  /** What is put behind the name; `|` is where the cursor goes. */
+  /** The text after the name; `|` marks the cursor. */
   readonly after: string;
 }
 
@@ -28,7 +28,7 @@ type Level =
   | { readonly kind: 'arguments'; readonly path: readonly Step[]; name: string; isValue: boolean }
   | { readonly kind: 'object'; name: string; isValue: boolean }
   | { readonly kind: 'list' }
-  /** Variables, and arguments of directives: nothing is suggested there. */
+  /** Variables, and arguments of directives: there are no suggestions. */
   | { readonly kind: 'other' };
 
 interface Place {
@@ -38,7 +38,7 @@ interface Place {
 }
 
 export interface Typed {
-  /** The part of a name that is written already. */
+  /** The part of a name before the cursor. */
   readonly prefix: string;
   readonly place: Place | null;
 }
@@ -112,7 +112,7 @@ const KEYWORDS: readonly Completion[] = [
   { name: 'mutation', detail: 'writes', after: ' {\n  |\n}' },
 ];
 
-/** As many as are shown without scrolling. */
+/** The number that is visible without scrolling. */
 const MOST = 10;
 
 export async function completionsAt({ prefix, place }: Typed, types: Types): Promise<Completion[]> {

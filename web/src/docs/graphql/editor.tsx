@@ -1,4 +1,4 @@
-/** A text field for GraphQL documents that offers what the schema has at the cursor. */
+/** A text field for GraphQL documents that suggests names of the schema at the cursor. */
 import type { JSX } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import { type Completion, completionsAt, placeAt } from './complete';
@@ -19,7 +19,7 @@ interface Offer {
   readonly top: number;
 }
 
-/** Of the style sheet: the place of the list is computed from them. */
+/** From the style sheet: the position of the list is computed from them. */
 const LINE = 19;
 const PAD = 10;
 
@@ -70,7 +70,7 @@ export function Editor({ value, types, onInput, onRun }: EditorProps): JSX.Eleme
     if (!element) return;
     const end = element.selectionStart;
     const rest = element.value.slice(end);
-    // What already exists is not written twice.
+    // Existing text is not inserted twice.
     const tail = /^\s*[{(:]/.test(rest) ? '|' : indented(after, element.value.slice(0, end));
     const start = end - prefix.length;
     put(name + tail.replace('|', ''), start, end, start + name.length + tail.indexOf('|'));

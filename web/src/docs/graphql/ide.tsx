@@ -1,4 +1,4 @@
-/** The GraphQL IDE: a document with variables, its answer, and the types of the caller's schema. */
+/** The GraphQL IDE: a document with variables, its response, and the types of the caller's schema. */
 import { signal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
@@ -12,9 +12,9 @@ import { Types } from './types';
 
 const ENDPOINTS = ['/graphql', '/graphql/system'] as const;
 
-/** Whether the document was emptied: an address without one means the example otherwise. */
+/** Whether the user has cleared the document: otherwise an address without one shows the example. */
 const emptied = signal(false);
-/** Kept while other pages are looked at. */
+/** Kept while the user visits other pages. */
 const variables = signal('');
 const answer = signal<{ readonly text: string; readonly isError: boolean; readonly milliseconds: number } | null>(null);
 whenForgotten(() => {
@@ -124,14 +124,14 @@ export function GraphqlIde({ first }: { readonly first: string }): JSX.Element {
                 <p class={answer.value.isError ? 'bad' : 'good'}>
                   {answer.value.isError ? 'With errors' : 'Done'}, {Math.round(answer.value.milliseconds)} ms
                 </p>
-                <pre class="output" tabIndex={0} role="region" aria-label="Body of the answer">
+                <pre class="output" tabIndex={0} role="region" aria-label="Body of the response">
                   {answer.value.text.length > MOST_TEXT
                     ? `${answer.value.text.slice(0, MOST_TEXT)}…`
                     : answer.value.text}
                 </pre>
               </>
             ) : (
-              <p class="quiet">The answer appears here.</p>
+              <p class="quiet">The response appears here.</p>
             )}
           </section>
         </div>

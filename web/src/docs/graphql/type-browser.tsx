@@ -1,8 +1,8 @@
-/** The types of the schema, from the root fields on: each type that is named leads on. */
+/** The types of the schema, beginning with the root fields. Each type name is a link. */
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { messageOf } from '../../api';
-import { Button, ErrorBox } from '../../ui';
+import { Button, countOf, ErrorBox } from '../../ui';
 import {
   type InputValue,
   type NamedType,
@@ -69,7 +69,7 @@ export function TypeBrowser({ types }: { readonly types: Types }): JSX.Element {
             {member.description && <p class="quiet">{member.description}</p>}
             {'args' in member && member.args.length > 0 && (
               <details>
-                <summary>{member.args.length} arguments</summary>
+                <summary>{countOf(member.args.length, 'argument')}</summary>
                 <ul>
                   {member.args.map((argument) => (
                     <li key={argument.name}>

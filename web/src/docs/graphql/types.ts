@@ -1,6 +1,6 @@
 /**
- * The caller's GraphQL schema, type by type as they are asked for: that of a large database has tens of thousands of them, and an
- * editor needs a few.
+ * The caller's GraphQL schema, loaded type by type: the schema of a large database has tens of thousands of types, and an editor needs a
+ * few.
  */
 import { call } from '../../api';
 
@@ -73,7 +73,7 @@ export class Types {
   }
 }
 
-/** The type inside of lists and exclamation marks. */
+/** The type inside lists and exclamation marks. */
 export function namedOf(type: TypeReference): string {
   let inner: TypeReference = type;
   while (inner.ofType) inner = inner.ofType;
