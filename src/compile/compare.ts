@@ -26,20 +26,21 @@ export function operandOperator(operand: OperandPlan, symbol: string): Fragment 
 }
 
 export function operandSchema(operand: OperandPlan): string {
-  const field = fieldOf(operand);
+  const field = comparedField(operand);
   return field ? operatorSchema(field) : CATALOG;
 }
 
-function fieldOf(operand: OperandPlan): Field | null {
+/** The field whose type the operand has, or null if it has a type of PostgreSQL. */
+export function comparedField(operand: OperandPlan): Field | null {
   switch (operand.kind) {
     case 'field':
     case 'key':
       return operand.field;
     case 'first':
-      return fieldOf(operand.operand);
+      return comparedField(operand.operand);
     case 'aggregate':
       return /^(min|max)$/.test(operand.aggregate.function) && operand.aggregate.operand
-        ? fieldOf(operand.aggregate.operand)
+        ? comparedField(operand.aggregate.operand)
         : null;
     default:
       return null;

@@ -92,14 +92,8 @@ function compileSearch({ slot, fields, vector }: Extract<Condition, { kind: 'sea
     const column = source.column([], field);
     const operand: OperandPlan = { kind: 'field', through: [], field };
     if (field.type === 'string' || field.type === 'text') {
-      const term = parameter({
-        kind: 'pattern',
-        slot,
-        codec: 'text',
-        pattern: 'contains',
-        field: 'search',
-        use: 'filter',
-      });
+      const text = { codec: 'text', field: 'search', use: 'filter' } as const;
+      const term = parameter({ kind: 'pattern', slot, ...text, pattern: 'contains' });
       return sql`${asText(operand, column)} ${operandOperator(operand, '~~*')} ${term}`;
     }
     return sql`${column} ${operatorOf(field, '=')} ${parameter({ kind: 'search', slot, codec: field.column?.base_type ?? 'text' })}::${typeName(field)}`;
@@ -164,14 +158,9 @@ function compileComparison(
     return compareGeometries(left, operator, sql`${parameter({ kind: 'value', ...typed })}::text`, operand.field);
   if (value.codec === 'array' || value.codec === 'record' || value.codec === '_bytea')
     return compareRecords(compared, typed);
+  if (isComparison(operator))
+    return sql`${left} ${operandOperator(operand, COMPARISONS[operator])} ${parameter({ kind: 'value', ...typed })}::${type}`;
   switch (operator) {
-    case 'eq':
-    case 'neq':
-    case 'lt':
-    case 'lte':
-    case 'gt':
-    case 'gte':
-      return sql`${left} ${operandOperator(operand, COMPARISONS[operator])} ${parameter({ kind: 'value', ...typed })}::${type}`;
     case 'in':
       return sql`${left} ${operandOperator(operand, '=')} any(${parameter({ kind: 'list', ...typed })}::${type}[])`;
     case 'nin':

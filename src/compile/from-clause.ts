@@ -114,8 +114,7 @@ export class FromClause {
   /** The value, null where the caller may not see it. */
   column(through: readonly ToOneJoin[], field: Field): Fragment {
     const value = this.raw(through, field);
-    const mask = this.mask(through, field);
-    return mask ? sql`case when ${mask} then ${value} end` : value;
+    return shownIf(this.mask(through, field), value);
   }
 
   /** The value for the statement's own use: keys that tie rows together, and sort values that are not shown. */
@@ -143,10 +142,7 @@ export class FromClause {
     const [only] = toOne.kind === 'one' ? toOne.columns : [toOne.field];
     if (only === toOne.field) return [this.column(through, toOne.field)];
     const mask = this.mask(through, toOne.field);
-    return (toOne.kind === 'one' ? toOne.columns : []).map((field) => {
-      const value = this.raw(through, field);
-      return mask ? sql`case when ${mask} then ${value} end` : value;
-    });
+    return (toOne.kind === 'one' ? toOne.columns : []).map((field) => shownIf(mask, this.raw(through, field)));
   }
 
   /** The condition under which the field may be seen, or null if it always may. */
@@ -245,6 +241,11 @@ export class FromClause {
   }
 }
 
+/** A value that is null where the mask does not hold. */
+export function shownIf(mask: Fragment | null, value: Fragment): Fragment {
+  return mask ? sql`case when ${mask} then ${value} end` : value;
+}
+
 /** Whether rows are found by others that refer to them: PostgreSQL may begin with those. */
 function looksAtOthers(condition: Condition): boolean {
   if (condition.kind === 'and' || condition.kind === 'or') return condition.conditions.some(looksAtOthers);
@@ -286,10 +287,7 @@ export function refersTo(
   const key = toMany.key.map((field) => parent.raw(through, field));
   // A caller who names the column must be allowed to see it; the permission to read an alias field is enough for its rows.
   const mask = toMany.via ? null : child.mask([], toMany.field);
-  const stored = toMany.columns.map((field) => {
-    const value = child.raw([], field);
-    return mask ? sql`case when ${mask} then ${value} end` : value;
-  });
+  const stored = toMany.columns.map((field) => shownIf(mask, child.raw([], field)));
   if (!toMany.named) {
     const onShard = child.joinedTo({ parent, through, columns: toMany.columns, parentColumns: toMany.key });
     return sql`${areEqual(stored, key, toMany.columns, toMany.key)}${onShard}`;

@@ -3,8 +3,8 @@ import { assertNever } from '../base/assert-never.js';
 import type { AggregatePlan, OperandPlan } from '../plan/plan.js';
 import type { Representation } from '../request/ast.js';
 import { alias, type Fragment, identifier, parameter, sql } from '../sql/fragment.js';
-import { areEqual, operandSchema } from './compare.js';
-import { FromClause, refersTo } from './from-clause.js';
+import { areEqual, comparedField, operandSchema } from './compare.js';
+import { FromClause, refersTo, shownIf } from './from-clause.js';
 import { rankOf } from './full-text.js';
 import { typeName } from './identifiers.js';
 import type { JsonValue } from './json.js';
@@ -80,8 +80,7 @@ function compilePosition({ key, slot }: Extract<OperandPlan, { kind: 'position' 
 
 /** A value of the rows behind an alias field, or null if the caller may not see the field. */
 function masked({ through, toMany }: Listing, source: FromClause, value: Fragment): Fragment {
-  const mask = toMany.via && source.mask(through, toMany.via);
-  return mask ? sql`case when ${mask} then ${value} end` : value;
+  return shownIf(toMany.via && source.mask(through, toMany.via), value);
 }
 
 type Listing = Extract<OperandPlan, { kind: 'count' | 'first' }>;
@@ -159,11 +158,7 @@ export function showAggregate(aggregate: AggregatePlan, value: Fragment, as: Rep
 
 /** `json` has no equality: its values are compared as `jsonb`. */
 export function comparable(operand: OperandPlan, value: Fragment): Fragment {
-  return isJsonText(operand) ? sql`${value}::jsonb` : value;
-}
-
-function isJsonText(operand: OperandPlan): boolean {
-  return operand.kind === 'field' && operand.field.column?.base_type === 'json';
+  return operand.kind === 'field' && operand.field.column?.base_type === 'json' ? sql`${value}::jsonb` : value;
 }
 
 /**
@@ -179,28 +174,15 @@ export function isNotNull(operand: OperandPlan, value: Fragment): Fragment {
 }
 
 function isComposite(operand: OperandPlan): boolean {
-  switch (operand.kind) {
-    case 'field':
-    case 'key':
-      return operand.field.column?.composite != null && !operand.field.column.is_array;
-    case 'first':
-      return isComposite(operand.operand);
-    case 'aggregate':
-      return operand.aggregate.operand !== null && /^(min|max)$/.test(operand.aggregate.function)
-        ? isComposite(operand.aggregate.operand)
-        : false;
-    default:
-      return false;
-  }
+  const column = comparedField(operand)?.column;
+  return column?.composite != null && !column.is_array;
 }
 
 /** The type of a value that is compared with the operand. */
 export function operandTypeName(operand: OperandPlan): Fragment {
+  const field = comparedField(operand);
+  if (field) return field.column?.base_type === 'json' ? sql`jsonb` : typeName(field);
   switch (operand.kind) {
-    case 'field':
-      return isJsonText(operand) ? sql`jsonb` : typeName(operand.field);
-    case 'key':
-      return typeName(operand.field);
     case 'date':
     case 'length':
     case 'position':
@@ -215,11 +197,11 @@ export function operandTypeName(operand: OperandPlan): Fragment {
       return operandTypeName(operand.operand);
     case 'aggregate': {
       const { aggregate } = operand;
-      const same = aggregate.function === 'min' || aggregate.function === 'max';
-      return same && aggregate.operand ? operandTypeName(aggregate.operand) : sql`numeric`;
+      const isExtreme = aggregate.function === 'min' || aggregate.function === 'max';
+      return isExtreme && aggregate.operand ? operandTypeName(aggregate.operand) : sql`numeric`;
     }
     default:
-      return assertNever(operand);
+      throw new Error(`the type of ${operand.kind} is not known`);
   }
 }
 

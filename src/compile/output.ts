@@ -85,26 +85,21 @@ function base64Array(column: Fragment): Fragment {
   return sql`case when cardinality(${column}) = 0 or array_ndims(${column}) = 1 then array(${entries}) else ${column}::text[] end`;
 }
 
-/** As a cast to text, but of this type alone. */
+/** As a cast to text, but of one type alone. */
+const TEXTS: Readonly<Record<string, (column: Fragment) => Fragment>> = {
+  int2: (column) => sql`textin(int2out(${column}))`,
+  int4: (column) => sql`textin(int4out(${column}))`,
+  int8: (column) => sql`textin(int8out(${column}))`,
+  numeric: (column) => sql`textin(numeric_out(${column}))`,
+  uuid: (column) => sql`textin(uuid_out(${column}))`,
+  json: (column) => sql`textin(json_out(${column}))`,
+  jsonb: (column) => sql`textin(jsonb_out(${column}))`,
+};
+
 function textOf(column: Fragment, base: string): Fragment {
-  switch (base) {
-    case 'int2':
-      return sql`textin(int2out(${column}))`;
-    case 'int4':
-      return sql`textin(int4out(${column}))`;
-    case 'int8':
-      return sql`textin(int8out(${column}))`;
-    case 'numeric':
-      return sql`textin(numeric_out(${column}))`;
-    case 'uuid':
-      return sql`textin(uuid_out(${column}))`;
-    case 'json':
-      return sql`textin(json_out(${column}))`;
-    case 'jsonb':
-      return sql`textin(jsonb_out(${column}))`;
-    default:
-      throw new Error(`the text of ${base} is not known to be JSON`);
-  }
+  const text = TEXTS[base]?.(column);
+  if (!text) throw new Error(`the text of ${base} is not known to be JSON`);
+  return text;
 }
 
 /**
@@ -126,14 +121,11 @@ function showWallClock(column: Fragment): JsonValue {
   const digits = sql`case when ${column} = ${column}::timestamp(3) then 'YYYY-MM-DD"T"HH24:MI:SS.MS' else 'YYYY-MM-DD"T"HH24:MI:SS.US' end`;
   const era = sql`case when ${column} < ${FIRST_YEAR}::timestamp then ' BC"' else '"' end`;
   const padded = sql`'"' || to_char(${column}, ${digits}) || ${era}`;
-  return json(
-    sql`case when isfinite(${column}) and ${short} then ${padded} else pg_catalog.to_json(${column})::text end`,
-  );
+  return {
+    form: 'json',
+    text: sql`case when isfinite(${column}) and ${short} then ${padded} else pg_catalog.to_json(${column})::text end`,
+  };
 }
 
 /** Read without its zone where there is none. */
 const FIRST_YEAR = sql`'0001-01-01 00:00:00+00'`;
-
-function json(text: Fragment): JsonValue {
-  return { form: 'json', text };
-}

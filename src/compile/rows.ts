@@ -5,7 +5,7 @@ import { singleKey } from '../mirror/item-key.js';
 import type { Output, RowLevel, ToManyJoin, ToOneJoin } from '../plan/plan.js';
 import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
 import { areEqual } from './compare.js';
-import { type FromClause, refersTo, type Scope } from './from-clause.js';
+import { type FromClause, refersTo, type Scope, shownIf } from './from-clause.js';
 import { compileGroups } from './groups.js';
 import { JSON_COLUMN, type JsonValue, jsonList, jsonObject, toJsonText } from './json.js';
 import { commaList, showKey } from './key-columns.js';
@@ -205,7 +205,7 @@ function compileList(related: CompiledLevel, toMany: ToManyJoin, page: FromClaus
   const list = sql`select ${jsonList(related.row)} as ${JSON_COLUMN} from (${related.query}) ${related.row}`;
   const { column, from } = lateral(list, page.scope);
   if (!mask) return { value: { form: 'document', text: column }, from };
-  return { value: { form: 'json', text: sql`case when ${mask} then ${column} end` }, from };
+  return { value: { form: 'json', text: shownIf(mask, column) }, from };
 }
 
 /** The row that a reference leads to. In a version that may be a row that only the version has. */

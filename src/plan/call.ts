@@ -10,7 +10,7 @@ import {
 } from '../mirror/model.js';
 import type { CallRequest, Query, ReadRequest } from '../request/ast.js';
 import { unrestrictedModel } from './access.js';
-import { ALWAYS, type CallPlan, type ReadPlan, type RowLevel } from './plan.js';
+import { type CallPlan, type ReadPlan, type RowLevel, readPlan, rowLevel } from './plan.js';
 
 /** A collection whose rows are those that a function returns. */
 interface CalledCollection extends Collection {
@@ -134,28 +134,12 @@ export function planResult(call: CallPlan, { query }: ReadRequest, model: Model)
     operand: { kind: 'field', through: [], field },
     as,
   })) satisfies RowLevel['outputs'];
-  const plan = planReturned(called, outputs);
   const result = returns.kind === 'value' && returns.set ? 'list' : 'optional';
-  return { ...plan, result, level: { ...plan.level, bare: true } };
+  return readPlan(result, { ...rowLevel(called, outputs), bare: true });
 }
 
 export function isSingle({ overload: { returns } }: CallPlan): boolean {
   return returns.kind !== 'nothing' && !returns.set;
-}
-
-/** One item that a function returns, or null. */
-export function planReturned(collection: Collection, outputs: RowLevel['outputs']): ReadPlan & { level: RowLevel } {
-  const level: RowLevel = {
-    kind: 'rows',
-    collection,
-    outputs,
-    where: ALWAYS,
-    after: null,
-    order: [],
-    limit: { kind: 'all' },
-    offset: null,
-  };
-  return { kind: 'read', result: 'optional', stream: false, level, meta: [], cursor: false };
 }
 
 /** Parameters of lists do not apply to one row, and none apply to a value: they are refused, not ignored. */

@@ -8,13 +8,14 @@ import { didYouMean } from '../base/nearest-name.js';
 import { showsKey } from '../mirror/item-key.js';
 import { type Collection, type Field, isSecretField, type Model } from '../mirror/model.js';
 import { ownName } from '../mirror/synonyms.js';
-import type { Filter, JsonFilter, Operand, Operator } from '../request/ast.js';
+import type { Filter, JsonFilter, Operand, Operator, Query } from '../request/ast.js';
 import { unrestrictedCollection } from './access.js';
 import { planCaller } from './caller-value.js';
-import { textSourceOf } from './full-text.js';
+import { planSearch, textSourceOf } from './full-text.js';
 import { checkOperator, comparedTypeOf, operatorNames } from './operators.js';
 import {
   ALWAYS,
+  both,
   type Condition,
   isAlways,
   type ManyToOneJoin,
@@ -60,6 +61,12 @@ export const KEYS_WEIGHT = 5;
 
 export function planFilter(filter: Filter | null, collection: Collection, budget: Budget, name = 'filter'): Condition {
   return filter ? planRow(filter, { model: budget.model, budget, collection, through: [], name }) : ALWAYS;
+}
+
+/** The filter and the search of a query. */
+export function planConditions(query: Query, collection: Collection, budget: Budget, name = 'filter'): Condition {
+  const filter = planFilter(query.filter, collection, budget, name);
+  return both(filter, planSearch(query.search, collection, budget.model));
 }
 
 export function spend(budget: Budget, nodes: number): void {
@@ -370,4 +377,31 @@ function prefixed(operand: OperandPlan, through: readonly ToOneJoin[]): OperandP
   return operand.kind === 'aggregate' || operand.kind === 'position' || operand.kind === 'key'
     ? operand
     : { ...operand, through: [...through, ...operand.through] };
+}
+
+/** Whether each part of a filter is a condition: an empty part holds for all rows, which a read may want, and a rule or a write must not. */
+export function restrictsRows(filter: Filter): boolean {
+  switch (filter.kind) {
+    case 'and':
+    case 'or':
+      return filter.filters.length > 0 && filter.filters.every(restrictsRows);
+    case 'compare':
+      return true;
+    case 'json':
+      return saysOfDocument(filter.filter);
+    case 'some':
+    case 'none':
+      return isEmpty(filter.filter) || restrictsRows(filter.filter);
+    default:
+      return restrictsRows(filter.filter);
+  }
+}
+
+function saysOfDocument(filter: JsonFilter): boolean {
+  return filter.kind === 'path' || (filter.filters.length > 0 && filter.filters.every(saysOfDocument));
+}
+
+/** `{_some: {}}` asks whether there is a related row at all; without a quantifier an empty filter asks nothing. */
+export function isEmpty(filter: Filter): boolean {
+  return filter.kind === 'and' && filter.filters.length === 0;
 }

@@ -1,8 +1,15 @@
-/** Full text search: which configuration reads the words, and which search a rank speaks of. */
+/** Search in the fields of a collection, and full text search: its configuration, and the search that a rank belongs to. */
 import { invalidQuery } from '../base/errors.js';
-import type { Collection, Field, Model, TextSearchConfiguration } from '../mirror/model.js';
-import type { Expression, Operator } from '../request/ast.js';
-import type { Condition, OperandPlan, OperatorSource, ToOneJoin } from './plan.js';
+import {
+  type Collection,
+  type Field,
+  isSecretField,
+  type Model,
+  type TextSearchConfiguration,
+} from '../mirror/model.js';
+import { isReadable } from '../mirror/write-facts.js';
+import type { Expression, Operator, Slot } from '../request/ast.js';
+import { ALWAYS, type Condition, type OperandPlan, type OperatorSource, type ToOneJoin } from './plan.js';
 import { resolveExpression } from './resolve-names.js';
 
 /** Operators of extensions and of full text search need to know where, or how. */
@@ -86,4 +93,25 @@ function findSearch(condition: Condition, field: Field, through: readonly ToOneJ
 
 function pathOf(through: readonly ToOneJoin[]): string {
   return JSON.stringify(through.map(({ field, target }) => [field.name, target.name]));
+}
+
+const SEARCHED = new Set(['string', 'text', 'integer', 'bigInteger', 'float', 'decimal', 'uuid']);
+
+/** Callers who may not see the search field search all fields that they may see. */
+export function planSearch(slot: Slot | null, collection: Collection, model: Model): Condition {
+  if (slot === null) return ALWAYS;
+  const field = collection.searchField === null ? undefined : collection.fields.get(collection.searchField);
+  if (field && !isSecretField(field)) {
+    const vector = { field, configuration: configurationOf(field, undefined, model) };
+    return { kind: 'search', slot, fields: [], vector };
+  }
+  return { kind: 'search', slot, fields: [...collection.fields.values()].filter(isSearched), vector: null };
+}
+
+/** A computed field would make each search read all rows. */
+function isSearched(field: Field): boolean {
+  if (field.computed || !isReadable(field)) return false;
+  return (
+    field.column !== null && SEARCHED.has(field.type) && !isSecretField(field) && field.meta?.['searchable'] !== false
+  );
 }

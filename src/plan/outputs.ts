@@ -6,11 +6,10 @@ import type { Collection, Field } from '../mirror/model.js';
 import { NO_QUERY, type Selection, type ShapedSelection } from '../request/ast.js';
 import { unrestrictedCollection } from './access.js';
 import { planGroups } from './aggregate.js';
-import { type Budget, KEYS_WEIGHT, LEVEL_WEIGHT, planFilter, spend } from './filter.js';
+import { type Budget, KEYS_WEIGHT, LEVEL_WEIGHT, planConditions, spend } from './filter.js';
 import { planCursor, planLimit, planOffset, planOrder } from './order.js';
-import { ALWAYS, both, type Condition, type Level, type Output, type RowLevel } from './plan.js';
+import { ALWAYS, both, type Condition, type Level, type Output, type RowLevel, rowLevel } from './plan.js';
 import { aliasNamed, anyJoins, checkName, fieldNamed, resolveCall, toManyOf, toOneJoin } from './resolve-names.js';
-import { planSearch } from './search.js';
 import { describeSelection, expandFields, type Position, type Wanted } from './wanted-fields.js';
 
 export interface Planner extends Budget {
@@ -112,11 +111,7 @@ function withoutKeys({ field, isNamed }: Wanted, target: Collection, location: s
 function planMany(fields: readonly Selection[], nested: Position, planner: Planner): Level {
   const { collection, query, location } = nested;
   if (!query.aggregate && !query.groupBy) return planRows(fields, nested, planner);
-  const where = both(
-    planFilter(query.filter, collection, planner, location),
-    planSearch(query.search, collection, planner.model),
-  );
-  return planGroups(query, collection, where, planner);
+  return planGroups(query, collection, planConditions(query, collection, planner, location), planner);
 }
 
 /** Unscoped fields apply to every collection that has them; at least one must. */
@@ -217,19 +212,9 @@ function planShapedRelation(
 /** The related row of a to-one relation; a filter that it does not meet leaves null. */
 function planSingle(fields: readonly Selection[], position: Position, planner: Planner): RowLevel {
   const { collection, query, location } = position;
-  return {
-    kind: 'rows',
-    collection,
-    outputs: planOutputs(fields, position, planner),
-    where: both(
-      planFilter(query.filter, collection, planner, location),
-      planSearch(query.search, collection, planner.model),
-    ),
-    after: null,
-    order: [],
-    limit: { kind: 'constant', value: 1 },
-    offset: null,
-  };
+  const outputs = planOutputs(fields, position, planner);
+  const where = planConditions(query, collection, planner, location);
+  return { ...rowLevel(collection, outputs, where), limit: { kind: 'constant', value: 1 } };
 }
 
 /** A page of rows: the root, or the children of a row. */
@@ -242,8 +227,7 @@ export function planRows(
   const { collection, query, location, from } = position;
   const { model } = planner;
   const limit = planLimit(query, planner.defaultLimit);
-  const filter = planFilter(query.filter, collection, planner, location);
-  const where = both(narrowed, filter, planSearch(query.search, collection, model));
+  const where = both(narrowed, planConditions(query, collection, planner, location));
   const order = planOrder(query.sort, collection, { model, where, sortField: from?.relation?.sortField ?? null });
   return {
     kind: 'rows',

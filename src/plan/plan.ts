@@ -337,3 +337,16 @@ export function both(...conditions: readonly Condition[]): Condition {
   const parts = conditions.flatMap((each) => (each.kind === 'and' ? each.conditions : [each]));
   return onlyOf(parts) ?? { kind: 'and', conditions: parts };
 }
+
+/** All rows that meet the condition, in no order. */
+export function rowLevel(collection: Collection, outputs: readonly Output[], where: Condition = ALWAYS): RowLevel {
+  return { kind: 'rows', collection, outputs, where, after: null, order: [], limit: { kind: 'all' }, offset: null };
+}
+
+/** A read without counts, a stream or a cursor. */
+export function readPlan<Result extends Level>(
+  result: ReadPlan['result'],
+  level: Result,
+): ReadPlan & { level: Result } {
+  return { kind: 'read', result, stream: false, level, meta: [], cursor: false };
+}

@@ -6,22 +6,20 @@ import type { PageLimit, Query, ReadRequest, ReadTarget, Slot } from '../request
 import { refuseKeys } from '../request/write.js';
 import { isMasked } from './access.js';
 import { planGroups } from './aggregate.js';
-import {
-  callOf,
-  checkApplies,
-  checkVolatile,
-  isSingle,
-  planCall,
-  planResult,
-  planReturned,
-  returnedRows,
-} from './call.js';
-import { planFilter } from './filter.js';
-import { isEmpty, restrictsRows } from './filter-effect.js';
+import { callOf, checkApplies, checkVolatile, isSingle, planCall, planResult, returnedRows } from './call.js';
+import { isEmpty, planConditions, restrictsRows } from './filter.js';
 import { defaultOrder } from './order.js';
 import { type Planner, planOutputs, planRows } from './outputs.js';
-import { ALWAYS, both, type Condition, type ReadPlan, type RowLevel, type VersionPlan } from './plan.js';
-import { planSearch } from './search.js';
+import {
+  ALWAYS,
+  both,
+  type Condition,
+  type ReadPlan,
+  type RowLevel,
+  readPlan,
+  rowLevel,
+  type VersionPlan,
+} from './plan.js';
 import { ofVersion, planVersion, shownAs } from './version.js';
 import { EVERYTHING, type Position } from './wanted-fields.js';
 import { checkKeyed, hasDocumentKey } from './write/key.js';
@@ -55,7 +53,7 @@ export function planRead(
   if (target.kind === 'selected' && !target.limited) checkSelects(query);
   const position: Position = { collection, query, location: 'root', from: null, backlink: query.backlink };
   const fields = query.fields ?? EVERYTHING;
-  if (call && isSingle(call)) return planReturned(collection, planOutputs(fields, position, planner));
+  if (call && isSingle(call)) return readPlan('optional', rowLevel(collection, planOutputs(fields, position, planner)));
   const rowsCall = callOf(collection);
   if (rowsCall) checkVolatile(rowsCall, request);
   const version = planVersion(request, collection, model);
@@ -66,19 +64,15 @@ export function planRead(
   const wanted = both(targetCondition(target, collection), ...ofVersion(version));
   const narrowed = writableRows ? both(wanted, { kind: 'rule', rule: writableRows }) : wanted;
   if (target.kind === 'written') {
+    const operand = { kind: 'position', slot: target.keys, key: collection.key } as const;
     const rows = planRows(fields, position, planner, narrowed);
-    const level: RowLevel = {
-      ...rows,
-      order: [{ operand: { kind: 'position', slot: target.keys, key: collection.key }, descending: false }],
-      limit: { kind: 'all' },
-    };
-    return { kind: 'read', result: 'list', stream: false, level, meta: [], cursor: false };
+    return readPlan('list', { ...rows, order: [{ operand, descending: false }], limit: { kind: 'all' } });
   }
   const grouped = query.aggregate !== null || query.groupBy !== null;
   const large = isLarge(query.limit);
   checkCursor(request, collection, grouped);
   const level = grouped
-    ? planGroups(query, collection, filtered(request, collection, planner, narrowed), planner)
+    ? planGroups(query, collection, both(narrowed, planConditions(query, collection, planner)), planner)
     : {
         ...shownAs(planRows(fields, position, planner, narrowed), version),
         locked: target.kind === 'selected',
@@ -126,14 +120,6 @@ function named(collection: Collection, slot: Slot, many: boolean, isKnown: boole
   return { kind: 'key', key, slot, many, ...(shown ? { shown } : {}) };
 }
 
-function filtered({ query }: ReadRequest, collection: Collection, planner: Planner, narrowed: Condition): Condition {
-  return both(
-    narrowed,
-    planFilter(query.filter, collection, planner),
-    planSearch(query.search, collection, planner.model),
-  );
-}
-
 /** A condition that holds for every row must not select items for a write: a limit of -1 means all items. */
 function checkSelects({ filter, search }: Query): void {
   const filterGiven = filter && !isEmpty(filter) ? filter : null;
@@ -152,20 +138,14 @@ function planItem(
   outputs: RowLevel['outputs'],
   version: VersionPlan | null,
 ): ReadPlan {
-  const key = both(targetCondition(target, collection), ...ofVersion(version));
   const level: RowLevel = {
-    kind: 'rows',
-    collection,
-    outputs,
-    where: key,
-    after: null,
+    ...rowLevel(collection, outputs, both(targetCondition(target, collection), ...ofVersion(version))),
     order: target.kind === 'item' ? [] : defaultOrder(collection, null),
     limit: { kind: 'constant', value: 1 },
-    offset: null,
   };
   // A version of an item that does not exist yet is none.
   const result = target.kind === 'item' || version ? 'item' : 'singleton';
-  return { kind: 'read', result, stream: false, level: shownAs(level, version), meta: [], cursor: false };
+  return readPlan(result, shownAs(level, version));
 }
 
 /** A cursor holds the key of the last row, so only callers who may see the key get one. */

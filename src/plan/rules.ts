@@ -6,8 +6,7 @@ import { parseFilter } from '../request/filter.js';
 import type { ParseContext } from '../request/parse-context.js';
 import { CONSTANTS } from '../request/values.js';
 import { bind, type Caller, type Parameter } from '../sql/parameter.js';
-import { type Budget, planFilter } from './filter.js';
-import { restrictsRows } from './filter-effect.js';
+import { type Budget, planFilter, restrictsRows } from './filter.js';
 import { ALWAYS, type Condition, isAlways, typedValue } from './plan.js';
 
 const UNLIMITED: ParseContext = {

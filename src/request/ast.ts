@@ -228,23 +228,23 @@ export const NETWORK_OPERATORS = ['within_network'] as const;
 export const TREE_OPERATORS = ['descendant_of', 'ancestor_of'] as const;
 export const SEARCH_OPERATORS = ['fts', 'similar'] as const;
 
-/** Of rules about what is written, not of queries. */
-const PAYLOAD_OPERATORS = ['regex', 'submitted'] as const;
+export const OPERATORS = [
+  ...SCALAR_OPERATORS,
+  ...LIST_OPERATORS,
+  ...TEST_OPERATORS,
+  ...TEXT_OPERATORS,
+  ...GEOMETRY_OPERATORS,
+  ...DISTANCE_OPERATORS,
+  ...ARRAY_OPERATORS,
+  ...RANGE_OPERATORS,
+  ...DOCUMENT_OPERATORS,
+  ...NETWORK_OPERATORS,
+  ...TREE_OPERATORS,
+  ...SEARCH_OPERATORS,
+] as const;
 
-export type Operator =
-  | (typeof PAYLOAD_OPERATORS)[number]
-  | (typeof SCALAR_OPERATORS)[number]
-  | (typeof LIST_OPERATORS)[number]
-  | (typeof TEST_OPERATORS)[number]
-  | (typeof TEXT_OPERATORS)[number]
-  | (typeof GEOMETRY_OPERATORS)[number]
-  | (typeof DISTANCE_OPERATORS)[number]
-  | (typeof ARRAY_OPERATORS)[number]
-  | (typeof RANGE_OPERATORS)[number]
-  | (typeof DOCUMENT_OPERATORS)[number]
-  | (typeof NETWORK_OPERATORS)[number]
-  | (typeof TREE_OPERATORS)[number]
-  | (typeof SEARCH_OPERATORS)[number];
+/** The last two are for rules about what is written, not for queries. */
+export type Operator = (typeof OPERATORS)[number] | 'regex' | 'submitted';
 
 export const NO_QUERY: Query = Object.freeze({
   fields: null,

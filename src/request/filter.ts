@@ -13,21 +13,14 @@ import {
   ARRAY_OPERATORS,
   CALLER_VARIABLES,
   type CallerVariable,
-  DISTANCE_OPERATORS,
-  DOCUMENT_OPERATORS,
   type Filter,
   GEOMETRY_OPERATORS,
   type JsonFilter,
   LIST_OPERATORS,
-  NETWORK_OPERATORS,
+  OPERATORS,
   type Operand,
   type Operator,
-  RANGE_OPERATORS,
-  SCALAR_OPERATORS,
-  SEARCH_OPERATORS,
   TEST_OPERATORS,
-  TEXT_OPERATORS,
-  TREE_OPERATORS,
 } from './ast.js';
 import { isQuoted, parseExpression, parseJsonPath, unquoteName } from './expression.js';
 import { checkObject, type Input, type ParseContext, readIndexedList, readObject } from './parse-context.js';
@@ -126,23 +119,10 @@ function followed(key: string): string[] {
   return names;
 }
 
-const OPERATORS: ReadonlySet<string> = new Set([
-  ...SCALAR_OPERATORS,
-  ...LIST_OPERATORS,
-  ...TEST_OPERATORS,
-  ...TEXT_OPERATORS,
-  ...GEOMETRY_OPERATORS,
-  ...DISTANCE_OPERATORS,
-  ...ARRAY_OPERATORS,
-  ...RANGE_OPERATORS,
-  ...DOCUMENT_OPERATORS,
-  ...NETWORK_OPERATORS,
-  ...TREE_OPERATORS,
-  ...SEARCH_OPERATORS,
-]);
+const KNOWN_OPERATORS: ReadonlySet<string> = new Set(OPERATORS);
 
 function isOperator(name: string): name is Operator {
-  return OPERATORS.has(name);
+  return KNOWN_OPERATORS.has(name);
 }
 
 const OPPOSITES: Readonly<Record<string, Operator>> = {

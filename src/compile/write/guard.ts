@@ -4,12 +4,12 @@ import { isKey } from '../../mirror/item-key.js';
 import type { Field } from '../../mirror/model.js';
 import type { Condition, ToOneJoin } from '../../plan/plan.js';
 import type { RowGuard, Validation, WriteColumn, WriteNode } from '../../plan/write/write.js';
-import { alias, type Fragment, integerLiteral, join, literal, sql } from '../../sql/fragment.js';
+import { alias, type Fragment, integerLiteral, join, sql } from '../../sql/fragment.js';
 import { compileCondition } from '../condition.js';
 import { FromClause, type Scope } from '../from-clause.js';
 import { columnName, tableName, typeName } from '../identifiers.js';
 import { hasInputKey, inputKeyColumns } from '../key-columns.js';
-import { columnOf, initialValue, input, present } from './write-input.js';
+import { columnOf, initialValue, present, refuseFirst } from './write-input.js';
 
 /** Behind `from`: rows of the collection under the alias that meet the rule. */
 export function guardedRows(source: FromClause, rule: Condition | null, ...conditions: readonly Fragment[]): Fragment {
@@ -55,15 +55,8 @@ export function compileValidations(
       });
       const passes = compileLeaves(validation.condition, validation, node, row);
       if (!passes) return [];
-      const reason = sql`${literal(`${position} ${index} `)} || ${alias('i')}.n::text`;
-      const failed = join([...onlyVerb(validation, node), sql`(${passes}) is not true`], sql` and `);
-      return [
-        sql`(select service_refuse(${reason})
-          from ${input(position)} ${alias('i')}${references}${row.joins()}
-          where ${failed}
-          order by ${alias('i')}.n
-          limit 1)`,
-      ];
+      const where = join([...onlyVerb(validation, node), sql`(${passes}) is not true`], sql` and `);
+      return [refuseFirst(position, index, { where, joins: sql`${references}${row.joins()}` })];
     });
   });
 }

@@ -77,6 +77,22 @@ export function written(position: number): Fragment {
   return alias(`w${position}`);
 }
 
+/** Ends the statement with the number of the first row of a list that meets the condition, and with that of a column if one is given. */
+export function refuseFirst(
+  position: number,
+  word: string | number,
+  { where, joins = nothing, column }: { readonly where: Fragment; readonly joins?: Fragment; readonly column?: number },
+): Fragment {
+  const row = alias('i');
+  const reason = sql`${literal(`${position} ${word} `)} || ${row}.n::text`;
+  const ofColumn = column === undefined ? nothing : sql` || ${literal(` ${column}`)}`;
+  return sql`(select service_refuse(${reason}${ofColumn})
+    from ${input(position)} ${row}${joins}
+    where ${where}
+    order by ${row}.n
+    limit 1)`;
+}
+
 /** Whether the row at hand has the column, where that differs between rows. */
 export function present(node: WriteNode, column: WriteColumn): Fragment {
   return sql`${alias('i')}.${identifier(`p${node.columns.indexOf(column)}`)}`;

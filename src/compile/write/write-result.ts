@@ -21,6 +21,7 @@ import {
   keyPartSetting,
   makesKeys,
   present,
+  refuseFirst,
   slotOf,
   written,
 } from './write-input.js';
@@ -107,14 +108,8 @@ export function keptValues(node: WriteNode, position: number, changes: boolean, 
     });
     const refused = [shown, ...results].map((each) => sql`not exists (${each})`);
     const isSaid = column.mixed ? sql`${present(node, column)} and ` : nothing;
-    const reason = sql`${literal(`${position} kept `)} || ${row}.n::text || ${literal(` ${index}`)}`;
-    return [
-      sql`(select service_refuse(${reason})
-        from ${input(position)} ${row}
-        where ${isSaid}${join(refused, sql` and `)}
-        order by ${row}.n
-        limit 1)`,
-    ];
+    const where = sql`${isSaid}${join(refused, sql` and `)}`;
+    return [refuseFirst(position, 'kept', { where, column: index })];
   });
 }
 

@@ -61,6 +61,7 @@ import {
   madeKey,
   makesParts,
   present,
+  refuseFirst,
   written,
 } from './write-input.js';
 import {
@@ -98,24 +99,17 @@ const NUMBER = sql`${alias('x')}.n - 1 as n`;
 const NOTHING_AWAITED: ReadonlySet<number> = new Set();
 
 class Chain {
-  readonly #records: Collection | null;
-  readonly #activityLog: ActivityLog;
-  readonly #counted: boolean;
   readonly #parts: Fragment[] = [];
   readonly #scope = new Scope(compileCondition);
 
   constructor(
     private readonly plan: WritePlan,
-    { records, activityLog, counted = false }: WriteOptions,
-  ) {
-    this.#records = records;
-    this.#activityLog = activityLog;
-    this.#counted = counted;
-  }
+    private readonly options: WriteOptions,
+  ) {}
 
   compile(): Fragment {
     const { nodes, unlinks } = this.plan;
-    if (this.#records) this.#parts.push(...idempotencyRecord(this.#records));
+    if (this.options.records) this.#parts.push(...idempotencyRecord(this.options.records));
     for (const [position, node] of nodes.entries())
       if (!makesParts(node))
         this.#parts.push(...advanceSequence(this.plan, node, position), this.#input(node, position));
@@ -136,7 +130,7 @@ class Chain {
     for (const position of inOrder(this.plan, (node) => awaitedBy(this.plan, node)))
       this.#write(elementAt(nodes, position), position);
     if (!isAwaited) unlink();
-    this.#parts.push(...record(this.#recorded(), AUTHOR, this.#activityLog));
+    this.#parts.push(...record(this.#recorded(), AUTHOR, this.options.activityLog));
     const checks = [
       ...nodes.flatMap((node, position) => this.#differing(node, position)),
       ...nodes.flatMap(otherKeys),
@@ -153,7 +147,10 @@ class Chain {
       ...missingUnlinks(this.plan),
     ];
     const keys = this.plan.makesKeys ? [storeKeys(this.plan)] : [];
-    const columns = join([sql`${maxKeys(this.plan, this.#counted)}::text`, ...keys, ...checks], sql`, `);
+    const columns = join(
+      [sql`${maxKeys(this.plan, this.options.counted ?? false)}::text`, ...keys, ...checks],
+      sql`, `,
+    );
     return sql`with ${join(this.#parts, sql`, `)} select ${columns}`;
   }
 
@@ -162,7 +159,7 @@ class Chain {
     const keyNames = inputKeyNames(collection);
     const rows = inputRows(node, position);
     const names = inputNames(node).map((name) => sql`, ${alias('x')}.${identifier(name)}`);
-    const recorded = this.#records ? sql` cross join ${alias('v')}` : nothing;
+    const recorded = this.options.records ? sql` cross join ${alias('v')}` : nothing;
     const behind = behindSequence(this.plan, node, position);
     if (makesParts(node)) {
       const payloadKey = singleKey(collection) ? sql`, ${alias('x')}.k as g` : nothing;
@@ -382,14 +379,8 @@ class Chain {
       const differ = this.#options(node, column).map(
         (each) => sql`not ${areEqual([each], [expected], [column.field])}`,
       );
-      const reason = sql`${literal(`${position} differs `)} || ${alias('i')}.n::text || ${literal(` ${index}`)}`;
-      return [
-        sql`(select service_refuse(${reason})
-          from ${input(position)} ${alias('i')}${this.#inputs(node)}
-          where ${join(differ, sql` or `)}
-          order by ${alias('i')}.n
-          limit 1)`,
-      ];
+      const where = join(differ, sql` or `);
+      return [refuseFirst(position, 'differs', { where, joins: this.#inputs(node), column: index })];
     });
   }
 

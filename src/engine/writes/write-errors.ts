@@ -19,9 +19,9 @@ import {
 import type { Collection, Column, Field, Model } from '../../mirror/model.js';
 import type { WriteEvent } from '../../mirror/write-facts.js';
 import type { Access } from '../../plan/access.js';
-import { differsFromGenerated } from '../../plan/kept-value.js';
 import { duplicateEntry, mismatchedKey } from '../../plan/write/conflict.js';
 import { namedKey } from '../../plan/write/key.js';
+import { differsFromGenerated } from '../../plan/write/payload-fields.js';
 import { changedKey, contradiction } from '../../plan/write/resolve-conflicts.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
 import { asConflict, isConflict, isMoved } from '../../postgres/pools/conflicts.js';

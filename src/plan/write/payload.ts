@@ -17,7 +17,6 @@ import {
 } from '../../mirror/model.js';
 import { ownValue } from '../../mirror/synonyms.js';
 import type { Key } from '../../request/write.js';
-import { keepsValue } from '../kept-value.js';
 import { fieldOf, holdingFields } from '../resolve-names.js';
 import { checkValue } from './column-value.js';
 import { Guard } from './guard.js';
@@ -42,7 +41,15 @@ import {
   referredValues,
   setReference,
 } from './links.js';
-import { fieldNamesOf, isKeyReference, isUnchanged, stagedLists, without, writableValue } from './payload-fields.js';
+import {
+  fieldNamesOf,
+  isKeyReference,
+  isUnchanged,
+  keepsValue,
+  stagedLists,
+  without,
+  writableValue,
+} from './payload-fields.js';
 import type { ColumnValue, ItemChange, Payload, Row, WritePlanContext } from './payload-row.js';
 import type { PlannedWrite } from './write.js';
 import { Rows } from './write-rows.js';

@@ -23,7 +23,7 @@ import {
 } from './resolve-conflicts.js';
 import { fieldsOf, isSame, type RowChecks, shapeList, shapeOfWrite } from './row-shape.js';
 import { planFieldValidations, planValidations } from './validate.js';
-import type { Author, ConflictTarget, PlannedWrite, Unlink, Verb, WriteInput, WritePlan } from './write.js';
+import type { ConflictTarget, PlannedWrite, Unlink, Verb, WriteInput, WritePlan } from './write.js';
 
 /** Rows that are only inserted, or only updated, need no values per verb: one object for all of them saves memory. */
 const NO_VALUES_PER_VERB: Row['only'] = { insert: new Map(), update: new Map() };
@@ -54,11 +54,6 @@ interface LinkedRows {
 }
 
 export class Rows {
-  readonly #maxRows: number | null;
-  readonly #variables: WriteVariables;
-  readonly #isPartial: boolean;
-  readonly #model: Model;
-  readonly #author: Author;
   readonly #lists: List[] = [];
   readonly #byVerb: Readonly<Record<Verb, Map<Collection, List>>> = {
     insert: new Map(),
@@ -71,16 +66,10 @@ export class Rows {
   #count = 0;
 
   constructor(
-    { maxRows, variables, model, author, isPartial = false }: WritePlanContext,
+    private readonly context: WritePlanContext,
     private readonly guard: Guard | null,
     private readonly conflict: ConflictTarget | null = null,
-  ) {
-    this.#maxRows = maxRows;
-    this.#variables = variables;
-    this.#isPartial = isPartial;
-    this.#model = model;
-    this.#author = author;
-  }
+  ) {}
 
   add(collection: Collection, verb: Verb, key: Key | null, path: string): Row {
     checkKeyed(collection);
@@ -146,7 +135,7 @@ export class Rows {
   }
 
   #refusesNull({ collection }: Row, field: Field): boolean {
-    if (this.#isPartial && !isKey(collection, field)) return false;
+    if (this.context.isPartial && !isKey(collection, field)) return false;
     return (field.column?.is_nullable === false && !field.column.is_filled) || isNullablePart(collection, field);
   }
 
@@ -187,7 +176,7 @@ export class Rows {
     return {
       collection,
       field,
-      columns: relation ? holdingFields(this.#model, relation) : [field],
+      columns: relation ? holdingFields(this.context.model, relation) : [field],
       from,
       key: relation ? referencedFields(from, relation) : [requireSingleKey(from)],
       action,
@@ -230,22 +219,29 @@ export class Rows {
       nodes: shaped.map(({ rows }) => rows),
       unlinks: unlinks.map(({ entries }) => entries),
       root,
-      by: this.#author,
+      by: this.context.author,
     };
     const paths = lists.map((list) => list.rows.map((row) => row.path));
-    return { model: this.#model, plan, input, shape: `${this.guard?.key ?? ''}${shapeOfWrite(plan)}`, paths, keys };
+    return {
+      model: this.context.model,
+      plan,
+      input,
+      shape: `${this.guard?.key ?? ''}${shapeOfWrite(plan)}`,
+      paths,
+      keys,
+    };
   }
 
   /** The permissions that the caller needs, and the conditions of the rows. */
   async #checksOf({ collection, verb, rows }: List): Promise<RowChecks> {
-    const validations = planFieldValidations(fieldsOf(rows, collection), collection, this.#model);
+    const validations = planFieldValidations(fieldsOf(rows, collection), collection, this.context.model);
     const guard = this.guard;
     const readable = guard ? guard.readable(collection) : collection;
     if (!guard) return { guard, needBits: [], validations, readable };
     if (verb !== 'update') {
       await forEachInSlices(rows, (row) => guard.check('create', collection, [...row.fields], row.path));
       const rules = guard.grant('create', collection).validations;
-      validations.push(...planValidations(rules, collection, this.#model, 'insert'));
+      validations.push(...planValidations(rules, collection, this.context.model, 'insert'));
     }
     if (verb === 'insert') return { guard: null, needBits: [], validations, readable };
     const isLink = (row: Row): boolean => verb === 'upsert' && row.fields.size === 0;
@@ -255,7 +251,7 @@ export class Rows {
     await forEachInSlices(rows, (row) => void changedFields.push(isLink(row) ? null : changed(row)));
     if (changedFields.some((names) => names !== null)) {
       const rules = guard.grant('update', collection).validations;
-      validations.push(...planValidations(rules, collection, this.#model, 'update'));
+      validations.push(...planValidations(rules, collection, this.context.model, 'update'));
     }
     return { ...(await guard.rows(collection, changedFields)), validations, readable };
   }
@@ -270,7 +266,7 @@ export class Rows {
       if (action === 'update' && this.conflict?.fields.includes(field)) continue;
       // A part of a key of several columns is given to new rows alone, like the key itself.
       if (isKey(row.collection, field) && (row.verb !== 'insert' || field === singleKey(row.collection))) continue;
-      columnValues.set(name, presetValue(field, value, this.#variables, this.#model));
+      columnValues.set(name, presetValue(field, value, this.context.variables, this.context.model));
     }
   }
 
@@ -287,9 +283,9 @@ export class Rows {
     for (const { field, first, later } of fields) {
       // The service alone says when an item was made and changed.
       if (verb === 'upsert' && (first || later)) row.columnValues.delete(field.name);
-      if (first && verb !== 'update') inserted.set(field.name, { kind: 'value', value: this.#variables[first] });
+      if (first && verb !== 'update') inserted.set(field.name, { kind: 'value', value: this.context.variables[first] });
       if (later && verb !== 'insert' && touched)
-        changed.set(field.name, { kind: 'value', value: this.#variables[later] });
+        changed.set(field.name, { kind: 'value', value: this.context.variables[later] });
       if (verb === 'insert') this.#completeNew(row, field);
       // The key of an item that turns out to be new is made by the statement.
       if (verb === 'upsert' && this.conflict && !isKey(row.collection, field)) this.#makeUuid(row, field, inserted);
@@ -300,7 +296,7 @@ export class Rows {
     const { column } = field;
     const isKnown = row.key !== null && isKey(row.collection, field);
     if (!column || isKnown || row.columnValues.has(field.name)) return;
-    if (this.#makeUuid(row, field, row.columnValues) || this.#isPartial) return;
+    if (this.#makeUuid(row, field, row.columnValues) || this.context.isPartial) return;
     if (column.is_generated && isKey(row.collection, field)) throw unsaidKey(row.path, field);
     if (needsValue(column) || isNullablePart(row.collection, field))
       throw failedValidation(field, 'required', row.path === '' ? field.name : `${row.path}.${field.name}`);
@@ -325,7 +321,7 @@ export class Rows {
 
   #countRows(rows: number): void {
     this.#count += rows;
-    checkRows(this.#count, this.#maxRows);
+    checkRows(this.#count, this.context.maxRows);
   }
 }
 
