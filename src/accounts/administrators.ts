@@ -130,24 +130,29 @@ function credentialsOf(holders: readonly Administrator[], ask: Ask): Promise<Rec
 
 /** Checks of users, roles, policies and settings that their columns cannot express. */
 export function checkAccess(planned: PlannedWrite): void {
-  checkRules(planned, planned.model);
-  checkAddresses(planned);
-  checkEmails(planned);
-  checkSettings(planned, planned.model);
+  const { model } = planned;
+  for (const row of writtenRows(planned, 'service_permissions')) checkRule(row, model);
+  for (const row of writtenRows(planned, 'service_policies')) checkAddresses(row);
+  for (const row of writtenRows(planned, 'service_users')) checkEmail(row);
+  for (const row of writtenRows(planned, 'service_settings')) checkSettings(row, model);
 }
 
-/** A rule that cannot be parsed, or names what does not exist, would allow nothing without an error. */
-function checkRules({ plan, input }: PlannedWrite, model: Model): void {
-  plan.nodes.forEach((node, position) => {
-    if (node.collection.name !== 'service_permissions') return;
+/** The values that a write gives the rows of a collection, by the names of fields. */
+function* writtenRows({ plan, input }: PlannedWrite, name: string): Generator<Payload> {
+  for (const [position, { collection, columns }] of plan.nodes.entries()) {
+    if (collection.name !== name) continue;
     for (const row of input.nodes[position] ?? []) {
-      const cells = Object.fromEntries(node.columns.map(({ field }, index) => [field.name, row[`c${index}`]]));
-      checkRule(cells, model);
+      const values = columns.map(({ field }, index) => [field.name, row[`c${index}`]] as const);
+      // A field may have a column for new rows and one for changed rows: the first value counts.
+      yield Object.fromEntries(values.filter(([, value]) => value !== undefined).reverse());
     }
-  });
+  }
 }
 
-/** What a change leaves out is not looked at. */
+/**
+ * A rule that cannot be parsed, or names what does not exist, would allow nothing without an error. Values that the change leaves out are
+ * not checked.
+ */
 function checkRule({ permissions, validation, presets, ...rest }: Payload, model: Model): void {
   const name = rest['collection'];
   if (rest['action'] === 'execute') {
@@ -180,48 +185,25 @@ function checkCall(name: unknown, limits: readonly unknown[], model: Model): voi
     throw invalidPayload('A permission with the action "execute" cannot have "permissions", "validation" or "presets"');
 }
 
-/** Email addresses identify users. */
-function checkEmails({ plan, input }: PlannedWrite): void {
-  plan.nodes.forEach(({ collection, columns }, position) => {
-    if (collection.name !== 'service_users') return;
-    const index = columns.findIndex(({ field }) => field.name === 'email');
-    if (index < 0) return;
-    for (const row of input.nodes[position] ?? []) {
-      const value = row[`c${index}`];
-      // One row may leave out what another says.
-      if (value === undefined || (typeof value === 'string' && ADDRESS.test(value))) continue;
-      throw failedValidation({ collection: collection.name, name: 'email' }, 'email', 'email');
-    }
-  });
+/** Email addresses identify users. A row may leave out what another has. */
+function checkEmail({ email }: Payload): void {
+  if (email !== undefined && !(typeof email === 'string' && ADDRESS.test(email)))
+    throw failedValidation({ collection: 'service_users', name: 'email' }, 'email', 'email');
 }
 
 /** An address that cannot be parsed would match nobody without an error. */
-function checkAddresses({ plan, input }: PlannedWrite): void {
-  plan.nodes.forEach(({ collection, columns }, position) => {
-    if (collection.name !== 'service_policies') return;
-    const index = columns.findIndex(({ field }) => field.name === 'ip_access');
-    for (const row of input.nodes[position] ?? []) {
-      addressTest(String(row[`c${index}`] ?? ''), (entry) => {
-        throw invalidPayload(`"ip_access" must contain addresses, networks or ranges, not ${JSON.stringify(entry)}`);
-      });
-    }
+function checkAddresses({ ip_access: list }: Payload): void {
+  addressTest(String(list ?? ''), (entry) => {
+    throw invalidPayload(`"ip_access" must contain addresses, networks or ranges, not ${JSON.stringify(entry)}`);
   });
 }
 
-/** A pattern that cannot be read would let no password pass, and such a filter nobody register. */
-function checkSettings({ plan, input }: PlannedWrite, model: Model): void {
+/** With a pattern that cannot be parsed no password would pass, and with such a filter nobody could register. */
+function checkSettings({ auth_password_policy: pattern, ...settings }: Payload, model: Model): void {
   const users = model.collections.get('service_users');
-  plan.nodes.forEach(({ collection, columns }, position) => {
-    if (collection.name !== 'service_settings') return;
-    const index = columns.findIndex(({ field }) => field.name === 'auth_password_policy');
-    const filterIndex = columns.findIndex(({ field }) => field.name === 'public_registration_email_filter');
-    for (const row of input.nodes[position] ?? []) {
-      const filter = readValidation(row[`c${filterIndex}`]);
-      if (filter === undefined || (users && !planRule(filter, users, model)))
-        throw invalidPayload('"public_registration_email_filter" must be a filter on users');
-      const pattern = row[`c${index}`];
-      if (readPolicy(typeof pattern === 'string' ? pattern : null) === undefined)
-        throw invalidPayload('"auth_password_policy" must be a regular expression');
-    }
-  });
+  const filter = readValidation(settings['public_registration_email_filter']);
+  if (filter === undefined || (users && !planRule(filter, users, model)))
+    throw invalidPayload('"public_registration_email_filter" must be a filter on users');
+  if (readPolicy(typeof pattern === 'string' ? pattern : null) === undefined)
+    throw invalidPayload('"auth_password_policy" must be a regular expression');
 }

@@ -77,21 +77,19 @@ export class Logins {
     private readonly listener: LoginListener,
   ) {}
 
-  async find(email: string): Promise<LoginAccount | null> {
-    const [row] = await this.database.rows<LoginAccount>(ACCOUNT, [email]);
-    return row ?? null;
+  find(email: string): Promise<LoginAccount | null> {
+    return this.#row<LoginAccount>(ACCOUNT, [email]);
   }
 
-  async get(user: string): Promise<LoginAccount | null> {
-    const [row] = await this.database.rows<LoginAccount>(
+  get(user: string): Promise<LoginAccount | null> {
+    return this.#row<LoginAccount>(
       'select id, email, password, tfa_secret, status, false as locked from service_users where id = $1::uuid',
       [user],
     );
-    return row ?? null;
   }
 
   async fail(email: string): Promise<void> {
-    const [failed] = await this.database.rows<{ user: string; excessive: boolean | null }>(FAIL, [email]);
+    const failed = await this.#row<{ user: string; excessive: boolean | null }>(FAIL, [email]);
     if (failed?.excessive) await this.#suspend(failed.user);
   }
 
@@ -129,15 +127,14 @@ export class Logins {
   }
 
   /** Who holds the refresh token that was exchanged; null where it was no good. */
-  async refresh(
+  refresh(
     old: { readonly digest: string; readonly family: string },
     digest: string,
     lifetime: number,
     client: LoginClient,
   ): Promise<SessionHolder | null> {
     const parameters = [old.digest, old.family, digest, String(lifetime), ...clientColumns(client)];
-    const [row] = await this.database.rows<SessionHolder>(REFRESH, parameters);
-    return row ?? null;
+    return this.#row<SessionHolder>(REFRESH, parameters);
   }
 
   /** The session that follows the given one, which is not always the offered one: see renew.sql. */
@@ -148,10 +145,10 @@ export class Logins {
     client: LoginClient,
   ): Promise<(SessionHolder & { readonly token: string }) | null> {
     const parameters = [old, offered, String(times.lifetime), String(times.grace), ...clientColumns(client)];
-    const [row] = await this.database.rows<SessionHolder & { token: string }>(RENEW, parameters);
+    const renewed = await this.#row<SessionHolder & { token: string }>(RENEW, parameters);
     // It ends earlier now.
-    if (row) await this.listener.sessionsEnded([old]);
-    return row ?? null;
+    if (renewed) await this.listener.sessionsEnded([old]);
+    return renewed;
   }
 
   /** Ends a session, with all that came from the same login. */
@@ -167,30 +164,26 @@ export class Logins {
   }
 
   /** Whether the password was set: `mark` is the digest of the one it replaces. */
-  async resetPassword(email: string, mark: string, hash: string): Promise<boolean> {
-    const rows = await this.database.rows(
+  resetPassword(email: string, mark: string, hash: string): Promise<boolean> {
+    return this.#change(
       `update service_users set password = $3::text
        where lower(email) = lower($1::text) and status = 'active'
          and encode(sha256(convert_to(coalesce(password, ''), 'utf8')), 'hex') = $2::text
        returning id`,
       [email, mark, hash],
     );
-    return this.#changed(rows);
   }
 
   async passwordPolicy(): Promise<string | null> {
-    const [row] = await this.database.rows<{ auth_password_policy: string | null }>(
-      'select auth_password_policy from service_settings',
-    );
-    return row?.auth_password_policy ?? null;
+    const text = 'select auth_password_policy from service_settings';
+    return (await this.#row<{ auth_password_policy: string | null }>(text))?.auth_password_policy ?? null;
   }
 
-  async setSecondFactor(user: string, secret: string | null): Promise<boolean> {
-    const rows = await this.database.rows(
-      'update service_users set tfa_secret = $2::text where id = $1::uuid returning id',
-      [user, secret],
-    );
-    return this.#changed(rows);
+  setSecondFactor(user: string, secret: string | null): Promise<boolean> {
+    return this.#change('update service_users set tfa_secret = $2::text where id = $1::uuid returning id', [
+      user,
+      secret,
+    ]);
   }
 
   /** Whether the one-time password of this step had not been used before. */
@@ -224,19 +217,18 @@ export class Logins {
     );
   }
 
-  async acceptInvite(email: string, user: string, hash: string): Promise<boolean> {
-    const rows = await this.database.rows(
+  acceptInvite(email: string, user: string, hash: string): Promise<boolean> {
+    return this.#change(
       `update service_users set password = $3::text, status = 'active'
        where id = $2::uuid and lower(email) = lower($1::text) and status = 'invited' returning id`,
       [email, user, hash],
     );
-    return this.#changed(rows);
   }
 
   /** The settings that registration goes by; null where it is off. */
   async registration(): Promise<RegistrationSettings | null> {
-    const [row] = await this.database.rows<RegistrationSettings>(REGISTRATION);
-    return row?.open ? row : null;
+    const settings = await this.#row<RegistrationSettings>(REGISTRATION);
+    return settings?.open ? settings : null;
   }
 
   /** Whether the address is verified now, or was before: `mark` is the digest of the password that was registered. */
@@ -261,12 +253,18 @@ export class Logins {
 
   /** The page of the project, where one is set. */
   async projectUrl(): Promise<string | null> {
-    const [row] = await this.database.rows<{ project_url: string | null }>('select project_url from service_settings');
-    return row?.project_url ?? null;
+    const text = 'select project_url from service_settings';
+    return (await this.#row<{ project_url: string | null }>(text))?.project_url ?? null;
   }
 
-  /** Whether a user was changed. */
-  async #changed(rows: readonly unknown[]): Promise<boolean> {
+  async #row<Row>(text: string, parameters: (string | null)[] = []): Promise<Row | null> {
+    const [row] = await this.database.rows<Row>(text, parameters);
+    return row ?? null;
+  }
+
+  /** Whether the statement changed a user. */
+  async #change(text: string, parameters: (string | null)[]): Promise<boolean> {
+    const rows = await this.database.rows(text, parameters);
     if (rows.length > 0) await this.listener.usersChanged();
     return rows.length > 0;
   }

@@ -218,10 +218,8 @@ export const DELETE_MANY = new GraphQLObjectType({
   fields: { ids: { type: new GraphQLNonNull(new GraphQLList(new GraphQLNonNull(ID_SCALAR))) } },
 });
 
-/** The kinds of changes that are told. */
+/** The kinds of changes that events report. */
 export const EVENT_ENUM = new GraphQLEnumType({ name: 'EventEnum', values: { create: {}, update: {}, delete: {} } });
-
-export const NUMBERS: ReadonlySet<string> = new Set(['integer', 'bigInteger', 'decimal', 'float']);
 
 /** Types that documents may name although no collection has led to them yet. */
 export const COMMON_TYPES: readonly GraphQLNamedType[] = [

@@ -36,45 +36,33 @@ export class InputTypes {
     private readonly made: Map<string, GraphQLNamedType>,
   ) {}
 
-  /** Null where the caller may not write, or has no field to write to. */
+  /** Null if the caller may not write, or has no field to write to. */
   root(collection: Collection, action: Action): GraphQLInputObjectType | null {
-    return this.#make(this.names.of(action, collection.name), collection, action, () =>
-      this.#fields(collection, [action], action === 'create'),
-    );
+    return this.#make(action, collection);
   }
 
   /** Nested items: created or changed. */
   related(name: string): GraphQLInputObjectType | null {
     const collection = this.access.model.collections.get(name);
     if (!collection || !isExpressible(collection)) return null;
-    const stages = !STAGES.some((stage) => collection.fields.has(stage));
-    return this.#make(
-      this.names.of('relation', name),
-      collection,
-      null,
-      (self) => ({ ...this.#fields(collection, ['create', 'update'], false), ...(stages ? staged(self) : {}) }),
-      stages ? STAGED : {},
-    );
+    return this.#make('relation', collection, !STAGES.some((stage) => collection.fields.has(stage)));
   }
 
-  #make(
-    name: string,
-    collection: Collection,
-    action: Action | null,
-    fields: (self: GraphQLInputObjectType) => Fields,
-    extensions: Record<string, unknown> = {},
-  ): GraphQLInputObjectType | null {
+  #make(kind: Action | 'relation', collection: Collection, isStaged = false): GraphQLInputObjectType | null {
+    const name = this.names.of(kind, collection.name);
     const cached = this.#known.get(name);
     if (cached !== undefined) return cached;
-    const actions: readonly Action[] = action ? [action] : ['create', 'update'];
-    const writable = actions.some((each) => this.#writable(collection, each).length > 0);
-    if (!writable) {
-      this.#known.set(name, null);
-      return null;
-    }
-    const type: GraphQLInputObjectType = new GraphQLInputObjectType({ name, extensions, fields: () => fields(type) });
+    const actions: readonly Action[] = kind === 'relation' ? ['create', 'update'] : [kind];
+    const isWritable = actions.some((each) => this.#writable(collection, each).length > 0);
+    const type = isWritable
+      ? new GraphQLInputObjectType({ name, extensions: isStaged ? STAGED : {}, fields: () => fields() })
+      : null;
+    const fields = (): Fields => ({
+      ...this.#fields(collection, actions, kind === 'create'),
+      ...(isStaged && type ? staged(type) : {}),
+    });
     this.#known.set(name, type);
-    this.made.set(name, type);
+    if (type) this.made.set(name, type);
     return type;
   }
 

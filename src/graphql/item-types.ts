@@ -15,8 +15,8 @@ import {
   GraphQLUnionType,
 } from 'graphql';
 import { type Collection, type Field, isSecretField, isStamped } from '../mirror/model.js';
-import type { AggregateFunction } from '../request/ast.js';
-import { EVENT_ENUM, functionsOf, NUMBERS, valueTypeOf } from './common.js';
+import { type AggregateFunction, NUMBER_TYPES, ORDERED_TYPES } from '../request/ast.js';
+import { EVENT_ENUM, functionsOf, valueTypeOf } from './common.js';
 import { extend, typeExtensions } from './field-binding.js';
 import type { FilterTypes } from './filters.js';
 import { BIG_INT_SCALAR, FLOAT_SCALAR, ID_SCALAR, INT_SCALAR, JSON_SCALAR } from './scalars.js';
@@ -37,11 +37,11 @@ export class ObjectTypes {
     private readonly made: Map<string, GraphQLNamedType>,
   ) {}
 
-  /** The type of a collection's items; null where the caller may not see them or GraphQL cannot name them. */
+  /** The type of a collection's items, or null if the caller may not see them or GraphQL cannot name them. */
   item(name: string): GraphQLObjectType | null {
     const typeName = this.names.item(name);
-    const cached = this.made.get(typeName);
-    if (cached instanceof GraphQLObjectType) return cached;
+    const known = this.#known(typeName);
+    if (known) return known;
     const collection = this.access.readable.collections.get(name);
     if (!collection || !isExpressible(collection)) return null;
     return this.#make({
@@ -52,17 +52,22 @@ export class ObjectTypes {
     });
   }
 
+  #known(name: string): GraphQLObjectType | null {
+    const type = this.made.get(name);
+    return type instanceof GraphQLObjectType ? type : null;
+  }
+
   #make(config: GraphQLObjectTypeConfig<unknown, unknown>): GraphQLObjectType {
     const type = new GraphQLObjectType(config);
     this.made.set(type.name, type);
     return type;
   }
 
-  /** The type of rows that a function returns and no collection has; null where GraphQL can name none of their columns. */
+  /** The type of rows that a function returns and no collection has, or null if GraphQL can name none of their columns. */
   result(name: string, collection: Collection): GraphQLObjectType | null {
     const type = this.names.of('result', name);
-    const cached = this.made.get(type);
-    if (cached) return cached as GraphQLObjectType;
+    const known = this.#known(type);
+    if (known) return known;
     const fields = readableFields(collection).map((field): [string, FieldConfig] => {
       const { type: shown, as } = valueTypeOf(field);
       return [field.name, { type: shown, extensions: extend({ kind: 'value', field: field.name, as }) }];
@@ -89,31 +94,22 @@ export class ObjectTypes {
   /** What is told of a change of an item. */
   mutated(collection: Collection, item: GraphQLObjectType): GraphQLObjectType {
     const name = this.names.of('mutated', collection.name);
-    const cached = this.made.get(name);
-    if (cached instanceof GraphQLObjectType) return cached;
-    return this.#make({
-      name,
-      fields: {
-        key: { type: new GraphQLNonNull(ID_SCALAR), extensions: extend({ kind: 'event', part: 'key' }) },
-        event: { type: EVENT_ENUM, extensions: extend({ kind: 'event', part: 'event' }) },
-        data: { type: item, extensions: extend({ kind: 'event', part: 'data' }) },
-      },
-    });
+    const fields = {
+      key: { type: new GraphQLNonNull(ID_SCALAR), extensions: extend({ kind: 'event', part: 'key' }) },
+      event: { type: EVENT_ENUM, extensions: extend({ kind: 'event', part: 'event' }) },
+      data: { type: item, extensions: extend({ kind: 'event', part: 'data' }) },
+    };
+    return this.#known(name) ?? this.#make({ name, fields });
   }
 
   aggregated(collection: Collection): GraphQLObjectType {
     const name = this.names.of('aggregated', collection.name);
-    const cached = this.made.get(name);
-    return cached instanceof GraphQLObjectType ? cached : this.#aggregated(collection, name);
-  }
-
-  #aggregated(collection: Collection, name: string): GraphQLObjectType {
-    return this.#make({ name, fields: () => this.#aggregatedFields(collection) });
+    return this.#known(name) ?? this.#make({ name, fields: () => this.#aggregatedFields(collection) });
   }
 
   #aggregatedFields(collection: Collection): Fields {
     const fields = readableFields(collection).filter((field) => field.column && !isSecretField(field));
-    const numbers = fields.filter((field) => NUMBERS.has(field.type) && !field.column?.is_array);
+    const numbers = fields.filter((field) => NUMBER_TYPES.has(field.type) && !field.column?.is_array);
     const inner = (suffix: 'count' | 'fields' | 'sums' | 'extremes', of: readonly Field[], type: typeof extremeType) =>
       of.length === 0
         ? null
@@ -209,14 +205,12 @@ function functionField(name: AggregateFunction, type: GraphQLObjectType): FieldC
   return { type, extensions: extend({ kind: 'aggregates', function: name }) };
 }
 
-const ORDERED: ReadonlySet<string> = new Set([...NUMBERS, 'string', 'text', 'date', 'dateTime', 'time', 'timestamp']);
-
 function isOrdered(field: Field): boolean {
-  return ORDERED.has(field.type) && !field.column?.is_array;
+  return ORDERED_TYPES.has(field.type) && !field.column?.is_array;
 }
 
 function extremeType(field: Field): GraphQLOutputType {
-  return NUMBERS.has(field.type) ? numberType(field) : valueTypeOf(field).type;
+  return NUMBER_TYPES.has(field.type) ? numberType(field) : valueTypeOf(field).type;
 }
 
 /** Of sums and extremes: whole numbers beyond what a float holds stay texts. */

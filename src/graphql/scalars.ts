@@ -9,22 +9,12 @@ import { Digits, readNumber, wholeDigits } from '../base/exact-json.js';
 
 type Variables = Readonly<Record<string, unknown>> | null | undefined;
 
-export const JSON_SCALAR = new GraphQLScalarType({
-  name: 'JSON',
-  description: 'Any JSON value.',
-  parseValue: (value) => value,
-  parseLiteral: (node, variables) => literalValue(node, variables),
-});
+export const JSON_SCALAR = jsonScalar('JSON', 'Any JSON value.');
 
 /** Dates, times and instants, as text. */
 export const DATE_SCALAR = textScalar('Date', 'A date, a time or an instant as ISO 8601 text.');
 export const HASH_SCALAR = textScalar('Hash', 'A secret: accepted, and shown masked.');
-export const GEOMETRY_SCALAR = new GraphQLScalarType({
-  name: 'GraphQLGeoJSON',
-  description: 'A GeoJSON object.',
-  parseValue: (value) => value,
-  parseLiteral: (node, variables) => literalValue(node, variables),
-});
+export const GEOMETRY_SCALAR = jsonScalar('GraphQLGeoJSON', 'A GeoJSON object.');
 
 /**
  * GraphQL's own scalars of numbers, which keep the digits of what they are given; a float may also be what JSON has no number for. A
@@ -87,12 +77,10 @@ export const STRING_OR_FLOAT_SCALAR = new GraphQLScalarType({
   },
 });
 
-export const JSON_FILTER_SCALAR = new GraphQLScalarType({
-  name: 'GraphQLJsonFilter',
-  description: 'Conditions on paths into a JSON value: {"a.b": {"_eq": 1}}.',
-  parseValue: (value) => value,
-  parseLiteral: (node, variables) => literalValue(node, variables),
-});
+export const JSON_FILTER_SCALAR = jsonScalar(
+  'GraphQLJsonFilter',
+  'Conditions on paths into a JSON value: {"a.b": {"_eq": 1}}.',
+);
 
 /** The type of a field that has nothing to say. */
 export const VOID_SCALAR = new GraphQLScalarType({
@@ -102,6 +90,10 @@ export const VOID_SCALAR = new GraphQLScalarType({
   parseValue: () => null,
   parseLiteral: () => null,
 });
+
+function jsonScalar(name: string, description: string): GraphQLScalarType {
+  return new GraphQLScalarType({ name, description, parseValue: (value) => value, parseLiteral: literalValue });
+}
 
 function textScalar(name: string, description: string): GraphQLScalarType {
   return new GraphQLScalarType({

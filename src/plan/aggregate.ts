@@ -10,6 +10,8 @@ import {
   type Expression,
   type Filter,
   type GroupSelection,
+  NUMBER_TYPES,
+  ORDERED_TYPES,
   type Query,
   type SortKey,
 } from '../request/ast.js';
@@ -37,16 +39,17 @@ export function planGroups(
     (each) => each.name,
   );
   const requested = once(query.aggregate ?? [], nameOf);
-  const aggregates = requested.map((aggregate) =>
-    planAggregate(aggregate, collection, model, isMixed(aggregate, requested)),
+  const byName = new Map(
+    requested.map((each) => [nameOf(each), planAggregate(each, collection, model, isMixed(each, requested))]),
   );
+  const aggregates = [...byName.values()];
   const limit = planLimit(query, defaultLimit);
   return {
     kind: 'groups',
     collection,
     groups,
     aggregates,
-    outputs: query.groupFields && planGroupFields(query.groupFields, requested, aggregates),
+    outputs: query.groupFields?.map((each) => planGroupField(each, byName)) ?? null,
     where,
     having: query.having ? planHaving(query.having, collection, model) : ALWAYS,
     order: groups.length === 0 ? [] : planGroupOrder(query.sort, groups, aggregates),
@@ -55,19 +58,8 @@ export function planGroups(
   };
 }
 
-function planGroupFields(
-  fields: readonly GroupSelection[],
-  requested: readonly Aggregate[],
-  aggregates: readonly AggregatePlan[],
-): GroupOutput[] {
-  return fields.map((each) => planGroupField(each, requested, aggregates));
-}
-
-function planGroupField(
-  selection: GroupSelection,
-  requested: readonly Aggregate[],
-  aggregates: readonly AggregatePlan[],
-): GroupOutput {
+/** `aggregates` has the plans of the requested aggregates, by their names. */
+function planGroupField(selection: GroupSelection, aggregates: ReadonlyMap<string, AggregatePlan>): GroupOutput {
   const name = checkName(selection.output);
   switch (selection.kind) {
     case 'groups':
@@ -75,10 +67,9 @@ function planGroupField(
     case 'constant':
       return { kind: 'constant', name, text: selection.text };
     case 'object':
-      return { kind: 'object', name, outputs: planGroupFields(selection.fields, requested, aggregates) };
+      return { kind: 'object', name, outputs: selection.fields.map((each) => planGroupField(each, aggregates)) };
     case 'aggregate': {
-      const wantedName = nameOf(selection.aggregate);
-      const aggregate = aggregates[requested.findIndex((each) => nameOf(each) === wantedName)];
+      const aggregate = aggregates.get(nameOf(selection.aggregate));
       if (!aggregate) throw new Error('a group shows only its aggregates');
       return { kind: 'aggregate', name, aggregate, as: selection.as };
     }
@@ -120,18 +111,14 @@ function planAggregate(aggregate: Aggregate, collection: Collection, model: Mode
   return { function: aggregate.function, name: checkName(aggregate.field.path.join('.')), operand };
 }
 
-const NUMBERS = new Set(['integer', 'bigInteger', 'decimal', 'float']);
-const ORDERED = new Set([...NUMBERS, 'string', 'text', 'date', 'dateTime', 'time', 'timestamp']);
-
 function checkAggregate(name: AggregateFunction, operand: OperandPlan, location: string): void {
   if (operand.kind !== 'field') throw new Error('an aggregate is of a field');
   const { field } = operand;
+  if (name === 'count' || name === 'countAll') return;
   const fitting =
-    name === 'count' || name === 'countAll'
-      ? true
-      : name === 'countDistinct'
-        ? isComparable(field)
-        : (name === 'min' || name === 'max' ? ORDERED : NUMBERS).has(field.type);
+    name === 'countDistinct'
+      ? isComparable(field)
+      : (name === 'min' || name === 'max' ? ORDERED_TYPES : NUMBER_TYPES).has(field.type);
   if (!fitting) throw invalidQuery(`${location}: it does not apply to "${field.name}" of type ${field.type}`);
 }
 
