@@ -32,7 +32,7 @@ export interface Account {
   readonly policies: readonly AssignedPolicy[];
   /** When the session ends, in milliseconds since 1970; null without one. */
   readonly expires: number | null;
-  /** Of who comes in by a share, with the account of its creator. */
+  /** For callers who come in by a share, with the account of its creator. */
   readonly share?: {
     readonly id: string;
     readonly collection: string;
@@ -42,7 +42,7 @@ export interface Account {
 }
 
 export interface CachedIdentity {
-  /** Who it is; where the address makes a difference, who it is at one. */
+  /** The identity, or a function of the address if the address makes a difference. */
   readonly identity: Identity | ((address: string) => Identity);
   readonly session: string | null;
   /** Milliseconds since 1970; infinite where it does not expire. */

@@ -1,7 +1,7 @@
 /**
- * What every user of an application may do in addition to their policies: see and change their own account, know the names of their roles
+ * The permissions of users with `app_access` in addition to their policies: see and change their own account, know the names of their roles
  * and the settings and texts that a screen needs, keep views of their own, comment on what they may read, and read what was sent to
- * them. It comes with `app_access`.
+ * them.
  */
 import type { PermissionRow } from './permissions.js';
 

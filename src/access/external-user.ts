@@ -1,8 +1,8 @@
-/** Whom a foreign issuer or provider names. */
+/** The user that a foreign issuer or provider names. */
 
 export interface ExternalUser {
   readonly subject: string;
-  /** Null where there is none, or none that counts. */
+  /** Null if there is none, or none that counts. */
   readonly email: string | null;
   readonly firstName: string | null;
   readonly lastName: string | null;
@@ -18,7 +18,7 @@ export function claimText(value: unknown): string | null {
   return isText ? value : null;
 }
 
-/** Null where the claims have no subject. An address counts where the issuer has verified it, or is trusted with it. */
+/** Null if the claims have no subject. An address counts where the issuer has verified it, or is trusted with it. */
 export function userOfClaims(
   claims: Readonly<Record<string, unknown>>,
   trustEmail: boolean,

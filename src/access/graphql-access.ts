@@ -1,4 +1,4 @@
-/** What a set of rules lets a caller see, in the terms that the schema of GraphQL is built from. */
+/** The part of the model that a set of rules lets a caller see, in the terms that the schema of GraphQL is built from. */
 import type { SchemaAccess } from '../graphql/schema-access.js';
 import type { Collection, Model } from '../mirror/model.js';
 import { isMasked } from '../plan/access.js';
@@ -9,7 +9,7 @@ const known = new WeakMap<
   { readonly whole: SchemaAccess; readonly restricted: WeakMap<Permissions, SchemaAccess> }
 >();
 
-/** Null for who may do everything. */
+/** `permissions` is null for administrators. */
 export function schemaAccessOf(permissions: Permissions | null, model: Model): SchemaAccess {
   const cached = known.get(model) ?? { whole: everything(model), restricted: new WeakMap() };
   known.set(model, cached);

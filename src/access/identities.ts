@@ -1,6 +1,6 @@
 /**
- * Finds out who asks. A token is looked up once and cached until something about users or policies changes, so that a warm request
- * spends no statement on it and is answered at once. What a token allows may depend on the address it comes from.
+ * Identifies callers. A token is looked up once and cached until something about users or policies changes, so that a warm request
+ * spends no statement on it and is answered at once. The permissions of a token may depend on the client's address.
  */
 import { forbidden, invalidCredentials, invalidPayload, ServiceError } from '../base/errors.js';
 import { growingCache } from '../base/growing-cache.js';
@@ -9,7 +9,7 @@ import type { Identity } from './identity.js';
 import { type AccessClaims, type AccessVerifier, digestToken } from './tokens.js';
 import { parseViewAs, unknownView, VIEW_AS_HEADER, type ViewKey } from './view-as.js';
 
-/** A request, as far as it says who sends it. */
+/** The credentials of a request. */
 export interface RequestCredentials {
   readonly headers: { readonly authorization: string; readonly viewAs: string };
   /** `?access_token=`, or ''. */
@@ -20,13 +20,13 @@ export interface RequestCredentials {
   cookie(name: string): string;
   /** Set where the session cookie was refused: the response deletes it. */
   cookieRefused: boolean;
-  /** Set where an administrator sends it, also where they view as somebody else. */
+  /** Set if an administrator sends it, also one who views as another user. */
   fromAdministrator: boolean;
   /** The answer says with whose permissions it was read. */
   viewedAs(text: string): void;
 }
 
-/** Whom to look up. */
+/** The account to look up. */
 export type LookupKey =
   | ViewKey
   | { readonly kind: 'token'; readonly digest: string }
@@ -43,11 +43,11 @@ interface IdentityOptions {
   readonly cookieName: string;
   /** For this long a cached identity may outlive a lost notification. */
   readonly stalenessMs: number;
-  /** Called when an administrator begins to read as somebody else. */
+  /** Called when an administrator begins to read as another user. */
   readonly onView?: (administrator: string | null, as: string) => void;
 }
 
-/** The scheme in any case, then one token. Another scheme carries none. */
+/** The scheme, in upper or lower case, then one token. Another scheme carries none. */
 export function isBearer(authorization: string): boolean {
   return /^bearer [^\s]+$/i.test(authorization);
 }
@@ -67,7 +67,7 @@ export class Identities {
     private readonly options: IdentityOptions,
   ) {}
 
-  /** Answers at once for whom it knows; throws, or rejects, for a token that does not count. */
+  /** Answers at once for cached callers. Throws, or rejects, for a token that is not valid. */
   identify(credentials: RequestCredentials): Identity | Promise<Identity> {
     return credentials.headers.viewAs === '' ? this.#identify(credentials) : this.#view(credentials);
   }
@@ -91,14 +91,14 @@ export class Identities {
     );
   }
 
-  /** Who it was when the database could last be asked; null for whom nobody knew. Only for what is to be answered while it is away. */
+  /** The identity when the database could last be read, or null if it is not cached. Only for responses while the database is unavailable. */
   remembered(presented: RequestCredentials): Identity | null {
     if (presented.headers.viewAs !== '') return null;
     const cached = this.#known.get(this.#carriedBy(presented));
     return cached && Date.now() < cached.expires ? identityAt(cached, presented) : null;
   }
 
-  /** Whether whoever sends the same request gets the same answer: it says nothing of its sender, whose address makes no difference. */
+  /** Whether all clients get the same response to the request: it has no credentials, and the address makes no difference. */
   isFromAnybody(credentials: RequestCredentials): boolean {
     const { authorization, viewAs } = credentials.headers;
     return (
@@ -106,7 +106,7 @@ export class Identities {
     );
   }
 
-  /** Who a user is at an address, without a token. */
+  /** The identity of a user at an address, without a token. */
   async resolve(user: string, address: string): Promise<Identity> {
     const account = await this.lookup({ kind: 'user', user, session: null });
     if (!account) throw invalidCredentials();
@@ -115,7 +115,7 @@ export class Identities {
     });
   }
 
-  /** With the permissions of another; nobody but an administrator learns whether there is such a one. */
+  /** With the permissions of another user. Only administrators learn whether the user exists. */
   async #view(credentials: RequestCredentials): Promise<Identity> {
     const { viewAs } = credentials.headers;
     const { administrator, user } = await this.#identify(credentials);
@@ -129,7 +129,7 @@ export class Identities {
     try {
       return identityAt(viewed, credentials);
     } catch {
-      // It is not the administrator whose address is refused.
+      // The address of the viewed user is refused, not that of the administrator.
       throw forbidden(`No policy of "${viewAs}" applies to the client address of this request`);
     }
   }
@@ -198,7 +198,7 @@ export class Identities {
       expires,
       staleness: this.options.stalenessMs,
     });
-    // What was read before a change must not be cached after it.
+    // A result that was read before a change must not be cached after it.
     if (generation === this.#generation) this.#known.set(carried, known);
     return known;
   }

@@ -14,7 +14,7 @@ export interface Identity extends Caller {
   readonly session: string | null;
   /** Whether an administrator reads with these permissions: nothing may be written then. */
   readonly isView: boolean;
-  /** Until then nothing but a notification can change it; in milliseconds since 1970. */
+  /** Until then only a notification can change it; in milliseconds since 1970. */
   readonly validUntil: number;
   /** The share through which they came in, if they have no account: they see only what is shared. */
   readonly share?: SharedScope;
@@ -52,13 +52,13 @@ export function callerName({ user }: { readonly user: string | null }, from: { r
   return user ?? `from ${networkOf(from.address)}`;
 }
 
-/** For what only administrators may do. */
+/** For actions of administrators. */
 export function onlyAdministrator(identity: Identity): Identity {
   if (!identity.administrator) throw forbidden();
   return identity;
 }
 
-/** For what only somebody known may do. */
+/** For actions of users who are logged in. */
 export function onlyUser(identity: Identity): User {
   if (!isUser(identity)) throw invalidCredentials();
   // The same object: what is worked out for an identity is remembered by it.

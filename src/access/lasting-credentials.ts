@@ -1,10 +1,10 @@
 /** The credentials of a connection that stays open: presented again and again, as a client would with each request. */
 import type { RequestCredentials } from './identities.js';
 
-/** What a connection began with. */
+/** The credentials that a connection began with. */
 type Presented = Pick<RequestCredentials, 'headers' | 'accessToken' | 'address' | 'cookie'>;
 
-/** A class, because each of ten thousand subscriptions is looked at twice a second. */
+/** A class, because each of ten thousand subscriptions is checked twice a second. */
 export class LastingCredentials implements RequestCredentials {
   cookieRefused = false;
   fromAdministrator = false;
@@ -23,7 +23,7 @@ export class LastingCredentials implements RequestCredentials {
     return this.presented.address;
   }
 
-  /** Now: what has expired meanwhile does not count. */
+  /** Now: credentials that have expired meanwhile are not valid. */
   get begun(): number {
     return performance.now();
   }

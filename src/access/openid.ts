@@ -1,13 +1,13 @@
 /**
  * Signing in with an OpenID Connect provider: the browser is sent to the provider's page with a challenge, and comes back with a code
- * that is exchanged for a signed statement of who it is. What has to be known on the way back is in a signed cookie.
+ * that is exchanged for a signed statement of the identity. A signed cookie has what the way back needs.
  */
 import type { Configuration } from 'openid-client';
 import { invalidCredentials, type ServiceError, serviceUnavailable } from '../base/errors.js';
 import type { AuthProvider } from '../config/provider-options.js';
 import { claimText, type ExternalUser, userOfClaims } from './external-user.js';
 
-/** What a sign-in that has begun must meet when it comes back. */
+/** The conditions that a sign-in must meet when the browser comes back. */
 export interface PendingSignIn {
   readonly provider: string;
   readonly state: string;
@@ -49,7 +49,7 @@ export class OpenIdProvider {
     return { url: url.href, pending: { provider: this.options.name, state, nonce, verifier, redirect } };
   }
 
-  /** Whom the provider names. `returned` is the URL that the browser came back with. */
+  /** The user that the provider names. `returned` is the URL that the browser came back with. */
   async finish(returned: URL, { state, nonce, verifier }: PendingSignIn): Promise<ExternalUser> {
     const client = await loadClient();
     const configuration = await this.#discover();

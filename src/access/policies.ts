@@ -1,6 +1,6 @@
 /**
- * All policies with their permissions, in memory, so that no request spends a statement on them. What a set of policies adds
- * up to is worked out once and has a key: the digest of its rules, which is part of every shape compiled for them.
+ * All policies with their permissions, in memory, so that no request spends a statement on them. The rules of a set of
+ * policies are combined once and have a key: the digest of the rules, which is part of every shape compiled for them.
  */
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
@@ -32,7 +32,7 @@ interface Loaded {
 const MAX_CACHED_SETS = 1_000;
 
 export class Policies {
-  /** What the same rules added up to before: views of the model and compiled shapes stay theirs. */
+  /** Permissions by the digest of their rules: the same rules keep their views of the model and their compiled shapes. */
   readonly #byKey = new LRUCache<string, Permissions>({ max: MAX_CACHED_SETS });
   #loaded: Loaded = index([]);
   readonly #listeners: (() => void)[] = [];
@@ -48,7 +48,7 @@ export class Policies {
     this.#listeners.push(listener);
   }
 
-  /** Null for who may do everything. */
+  /** Null for administrators. */
   accessOf(identity: Identity): Permissions | null {
     if (identity.administrator) return null;
     const { byIdentity } = this.#loaded;
@@ -88,7 +88,7 @@ export class Policies {
     return access;
   }
 
-  /** What these rows add up to. */
+  /** The permissions of these rows. */
   permit(rows: readonly PermissionRow[]): Permissions {
     const key = digestOf(rows);
     const access = this.#byKey.get(key) ?? new Permissions(key, readRules(rows));

@@ -4,7 +4,7 @@
  */
 import type { Observer } from '../base/observe.js';
 
-/** What this needs of the database; the driver stays behind it. */
+/** The part of the database that this file needs. */
 export interface PolicySource {
   /** The rows of all policies, as JSON. */
   load(): Promise<string>;

@@ -1,5 +1,5 @@
 /**
- * The model as a caller may read it. What no rule grants is not in it; the rest carries which rows may be seen, and which
+ * The model as a caller may read it. It has only what rules grant, and it says which rows may be seen, and which
  * fields in some of these rows only. Names are resolved against this model, so every part of a request at every level is
  * covered, and what is forbidden looks like what does not exist.
  */

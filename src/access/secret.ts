@@ -8,7 +8,7 @@ const FILE_NAME = 'lateral.secret';
 /** A shorter key could be guessed from a token. */
 const MIN_SECRET_LENGTH = 16;
 
-/** `directory` is null where nothing is ours to keep a key in. */
+/** `directory` is null if the service has no directory of its own. */
 export async function openSecret(chosen: string | null, directory: string | null, observe: Observer): Promise<string> {
   if (chosen !== null) {
     if (chosen.length < MIN_SECRET_LENGTH) observe({ kind: 'secret-short' });
@@ -27,7 +27,7 @@ export async function openSecret(chosen: string | null, directory: string | null
     if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
     const stored = (await readFile(path, 'utf8')).trim();
     if (stored.length >= MIN_SECRET_LENGTH) return stored;
-    // What an interrupted start left behind.
+    // An interrupted start left an incomplete file.
     await writeFile(path, secret, { mode: 0o600 });
     return secret;
   }

@@ -1,5 +1,5 @@
 /**
- * What is seen by a share: the item, and the rows that its relations lead to, as far as both the role of the share and the user who made
+ * The permissions of a share: the item, and the rows that its relations lead to, as far as both the role of the share and the user who made
  * it may see them. Nothing can be written.
  */
 import { isObject } from '../base/exact-json.js';
@@ -108,7 +108,7 @@ function scopesOf({ collection: name, item }: SharedItem, model: Model): Filters
 
 interface Step {
   readonly target: string;
-  /** What a filter on the target says to lead back. */
+  /** The key of a filter on the target that leads back. */
   readonly by: string;
 }
 
@@ -132,7 +132,7 @@ function stepsOf({ name, column, relation }: Field, { name: from }: Collection, 
   }
 }
 
-/** The rules of the creator speak of the creator, whoever reads. One that asks for more than a key grants nothing. */
+/** Variables in the rules of the creator mean the creator, not the reader. A rule that needs more than a key grants nothing. */
 export function boundTo(creator: Caller, rows: readonly PermissionRow[]): PermissionRow[] {
   return rows.flatMap((row) => {
     try {

@@ -12,7 +12,7 @@ const ISSUER = 'service';
 const ALGORITHM = 'HS256';
 
 export interface AccessClaims {
-  /** Null for who came in by a share. */
+  /** Null for callers who come in by a share. */
   readonly user: string | null;
   readonly share?: string;
   /** The session that has to exist for the token to count; null for tokens that only expire. */
@@ -28,7 +28,7 @@ export interface AccessVerifier {
   verifyAccess(token: string): Promise<AccessClaims>;
 }
 
-/** What is said of the user for the client's own use: the service believes the database alone. */
+/** Claims about the user for the client's own use. The service itself reads them from the database. */
 interface Description {
   readonly role: string | null;
   readonly app_access: boolean;
@@ -68,7 +68,7 @@ export class Tokens implements AccessVerifier {
     );
   }
 
-  /** For who comes in by a share: there is no user. */
+  /** For callers who come in by a share: there is no user. */
   signShare(share: string, role: string | null, session: string | null, lifetime: number): Promise<string> {
     const claims = { share, role, app_access: false, admin_access: false };
     return this.#sign({ ...claims, ...(session === null ? {} : { session }) }, lifetime);
@@ -95,7 +95,7 @@ export class Tokens implements AccessVerifier {
     return { email, mark };
   }
 
-  /** What a sign-in with a provider must meet when the browser comes back. */
+  /** The conditions that a sign-in must meet when the browser comes back. */
   signPending(pending: PendingSignIn): Promise<string> {
     return this.#sign({ ...pending, scope: 'sign-in' }, SIGN_IN_LIFETIME_MS);
   }
@@ -134,7 +134,7 @@ export class Tokens implements AccessVerifier {
   }
 }
 
-/** Who claims to have signed it, unchecked; null for what is no JWT. */
+/** The issuer that the token claims, unchecked, or null if it is no JWT. */
 export function issuerOf(token: string): string | null {
   if (token.split('.', 4).length !== 3) return null;
   try {
@@ -161,7 +161,7 @@ export function makeRefreshToken(family: Buffer = randomBytes(FAMILY_BYTES)): st
   return Buffer.concat([family, randomBytes(TOKEN_BYTES - FAMILY_BYTES)]).toString('base64url');
 }
 
-/** Null for what was never a refresh token. */
+/** Null if the text cannot be a refresh token. */
 export function familyOf(refreshToken: string): Buffer | null {
   if (!/^[\w-]{64}$/.test(refreshToken)) return null;
   return Buffer.from(refreshToken, 'base64url').subarray(0, FAMILY_BYTES);

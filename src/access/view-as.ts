@@ -4,13 +4,13 @@ import { UUID_PATTERN } from '../sql/codec.js';
 
 export const VIEW_AS_HEADER = 'Lateral-View-As';
 
-/** Whose permissions are looked up. */
+/** The public, role or user whose permissions are looked up. */
 export type ViewKey =
   | { readonly kind: 'public' }
   | { readonly kind: 'role'; readonly role: string }
   | { readonly kind: 'user'; readonly user: string; readonly session: null };
 
-/** Whom the header names: `public`, `role:<id>` or `user:<id>`. */
+/** The value of the header: `public`, `role:<id>` or `user:<id>`. */
 export function parseViewAs(text: string): ViewKey {
   if (text === 'public') return { kind: 'public' };
   const [kind, id = ''] = text.split(':', 2);
@@ -23,7 +23,7 @@ export function unknownView(text: string): ServiceError {
   return invalidQuery(`"${VIEW_AS_HEADER}" must name a role or an active user, not "${text}"`);
 }
 
-/** Whether the statement and its plan may be shown: who views as another is an administrator. */
+/** Whether the statement and its plan may be shown. A caller who views as another user is an administrator. */
 export function mayExplain(caller: { readonly administrator: boolean; readonly isView: boolean }): boolean {
   return caller.administrator || caller.isView;
 }

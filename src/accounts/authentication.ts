@@ -27,7 +27,7 @@ interface LoginCredentials {
   readonly otp: string | null;
 }
 
-/** What a client needs to stay signed in. */
+/** The tokens with which a client stays logged in. */
 export interface IssuedTokens {
   /** Signed; of a session it is all there is. */
   readonly accessToken: string;
@@ -55,7 +55,7 @@ export async function login(
 
 /** An attempt to log in. */
 interface LoginAttempt {
-  /** What it logs in as. */
+  /** The account that it tries. */
   readonly account: string;
   readonly client: LoginClient;
   /** Whether it failed because of what it brought. */

@@ -28,7 +28,7 @@ const BY_SUBJECT = withCatalog(
 const BY_EMAIL = withCatalog('select id, role, provider from service_users where lower(email) = lower($1::text)');
 const ROLE = withCatalog('select id from service_roles where id::text = lower($1::text) or name = $1::text limit 2');
 
-/** The id of the user. The role that is named counts for users who were created here because of their provider. */
+/** The id of the user. The named role applies to users who were created here because of their provider. */
 export async function resolveExternalUser(
   mapping: UserMapping,
   user: ExternalUser,

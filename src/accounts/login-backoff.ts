@@ -3,8 +3,8 @@
  * account that does not exist is counted like one that does, so they cannot be distinguished.
  *
  * - An address that has failed too often is refused until its time has come: twice as long with each failure.
- * - Attempts at an account that has been failed too often, from wherever, take turns. They wait for theirs, without a connection; from
- *   an address that is suspicious who would wait too long is refused.
+ * - Attempts at an account that has been failed too often, from wherever, take turns. They wait for theirs, without a connection. From a
+ *   suspicious address, an attempt that would wait too long is refused.
  * - A stranger can keep nobody out: from an address that is not suspicious nobody waits longer than `MAX_WAIT_MS`, and from one where
  *   the same account came in before nobody waits at all, until guesses come from there too.
  */
@@ -17,7 +17,7 @@ import { growingCache } from '../base/growing-cache.js';
 interface BackoffLimits {
   /** Failures that cost nothing. */
   readonly after: number;
-  /** What an address has to wait at most; 0 for no backoff at all. */
+  /** The longest wait of an address; 0 for no backoff. */
   readonly maxWaitMs: number;
 }
 
@@ -30,7 +30,7 @@ export interface Attempt {
 /** Whether it succeeded, or proved nothing because something else went wrong. A failure is counted beforehand. */
 export type AttemptOutcome = 'good' | 'void';
 
-/** What limits logins: how many an address may try, and how soon the next one may come. */
+/** Limits logins: how many an address may try, and how soon the next one may come. */
 export interface LoginLimit {
   /** Counts an attempt before its outcome is known, so that many at once are counted too. */
   attempt(address: string): Promise<void>;
@@ -171,7 +171,7 @@ function fold(account: string): string {
   return letters.map((letter) => (letter === '\u0130' ? 'i' : letter.toLowerCase())).join('');
 }
 
-/** What a client says of itself may be of any length. */
+/** The texts of a client may be of any length. */
 function namesOf({ address, account }: Attempt): { address: string; account: string; pair: string } {
   const network = networkOf(address);
   const name = fold(account).slice(0, 320);

@@ -1,4 +1,4 @@
-/** What logging in writes: attempts, sessions, passwords and second factors. Each step is one statement. */
+/** The statements of logins: attempts, sessions, passwords and second factors. Each step is one statement. */
 import { CLI_IDENTITY } from '../access/identity.js';
 import { ServiceError } from '../base/errors.js';
 import type { Database } from '../postgres/pools/database.js';
@@ -11,7 +11,7 @@ const BEGIN = statement('begin');
 const REFRESH = statement('refresh');
 const RENEW = statement('renew');
 
-/** What a login has to know of a user. */
+/** A user, as far as logins need it. */
 export interface LoginAccount {
   readonly id: string;
   readonly email: string;
@@ -29,13 +29,13 @@ export interface RegistrationSettings {
   readonly role: string | null;
   /** Whether that role has every right: nobody gets it by registering. */
   readonly unlimited: boolean;
-  /** What an address has to meet. */
+  /** The filter that an address must meet. */
   readonly filter: unknown;
 }
 
 export type SessionKind = 'refresh' | 'session';
 
-/** A user, or who came in by a share. */
+/** A user, or a share. */
 export interface SessionHolder {
   readonly user: string | null;
   readonly share: string | null;
@@ -43,7 +43,7 @@ export interface SessionHolder {
   readonly role: string | null;
 }
 
-/** Who signs in, or uses a session. */
+/** The client that logs in or uses a session. */
 export interface LoginClient {
   readonly ip: string;
   readonly userAgent: string;
@@ -126,7 +126,7 @@ export class Logins {
     return (await this.database.rows(BEGIN, parameters)).length > 0;
   }
 
-  /** Who holds the refresh token that was exchanged; null where it was no good. */
+  /** The holder of the refresh token that was exchanged, or null if it was not valid. */
   refresh(
     old: { readonly digest: string; readonly family: string },
     digest: string,
@@ -278,7 +278,7 @@ export async function forgetSessions(database: Database, keptMs: number): Promis
   );
 }
 
-/** What a client says of itself may be anything, of any length. */
+/** The texts of a client may be anything, of any length. */
 export function clientColumns({ ip, userAgent, origin }: LoginClient): (string | null)[] {
   return [ip || null, userAgent.slice(0, 1_000) || null, origin.slice(0, 255) || null];
 }

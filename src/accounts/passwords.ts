@@ -113,9 +113,9 @@ export async function assertPassword(policy: string | null, ...passwords: readon
   );
 }
 
-/** What a pattern may take: some take longer than a lifetime for a string of thirty characters. */
+/** The time limit of a pattern: some take longer than a lifetime for a string of thirty characters. */
 const MATCH_TIMEOUT_MS = 500;
-/** What a thread may take to start, on a busy machine. */
+/** The time limit of the start of a thread, on a busy machine. */
 const START_TIMEOUT_MS = 10_000;
 
 const MATCH_PROGRAM = `

@@ -89,8 +89,8 @@ async function create(
 }
 
 /**
- * A second registration before the address is verified may come from another person: the password and the names of the last one count, and the
- * links of those before verify nothing any more. With the same password it is the same person, whose links all stay good.
+ * A second registration before the address is verified may come from another person: the password and the names of the last one count, and
+ * earlier links are no longer valid. With the same password it is the same person, whose links all stay good.
  */
 async function replace(
   { email, ...account }: NewAccount,
@@ -128,7 +128,7 @@ async function sendLink(
 ): Promise<void> {
   const account = await logins.find(address);
   if (account?.status !== 'unverified' || account.password === null) return;
-  // Somebody else has registered the address in between.
+  // Another person has registered the address in between.
   if (!(await verifyPassword(account.password, password, clientAddress))) return;
   const { email } = account;
   const claims = { email, mark: digestToken(account.password) };

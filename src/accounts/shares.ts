@@ -1,4 +1,4 @@
-/** Shares as the database knows them: who comes in by one, and the sessions that this begins. Each step is one statement. */
+/** Shares as the database knows them, and the sessions that they begin. Each step is one statement. */
 import type { Account } from '../access/account.js';
 import type { LookupKey } from '../access/identities.js';
 import type { Database } from '../postgres/pools/database.js';
@@ -27,7 +27,7 @@ interface OpenShare {
   readonly expires: number | null;
 }
 
-/** Null where there is none, or not now; with a session, where that has ended. */
+/** Null if there is none, or none that is open now; with a session, if that has ended. */
 export async function findShare(
   database: Database,
   share: string,
@@ -38,7 +38,7 @@ export async function findShare(
   return row ?? null;
 }
 
-/** Whether it has begun: not where the share is used up, has another password by now, or its creator is gone. */
+/** Whether it has begun: not where the share is used up, has another password by now, or its creator was deleted. */
 export async function beginShare(
   database: Database,
   { id, password }: OpenShare,
@@ -48,7 +48,7 @@ export async function beginShare(
   return (await database.rows(BEGIN, parameters)).length > 0;
 }
 
-/** Who holds a token, a user or a share. */
+/** The holder of a token: a user or a share. */
 export async function lookUpAccount(database: Database, key: LookupKey): Promise<Account | null> {
   if (key.kind !== 'share') return findAccount(database, key);
   const share = await findShare(database, key.share, key.session);

@@ -12,7 +12,7 @@ import { filterBindingOf } from './field-binding.js';
 
 export type Arguments = Readonly<Record<string, unknown>>;
 
-/** What is collected while an operation is parsed. */
+/** The values and limits of an operation while it is parsed. */
 export interface DocumentContext extends ParseContext {
   readonly values: ValueList;
 }
@@ -58,7 +58,7 @@ function parseFilterArgument(value: unknown, input: GraphQLInputType): unknown {
   return filter;
 }
 
-/** The schema lets entries of a list be null; they say nothing. */
+/** The schema allows null as an entry of a list. It has no effect. */
 function withoutNulls(list: unknown): unknown {
   if (list === null || list === undefined) return undefined;
   return Array.isArray(list) ? list.filter((each) => each !== null) : list;

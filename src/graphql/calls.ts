@@ -1,4 +1,4 @@
-/** Root fields that stand for actions of REST routes: what the action is given, and what is selected of its result. */
+/** Root fields that stand for actions of REST routes: the input of the action, and the selected parts of its result. */
 import { type FieldNode, type GraphQLOutputType, getNamedType, isObjectType } from 'graphql';
 import { forbidden } from '../base/errors.js';
 import { isRecord } from '../base/narrow.js';
@@ -14,12 +14,12 @@ export interface Call {
   readonly parameters: readonly string[];
   readonly queryString: string;
   readonly body: unknown;
-  /** The value where the action has nothing to say. */
+  /** The value if the action returns none. */
   readonly otherwise: unknown;
   readonly projection: Projection;
 }
 
-/** What is selected of a value; of lists, entry by entry. */
+/** The selected parts of a value, or of each entry of a list. */
 type Projection =
   | { readonly kind: 'value' }
   | { readonly kind: 'text' }
@@ -73,7 +73,7 @@ export function project(value: unknown, projection: Projection): unknown {
   if (Array.isArray(value) && projection.kind === 'object') return value.map((each) => project(each, projection));
   if (projection.kind === 'text') return String(value);
   if (projection.kind === 'value') return value;
-  // What is off says `false` in REST.
+  // REST shows `false` for a limit that is switched off.
   if (!isRecord(value)) return null;
   return Object.fromEntries(
     projection.fields.map((field) => [

@@ -218,7 +218,7 @@ function joined(frame: Answer, lists: ReadonlyMap<string, readonly string[]>): s
   return `{${entries.join(',')}}`;
 }
 
-/** Tells of some types alone, and knows all of them by name. */
+/** Lists only some of the types, and finds all of them by name. */
 class SchemaPart extends CompleteSchema {
   shown: readonly GraphQLNamedType[] = [];
 

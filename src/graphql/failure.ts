@@ -1,4 +1,4 @@
-/** What went wrong with a document, in the form GraphQL asks for: a message, where in the text, where in the answer, which code. */
+/** Errors of a document in the form of GraphQL: a message, the positions in the text and in the response, and a code. */
 import { type ASTNode, GraphQLError, getLocation } from 'graphql';
 import { type Exceeded, invalidQuery, ServiceError } from '../base/errors.js';
 

@@ -1,5 +1,5 @@
 /**
- * What a field of the schema stands for in the model. The types carry it in their extensions, so that reading a document
+ * The meaning of a field of the schema in the model. The types carry it in their extensions, so that reading a document
  * never has to guess from a name.
  */
 import {
@@ -25,7 +25,7 @@ type FieldBinding =
   | { readonly kind: 'rows' }
   | { readonly kind: 'aggregates'; readonly function: AggregateFunction }
   | { readonly kind: 'aggregate'; readonly field: string }
-  /** What an event tells of a change. */
+  /** A part of a change event. */
   | { readonly kind: 'event'; readonly part: 'key' | 'event' | 'data' };
 
 /** Keys of filters that are written otherwise in the request AST. */

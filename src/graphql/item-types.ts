@@ -75,7 +75,7 @@ export class ObjectTypes {
     return fields.length > 0 ? this.#make({ name: type, fields: Object.fromEntries(fields) }) : null;
   }
 
-  /** What may be asked of a list of the collection's items. */
+  /** The arguments of a list of the collection's items. */
   listArguments(collection: Collection): GraphQLFieldConfigArgumentMap {
     const cached = this.#arguments.get(collection.name);
     if (cached) return cached;
@@ -91,7 +91,7 @@ export class ObjectTypes {
     return created;
   }
 
-  /** What is told of a change of an item. */
+  /** The type of a change event. */
   mutated(collection: Collection, item: GraphQLObjectType): GraphQLObjectType {
     const name = this.names.of('mutated', collection.name);
     const fields = {

@@ -33,7 +33,7 @@ export function checkSize(document: DocumentNode, limits: DocumentLimits): void 
   const measureFragment = (name: string): Size => {
     const before = known.get(name);
     if (before) return before;
-    // One that spreads itself is refused by validation; until then it counts for nothing.
+    // Validation refuses a fragment that spreads itself. Until then it has no size.
     known.set(name, NOTHING);
     const fragment = fragments.get(name);
     const size = fragment ? measure(fragment.selectionSet) : NOTHING;

@@ -43,7 +43,7 @@ export function parseMutationOperation(operation: Operation): ParsedMutationDocu
   return { kind: 'mutation', steps };
 }
 
-/** What routes carry out cannot be part of a transaction. */
+/** The action of a route cannot be part of a transaction. */
 function checkCalls(steps: readonly MutationStep[]): void {
   const call = steps.find((step) => step.kind === 'call');
   if (!call || steps.every((step) => step.kind === 'call' || step.kind === 'json')) return;

@@ -34,7 +34,7 @@ interface PreparedDocument {
   readonly document: Document;
   /** Of documents that ask about the schema. */
   readonly completeSchema: CompleteSchema | null;
-  /** What `__schema` answers. */
+  /** The answers to `__schema`. */
   readonly introspected: ReadonlyMap<string, string> | null;
   readonly operation: OperationDefinitionNode;
   /** Of a query without variables. */
@@ -43,7 +43,7 @@ interface PreparedDocument {
   lifted: LiftedDocument | null | undefined;
 }
 
-/** What a document takes that was parsed and validated: an object per token, and what was read of it. */
+/** The memory of a document that was parsed and validated: an object per token, and the request that was parsed from it. */
 const BYTES_PER_DOCUMENT = 8_192;
 const BYTES_PER_CHARACTER = 100;
 

@@ -29,7 +29,7 @@ export interface ParsedEventsDocument {
   readonly collection: string;
   /** The only kind of change that counts; null for all. */
   readonly change: 'create' | 'update' | 'delete' | null;
-  /** What is read of items that were changed: a member for each name in `data`. Their keys are the first value. */
+  /** The read of changed items, with a member for each name in `data`. Their keys are the first value. */
   readonly changed: Parsed;
   readonly output: EventOutput;
 }

@@ -197,7 +197,7 @@ function parseMembers({ root, field: rootField, nodes, selections }: DefinedRoot
     }
     const field = fieldOfType(type, node.name.value);
     const binding = bindingOf(field);
-    if (binding.kind !== 'event') throw new Error(`an event cannot tell ${binding.kind}`);
+    if (binding.kind !== 'event') throw new Error(`an event has no ${binding.kind}`);
     if (binding.part === 'data') {
       const read = selections.read(objectTypeOf(field), [node, ...others], [root.name, name]);
       fields.push({ kind: 'object', output: name, fields: read });

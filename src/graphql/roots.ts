@@ -178,7 +178,7 @@ const RESOLUTION = new GraphQLEnumType({
   values: Object.fromEntries(RESOLUTIONS.map((name) => [name, {}])),
 });
 
-/** What becomes of items that exist already, by columns that are unique. */
+/** The treatment of items that exist already, by unique columns. */
 const ON_CONFLICT = {
   on_conflict: { type: new GraphQLList(new GraphQLNonNull(GraphQLString)) },
   resolution: { type: RESOLUTION },
@@ -239,7 +239,7 @@ function requiredListOf(type: GraphQLObjectType): GraphQLOutputType {
   return new GraphQLNonNull(listOf(type));
 }
 
-/** What callers may see and change of themselves. */
+/** The caller's own user and roles. */
 export function ownQueryFields(types: ObjectTypes): RootFields {
   const [user, role] = [types.item('service_users'), types.item('service_roles')];
   return {

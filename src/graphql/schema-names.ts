@@ -1,6 +1,6 @@
 /**
  * Names of types and root fields. Collections keep their own names; generated names give way where a
- * collection is called the same. What cannot be written in GraphQL at all is left out, with the relations that lead to it.
+ * collection is called the same. Names that GraphQL cannot write are left out, with the relations that lead to them.
  */
 import type { Collection, Field, Model } from '../mirror/model.js';
 import { type Synonyms, shownName } from '../mirror/synonyms.js';
@@ -43,7 +43,7 @@ export function readableFields(collection: Collection): readonly Field[] {
   return expressibleFields(collection).filter(isReadable);
 }
 
-/** What is generated for a collection; unions belong to one of its fields. */
+/** The types that are generated for a collection. Unions belong to one of its fields. */
 type GeneratedKind =
   | 'filter'
   | 'quantifier'
@@ -147,7 +147,7 @@ export class TypeNames {
     return name;
   }
 
-  /** What a name was given to. */
+  /** The owner of a generated name. */
   find(name: string): Generated | undefined {
     return this.#generated.get(name);
   }

@@ -39,8 +39,8 @@ interface SelectionSource {
 }
 
 /**
- * What fields of a document select that says the same whatever the values of variables are: parsed once. Only at the depth and of
- * the type it was parsed at.
+ * Selections of a document that do not depend on the values of variables: they are parsed once, and apply only at the depth and to
+ * the type that they were parsed for.
  */
 export type FixedSelections = WeakMap<FieldNode, FixedSelection>;
 
@@ -62,7 +62,7 @@ export class Selections {
     readonly context: DocumentContext,
   ) {}
 
-  /** What is selected of one type, of several selection sets that belong together. */
+  /** The fields that several selection sets select of one type. */
   collect(type: GraphQLObjectType, sets: readonly SelectionSetNode[]): Collected {
     const collected: Collected = new Map();
     const seen = new Set<string>();

@@ -39,7 +39,7 @@ const MOST_ERRORS = 20;
 
 const RULES = specifiedRules.map((rule) => (rule === KnownTypeNamesRule ? knownTypeNames : rule));
 
-/** The rule of graphql-js lists the names of all types before it looks at a document. Only its suggestions need them. */
+/** The rule of graphql-js lists the names of all types before it reads a document. Only its suggestions need them. */
 function knownTypeNames(context: ValidationContext): ASTVisitor {
   return {
     NamedType: (node, ...place) => {

@@ -92,7 +92,7 @@ export type ShapedSelection =
 /** How a value is written: as its type is by default, as a string, or as a number whatever its precision. */
 export type Representation = 'default' | 'text' | 'number';
 
-/** What is shown of a group, where that is not the default: groups at the top, functions behind them. */
+/** The outputs of a group, if they are not the default: groups at the top, functions behind them. */
 export type GroupSelection =
   | { readonly kind: 'groups'; readonly output: string }
   | { readonly kind: 'aggregate'; readonly output: string; readonly aggregate: Aggregate; readonly as: Representation }
@@ -190,7 +190,7 @@ export type JsonFilter =
       readonly numeric: boolean;
     };
 
-/** Null where the operator says everything. */
+/** Null if the operator takes no value. */
 export type Operand =
   | { readonly kind: 'slot'; readonly slot: Slot }
   /** A field of the caller: `$CURRENT_USER.company`. */

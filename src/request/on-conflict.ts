@@ -1,4 +1,4 @@
-/** What a create does with items that exist already: they are found by columns that are unique, and merged or left alone. */
+/** The treatment of items that exist already by a create: they are found by unique columns, and merged or left alone. */
 import { invalidQuery } from '../base/errors.js';
 
 export const RESOLUTIONS = ['merge', 'ignore'] as const;
@@ -9,7 +9,7 @@ export interface OnConflict {
   readonly resolution: (typeof RESOLUTIONS)[number];
 }
 
-/** Null where an item that exists is an error. Either may be left out: the columns are then the key, the resolution is `merge`. */
+/** Null if an item that exists is an error. Either may be left out: the columns are then the key, the resolution is `merge`. */
 export function parseOnConflict(columns: readonly string[] | null, resolution: string | null): OnConflict | null {
   if (columns === null && resolution === null) return null;
   const known = RESOLUTIONS.find((each) => each === (resolution ?? 'merge'));

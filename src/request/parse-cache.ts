@@ -1,5 +1,5 @@
 /**
- * What was parsed before, by its text. It stays valid as long as the process runs: names are looked up later, variables at
+ * Requests that were parsed before, by their texts. They stay valid as long as the process runs: names are looked up later, variables at
  * binding. A text is kept from its second sight on: most that differ in a value never come again, and keeping them would cost
  * more than parsing them. Those that differ in values alone share the rest. The tables take their whole room when they are
  * made, and many are never used: they are made with the first text.

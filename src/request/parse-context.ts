@@ -1,4 +1,4 @@
-/** What the parsers of requests share: their limits, and how an object is read. */
+/** The limits and helpers that the parsers of requests share. */
 
 import { invalidPayload, invalidQuery } from '../base/errors.js';
 import { isObject, parseJson } from '../base/exact-json.js';
@@ -29,7 +29,7 @@ export function limitsOf(limits: ParseLimits, prefer: string): ParseLimits {
 export interface ParseContext {
   readonly values: ValueSink;
   readonly limits: ParseLimits;
-  /** Whether the values of filters come as JSON, where URLs have nothing but texts. */
+  /** Whether the values of filters come as JSON, where URLs have only texts. */
   readonly typed?: boolean;
   /** Whether the filter speaks of a payload: some operators make sense only there. */
   readonly payload?: boolean;

@@ -28,7 +28,7 @@ export function parseRead(collection: string, key: string | null, queryString: s
   return finish({ collection, target }, readQueryString(queryString, limits), context);
 }
 
-/** What callers are themselves: an item, or several. Its keys need not be visible to them. */
+/** The caller's own item, or several such as roles. The caller need not be able to see the keys. */
 export function parseOwn(
   collection: string,
   keys: string | readonly string[],
@@ -128,14 +128,14 @@ export function checkWriteUrl(queryString: string, limits: ParseLimits): void {
   refuseSelecting(readQueryString(queryString, limits));
 }
 
-/** What selects items in the URL of a write would be taken for what says which items are written. A limit of -1 selects nothing. */
+/** Clients would expect that parameters which select items in the URL of a write select the items to write. A limit of -1 selects nothing. */
 function refuseSelecting({ limit, ...url }: Input): void {
   const input = limit === '-1' ? url : { limit, ...url };
   if (readVersion(url) !== null) throw invalidQuery('"version" does not apply to writes: POST /versions/:id/save');
   refuseUnused(input, SELECTING, {}, 'in the URL does not select the items to write: use the "query" of the body');
 }
 
-/** What nobody would apply is refused, not dropped. */
+/** Parameters that would have no effect are refused, not dropped. */
 function refuseUnused(url: Input, names: readonly string[], body: Input, problem: string): void {
   const stray = names.find((name) => url[name] !== undefined && url[name] !== '' && !Object.hasOwn(body, name));
   if (stray !== undefined) throw invalidQuery(`"${stray}" ${problem}`);

@@ -12,7 +12,7 @@ interface UrlPattern {
   readonly values: readonly string[];
 }
 
-/** What URLs of one pattern have in common, and the slot of each value; null where one of them is more than a value. */
+/** The common request of URLs of one pattern, and the slot of each value. */
 interface Template {
   readonly parsed: Parsed;
   readonly slots: readonly number[];
@@ -28,7 +28,7 @@ export class UrlCache {
   readonly #texts = new ParseCache<{ readonly parsed: Parsed }>();
   #patterns: LRUCache<string, { template: Template | null | undefined }> | null = null;
 
-  /** `path` says what else the result of `parse` depends on, beside the query string. */
+  /** `path` identifies everything except the query string that the result of `parse` depends on. */
   get(path: string, queryString: string, parse: (queryString: string) => Parsed): Parsed {
     return this.#texts.get(`${path}?${queryString}`, () => ({ parsed: this.#parse(path, queryString, parse) })).parsed;
   }

@@ -29,7 +29,7 @@ export type WriteRequest =
   | ({
       readonly kind: 'create';
       readonly idempotencyKey: IdempotencyKey | null;
-      /** Null where an item that exists is an error. */
+      /** Null if an item that exists is an error. */
       readonly onConflict: OnConflict | null;
     } & CreateBody &
       WithReadBack)
@@ -50,7 +50,7 @@ interface WithReadBack extends Repeatable {
   readonly readBack: Parsed | null;
 }
 
-/** Who sent a request under which key, and a digest of what it said. */
+/** The caller and the key of a request, and a digest of its content. */
 export interface IdempotencyKey {
   readonly id: string;
   readonly fingerprint: string;
