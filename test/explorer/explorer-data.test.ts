@@ -165,7 +165,7 @@ t.test('live: rows and answers follow the database, whoever writes', { skip }, a
   await result.getByText('Emil').waitFor();
   await sql`update shifts set boss = 'Fritz' where boss = 'Emil'`;
   await result.getByText('Fritz').waitFor();
-  await result.getByText(/^changed 1 times/).waitFor();
+  await result.getByText(/^changed 1 time,/).waitFor();
 
   await page.goto(`${service.url}/explorer#/data/readings`);
   const readings = page.getByRole('grid', { name: 'readings' });
