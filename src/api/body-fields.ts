@@ -19,6 +19,11 @@ export function readText(body: Input, name: string): string {
   return value;
 }
 
+/** Null if it is left out. */
+export function readOptionalText(body: Input, name: string): string | null {
+  return body[name] === undefined || body[name] === null ? null : readText(body, name);
+}
+
 export function readEmail(body: Input, name = 'email'): string {
   return asEmail(readText(body, name), name);
 }
@@ -42,7 +47,7 @@ export function readChoice<Choice extends string>(
 
 /** Returns a function that links to a page with a token: the page that the request names, if it is allowed, or the usual one. */
 export function linkTo(body: Input, name: string, allowed: string, usual: () => string): (token: string) => string {
-  const requestedPage = body[name] === undefined || body[name] === null ? null : readText(body, name);
+  const requestedPage = readOptionalText(body, name);
   if (requestedPage !== null && !isAllowedPage(requestedPage, allowed))
     throw invalidPayload(`"${name}" must be one of the pages that are allowed in the configuration`);
   const page = new URL(requestedPage ?? usual());

@@ -11,7 +11,7 @@ import type { RequestClient } from './stages.js';
 
 /** `eventual`: any replica answers. `session`: one that has replayed the caller's own writes. `strong`: the primary. */
 const CONSISTENCIES = ['eventual', 'session', 'strong'] as const;
-export type Consistency = (typeof CONSISTENCIES)[number];
+type Consistency = (typeof CONSISTENCIES)[number];
 
 /** The log position that a replica must have replayed to serve a read. */
 export interface ReadNeed extends LogPosition {

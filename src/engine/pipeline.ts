@@ -89,7 +89,7 @@ function executed<Answer>(answer: MaybePromise<Answer>, client: RequestClient): 
   });
 }
 
-export interface WriteStages<Request, Result, Answer> {
+interface WriteStages<Request, Result, Answer> {
   readonly client: RequestClient;
   identify(): MaybePromise<Writer>;
   parse(writer: Writer): MaybePromise<Request>;

@@ -19,7 +19,7 @@ const MAX_RAISED_ATTEMPTS = 4;
  */
 const MAX_COLLISIONS_OF_KEY = 3;
 
-export interface RetryOptions {
+interface RetryOptions {
   /** The error as the caller may see it. */
   readonly asError: (error: unknown, model: Model) => unknown;
   /** The version of the model that the attempt was compiled for, if that may not be the latest. */

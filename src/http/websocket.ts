@@ -108,7 +108,7 @@ interface SocketData {
   handler: SocketHandler | null;
 }
 
-export interface SocketOptions {
+interface SocketOptions {
   readonly config: Config;
   readonly hooks: ServerHooks;
   /** That of requests; null for none. */

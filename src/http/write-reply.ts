@@ -8,7 +8,7 @@ import type { OpenListener, OpenResponse, Produce, Reply, Sink } from './reply.j
 const STATUS_TEXTS: Readonly<Record<number, string | undefined>> = { ...STATUS_CODES, 422: 'Unprocessable Content' };
 
 /** A reply that is ready to leave. */
-export interface PendingResponse {
+interface PendingResponse {
   readonly exchange: Exchange;
   readonly reply: Reply;
   /** The headers, after the name of the first. */
@@ -55,7 +55,7 @@ function endEmpty({ response }: Exchange, close: boolean): void {
   else response.endWithoutBody();
 }
 
-export interface StreamedResponse {
+interface StreamedResponse {
   readonly exchange: Exchange;
   readonly reply: Reply;
   /** Headers that every response carries, e.g. of CORS. */

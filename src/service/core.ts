@@ -1,6 +1,6 @@
 /** Everything behind HTTP: the database, the model and the policies, and the reads, writes and schema changes over them. */
 import type { Policies } from '../access/policies.js';
-import { directusSynonyms } from '../api/directus/names.js';
+import { directusSynonyms } from '../api/directus/compatibility.js';
 import type { Observer } from '../base/observe.js';
 import type { Config } from '../config/config.js';
 import { SessionConsistency } from '../engine/consistency.js';

@@ -29,11 +29,10 @@ import { UUID_PATTERN } from '../../sql/codec.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, route } from '../action.js';
 import { asEmail, linkTo, readBody, readEmail, readText } from '../body-fields.js';
 import { writerOf } from '../items/item-writes.js';
-import { EMAIL, either, list, object, STRING, TEXT, UUID } from '../openapi/json-schema.js';
-import { queryParameter } from '../openapi/parameters.js';
+import { EMAIL, either, list, object, queryParameter, STRING, TEXT, UUID } from '../openapi/json-schema.js';
 import { NEW_PASSWORD, SINGLE_USE } from './auth.js';
 
-export interface AccountServices extends SecondFactorServices, InvitationServices {
+interface AccountServices extends SecondFactorServices, InvitationServices {
   readonly config: Config;
   readonly identities: Identities;
   readonly publicUrl: () => string;

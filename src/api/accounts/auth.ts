@@ -37,6 +37,7 @@ import {
   readBody,
   readChoice,
   readEmail,
+  readOptionalText,
   readPage,
   readText,
 } from '../body-fields.js';
@@ -109,7 +110,7 @@ async function postLogin(request: ActionRequest, services: AuthServices): Promis
   const credentials = {
     email: readEmail(body),
     password: readText(body, 'password'),
-    otp: body['otp'] === undefined || body['otp'] === null ? null : readText(body, 'otp'),
+    otp: readOptionalText(body, 'otp'),
   };
   const mode = readChoice(body, 'mode', MODES) ?? 'json';
   const issued = await login(credentials, sessionKindOf(mode), clientOf(request.client), services);
@@ -144,8 +145,7 @@ interface PresentedToken {
 async function readToken(request: ActionRequest, { cookies }: AuthServices): Promise<PresentedToken> {
   const json = await request.json();
   const body = json === undefined ? {} : readBody(json);
-  const refreshToken =
-    body['refresh_token'] === undefined || body['refresh_token'] === null ? '' : readText(body, 'refresh_token');
+  const refreshToken = readOptionalText(body, 'refresh_token') ?? '';
   const mode = readChoice(body, 'mode', MODES) ?? (refreshToken === '' ? 'cookie' : 'json');
   const names: Readonly<Record<Mode, string>> = {
     json: '',
@@ -194,7 +194,7 @@ async function postReset(request: ActionRequest, services: AuthServices): Promis
   return {};
 }
 
-export interface SignInServices extends AuthServices {
+interface SignInServices extends AuthServices {
   readonly resolveUser: ResolveUser;
 }
 

@@ -11,6 +11,7 @@ import type { Policies } from '../../access/policies.js';
 import { forbidden, forbiddenCollection, ServiceError } from '../../base/errors.js';
 import { parseJson } from '../../base/exact-json.js';
 import { read, write } from '../../engine/pipeline.js';
+import { countOf } from '../../engine/reads/session-reads.js';
 import type { Exchange } from '../../http/exchange.js';
 import { JSON_TYPE, jsonText, type Reply } from '../../http/reply.js';
 import type { Collection } from '../../mirror/model.js';
@@ -21,10 +22,21 @@ import { parseCountOfKeys, parseOwn, parseReadBack, parseSearch } from '../../re
 import { requireObject } from '../../request/write.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, route } from '../action.js';
 import { type ItemsServices, readIdempotencyKey, writerOf, writtenReply } from '../items/item-writes.js';
-import { BOOLEAN, done, data as inEnvelope, list, object, ok, oneOf, RECORD, STRING } from '../openapi/json-schema.js';
-import { ITEM_PARAMETERS, parameterRefs } from '../openapi/parameters.js';
+import {
+  BOOLEAN,
+  done,
+  ITEM_PARAMETERS,
+  data as inEnvelope,
+  list,
+  object,
+  ok,
+  oneOf,
+  parameterRefs,
+  RECORD,
+  STRING,
+} from '../openapi/json-schema.js';
 
-export interface MeServices extends ItemsServices {
+interface MeServices extends ItemsServices {
   readonly mirror: Mirror;
   readonly policies: Policies;
 }
@@ -184,7 +196,7 @@ async function readAllowed(exchange: Exchange, services: MeServices): Promise<Re
 async function isEmpty({ name }: Collection, exchange: Exchange, { reads, limits }: MeServices): Promise<boolean> {
   const query = parseSearch(name, { query: { aggregate: { count: '*' } } }, '', limits);
   const prepared = { query, compiled: reads.compile(query, CLI_IDENTITY), caller: CLI_IDENTITY };
-  return String(await reads.run(prepared, exchange)).includes('"count":0');
+  return countOf(await reads.run(prepared, exchange)) === 0;
 }
 
 const NOTHING: Allowed = { access: 'none' };
@@ -205,8 +217,7 @@ async function isOpen(
   const parsed = parseCountOfKeys(collection.name, [key], limits);
   try {
     const compiled = reads.compile(parsed, caller, { selectedFor: `any ${action}` });
-    const body = await reads.run({ query: parsed, compiled, caller }, exchange);
-    return String(body).includes('"count":1');
+    return countOf(await reads.run({ query: parsed, compiled, caller }, exchange)) === 1;
   } catch (error) {
     // A key that cannot exist.
     if (error instanceof ServiceError && error.code === 'FORBIDDEN') return false;

@@ -10,11 +10,11 @@ import type { Database } from '../../postgres/pools/database.js';
 import type { ParseLimits } from '../../request/parse-context.js';
 import { parseRead } from '../../request/rest.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
-import { asEmail, clientOf, readBody, readChoice, readText } from '../body-fields.js';
+import { asEmail, clientOf, readBody, readChoice, readOptionalText, readText } from '../body-fields.js';
 import { EMAIL, INTEGER, list, MODE, MODES, object, orNull, STRING, UUID } from '../openapi/json-schema.js';
 import { type AuthServices, sessionKindOf, tokenResult } from './auth.js';
 
-export interface ShareServices extends AuthServices {
+interface ShareServices extends AuthServices {
   readonly database: Database;
   readonly reads: Reads;
   readonly limits: ParseLimits;
@@ -56,7 +56,7 @@ async function getInfo({ parameters: [key = ''] }: ActionRequest, { database }: 
 async function postAuth(request: ActionRequest, services: ShareServices): Promise<ActionResult> {
   const body = readBody(await request.json());
   const key = readText(body, 'share');
-  const password = body['password'] === undefined || body['password'] === null ? '' : readText(body, 'password');
+  const password = readOptionalText(body, 'password') ?? '';
   const mode = readChoice(body, 'mode', MODES) ?? 'json';
   const kind = sessionKindOf(mode);
   const client = clientOf(request.client);

@@ -5,8 +5,9 @@
 import { isObject, parseJson, writeJson } from '../../base/exact-json.js';
 import type { EdgeNames, ErrorText, Reply } from '../../http/reply.js';
 import { listOf } from '../../mirror/columns.js';
+import { ownName as ownOf, type Synonyms, shownName, synonymsOf } from '../../mirror/synonyms.js';
+import { systemTables } from '../../postgres/catalog/system-tables.js';
 import { type ActionRoute, handlerOf, type RouteAction } from '../action.js';
-import { directusName, ownName, type Rename, renamedText } from './names.js';
 
 /** Not a type of text: then the SDK answers the response itself, which tools read. */
 export const DIRECTUS_SDL_TYPE = 'application/graphql';
@@ -131,4 +132,31 @@ function changed(value: unknown, property: string, change: Change, parent = ''):
   if (Array.isArray(value)) return value.map((each) => changed(each, property, change, parent));
   if (value === null || typeof value !== 'object' || OPAQUE.has(property)) return value;
   return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, changed(each, name, change, property)]));
+}
+
+/** The version of Directus whose API is spoken: tools compare it. */
+export const DIRECTUS_VERSION = '12.4.1';
+
+export type Rename = (name: string) => string;
+
+/** The names of Directus for the tables of the service, outside of the model. */
+let synonyms: Synonyms | null = null;
+
+/** Built with the first use: the names are read from the files of sql/system. */
+export function directusSynonyms(): Synonyms {
+  synonyms ??= synonymsOf(systemTables());
+  return synonyms;
+}
+
+export function ownName(name: string): string {
+  return ownOf(directusSynonyms(), name);
+}
+
+export function directusName(name: string): string {
+  return shownName(directusSynonyms(), name);
+}
+
+/** Renames every name in a text that is no data. */
+export function renamedText(text: string): string {
+  return text.replace(/\bservice_\w+/g, directusName);
 }

@@ -7,8 +7,7 @@ import { isObject } from '../../base/exact-json.js';
 import { mapSteps, type Steps } from '../../base/time-slices.js';
 import type { DifferenceBody, EntryChange } from '../../schema/snapshot/difference.js';
 import type { Snapshot } from '../../schema/snapshot/parse-snapshot.js';
-import { schemaNames, withLists } from './compatibility.js';
-import { DIRECTUS_VERSION, directusName, ownName } from './names.js';
+import { DIRECTUS_VERSION, directusName, ownName, schemaNames, withLists } from './compatibility.js';
 
 type Entry = Readonly<Record<string, unknown>>;
 

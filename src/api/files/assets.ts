@@ -15,8 +15,7 @@ import type { ImageFormat, Transformation } from '../../storage/image-messages.j
 import { type ImageOperation, readOperation } from '../../storage/image-operations.js';
 import { MAX_IMAGE_BYTES, wholeFile } from '../../storage/images.js';
 import { type ApiRoute, type Description, route } from '../action.js';
-import { BOOLEAN, file, INTEGER, oneOf, type Schema, STRING } from '../openapi/json-schema.js';
-import { queryParameter } from '../openapi/parameters.js';
+import { BOOLEAN, file, INTEGER, oneOf, queryParameter, type Schema, STRING } from '../openapi/json-schema.js';
 import { type FileRow, type FileSettings, type FilesServices, readFileRow, readFileSettings } from './file-rows.js';
 
 const ASSET_PARAMETERS: readonly Schema[] = [
@@ -228,7 +227,7 @@ type Parameters = Readonly<Record<string, unknown>>;
 /** Sides of the presets that there always are, in pixels. */
 const SYSTEM_SIDES: Readonly<Record<string, number>> = { small: 64, medium: 300, large: 800 };
 
-export interface AssetQuery {
+interface AssetQuery {
   readonly download: boolean;
   /** The parameters of a transformation, or null if there are none. */
   readonly transform: Parameters | null;

@@ -21,16 +21,15 @@ import type { ParsedOperation } from '../../request/ast.js';
 import type { ApiRoute, Description } from '../action.js';
 import { writerOf } from '../items/item-writes.js';
 import { explainItems, explainPreference } from '../items/items.js';
-import { list, object, ok, orNull, RECORD, STRING } from '../openapi/json-schema.js';
-import { queryParameter } from '../openapi/parameters.js';
+import { list, object, ok, orNull, queryParameter, RECORD, STRING } from '../openapi/json-schema.js';
+import { idePage, ideRoutes } from '../server/pages.js';
 import { type Actions, type Called, callAction } from './actions.js';
 import { failure, type Negotiated, negotiate, readParameters, refusal, success, wantsPage } from './http.js';
-import { idePage, ideRoutes } from './ide.js';
 import { liveOperation } from './live.js';
 import { runCalls, runMutation } from './mutations.js';
 import { constantBody, isConstant, NOT_FOUND, parseAsCaller, withoutFailed, withoutPart } from './operation.js';
 
-export interface GraphqlServices {
+interface GraphqlServices {
   readonly identities: Identities;
   readonly mirror: Mirror;
   readonly policies: Policies;

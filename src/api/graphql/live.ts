@@ -13,7 +13,7 @@ import type { ParsedOperation } from '../../request/ast.js';
 import { type EventFormat, eventReply, eventStream, sharedEvent } from '../items/live.js';
 import { errorsOf, withoutFailed } from './operation.js';
 
-export interface LiveOperation {
+interface LiveOperation {
   readonly exchange: Exchange;
   readonly live: LiveQueries;
   readonly reads: Reads;

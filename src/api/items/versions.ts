@@ -18,7 +18,7 @@ import { readBody } from '../body-fields.js';
 import { BOOLEAN, list, object, RECORD, STRING } from '../openapi/json-schema.js';
 import { writerOf } from './item-writes.js';
 
-export interface VersionRouteServices extends VersionServices {
+interface VersionRouteServices extends VersionServices {
   readonly identities: Identities;
 }
 

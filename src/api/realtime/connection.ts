@@ -134,7 +134,7 @@ export abstract class Connection<Services extends ConnectionServices = Connectio
   }
 }
 
-export interface KeptConnection extends SocketHandler {
+interface KeptConnection extends SocketHandler {
   recheck(): void;
   /** Ends the connection of a client that has sent nothing since the last ping. */
   ping(): void;

@@ -230,7 +230,7 @@ export function isUnauthorized(error: unknown): boolean {
 }
 
 /** The receiver of an operation's messages. */
-export interface FeedTarget {
+interface FeedTarget {
   /** Whether the client reads as fast as it is sent to. */
   readonly isReady: boolean;
   next(payload: Buffer | string): void;
@@ -244,7 +244,7 @@ export interface Feed {
   flush(): boolean;
 }
 
-export class StateFeed implements LiveListener, Feed {
+class StateFeed implements LiveListener, Feed {
   #newest: LiveAnswer | null = null;
   #generation = 0;
 
@@ -283,7 +283,7 @@ export class StateFeed implements LiveListener, Feed {
 }
 
 /** Takes no more events while some wait, so at most those of one round wait. */
-export class ChangeFeed implements EventListener, Feed {
+class ChangeFeed implements EventListener, Feed {
   readonly #waiting: { readonly items: ChangedItems; sent: number }[] = [];
   /** The generation of rights with which the waiting items were read. */
   #generation = 0;

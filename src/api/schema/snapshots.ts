@@ -1,4 +1,7 @@
-/** /schema: the whole schema as a document, what differs from another one, and how to get there. */
+/**
+ * /schema: the whole schema as a document, what differs from another one, and how to get there. /schema/suggestions: the relations that
+ * foreign keys imply and that are not declared yet, and the way to add them.
+ */
 import type { Identities } from '../../access/identities.js';
 import { onlyAdministrator } from '../../access/identity.js';
 import { invalidPayload, invalidQuery, unsupportedMediaType } from '../../base/errors.js';
@@ -11,14 +14,17 @@ import { openBody } from '../../http/body.js';
 import type { Exchange } from '../../http/exchange.js';
 import { jsonText, noContent, type Reply } from '../../http/reply.js';
 import { isForm } from '../../http/router.js';
+import { requireObject } from '../../request/write.js';
 import type { SchemaChanges } from '../../schema/change/change.js';
 import { readDocumentText } from '../../schema/parse-document.js';
 import { readDifference } from '../../schema/snapshot/difference.js';
 import { readSnapshot, selectCollections } from '../../schema/snapshot/parse-snapshot.js';
 import { applyDifference, compareSnapshot, takeSnapshot } from '../../schema/snapshot/snapshots.js';
-import { type ApiRoute, route } from '../action.js';
+import { type Suggestion, suggestRelations } from '../../schema/suggest/suggest.js';
+import { applySuggestions, findUnindexed, indexStatement } from '../../schema/suggest/suggested-relations.js';
+import { type ActionRequest, type ActionRoute, type ApiRoute, route } from '../action.js';
 import { directusDifference, directusSnapshot, ownDifference, ownSnapshot } from '../directus/snapshot.js';
-import { importLimits, openUpload } from '../files/upload.js';
+import { importLimits, openUpload } from '../files/file-form.js';
 import {
   BOOLEAN,
   done,
@@ -26,15 +32,18 @@ import {
   FORM,
   data as inEnvelope,
   json,
+  list,
+  object,
   ok,
   oneOf,
+  queryParameter,
   ref,
   type Schema,
   STRING,
 } from '../openapi/json-schema.js';
-import { queryParameter } from '../openapi/parameters.js';
+import { type SchemaChangeServices, schemaResource } from './definitions.js';
 
-export interface SchemaServices {
+interface SchemaServices {
   readonly config: Config;
   readonly identities: Identities;
   readonly schemaChanges: SchemaChanges;
@@ -168,4 +177,77 @@ function isForced(query: URLSearchParams): boolean {
 function listOf(query: URLSearchParams, name: string): readonly string[] | null {
   const values = [...query.getAll(name), ...query.getAll(`${name}[]`)];
   return values.length === 0 ? null : values.flatMap((text) => text.split(',')).filter((entry) => entry !== '');
+}
+
+const SUGGESTIONS = list(ref('Suggestion'));
+const UNINDEXED = object({ schema: STRING, table: STRING, columns: list(STRING), statement: STRING });
+
+export function suggestionsRoutes(services: SchemaChangeServices): ActionRoute[] {
+  const { change } = schemaResource(services, 'service_relations');
+  return [
+    change('GET /schema/suggestions', listSuggestions, {
+      summary: 'Relations that foreign keys imply and that do not exist yet, and foreign keys without an index',
+      data: object({ relations: SUGGESTIONS, indexes: list(UNINDEXED) }),
+    }),
+    change('POST /schema/suggestions', addSuggested, {
+      summary: 'Add suggested relations; all if none are named',
+      body: object({ relations: list(object({ collection: STRING, field: STRING }, ['collection', 'field'])) }),
+      optional: true,
+      data: object({ relations: SUGGESTIONS }),
+    }),
+  ];
+}
+
+async function listSuggestions(_: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+  const unindexed = await findUnindexed(schemaChanges);
+  return {
+    relations: suggestRelations(schemaChanges.model).map(describeSuggestion),
+    indexes: unindexed.map((each) => {
+      const { schema, table, columns } = each;
+      return { schema, table, columns, statement: indexStatement(each) };
+    }),
+  };
+}
+
+async function addSuggested(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+  const { relations, ...rest } = requireObject((await request.json()) ?? {}, 'The body');
+  const [unknown] = Object.keys(rest);
+  if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
+  const requested = relations === undefined ? null : parseNames(relations);
+  const written = await applySuggestions(
+    schemaChanges,
+    (each) =>
+      requested?.some(({ collection, field }) => each.collection === collection && each.field === field) ?? true,
+    (available) => {
+      for (const { collection, field } of requested ?? [])
+        if (!available.some((each) => each.collection === collection && each.field === field))
+          throw invalidPayload(`"${collection}.${field}" is not suggested: see GET /schema/suggestions`);
+    },
+  );
+  return { relations: written.map(describeSuggestion) };
+}
+
+function parseNames(relations: unknown): readonly { readonly collection: string; readonly field: string }[] {
+  if (!Array.isArray(relations)) throw invalidPayload('"relations" must be a list');
+  return relations.map((entry: unknown) => {
+    const { collection, field } = requireObject(entry, 'Each entry of "relations"');
+    if (typeof collection !== 'string') throw invalidPayload('"collection" must be a string');
+    if (typeof field !== 'string') throw invalidPayload('"field" must be a string');
+    return { collection, field };
+  });
+}
+
+function describeSuggestion(each: Suggestion): unknown {
+  return {
+    kind: each.kind,
+    collection: each.collection,
+    field: each.field,
+    related_collection: each.target,
+    many_collection: each.manyCollection,
+    many_field: each.manyField,
+    columns: each.columns,
+    junction_field: each.junctionField,
+    sort_field: each.sortField,
+    hidden: each.hidden,
+  };
 }

@@ -23,7 +23,7 @@ import type { Replica } from '../../postgres/replicas/replicas.js';
 import { type ApiRoute, route } from '../action.js';
 import { TEXT } from '../openapi/json-schema.js';
 
-export interface MetricsServices {
+interface MetricsServices {
   readonly config: Config;
   readonly identities: Identities;
   readonly database: Database;

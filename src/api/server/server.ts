@@ -1,17 +1,22 @@
-/** /server: whether the service runs, is ready and healthy, and what it is. The admin listener answers the same without a token. */
+/**
+ * /server: whether the service runs, is ready and healthy, what it is, and the statements that took the most time (/server/shapes). The
+ * admin listener answers the same questions without a token.
+ */
 import { build } from 'fast-json-stringify';
 import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
-import { forbidden, ServiceError } from '../../base/errors.js';
+import { forbidden, invalidQuery, ServiceError } from '../../base/errors.js';
 import { packageVersion } from '../../base/package-files.js';
 import { within } from '../../base/time-limit.js';
+import { addReports, digestOf, p99, type ShapeReport } from '../../batching/shape-stats.js';
 import type { Config } from '../../config/config.js';
+import { explainGeneric } from '../../engine/reads/generic-plan.js';
 import type { AdminAnswers } from '../../http/admin-server.js';
 import type { Reply } from '../../http/reply.js';
 import { HEALTH_TIMEOUT_MS, type Health, type Readiness } from '../../postgres/health.js';
 import type { Database } from '../../postgres/pools/database.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, route } from '../action.js';
-import { DIRECTUS_VERSION } from '../directus/names.js';
+import { DIRECTUS_VERSION } from '../directus/compatibility.js';
 import {
   BOOLEAN,
   either,
@@ -21,13 +26,14 @@ import {
   object,
   oneOf,
   orNull,
+  queryParameter,
   RECORD,
   STRING,
   TEXT,
 } from '../openapi/json-schema.js';
 import { type Gather, metricsReply } from './metrics.js';
 
-export interface ServerServices {
+interface ServerServices {
   readonly config: Config;
   readonly identities: Identities;
   readonly database: Database;
@@ -98,7 +104,7 @@ export const pong: Reply = { status: 200, type: 'text/plain; charset=utf-8', bod
 const RETRY_SOON = { 'Retry-After': '1' };
 
 /** For load balancers: without a token, and with no more than whether to send requests. */
-export function readyReply(ready: boolean): Reply {
+function readyReply(ready: boolean): Reply {
   return ready ? { ...pong, body: 'ready' } : { ...pong, status: 503, body: 'not ready', headers: RETRY_SOON };
 }
 
@@ -152,10 +158,6 @@ function healthResponse(body: HealthBody): Reply {
   };
 }
 
-export function healthReply(health: Health, detailed: boolean): Reply {
-  return healthResponse(healthBodyOf(health, detailed));
-}
-
 async function info({ caller }: ActionRequest<Identity>, services: ServerServices): Promise<ActionResult> {
   const { config, database } = services;
   const [project] = await database.rows<Record<string, unknown>>(
@@ -196,7 +198,7 @@ function websocketInfo(config: Config): unknown {
   };
 }
 
-export interface AdminServices {
+interface AdminServices {
   /** Whether metrics are counted. */
   readonly metrics: boolean;
   readonly health: () => Promise<Health>;
@@ -211,7 +213,7 @@ export function adminAnswers({ metrics, health, gather, readiness, hasStarted }:
   const answers: AdminAnswers = {
     ping: async () => (hasStarted() ? pong : readyReply(false)),
     ready,
-    health: async () => healthReply(await health(), true),
+    health: async () => healthResponse(healthBodyOf(await health(), true)),
     ...(metrics ? { metrics: () => metricsReply(gather) } : {}),
   };
   const paths = Object.entries(answers).flatMap(([name, answer]) => [
@@ -220,4 +222,110 @@ export function adminAnswers({ metrics, health, gather, readiness, hasStarted }:
   ]);
   // For checks that name no path.
   return { '/': ready, ...Object.fromEntries(paths) };
+}
+
+interface ShapesServices {
+  readonly identities: Identities;
+  readonly database: Database;
+  /** The statistics of all threads. */
+  readonly shapes: () => Promise<readonly ShapeReport[]>;
+}
+
+/** Times are milliseconds. The digest of the text is the attribute lateral.shape of traces. */
+const SHAPE = {
+  id: STRING,
+  digest: STRING,
+  text: STRING,
+  plan: oneOf('generic', 'custom', 'fenced'),
+  calls: INTEGER,
+  statements: INTEGER,
+  failed: INTEGER,
+  total: { type: 'number' },
+  mean: { type: 'number' },
+  p99: { type: 'number' },
+  max: { type: 'number' },
+  rows: orNull({ type: 'number' }),
+};
+
+export function shapesRoutes(services: ShapesServices): ApiRoute[] {
+  const action = actionRoutes(services);
+  return [
+    action('GET /server/shapes', listShapes, {
+      summary: 'The statements with the largest total time in the last five minutes',
+      allow: 'administrators',
+      parameters: [queryParameter('limit', INTEGER, 'Maximum number, at most 1,000; 20 by default.')],
+      data: list(object(SHAPE)),
+      graphql: { name: 'server_shapes' },
+    }),
+    action('GET /server/shapes/:id', show, {
+      summary: 'One of these statements, with its plan',
+      allow: 'administrators',
+      data: object({ ...SHAPE, explain: list(RECORD) }),
+      graphql: { name: 'server_shapes_by_id' },
+    }),
+  ];
+}
+
+const DEFAULT_LIMIT = 20;
+const MAX_LIMIT = 1_000;
+
+async function listShapes({ queryString }: ActionRequest, services: ShapesServices): Promise<ActionResult> {
+  const limit = readLimit(queryString);
+  const shapes = (await merged(services)).map(describe).sort((one, other) => other.total - one.total);
+  return { data: shapes.slice(0, limit), secret: true };
+}
+
+/** With its generic plan. */
+async function show({ parameters }: ActionRequest, services: ShapesServices): Promise<ActionResult> {
+  const [id] = parameters;
+  const report = (await merged(services)).find((each) => idOf(each) === id);
+  if (!report) throw forbidden(`No statement of the last minutes has the id "${id}"`);
+  const { text, parameters: length } = report;
+  const plan = await explainGeneric(services.database, { text, parameters: { length } });
+  return { data: { ...describe(report), explain: [{ Plan: plan }] }, secret: true };
+}
+
+function readLimit(queryString: string): number {
+  const limitText = new URLSearchParams(queryString).get('limit') ?? String(DEFAULT_LIMIT);
+  const limit = /^\d{1,9}$/.test(limitText) ? Number(limitText) : 0;
+  if (limit < 1 || limit > MAX_LIMIT) throw invalidQuery(`"limit" must be a whole number from 1 to ${MAX_LIMIT}`);
+  return limit;
+}
+
+/** Adds the statistics that several threads have of the same statement. */
+async function merged({ shapes }: ShapesServices): Promise<ShapeReport[]> {
+  const byStatement = new Map<string, ShapeReport>();
+  for (const report of await shapes()) {
+    const name = `${report.plan} ${report.text}`;
+    const cached = byStatement.get(name);
+    byStatement.set(name, cached ? addReports(cached, report) : report);
+  }
+  return [...byStatement.values()];
+}
+
+function idOf({ plan, text }: ShapeReport): string {
+  return digestOf(`${plan} ${text}`);
+}
+
+function describe(report: ShapeReport) {
+  const { text, plan, calls, statements, failed, totalMs, maxMs, samples, sampledRows } = report;
+  return {
+    id: idOf(report),
+    digest: digestOf(text),
+    text,
+    plan,
+    calls,
+    statements,
+    failed,
+    total: rounded(totalMs),
+    mean: rounded(statements === 0 ? 0 : totalMs / statements),
+    p99: rounded(p99(report)),
+    max: rounded(maxMs),
+    // Rows per answer on average.
+    rows: samples === 0 ? null : Math.round((sampledRows / samples) * 10) / 10,
+  };
+}
+
+function rounded(ms: number): number {
+  return Math.round(ms * 1_000) / 1_000;
 }

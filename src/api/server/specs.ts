@@ -19,7 +19,7 @@ import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } fr
 import { describeApi } from '../openapi/document.js';
 import { ok, RECORD, TEXT } from '../openapi/json-schema.js';
 
-export interface SpecsServices {
+interface SpecsServices {
   readonly identities: Identities;
   readonly mirror: Mirror;
   readonly policies: Policies;
@@ -100,7 +100,7 @@ async function sight(exchange: Exchange, { identities, policies, mirror }: Specs
 /** Characters: a document of 3,000 tables has twenty million. */
 const CAPACITY = 64 * 1024 * 1024;
 
-export class SpecTexts {
+class SpecTexts {
   readonly #known = new LRUCache<string, string>({ maxSize: CAPACITY, sizeCalculation: ({ length }) => length + 1 });
   readonly #underway = new Map<string, Promise<string>>();
   #version = 0;

@@ -41,7 +41,7 @@ export interface HookLimits {
 }
 
 /** An error of the first two undoes the transaction. A retry calls all of them again. */
-export interface WriteCallbacks {
+interface WriteCallbacks {
   beforeWrite?(): Promise<void>;
   afterWrite?(): Promise<void>;
   /** The answer waits for it. Several writes of one transaction call the same function once. */

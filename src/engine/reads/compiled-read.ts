@@ -79,7 +79,7 @@ interface FencedRead {
   readonly batchText: () => string;
 }
 
-export interface ShapeContext {
+interface ShapeContext {
   /** The permissions of the caller, or null for all. */
   readonly access: Access | null;
   readonly selectedFor: SelectionPurpose | null;

@@ -12,14 +12,14 @@ import type { Replica, Replicas } from '../../postgres/replicas/replicas.js';
 import type { ReadNeed } from '../consistency.js';
 
 /** A read with its values. */
-export interface BoundRead {
+interface BoundRead {
   readonly shape: Shape;
   readonly parameters: (string | null)[];
   readonly prepare: boolean;
 }
 
 /** Of one server. */
-export interface ServerCounts {
+interface ServerCounts {
   readonly server: string;
   readonly reads: number;
   readonly statements: number;

@@ -66,7 +66,12 @@ export async function countInSession(
   query: Parsed,
   options: SessionReadOptions = {},
 ): Promise<number> {
-  const [row] = rowsOfAnswer(String(await readInSession(context, query, options)));
+  return countOf(await readInSession(context, query, options));
+}
+
+/** The count in the body of such an answer. */
+export function countOf(body: Buffer | null): number {
+  const [row] = rowsOfAnswer(String(body));
   return Number(row?.['count']);
 }
 

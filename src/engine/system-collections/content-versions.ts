@@ -79,7 +79,7 @@ export interface Comparison {
   readonly main: unknown;
 }
 
-export interface SavedChanges {
+interface SavedChanges {
   readonly data: Input;
   /** Adds the changes to the caller's last revision instead of a new one. */
   readonly joins: boolean;
@@ -122,7 +122,7 @@ export function compareVersion(id: string, by: WrittenBy, services: VersionServi
 }
 
 /** The body of a promotion. */
-export interface Promotion {
+interface Promotion {
   /** Digest of the item as it was compared; required if the version has an item. */
   readonly mainHash: string | null;
   /** Names of the fields to promote, or null for all. */

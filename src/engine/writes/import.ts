@@ -25,7 +25,7 @@ import type { Writes } from './writes.js';
 const BATCH = 1_000;
 const BATCH_SIZE = 1_048_576;
 
-export interface RowError {
+interface RowError {
   readonly row: number;
   readonly error: ServiceError;
 }
@@ -37,7 +37,7 @@ export class ImportFailure extends Error {
   }
 }
 
-export interface ImportOptions {
+interface ImportOptions {
   readonly collection: string;
   readonly rows: AsyncIterable<readonly Input[]>;
   readonly format: ImportFormat;

@@ -49,7 +49,7 @@ export function changeSources(
 }
 
 /** `closed`: there are no subscriptions. */
-export type StreamState = 'closed' | 'opening' | 'open' | 'lost';
+type StreamState = 'closed' | 'opening' | 'open' | 'lost';
 
 interface Choice {
   /** The first source that can be used, or null if there is none. */

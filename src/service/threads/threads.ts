@@ -6,15 +6,15 @@ import { Policies } from '../../access/policies.js';
 import type { Gather } from '../../api/server/metrics.js';
 import type { Event, Observer } from '../../base/observe.js';
 import type { Config } from '../../config/config.js';
+import { type HttpServer, startHttpServer } from '../../http/app.js';
 import type { Limits } from '../../http/limiter.js';
-import { listenAddressOf } from '../../http/listen.js';
+import { type ListenAddress, listenAddressOf } from '../../http/listen.js';
 import type { Mirror } from '../../mirror/watch.js';
 import { type Health, joinHealth, unhealthy } from '../../postgres/health.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Replicas } from '../../postgres/replicas/replicas.js';
-import type { Broadcast } from '../app.js';
-import { createCore } from '../core.js';
-import { ThreadServer } from './thread-server.js';
+import { type App, type Broadcast, createApp, type Shared } from '../app.js';
+import { type Core, createCore } from '../core.js';
 
 /** The database schema as the mirror has it, as JSON, and the version of its model. */
 export interface SchemaBroadcast {
@@ -113,5 +113,52 @@ export class SingleThread implements Threads {
 
   async stop(): Promise<void> {
     await this.#server?.stop();
+  }
+}
+
+/** The server of one thread: its application behind its HTTP server. */
+export class ThreadServer {
+  #http: HttpServer | null = null;
+
+  private constructor(
+    readonly app: App,
+    private readonly start: (address: ListenAddress) => Promise<HttpServer>,
+    private readonly shutdownTimeout: number,
+  ) {}
+
+  static async create(config: Config, core: Core, shared: Shared, observe: Observer): Promise<ThreadServer> {
+    const app = await createApp(config, core, shared, observe);
+    const { router, names, sockets } = app;
+    const { responseMemory } = core.database;
+    const options = { config, limit: shared.limits.requests, responseMemory, observe, names, sockets };
+    const start = (address: ListenAddress): Promise<HttpServer> => startHttpServer(router, { ...options, address });
+    return new ThreadServer(app, start, config.SHUTDOWN_TIMEOUT);
+  }
+
+  /** Returns the port. */
+  async listen(address: ListenAddress): Promise<number> {
+    this.#http = await this.start(address);
+    return this.#http.port;
+  }
+
+  apply(message: Broadcast | { readonly kind: 'serving' }): void {
+    if (message.kind === 'serving') this.#http?.startServing();
+    else this.app.apply(message);
+  }
+
+  drain(): void {
+    void this.app.stopping();
+    this.#http?.drain();
+  }
+
+  async stop(): Promise<void> {
+    this.drain();
+    await Promise.all([this.app.endProcesses(), this.#http?.close(this.shutdownTimeout)]);
+    await this.app.stopping();
+  }
+
+  /** Closes all sockets at once. */
+  abandon(): void {
+    this.#http?.abandon();
   }
 }

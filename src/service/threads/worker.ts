@@ -9,7 +9,7 @@ import { loadGrammar } from '../../sql/grammar.js';
 import type { Shared } from '../app.js';
 import { type Core, createCore, openDatabase, openReplicas } from '../core.js';
 import { type Assignment, Channel, type MainCalls, type Message, serializeError, type WorkerCalls } from './channel.js';
-import { ThreadServer } from './thread-server.js';
+import { ThreadServer } from './threads.js';
 
 /** The connection to the main thread. */
 type Main = Channel<WorkerCalls, MainCalls>;
