@@ -67,8 +67,6 @@ interface Duration {
 /** Each kind of event: its fields, and its lines in the log. */
 const EVENTS = {
   listening: ({ url }: { readonly url: string }) => info(`listening on ${url}`),
-  'option-renamed': ({ former, name }: { readonly former: string; readonly name: string }) =>
-    warn(`option ${former} was renamed to ${name}; the old name still works`),
   'admin-listening': ({ url }: { readonly url: string }) => info(`serving health checks and metrics on ${url}`),
   stopping: ({ reason }: { readonly reason: string }) => info(`stopping: ${reason}`),
   stopped: () => info('stopped'),

@@ -8,7 +8,7 @@ import { CLI_IDENTITY } from '../access/identity.js';
 import { ServiceError, StartError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
 import { packageVersion } from '../base/package-files.js';
-import { type Config, optionRows, readArguments, readConfig, readFlags, renamedOptions } from '../config/config.js';
+import { type Config, optionRows, readArguments, readConfig, readFlags } from '../config/config.js';
 import { read, write } from '../engine/pipeline.js';
 import { NO_CLIENT } from '../engine/stages.js';
 import { ImportFailure, importRows } from '../engine/writes/import.js';
@@ -90,10 +90,8 @@ const MEMORY_GROWTH = '--heap-growing-percent=50';
 
 async function start(flags: readonly string[]): Promise<void> {
   setFlagsFromString(MEMORY_GROWTH);
-  const environment = { ...process.env, ...readFlags(flags) };
-  const config = readConfig(environment);
+  const config = readConfig({ ...process.env, ...readFlags(flags) });
   const observe = createObserver(config.LOG_LEVEL);
-  for (const [former, name] of renamedOptions(environment)) observe({ kind: 'option-renamed', former, name });
   const stopped = new AbortController();
   const service = startService(config, observe, (message) => console.log(message), stopped.signal);
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {

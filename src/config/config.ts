@@ -20,19 +20,14 @@ export type Config = {
   readonly STORAGE_LOCATIONS: readonly StorageLocation[];
 };
 
-/** Reads the options from an environment; the first bad value stops the start with its name and what is wrong with it. */
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Former names of options, which still work. */
+/** Former names of options. Ignoring them would start a service that answers differently. */
 const RENAMED: Readonly<Record<string, OptionName>> = {
   COHORTS: 'READ_BATCHING',
+  FAMILY_COMPATIBILITY: 'DIRECTUS_COMPATIBILITY',
   STRUCTURE_LOCK_TIMEOUT: 'SCHEMA_LOCK_TIMEOUT',
   STRUCTURE_TIMEOUT: 'SCHEMA_CHANGE_TIMEOUT',
-};
-
-/** Former names of options that no longer work. Ignoring them would start a service that answers differently. */
-const REPLACED: Readonly<Record<string, OptionName>> = {
-  FAMILY_COMPATIBILITY: 'DIRECTUS_COMPATIBILITY',
 };
 
 /** Values that DIRECTUS_COMPATIBILITY gives to options that are not set. */
@@ -45,32 +40,18 @@ function compatibleValues(environment: Environment): Environment {
   return Object.fromEntries(Object.entries(COMPATIBLE_VALUES).filter(([name]) => !environment[name]));
 }
 
-/** The former names that are used, with the present ones. */
-export function renamedOptions(environment: Environment): (readonly [former: string, name: OptionName])[] {
-  return Object.entries(RENAMED).filter(([former]) => (environment[former] ?? '') !== '');
-}
-
-function withPresentNames(environment: Environment): Environment {
-  const former = renamedOptions(environment).map(([name, present]) => [present, environment[name]] as const);
-  return former.length === 0 ? environment : { ...Object.fromEntries(former), ...environment };
-}
-
-function refuseReplaced(environment: Environment): void {
-  for (const [former, name] of Object.entries(REPLACED))
+function refuseRenamed(environment: Environment): void {
+  for (const [former, name] of Object.entries(RENAMED))
     if ((environment[former] ?? '') !== '') throw new StartError(`${former} was renamed: set ${name} instead`);
 }
 
-export function readConfig(variables: Environment): Config {
-  refuseReplaced(variables);
-  const environment = withPresentNames(variables);
+/** The first bad value stops the start with the name of its option and the reason. */
+export function readConfig(environment: Environment): Config {
+  refuseRenamed(environment);
   const config: Record<string, unknown> = {};
   for (const [name, option] of Object.entries(OPTIONS) as [OptionName, Option<unknown>][]) {
-    const value = (environment[name] || undefined) ?? option.initial;
-    try {
-      config[name] = value === null ? null : option.parse(value);
-    } catch (error) {
-      throw new StartError(`${name}: ${messageOf(error)}`);
-    }
+    const value = environment[name] || option.initial;
+    config[name] = value === null ? null : orStartError(() => option.parse(value), `${name}: `);
   }
   if (config['DIRECTUS_COMPATIBILITY'] === true) Object.assign(config, compatibleValues(environment));
   // Elsewhere the system does not share connections out among those who listen.
@@ -90,11 +71,11 @@ export function readConfig(variables: Environment): Config {
   return Object.freeze(config) as Config;
 }
 
-function orStartError<Value>(read: () => Value): Value {
+function orStartError<Value>(read: () => Value, prefix = ''): Value {
   try {
     return read();
   } catch (error) {
-    throw new StartError(messageOf(error));
+    throw new StartError(`${prefix}${messageOf(error)}`);
   }
 }
 
@@ -109,7 +90,7 @@ export interface CommandLine {
 }
 
 const FLAGS = Object.fromEntries(
-  [OPTIONS, RENAMED, REPLACED]
+  [OPTIONS, RENAMED]
     .flatMap((names) => Object.keys(names))
     .flatMap((name) => [name, name.toLowerCase().replaceAll('_', '-')])
     .map((flag) => [flag, { type: 'string' as const }]),
@@ -151,16 +132,6 @@ export function readFlags(words: readonly string[]): CommandLine['environment'] 
   return environment;
 }
 
-export interface OptionRow {
-  readonly name: string;
-  readonly initial: string;
-  readonly about: string;
-}
-
-export function optionRows(): OptionRow[] {
-  return Object.entries(OPTIONS).map(([name, option]) => ({
-    name,
-    initial: option.initial ?? '',
-    about: option.about,
-  }));
+export function optionRows(): { readonly name: string; readonly initial: string; readonly about: string }[] {
+  return Object.entries(OPTIONS).map(([name, { initial, about }]) => ({ name, initial: initial ?? '', about }));
 }

@@ -70,7 +70,7 @@ function parseIssuer(entry: unknown): JwtIssuer {
   };
 }
 
-/** Whoever could change the keys on their way could sign in as anybody. */
+/** An attacker who could change the keys in transit could sign in as any user. */
 function keysUrlOf(entry: Readonly<Record<string, unknown>>): string {
   const text = textOf(entry, 'jwks_url');
   if (!URL.canParse(text) || !isSafeUrl(new URL(text)))

@@ -4,17 +4,21 @@ import { parseDatabaseUrl } from './database-url.js';
 export interface Option<Value> {
   readonly initial: string | null;
   readonly about: string;
-  readonly parse: (text: string) => Value;
+  readonly parse: Parse<Value>;
 }
 
-export function text(): Option<string>;
-export function text(initial: string, about: string): Option<string>;
-export function text(initial: string | null = null, about = ''): Option<string> {
-  return { initial, about, parse: (value) => value };
+type Parse<Value> = (text: string) => Value;
+
+export function text(initial: string, about: string): Option<string> {
+  return { initial, about, parse: anyText };
 }
 
-export function optional<Value>(option: Option<Value>, about: string): Option<Value | null> {
-  return { initial: null, about, parse: option.parse };
+export function anyText(value: string): string {
+  return value;
+}
+
+export function optional<Value>(parse: Parse<Value>, about: string): Option<Value | null> {
+  return { initial: null, about, parse };
 }
 
 /** Names in the order in which they are given; none for an empty text. */
@@ -29,28 +33,18 @@ export function names(about: string): Option<readonly string[]> {
   return { initial: '', about, parse };
 }
 
-export function token(): Option<string> {
-  return {
-    initial: null,
-    about: '',
-    parse: (value) => {
-      if (!/^[\x21-\x7e]{16,255}$/.test(value))
-        throw new Error('must be 16 to 255 printable characters without spaces');
-      return value;
-    },
-  };
+export function token(value: string): string {
+  if (!/^[\x21-\x7e]{16,255}$/.test(value)) throw new Error('must be 16 to 255 printable characters without spaces');
+  return value;
 }
 
-export function url(): Option<string> {
-  return {
-    initial: null,
-    about: '',
-    parse: (value) => {
-      if (!URL.canParse(value) || !/^https?:$/.test(new URL(value).protocol))
-        throw new Error('must look like https://api.example.com');
-      return value.replace(/\/+$/, '');
-    },
-  };
+export function url(value: string): string {
+  if (!isUrl(value, /^https?:$/)) throw new Error('must look like https://api.example.com');
+  return value.replace(/\/+$/, '');
+}
+
+function isUrl(value: string, protocol: RegExp): boolean {
+  return URL.canParse(value) && protocol.test(new URL(value).protocol);
 }
 
 /** Of `*`, only public addresses: see storage/remote-file.ts. */
@@ -63,39 +57,28 @@ export function origins(about: string): Option<readonly string[]> {
       : value.split(',').map((each) => {
           const entry = each.trim();
           if (entry === ANY_ORIGIN) return entry;
-          if (!URL.canParse(entry) || !/^https?:$/.test(new URL(entry).protocol) || new URL(entry).pathname !== '/')
+          if (!isUrl(entry, /^https?:$/) || new URL(entry).pathname !== '/')
             throw new Error(`must be a list of origins such as https://images.example.com, or *, not "${entry}"`);
           return new URL(entry).origin;
         });
   return { initial: '', about, parse };
 }
 
-export function redis(): Option<string> {
-  return {
-    initial: null,
-    about: '',
-    parse: (value) => {
-      if (!URL.canParse(value) || !/^rediss?:$/.test(new URL(value).protocol))
-        throw new Error('must look like redis://user:password@host:port');
-      return value;
-    },
-  };
+export function redis(value: string): string {
+  if (!isUrl(value, /^rediss?:$/)) throw new Error('must look like redis://user:password@host:port');
+  return value;
 }
 
 export function cookieName(initial: string, about: string): Option<string> {
   return { initial, about, parse: (value) => matching(value, /^[\w.-]{1,100}$/, 'letters, digits, ".", "_" and "-"') };
 }
 
-export function headerName(): Option<string> {
-  return { initial: null, about: '', parse: (value) => matching(value, /^[\w-]{1,100}$/, 'the name of a header') };
+export function headerName(value: string): string {
+  return matching(value, /^[\w-]{1,100}$/, 'the name of a header');
 }
 
-export function domain(): Option<string> {
-  return {
-    initial: null,
-    about: '',
-    parse: (value) => matching(value, /^\.?[a-z0-9.-]{1,253}$/i, 'the name of a host'),
-  };
+export function domain(value: string): string {
+  return matching(value, /^\.?[a-z0-9.-]{1,253}$/i, 'the name of a host');
 }
 
 function matching(value: string, pattern: RegExp, wanted: string): string {
@@ -103,26 +86,16 @@ function matching(value: string, pattern: RegExp, wanted: string): string {
   return value;
 }
 
-export function connection(): Option<string> {
-  return {
-    initial: null,
-    about: '',
-    parse: (value) => {
-      parseDatabaseUrl(value);
-      return value;
-    },
-  };
+export function connection(value: string): string {
+  parseDatabaseUrl(value);
+  return value;
 }
 
 /** Several of them, comma separated; none for an empty text. */
 export function connections(about: string): Option<readonly string[]> {
-  const { parse } = connection();
-  return {
-    initial: '',
-    about,
-    parse: (value) =>
-      value.trim() === '' ? [] : value.split(/,(?=\s*postgres(?:ql)?:)/).map((each) => parse(each.trim())),
-  };
+  const parse = (value: string): readonly string[] =>
+    value.trim() === '' ? [] : value.split(/,(?=\s*postgres(?:ql)?:)/).map((each) => connection(each.trim()));
+  return { initial: '', about, parse };
 }
 
 /** `name=value,name=value` with percent-encoded values, as OpenTelemetry writes them. */
@@ -144,17 +117,16 @@ export function ratio(initial: string, about: string): Option<number> {
   return { initial, about, parse };
 }
 
-export function integer(initial: string | null, least: number, most: number, about = ''): Option<number> {
-  return {
-    initial,
-    about,
-    parse: (value) => {
-      const number = Number(value);
-      if (!/^\d+$/.test(value) || number < least || number > most) {
-        throw new Error(`must be a whole number from ${least} to ${most}, not "${value}"`);
-      }
-      return number;
-    },
+export function integer(initial: string, least: number, most: number, about: string): Option<number> {
+  return { initial, about, parse: wholeNumber(least, most) };
+}
+
+export function wholeNumber(least: number, most: number): Parse<number> {
+  return (value) => {
+    const number = Number(value);
+    if (!/^\d+$/.test(value) || number < least || number > most)
+      throw new Error(`must be a whole number from ${least} to ${most}, not "${value}"`);
+    return number;
   };
 }
 

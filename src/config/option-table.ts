@@ -4,6 +4,7 @@
  */
 import { jwtIssuers } from './issuer-options.js';
 import {
+  anyText,
   boolean,
   choice,
   connection,
@@ -24,6 +25,7 @@ import {
   text,
   token,
   url,
+  wholeNumber,
   workers,
 } from './option-kinds.js';
 
@@ -35,7 +37,7 @@ export const OPTIONS = {
   REUSE_PORT: boolean('false', 'Share the port with other processes, so that a new one can take over (Linux)'),
   ADMIN_HOST: text('127.0.0.1', 'Address of the admin listener; it requires no token'),
   ADMIN_PORT: optional(
-    integer(null, 0, 65_535),
+    wholeNumber(0, 65_535),
     'Port of the admin listener: ping, ready, health and metrics for load balancers and scrapers, also over HTTP/1.0; 0 picks a free one; off if not set',
   ),
   WORKERS: workers(
@@ -43,7 +45,7 @@ export const OPTIONS = {
     'Threads that serve the port and share the connections to PostgreSQL (more than one on Linux only); auto: by processors and connections',
   ),
   DATABASE_URL: optional(
-    connection(),
+    connection,
     'Database to serve (postgres://user:password@host:port/database); several hosts (host:port,host:port) for failover; if not set, an embedded PostgreSQL is started',
   ),
   DATABASE_REPLICA_URLS: connections(
@@ -63,7 +65,7 @@ export const OPTIONS = {
     'Pooler between the service and PostgreSQL, by its mode (PgBouncer: pool_mode); auto detects it at startup',
   ),
   DATABASE_DIRECT_URL: optional(
-    connection(),
+    connection,
     'PostgreSQL itself, without the pooler, for LISTEN and migrations, with one host or several; if not set and DATABASE_POOLER is transaction, changes are polled',
   ),
   DATABASE_SCHEMA: text('public', 'Schema to serve'),
@@ -71,7 +73,7 @@ export const OPTIONS = {
     'Schemas to serve, comma separated: collections of the first have the names of their tables, of the others schema_table; if not set, DATABASE_SCHEMA',
   ),
   SYSTEM_SCHEMA: optional(
-    text(),
+    anyText,
     "Schema of the service's own tables, created if missing; if not set, the first schema that is served, or lateral if one of their names is taken there",
   ),
   DATABASE_POOL_SIZE: integer('8', 1, 1_000, 'Connections to PostgreSQL for reads'),
@@ -93,13 +95,13 @@ export const OPTIONS = {
   DATA_DIR: text('./data', 'Directory of the embedded PostgreSQL'),
   DEMO_DATA: boolean('true', 'Load the demo model into a new embedded database'),
   ADMIN_EMAIL: text('admin@example.com', 'Email address of the first administrator'),
-  ADMIN_PASSWORD: optional(text(), 'Password of the first administrator; if not set, generated and printed once'),
-  ADMIN_TOKEN: optional(token(), 'Static token of the first administrator; if not set, generated and printed once'),
+  ADMIN_PASSWORD: optional(anyText, 'Password of the first administrator; if not set, generated and printed once'),
+  ADMIN_TOKEN: optional(token, 'Static token of the first administrator; if not set, generated and printed once'),
   SECRET: optional(
-    text(),
+    anyText,
     'Key that signs tokens, the same for all instances; if not set, generated and kept in DATA_DIR, or, with DATABASE_URL, generated at each start',
   ),
-  PUBLIC_URL: optional(url(), 'URL at which clients reach the service; for links in emails and for cookies'),
+  PUBLIC_URL: optional(url, 'URL at which clients reach the service; for links in emails and for cookies'),
   JWT_ISSUERS: jwtIssuers(
     'Issuers whose access tokens are accepted, as a JSON list: issuer, jwks_url, audience, and how a token names its user (see docs/sign-in.md)',
   ),
@@ -115,7 +117,7 @@ export const OPTIONS = {
   ),
   REFRESH_TOKEN_COOKIE_SECURE: choice('auto', ['auto', 'true', 'false'], SECURE),
   REFRESH_TOKEN_COOKIE_SAME_SITE: choice('lax', ['lax', 'strict', 'none'], 'SameSite of the refresh cookie'),
-  REFRESH_TOKEN_COOKIE_DOMAIN: optional(domain(), 'Domain of the refresh cookie; if not set, the host of the request'),
+  REFRESH_TOKEN_COOKIE_DOMAIN: optional(domain, 'Domain of the refresh cookie; if not set, the host of the request'),
   SESSION_COOKIE_TTL: duration('1d', 'How long a session is valid'),
   SESSION_COOKIE_NAME: cookieName(
     'service_session_token',
@@ -123,12 +125,12 @@ export const OPTIONS = {
   ),
   SESSION_COOKIE_SECURE: choice('auto', ['auto', 'true', 'false'], SECURE),
   SESSION_COOKIE_SAME_SITE: choice('lax', ['lax', 'strict', 'none'], 'SameSite of the session cookie'),
-  SESSION_COOKIE_DOMAIN: optional(domain(), 'Domain of the session cookie; if not set, the host of the request'),
+  SESSION_COOKIE_DOMAIN: optional(domain, 'Domain of the session cookie; if not set, the host of the request'),
   SESSION_REFRESH_GRACE_PERIOD: duration('10s', 'How long the former session stays valid after a refresh'),
   LOGIN_STALL_TIME: duration('500ms', 'Minimum duration of a failed login or a password reset request'),
   REGISTER_STALL_TIME: duration('750ms', 'Minimum duration of a registration'),
   EMAIL_TRANSPORT: optional(
-    text(),
+    anyText,
     'Module that exports send({to, subject, text}) to send an email; if not set, links are logged',
   ),
   PASSWORD_RESET_URL_ALLOW_LIST: text('', 'Pages allowed as reset_url (origin and path), comma separated'),
@@ -139,7 +141,7 @@ export const OPTIONS = {
     'Proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted: false, true (all), how many, or a list of addresses, networks, loopback, linklocal, uniquelocal',
   ),
   IP_CUSTOM_HEADER: optional(
-    headerName(),
+    headerName,
     "Header in which a trusted proxy sends the client's address; if not set, X-Forwarded-For",
   ),
   RATE_LIMITER_STORE: choice(
@@ -148,7 +150,7 @@ export const OPTIONS = {
     'Where requests, logins and registrations are counted: memory (each instance separately), or postgres or redis (all instances together)',
   ),
   RATE_LIMITER_REDIS_URL: optional(
-    redis(),
+    redis,
     'Redis or Valkey of RATE_LIMITER_STORE=redis (redis://user:password@host:port)',
   ),
   RATE_LIMITER_ENABLED: boolean('false', 'Limit the requests per IP address'),
@@ -196,7 +198,7 @@ export const OPTIONS = {
     'Record durations of requests by route and status instead of by method only; adds about 2 kB to a scrape for each',
   ),
   OTEL_EXPORTER_OTLP_ENDPOINT: optional(
-    url(),
+    url,
     'OpenTelemetry collector that gets traces by OTLP over HTTP (http://host:4318); if not set, no traces',
   ),
   OTEL_EXPORTER_OTLP_HEADERS: headers('Headers for the collector (name=value), comma separated, percent-encoded'),
@@ -207,7 +209,7 @@ export const OPTIONS = {
   ),
   QUERY_LIMIT_DEFAULT: integer('100', 1, 2_147_483_647, 'Items per list if a request sets no limit'),
   QUERY_LIMIT_MAX: optional(
-    integer(null, 1, 2_147_483_647),
+    wholeNumber(1, 2_147_483_647),
     'Highest limit that a request may set; if not set, unlimited',
   ),
   STRICT_PARAMETERS: boolean(
@@ -218,7 +220,7 @@ export const OPTIONS = {
   MAX_QUERY_NODES: integer('1000', 10, 100_000, 'Fields and relations that a request may select, wildcards included'),
   MAX_JSON_QUERY_DEPTH: integer('10', 1, 100, 'Steps that a path into a JSON value may have'),
   MAX_QUERY_COST: optional(
-    integer(null, 1, 2_147_483_647),
+    wholeNumber(1, 2_147_483_647),
     "Highest cost of a query as PostgreSQL's planner estimates it; if not set, unlimited",
   ),
   DIRECTUS_COMPATIBILITY: boolean(
@@ -242,7 +244,7 @@ export const OPTIONS = {
     'Aliases that a GraphQL document may have, with its fragments expanded',
   ),
   GRAPHQL_SCHEMA_CACHE_CAPACITY: integer('100', 1, 10_000, 'GraphQL schemas to cache, one per set of permissions'),
-  GRAPHQL_ALLOW_LIST: optional(text(), 'File with a JSON list of GraphQL documents; if set, no others are run'),
+  GRAPHQL_ALLOW_LIST: optional(anyText, 'File with a JSON list of GraphQL documents; if set, no others are run'),
   STREAM_ABOVE: integer('10000', 0, 2_147_483_647, 'Lists with a higher limit are streamed row by row'),
   MAX_RESPONSE_SIZE: size('64mb', 'Largest response that is not streamed, and largest batch of a streamed one'),
   RESPONSE_MEMORY: size(
@@ -250,7 +252,7 @@ export const OPTIONS = {
     'Memory for large responses that are sent at the same time, per thread; a response that does not fit is a 503',
   ),
   MAX_BATCH_MUTATION: optional(
-    integer(null, 1, 2_147_483_647),
+    wholeNumber(1, 2_147_483_647),
     'Items that a request may write, nested ones included; if not set, unlimited',
   ),
   IDEMPOTENCY_TTL: duration('1d', 'How long a request with an Idempotency-Key is remembered'),
@@ -362,7 +364,7 @@ export const OPTIONS = {
     'How long a client of /websocket may take to sign in, also when its token has expired',
   ),
   WEBSOCKETS_REST_CONN_LIMIT: optional(
-    integer(null, 1, 1_000_000),
+    wholeNumber(1, 1_000_000),
     'Connections to /websocket at the same time, per thread; no limit if not set',
   ),
   WEBSOCKETS_GRAPHQL_AUTH: choice(
@@ -375,7 +377,7 @@ export const OPTIONS = {
     'How long a client of GraphQL over WebSockets may take until it has sent connection_init',
   ),
   WEBSOCKETS_GRAPHQL_CONN_LIMIT: optional(
-    integer(null, 1, 1_000_000),
+    wholeNumber(1, 1_000_000),
     'WebSockets to /graphql at the same time, per thread; no limit if not set',
   ),
   WEBSOCKETS_HEARTBEAT_PERIOD: duration(

@@ -87,7 +87,7 @@ function readProvider(name: string, environment: Environment): AuthProvider {
   };
 }
 
-/** With or without the path of the provider's document. Whoever could change it on its way could sign in as anybody. */
+/** With or without the path of the provider's document. An attacker who could change it in transit could sign in as any user. */
 function issuerUrlOf(text: string, option: string): string {
   const url = URL.canParse(text) ? new URL(text) : null;
   if (!url || !isSafeUrl(url)) throw new Error(`${option} must begin with https:// (http:// only on this machine)`);

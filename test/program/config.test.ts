@@ -1,14 +1,7 @@
 /** Options: what an environment and flags may say, and how a wrong word is answered. */
 import { availableParallelism } from 'node:os';
 import t from 'tap';
-import {
-  type Config,
-  type OptionName,
-  optionRows,
-  readConfig,
-  readFlags,
-  renamedOptions,
-} from '../../src/config/config.js';
+import { type Config, type OptionName, optionRows, readConfig, readFlags } from '../../src/config/config.js';
 import { parseDatabaseUrl } from '../../src/config/database-url.js';
 import { workersFor } from '../../src/config/option-kinds.js';
 
@@ -159,17 +152,7 @@ t.test('flags say the same as variables', async (t) => {
   t.throws(() => readFlags(['--port']), { message: '--port needs a value' });
 });
 
-t.test('a former name of an option still works, and the present one counts for more', async (t) => {
-  t.equal(readConfig({ COHORTS: 'false' }).READ_BATCHING, false);
-  t.equal(readConfig({ COHORTS: 'false', READ_BATCHING: 'true' }).READ_BATCHING, true);
-  t.equal(readConfig(readFlags(['--cohorts', 'false'])).READ_BATCHING, false);
-  t.throws(() => readConfig({ COHORTS: 'maybe' }), { message: /^READ_BATCHING: / });
-  t.strictSame(renamedOptions({ COHORTS: 'true', PORT: '1' }), [['COHORTS', 'READ_BATCHING']]);
-  t.equal(readConfig({ STRUCTURE_TIMEOUT: '5s' }).SCHEMA_CHANGE_TIMEOUT, 5_000);
-  t.strictSame(renamedOptions({ COHORTS: '', READ_BATCHING: 'true' }), []);
-});
-
-t.test('a former name that no longer works stops the start and names the present option', async (t) => {
+t.test('a former name stops the start and names the present option', async (t) => {
   const message = 'FAMILY_COMPATIBILITY was renamed: set DIRECTUS_COMPATIBILITY instead';
   for (const value of ['true', 'false']) t.throws(() => readConfig({ FAMILY_COMPATIBILITY: value }), { message });
   t.throws(() => readConfig({ FAMILY_COMPATIBILITY: 'true', DIRECTUS_COMPATIBILITY: 'true' }), { message });
