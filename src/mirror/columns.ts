@@ -2,7 +2,6 @@
  * Puts the lists of the catalogs together: tables with their columns, complete but for the metadata. A column needs facts
  * from eight lists; each list is walked once and found again by one number made of table and column.
  */
-
 import { elementAt } from '../base/narrow.js';
 import type { Steps } from '../base/time-slices.js';
 import type { Composite } from '../sql/composite.js';
@@ -14,7 +13,6 @@ import type {
   TableEntry,
   TypeEntry,
 } from './catalog-document.js';
-import { indexWriteFacts, type WriteFacts } from './catalog-writes.js';
 import { columnTypeOf, defaultValueOf, lengthOf, precisionOf, scaleOf, sridOf } from './column-types.js';
 import { freezeMap } from './freeze.js';
 import type {
@@ -28,7 +26,14 @@ import type {
   Index,
   TableKind,
 } from './model.js';
-import { ALL_PRIVILEGES, type RewriteRule, type TablePrivileges, type Trigger } from './write-facts.js';
+import {
+  ALL_PRIVILEGES,
+  indexWriteFacts,
+  type RewriteRule,
+  type TablePrivileges,
+  type Trigger,
+  type WriteFacts,
+} from './write-facts.js';
 
 export interface TableFacts {
   /** As a collection. */

@@ -1,6 +1,7 @@
 /** The model in the words of the API: collections, fields and relations as clients read them. */
 
 import { listOf } from './columns.js';
+import { keyNames, showsKey } from './item-key.js';
 import { defaultMeta, FIELD_META, RELATION_META } from './metadata.js';
 import {
   behaviourIn,
@@ -53,9 +54,8 @@ export function describeFields(collection: Collection): FieldObject[] {
 }
 
 /** The columns of the key in their order, where all of them may be seen: an item is named by their values, joined by `~`. */
-export function keyNamesOf({ key, fields }: Collection): readonly string[] | null {
-  const names = key.map(({ name }) => name);
-  return names.length > 0 && names.every((name) => fields.has(name)) ? names : null;
+export function keyNamesOf(collection: Collection): readonly string[] | null {
+  return showsKey(collection) ? keyNames(collection) : null;
 }
 
 export function describeField(field: Field, key: readonly string[] | null): FieldObject {

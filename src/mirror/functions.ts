@@ -1,12 +1,15 @@
 /**
  * From what the catalog says of functions, and the rows that expose them, to what may be called. A function that cannot be called
- * with named arguments and a result of known columns is kept with the reason, for error messages.
+ * with named arguments and a result of known columns is kept with the reason, for error messages. Fields without a column may be
+ * computed by a function of the row.
  */
+
+import { isObject } from '../base/exact-json.js';
 import type { CatalogDocument, FunctionEntry, MetadataRow, RowTypeEntry } from './catalog-document.js';
 import { fieldTypeOf } from './column-types.js';
-import type { CatalogFacts, ColumnFacts } from './columns.js';
+import type { CatalogFacts, ColumnFacts, TableFacts } from './columns.js';
 import { freezeMap } from './freeze.js';
-import type { Argument, Collection, Field, Overload, Returns, ServedFunction } from './model.js';
+import type { Argument, Collection, Computation, Field, Overload, Returns, ServedFunction } from './model.js';
 import { isReserved } from './relations.js';
 import { ALL_PRIVILEGES } from './write-facts.js';
 
@@ -139,7 +142,7 @@ function isType(text: string, { column }: ColumnFacts): boolean {
   return name === column.data_type.toLowerCase() || name === column.base_type.toLowerCase();
 }
 
-export function isPseudo({ column }: ColumnFacts): boolean {
+function isPseudo({ column }: ColumnFacts): boolean {
   return column.base_schema === 'pg_catalog' && PSEUDO_TYPES.test(column.base_type);
 }
 
@@ -231,4 +234,30 @@ function resultOf(name: string, fields: readonly Field[]): Collection {
     comment: null,
     meta: null,
   });
+}
+
+interface ComputedFacts extends ColumnFacts {
+  readonly computed: Computation;
+}
+
+/** Null where the field is not declared as computed, or no such function is there, or it returns rows of a table or a `record`. */
+export type FindComputed = (table: TableFacts, field: string, meta: MetadataRow | null) => ComputedFacts | null;
+
+/** `options` of the field may name the function and its schema; else it has the name of the field and is in the schema of the table. */
+export function computedBy({ computed, row_types }: CatalogDocument, facts: CatalogFacts): FindComputed {
+  const rowTypes = new Set((row_types ?? []).map(([type]) => type));
+  return (table, field, meta) => {
+    const options = isObject(meta?.['options']) ? meta['options'] : {};
+    const functionName = typeof options['function'] === 'string' ? options['function'] : field;
+    const schema = typeof options['schema'] === 'string' ? options['schema'] : table.schema;
+    const entry = (computed ?? []).find(
+      ([oid, name, place]) => name === functionName && place === schema && facts.names.get(oid) === table.name,
+    );
+    if (!entry || rowTypes.has(entry[3])) return null;
+    const typed = facts.typed(field, entry[3]);
+    if (isPseudo(typed)) return null;
+    const { column, type } = typed;
+    const readOnly = Object.freeze({ ...column, table: table.name, is_generated: true });
+    return { column: readOnly, type, computed: Object.freeze({ schema, function: functionName }) };
+  };
 }

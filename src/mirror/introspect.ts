@@ -3,15 +3,13 @@
  * statement that asks is sql/introspect.sql. Tables that cannot be served are kept with the reason, for whoever looks
  * for them.
  */
-
 import { runSteps, type Steps } from '../base/time-slices.js';
 import type { CatalogDocument, MetadataRow } from './catalog-document.js';
 import { nameCollections, type SchemaNames } from './collection-names.js';
 import { fieldTypeOf } from './column-types.js';
 import { assembleTables, type ColumnFacts, listOf, type TableFacts } from './columns.js';
-import { computedBy, type FindComputed } from './computed.js';
 import { freezeMap, freezeTree } from './freeze.js';
-import { buildFunctions } from './functions.js';
+import { buildFunctions, computedBy, type FindComputed } from './functions.js';
 import type { Collection, Field, Model, Relation } from './model.js';
 import { isReserved, relate } from './relations.js';
 import { namesCollections, ownName, type Synonyms } from './synonyms.js';

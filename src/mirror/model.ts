@@ -305,12 +305,8 @@ export interface OneToMany extends RelationBase {
 }
 
 /** An alias field as well: the one item that points here, since the column that does is unique. */
-export interface OneToOne extends RelationBase {
+export interface OneToOne extends Omit<OneToMany, 'kind'> {
   readonly kind: 'one-to-one';
-  readonly oneCollection: string;
-  readonly referenced: string;
-  readonly columns: readonly ReferencedColumn[];
-  readonly oneField: string;
 }
 
 /** The field holds, as text, the key of an item of the collection that `collectionField` names. */

@@ -18,9 +18,9 @@ export interface RelationSource {
   readonly tables: ReadonlyMap<string, TableFacts>;
   /** Frozen, oldest first. */
   readonly rows: readonly MetadataRow[];
-  /** Alias fields that only lay out a form: they never become a list. */
   /** Of an alias field: the columns that hold its reference. */
   readonly columnsOf: (collection: string, field: string) => readonly string[];
+  /** Alias fields that only lay out a form: they never become a list. */
   readonly isPresentation: (collection: string, field: string) => boolean;
   /** Alias fields that are declared to show one item, not a list. */
   readonly isSingle: (collection: string, field: string) => boolean;
@@ -59,11 +59,9 @@ function manyToAny(row: MetadataRow, { tables }: RelationSource): ManyToAny | nu
   if (allowedCollections.length === 0) return null;
   return {
     kind: 'many-to-any',
-    manyCollection: many.name,
     manyField,
     collectionField,
     allowedCollections: Object.freeze(allowedCollections),
-    oneField: textOf(row['one_field']),
     ...detailsOf(row, many),
   };
 }
@@ -74,16 +72,7 @@ function declaredManyToOne(row: MetadataRow, { tables }: RelationSource): ManyTo
   const column = many?.columns.get(textOf(row['many_field']) ?? '')?.column;
   const key = one && column && referencedColumn(column, one);
   if (!many || !one || !column || !key || !areComparable(column, key)) return null;
-  return {
-    kind: 'many-to-one',
-    manyCollection: many.name,
-    manyField: column.name,
-    oneCollection: one.name,
-    referenced: key.name,
-    columns: Object.freeze([{ column: column.name, referenced: key.name }]),
-    oneField: textOf(row['one_field']),
-    ...detailsOf(row, many),
-  };
+  return manyToOne(column.name, one, [{ column: column.name, referenced: key.name }], detailsOf(row, many));
 }
 
 /** Over the columns that the alias field names: to those of a foreign key over the same ones, else to the key. */
@@ -110,16 +99,7 @@ function compositeManyToOne(row: MetadataRow, { tables, columnsOf }: RelationSou
   // In the order of the key, so that the reference is shown as the key is.
   const order = ({ referenced }: { readonly referenced: string }): number => one.key.indexOf(referenced);
   const columns = [...pairs].sort((left, right) => order(left) - order(right));
-  return {
-    kind: 'many-to-one',
-    manyCollection: many.name,
-    manyField,
-    oneCollection: one.name,
-    referenced: columns[0]?.referenced ?? '',
-    columns: Object.freeze(columns),
-    oneField: textOf(row['one_field']),
-    ...detailsOf(row, many),
-  };
+  return manyToOne(manyField, one, columns, detailsOf(row, many));
 }
 
 /** The one that a foreign key names; where there is none, the key. */
@@ -132,18 +112,30 @@ function referencedManyToOne(column: Column, { tables }: RelationSource): ManyTo
   const [reference] = column.foreign_keys;
   const one = tables.get(reference?.collection ?? '');
   if (!one || !reference || !one.columns.has(reference.column)) return null;
-  return {
-    kind: 'many-to-one',
+  return manyToOne(column.name, one, [{ column: column.name, referenced: reference.column }], {
     manyCollection: column.table,
-    manyField: column.name,
-    oneCollection: one.name,
-    referenced: reference.column,
-    columns: Object.freeze([{ column: column.name, referenced: reference.column }]),
     oneField: null,
     junctionField: null,
     sortField: null,
     deselectAction: 'nullify',
     meta: null,
+  });
+}
+
+/** `columns` hold the reference, and `field` shows it. */
+function manyToOne(
+  field: string,
+  { name }: TableFacts,
+  columns: ManyToOne['columns'],
+  details: RelationDetails,
+): ManyToOne {
+  return {
+    kind: 'many-to-one',
+    manyField: field,
+    oneCollection: name,
+    referenced: columns[0]?.referenced ?? '',
+    columns: Object.freeze(columns),
+    ...details,
   };
 }
 
@@ -165,13 +157,17 @@ export function isReserved(name: string): boolean {
   return name.startsWith('%');
 }
 
-function detailsOf(row: MetadataRow, many: TableFacts) {
+type RelationDetails = Omit<ManyToOne, 'kind' | 'manyField' | 'oneCollection' | 'referenced' | 'columns'>;
+
+function detailsOf(row: MetadataRow, many: TableFacts): RelationDetails {
   return {
+    manyCollection: many.name,
+    oneField: textOf(row['one_field']),
     junctionField: columnNameOf(many, row['junction_field']),
     sortField: columnNameOf(many, row['sort_field']),
     deselectAction: row['one_deselect_action'] === 'delete' ? 'delete' : 'nullify',
     meta: row,
-  } as const;
+  };
 }
 
 function keyOf(table: TableFacts): Column | undefined {

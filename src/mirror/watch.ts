@@ -1,8 +1,10 @@
 /**
- * Keeps the model in step with the database. A notification, a reconnection (notifications may have been lost) or a
+ * Keeps the model current. A notification, a reconnection (notifications may have been lost) or a
  * changed fingerprint of the catalog leads to a reload; bursts are gathered; the former model stays until the new one is
  * whole, and also when loading fails.
  */
+
+import { parseOwnJson } from '../base/narrow.js';
 import type { Observer } from '../base/observe.js';
 import { runInSlices } from '../base/time-slices.js';
 import type { CatalogDocument } from './catalog-document.js';
@@ -51,11 +53,7 @@ const RETRY = 1_000;
 
 export class WatchingMirror implements Mirror {
   loads = 1;
-  readonly #source: CatalogSource;
-  readonly #observe: Observer;
-  readonly onCatalog: OnCatalog;
   readonly #listeners: ((model: Model) => void)[] = [];
-  #model: Model;
   #loading: Promise<void> | null = null;
   #again = false;
   #gathering: NodeJS.Timeout | null = null;
@@ -67,12 +65,12 @@ export class WatchingMirror implements Mirror {
   #closed = false;
   #loadedAt = performance.now();
 
-  private constructor(source: CatalogSource, observe: Observer, onCatalog: OnCatalog, model: Model) {
-    this.#source = source;
-    this.#observe = observe;
-    this.onCatalog = onCatalog;
-    this.#model = model;
-  }
+  private constructor(
+    private readonly source: CatalogSource,
+    private readonly observe: Observer,
+    private readonly onCatalog: OnCatalog,
+    public model: Model,
+  ) {}
 
   static async start(
     source: CatalogSource,
@@ -101,10 +99,6 @@ export class WatchingMirror implements Mirror {
       mirror.#polling = setInterval(() => void mirror.#poll(), pollInterval).unref();
     }
     return mirror;
-  }
-
-  get model(): Model {
-    return this.#model;
   }
 
   onChange(listener: (model: Model) => void): void {
@@ -161,7 +155,7 @@ export class WatchingMirror implements Mirror {
         if (catalog.digest !== this.#digest) await this.#take(catalog);
       } catch (error) {
         if (this.#closed) return;
-        this.#observe({ kind: 'model-failed', error });
+        this.observe({ kind: 'model-failed', error });
         setTimeout(() => this.#gather(), RETRY).unref();
       }
     } while (this.#again && !this.#closed);
@@ -170,15 +164,15 @@ export class WatchingMirror implements Mirror {
 
   #read(): Promise<CatalogVersion> {
     this.loads++;
-    return this.#source.load();
+    return this.source.load();
   }
 
   async #take(catalog: CatalogVersion): Promise<void> {
     const { document, digest } = catalog;
-    const model = await runInSlices(modelSteps(document, this.#model.version + 1, this.#source.schemas));
+    const model = await runInSlices(modelSteps(document, this.model.version + 1, this.source.schemas));
     this.#digest = digest;
     this.#documentVersion = document.version;
-    this.#model = announce(model, this.#observe);
+    this.model = announce(model, this.observe);
     for (const listener of this.#listeners) listener(model);
     this.onCatalog(catalog, model.version);
   }
@@ -193,12 +187,12 @@ export class WatchingMirror implements Mirror {
 
   async #poll(): Promise<void> {
     try {
-      const fingerprint = await this.#source.fingerprint();
+      const fingerprint = await this.source.fingerprint();
       if (fingerprint === this.#fingerprint) return;
       this.#fingerprint = fingerprint;
       await this.reload();
     } catch (error) {
-      if (!this.#closed) this.#observe({ kind: 'watch-lost', error });
+      if (!this.#closed) this.observe({ kind: 'watch-lost', error });
     }
   }
 }
@@ -207,4 +201,49 @@ function announce(model: Model, observe: Observer): Model {
   const collections = [...model.collections.values()].filter((collection) => !collection.system).length;
   observe({ kind: 'model-loaded', collections, refused: model.refused });
   return model;
+}
+
+/** The mirror that is followed. Both resolve after the followers have taken what came of it. */
+type Leader = Pick<Mirror, 'adopt' | 'refresh'>;
+
+/**
+ * The model of a thread that does not watch the database itself: another one does, and sends the schema. This thread passes
+ * on what it learns, and waits until all have it.
+ */
+export class FollowingMirror implements Mirror {
+  readonly loads = 0;
+  readonly #listeners: ((model: Model) => void)[] = [];
+  #model: Model;
+
+  /** The schema as JSON, and the version of its model. */
+  constructor(
+    text: string,
+    version: number,
+    private readonly schemas: SchemaNames,
+    private readonly leader: Leader,
+  ) {
+    this.#model = buildModel(parseOwnJson<CatalogDocument>(text), version, schemas);
+  }
+
+  get model(): Model {
+    return this.#model;
+  }
+
+  onChange(listener: (model: Model) => void): void {
+    this.#listeners.push(listener);
+  }
+
+  /** Builds the model with pauses: this thread answers requests. */
+  async take(text: string, version: number): Promise<void> {
+    this.#model = await runInSlices(modelSteps(parseOwnJson<CatalogDocument>(text), version, this.schemas));
+    for (const listener of this.#listeners) listener(this.#model);
+  }
+
+  adopt(catalog: CatalogVersion): Promise<void> {
+    return this.leader.adopt(catalog);
+  }
+
+  refresh(certain: boolean): Promise<void> {
+    return this.leader.refresh(certain);
+  }
 }

@@ -4,7 +4,7 @@ import { Policies } from '../../access/policies.js';
 import { type Event, type Observer, withPlainError } from '../../base/observe.js';
 import { createSequence } from '../../base/time-slices.js';
 import { remoteLimits } from '../../http/limiter.js';
-import { FollowingMirror } from '../../mirror/follow.js';
+import { FollowingMirror } from '../../mirror/watch.js';
 import { loadGrammar } from '../../sql/grammar.js';
 import type { Shared } from '../app.js';
 import { type Core, createCore, openDatabase, openReplicas } from '../core.js';
