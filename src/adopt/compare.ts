@@ -137,7 +137,7 @@ function leadsElsewhere(rule: unknown, isBelowField = false): boolean {
   });
 }
 
-/** Null where they say the same. */
+/** A difference of two responses, and its known reason. */
 export interface Deviation {
   readonly explanation: string | null;
   readonly detail: string;
@@ -156,7 +156,7 @@ export function compareAnswers(
   return { explanation, detail };
 }
 
-/** What an answer says: its data, or the code of its error. */
+/** The data of a response, or the code of its error. */
 function contentOf({ status, body }: ServerAnswer): unknown {
   const errors = isObject(body) ? body['errors'] : undefined;
   if (Array.isArray(errors) && errors.length > 0)

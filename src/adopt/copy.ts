@@ -30,7 +30,7 @@ export interface Copied {
 
 export const UNCHANGED: Copied = { created: 0, changed: 0 };
 
-/** What both have, by the names of the columns; `special` holds what is not taken as it is, null for what is not taken. */
+/** The columns that both tables have. `special` has columns with other values, and null for columns that are not copied. */
 export function valuesOf(
   { tables }: Installations,
   from: string,

@@ -39,11 +39,11 @@ export function dataCopies(places: Installations): readonly DataCopies[] {
   ].filter(({ copies }) => copies.length > 0);
 }
 
-/** What the name of the bytes has to look like here: see sql/system/020_files.sql. */
+/** The names that stored files have here: see sql/system/020_files.sql. */
 export const HAS_FITTING_NAME: Fragment = sql`starts_with(old.filename_disk, old.id::text)
   and substr(old.filename_disk, 37) ~ ${literal('^(-[0-9a-f]{1,32})?(\\.[A-Za-z0-9]{1,20})?$')}`;
 
-/** The rows alone: the bytes stay where they are. What was replaced here keeps its new content. */
+/** The rows alone: the bytes stay where they are. Files that were replaced here keep their new content. */
 function fileRows(places: Installations): Copy[] {
   const ending = sql`coalesce(substring(old.filename_disk from ${literal('\\.[A-Za-z0-9]{1,20}$')}), '')`;
   const copies = rowsOf(places, 'files', {
@@ -133,7 +133,7 @@ function withoutStamps(delta: Fragment): Fragment {
   return sql`${removed}::jsonb`;
 }
 
-/** Limits of attempts: the number that is theirs by default is nobody's choice. */
+/** The default of Directus, which no operator chose. */
 const DEFAULT_ATTEMPTS = sql`25`;
 
 export async function copySettings(session: Session, places: Installations): Promise<Copied> {
@@ -149,7 +149,7 @@ export async function copySettings(session: Session, places: Installations): Pro
   });
   const columns = places.tables.get('service_settings');
   const text = (name: string): Fragment => (columns?.get(name)?.type === 'json' ? sql`::text` : sql``);
-  // What takes no null keeps what it has.
+  // A column that takes no null keeps its value.
   const value = (name: string, given: Fragment): Fragment =>
     columns?.get(name)?.required ? sql`coalesce(${given}, mine.${identifier(name)})` : given;
   const differs = join(

@@ -39,7 +39,7 @@ function rows(number: number): string {
   return number === 1 ? '1 row' : `${number} rows`;
 }
 
-/** Of what changes behaviour the names are told. */
+/** Names of flows, since without them the behaviour changes. */
 async function namesIn(session: Session, places: Installations, table: string): Promise<string> {
   if (table !== 'flows') return '';
   const flows = await run<{ name: string; trigger: string | null; status: string }>(

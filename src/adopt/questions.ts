@@ -9,7 +9,7 @@ export interface Question {
   readonly path: string;
   /** Of a POST. */
   readonly body?: string;
-  /** What it reads from, the root first. */
+  /** The collections that it reads, the root first. */
   readonly collections: readonly string[];
   /** The last of the relations on the way. */
   readonly relation?: string;

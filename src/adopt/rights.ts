@@ -110,7 +110,7 @@ export function accessRows(places: Installations): Copy {
   };
 }
 
-/** What lets somebody in: roles and users by access, and whoever has a link by a share. */
+/** Sources of access: rows of access for roles and users, and shares for the holders of a link. */
 function accessSources(places: Installations): readonly { readonly table: string; readonly rows: Fragment }[] {
   const access = { table: 'access', rows: holders(places) };
   return places.tables.has('directus_shares')
@@ -141,7 +141,7 @@ export async function rememberAccess(session: Session, places: Installations): P
 
 const ACTIONS = sql`('create', 'read', 'update', 'delete', 'share')`;
 
-/** Permissions that have no meaning here: on system tables that we do not have, or for actions that do not exist any more. */
+/** Permissions that have no meaning here: on system tables that we do not have, or for actions that no longer exist. */
 export function foreignPermissions(places: Installations): Fragment {
   return sql`(old.action not in ${ACTIONS} or ${isSystemName(sql`old.collection`)} and not ${isShared(places, sql`old.collection`)})`;
 }
@@ -218,7 +218,7 @@ export async function checkUsers(session: Session, places: Installations): Promi
     );
 }
 
-/** Users that this command has made and who are gone there: they must not come in here any more. */
+/** Users that this command has made and that were deleted there must not sign in here. */
 export async function suspendGoneUsers(session: Session, places: Installations): Promise<number> {
   const gone = sql`${ours(places, 'adopted')} adopted where adopted.source = 'users' and adopted.target_key = mine.id::text
     and mine.status <> 'suspended'

@@ -1,7 +1,6 @@
 /**
- * What an operator should know about a database before it is served, section by section: facts of the catalogs in, findings out.
- * A problem costs somebody something (a request that fails, a table that cannot be reached, a list that reads the whole table); a note
- * may be as it should be.
+ * Facts of the catalogs become findings for an operator, section by section. A problem has a cost: a request that fails, a table
+ * that cannot be reached, a list that reads the whole table. A note may be intended.
  */
 import type { OtherSchema } from '../base/observe.js';
 import type { Config } from '../config/config.js';
@@ -29,7 +28,7 @@ export interface Detail {
   readonly fix?: string;
 }
 
-/** What sql/doctor.sql answers. */
+/** The result of sql/doctor.sql. */
 export interface Facts {
   readonly version: string;
   readonly database: string;
@@ -428,7 +427,7 @@ function snapshots({ omissions }: Examined): Finding[] {
   return [finding('Snapshots', 'note', message, details)];
 }
 
-/** What an extension is good for here. */
+/** The uses of extensions here. */
 const USES: Readonly<Record<string, string>> = {
   pg_trgm: 'indexes for _contains, search and similarity',
   postgis: 'geometry fields and filters',

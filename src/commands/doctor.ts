@@ -106,7 +106,7 @@ async function examineLive({ LIVE }: Config, database: Database, { model }: Exam
     return [say('note', `there are none: ${ofLog}; or run "lateral live install", which makes triggers`)];
   const tables = [...model.collections.values()].map(({ schema, table }) => ({ schema, name: table }));
   const { missing, installed: triggered } = await inspectTriggers(database, tables);
-  // What the service installs by itself at the first subscription is not missing.
+  // The service installs some by itself at the first subscription: these are not missing.
   const lacking = missing.filter(({ mayInstall }) => !mayInstall);
   const told = `changes are told by triggers, which ${count(triggered, 'table has', 'tables have')} (${ofLog})`;
   const [prepared] = await database.rows<{ most: string }>(

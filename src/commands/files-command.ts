@@ -18,7 +18,7 @@ DATABASE_URL say where to look.`;
 
 const YOUNG_MS = 86_400_000;
 
-/** Whatever else is in the folder or the bucket belongs to somebody else. */
+/** Other files in the folder or the bucket do not belong to the service. */
 const OWN_NAME = /^[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}/;
 
 function isYoung(modified: Date): boolean {

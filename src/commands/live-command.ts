@@ -88,7 +88,7 @@ export async function live(words: readonly string[]): Promise<void> {
       for (const { statements } of tables) for (const statement of statements) console.log(`${statement};`);
       return;
     }
-    // Said of each at once, and told in any case: what is done stays done if the rest fails.
+    // Each table is reported at once, and services are always notified: if the rest fails, the changes so far stay.
     const say = ({ schema, name: table }: TableName, failure: string | null): void =>
       console.log(`${schema}.${table}  ${failure === null ? command.done : `failed: ${failure}`}`);
     let failures: ReadonlyMap<string, string>;

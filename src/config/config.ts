@@ -85,7 +85,7 @@ export interface CommandLine {
   readonly switches: ReadonlySet<string>;
   /** `--port 9000` and `--port=9000` are PORT=9000. */
   readonly environment: Readonly<Record<string, string>>;
-  /** What was given for options of the command itself, by their names. */
+  /** Values of the command's own options, by name. */
   readonly values: Readonly<Record<string, string>>;
 }
 
@@ -96,7 +96,7 @@ const FLAGS = Object.fromEntries(
     .map((flag) => [flag, { type: 'string' as const }]),
 );
 
-/** What is written behind a command, in any order. `own` are options of the command itself that take a value. */
+/** The words after a command, in any order. `own` are options of the command itself that take a value. */
 export function readArguments(
   words: readonly string[],
   allowed: readonly string[] = [],
@@ -125,7 +125,7 @@ export function readArguments(
   return { operands, switches, environment, values };
 }
 
-/** Of a command that takes nothing but options. */
+/** For a command that takes only options. */
 export function readFlags(words: readonly string[]): CommandLine['environment'] {
   const { operands, environment } = readArguments(words);
   if (operands.length > 0) throw new StartError(`unknown option "${operands[0]}": see lateral --help`);

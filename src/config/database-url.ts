@@ -27,7 +27,7 @@ export function parseDatabaseUrl(url: string): DatabaseHosts {
   return { urls: isNamed || urls.length > 1 ? urls : [url], target };
 }
 
-/** What may be shown of it: the hosts and ports, without the login. */
+/** The hosts and ports, without the login, for messages. */
 export function hostPortsOf(url: string): string {
   const [, , , hosts = ''] = AUTHORITY.exec(url) ?? [];
   return hosts

@@ -3,7 +3,7 @@ import { isRecord } from '../base/narrow.js';
 
 /** How the claims of a foreign token name a user. */
 export interface UserMapping {
-  /** What `provider` says of the users that it names. */
+  /** The value of `provider` of its users. */
   readonly name: string;
   /** Which claim names the user: `sub`, as `external_identifier`, or `email`. */
   readonly user: 'subject' | 'email';
@@ -21,7 +21,7 @@ export interface AuthProvider extends UserMapping {
   /** Null for a public client. */
   readonly clientSecret: string | null;
   readonly scope: string;
-  /** What is sent along to the provider's page. */
+  /** Additional parameters for the provider's page. */
   readonly parameters: Readonly<Record<string, string>>;
   readonly label: string | null;
   readonly icon: string;

@@ -12,7 +12,7 @@ export interface S3Location {
   readonly name: string;
   /** Of the bucket: names of objects follow. It ends with a slash. */
   readonly url: string;
-  /** What the names of its objects begin with: '', or folders that end with a slash. */
+  /** The prefix of the names of its objects: '', or folders that end with a slash. */
   readonly root: string;
   readonly region: string;
   readonly key: string;

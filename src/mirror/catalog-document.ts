@@ -85,7 +85,7 @@ export type TypeEntry = readonly [
   refusesNull: boolean,
   defaultExpression: string | null,
   labels: readonly string[] | null,
-  /** What an array, a range or a multirange is made of. */
+  /** The type of the elements of an array, or of the bounds of a range or multirange. */
   inner: readonly [kind: InnerKind, type: string, schema: string] | null,
 ];
 

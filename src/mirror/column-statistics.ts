@@ -3,7 +3,7 @@
  * not known, or a value may be written in several ways, the answer is null: unknown, not rare.
  */
 
-/** What sql/statistics.sql answers for a table. */
+/** The result of sql/statistics.sql for a table. */
 export interface TableStatisticsEntry {
   readonly schema: string;
   readonly table: string;
@@ -11,7 +11,7 @@ export interface TableStatisticsEntry {
   readonly version: string;
   /** Below 0 where the table was never analyzed. */
   readonly rows: number;
-  /** What it takes on disk; null where it has no rows of its own: a view, or a table of partitions. */
+  /** Its size on disk; null for a view or a partitioned table, which have no rows of their own. */
   readonly bytes: number | null;
   readonly columns: readonly ColumnStatisticsEntry[] | null;
 }
@@ -43,7 +43,7 @@ export class TableStatistics {
     if (rows >= 0) for (const entry of columns ?? []) this.#columns.set(entry[0], new ColumnStatistics(entry, rows));
   }
 
-  /** Null where nothing is known of it. */
+  /** The statistics of a column, or null if there are none. */
   column(name: string): ColumnStatistics | null {
     return this.#columns.get(name) ?? null;
   }

@@ -7,7 +7,7 @@ import { type Column, FIELD_TYPES, type FieldType } from './model.js';
 
 export type TypeFacts = Pick<Column, 'base_type' | 'base_schema' | 'is_array' | 'enum_values'>;
 
-/** What the database alone says. */
+/** The type by the database alone. */
 export function columnTypeOf(facts: TypeFacts, modifier: number): FieldType {
   if (facts.is_array) return 'unknown';
   if (facts.enum_values) return 'string';
@@ -17,7 +17,7 @@ export function columnTypeOf(facts: TypeFacts, modifier: number): FieldType {
   return 'unknown';
 }
 
-/** What the special flags make of it. A flag that the column could not hold is passed over. */
+/** The type with the special flags. A flag that the column could not hold is ignored. */
 export function fieldTypeOf(columnType: FieldType, special: readonly string[]): FieldType {
   for (const flag of special) {
     const override = OVERRIDES.get(flag);
@@ -134,7 +134,7 @@ const CAST_CONSTANT = /^\((E?'(?:[^']|'')*'::(?:"(?:[^"]|"")*"|[\w .[\]]|\(\d+(?
 
 /**
  * The text of a constant without quotes and casts, null for NULL, undefined for what is no constant. The catalog prints
- * operators in parentheses, so what starts with a literal and goes on with a cast is nothing but a literal.
+ * operators in parentheses, so what starts with a literal and goes on with a cast is only a literal.
  */
 function literalOf(expression: string): string | null | undefined {
   if (NULL_CONSTANT.test(expression)) return null;

@@ -76,7 +76,7 @@ export interface CatalogFacts {
   readonly tables: readonly TableFacts[];
   /** Of the collections, by the numbers of their tables. */
   readonly names: ReadonlyMap<number, string>;
-  /** What a column of the type would be: an argument of a function, or a column of its result. */
+  /** As a column of the type would be: for an argument of a function, or a column of its result. */
   typed(name: string, type: number): ColumnFacts;
 }
 

@@ -92,7 +92,7 @@ export function describeCollection(model: Model, name: string): CollectionObject
   return { collection: name, meta, schema: schema ?? null };
 }
 
-/** What the metadata says, and foreign keys between collections that it says nothing of. */
+/** Relations of the metadata, and foreign keys between collections that have no row there. */
 export function describeRelations(model: Model): RelationObject[] {
   const described = model.relationRows.map((row) => describeRow(model, row));
   const named = new Set(described.map(({ collection, field }) => JSON.stringify([collection, field])));
@@ -155,7 +155,7 @@ function describeComposite(model: Model, many: Collection | undefined, field: st
   };
 }
 
-/** What a foreign key means without a metadata row: clients read the sides of every relation there. No row has an id of null. */
+/** The metadata of a foreign key without a row: clients read the sides of every relation there. No row has an id of null. */
 function impliedMeta(many: string, field: string, one: string): RelationObject['meta'] {
   return {
     id: null,

@@ -240,7 +240,7 @@ interface ComputedFacts extends ColumnFacts {
   readonly computed: Computation;
 }
 
-/** Null where the field is not declared as computed, or no such function is there, or it returns rows of a table or a `record`. */
+/** The type of a computed field. Null if no such function exists, or if it returns rows of a table or a `record`. */
 export type FindComputed = (table: TableFacts, field: string, meta: MetadataRow | null) => ComputedFacts | null;
 
 /** `options` of the field may name the function and its schema; else it has the name of the field and is in the schema of the table. */

@@ -2,7 +2,7 @@
 import { elementAt } from '../base/narrow.js';
 import type { Collection, Field } from './model.js';
 
-/** Null where the key has several columns, or there is none. */
+/** The only column of the key, or null if the key has several or there is none. */
 export function singleKey({ key }: Collection): Field | null {
   return key.length === 1 ? elementAt(key, 0) : null;
 }

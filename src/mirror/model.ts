@@ -225,7 +225,7 @@ export const DEFERRABLE = ['INITIALLY IMMEDIATE', 'INITIALLY DEFERRED'] as const
 
 export type Deferrable = (typeof DEFERRABLE)[number];
 
-/** What a foreign key does; `match` and `deferrable` only where they are not PostgreSQL's defaults. */
+/** The behaviour of a foreign key; `match` and `deferrable` only where they are not PostgreSQL's defaults. */
 export interface ForeignKeyBehaviour {
   readonly on_delete: ForeignKeyAction;
   readonly on_update: ForeignKeyAction;
@@ -317,7 +317,7 @@ export interface ManyToAny extends RelationBase {
   readonly oneField: string | null;
 }
 
-/** What a row of service_functions exposes: all functions of one name, distinguished by the names of their arguments. */
+/** A row of service_functions exposes all functions of one name, distinguished by the names of their arguments. */
 export interface ServedFunction {
   readonly name: string;
   readonly note: string | null;
@@ -344,7 +344,7 @@ export interface Argument {
   readonly field: Field;
   /** Declared `variadic`: a list of any length, also empty. */
   readonly variadic: boolean;
-  /** What a call passes in its place where it is not given, as SQL; null where PostgreSQL fills in the default by itself. */
+  /** SQL that a call passes if the argument is not given; null if PostgreSQL fills in the default by itself. */
   readonly otherwise: string | null;
   /** Whether a call has to give it. */
   readonly required: boolean;

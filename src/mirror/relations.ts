@@ -54,7 +54,7 @@ function manyToAny(row: MetadataRow, { tables }: RelationSource): ManyToAny | nu
   const manyField = columnNameOf(many, row['many_field']);
   const collectionField = columnNameOf(many, row['one_collection_field']);
   if (!many || !manyField || !collectionField || textOf(row['one_collection'])) return null;
-  // What cannot be named cannot be referred to.
+  // Items without a key cannot be referred to.
   const allowedCollections = listOf(row['one_allowed_collections']).filter((name) => tables.get(name)?.key.length);
   if (allowedCollections.length === 0) return null;
   return {

@@ -57,7 +57,7 @@ export function namesCollections(
   );
 }
 
-/** What a payload has in the place of a name. */
+/** A value of a payload that may be a name. */
 export function ownValue(synonyms: Synonyms | undefined, value: unknown): unknown {
   return typeof value === 'string' ? ownName(synonyms, value) : value;
 }

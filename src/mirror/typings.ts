@@ -7,7 +7,7 @@ import { singleKey } from './item-key.js';
 import type { Collection, Field, Model, Overload } from './model.js';
 import { SYSTEM_RESOURCES } from './system-resources.js';
 
-/** What the SDK replaces by the type of a value: an enum with such a label would be taken for it. */
+/** Labels that the SDK replaces by the type of a value: an enum with such a label would be mistaken for it. */
 const LITERALS: ReadonlySet<string> = new Set(['json', 'csv', 'datetime', 'date', 'time']);
 
 interface TypeProperty {
@@ -34,7 +34,7 @@ export function describeTypes(model: Model): string {
   ].join('\n\n');
 }
 
-/** What /rpc takes and answers: the forms of a function are a union. Left out where there is none. */
+/** Arguments and results of /rpc: the forms of a function are a union. Empty without functions. */
 function describeFunctions({ functions }: Model, members: Members): string[] {
   if (functions.size === 0) return [];
   const entries = [...functions.values()].map(({ name, note, overloads }) => {

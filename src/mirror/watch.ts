@@ -12,7 +12,7 @@ import type { SchemaNames } from './collection-names.js';
 import { buildModel, modelSteps } from './introspect.js';
 import type { Model } from './model.js';
 
-/** What the mirror needs of the database; the driver stays behind it. */
+/** The parts of the database that the mirror needs; the driver stays behind it. */
 export interface CatalogSource {
   readonly schemas: SchemaNames;
   load(): Promise<CatalogVersion>;

@@ -118,7 +118,7 @@ const MAX_LENGTH = 16_000_000;
 /** Each thread takes much memory. */
 const inSequence = createSequence();
 
-/** A document whose client has disconnected is refused, so that nobody applies it minutes later. */
+/** A document whose client has disconnected is refused, so that it is not applied minutes later. */
 export async function readDocumentText(text: string, client: { readonly aborted: boolean }): Promise<unknown> {
   if (text.length <= SHORT || isJson(text)) return parseDocumentText(text);
   if (text.length > MAX_LENGTH) throw tooLarge(`is longer than ${MAX_LENGTH / 1_000_000} MB`);

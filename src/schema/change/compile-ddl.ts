@@ -335,7 +335,7 @@ function forgetCollection(collection: Fragment, table: Tables): readonly Fragmen
     removeEntry(relations, identifier('one_allowed_collections'), collection, sql`true`),
     sql`delete from ${table('service_fields')} where collection = ${collection}`,
     sql`delete from ${table('service_permissions')} where collection = ${collection}`,
-    // A later collection of the same name would show them beside its items.
+    // A later collection of the same name would show them with its items.
     sql`delete from ${table('service_presets')} where collection = ${collection}`,
     sql`delete from ${table('service_comments')} where collection = ${collection}`,
     sql`delete from ${table('service_collections')} where collection = ${collection}`,

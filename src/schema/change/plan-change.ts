@@ -304,7 +304,7 @@ function rowOf({ type, meta }: NewField): Meta | null {
   return { ...meta, special };
 }
 
-/** Flags unknown to us are hints for a form; one that promises what nobody keeps is worse than none. */
+/** Unknown flags are hints for a form. "encrypt" is refused, because it would promise a protection that does not exist. */
 function checkFlags(meta: Meta | null): void {
   if (listOf(meta?.['special']).includes('encrypt'))
     throw invalidPayload(

@@ -37,7 +37,7 @@ export function checkNewName(name: string): void {
 
 const MAX_NAME_BYTES = 63;
 
-/** `articles_slug_unique`. What is shortened or spelt otherwise gets a digest, so that two of them never meet. */
+/** `articles_slug_unique`. Names that are shortened or spelt otherwise get a digest, so that they stay unique. */
 export function constraintName(table: string, column: string, suffix: 'unique' | 'index' | 'foreign'): string {
   const exact = `${table}_${column}_${suffix}`;
   const name = exact.toLowerCase().replace(/[^\w]/g, '_');

@@ -1,7 +1,7 @@
 /**
- * From the snapshot of a database and the one it shall become: every step between them, in an order in which each finds
- * what it needs. What leaves goes first, since it takes along what the metadata says of it elsewhere; references go before
- * anything and come back after everything, so that tables may refer to each other in circles. Pure.
+ * From the snapshot of a database and the wanted one: every step between them, in an order in which each finds what it
+ * needs. Deletions go first, since they also clear metadata that names what is deleted. References are dropped before all
+ * else and created last, so that tables may refer to each other in circles. Pure.
  */
 import { invalidPayload } from '../../base/errors.js';
 import { groupBy } from '../../base/narrow.js';
@@ -327,7 +327,7 @@ function* saveFields(work: SnapshotPairs): Steps<DdlStatement[]> {
   });
 }
 
-/** What is dropped of a relation that is deleted, or that gets another target or other actions. */
+/** Drops the parts of a relation that is deleted, or that gets another target or other actions. */
 function dropReference({ before, after }: Pair<RelationEntry>, model: Model, work: SnapshotPairs): DdlStatement[] {
   if (!before) return [];
   const { collection, field } = before;

@@ -113,13 +113,13 @@ function readChange(value: unknown, path: string): Change {
 }
 
 export interface DifferenceMode {
-  /** What the wanted snapshot does not name stays. */
+  /** Entries that the wanted snapshot does not name stay. */
   readonly merge: boolean;
-  /** What has no metadata stays, too: the snapshot would not name it. */
+  /** Entries without metadata stay, too: the snapshot would not name them. */
   readonly keepsUnmanaged?: boolean;
 }
 
-/** Null where nothing differs. */
+/** The changes from one snapshot to the other, or null if nothing differs. */
 export function* differenceOf(
   current: Snapshot,
   wanted: Snapshot,
@@ -320,7 +320,7 @@ function edited(
   return { ...entry, [key]: { ...former, [inner]: value } };
 }
 
-/** What names an entry cannot change: another name is another entry. */
+/** Names cannot change: another name is another entry. */
 const FIXED: ReadonlySet<string> = new Set(['collection', 'field', 'name']);
 
 function misfit(section: Section, { name, collection = name, field }: EntryChange, complaint: string): Error {

@@ -46,7 +46,7 @@ export interface Snapshot {
 
 export interface CollectionEntry {
   readonly collection: string;
-  /** Null where there is no row of metadata. */
+  /** Null if there is no row of metadata. */
   readonly meta: Meta | null;
   /** Null for a folder. */
   readonly schema: SnapshotTable | null;
@@ -111,7 +111,7 @@ export interface RelationEntry {
   /** Null for many-to-any. */
   readonly related_collection: string | null;
   readonly meta: Meta | null;
-  /** Null where there is no foreign key. */
+  /** Null without a foreign key. */
   readonly schema: ReferenceEntry | null;
 }
 
@@ -262,7 +262,7 @@ function readForeignKey(value: unknown, path: string): SnapshotForeignKey {
   };
 }
 
-/** `others`: what the entry takes beside it. */
+/** `others`: the other properties of the entry. */
 function readBehaviour(entry: Readonly<Record<string, unknown>>, path: string, others: string): ForeignKeyBehaviour {
   const { on_delete, on_update, match, deferrable, ...rest } = entry;
   refuseUnknown(rest, `"${path}"`, `${others}, on_delete, on_update, match, deferrable`);

@@ -49,8 +49,6 @@ export interface IndexDetail extends SnapshotIndex {
 }
 
 export class SnapshotScope {
-  readonly model: Model;
-  readonly details: Details;
   readonly #indexes: ReadonlyMap<string, readonly IndexDetail[]>;
   readonly #foreignKeys: ReadonlyMap<string, readonly ForeignKeyDetail[]>;
   readonly #virtual: ReadonlySet<string>;
@@ -60,9 +58,10 @@ export class SnapshotScope {
   readonly #fields = new Map<Field, boolean>();
   readonly #collections = new Map<Collection, boolean>();
 
-  constructor(model: Model, details: Details) {
-    this.model = model;
-    this.details = details;
+  constructor(
+    readonly model: Model,
+    readonly details: Details,
+  ) {
     this.#indexes = groupBy(details.indexes, ({ collection }) => collection);
     this.#foreignKeys = groupBy(details.foreignKeys, ({ collection }) => collection);
     this.#virtual = new Set(details.virtual.map(({ collection, name }) => pairOf(collection, name)));
@@ -101,11 +100,7 @@ export class SnapshotScope {
   }
 
   isPortable(field: Field): boolean {
-    const known = this.#fields.get(field);
-    if (known !== undefined) return known;
-    const portable = this.#canBeCreated(field);
-    this.#fields.set(field, portable);
-    return portable;
+    return cached(this.#fields, field, () => this.#canBeCreated(field));
   }
 
   /** Whether all of them are fields of the collection that can be created. */
@@ -117,11 +112,7 @@ export class SnapshotScope {
   }
 
   isIncluded(collection: Collection): boolean {
-    const known = this.#collections.get(collection);
-    if (known !== undefined) return known;
-    const included = this.#goesAlong(collection);
-    this.#collections.set(collection, included);
-    return included;
+    return cached(this.#collections, collection, () => this.#goesAlong(collection));
   }
 
   isIncludedKey(key: ForeignKeyDetail): boolean {
@@ -147,6 +138,12 @@ export class SnapshotScope {
     const type = this.typeOf(collection, column);
     return isPortableType(type) && (!this.valuesOf(type) || isPortableName(enumNameOf(type)?.name ?? ''));
   }
+}
+
+function cached<Key>(results: Map<Key, boolean>, key: Key, compute: () => boolean): boolean {
+  const result = results.get(key) ?? compute();
+  results.set(key, result);
+  return result;
 }
 
 export function isTable({ kind }: Pick<Collection, 'kind'>): boolean {

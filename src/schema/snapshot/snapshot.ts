@@ -1,6 +1,6 @@
 /**
- * The model as a snapshot. What a table is goes in whole; what a name of a constraint or a number of a row is does not,
- * since it differs from one installation to another although their schema is the same.
+ * The model as a snapshot. Names of constraints and numbers of rows are left out: they differ between installations with
+ * the same schema.
  */
 import { packageVersion } from '../../base/package-files.js';
 import type { Steps } from '../../base/time-slices.js';
@@ -185,7 +185,7 @@ function distinct<Entry>(entries: readonly Entry[]): Entry[] {
 
 function fieldsOf(collection: string, fields: readonly Field[], scope: SnapshotScope): FieldEntry[] {
   const columns = fields.filter(({ column }) => column !== null);
-  // An alias without a row of its own is nothing but the other side of a relation.
+  // An alias without a row of its own is only the other side of a relation.
   const aliases = fields.filter(({ column, meta }) => column === null && meta !== null).sort(byName);
   const key = scope.primaryKeyOf(collection);
   return [...columns, ...aliases].map(({ name, type, meta, column }) => ({

@@ -207,46 +207,30 @@ interface ForeignKeyFacts extends Pick<Details['foreignKeys'][number], 'name' | 
 
 function byCollection(catalog: Catalog, model: Model, functions: Details['functions']): Details {
   const names = new Map([...model.collections.values()].map((each) => [keyOf(each), each.name]));
-  const collectionOf = ({ schema, table }: TableName): string | undefined => names.get(keyOf({ schema, table }));
+  /** Only of tables that are collections. */
+  const located = <Entry extends TableName, Detail>(
+    entries: readonly Entry[],
+    detailOf: (collection: string, entry: Entry) => Detail,
+  ): Detail[] =>
+    entries.flatMap((entry) => {
+      const collection = names.get(keyOf(entry));
+      return collection === undefined ? [] : [detailOf(collection, entry)];
+    });
   return {
-    types: Object.fromEntries(
-      catalog.types.flatMap((each) => {
-        const name = collectionOf(each);
-        return name === undefined ? [] : [[name, each.types]];
-      }),
-    ),
-    indexes: catalog.indexes.flatMap(({ schema, table, ...index }) => {
-      const collection = collectionOf({ schema, table });
-      return collection === undefined ? [] : [{ ...index, collection }];
-    }),
-    primaryKeys: new Map(
-      catalog.primary_keys.flatMap((each) => {
-        const name = collectionOf(each);
-        return name === undefined ? [] : [[name, each.fields] as const];
-      }),
-    ),
-    foreignKeys: catalog.foreign_keys.flatMap((key) => {
-      const collection = collectionOf(key);
-      const target = collectionOf({ schema: key.target_schema, table: key.target_table });
-      if (collection === undefined) return [];
-      return {
-        collection,
-        name: key.name,
-        some: key.some,
-        fields: key.fields,
-        related_collection: target ?? '',
-        related_fields: key.related_fields,
-        ...behaviourOf(key.on_delete, key.on_update, key.full, key.deferrable),
-      };
-    }),
-    virtual: catalog.virtual.flatMap((each) => {
-      const collection = collectionOf(each);
-      return collection === undefined ? [] : [{ collection, name: each.name }];
-    }),
-    constraints: catalog.constraints.flatMap((each) => {
-      const collection = collectionOf(each);
-      return collection === undefined ? [] : [{ collection, name: each.name, type: each.type }];
-    }),
+    types: Object.fromEntries(located(catalog.types, (collection, { types }) => [collection, types])),
+    indexes: located(catalog.indexes, (collection, { schema: _, table: __, ...index }) => ({ ...index, collection })),
+    primaryKeys: new Map(located(catalog.primary_keys, (collection, { fields }) => [collection, fields] as const)),
+    foreignKeys: located(catalog.foreign_keys, (collection, key) => ({
+      collection,
+      name: key.name,
+      some: key.some,
+      fields: key.fields,
+      related_collection: names.get(keyOf({ schema: key.target_schema, table: key.target_table })) ?? '',
+      related_fields: key.related_fields,
+      ...behaviourOf(key.on_delete, key.on_update, key.full, key.deferrable),
+    })),
+    virtual: located(catalog.virtual, (collection, { name }) => ({ collection, name })),
+    constraints: located(catalog.constraints, (collection, { name, type }) => ({ collection, name, type })),
     enums: new Map(catalog.enums.map((each) => [enumKey(each), each.values])),
     functions,
   };

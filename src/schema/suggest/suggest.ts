@@ -1,6 +1,6 @@
 /**
  * Relations that the foreign keys of a database imply: the list on the other side of each reference, or the one item where
- * the reference is unique, and the two lists of a table that does nothing but link. Pure: names are chosen so that they clash with no field of the collection and no
+ * the reference is unique, and the two lists of a table that only links. Pure: names are chosen so that they clash with no field of the collection and no
  * other suggestion, and so that a path or a GraphQL document can spell them.
  */
 

@@ -32,7 +32,7 @@ export async function loadUnindexed(
   return parseOwnJson<Unindexed[]>(String(await cell(UNINDEXED, [JSON.stringify(schemas)])));
 }
 
-/** An index of a partitioned table cannot be made beside running writes. */
+/** An index of a partitioned table cannot be created concurrently with writes. */
 export function indexStatement({ schema, table, columns, partitioned }: Unindexed): string {
   const name = quoteIdentifier(constraintName(table, columns.join('_'), 'index'));
   const place = `${quoteIdentifier(schema)}.${quoteIdentifier(table)} (${columns.map(quoteIdentifier).join(', ')})`;
