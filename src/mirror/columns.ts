@@ -1,5 +1,5 @@
 /**
- * Puts the lists of the catalogs together: tables with their columns, complete but for the metadata. A column needs facts
+ * Puts the lists of the catalogs together: tables with their columns, triggers, rules and privileges, without the metadata. A column needs facts
  * from eight lists; each list is walked once and found again by one number made of table and column.
  */
 import { elementAt } from '../base/narrow.js';
@@ -10,7 +10,9 @@ import type {
   ColumnEntry,
   CompositeEntry,
   ForeignKeyEntry,
+  RuleEntry,
   TableEntry,
+  TriggerEntry,
   TypeEntry,
 } from './catalog-document.js';
 import { columnTypeOf, defaultValueOf, lengthOf, precisionOf, scaleOf, sridOf } from './column-types.js';
@@ -28,11 +30,10 @@ import type {
 } from './model.js';
 import {
   ALL_PRIVILEGES,
-  indexWriteFacts,
+  type ColumnPrivileges,
   type RewriteRule,
   type TablePrivileges,
   type Trigger,
-  type WriteFacts,
 } from './write-facts.js';
 
 export interface TableFacts {
@@ -368,13 +369,86 @@ function byPlace(entries: readonly (readonly [number, number, string])[] | null)
 
 function groupColumns(entries: readonly ColumnEntry[]): ReadonlyMap<number, readonly ColumnEntry[]> {
   const groups = new Map<number, ColumnEntry[]>();
-  for (const entry of entries) {
-    append(groups, entry[0], entry);
-  }
+  for (const entry of entries) append(groups, entry[0], entry);
   return groups;
 }
 
 /** Tables have at most 1600 columns and oids 32 bits: the product stays far below 2^53. */
 function columnIdOf(table: number, column: number): number {
   return table * 2048 + column;
+}
+
+interface WriteFacts {
+  /** All of these by table. */
+  readonly triggers: ReadonlyMap<number, readonly Trigger[]>;
+  readonly rules: ReadonlyMap<number, readonly RewriteRule[]>;
+  readonly privileges: ReadonlyMap<number, TablePrivileges>;
+  /** Tables with a trigger that may change a row before it is inserted. */
+  readonly filled: ReadonlySet<number>;
+  privilegesOf(table: number, column: number): ColumnPrivileges;
+}
+
+function indexWriteFacts(document: CatalogDocument): WriteFacts {
+  const privileges = new Map<number, TablePrivileges>();
+  const ofColumns = new Map<number, ReadonlyMap<number, ColumnPrivileges>>();
+  for (const [table, select, insert, update, remove, columns] of document.privileges ?? []) {
+    privileges.set(table, Object.freeze({ select, insert, update, delete: remove }));
+    ofColumns.set(
+      table,
+      new Map(
+        (columns ?? []).map(([number, ...rights]) => {
+          const [mayRead, mayInsert, mayUpdate] = rights;
+          return [number, Object.freeze({ select: mayRead, insert: mayInsert, update: mayUpdate })];
+        }),
+      ),
+    );
+  }
+  return {
+    triggers: byTable(document.triggers ?? [], triggerOf),
+    rules: byTable(document.rules ?? [], ruleOf),
+    privileges,
+    filled: new Set((document.triggers ?? []).flatMap(([table, , bits]) => (fills(bits) ? [table] : []))),
+    privilegesOf: (table, column) => ofColumns.get(table)?.get(column) ?? ALL_PRIVILEGES,
+  };
+}
+
+function byTable<Entry extends readonly [table: number, ...unknown[]], Fact>(
+  entries: readonly Entry[],
+  factOf: (entry: Entry) => Fact,
+): ReadonlyMap<number, readonly Fact[]> {
+  const facts = new Map<number, Fact[]>();
+  for (const entry of entries) append(facts, entry[0], Object.freeze(factOf(entry)));
+  return facts;
+}
+
+/** `tgtype` of the catalog. */
+const ROW = 1;
+const BEFORE = 2;
+const INSTEAD_OF = 64;
+const EVENTS = [
+  [4, 'insert'],
+  [16, 'update'],
+  [8, 'delete'],
+  [32, 'truncate'],
+] as const;
+
+function triggerOf([, name, bits]: TriggerEntry): Trigger {
+  const timing = bits & INSTEAD_OF ? 'instead of' : bits & BEFORE ? 'before' : 'after';
+  return {
+    name,
+    timing,
+    level: bits & ROW ? 'row' : 'statement',
+    events: EVENTS.flatMap(([bit, event]) => (bits & bit ? [event] : [])),
+  };
+}
+
+/** Before an insert, for each row. */
+function fills(bits: number): boolean {
+  return (bits & (ROW | BEFORE | 4)) === (ROW | BEFORE | 4);
+}
+
+const RULE_EVENTS: Readonly<Record<RuleEntry[2], RewriteRule['event']>> = { 2: 'update', 3: 'insert', 4: 'delete' };
+
+function ruleOf([, name, event, instead]: RuleEntry): RewriteRule {
+  return { name, event: RULE_EVENTS[event], instead };
 }
