@@ -4,15 +4,12 @@
  * from the settings. An administrator invites addresses, and the user who opens the link in the mail chooses a password.
  */
 import type { PermissionRow } from '../access/permissions.js';
-import { digestToken, type Tokens } from '../access/tokens.js';
+import { digestToken } from '../access/tokens.js';
 import { forbidden, invalidPayload, ServiceError } from '../base/errors.js';
 import type { Observer } from '../base/observe.js';
-import type { Config } from '../config/config.js';
 import type { Input } from '../request/parse-context.js';
-import { stall } from './authentication.js';
-import type { LoginLimit } from './login-backoff.js';
-import type { Logins, RegistrationSettings } from './logins.js';
-import type { Mailer } from './mailer.js';
+import { type AuthenticationServices, stall } from './authentication.js';
+import type { RegistrationSettings } from './logins.js';
 import { assertPassword, hashPassword, verifyPassword } from './passwords.js';
 
 /** Writes users with the permissions of one row alone. */
@@ -23,11 +20,7 @@ export interface AccountWriter {
   update(user: string, change: Input, permission: PermissionRow): Promise<void>;
 }
 
-export interface RegistrationServices {
-  readonly config: Config;
-  readonly tokens: Tokens;
-  readonly logins: Logins;
-  readonly mailer: Mailer;
+export interface RegistrationServices extends Pick<AuthenticationServices, 'config' | 'tokens' | 'logins' | 'mailer'> {
   readonly observe: Observer;
 }
 
@@ -148,12 +141,7 @@ export async function verifyRegistration(
   return /^https?:$/.test(URL.canParse(project) ? new URL(project).protocol : '') ? project : null;
 }
 
-export interface InvitationServices {
-  readonly tokens: Tokens;
-  readonly logins: Logins;
-  readonly loginLimit: LoginLimit;
-  readonly mailer: Mailer;
-}
+export type InvitationServices = Pick<AuthenticationServices, 'tokens' | 'logins' | 'loginLimit' | 'mailer'>;
 
 /** Users that exist already are left as they are. Users who were invited before get another link. */
 export async function invite(

@@ -54,6 +54,9 @@ const MARK = '\u0001';
 const TOKEN =
   /(#[^\r\n]*)|"([^"\\\r\n\ud800-\udfff]*)"(?!")|"""(?:[^"\\]|\\"""|\\|"(?!""))*"""|"(?:[^"\\\r\n]|\\.)+"|((?:-|(?<!\w))(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)(?![\w.])|["-]|(?<!\w)\d/g;
 
+/** The groups of a token: a comment, a string without its quotes, a number. Then its position. */
+type TokenMatch = [...groups: [string | undefined, string | undefined, string | undefined], start: number];
+
 const MARKS = { [Kind.INT]: 'i', [Kind.FLOAT]: 'f', [Kind.STRING]: 's' } as const;
 
 /** Null if there are none, or if the parser can say better what is wrong with the text. */
@@ -61,7 +64,7 @@ export function findLiterals(text: string): LiteralsOfText | null {
   if (text.length > LONGEST_TEXT || text.includes(MARK)) return null;
   const literals: Literal[] = [];
   let isReadable = true;
-  const rest = text.replace(TOKEN, (token, comment?: string, plain?: string, number?: string, start = 0) => {
+  const rest = text.replace(TOKEN, (token: string, ...[comment, plain, number, start]: TokenMatch) => {
     if (comment !== undefined) return token;
     const value = plain ?? number ?? (token.length > 1 ? decodeString(token) : null);
     if (value === null) isReadable = false;

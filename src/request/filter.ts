@@ -97,6 +97,17 @@ function readFilters(input: unknown, key: string, context: ParseContext): readon
   return list;
 }
 
+/** The filters below `_and` or `_or`, which is the key. */
+function branches<Branch>(
+  key: '_and' | '_or',
+  input: unknown,
+  context: ParseContext,
+  parse: (filter: Input, context: ParseContext) => Branch,
+): { kind: 'and' | 'or'; filters: Branch[] } {
+  const filters = readFilters(input, key, context).map((each) => parse(checkObject(each, key), context));
+  return { kind: key === '_and' ? 'and' : 'or', filters };
+}
+
 /** An object, or its JSON text as URLs carry it. */
 function readCondition(input: unknown, key: string): Input {
   return typeof input === 'string' && input.trim() !== '' ? readObject(input, key) : checkObject(input, key);
@@ -303,10 +314,7 @@ function parseJsonFilter(input: Input, context: ParseContext): JsonFilter {
   for (const [key, value] of Object.entries(input)) {
     context.values.count(1);
     if (key === '_and' || key === '_or') {
-      filters.push({
-        kind: key === '_and' ? 'and' : 'or',
-        filters: readFilters(value, key, context).map((each) => parseJsonFilter(checkObject(each, key), context)),
-      });
+      filters.push(branches(key, value, context, parseJsonFilter));
       continue;
     }
     const path = context.values.add(parseJsonPath(key, context));
@@ -341,12 +349,7 @@ function isNumeric(operator: Operator, operand: unknown): boolean {
 export function parseHaving(input: Input, context: ParseContext): Filter {
   const filters = Object.entries(input).map(([key, value]): Filter => {
     context.values.count(1);
-    if (key === '_and' || key === '_or') {
-      return {
-        kind: key === '_and' ? 'and' : 'or',
-        filters: readFilters(value, key, context).map((each) => parseHaving(checkObject(each, key), context)),
-      };
-    }
+    if (key === '_and' || key === '_or') return branches(key, value, context, parseHaving);
     if (!isOneOf(AGGREGATES, key)) throw invalidQuery(`Unknown aggregate function "${key}" in "having"`);
     const place = { ...context, depth: context.depth ?? 0, owner: key };
     return { kind: 'field', name: key, filter: parseObject(value, place) };
