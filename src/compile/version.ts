@@ -68,7 +68,7 @@ export function changedColumn(field: Field, value: Fragment, changes: Fragment, 
   return sql`case when ${isChanged} then ${readEntry(field, entry, keys)} else ${value} end as ${columnName(field)}`;
 }
 
-/** As a write would read it from the same payload (plan/column-value.ts). */
+/** As a write would read it from the same payload (plan/write/column-value.ts). */
 function readEntry(field: Field, entry: Fragment, keys: readonly string[]): Fragment {
   const text = sql`(${entry} #>> '{}')`;
   const base = field.column?.base_type;

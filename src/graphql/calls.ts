@@ -5,7 +5,7 @@ import { isRecord } from '../base/narrow.js';
 import type { Arguments } from './arguments.js';
 import type { SystemField } from './field-binding.js';
 import { argumentsOf, type DefinedRoot } from './root-fields.js';
-import { type Selections, setsOf } from './selections.js';
+import type { Selections } from './selections.js';
 
 export interface Call {
   /** The field, whose route has the action. */
@@ -58,7 +58,7 @@ function inUrl(args: Arguments): string {
 function projectionOf(output: GraphQLOutputType, nodes: readonly FieldNode[], selections: Selections): Projection {
   const type = getNamedType(output);
   if (!isObjectType(type)) return { kind: type.name === 'GraphQLBigInt' ? 'text' : 'value' };
-  const fields = [...selections.collect(type, setsOf(nodes))].map(([output, fieldNodes]): ProjectedField => {
+  const fields = [...selections.collect(type, nodes)].map(([output, fieldNodes]): ProjectedField => {
     const key = fieldNodes[0].name.value;
     if (key === '__typename') return { output, text: type.name };
     const field = type.getFields()[key];

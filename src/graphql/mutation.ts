@@ -20,7 +20,6 @@ import {
   parseFunctionCall,
   selectedRoots,
 } from './root-fields.js';
-import { setsOf } from './selections.js';
 
 export function parseMutationOperation(operation: Operation): ParsedMutationDocument {
   const once = new Set<string>();
@@ -136,7 +135,7 @@ function keysOf({ id, ids }: Arguments, many: boolean): string[] {
 /** The keys are known before the deletion, and so is the response. */
 function deletedText({ field, nodes, selections }: DefinedRoot, keys: unknown): string {
   const type = objectTypeOf(field);
-  const entries = [...selections.collect(type, setsOf(nodes))].map(([output, [node]]) => [
+  const entries = [...selections.collect(type, nodes)].map(([output, [node]]) => [
     output,
     node.name.value === '__typename' ? type.name : keys,
   ]);

@@ -24,7 +24,6 @@ import {
   selectedRoots,
   type Variables,
 } from './root-fields.js';
-import { setsOf } from './selections.js';
 
 export interface QueryOperation extends Operation {
   /** As sent. */
@@ -189,7 +188,7 @@ function parseMembers({ root, field: rootField, nodes, selections }: DefinedRoot
   const fields: ShapedSelection[] = [];
   const before: EventMember[] = [];
   const after: EventMember[] = [];
-  for (const [name, [node, ...others]] of selections.collect(type, setsOf(nodes))) {
+  for (const [name, [node, ...others]] of selections.collect(type, nodes)) {
     const add = (value: EventMember['value']): unknown => (fields.length === 0 ? before : after).push({ name, value });
     if (node.name.value === '__typename') {
       add({ text: type.name });

@@ -1,11 +1,5 @@
 /** The root fields that an operation selects, and the request of one that calls a function of the database. */
-import {
-  type FieldNode,
-  type GraphQLField,
-  type GraphQLObjectType,
-  isNonNullType,
-  type OperationDefinitionNode,
-} from 'graphql';
+import { type GraphQLField, type GraphQLObjectType, isNonNullType, type OperationDefinitionNode } from 'graphql';
 import { NO_QUERY, type Query, type ReadRequest } from '../request/ast.js';
 import type { ParseLimits } from '../request/parse-context.js';
 import { parseArguments } from '../request/rest.js';
@@ -13,7 +7,7 @@ import { ValueList } from '../request/values.js';
 import { type Arguments, type DocumentContext, parseQueryArguments } from './arguments.js';
 import type { FieldPosition } from './failure.js';
 import { type FunctionBinding, objectTypeOf } from './field-binding.js';
-import { Selections } from './selections.js';
+import { type FieldNodes, Selections } from './selections.js';
 import type { Document } from './validate-document.js';
 
 export type Variables = Readonly<Record<string, unknown>>;
@@ -40,7 +34,7 @@ export interface SelectedRoot {
   readonly type: GraphQLObjectType;
   /** Undefined for the fields of introspection. */
   readonly field: GraphQLField<unknown, unknown> | undefined;
-  readonly nodes: readonly [FieldNode, ...FieldNode[]];
+  readonly nodes: FieldNodes;
   readonly selections: Selections;
 }
 
@@ -60,7 +54,7 @@ export function selectedRoots(
   const type = document.schema.getRootType(node.operation);
   if (!type) throw new Error(`the schema has no ${node.operation}`);
   const source = { ...document, variables };
-  const collected = new Selections(source, contextOf(limits)).collect(type, [node.selectionSet]);
+  const collected = new Selections(source, contextOf(limits)).collect(type, [node]);
   return [...collected].map(([name, nodes]) => {
     const selections = new Selections(source, context ?? contextOf(limits));
     const field = type.getFields()[nodes[0].name.value];

@@ -16,6 +16,7 @@ import {
   isAbstractType,
   isUnionType,
   Kind,
+  type OperationDefinitionNode,
   type SelectionNode,
   type SelectionSetNode,
   visit,
@@ -30,6 +31,7 @@ import { bindingOf, collectionOfType, fieldOfType, objectTypeOf } from './field-
 import { BIG_INT_SCALAR } from './scalars.js';
 
 export type Path = readonly (string | number)[];
+
 interface SelectionSource {
   readonly schema: GraphQLSchema;
   readonly fragments: ReadonlyMap<string, FragmentDefinitionNode>;
@@ -54,6 +56,9 @@ interface FixedSelection {
 /** Fields by the key they have in the answer, in the order of the document. */
 type Collected = Map<string, [FieldNode, ...FieldNode[]]>;
 
+/** The nodes of one field: a document may select it several times. */
+export type FieldNodes = readonly [FieldNode, ...FieldNode[]];
+
 export class Selections {
   #depth = 0;
 
@@ -62,11 +67,11 @@ export class Selections {
     readonly context: DocumentContext,
   ) {}
 
-  /** The fields that several selection sets select of one type. */
-  collect(type: GraphQLObjectType, sets: readonly SelectionSetNode[]): Collected {
+  /** The fields that nodes of the document, which belong together, select of one type. */
+  collect(type: GraphQLObjectType, nodes: readonly (FieldNode | OperationDefinitionNode)[]): Collected {
     const collected: Collected = new Map();
     const seen = new Set<string>();
-    for (const set of sets) this.#collect(type, set, collected, seen);
+    for (const { selectionSet } of nodes) if (selectionSet) this.#collect(type, selectionSet, collected, seen);
     return collected;
   }
 
@@ -85,7 +90,7 @@ export class Selections {
     if (++this.#depth > this.context.limits.relationalDepth)
       throw tooManyRelations(this.context.limits.relationalDepth);
     const selections: ShapedSelection[] = [];
-    for (const [output, fields] of this.collect(type, setsOf(nodes))) {
+    for (const [output, fields] of this.collect(type, nodes)) {
       const position = (): FieldPosition => this.position(fields[0], [...path, output]);
       selections.push(withPosition(position, () => this.#fixedField(type, output, fields, [...path, output])));
     }
@@ -103,7 +108,7 @@ export class Selections {
   }
 
   #groupFields(type: GraphQLObjectType, nodes: readonly FieldNode[], aggregates: Aggregate[]): GroupSelection[] {
-    return [...this.collect(type, setsOf(nodes))].map(([output, fields]): GroupSelection => {
+    return [...this.collect(type, nodes)].map(([output, fields]): GroupSelection => {
       const [node] = fields;
       const name = node.name.value;
       if (name === '__typename') return { kind: 'constant', output, text: type.name };
@@ -117,7 +122,7 @@ export class Selections {
       }
       if (binding.kind !== 'aggregates') throw new Error('groups show groups and aggregates');
       const inner = objectTypeOf(field);
-      const members = [...this.collect(inner, setsOf(fields))].map(([key, [member]]): GroupSelection => {
+      const members = [...this.collect(inner, fields)].map(([key, [member]]): GroupSelection => {
         if (member.name.value === '__typename') return { kind: 'constant', output: key, text: inner.name };
         const expression = parseExpression(member.name.value, 'aggregate', this.context);
         const aggregate: Aggregate = { function: binding.function, field: expression };
@@ -144,15 +149,14 @@ export class Selections {
           if (this.#applies(selection.typeCondition?.name.value, type))
             this.#collect(type, selection.selectionSet, collected, seen);
           break;
-        case Kind.FRAGMENT_SPREAD:
-          {
-            const name = selection.name.value;
-            const fragment = this.source.fragments.get(name);
-            if (!fragment || seen.has(name) || !this.#applies(fragment.typeCondition.name.value, type)) break;
-            seen.add(name);
-            this.#collect(type, fragment.selectionSet, collected, seen);
-          }
+        case Kind.FRAGMENT_SPREAD: {
+          const name = selection.name.value;
+          const fragment = this.source.fragments.get(name);
+          if (!fragment || seen.has(name) || !this.#applies(fragment.typeCondition.name.value, type)) break;
+          seen.add(name);
+          this.#collect(type, fragment.selectionSet, collected, seen);
           break;
+        }
         default:
           assertNever(selection);
       }
@@ -172,12 +176,7 @@ export class Selections {
     return isAbstractType(other) && this.source.schema.isSubType(other, type);
   }
 
-  #fixedField(
-    type: GraphQLObjectType,
-    output: string,
-    nodes: readonly [FieldNode, ...FieldNode[]],
-    path: Path,
-  ): ShapedSelection {
+  #fixedField(type: GraphQLObjectType, output: string, nodes: FieldNodes, path: Path): ShapedSelection {
     const [node, ...others] = nodes;
     const depth = this.#depth;
     const cached = this.source.fixed.get(node);
@@ -191,12 +190,7 @@ export class Selections {
     return selection;
   }
 
-  #field(
-    type: GraphQLObjectType,
-    output: string,
-    nodes: readonly [FieldNode, ...FieldNode[]],
-    path: Path,
-  ): ShapedSelection {
+  #field(type: GraphQLObjectType, output: string, nodes: FieldNodes, path: Path): ShapedSelection {
     const [node] = nodes;
     const name = node.name.value;
     if (name === '__typename') return { kind: 'constant', output, text: type.name };
@@ -206,11 +200,7 @@ export class Selections {
       case 'value':
         return { kind: 'value', output, field: binding.field, as: binding.as };
       case 'functions':
-        return {
-          kind: 'object',
-          output,
-          fields: this.#functions(objectTypeOf(field), binding.field, nodes, path),
-        };
+        return { kind: 'object', output, fields: this.#functions(objectTypeOf(field), binding.field, nodes, path) };
       case 'related': {
         const context = { ...this.context, depth: this.#depth };
         const query = parseQueryArguments(field, this.arguments(field, node, path), context);
@@ -229,7 +219,7 @@ export class Selections {
   }
 
   #functions(type: GraphQLObjectType, field: string, nodes: readonly FieldNode[], path: Path): ShapedSelection[] {
-    return [...this.collect(type, setsOf(nodes))].map(([output, [node]]): ShapedSelection => {
+    return [...this.collect(type, nodes)].map(([output, [node]]): ShapedSelection => {
       if (node.name.value === '__typename') return { kind: 'constant', output, text: type.name };
       const definition = fieldOfType(type, node.name.value);
       const binding = bindingOf(definition);
@@ -239,10 +229,6 @@ export class Selections {
       return { kind: 'function', output, call: { kind: 'json', path: slot }, field };
     });
   }
-}
-
-export function setsOf(nodes: readonly FieldNode[]): SelectionSetNode[] {
-  return nodes.flatMap((node) => node.selectionSet ?? []);
 }
 
 /** Of a validated document: fragments do not spread themselves. */
