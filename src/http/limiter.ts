@@ -1,6 +1,6 @@
 /**
- * How much one address, and all of them together, may ask. Counted by each instance, once for all of its threads, or by all
- * instances together (limit-store.ts); nothing is counted, and nothing waited for, while a limit is off.
+ * Limits of requests, logins and registrations: for one address, and for all together. Each instance counts once for all of its threads, or
+ * all instances count together (limit-store.ts). A limit that is off counts nothing.
  */
 import { RateLimiterRes } from 'rate-limiter-flexible';
 import { networkOf } from '../access/addresses.js';
@@ -13,7 +13,7 @@ import { type Counter, type LimitStore, memoryStore } from './limit-store.js';
 export type Limit = (address: string) => Promise<void>;
 
 export interface Limits {
-  /** Null when no limit is on. */
+  /** The limits of requests, or null if all are off. */
   readonly requests: Limit | null;
   readonly logins: LoginLimit;
   readonly registrations: Limit;

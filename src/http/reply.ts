@@ -90,8 +90,8 @@ const errorBody = build({
 const TOO_SLOW = serviceUnavailable('database', 'It took too long to answer', { option: 'DATABASE_STATEMENT_TIMEOUT' });
 
 /**
- * What is not an error of the catalogue is a broken invariant of ours: the client learns nothing of it. Only a database out
- * of reach is neither, wherever it was missed.
+ * The error as the client may see it. Errors of the catalogue are shown. A database that cannot be reached is a 503, wherever it was
+ * missed. Any other error is a fault of the service, and the client learns nothing of it.
  */
 export function publicError(error: unknown): ServiceError {
   // The stack overflows if a request is nested too deeply.

@@ -336,7 +336,7 @@ interface OpenOptions {
 export class OpenResponseWriter implements OpenResponse {
   readonly #onDone: (exchange: Exchange) => void;
   readonly #close: boolean;
-  /** Null when it was written. */
+  /** The head until it is written, then null. */
   #head: { readonly reply: Reply; readonly text: string } | null;
 
   constructor(

@@ -1,5 +1,4 @@
 /** The caller's own account, roles and permissions. */
-import { build } from 'fast-json-stringify';
 import {
   type Allowed,
   describeAction,
@@ -13,14 +12,14 @@ import { parseJson } from '../../base/exact-json.js';
 import { read, write } from '../../engine/pipeline.js';
 import { countOf } from '../../engine/reads/session-reads.js';
 import type { Exchange } from '../../http/exchange.js';
-import { JSON_TYPE, jsonText, type Reply } from '../../http/reply.js';
+import { JSON_TYPE, type Reply } from '../../http/reply.js';
 import type { Collection } from '../../mirror/model.js';
 import type { Mirror } from '../../mirror/watch.js';
 import type { WriteAction } from '../../plan/access.js';
 import type { Parsed } from '../../request/ast.js';
 import { parseCountOfKeys, parseOwn, parseReadBack, parseSearch } from '../../request/rest.js';
 import { requireObject } from '../../request/write.js';
-import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, route } from '../action.js';
+import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, dataReply, route } from '../action.js';
 import { type ItemsServices, readIdempotencyKey, writerOf, writtenReply } from '../items/item-writes.js';
 import {
   BOOLEAN,
@@ -88,16 +87,14 @@ export function meRoutes(services: MeServices): ApiRoute[] {
   ];
 }
 
-const anyBody = build({ type: 'object', properties: { data: {} } });
-
 /** Callers who may not see their own account get its id only. */
 async function readMe(exchange: Exchange, services: MeServices): Promise<Reply> {
   const caller = await services.identities.identify(exchange);
-  if (caller.share) return jsonText(anyBody({ data: { share: caller.share.id } }));
+  if (caller.share) return dataReply({ data: { share: caller.share.id } });
   const identity = onlyUser(caller);
   const parsed = parseOwn('service_users', identity.user, exchange.queryString, services.limits);
   const body = await readVisible(parsed, identity, exchange, services);
-  return body ? { status: 200, type: JSON_TYPE, body } : jsonText(anyBody({ data: { id: identity.user } }));
+  return body ? { status: 200, type: JSON_TYPE, body } : dataReply({ data: { id: identity.user } });
 }
 
 async function updateMe(exchange: Exchange, services: MeServices): Promise<Reply> {
@@ -121,11 +118,11 @@ async function updateMe(exchange: Exchange, services: MeServices): Promise<Reply
 async function readRoles(exchange: Exchange, services: MeServices): Promise<Reply> {
   const identity = onlyUserOrView(await services.identities.identify(exchange));
   const { roles } = identity;
-  if (roles.length === 0) return jsonText(anyBody({ data: [] }));
+  if (roles.length === 0) return dataReply({ data: [] });
   const parsed = parseOwn('service_roles', roles, exchange.queryString, services.limits);
   const body = await readVisible(parsed, identity, exchange, services);
   if (body && !body.equals(NO_ITEMS)) return { status: 200, type: JSON_TYPE, body };
-  return jsonText(anyBody({ data: roles.map((id) => ({ id })) }));
+  return dataReply({ data: roles.map((id) => ({ id })) });
 }
 
 const NO_ITEMS = Buffer.from('{"data":[]}');
@@ -187,9 +184,9 @@ async function readAllowed(exchange: Exchange, services: MeServices): Promise<Re
   const changing = first ? 'create' : 'update';
   const [update, remove, share] = [await allowed(changing), await allowed('delete'), await allowed('share')];
   if (!collection?.singleton || !access || !update.access)
-    return jsonText(anyBody({ data: { update, delete: remove, share } }));
+    return dataReply({ data: { update, delete: remove, share } });
   const { fields = [], presets = {} } = describeAction(changing, collection, access);
-  return jsonText(anyBody({ data: { update: { ...update, fields, presets }, delete: remove, share } }));
+  return dataReply({ data: { update: { ...update, fields, presets }, delete: remove, share } });
 }
 
 /** An update of a singleton without an item creates it. */

@@ -1,5 +1,5 @@
 /**
- * What DIRECTUS_COMPATIBILITY changes: requests may call the tables of the service as Directus does, answers do, and errors have its codes.
+ * DIRECTUS_COMPATIBILITY: requests may use the names of Directus for the tables of the service, responses use them, and errors have its codes.
  * Fields that hold names of collections have both in the model (mirror/synonyms.ts); here are paths, errors and documents of the schema.
  */
 import { isObject, parseJson, writeJson } from '../../base/exact-json.js';

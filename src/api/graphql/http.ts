@@ -5,7 +5,7 @@ import { invalidPayload, invalidQuery } from '../../base/errors.js';
 import { isObject, parseJson } from '../../base/exact-json.js';
 import type { ResponseError } from '../../graphql/failure.js';
 import type { Exchange } from '../../http/exchange.js';
-import type { Reply } from '../../http/reply.js';
+import { JSON_TYPE, type Reply } from '../../http/reply.js';
 
 export interface Parameters {
   readonly query: string | null;
@@ -68,7 +68,6 @@ function readMap(value: unknown, name: string): Record<string, unknown> {
 }
 
 const RESPONSE_TYPE = 'application/graphql-response+json; charset=utf-8';
-const JSON_TYPE = 'application/json; charset=utf-8';
 
 /** How the answer is to be written. */
 export interface Negotiated {

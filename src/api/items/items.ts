@@ -148,7 +148,8 @@ export class ItemsRead extends RepliedRead implements ReadStages<Parsed, Reply |
 
   /** `use` names the limits, which are part of the cache key. */
   #parse(use: 'once' | 'live', given: ParseLimits): MaybePromise<Parsed> {
-    const limits = limitsOf(given, this.client.prefer);
+    const { prefer } = this.client;
+    const limits = prefer === '' ? given : limitsOf(given, prefer);
     if (this.client.method === 'SEARCH') return this.#parseBody(limits);
     const { collection, key } = this.path;
     const path = `${limits === given ? use : `strict ${use}`} ${key === null ? 'list' : 'item'} ${collection}`;

@@ -439,28 +439,20 @@ export function valueSchema(field: Field): Schema {
   return field.column?.is_nullable === false || schema['type'] === undefined ? schema : orNull(schema);
 }
 
-/** A value that may be any JSON has an empty schema. */
+/** A value that may be any JSON has an empty schema. Types that are not listed are strings. */
+const TYPE_SCHEMAS: Readonly<Record<string, Schema>> = {
+  integer: INTEGER,
+  float: { type: 'number' },
+  boolean: BOOLEAN,
+  uuid: UUID,
+  date: { type: 'string', format: 'date' },
+  timestamp: { type: 'string', format: 'date-time' },
+  csv: list(STRING),
+  json: {},
+  unknown: {},
+};
+
 function typeSchema({ type, column }: Field): Schema {
   if (column?.is_array) return { type: 'array' };
-  switch (type) {
-    case 'integer':
-      return INTEGER;
-    case 'float':
-      return { type: 'number' };
-    case 'boolean':
-      return BOOLEAN;
-    case 'uuid':
-      return UUID;
-    case 'date':
-      return { type: 'string', format: 'date' };
-    case 'timestamp':
-      return { type: 'string', format: 'date-time' };
-    case 'csv':
-      return list(STRING);
-    case 'json':
-    case 'unknown':
-      return {};
-    default:
-      return type.startsWith('geometry') ? {} : STRING;
-  }
+  return TYPE_SCHEMAS[type] ?? (type.startsWith('geometry') ? {} : STRING);
 }

@@ -20,7 +20,7 @@ import {
 } from '../../mirror/describe-model.js';
 import type { Model } from '../../mirror/model.js';
 import { readKeys, requireObject } from '../../request/write.js';
-import type { Draft, SchemaChanges } from '../../schema/change/change.js';
+import type { SchemaChanges } from '../../schema/change/change.js';
 import {
   type Operation,
   parseCollection,
@@ -82,6 +82,13 @@ export function schemaResource(services: SchemaChangeServices, table: string) {
   return { read, change };
 }
 
+/** Deletes what the path names. */
+function remove(kind: 'delete-collection' | 'delete-field' | 'delete-relation'): Change {
+  return async ({ parameters: [collection = '', field = ''] }, schemaChanges) => {
+    await schemaChanges.change((draft) => draft.apply({ kind, collection, field }));
+  };
+}
+
 /** The tables that the routes read are described to all of their readers. Their rows stay hidden: other routes do not see this model. */
 function withSchemaTables(view: Model, { collections }: Model): Model {
   const tables = SCHEMA_TABLES.flatMap((name) => collections.get(name) ?? []);
@@ -95,9 +102,9 @@ export function collectionsRoutes(services: SchemaChangeServices): ActionRoute[]
   const { read, change } = schemaResource(services, 'service_collections');
   const all = { summary: 'Read collections', data: list(COLLECTION) };
   return [
-    read('GET /collections', listCollections, { ...all, graphql: { name: 'collections' } }),
+    read('GET /collections', (_, model) => describeCollections(model), { ...all, graphql: { name: 'collections' } }),
     read('SEARCH /collections', searchCollections, all),
-    read('GET /collections/:collection', readCollection, {
+    read('GET /collections/:collection', ({ parameters: [name = ''] }, model) => collectionObject(model, name), {
       summary: 'Read a collection',
       data: COLLECTION,
       graphql: { name: 'collections_by_name', parameters: ['name'] },
@@ -123,15 +130,11 @@ export function collectionsRoutes(services: SchemaChangeServices): ActionRoute[]
       data: COLLECTION,
       graphql: { name: 'update_collections_item', input: 'update_service_collections_input!' },
     }),
-    change('DELETE /collections/:collection', removeCollection, {
+    change('DELETE /collections/:collection', remove('delete-collection'), {
       summary: 'Delete a collection with its items',
       graphql: { name: 'delete_collections_item', type: 'delete_collection' },
     }),
   ];
-}
-
-function listCollections(_: ActionRequest, model: Model): unknown {
-  return describeCollections(model);
 }
 
 async function searchCollections(request: ActionRequest, model: Model): Promise<unknown> {
@@ -140,10 +143,6 @@ async function searchCollections(request: ActionRequest, model: Model): Promise<
   if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);
   if (keys === undefined) return describeCollections(model);
   return readKeys(keys).map((key) => collectionObject(model, String(key)));
-}
-
-function readCollection({ parameters: [collection = ''] }: ActionRequest, model: Model): unknown {
-  return collectionObject(model, collection);
 }
 
 async function createCollection(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
@@ -166,11 +165,6 @@ async function updateCollections(request: ActionRequest, schemaChanges: SchemaCh
     body.map((entry) => parseCollectionChange(entry, null)),
     schemaChanges,
   );
-}
-
-async function removeCollection(request: ActionRequest, schemaChanges: SchemaChanges): Promise<void> {
-  const [collection = ''] = request.parameters;
-  await schemaChanges.change((draft) => draft.apply({ kind: 'delete-collection', collection }));
 }
 
 /** In one transaction; answers what the collections are after it. */
@@ -196,7 +190,11 @@ const FIELD = ref('Field');
 export function fieldsRoutes(services: SchemaChangeServices): ActionRoute[] {
   const { read, change } = schemaResource(services, 'service_fields');
   return [
-    read('GET /fields', listAllFields, { summary: 'Read fields', data: list(FIELD), graphql: { name: 'fields' } }),
+    read('GET /fields', (_, model) => [...model.collections.values()].flatMap(describeFields), {
+      summary: 'Read fields',
+      data: list(FIELD),
+      graphql: { name: 'fields' },
+    }),
     read('GET /fields/:collection', listFields, {
       summary: 'Read the fields of a collection',
       data: list(FIELD),
@@ -225,15 +223,11 @@ export function fieldsRoutes(services: SchemaChangeServices): ActionRoute[] {
       data: FIELD,
       graphql: { name: 'update_fields_item', input: 'update_service_fields_input!' },
     }),
-    change('DELETE /fields/:collection/:field', removeField, {
+    change('DELETE /fields/:collection/:field', remove('delete-field'), {
       summary: 'Delete a field with its values',
       graphql: { name: 'delete_fields_item', type: 'delete_field' },
     }),
   ];
-}
-
-function listAllFields(_: ActionRequest, model: Model): unknown {
-  return [...model.collections.values()].flatMap(describeFields);
 }
 
 function listFields({ parameters: [collection = ''] }: ActionRequest, model: Model): unknown {
@@ -249,36 +243,34 @@ function readField({ parameters: [collection = '', field = ''] }: ActionRequest,
 async function createField(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
   const [collection = ''] = request.parameters;
   const definition = parseField(await request.json());
-  return schemaChanges.change(async (draft) => {
-    await draft.apply({ kind: 'create-field', collection, definition });
-    return fieldObject(await draft.model(), collection, definition.field);
-  });
+  return changeField({ kind: 'create-field', collection, definition }, schemaChanges);
 }
 
 async function updateField(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
   const [collection = '', field = ''] = request.parameters;
   const definition = parseFieldChange(await request.json(), field);
+  return changeField({ kind: 'update-field', collection, definition }, schemaChanges);
+}
+
+async function changeField(
+  operation: Extract<Operation, { kind: 'create-field' | 'update-field' }>,
+  schemaChanges: SchemaChanges,
+): Promise<FieldObject> {
   return schemaChanges.change(async (draft) => {
-    await draft.apply({ kind: 'update-field', collection, definition });
-    return fieldObject(await draft.model(), collection, field);
+    await draft.apply(operation);
+    return fieldObject(await draft.model(), operation.collection, operation.definition.field);
   });
 }
 
 async function updateFields(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
   const [collection = ''] = request.parameters;
   const changes = parseFieldChanges(await request.json());
-  const change = async (draft: Draft): Promise<FieldObject[]> => {
+  return schemaChanges.change(async (draft) => {
     requireCollection(await draft.model(), collection);
     for (const definition of changes) await draft.apply({ kind: 'update-field', collection, definition });
     const model = await draft.model();
     return changes.map(({ field }) => fieldObject(model, collection, field));
-  };
-  return schemaChanges.change(change);
-}
-
-async function removeField(request: ActionRequest, schemaChanges: SchemaChanges): Promise<void> {
-  const [collection = '', field = ''] = request.parameters;
-  await schemaChanges.change((draft) => draft.apply({ kind: 'delete-field', collection, field }));
+  });
 }
 
 function fieldObject(model: Model, collection: string, field: string): FieldObject {
@@ -291,7 +283,7 @@ const RELATION = ref('Relation');
 export function relationsRoutes(services: SchemaChangeServices): ActionRoute[] {
   const { read, change } = schemaResource(services, 'service_relations');
   return [
-    read('GET /relations', listAllRelations, {
+    read('GET /relations', (_, model) => describeRelations(model), {
       summary: 'Read relations',
       data: list(RELATION),
       graphql: { name: 'relations' },
@@ -318,15 +310,11 @@ export function relationsRoutes(services: SchemaChangeServices): ActionRoute[] {
       data: RELATION,
       graphql: { name: 'update_relations_item', input: 'update_service_relations_input!' },
     }),
-    change('DELETE /relations/:collection/:field', removeRelation, {
+    change('DELETE /relations/:collection/:field', remove('delete-relation'), {
       summary: 'Delete a relation; the field stays',
       graphql: { name: 'delete_relations_item', type: 'delete_relation' },
     }),
   ];
-}
-
-function listAllRelations(_: ActionRequest, model: Model): unknown {
-  return describeRelations(model);
 }
 
 function listRelations({ parameters: [collection = ''] }: ActionRequest, model: Model): unknown {
@@ -346,11 +334,6 @@ async function updateRelation(request: ActionRequest, schemaChanges: SchemaChang
   const [collection = '', field = ''] = request.parameters;
   const change = parseRelationChange(await request.json(), { collection, field });
   return changeRelation({ kind: 'update-relation', ...change }, schemaChanges);
-}
-
-async function removeRelation(request: ActionRequest, schemaChanges: SchemaChanges): Promise<void> {
-  const [collection = '', field = ''] = request.parameters;
-  await schemaChanges.change((draft) => draft.apply({ kind: 'delete-relation', collection, field }));
 }
 
 async function changeRelation(

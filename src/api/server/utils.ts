@@ -30,6 +30,7 @@ import {
   type ApiRoute,
   actionRoutes,
   type Description,
+  dataReply,
   route,
 } from '../action.js';
 import { atMost, importLimits, openUpload } from '../files/file-form.js';
@@ -159,7 +160,7 @@ async function importItems(exchange: Exchange, services: UtilsServices): Promise
     reply: (result) =>
       result instanceof ImportFailure
         ? jsonText(failureBody({ errors: result.errors.map(describeRowError) }), 400)
-        : jsonText(importedBody({ data: { imported: result } })),
+        : dataReply({ data: { imported: result } }),
   });
 }
 
@@ -183,11 +184,6 @@ async function clearCache(_: ActionRequest, { readAnew }: UtilsServices): Promis
   await readAnew();
   return {};
 }
-
-const importedBody = build({
-  type: 'object',
-  properties: { data: { type: 'object', properties: { imported: { type: 'integer' } } } },
-});
 
 const failureBody = build({
   type: 'object',

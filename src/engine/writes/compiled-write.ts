@@ -83,7 +83,7 @@ export class WriteCompiler {
     return this.#statements.size;
   }
 
-  /** Null when there is nothing to write. */
+  /** The statement, or null if there is nothing to write. */
   compileWrite(planned: PlannedWrite, { writer, client }: WriteCall, option: WriteOption): TransactionStatement | null {
     const { plan, input, model } = planned;
     if (plan.nodes.length === 0) return null;
