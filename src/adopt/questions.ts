@@ -1,6 +1,6 @@
 /** Questions that two servers over the same tables must answer alike, made from the model and a few items of it. */
 import { elementAt } from '../base/narrow.js';
-import { type Collection, type Field, isSecretField, type Model } from '../mirror/model.js';
+import { type Collection, DATE_TYPES, type Field, isSecretField, type Model, NUMBER_TYPES } from '../mirror/model.js';
 
 type QuestionKind = 'list' | 'item' | 'nested' | 'filter' | 'aggregate' | 'GraphQL';
 
@@ -80,8 +80,6 @@ function lists(collection: Collection, targets: readonly string[]): readonly Que
 }
 
 const TEXTS: ReadonlySet<string> = new Set(['string', 'text']);
-const NUMBERS: ReadonlySet<string> = new Set(['integer', 'float', 'decimal', 'bigInteger']);
-const MOMENTS: ReadonlySet<string> = new Set(['timestamp', 'dateTime', 'date']);
 
 function aboutField(collection: Collection, { name, type }: Field, items: readonly Item[]): readonly Question[] {
   const key = keyOf(collection);
@@ -96,8 +94,8 @@ function aboutField(collection: Collection, { name, type }: Field, items: readon
   const text = String(value);
   questions.push(where('_eq', text), where('_in', text));
   if (TEXTS.has(type)) questions.push(where('_icontains', text.slice(0, 3)), where('_starts_with', text.slice(0, 2)));
-  if (NUMBERS.has(type) || MOMENTS.has(type)) questions.push(where('_gt', text), where('_lte', text));
-  if (MOMENTS.has(type)) questions.push(ask('list', collection, { ...base, fields: `${key},year(${name})` }));
+  if (NUMBER_TYPES.has(type) || DATE_TYPES.has(type)) questions.push(where('_gt', text), where('_lte', text));
+  if (DATE_TYPES.has(type)) questions.push(ask('list', collection, { ...base, fields: `${key},year(${name})` }));
   return questions;
 }
 
@@ -174,7 +172,7 @@ function deeper(collection: Collection, field: Field, target: Collection, model:
 function aggregates(collection: Collection): readonly Question[] {
   const key = keyOf(collection);
   const columns = columnsOf(collection);
-  const numbers = columns.filter(({ type, relation }) => NUMBERS.has(type) && relation === null).slice(0, 3);
+  const numbers = columns.filter(({ type, relation }) => NUMBER_TYPES.has(type) && relation === null).slice(0, 3);
   const groups = columns.filter(({ type }) => type === 'string' || type === 'boolean').slice(0, 2);
   return [
     ask('aggregate', collection, { 'aggregate[count]': '*', 'aggregate[countDistinct]': key }),

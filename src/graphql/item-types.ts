@@ -14,8 +14,8 @@ import {
   GraphQLString,
   GraphQLUnionType,
 } from 'graphql';
-import { type Collection, type Field, isSecretField, isStamped } from '../mirror/model.js';
-import { type AggregateFunction, NUMBER_TYPES, ORDERED_TYPES } from '../request/ast.js';
+import { type Collection, type Field, isSecretField, isStamped, NUMBER_TYPES, ORDERED_TYPES } from '../mirror/model.js';
+import type { AggregateFunction } from '../request/ast.js';
 import { EVENT_ENUM, functionsOf, valueTypeOf } from './common.js';
 import { extend, typeExtensions } from './field-binding.js';
 import type { FilterTypes } from './filters.js';

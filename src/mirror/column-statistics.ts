@@ -2,6 +2,7 @@
  * What PostgreSQL knows of the values of a table, as ANALYZE has found it: which part of the rows a value selects. Where that is
  * not known, or a value may be written in several ways, the answer is null: unknown, not rare.
  */
+import { DATE_CODECS, NUMBER_CODECS } from '../sql/codec.js';
 
 /** The result of sql/statistics.sql for a table. */
 export interface TableStatisticsEntry {
@@ -143,13 +144,10 @@ function spelling(value: string, type: string): string | null {
   }
 }
 
-const NUMBERS: ReadonlySet<string> = new Set(['int2', 'int4', 'int8', 'numeric', 'float4', 'float8']);
-const MOMENTS: ReadonlySet<string> = new Set(['date', 'timestamp', 'timestamptz']);
-
 /** A number in whose order the values are; NaN for types that have none here, and for what is no number. */
 function orderOf(value: string, type: string): number {
   if (value.trim() === '') return Number.NaN;
-  return NUMBERS.has(type) ? Number(value) : MOMENTS.has(type) ? momentOf(value) : Number.NaN;
+  return NUMBER_CODECS.has(type) ? Number(value) : DATE_CODECS.has(type) ? momentOf(value) : Number.NaN;
 }
 
 /** Sessions are in UTC; a moment without a zone is one in UTC here, as it is in all that it is compared with. */

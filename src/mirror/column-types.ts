@@ -3,7 +3,7 @@
  * goes by the type below domains as the catalog names it, so a domain behaves like what it stands for.
  */
 import { freezeTree } from './freeze.js';
-import { type Column, FIELD_TYPES, type FieldType } from './model.js';
+import { type Column, DATE_TYPES, FIELD_TYPES, type FieldType } from './model.js';
 
 export type TypeFacts = Pick<Column, 'base_type' | 'base_schema' | 'is_array' | 'enum_values'>;
 
@@ -21,7 +21,7 @@ export function columnTypeOf(facts: TypeFacts, modifier: number): FieldType {
 export function fieldTypeOf(columnType: FieldType, special: readonly string[]): FieldType {
   for (const flag of special) {
     const override = OVERRIDES.get(flag);
-    if (override?.holders.includes(columnType)) return override.type;
+    if (override?.holders.has(columnType)) return override.type;
   }
   return columnType;
 }
@@ -99,15 +99,14 @@ const BUILT_IN_TYPES: Readonly<Record<string, FieldType>> = {
 
 const BINARY_PRECISIONS: Readonly<Record<string, number>> = { int2: 16, int4: 32, int8: 64, float4: 24, float8: 53 };
 
-const TEXTS: readonly FieldType[] = ['string', 'text'];
-const MOMENTS: readonly FieldType[] = ['date', 'dateTime', 'timestamp'];
+const TEXTS: ReadonlySet<string> = new Set(['string', 'text']);
 
 /** In the order of the numbers PostGIS packs into the modifier. */
 const GEOMETRIES: readonly FieldType[] = FIELD_TYPES.filter((type) => type.startsWith('geometry'));
 
 interface Override {
   readonly type: FieldType;
-  readonly holders: readonly FieldType[];
+  readonly holders: ReadonlySet<string>;
 }
 
 /** Flags are free text: a Map has no inherited names that one could hit. */
@@ -117,9 +116,9 @@ const OVERRIDES: ReadonlyMap<string, Override> = new Map<string, Override>([
   ['hash', { type: 'hash', holders: TEXTS }],
   ['uuid', { type: 'uuid', holders: TEXTS }],
   ['file', { type: 'uuid', holders: TEXTS }],
-  ['cast-timestamp', { type: 'timestamp', holders: MOMENTS }],
-  ['cast-datetime', { type: 'dateTime', holders: MOMENTS }],
-  ...GEOMETRIES.map((type) => [type, { type, holders: ['geometry'] }] satisfies [string, Override]),
+  ['cast-timestamp', { type: 'timestamp', holders: DATE_TYPES }],
+  ['cast-datetime', { type: 'dateTime', holders: DATE_TYPES }],
+  ...GEOMETRIES.map((type) => [type, { type, holders: new Set(['geometry']) }] satisfies [string, Override]),
 ]);
 
 function geometryTypeOf(modifier: number): FieldType {

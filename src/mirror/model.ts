@@ -33,6 +33,11 @@ export const FIELD_TYPES = [
 
 export type FieldType = (typeof FIELD_TYPES)[number];
 
+export const NUMBER_TYPES: ReadonlySet<string> = new Set<FieldType>(['integer', 'bigInteger', 'decimal', 'float']);
+export const DATE_TYPES: ReadonlySet<string> = new Set<FieldType>(['date', 'dateTime', 'timestamp']);
+/** The types of fields that `min` and `max` take. */
+export const ORDERED_TYPES: ReadonlySet<string> = new Set([...NUMBER_TYPES, ...DATE_TYPES, 'time', 'string', 'text']);
+
 export interface Model {
   /** Grows with each load; part of every shape, so a swap of the model drops compiled statements. */
   readonly version: number;

@@ -2,7 +2,7 @@
 import { assertNever } from '../base/assert-never.js';
 import { invalidQuery } from '../base/errors.js';
 import { isOneOf } from '../base/narrow.js';
-import type { Collection, Field, Model } from '../mirror/model.js';
+import { type Collection, type Field, type Model, NUMBER_TYPES, ORDERED_TYPES } from '../mirror/model.js';
 import {
   AGGREGATES,
   type Aggregate,
@@ -10,8 +10,6 @@ import {
   type Expression,
   type Filter,
   type GroupSelection,
-  NUMBER_TYPES,
-  ORDERED_TYPES,
   type Query,
   type SortKey,
 } from '../request/ast.js';

@@ -149,13 +149,6 @@ export const AGGREGATES = [
 ] as const;
 export type AggregateFunction = (typeof AGGREGATES)[number];
 
-/** The types of fields that sums and averages take, and those that `min` and `max` take. */
-export const NUMBER_TYPES: ReadonlySet<string> = new Set(['integer', 'bigInteger', 'decimal', 'float']);
-export const ORDERED_TYPES: ReadonlySet<string> = new Set([
-  ...NUMBER_TYPES,
-  ...['string', 'text', 'date', 'dateTime', 'time', 'timestamp'],
-]);
-
 export interface Aggregate {
   readonly function: AggregateFunction;
   /** Null counts rows. */

@@ -49,8 +49,9 @@ interface Range {
   readonly harmless: number;
 }
 
-const MOMENTS: ReadonlySet<Codec> = new Set(['date', 'timestamp', 'timestamptz']);
+export const DATE_CODECS: ReadonlySet<Codec> = new Set(['date', 'timestamp', 'timestamptz']);
 const FRACTIONS: ReadonlySet<Codec> = new Set(['float4', 'float8', 'numeric']);
+export const NUMBER_CODECS: ReadonlySet<Codec> = new Set([...RANGES.keys(), ...FRACTIONS]);
 
 export const UUID_PATTERN = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 export const NUMBER = /^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d{1,3})?$/i;
@@ -96,8 +97,7 @@ export function encode(codec: Codec, input: Scalar | null, origin: Origin): stri
   }
   const text = textOf(codec, value, origin);
   if (origin.synonyms !== undefined && Object.hasOwn(origin.synonyms, text)) return origin.synonyms[text] ?? text;
-  const isNumber = RANGES.has(codec) || FRACTIONS.has(codec);
-  if (isNumber && typeof value === 'boolean') throw misfit(origin, 'it must be a number');
+  if (NUMBER_CODECS.has(codec) && typeof value === 'boolean') throw misfit(origin, 'it must be a number');
   if (codec === 'bytea') {
     const bytes = hexOf(text);
     if (bytes === null) throw misfit(origin, 'it must be base64');
@@ -188,7 +188,7 @@ function bytesIn(value: unknown, origin: Origin): unknown {
 }
 
 function textOf(codec: Codec, value: Scalar, origin: Origin): string {
-  if (typeof value !== 'object') return MOMENTS.has(codec) ? readMoment(String(value)) : String(value);
+  if (typeof value !== 'object') return DATE_CODECS.has(codec) ? readMoment(String(value)) : String(value);
   if (!/^[-\d]/.test(value.json)) throw misfit(origin, 'it cannot be a list or an object');
   return RANGES.has(codec) ? (wholeDigits(value.json) ?? value.json) : value.json;
 }

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { failedValidation, invalidPayload } from '../../base/errors.js';
 import { Digits, isObject, wholeDigits, writeJson, writtenJson } from '../../base/exact-json.js';
-import type { Column, Field } from '../../mirror/model.js';
+import { type Column, DATE_TYPES, type Field } from '../../mirror/model.js';
 import { ownName } from '../../mirror/synonyms.js';
 import { fits, isWithin, NOT_FINITE, NUMBER, RANGES, UUID_PATTERN } from '../../sql/codec.js';
 import { type Composite, strayAttribute } from '../../sql/composite.js';
@@ -33,7 +33,6 @@ export class Secret {
 export const CONCEALED = '**********';
 
 const TEXTS = new Set(['text', 'varchar', 'bpchar', 'citext', 'name']);
-const MOMENTS = new Set(['date', 'dateTime', 'timestamp']);
 const PLAIN_NUMBER = /^(?:0|-?[1-9]\d*)$/;
 
 /** `path` leads to the value inside the payload. Null passes: whether it may is another question. */
@@ -123,7 +122,7 @@ function checkScalar(value: unknown, field: Field, column: Column, path: string)
   }
   if (column.enum_values && !column.enum_values.includes(text))
     throw invalidValue(path, `one of ${column.enum_values.join(', ')}`);
-  if (MOMENTS.has(field.type)) return checkMoment(text, field, path);
+  if (DATE_TYPES.has(field.type)) return checkMoment(text, field, path);
   if (field.type === 'time' && !isClock(text)) throw invalidValue(path, 'a time such as 13:45:00');
   if (column.max_length !== null && [...text].length > column.max_length)
     throw failedValidation(field, 'too_long', path);

@@ -1,7 +1,8 @@
 /** Types of the service as columns: which column a type makes, which flags it needs, how values pass from one to another. */
 import { invalidPayload } from '../../base/errors.js';
 import { listOf } from '../../mirror/columns.js';
-import { type Column, declaredType, type Field, type FieldType } from '../../mirror/model.js';
+import { type Column, DATE_TYPES, declaredType, type Field, type FieldType, NUMBER_TYPES } from '../../mirror/model.js';
+import { DATE_CODECS, NUMBER_CODECS } from '../../sql/codec.js';
 import type { ColumnType, Conversion } from './ddl-statement.js';
 import type { ColumnOptions } from './parse.js';
 
@@ -89,21 +90,18 @@ export function isSameColumn(type: ColumnType, column: Column): boolean {
   return column.base_schema === 'pg_catalog' && FAMILY[type.type] === column.base_type && type.type !== 'hash';
 }
 
-const NUMBERS = new Set(['int2', 'int4', 'int8', 'numeric', 'float4', 'float8']);
-const MOMENTS = new Set(['date', 'timestamp', 'timestamptz']);
 const DOCUMENTS = new Set(['json', 'jsonb']);
 const TEXTS = new Set(['text', 'varchar', 'bpchar']);
 
 /** Where PostgreSQL has no cast, values pass through their text: an empty column can become anything. */
 export function conversionOf(column: Column, { type }: Pick<ColumnType, 'type'>): Conversion {
   const from = column.base_schema === 'pg_catalog' && !column.is_array ? column.base_type : '';
-  const isNumber = type === 'integer' || type === 'bigInteger' || type === 'decimal' || type === 'float';
-  const isMoment = type === 'date' || type === 'dateTime' || type === 'timestamp';
-  if (NUMBERS.has(from) && type === 'boolean') return 'number-to-boolean';
+  const isNumber = NUMBER_TYPES.has(type);
+  if (NUMBER_CODECS.has(from) && type === 'boolean') return 'number-to-boolean';
   if (from === 'bool' && isNumber) return 'boolean-to-number';
   if (TEXTS.has(from)) return 'cast';
-  if (NUMBERS.has(from) && isNumber) return 'cast';
-  if (MOMENTS.has(from) && (isMoment || (type === 'time' && from !== 'date'))) return 'cast';
+  if (NUMBER_CODECS.has(from) && isNumber) return 'cast';
+  if (DATE_CODECS.has(from) && (DATE_TYPES.has(type) || (type === 'time' && from !== 'date'))) return 'cast';
   if (DOCUMENTS.has(from) && type === 'json') return 'cast';
   return 'through-text';
 }
