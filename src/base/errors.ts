@@ -38,7 +38,7 @@ export class ServiceError extends Error {
   }
 }
 
-/** With what the database said of it, which names more than its receiver may know of: see `DatabaseRefusals` in engine/reads.ts. */
+/** With the message of the database, which may name more than the caller may know: see `DatabaseRefusals` in engine/reads. */
 export class Undisclosed extends ServiceError {
   constructor(
     { code, message, extensions }: ServiceError,
@@ -71,7 +71,7 @@ export function forbiddenCollection(collection: string): ServiceError {
   return forbidden(`You don't have permission to access collection "${collection}" or it does not exist.`);
 }
 
-/** A limit that was exceeded, and the option that sets it: texts are those that clients know, options are for who runs the service. */
+/** A limit that was exceeded, and the option that sets it. Texts are for clients, options are for operators. */
 export interface Exceeded {
   readonly option: string;
   readonly limit?: number;
@@ -186,7 +186,7 @@ const COMPLAINTS: Readonly<Record<string, string>> = {
   check: 'violates a check constraint of the database',
 } satisfies Record<ValidationType, string>;
 
-/** What a value was refused for: its field, and the check constraint where one refused it. */
+/** The field of a refused value, and the check constraint if one refused it. */
 interface RefusedField {
   readonly collection: string | null;
   readonly name: string | null;
@@ -224,7 +224,7 @@ export function isPassing(error: unknown): boolean {
   return error.status >= 500 || error.status === 429 || error.extensions['option'] === STATEMENT_TIMEOUT;
 }
 
-/** Whether it was refused because of who asks. */
+/** Whether the caller lacks the permission. */
 export function isRefusal(error: unknown): boolean {
   return error instanceof ServiceError && (error.status === 401 || error.status === 403);
 }

@@ -12,7 +12,7 @@ export class Digits {
     return this.text;
   }
 
-  /** The mark is for `writtenJson` alone: whoever else asks, as the error texts of GraphQL do, is shown the digits. */
+  /** The mark is for `writtenJson` alone: other callers, such as the error texts of GraphQL, get the digits. */
   toJSON(): string {
     if (!writing) return this.text;
     writing.mark ??= makeMark();
@@ -50,7 +50,7 @@ export function parseJson(text: string): unknown {
   return mayLoseDigits(text) ? new JsonReader(text).read() : JSON.parse(text);
 }
 
-/** The items of an answer that the service made itself. */
+/** The items of a response that the service wrote itself. */
 export function rowsOfAnswer(text: string): readonly Readonly<Record<string, unknown>>[] {
   return (parseJson(text) as { readonly data: readonly Readonly<Record<string, unknown>>[] }).data;
 }
@@ -80,7 +80,7 @@ function mayLoseDigits(text: string): boolean {
   return false;
 }
 
-/** What may stand before a number. */
+/** Whether a number may follow this character. */
 function beginsValue(text: string, before: number): boolean {
   if (before < 0) return true;
   const code = text.charCodeAt(before);
@@ -113,12 +113,12 @@ export function writtenJson(value: unknown): WrittenJson {
   }
 }
 
-/** A number where it says the same as the text, else its digits. */
+/** A number if it equals the text, else its digits. */
 export function readNumber(text: string): number | Digits {
   return isExact(text) ? Number(text) : new Digits(text);
 }
 
-/** The digits of a whole number, however JSON wrote it (`5.0`, `1.0e5`); null where it is none. */
+/** The digits of a whole number, however JSON wrote it (`5.0`, `1.0e5`); null if it is not whole. */
 export function wholeDigits(text: string): string | null {
   const [, sign = '', whole, fraction = '', exponent = '0'] = (text.length <= LONGEST_WHOLE && PARTS.exec(text)) || [];
   if (whole === undefined) return null;

@@ -7,7 +7,7 @@ export function elementAt<Element>(list: ArrayLike<Element>, position: number): 
   return element;
 }
 
-/** Null where there are none or several. */
+/** The element of a list that has exactly one, else null. */
 export function onlyOf<Element>(list: readonly Element[]): Element | null {
   return list.length === 1 ? elementAt(list, 0) : null;
 }
@@ -22,7 +22,7 @@ export function isRecord(value: unknown): value is Readonly<Record<string, unkno
   return typeof value === 'object' && value !== null;
 }
 
-/** To look for properties in whatever was thrown or sent. */
+/** The properties of whatever was thrown or sent. */
 export function propertiesOf(value: unknown): Readonly<Record<string, unknown>> {
   return isRecord(value) ? value : {};
 }

@@ -1,6 +1,6 @@
 /**
- * What an error of PostgreSQL means for who asked. It is known by its SQLSTATE and fields, never by its words: those are in the
- * language of the server.
+ * The meaning of PostgreSQL's errors for the caller. They are recognised by SQLSTATE and fields, never by their words, which are in
+ * the language of the server.
  */
 import {
   failedValidation,
@@ -30,7 +30,7 @@ interface DatabaseFailure {
   readonly severity?: string;
 }
 
-/** A table, column, type or schema is gone: statements name only what the model has, so the model is out of date. */
+/** A table, column, type or schema does not exist: statements name only what the model has, so the model is out of date. */
 const STALE = new Set(['42P01', '42703', '42704', '3F000']);
 
 /** No such operator, or types that do not match: a column may have changed its type, or the request compares what cannot be. */
@@ -157,7 +157,7 @@ const OWN_CLASSES = /^(0[0-389ABFLPZ]|10|2[0-8BDF]|3[489BDF]|4[024]|5[34578]|72|
 /** Those of them that say that a value is wrong, or that a request is not supported. */
 const VALUE_CLASSES = /^(0A|22|23|44)/;
 
-/** What the author of a function wrote for who reads the answer: of an error that is not about a constraint of the database. */
+/** The message that a user's function raised, which is safe to show, unless the error is about a constraint of the database. */
 function authoredText(error: ConstraintFailure): string | null {
   const { code, constraint_name: constraint } = error;
   const isAuthored =
@@ -201,7 +201,7 @@ function misfit(error: DatabaseFailure, refuse: (reason: string) => ServiceError
   return new Undisclosed(refuse('A function or trigger of the database failed on a value'), text);
 }
 
-/** Whether what the service stands on is to blame, for now. */
+/** Whether the database, or another server that the service needs, is unavailable. */
 export function isUnavailable(error: unknown): boolean {
   const mapped = error instanceof ServiceError ? error : fromDatabase(error, 'query');
   return mapped instanceof ServiceError && mapped.code === 'SERVICE_UNAVAILABLE';
@@ -226,7 +226,7 @@ export function isOfAnotherServer(error: unknown): boolean {
   );
 }
 
-/** Such a server was told to commit, and did not answer. In every language the context quotes the command. */
+/** Such a server did not answer a commit. In every language the context quotes the command. */
 export function isLostAtCommit(error: Error): boolean {
   return isOfAnotherServer(error) && 'where' in error && String(error.where).includes('COMMIT TRANSACTION');
 }
@@ -245,7 +245,7 @@ interface ConstraintFailure extends DatabaseFailure {
   readonly detail?: string;
 }
 
-/** Characters of what the author of a function wrote. */
+/** Characters of the message of a user's function. */
 const LONGEST_TEXT = 1_000;
 
 const CONSTRAINTS: Readonly<Record<string, ValidationType>> = {
@@ -260,7 +260,7 @@ const CONSTRAINTS: Readonly<Record<string, ValidationType>> = {
   '22003': 'out_of_range',
 };
 
-/** What the model knows and an error of the database does not say. */
+/** Facts of the model that an error of the database lacks. */
 export interface Naming {
   /** Whether the caller can neither see nor write anything of the table. */
   isHidden(schema: string, table: string): boolean;
@@ -272,7 +272,7 @@ export interface Naming {
   holder(type: string): { readonly collection: string; readonly name: string } | null;
 }
 
-/** What went wrong with a write, in the words of the payload: the constraint's table and column are a collection and a field. */
+/** The error of a write, in the words of the payload: the constraint's table and column are a collection and a field. */
 export function fromWrite(error: unknown, naming: Naming | null = null): unknown {
   if (!isDatabaseFailure(error)) return error;
   if (error.code === 'LT403') return forbidden();
@@ -323,7 +323,7 @@ function fromConstraint(
   const check = isNamed ? { constraint } : {};
   if (domain !== undefined)
     return failedValidation({ ...(naming?.holder(domain) ?? { collection: null, name: null }), ...check }, type);
-  // What refers to an item that is deleted may be nothing that the caller knows of.
+  // The item that refers to a deleted one may be hidden from the caller.
   if (type === 'foreign_key' && table !== undefined && naming?.isHidden(schema, table))
     return failedValidation({ collection: null, name: columnsOf(error, true) }, type);
   const collection = table === undefined ? null : (naming?.collection(schema, table) ?? table);

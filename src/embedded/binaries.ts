@@ -103,7 +103,7 @@ async function copyPackage(root: string, copy: string): Promise<void> {
   }
 }
 
-/** Modes are set anew, not kept: the reason for the copy may be that they shut the account out. */
+/** Modes are set, not copied: the reason for the copy may be that they shut the account out. */
 async function copyFolder(from: string, to: string): Promise<void> {
   await mkdir(to);
   await chmod(to, 0o755);

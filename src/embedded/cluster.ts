@@ -110,7 +110,7 @@ export async function holdsCluster(directory: string): Promise<boolean> {
   return succeeds(lstat(join(resolve(directory), 'postgres')));
 }
 
-/** The address of an embedded database that a service uses now; null where none does. */
+/** The address of an embedded database that a service uses now; null if none does. */
 export async function findRunning(directory: string): Promise<string | null> {
   const cluster = await realpath(join(resolve(directory), 'postgres')).catch(() => null);
   if (cluster === null || !(await isLocked(`${cluster}.lock`))) return null;
@@ -230,7 +230,7 @@ function statePath(home: Home): string {
   return join(home.directory, `${NAME}.json`);
 }
 
-/** A sheltered cluster whose DATA_DIR was removed and made anew: the new one starts empty, the old data are kept. */
+/** A sheltered cluster whose DATA_DIR was removed and created again: the new one starts empty, the old data are kept. */
 async function setAside(home: Home): Promise<void> {
   const aside = `${home.cluster}.${new Date().toISOString().replaceAll(/[^\d]/g, '')}`;
   await rename(home.cluster, aside);
@@ -298,7 +298,7 @@ function removeIfEmpty(folder: string): Promise<boolean> {
   return succeeds(rmdir(folder));
 }
 
-/** Somebody may take the port between our look at it and the server's, and sessions of a dead server may linger. */
+/** Another process may take the port between our check and the server's, and sessions of a dead server may linger. */
 async function launchOnPort(
   { home, binaries, settings }: Server,
   preferred: number | undefined,

@@ -1,5 +1,5 @@
 /**
- * Who runs the embedded server. PostgreSQL refuses to run as root, so a service started as root hands it to an account
+ * The account that runs the embedded server. PostgreSQL refuses to run as root, so a service started as root hands it to an account
  * without privileges. That account may be unable to enter the project's folder: what it needs then lies in the shelter, a
  * folder of root's that everybody can reach.
  */

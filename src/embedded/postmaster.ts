@@ -26,7 +26,7 @@ export interface Launch {
   readonly log: FileHandle;
   readonly port: number;
   readonly settings: Readonly<Record<string, string>>;
-  /** Ends a start that nobody waits for any more. */
+  /** Ends a start that was given up. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -56,7 +56,7 @@ const IMPOSSIBLE_PID = 2_147_483_647;
 /** As root we write where less trusted accounts can: never through a link of theirs. */
 const NO_FOLLOW = constants.O_NOFOLLOW ?? 0;
 
-/** Detached: an interrupt typed into our terminal must reach us alone, who stop the server when its last user is gone. */
+/** Detached: an interrupt typed into our terminal must reach the service alone, which stops the server after its last user. */
 export async function launch(options: Launch): Promise<StartResult> {
   const { size } = await options.log.stat();
   const fixed = { listen_addresses: '127.0.0.1', port: String(options.port), unix_socket_directories: '' };

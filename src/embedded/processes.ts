@@ -1,5 +1,5 @@
 /**
- * What we need to know of other processes: whether one is alive, whether it is still the one that wrote its number down
+ * Other processes: whether one is alive, whether it is still the one that wrote its number down
  * (numbers are used again), and how to run one of PostgreSQL's programs under the account that may run it.
  */
 import { execFile, execFileSync, type SpawnOptions, spawn } from 'node:child_process';
@@ -82,7 +82,7 @@ export async function readCommandLine(pid: number): Promise<string> {
 }
 
 /**
- * The environment is built anew: our own holds secrets, and PG* variables that would change what the server does. The
+ * The environment is built from scratch: our own holds secrets, and PG* variables that would change what the server does. The
  * messages must stay English, because we look for FATAL in them.
  */
 export function accountOptions(account: OsUser | undefined): SpawnOptions {

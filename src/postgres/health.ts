@@ -17,14 +17,14 @@ type Status = 'ok' | 'degraded' | 'error';
 export interface Check {
   readonly status: Status;
   readonly componentType: string;
-  /** Which thread, where there are several. */
+  /** The thread, if there are several. */
   readonly componentId?: string;
   readonly observedValue: number;
   readonly observedUnit: string;
   readonly output?: string;
 }
 
-/** By what was checked. */
+/** Results by the subject of the check. */
 export type Checks = Readonly<Record<string, readonly Check[]>>;
 
 export interface Health {
@@ -36,11 +36,11 @@ export interface Health {
 interface Checked {
   readonly database: Database;
   readonly mirror: Mirror;
-  /** Of the thread that looks at them. */
+  /** Present in the thread that watches them. */
   readonly replicas?: Replicas | null;
 }
 
-/** Milliseconds after which who does not answer is not there. */
+/** Milliseconds after which a thread or server that does not answer counts as lost. */
 export const HEALTH_TIMEOUT_MS = 5_000;
 
 /** Of this thread. */
@@ -82,7 +82,7 @@ function checkPools({ database }: Checked): Checks {
   return Object.fromEntries(checks);
 }
 
-/** Where all are taken others wait for one; where some of them wait in vain, the service does not do its work. */
+/** If all connections are taken, requests wait. If some of them wait in vain, the service does not do its work. */
 function checkPool({ most, busy, waiting, isStarved }: PoolState): Check {
   const observation = { componentType: 'datastore', observedValue: most - busy, observedUnit: 'connections' };
   if (busy < most || !(isStarved || waiting > 0)) return { status: 'ok', ...observation };
@@ -90,7 +90,7 @@ function checkPool({ most, busy, waiting, isStarved }: PoolState): Check {
   return { status, ...observation, output: `all ${most} connections are taken, and ${waiting} requests wait` };
 }
 
-/** Where one is away the others serve, and the primary where there is none. */
+/** If a replica is lost the others serve its reads, or the primary if there are no others. */
 function checkReplicas({ replicas }: Checked): Checks {
   const checks = replicas?.all.map((replica): [string, Checks[string]] => [
     `replica:${replica.name}`,
@@ -123,7 +123,7 @@ const REPLICA_STATES: Readonly<Record<ReplicaState, string>> = {
 function checkReplica({ state, lagMs, server }: Replica): Check {
   const observation = { componentType: 'datastore', observedValue: lagMs, observedUnit: 'ms behind' };
   if (state === 'ready') return { status: 'ok', ...observation };
-  // Where the servers of a cluster are all named, one of them is the primary.
+  // If all servers of a cluster are named, one of them is the primary.
   return {
     status: state === 'primary' ? 'ok' : 'degraded',
     ...observation,
@@ -140,7 +140,7 @@ function checkMirror({ mirror }: Checked): Check {
   };
 }
 
-/** While changes that others make are not heard of, they are in force here only after a while. */
+/** While notifications are missing, changes by others apply here only after a while. */
 function checkListener({ database }: Checked): Check {
   const { loss } = database.listener;
   const observation = { componentType: 'component', observedUnit: 's' };
@@ -153,7 +153,7 @@ function checkListener({ database }: Checked): Check {
   };
 }
 
-/** What several threads have checked, each under its name. */
+/** The checks of several threads, each under its name. */
 export function joinHealth(threads: ReadonlyMap<string, Checks>): Health {
   const joined: Record<string, Check[]> = {};
   for (const [name, checks] of threads)

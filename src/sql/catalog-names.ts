@@ -1,10 +1,10 @@
 /**
  * Texts of ours name operators and functions as people write them: `a = b`, `lower(x)`. PostgreSQL looks such names up in every
- * schema of the search path, where a better match than its own may be: of an extension, or of somebody who may create in `public`.
+ * schema of the search path, where a better match than its own may be: of an extension, or of a role that may create in `public`.
  * So they are sent as `operator(pg_catalog.=)` and `pg_catalog.lower`. docs/decisions/qualified-names.md has the rule.
  */
 
-/** Texts, quoted names, comments and what has a schema stay as they are. */
+/** Literals, quoted names, comments and qualified names stay as they are. */
 const KEPT = String.raw`'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|\boperator\s*\([^)]*\)`;
 
 /** `set name = value, other = value` assigns. */

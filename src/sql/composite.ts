@@ -8,7 +8,7 @@ export interface Composite {
   readonly attributes: ReadonlyMap<string, Composite | null>;
 }
 
-/** What is wrong with the first unknown attribute of a value or of its elements, in words; null where all are known. */
+/** The complaint about the first unknown attribute of a value or of its elements; null if all are known. */
 export function strayAttribute(value: unknown, composite: Composite, path: string): string | null {
   const isList = Array.isArray(value);
   if (!isList && !isObject(value)) return null;

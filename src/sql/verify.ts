@@ -30,14 +30,14 @@ export function verify(text: string, kind: StatementKind, tables: (schema: strin
   }
 }
 
-/** What statements of the same tokens name, by the numbers of identifiers. */
+/** The names in statements of the same tokens, by the numbers of identifiers. */
 const known = new LRUCache<string, Names>({
   max: 2_000,
   maxSize: 4_194_304,
   sizeCalculation: ({ tables }, tokens) => 256 + tokens.length + 128 * tables.length,
 });
 
-/** What a statement names that is exactly one select. */
+/** The names in a statement that is exactly one select. */
 export function namesInStatement(text: string): Names {
   const shape = text.includes('service_estimate') ? null : tokenShapeOf(text);
   if (!shape) return namesInTree(guarded(() => parseTree(text)));
@@ -57,7 +57,7 @@ function namesInTree(tree: string): Names {
   return scanTree(tree) ?? readTree(tree);
 }
 
-/** What the tree of one select names. */
+/** The names in the tree of one select. */
 export function readTree(tree: string): Names {
   const { stmts = [] }: { stmts?: readonly { stmt?: object }[] } = JSON.parse(tree);
   const [only, ...others] = stmts;
@@ -212,7 +212,11 @@ function noNames(): Names {
 const ONE_SELECT = /^\{"version":\d+,"stmts":\[\{"stmt":\{"SelectStmt":\{/;
 const KEY = /"(stmt|catalogname|lockedRels|intoClause|relname|schemaname|CommonTableExpr|[A-Z]\w*Stmt)":/g;
 
-/** Null where the tree has to be read: it is not one select, it names a database, locks rows or asks for an estimate. */
+/**
+ * Finds the names in the JSON of a tree without parsing it, because most of the time of a check would be spent on other nodes. In a
+ * string of JSON a quote follows a backslash, so `"relname":` is always a key. Null if the tree has to be parsed: it is not one
+ * select, names a database, locks rows or asks for an estimate.
+ */
 export function scanTree(tree: string): Names | null {
   if (!ONE_SELECT.test(tree) || tree.includes('service_estimate')) return null;
   const names = noNames();

@@ -1,4 +1,4 @@
-/** Removes the bytes that no row names any more: a trigger lists them, in the transaction that deletes or changes the row. */
+/** Removes bytes whose row was deleted or changed: a trigger lists them in the same transaction. */
 import type { Observer } from '../base/observe.js';
 import type { Database } from '../postgres/pools/database.js';
 import { withCatalog } from '../sql/catalog-names.js';

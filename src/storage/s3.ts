@@ -183,7 +183,7 @@ interface S3Request {
   readonly signal?: AbortSignal;
 }
 
-/** Ends a request whose next bytes do not come in time, or that nobody wants any more. */
+/** Ends a request whose next bytes do not come in time, or whose client has left. */
 class Deadline {
   readonly #controller = new AbortController();
   #timer: NodeJS.Timeout | undefined;

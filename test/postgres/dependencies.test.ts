@@ -43,7 +43,7 @@ t.test('the driver "postgres" has the internals that src/postgres relies on', as
   t.match(
     options['connection'],
     { statement_timeout: 7 },
-    'client.options.connection has the settings (pooler-check.ts)',
+    'client.options.connection has the settings (first-connection.ts)',
   );
 });
 

@@ -1,6 +1,6 @@
 /**
  * Changes from PostgreSQL's log, as one sequence of transactions that is read through one slot after the other. A slot does not advance
- * (`replication.ts`), so it is replaced while the former one goes on: a second stream starts once the first has passed its starting point.
+ * (`slot-stream.ts`), so it is replaced while the former one goes on: a second stream starts once the first has passed its starting point.
  * From then on both send the same transactions in the same order. Each is passed on from the stream that has it first, and the other copy
  * is dropped by its position. When the second has caught up, the first is closed. Subscribers notice nothing.
  */

@@ -24,7 +24,7 @@ export class Statistics {
     private readonly intervalMs: number,
   ) {}
 
-  /** Null where there are none. */
+  /** The statistics of a table, or null if PostgreSQL has none. */
   of(table: Table): TableStatistics | null {
     return this.#known.get(nameOf(table)) ?? null;
   }

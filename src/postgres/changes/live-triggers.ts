@@ -1,5 +1,5 @@
 /**
- * Triggers that tell which rows a statement has changed (sql/system/023_live_channels.sql): which tables need them, have them and may get
+ * Triggers that report which rows a statement has changed (sql/system/023_live_channels.sql): which tables need them, have them and may get
  * them. A statement fires the triggers of the table that it names, and no others: rows of a partition can be changed by a statement
  * that names it or what it is a partition of, rows of a table that inherits also by one that names an ancestor.
  */
@@ -10,12 +10,12 @@ import { quoteIdentifier, quoteLiteral } from '../../sql/fragment.js';
 import type { Database } from '../pools/database.js';
 import { BELOW, type Source, type TableName } from './publication.js';
 
-/** What is said on the channel when other tables have triggers. */
+/** The notification that other tables have triggers now. */
 export const TABLES_CHANGED = 'tables';
 
 const FUNCTION = 'service_live_change';
 
-/** What each fires after. */
+/** The event of each trigger. */
 const TRIGGERS: ReadonlyMap<string, string> = new Map([
   ['insert', 'insert on % referencing new table as new_rows'],
   ['update', 'update on % referencing old table as old_rows new table as new_rows'],
@@ -23,7 +23,7 @@ const TRIGGERS: ReadonlyMap<string, string> = new Map([
   ['truncate', 'truncate on %'],
 ]);
 
-/** On which those of an installation notify: others in the same database have triggers of their own, also on the same tables. */
+/** The channel of an installation: others in the same database have their own triggers, also on the same tables. */
 export function channelOf(system: string): string {
   return `service_live_${ownName(system)}`;
 }
@@ -39,7 +39,7 @@ function ownName(system: string): string {
   return Buffer.byteLength(system) <= MAX_OWN_BYTES ? system : createHash('md5').update(system).digest('hex');
 }
 
-/** Whose text is the same for every writer: that of others depends on settings of the session. */
+/** Types whose text is the same for every writer: that of others depends on settings of the session. */
 const PLAIN_TYPES = "'int2','int4','int8','oid','numeric','text','varchar','bpchar','name','bool','uuid'";
 
 /**
@@ -98,7 +98,7 @@ interface WriterRow extends TableName {
 
 /** A table that a statement of its trigger may have changed. */
 export interface Written extends TableName {
-  /** Whether the keys that are told are those of its rows. */
+  /** Whether the reported keys are those of its rows. */
   readonly isExact: boolean;
 }
 
@@ -130,7 +130,7 @@ const UNTOLD: ReadonlySet<string> = new Set([
   'service_logins',
 ]);
 
-/** What is there. `failures`: why triggers could not be installed, by schema.name. */
+/** Reads which tables have triggers. `failures`: why triggers could not be installed, by schema.name. */
 export async function inspectTriggers(
   database: Database,
   tables: readonly TableName[],
@@ -197,13 +197,13 @@ const OWN = `pg_trigger t join pg_proc f on f.oid = t.tgfoid and f.proname = '${
 join pg_namespace s on s.oid = f.pronamespace and s.nspname = $1`;
 const ANY = withCatalog(`select from ${OWN} limit 1`);
 
-/** Whoever changes triggers of the installation in schema $1 holds it: those of others are no matter of it. */
+/** Held while triggers of the installation in schema $1 are changed. Other installations have their own. */
 const LOCK = withCatalog("select pg_advisory_xact_lock(hashtextextended('lateral live triggers ' || $1::text, 0))");
 
 interface ChangeOptions {
   /** Milliseconds that a table which is in use is waited for. */
   readonly lockTimeout: number;
-  /** Hears of each table when it is done, and why it could not be changed; null where it was. */
+  /** Called after each table, with the reason if it could not be changed, else null. */
   readonly onTable?: (table: TableName, failure: string | null) => void;
 }
 
@@ -229,7 +229,7 @@ export async function installTriggers(
   return eachTable(changes, install, onTable);
 }
 
-/** Likewise. Nobody installs any meanwhile: who finds that some are missing beside others would do so. */
+/** Likewise. The lock keeps instances from installing again what they find missing. */
 export async function removeTriggers(
   database: Database,
   changes: readonly TriggerChange[],
@@ -290,12 +290,12 @@ export async function hasTriggers(database: Database): Promise<boolean> {
   return (await database.rows(ANY, [database.system])).length > 0;
 }
 
-/** Running instances look again. */
+/** Makes running instances read the triggers again. */
 export async function announceTriggers(database: Database): Promise<void> {
   await database.rows('select pg_notify($1, $2)', [channelOf(database.system), TABLES_CHANGED]);
 }
 
-/** Why notifications cannot be had; null where they can. */
+/** Why notifications do not arrive; null if they do. */
 export async function notificationObstacle(database: Database): Promise<string | null> {
   if (!database.listener.canHear) return 'notifications do not arrive through a pooler: set DATABASE_DIRECT_URL';
   const [server] = await database.rows<{ standby: boolean }>('select pg_is_in_recovery() as standby');

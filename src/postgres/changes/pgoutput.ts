@@ -1,6 +1,6 @@
 /**
  * The messages of PostgreSQL's logical decoding (plugin pgoutput, version 1 of its protocol): which rows of which tables a
- * transaction has changed. Of a row only the columns are read that somebody wants to know.
+ * transaction has changed. Only the wanted columns of a row are read.
  */
 
 interface LoggedColumn {
@@ -23,13 +23,13 @@ export type LoggedRow = readonly (string | null | undefined)[];
 export interface LoggedChange {
   readonly table: LoggedTable;
   readonly action: 'create' | 'update' | 'delete' | 'truncate';
-  /** What the row was; of an update null where its key is the same and nothing else is known. */
+  /** The former row. Null for an update that keeps the key, if PostgreSQL sends no other former values. */
   readonly before: LoggedRow | null;
   readonly after: LoggedRow | null;
 }
 
 export interface LogHandler {
-  /** Which columns of the table are to be read, by position; null where nobody wants to know of the table. */
+  /** Which columns of the table to read, by index; null if the table is not wanted. */
   wanted(table: LoggedTable): readonly boolean[] | null;
   begin(xid: number): void;
   change(change: LoggedChange): void;
@@ -60,7 +60,7 @@ export class LogDecoder {
 
   constructor(private readonly handler: LogHandler) {}
 
-  /** One message. What it does not know, such as types and origins, says nothing of rows. */
+  /** One message. Messages of other kinds, such as types and origins, are not about rows. */
   take(message: Buffer): void {
     switch (message[0]) {
       case BEGIN:

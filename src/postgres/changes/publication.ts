@@ -1,6 +1,6 @@
 /**
- * What the log says of which tables. A publication names the tables whose changes are sent. PostgreSQL refuses to update rows of a
- * published table that has no replica identity, so such tables are in a second publication, which has only what is added to them.
+ * Which changes of which tables the log reports. A publication names the tables whose changes are sent. PostgreSQL refuses to update
+ * rows of a published table without replica identity, so such tables are in a second publication, which only has inserts.
  */
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -22,7 +22,7 @@ export const SLOT_PREFIX = 'lateral_live_';
 const MAX_SLOT_MS = 5_000;
 const SLOT_PAUSE_MS = 20;
 
-/** Whoever changes publications holds this lock: those of all installations have the same names. */
+/** Held while publications are changed: those of all installations have the same names. */
 const LOCK = withCatalog("pg_advisory_xact_lock(hashtext('lateral_live'), hashtext(current_database()))");
 
 export interface TableName {
@@ -32,7 +32,7 @@ export interface TableName {
 
 /** A table whose rows a collection shows: itself, or what a view, a partitioned table or an ancestor stands for. */
 export interface Source extends TableName {
-  /** Why its changes are not seen, or not all of them; null where they are. */
+  /** Why some of its changes are not reported; null if all are. */
   readonly unseen: string | null;
 }
 
@@ -52,7 +52,7 @@ const RIGHTS =
   has_database_privilege(current_database(), 'create') as may_create,
   exists (select from pg_publication where pubname = '${PUBLICATION}') as published`);
 
-/** Whether changes can be read from the log; null where they can, else why not. */
+/** Why changes cannot be read from the log; null if they can. */
 export async function logObstacle(database: Database): Promise<string | null> {
   if (database.replication === null) return 'the log cannot be read through a pooler: set DATABASE_DIRECT_URL';
   const [rights] = await database.rows<LogRights>(RIGHTS);
@@ -254,7 +254,7 @@ function sourcesOf(rows: readonly SourceRow[]): Map<string, Source[]> {
   return sources;
 }
 
-/** Resolves when the slot is gone, at the latest after some seconds: the server may notice late that its reader is. */
+/** Resolves when the slot is dropped, at the latest after some seconds: the server may notice late that its reader has left. */
 export async function slotGone(database: Database, slot: string): Promise<void> {
   const until = performance.now() + MAX_SLOT_MS;
   while (performance.now() < until) {
@@ -264,7 +264,7 @@ export async function slotGone(database: Database, slot: string): Promise<void> 
   }
 }
 
-/** Where nobody reads the log any more: a publication that is forgotten may make updates fail when a key is dropped. */
+/** Called when no instance reads the log: a forgotten publication may make updates fail after a key is dropped. */
 export async function unpublish(database: Database): Promise<void> {
   await database.transaction(async (session) => {
     await session.query("set local lock_timeout = '500ms'");

@@ -70,7 +70,7 @@ export class SlotStream {
   async create(timeoutMs: number): Promise<void> {
     const connection = this.#connection;
     await connection.open();
-    // Also holds if the server cannot be told that nobody waits any more.
+    // This also applies if the server does not learn that the client has left.
     await connection.query(`set lock_timeout = ${timeoutMs}`, COMMAND_TIMEOUT_MS);
     const [created] = await connection.query(
       `CREATE_REPLICATION_SLOT ${quoteIdentifier(this.name)} TEMPORARY LOGICAL pgoutput NOEXPORT_SNAPSHOT`,
@@ -208,7 +208,7 @@ export class ReplicationConnection {
     this.#timer = setInterval(() => this.#beat(), STATUS_INTERVAL_MS).unref();
   }
 
-  /** Ends it with what it waits for: the server does not look for who has left while it waits for transactions. */
+  /** Cancels the running command too: while it waits for transactions, the server does not notice that the client has left. */
   async stop(): Promise<void> {
     if (this.#waiting && this.#socket && this.#key) await cancelStatement(this.options.target, this.#socket, this.#key);
     this.close();

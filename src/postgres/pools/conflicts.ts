@@ -1,4 +1,4 @@
-/** Requests that met others: which failures are worth another attempt, and when. */
+/** Conflicts between requests: which failures are worth another attempt, and when. */
 
 import { codeOf, messageOf, propertiesOf } from '../../base/narrow.js';
 import { isRaised, takenKey } from '../../base/sqlstate.js';
@@ -6,7 +6,7 @@ import { countedKey, keyNames } from '../../mirror/item-key.js';
 import type { Collection } from '../../mirror/model.js';
 import type { PlannedWrite, Verb, WriteNode } from '../../plan/write/write.js';
 
-/** Another request made the item that this one was about to make: seen again, it is there and will be changed. */
+/** Another request created the item that this one was about to create: the next attempt finds and changes it. */
 export class Conflict extends Error {
   /** `cause` is the error of the database. */
   constructor(
@@ -72,7 +72,7 @@ export function asConflict(error: unknown, { plan, input }: PlannedWrite): Confl
     if (verb === 'insert' && !isSole) {
       const index = node.columns.findIndex(({ field }) => field === countedKey(collection));
       const isMade = countedKey(collection) !== null && rows.some((row) => row[`c${index}`] === undefined);
-      // Parts of it may be those of a new row: which entry has the key cannot be told.
+      // Parts of it may be those of a new row: it is unknown which entry has the key.
       return [{ verb, collection, names: isMade ? rows.some((row) => saysKey(node, row, key)) : null }];
     }
     const keyOf = (row: Readonly<Record<string, unknown>>): string =>
@@ -87,7 +87,7 @@ export function asConflict(error: unknown, { plan, input }: PlannedWrite): Confl
   return maker ? new Conflict(maker.collection, key, error) : null;
 }
 
-/** A list that may have made the key, and whether it names it: null where that cannot be told. */
+/** A list that may have made the key, and whether it names it; null if that is unknown. */
 interface Maker {
   readonly verb: Verb;
   readonly collection: Collection;

@@ -202,7 +202,7 @@ export class Database {
     return new Database({ options, target, limits, watchdog: new Watchdog(), primary: null, direct: null });
   }
 
-  /** Takes the position behind a commit; null where it is not known, until a later one is. */
+  /** Takes the position after a commit; null if it is unknown, until a later one is known. */
   follow(position: LogPosition | null): void {
     this.committed = position && this.committed ? laterOf(position, this.committed) : position;
   }
@@ -212,7 +212,7 @@ export class Database {
     return parsePosition(await this.own.use((session) => session.cell(POSITION, [])));
   }
 
-  /** What the connections of each kind do. */
+  /** The state of the connections of each kind. */
   get pools(): Readonly<Record<PoolName, PoolState>> {
     const states = this.readConnections.map(({ state }) => state);
     const count = (state: string): number => states.filter((each) => each === state).length;

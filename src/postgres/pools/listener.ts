@@ -1,7 +1,7 @@
 /**
- * Notifications of changes by others, on a separate connection. One that is lost, or that answers no more, is opened again
- * until that works; those who listen then read everything again, since notifications may have been missed, and also every now
- * and then until it works.
+ * Notifications of changes by others, on a separate connection. A connection that is lost or does not answer is opened again
+ * until that works. Subscribers then read everything again, because notifications may have been missed, and also from time to
+ * time until then.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Observer } from '../../base/observe.js';
@@ -13,16 +13,16 @@ type OpenListening = (onnotify: (channel: string, payload: string) => void, onLo
 
 export interface Subscriber {
   heard(payload: string): void;
-  /** It is heard again: something may have been said that was not. */
+  /** Notifications arrive again: some may have been missed. */
   missed(): void;
-  /** It is not heard for a while already. */
+  /** No notifications have arrived for a while. */
   stale(): void;
 }
 
 interface ListenerOptions {
   /** Milliseconds that a change may go unnoticed. */
   readonly staleness: number;
-  /** Milliseconds between two rounds of reading everything again, where nothing can be heard at all; null where it can. */
+  /** Milliseconds between two rounds of reading everything again, if LISTEN does not work; null if it does. */
   readonly poll?: number | null;
   readonly observe: Observer;
 }
@@ -43,7 +43,7 @@ const MAX_BEAT_MS = 10_000;
 
 export class Listener {
   readonly #observe: Observer;
-  /** Milliseconds between two looks at the connection, that an answer may take, and between two rounds of reading everything again. */
+  /** Milliseconds between two checks of the connection, that an answer may take, and between two rounds of reading everything. */
   readonly #beat: number;
   readonly #channels = new Map<string, Set<Subscriber>>();
   /** The channels that the connection listens to. */
@@ -55,7 +55,7 @@ export class Listener {
   #loss: Loss | null = null;
 
   constructor(
-    /** For who listens on a connection of their own, where notifications arrive. */
+    /** Opens another connection that listens. */
     readonly open: OpenListening,
     { staleness, poll = null, observe }: ListenerOptions,
   ) {
@@ -64,7 +64,7 @@ export class Listener {
     this.#beat = Math.min(Math.max(staleness, MIN_STALENESS_MS) / 3, MAX_BEAT_MS);
   }
 
-  /** Null while everything that is said is heard. */
+  /** Null while notifications arrive. */
   get loss(): Loss | null {
     return this.#loss;
   }
@@ -78,7 +78,7 @@ export class Listener {
     return this.#channels.size;
   }
 
-  /** Resolves when it listens. Answers how to stop. */
+  /** Resolves when it listens, with a function that stops it. */
   async listen(channel: string, subscriber: Subscriber): Promise<() => Promise<void>> {
     const subscribers = this.#channels.get(channel) ?? new Set();
     this.#channels.set(channel, subscribers.add(subscriber));
@@ -109,7 +109,7 @@ export class Listener {
     );
     try {
       const heard = new Set<string>();
-      // Somebody may ask for another one meanwhile.
+      // Another channel may be added meanwhile.
       while (heard.size < this.#channels.size) {
         const channels = [...this.#channels.keys()].filter((each) => !heard.has(each));
         await this.#begin(session, channels);
@@ -130,7 +130,7 @@ export class Listener {
     await this.#check(session, channels);
   }
 
-  /** Behind the transaction that begins it: within, nothing is listened to. */
+  /** After the transaction of LISTEN, which takes effect at its end. */
   async #check(session: Session, channels: Iterable<string>): Promise<void> {
     const answer = session.query<{ channel: string }>('select pg_listening_channels() as channel');
     const heard = new Set((await within(answer, this.#beat)).map(({ channel }) => channel));

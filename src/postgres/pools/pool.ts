@@ -1,6 +1,6 @@
 /**
- * Connections of one kind: at most so many, and who comes later waits, but not for ever. It knows the state of each of them:
- * one that is lost is replaced by another at once.
+ * Connections of one kind: at most so many. Later users wait for a limited time. The pool knows the state of each connection and
+ * replaces a lost one at once.
  */
 import { serviceUnavailable } from '../../base/errors.js';
 import type { ConnectionState } from '../wire/connection.js';
@@ -32,13 +32,13 @@ export interface PoolState {
   readonly opening: number;
   /** Users that wait for one. */
   readonly waiting: number;
-  /** Whether somebody has waited in vain, and nobody has got one since. */
+  /** Whether a user has waited in vain, and none has got a connection since. */
   readonly isStarved: boolean;
 }
 
 /**
- * Called every now and then while somebody waits: with who holds which connection and who waits, by name. May end what holds
- * a connection for too long.
+ * Called from time to time while users wait, with the user of each connection and the waiting users, by name. May end the use of
+ * a connection that takes too long.
  */
 export type Relieve<Connection> = (inUse: ReadonlyMap<Connection, string>, waiting: readonly string[]) => void;
 
@@ -90,7 +90,7 @@ export class Pool<Connection extends Pooled> {
     };
   }
 
-  /** Of several users that wait, the one who holds the least is next. */
+  /** Of several waiting users, the one with the fewest connections is next. */
   async use<Result>(work: (connection: Connection) => Promise<Result>, user = ''): Promise<Result> {
     const connection = await this.#acquire(user);
     this.#inUse.set(connection, user);
@@ -101,7 +101,7 @@ export class Pool<Connection extends Pooled> {
     }
   }
 
-  /** Those who wait fail at once: nothing is opened any more. */
+  /** Waiting users fail at once, and no connection is opened. */
   async close(grace: number): Promise<void> {
     this.#isClosed = true;
     for (const { refuse } of this.#waiting.splice(0)) refuse(stopped());
@@ -115,7 +115,7 @@ export class Pool<Connection extends Pooled> {
     return this.#all.size < this.max ? this.#open() : this.#wait(user);
   }
 
-  /** Nothing was sent on it yet: another one does as well. */
+  /** Nothing was sent on it yet, so another connection will do. */
   async #prove(connection: Connection, user: string): Promise<Connection> {
     if (await connection.probe()) return connection;
     this.#discard(connection);
@@ -173,7 +173,7 @@ export class Pool<Connection extends Pooled> {
     return connection;
   }
 
-  /** One that is in use is let go of when its user is done. */
+  /** A connection in use is dropped when its user is done. */
   #lose(connection: Connection): void {
     const position = this.#idle.indexOf(connection);
     if (position < 0) return;

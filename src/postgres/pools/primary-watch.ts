@@ -118,7 +118,7 @@ export class PrimaryWatch {
     return [...this.#foreign].map(([url, reason]) => `${hostPortsOf(url)}: ${reason}`);
   }
 
-  /** Fails where none of the servers will do, with the reason of each. */
+  /** Fails if no server will do, with the reason of each. */
   async find(wanted: ServerIdentity | null = this.options.identity ?? null): Promise<void> {
     const answers = await this.#askAll(this.options.urls);
     const first = answers.find(({ role }) => role !== null)?.role;
@@ -152,7 +152,7 @@ export class PrimaryWatch {
   async accept(client: DriverClient): Promise<void> {
     const role = await askRole(client);
     const difference = this.#reasonAgainst(role);
-    // One address leads to one server: whoever moves it to another cluster means that one.
+    // One address leads to one server: if it was moved to another cluster, that is the wanted one.
     const isReplaced = this.options.urls.length === 1 && difference !== null;
     const timeline = role.timeline ?? this.#timeline;
     if (this.#suits(role) && (isReplaced || (difference === null && timeline >= this.#timeline))) {
@@ -169,13 +169,13 @@ export class PrimaryWatch {
     return () => this.#leaving.delete(listener);
   }
 
-  /** Something says that the server may not be the primary any more: it is asked at once. */
+  /** The server may have lost its role as primary: it is asked at once. */
   suspect(): void {
     if (this.#round || this.#isClosed || this.options.urls.length === 1) return;
     this.#schedule(0);
   }
 
-  /** Somebody knows of a later promotion than this one: resolves when all servers were asked for it, found or not. */
+  /** A write has seen a later promotion: resolves when all servers were asked for it, found or not. */
   reach(timeline: number): Promise<void> {
     if (this.#timeline >= timeline || this.options.urls.length === 1 || this.#isClosed) return Promise.resolve();
     if (this.#search === null && performance.now() < this.#nextSearch) return Promise.resolve();
@@ -365,7 +365,7 @@ function plainIdentity({ system, database }: Role): ServerIdentity {
   return { system, database };
 }
 
-/** A password, a database or a right: what will not pass by itself. */
+/** A wrong password, database or privilege: waiting does not help. */
 function isRefusal(error: Error): boolean {
   return /^(28|3D|42)/.test(codeOf(error));
 }

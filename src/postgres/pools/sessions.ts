@@ -175,7 +175,7 @@ export class Session implements Pooled {
     }
   }
 
-  /** To be done when the running transaction has been committed, before its result is handed on; once, however often it is asked for. */
+  /** To be done when the running transaction has been committed, before its result is returned; once, however often it is added. */
   afterwards(work: () => Promise<void>): void {
     this.#afterwards.add(work);
   }
@@ -231,7 +231,7 @@ function isOfPooler(error: Error): boolean {
   return /^08/.test(codeOf(error)) && !('routine' in error);
 }
 
-/** Of what ends a transaction: where the connection was lost on the way, nobody knows whether it was committed. */
+/** For the end of a transaction: if the connection was lost, nobody knows whether it was committed. */
 const asDecided: Failure = (error, unsent) => {
   // A server that is stopped at once says so, also behind a commit; a pooler says that it has lost the server, and names no routine
   // of PostgreSQL, as a trigger does that raises the same code.
@@ -242,6 +242,6 @@ const asDecided: Failure = (error, unsent) => {
 };
 
 export interface TransactionStatement extends BoundStatement {
-  /** Of its rows; null where nobody looks at them. */
+  /** The columns of its rows; null if nobody reads them. */
   readonly columns?: 1 | null;
 }

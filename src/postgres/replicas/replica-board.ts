@@ -1,5 +1,5 @@
 /**
- * What is known of the replicas, in memory that all threads share: one thread looks at them, all choose among them. Positions are
+ * The state of the replicas, in memory that all threads share: one thread measures them, all choose among them. Positions are
  * bytes of the primary's log. What a caller has written last is kept by a hash of the name: callers that share a place have the
  * later position of both, which is never too early.
  */
@@ -85,7 +85,7 @@ export class ReplicaBoard {
     this.#raise(4, BigInt(timeline));
   }
 
-  /** Another cluster has begun to count anew. */
+  /** Another cluster counts timelines from its own beginning. */
   resetWrittenTimeline(timeline: number): void {
     this.#set(4, timeline);
   }

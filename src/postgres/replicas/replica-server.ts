@@ -63,7 +63,7 @@ export class ReplicaServer implements ServerChoice {
 
   /**
    * This server has answered how far it is, after a connection had met another one. Either the replica was restarted or moved, and the
-   * former server is gone; or both are there.
+   * former server has ended; or both are running.
    */
   measure(server: bigint, met: bigint, now: number): void {
     const { measured } = this;

@@ -1,6 +1,6 @@
 /**
- * Looks at the replicas, several times a second and each within a time limit: one that is too far behind, or does not answer, gets no
- * reads until it is well again. How far it is behind is measured by the clock of this process: the time since the primary
+ * Checks the replicas several times a second, each within a time limit. One that is too far behind, or does not answer, gets no
+ * reads until it has recovered. How far it is behind is measured by the clock of this process: the time since the primary
  * was first seen beyond what the replica has replayed.
  */
 
@@ -17,14 +17,14 @@ import type { ReplicaState } from './replica-board.js';
 import { SERVER, SEVERAL_SERVERS } from './replica-server.js';
 import type { Replica, ReplicaReport, Replicas } from './replicas.js';
 
-/** Milliseconds between two looks, and that an answer may take. */
+/** Milliseconds between two checks, and that an answer may take. */
 const LOOK_INTERVAL_MS = 200;
 const LOOK_TIMEOUT_MS = 1_000;
 
 /** Milliseconds by which a timer of a process that stands still is late. */
 const STANDSTILL_MS = 250;
 
-/** As many are kept: of a replica that is further behind it is known that it is at least so far. */
+/** Samples that are kept. A replica that is further behind is behind by at least this much. */
 const MAX_SAMPLES = 3_000;
 
 /** What is on disk can have reached the standbys; behind what is in memory nothing has been committed. */
@@ -79,7 +79,7 @@ export class ReplicaWatch {
     private readonly options: WatchOptions,
   ) {}
 
-  /** Resolves behind the first look at all of them. */
+  /** Resolves after the first check of all replicas. */
   static async start(
     replicas: Replicas,
     database: Database,
@@ -97,7 +97,7 @@ export class ReplicaWatch {
     this.#isClosed = true;
   }
 
-  /** Each by itself: one that does not answer must not keep the others from being looked at. */
+  /** Each has its own loop: one that does not answer must not delay the checks of the others. */
   async #repeat(look: () => Promise<void>): Promise<void> {
     await look();
     if (!this.#isClosed) setTimeout(() => void this.#repeat(look), LOOK_INTERVAL_MS).unref();
@@ -117,7 +117,7 @@ export class ReplicaWatch {
       this.database.own.use((session) => session.cell(PRIMARY, [])),
       LOOK_TIMEOUT_MS,
     ).catch(() => null);
-    // While the primary is away replicas go on to serve: what they have is all there is.
+    // While the primary is lost, replicas go on to serve what they have.
     if (report === null) return;
     const primary = parseOwnJson<PrimaryReport>(String(report));
     const { flushed, end, timeline } = primary;
@@ -165,7 +165,7 @@ export class ReplicaWatch {
       this.#silent.add(replica);
       replica.suspect();
       this.#note(replica, messageOf(error));
-      // Also of one that was left for another reason: reads may be on their way.
+      // Also if the replica got no new reads before: some may be in flight.
       if (!isKnown) this.options.onLost(index);
     }
   }

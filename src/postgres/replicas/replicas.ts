@@ -1,6 +1,6 @@
 /**
  * Servers that follow the primary and take reads: which of them a read is sent to. Of those that have replayed what it must see, the
- * one with the fewest reads that wait for an answer; where there is none, one that is about to is waited for.
+ * one with the fewest reads in flight. If there is none, the read waits for one that will soon have replayed it.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseOwnJson } from '../../base/narrow.js';
@@ -16,15 +16,15 @@ import { type ReplicaServer, SERVER } from './replica-server.js';
 const ASK_PAUSE_MS = 1;
 
 /**
- * What is known of the timeline depends on rights: whoever may see the connection to the primary knows it at once, others when the
- * standby has next written pages of it.
+ * The timeline depends on privileges: a role that may see the connection to the primary learns it at once, others when the standby
+ * has next written pages of it.
  */
 const STATE = withCatalog(`select json_build_object('server', ${SERVER}, 'standby', pg_is_in_recovery(), 'replayed',
   coalesce(pg_last_wal_replay_lsn(), '0/0') - '0/0'::pg_lsn, 'system', ${SYSTEM}, 'database', ${DATABASE},
   'timeline', greatest((select timeline_id from pg_control_checkpoint()), (select min_recovery_end_timeline from pg_control_recovery()),
     (select received_tli from pg_stat_get_wal_receiver())))::text`);
 
-/** What a replica says of itself. */
+/** The report of a replica about itself. */
 export interface ReplicaReport extends ServerIdentity {
   /** Which server has answered. */
   readonly server: string;
@@ -99,7 +99,7 @@ export class Replica {
     this.#lost = this.database.watchdog.lost;
   }
 
-  /** Until the next look nothing is sent to it. */
+  /** It gets no reads until the next check. */
   suspect(): void {
     this.#lost = this.database.watchdog.lost;
     this.report('lost', 0, this.lagMs);
@@ -138,7 +138,7 @@ export class Replica {
         const { replayed, server } = await within(this.ask(), Math.max(1, first - performance.now()));
         if (BigInt(server) === this.server.measured) this.board.raiseReplayed(this.index, replayed);
       } catch {
-        // Whether it is lost is for the next look to say.
+        // The next check decides whether it is lost.
       }
       const now = performance.now();
       const isReady = this.isReady;
@@ -158,14 +158,14 @@ export class Replica {
     this.#lossListeners.push(listener);
   }
 
-  /** It does not answer: those who wait for it fail now. */
+  /** It does not answer: reads that wait for it fail now. */
   abandon(): void {
     for (const listener of this.#lossListeners) listener();
     this.database.watchdog.destroyAll();
   }
 }
 
-/** What the threads share: see ReplicaBoard and ReplicaServer. */
+/** The memory that the threads share: see ReplicaBoard and ReplicaServer. */
 export interface ReplicaMemory {
   readonly board: SharedArrayBuffer;
   readonly servers: SharedArrayBuffer;

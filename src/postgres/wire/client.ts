@@ -17,7 +17,7 @@ export interface ServerOptions {
   readonly otherSchemas?: readonly string[];
   /** Milliseconds. */
   readonly connectTimeout: number;
-  /** What is in between; none where it is not said. */
+  /** The pooler in between; none if absent. */
   readonly pooler?: Pooler;
   /** Other names of the service's own collections; absent or null for none. */
   readonly synonyms?: SchemaNames['synonyms'];
@@ -91,7 +91,7 @@ export function settingsOf(options: ServerOptions, statementTimeout: number, set
   };
 }
 
-/** The same with the limit of a transaction that waits, for who sets them by statement. */
+/** The same with the limit of an idle transaction, for connections that set them by statement. */
 export function explicitSettings(settings: Settings, transactionLimit: number): Settings {
   const all = { ...settings, idle_in_transaction_session_timeout: String(Math.ceil(transactionLimit)) };
   return Object.fromEntries(Object.entries(all).map(([name, value]) => [name, value === '' ? '0' : value]));

@@ -3,12 +3,12 @@ import { serviceUnavailable } from '../../base/errors.js';
 import { codeOf } from '../../base/narrow.js';
 import { isOfAnotherServer, isPlanOutdated } from '../../base/sqlstate.js';
 
-/** The server does not know the statement any more, or planned it for what is no more. */
+/** The server has forgotten the statement, or its plan is outdated. */
 export function isOutdated(error: Error): boolean {
   return codeOf(error) === '26000' || isPlanOutdated(error);
 }
 
-/** A name is taken that this connection has not given: its backend serves others too. */
+/** The name belongs to a statement that this connection has not prepared: its backend serves others too. */
 export function isTaken(error: Error): boolean {
   return codeOf(error) === '42P05';
 }
@@ -18,7 +18,7 @@ export function isReadOnly(error: Error): boolean {
   return codeOf(error) === '25006';
 }
 
-/** The connection ended before the answer, or the server did, also at once; 08 is what a pooler says of it. */
+/** The connection or the server ended before the answer. A pooler reports that as 08. */
 export function isLostOnTheWay(error: unknown): boolean {
   return !isOfAnotherServer(error) && /^(CONNECTION_(?!SHARED)|ECONNRESET|EPIPE|57P0[123]|08)/.test(codeOf(error));
 }
@@ -41,7 +41,7 @@ export function unanswered(): Error {
   return Object.assign(new Error('PostgreSQL did not answer in time'), { code: 'CONNECTION_TIMEOUT' });
 }
 
-/** For who still asks a connection that is gone. */
+/** For a statement on a lost connection. */
 export function connectionLost(): Error {
   return serviceUnavailable('database', 'The connection was lost');
 }

@@ -5,7 +5,10 @@ import type { ResponseMemory } from './response-memory.js';
 import type { Target } from './socket.js';
 import type { TimeLimits, Watchdog } from './watchdog.js';
 
-/** What is in between. `session`: a backend for each connection, but no settings at its start. `transaction`: one for each transaction. */
+/**
+ * What is between the service and PostgreSQL. `session`: a backend for each connection, but no settings at its start. `transaction`:
+ * a backend for each transaction.
+ */
 export type Pooler = 'none' | 'session' | 'transaction';
 
 export type DriverClient = postgres.Sql;
@@ -16,9 +19,9 @@ export type Settings = Readonly<Record<string, string>>;
 /** Opens a client of the driver that uses this socket. */
 type OpenClient = (socket: () => Promise<Socket>) => DriverClient;
 
-/** Which server a connection is opened to, where several may be the one. */
+/** Which of several servers a connection is opened to. */
 export interface ServerChoice {
-  /** Fails where the server is not the one that is wanted. */
+  /** Fails if it is not the wanted server. */
   accept(client: DriverClient): Promise<void>;
   /** Called when the server is left. Returns how to forget it. */
   onLeave(listener: () => void): () => void;
@@ -26,7 +29,7 @@ export interface ServerChoice {
   suspect(): void;
 }
 
-/** Where a connection goes, how long it may take, and who looks after it. */
+/** The server of a connection, its time limits and its watchdog. */
 export interface ConnectionOptions {
   readonly target: Target;
   /** In which schemas names are looked up. */
@@ -35,13 +38,13 @@ export interface ConnectionOptions {
   readonly pooler: Pooler;
   /** Behind a pooler: what is set for the session, or for each transaction. */
   readonly settings: Settings;
-  /** Null where there is no choice. */
+  /** Null if there is no choice. */
   readonly choice: ServerChoice | null;
   readonly limits: TimeLimits;
   readonly watchdog: Watchdog;
   /** Memory for large answers. */
   readonly memory: ResponseMemory;
   readonly onnotify?: (channel: string, payload: string) => void;
-  /** Where it must not be opened again: called when it is lost, or could not be opened. */
+  /** Called when the connection is lost or could not be opened. With it, the connection is not opened again. */
   readonly onclose?: () => void;
 }

@@ -1,6 +1,6 @@
 /**
- * A connection, its state and its time limits: whatever is sent here is answered, if only by the word that the connection was
- * lost. Rows are handed on while they arrive: no promise, no object and no memory per row. The driver opens it (it knows hosts,
+ * A connection, its state and its time limits: every statement is answered, if only by the error that the connection was lost.
+ * Rows are passed on while they arrive: no promise, no object and no memory per row. The driver opens it (it knows hosts,
  * passwords and settings); from then on the bytes are ours, because what the driver costs per statement and per byte bounds
  * what the service can do (bench/profile.md), and because it leaves statements unanswered when a connection breaks.
  */
@@ -59,14 +59,14 @@ export class Connection implements Receiver, Watched {
     admit: (type, length) => this.#admit(type, length),
     release: (length) => this.options.memory.release(length),
   });
-  /** What a CancelRequest must carry. */
+  /** The key of the backend, for a CancelRequest. */
   #key: Buffer | null = null;
   #stopping = false;
   /** Whether a transaction is open, or has failed, as the server said last. */
   #status = TRANSACTION_IDLE;
   /** Whether it is to be asked for a sign of life before it is used. */
   #doubtful = false;
-  /** What the last look has found: how many were answered, which was on its way, and since when. */
+  /** The findings of the last check: how many were answered, which was in flight, and since when. */
   #answered = 0;
   #seen = 0;
   #seenFirst: SentQueries | undefined;
@@ -141,7 +141,7 @@ export class Connection implements Receiver, Watched {
     }
   }
 
-  /** Stops the statement that runs, if nobody waits for it any more. What comes meanwhile waits, lest it be stopped instead. */
+  /** Cancels the running statement if all its clients have left. Later statements wait, so that they are not cancelled instead. */
   stopAbandoned(): void {
     const socket = this.#socket;
     if (this.#stopping || this.#key === null || socket === null) return;
@@ -193,7 +193,7 @@ export class Connection implements Receiver, Watched {
     this.#reader.take(chunk, size);
   }
 
-  /** What waits is sent, as soon as it can be. */
+  /** Sends the waiting statements as soon as possible. */
   #advance(): void {
     if (this.#stopping || this.#waiting.length === 0) return;
     if (!this.#ready) this.#opening ??= this.#open();
@@ -260,7 +260,7 @@ export class Connection implements Receiver, Watched {
     if (onclose) this.#ended = true;
     onclose?.();
     for (const [position, { queries }] of this.#sent.splice(0).entries()) {
-      // What was wrong with the first is not wrong with those behind it, unless it ended the connection.
+      // The reason applies to the first; to those behind it only if it ended the connection.
       for (const query of queries) query.end(position === 0 || isFatal(reason) ? reason : closed(), false);
     }
     if (!this.#ended) this.#advance();
@@ -370,7 +370,7 @@ export class Connection implements Receiver, Watched {
   }
 
   #end(): void {
-    // What arrives is not the answer to what was sent: nothing on this connection can be believed any more.
+    // The answer belongs to another statement: nothing on this connection can be trusted.
     if (this.#error !== null && isTaken(this.#error)) {
       this.destroy(mixedUp());
       return;
@@ -381,7 +381,7 @@ export class Connection implements Receiver, Watched {
     const error = this.#error;
     this.#error = null;
     this.#answered++;
-    // What was sent behind it runs now.
+    // The statement behind it runs now.
     if (this.#sent.length > 0) this.stopAbandoned();
     else if (this.#ended) this.#socket?.end(TERMINATE);
     if (this.#doubtful) {
@@ -395,7 +395,7 @@ export class Connection implements Receiver, Watched {
     for (const text of introduced.slice(understood)) this.#prepared.forget(text);
     const isForgotten = isOutdated(error);
     if (isForgotten) for (const { text } of queries) this.#prepared.outdate(text);
-    // Of a statement that the server does not know any more, or planned for what is no more, nothing was run.
+    // A statement that the server has forgotten, or whose plan is outdated, did not run.
     if (isForgotten && !repeated && this.#status === TRANSACTION_IDLE) this.#send(queries, true);
     else for (const query of queries) query.end(error, false);
   }

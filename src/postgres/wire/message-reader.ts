@@ -14,7 +14,7 @@ interface Gate {
 }
 
 export class MessageReader {
-  /** Bytes of a message that nobody wants. */
+  /** Bytes of a message that was not admitted. */
   #skipped = 0;
   /** Bytes of the large message that is being taken in. */
   #admitted = 0;
@@ -60,7 +60,7 @@ export class MessageReader {
     this.#partial = memory;
   }
 
-  /** Null where the message is not wanted. */
+  /** Null if the message is not wanted. */
   #memoryFor(type: number, length: number): Buffer | null {
     if (length <= SCRATCH_BYTES) return this.#scratch.subarray(0, length);
     if (!this.gate.admit(type, length)) return null;

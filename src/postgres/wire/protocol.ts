@@ -1,6 +1,6 @@
 /**
- * The few messages of PostgreSQL's protocol that a read needs, written and understood here so that its bytes pass through as
- * they are: a statement by its name with its values, and what the server says of a failure.
+ * The few messages of PostgreSQL's protocol that the service needs: a statement by its name with its values, and errors and
+ * notifications of the server. Also the names under which statements are prepared.
  */
 import { hash, randomUUID } from 'node:crypto';
 import type { WireQuery } from './wire-query.js';
@@ -20,7 +20,7 @@ export interface Sent {
 /** Ends what was sent together: the server answers, and commits or takes all of it back. */
 export const SYNC = Buffer.from([0x53, 0, 0, 0, 4]);
 
-/** Has the server send what it has to say, where no Sync follows. */
+/** Makes the server send its messages, if no Sync follows. */
 const FLUSH = Buffer.from([0x48, 0, 0, 0, 4]);
 
 /** Ends the connection. */
@@ -62,7 +62,7 @@ export function writeStatement(sent: Sent): Buffer {
   return message;
 }
 
-/** So many rows more of the portal, and all that the server has to say until then. */
+/** Fetches so many more rows of the portal, and flushes. */
 export function writeFetch(maxRows: number): Buffer {
   const message = Buffer.allocUnsafe(15);
   FLUSH.copy(message, execute(message, 0, maxRows));
@@ -141,7 +141,7 @@ function zeroEnded(message: Buffer, at: number, text: string): number {
   return end + 1;
 }
 
-/** What PostgreSQL calls these fields in one letter, as the driver spells them. */
+/** The fields of an error by PostgreSQL's letter, as the driver spells them. */
 const ERROR_FIELDS: Readonly<Record<string, string>> = {
   V: 'severity',
   C: 'code',
@@ -176,9 +176,9 @@ export function readError(message: Buffer, start: number, end: number): Error {
   return Object.assign(new Error(text), fields);
 }
 
-/** The channel and what was said on it. */
+/** The channel and the payload. */
 export function readNotification(message: Buffer, start: number): [channel: string, payload: string] {
-  // Behind the number of the process that said it.
+  // Behind the number of the notifying process.
   const end = message.indexOf(0, start + 4);
   return [message.toString('utf8', start + 4, end), message.toString('utf8', end + 1, message.indexOf(0, end + 1))];
 }
@@ -211,9 +211,9 @@ export class PreparedStatements {
   /** Put behind the texts that are prepared from now on. */
   #edition = '';
 
-  /** `isKeptByText`: a pooler prepares each text once in each of its sessions, whatever it is told to forget. */
+  /** `isKeptByText`: a pooler prepares each text once in each of its sessions, and forgets none. */
   constructor(
-    /** What a text depends on besides itself: the schemas in which its names are looked up. */
+    /** The schemas in which the names of a text are looked up. */
     private readonly scope: string,
     private readonly isKeptByText: boolean,
   ) {}
@@ -238,12 +238,12 @@ export class PreparedStatements {
     return name;
   }
 
-  /** What a text is prepared as. */
+  /** The text under which it is prepared. */
   wordsOf(text: string): string {
     return text + this.#edition;
   }
 
-  /** The server does not know it any more, or has planned it for what is no more. */
+  /** The server has forgotten the statement, or its plan is outdated. */
   outdate(text: string): void {
     this.forget(text);
     if (this.isKeptByText) this.#edition = ` /*${randomUUID()}*/`;

@@ -81,8 +81,8 @@ export function failingSocket(error: Error): Socket {
 }
 
 /**
- * The driver would try again, at once and without an end, where a server hangs up before it has answered: it is told of a
- * failure instead. Not to be used where it hangs up itself, because the server is not of the kind that is wanted.
+ * If a server hangs up before it has answered, the driver would try again, at once and without an end: it gets a failure
+ * instead. Not to be used where it hangs up itself, because the server is not of the kind that is wanted.
  */
 export function reportHangUp(socket: Socket, isHungUp: () => boolean = () => true): void {
   socket.once('close', (hadError) => {
@@ -132,7 +132,7 @@ async function connected(socket: Socket, { host, port, path }: Target, turn: num
 async function acceptsSecurity(socket: Socket): Promise<boolean> {
   socket.write(SSL_REQUEST);
   const answer = await event(socket, 'data');
-  // What comes behind the answer was not encrypted: whoever sent it wants it to be taken for a part of what will be.
+  // Bytes behind the answer were not encrypted: an attacker may have added them.
   if (!Buffer.isBuffer(answer) || answer.length !== 1 || (answer[0] !== SSL_ACCEPTED && answer[0] !== SSL_REFUSED))
     throw failed('The server did not say whether it supports TLS');
   return answer[0] === SSL_ACCEPTED;
@@ -159,7 +159,7 @@ function divert(socket: Socket, receiver: Receiver): Socket {
   return socket;
 }
 
-/** What comes with the event; a socket that fails or closes before it is of no use. */
+/** The value of the event; fails if the socket fails or closes before it. */
 function event(socket: Socket, name: string): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const settle = (outcome: () => void): void => {

@@ -1,5 +1,5 @@
 /**
- * Looks at all connections from time to time and ends those that do not answer: whatever a network or a server does, nobody
+ * Checks all connections from time to time and ends those that do not answer: whatever a network or a server does, nobody
  * waits for ever. Connections only count what they do, and the time is taken here: the statements pay nothing for it.
  */
 import { performance } from 'node:perf_hooks';
@@ -10,7 +10,7 @@ export interface TimeLimits {
   readonly statement: number;
   /** For a connection to be opened. */
   readonly connect: number;
-  /** That a transaction may wait for its client: one whose client is gone must not hold its locks for hours. */
+  /** That a transaction may wait for its client: one whose client has left must not hold its locks for hours. */
   readonly transaction: number;
 }
 
@@ -21,10 +21,10 @@ export const ANSWER_MARGIN_MS = 5_000;
 export const TRUSTED_IDLE_MS = 30_000;
 export const PROBE_TIMEOUT_MS = 5_000;
 
-/** Where connections are to be waited for without an end. */
+/** If there is no limit for connecting. */
 const MAX_CONNECT_MS = 60_000;
 
-/** That a transaction may wait, at least and where statements have no limit. */
+/** That a transaction may be idle: at least, and if statements have no limit. */
 const MIN_TRANSACTION_IDLE_MS = 10_000;
 const MAX_TRANSACTION_IDLE_MS = 60_000;
 
@@ -37,7 +37,7 @@ export function timeLimits(statementTimeout: number, connectTimeout: number, hos
   };
 }
 
-/** Milliseconds between two looks. */
+/** Milliseconds between two checks. */
 const CHECK_INTERVAL_MS = 500;
 
 export interface Watched {
@@ -77,7 +77,7 @@ export class Watchdog {
     for (const watched of this.#watched) watched.doubt();
   }
 
-  /** Their server is not the one that is wanted any more, or is given up. */
+  /** Their server is not the wanted one, or is lost. */
   destroyAll(): void {
     for (const watched of [...this.#watched]) watched.destroy();
   }

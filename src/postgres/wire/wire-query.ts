@@ -1,4 +1,4 @@
-/** What a connection is asked to do, and who hears of its rows. */
+/** Statements for a connection, and the receivers of their rows. */
 import type { Settings } from './connection-options.js';
 
 /** A statement with its values. */
@@ -11,7 +11,7 @@ export interface BoundStatement {
 
 /** A statement to be run; gets its rows as they arrive. */
 export interface WireQuery extends BoundStatement {
-  /** Of a row: a cell, or a number and a cell. Null where nobody looks at them, or a decoder does. */
+  /** The columns of a row: a cell, or a number and a cell. Null if nobody reads them, or a decoder does. */
   readonly columns: 1 | 2 | null;
   /** Whether it is plain text, of one statement or several, without values: it is sent alone. */
   readonly plain?: boolean;
@@ -28,7 +28,7 @@ export interface WireQuery extends BoundStatement {
   row(number: number, cell: Buffer | null): void;
   /** Once, after the last row. `unsent`: the connection could not be opened. */
   end(error: Error | null, unsent: boolean): void;
-  /** Whether nobody waits for it any more. A function: a getter would make a hidden class for each query, and keep it alive. */
+  /** Whether all clients have left. A function: a getter would make a hidden class for each query, and keep it alive. */
   isAbandoned?(): boolean;
 }
 
@@ -82,7 +82,7 @@ export interface SentQueries {
 }
 
 /**
- * The statement whose row arrives, where the row may be left out: nobody looks at it, or it shows what a write in front of it has
+ * The statement whose row arrives, where the row may be left out: nobody reads it, or it shows what a write in front of it has
  * done. Both are done by then, and must not be answered with a failure.
  */
 export function skippableQuery(sent: SentQueries | undefined): WireQuery | null {
