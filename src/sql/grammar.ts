@@ -24,26 +24,18 @@ export async function loadGrammar(): Promise<void> {
  * the same: else it closes one that it has not opened, or swallows the one behind it.
  */
 export function parseSqlExpression(text: string): unknown {
-  const [alone, enclosed] = [`select ${text}`, `select (${text})`].map(onlyTarget);
+  const [alone, enclosed] = [`select ${text}`, `select (${text})`].map((each) => onlyExpression(tryParse(each) ?? []));
   if (alone === null || enclosed === null || withoutPlaces(alone) !== withoutPlaces(enclosed)) return null;
   return enclosed;
 }
 
-/** What is read of a `select`. */
-export interface SelectStatement {
+/** The part of a `select` that is read. */
+interface SelectStatement {
   readonly stmt?: { readonly SelectStmt?: SelectNode };
 }
 
 interface SelectNode {
   readonly targetList?: readonly { readonly ResTarget?: Readonly<Record<string, unknown>> }[];
-}
-
-function onlyTarget(text: string): unknown {
-  try {
-    return onlyExpression(parseStatements(text));
-  } catch {
-    return null;
-  }
 }
 
 /** The only thing that a select without any clause selects. */
@@ -67,6 +59,15 @@ function withoutPlaces(node: unknown): string {
 export function parseStatements<Statement>(text: string): readonly Statement[] {
   const { stmts = [] }: { stmts?: readonly Statement[] } = JSON.parse(parseTree(text));
   return stmts;
+}
+
+/** The same, or null if PostgreSQL cannot read the text. */
+export function tryParse(text: string): readonly SelectStatement[] | null {
+  try {
+    return parseStatements(text);
+  } catch {
+    return null;
+  }
 }
 
 /** The same as the JSON that the grammar writes. */

@@ -3,8 +3,9 @@
  * statement is built again from what was parsed: nothing of the text itself is used.
  */
 import { LRUCache } from 'lru-cache';
+import { propertiesOf } from '../base/narrow.js';
 import { type Fragment, identifier, integerLiteral, join, nothing, sql } from './fragment.js';
-import { parseStatements } from './grammar.js';
+import { onlyExpression, tryParse } from './grammar.js';
 
 export interface TypeName {
   /** With the schema, where one was given. */
@@ -67,11 +68,7 @@ interface ModifierNode {
   readonly ColumnRef?: { readonly fields?: TypeNode['names'] };
 }
 
-interface SelectNode {
-  readonly targetList?: readonly { readonly ResTarget?: { readonly name?: string; readonly val?: Value } }[];
-}
-
-interface Value {
+interface CastNode {
   readonly TypeCast?: {
     readonly arg?: { readonly A_Const?: { readonly isnull?: boolean } };
     readonly typeName?: TypeNode;
@@ -79,17 +76,8 @@ interface Value {
 }
 
 function parse(text: string): TypeNode | null {
-  if (text.includes('\0')) return null;
-  try {
-    const statements = parseStatements<{ stmt?: { SelectStmt?: SelectNode } }>(`select null::${text}\n`);
-    const select = statements.length === 1 ? statements[0]?.stmt?.SelectStmt : undefined;
-    if (!select || !Object.keys(select).every((key) => ['targetList', 'limitOption', 'op'].includes(key))) return null;
-    const target = select.targetList?.length === 1 ? select.targetList[0]?.ResTarget : undefined;
-    const cast = target?.name === undefined ? target?.val?.TypeCast : undefined;
-    return cast?.arg?.A_Const?.isnull ? (cast.typeName ?? null) : null;
-  } catch {
-    return null;
-  }
+  const expression: CastNode = propertiesOf(onlyExpression(tryParse(`select null::${text}\n`) ?? []));
+  return expression.TypeCast?.arg?.A_Const?.isnull ? (expression.TypeCast.typeName ?? null) : null;
 }
 
 /** Zero is left out of the tree. */

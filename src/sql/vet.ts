@@ -4,7 +4,7 @@
  */
 import { LRUCache } from 'lru-cache';
 import { isRecord, propertiesOf } from '../base/narrow.js';
-import { onlyExpression, parseSqlExpression, parseStatements, type SelectStatement } from './grammar.js';
+import { onlyExpression, parseSqlExpression, tryParse } from './grammar.js';
 
 /** Tables have the same few defaults: `now()`, `gen_random_uuid()`, `'{}'::text[]`. */
 const knownTrees = new LRUCache<string, { readonly tree: unknown }>({ max: 500 });
@@ -39,8 +39,8 @@ type ExpressionKind =
  * it into a statement, bare or between quotes, is nobody's honest default. All others stand for themselves.
  */
 export function readSqlText(text: string): ExpressionKind {
-  const quoted = [parse(`select '${text}'`), parse(`select ('${text}')`)];
-  const bare = parse(`select ${text}`);
+  const quoted = [tryParse(`select '${text}'`), tryParse(`select ('${text}')`)];
+  const bare = tryParse(`select ${text}`);
   if (quoted.some((parsed) => parsed !== null && (parsed.length > 1 || acts(parsed)))) return AMBIGUOUS;
   const target = bare === null ? null : onlyExpression(bare);
   if (target !== null) {
@@ -50,7 +50,7 @@ export function readSqlText(text: string): ExpressionKind {
   }
   if (bare !== null && (bare.length > 1 || acts(bare))) return AMBIGUOUS;
   // "Select an option" is a query between parentheses, but one that asks for nothing.
-  const enclosed = parse(`select (${text})`);
+  const enclosed = tryParse(`select (${text})`);
   if (enclosed !== null && (enclosed.length > 1 || /"(FuncCall|fromClause)"/.test(JSON.stringify(enclosed))))
     return AMBIGUOUS;
   return { kind: 'words', text };
@@ -60,64 +60,35 @@ const AMBIGUOUS: ExpressionKind = { kind: 'ambiguous' };
 
 type Node = Readonly<Record<string, unknown>>;
 
-const FUNCTIONS: ReadonlySet<string> = new Set([
-  ...['now', 'clock_timestamp', 'statement_timestamp', 'transaction_timestamp', 'timezone', 'date_trunc', 'date_part'],
-  ...[
-    'extract',
-    'age',
-    'make_date',
-    'make_time',
-    'make_timestamp',
-    'make_timestamptz',
-    'make_interval',
-    'to_timestamp',
-  ],
-  ...['date', 'to_char', 'to_date', 'to_number', 'justify_days', 'justify_hours'],
-  ...['gen_random_uuid', 'uuidv4', 'uuidv7', 'uuid_generate_v4', 'random'],
-  ...['abs', 'ceil', 'ceiling', 'floor', 'round', 'trunc', 'sign', 'sqrt', 'power', 'exp', 'ln', 'log', 'mod', 'div'],
-  ...['sin', 'cos', 'tan', 'asin', 'acos', 'atan', 'atan2', 'degrees', 'radians', 'pi', 'width_bucket'],
-  ...['lower', 'upper', 'initcap', 'length', 'char_length', 'character_length', 'octet_length', 'trim', 'btrim'],
-  ...['ltrim', 'rtrim', 'left', 'right', 'substr', 'substring', 'replace', 'translate', 'reverse', 'split_part'],
-  ...['position', 'strpos', 'starts_with', 'regexp_replace', 'concat', 'concat_ws', 'format', 'md5', 'sha256'],
-  ...['encode', 'decode', 'ascii', 'chr', 'to_hex', 'unaccent', 'coalesce', 'nullif'],
-  ...['json_build_object', 'json_build_array', 'jsonb_build_object', 'jsonb_build_array', 'to_json', 'to_jsonb'],
-  ...['json_array_length', 'jsonb_array_length', 'json_typeof', 'jsonb_typeof', 'jsonb_extract_path_text'],
-  ...['json_extract_path_text', 'array_length', 'cardinality', 'array_to_string', 'string_to_array'],
-  ...['to_tsvector', 'setweight', 'strip', 'num_nonnulls', 'num_nulls'],
-  ...['int4range', 'int8range', 'numrange', 'daterange', 'tsrange', 'tstzrange', 'lower_inc', 'upper_inc', 'isempty'],
-  ...['array_append', 'array_prepend', 'array_cat', 'array_remove', 'array_position', 'array_upper', 'array_lower'],
-  ...['point', 'box', 'circle', 'host', 'network', 'masklen', 'uuid_nil', 'uuid_generate_v1', 'uuid_generate_v1mc'],
-  ...['greatest', 'least', 'cbrt', 'factorial', 'gcd', 'lcm', 'lpad', 'rpad', 'repeat', 'overlay', 'bit_length'],
-  ...['jsonb_array_length', 'jsonb_strip_nulls', 'jsonb_extract_path', 'json_extract_path', 'to_tsquery'],
-]);
+const FUNCTIONS: ReadonlySet<string> = new Set(
+  `now clock_timestamp statement_timestamp transaction_timestamp timezone date_trunc date_part extract age
+  make_date make_time make_timestamp make_timestamptz make_interval to_timestamp date to_char to_date to_number
+  justify_days justify_hours gen_random_uuid uuidv4 uuidv7 uuid_generate_v4 random abs ceil ceiling floor round
+  trunc sign sqrt power exp ln log mod div sin cos tan asin acos atan atan2 degrees radians pi width_bucket lower
+  upper initcap length char_length character_length octet_length trim btrim ltrim rtrim left right substr
+  substring replace translate reverse split_part position strpos starts_with regexp_replace concat concat_ws
+  format md5 sha256 encode decode ascii chr to_hex unaccent coalesce nullif json_build_object json_build_array
+  jsonb_build_object jsonb_build_array to_json to_jsonb json_array_length jsonb_array_length json_typeof
+  jsonb_typeof jsonb_extract_path_text json_extract_path_text array_length cardinality array_to_string
+  string_to_array to_tsvector setweight strip num_nonnulls num_nulls int4range int8range numrange daterange
+  tsrange tstzrange lower_inc upper_inc isempty array_append array_prepend array_cat array_remove array_position
+  array_upper array_lower point box circle host network masklen uuid_nil uuid_generate_v1 uuid_generate_v1mc
+  greatest least cbrt factorial gcd lcm lpad rpad repeat overlay bit_length jsonb_strip_nulls jsonb_extract_path
+  json_extract_path to_tsquery`.split(/\s+/),
+);
 
-const TYPES: ReadonlySet<string> = new Set([
-  ...[
-    'bool',
-    'boolean',
-    'int2',
-    'int4',
-    'int8',
-    'smallint',
-    'integer',
-    'bigint',
-    'numeric',
-    'decimal',
-    'float4',
-    'float8',
-  ],
-  ...['text', 'varchar', 'bpchar', 'char', 'name', 'citext', 'bytea', 'uuid', 'json', 'jsonb', 'tsvector'],
-  ...['date', 'time', 'timetz', 'timestamp', 'timestamptz', 'interval', 'regconfig'],
-  ...['inet', 'cidr', 'macaddr', 'macaddr8', 'bit', 'varbit', 'money', 'tsquery', 'hstore', 'ltree'],
-  ...['point', 'line', 'lseg', 'box', 'path', 'polygon', 'circle'],
-  ...['int4range', 'int8range', 'numrange', 'daterange', 'tsrange', 'tstzrange'],
-]);
+const TYPES: ReadonlySet<string> = new Set(
+  `bool boolean int2 int4 int8 smallint integer bigint numeric decimal float4 float8 text varchar bpchar char name
+  citext bytea uuid json jsonb tsvector date time timetz timestamp timestamptz interval regconfig inet cidr
+  macaddr macaddr8 bit varbit money tsquery hstore ltree point line lseg box path polygon circle int4range
+  int8range numrange daterange tsrange tstzrange`.split(/\s+/),
+);
 
 /** Nodes without specific rules. */
-const HARMLESS: ReadonlySet<string> = new Set([
-  ...['A_Const', 'BoolExpr', 'NullTest', 'BooleanTest', 'CaseExpr', 'CaseWhen', 'CoalesceExpr', 'MinMaxExpr', 'List'],
-  ...['String', 'Integer', 'Float', 'Boolean', 'BitString', 'A_ArrayExpr'],
-]);
+const HARMLESS: ReadonlySet<string> = new Set(
+  `A_Const BoolExpr NullTest BooleanTest CaseExpr CaseWhen CoalesceExpr MinMaxExpr List String Integer Float
+  Boolean BitString A_ArrayExpr`.split(/\s+/),
+);
 
 /** `current_timestamp` and its kin; those that name users and schemas are left out. */
 const MOMENTS = /^SVFOP_(CURRENT_DATE|CURRENT_TIME|CURRENT_TIMESTAMP|LOCALTIME|LOCALTIMESTAMP)(_N)?$/;
@@ -191,12 +162,4 @@ function stringConstant(node: unknown): string | null {
 function namesOf(nodes: unknown): string[] {
   if (!Array.isArray(nodes)) return [];
   return nodes.map((node) => String(propertiesOf(propertiesOf(node)['String'])['sval'] ?? '*'));
-}
-
-function parse(text: string): readonly SelectStatement[] | null {
-  try {
-    return parseStatements(text);
-  } catch {
-    return null;
-  }
 }
