@@ -5,7 +5,7 @@
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { Identities } from '../src/access/identities.js';
 import { Tokens } from '../src/access/tokens.js';
-import { lookUpAccount } from '../src/accounts/shares.js';
+import { lookUpAccount } from '../src/accounts/accounts.js';
 import { itemsRoutes } from '../src/api/items/items.js';
 import { readConfig } from '../src/config/config.js';
 import { createClientAddressResolver } from '../src/http/client-address.js';

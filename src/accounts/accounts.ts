@@ -1,4 +1,4 @@
-/** Users as the database knows them: who holds a token, and the first administrator. */
+/** Users and shares as the database knows them: the holder of a token, the sessions of shares, and the first administrator. */
 
 import type { Account } from '../access/account.js';
 import type { LookupKey } from '../access/identities.js';
@@ -6,16 +6,32 @@ import { digestToken } from '../access/tokens.js';
 import { assertNever } from '../base/assert-never.js';
 import { isTermination } from '../postgres/pools/conflicts.js';
 import type { Database } from '../postgres/pools/database.js';
+import { UUID_PATTERN } from '../sql/codec.js';
 import { readSql } from '../sql/read-sql.js';
+import { clientColumns, type NewSession } from './logins.js';
 import { hashPassword } from './passwords.js';
 
 const IDENTITY = readSql('identity.sql');
 const ADMINISTRATOR = readSql('administrator.sql');
+const FIND_SHARE = readSql('shares', 'find.sql');
+const BEGIN_SHARE = readSql('shares', 'begin.sql');
 
-/** Of an account; by a share see shares.ts. */
+/** The holder of a token: a user or a share. */
+export async function lookUpAccount(database: Database, key: LookupKey): Promise<Account | null> {
+  if (key.kind !== 'share') return findAccount(database, key);
+  const share = await findShare(database, key.share, key.session);
+  if (!share || share.creator === null) return null;
+  const creator = await findAccount(database, { kind: 'user', user: share.creator, session: null });
+  const { role } = share;
+  const holder = await findAccount(database, role === null ? { kind: 'public' } : { kind: 'role', role });
+  if (!creator || !holder) return null;
+  const { id, collection, item, expires } = share;
+  return { ...holder, user: null, expires, share: { id, collection, item, creator } };
+}
+
 type AccountKey = Exclude<LookupKey, { readonly kind: 'share' }>;
 
-export async function findAccount(database: Database, key: AccountKey): Promise<Account | null> {
+async function findAccount(database: Database, key: AccountKey): Promise<Account | null> {
   const find = (): Promise<Account[]> => database.rows<Account>(IDENTITY, parametersOf(key));
   // As with other reads: a connection that an administrator or a failover has ended is no reason to refuse somebody.
   const [row] = await find().catch(async (error: unknown) => {
@@ -38,6 +54,44 @@ function parametersOf(key: AccountKey): (string | null)[] {
     default:
       return assertNever(key);
   }
+}
+
+/** A share that is open now. */
+interface OpenShare {
+  readonly id: string;
+  readonly collection: string;
+  readonly item: string;
+  readonly role: string | null;
+  /** Its hash. */
+  readonly password: string | null;
+  readonly creator: string | null;
+  readonly times_used: number;
+  readonly max_uses: number | null;
+  readonly date_start: string | null;
+  readonly date_end: string | null;
+  /** Of the share, or of the session: milliseconds since 1970; null for never. */
+  readonly expires: number | null;
+}
+
+/** Null if there is none, or none that is open now; with a session, if that has ended. */
+export async function findShare(
+  database: Database,
+  share: string,
+  session: string | null = null,
+): Promise<OpenShare | null> {
+  if (!UUID_PATTERN.test(share)) return null;
+  const [row] = await database.rows<OpenShare>(FIND_SHARE, [share, session]);
+  return row ?? null;
+}
+
+/** Whether it has begun: not where the share is used up, has another password by now, or its creator was deleted. */
+export async function beginShare(
+  database: Database,
+  { id, password }: OpenShare,
+  { digest, kind, family, lifetime, client }: Omit<NewSession, 'user' | 'otpStep'>,
+): Promise<boolean> {
+  const parameters = [id, digest, kind, family, String(lifetime), ...clientColumns(client), password];
+  return (await database.rows(BEGIN_SHARE, parameters)).length > 0;
 }
 
 /** Calls back with each session that has ended; where some were missed, the listener for changes of access is called. */

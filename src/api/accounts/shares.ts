@@ -1,8 +1,8 @@
 /** /shares beyond its items: public information, logging in by a share, and invitations. */
 import type { User } from '../../access/identity.js';
+import { beginShare, findShare } from '../../accounts/accounts.js';
 import { attempted, issueShare, newSession } from '../../accounts/authentication.js';
 import { verifyPassword } from '../../accounts/passwords.js';
-import { beginShare, findShare } from '../../accounts/shares.js';
 import { forbidden, invalidCredentials, invalidPayload, ServiceError } from '../../base/errors.js';
 import type { Reads } from '../../engine/reads/reads.js';
 import { CONCEALED } from '../../plan/write/column-value.js';
