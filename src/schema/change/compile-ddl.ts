@@ -99,7 +99,7 @@ function defineStep(step: Definition, tables: TableLocations): Fragment {
     case 'widen-sequence':
       return sql`alter sequence ${identifier(step.schema, step.name)} as bigint`;
     case 'advance-identity':
-      return advance(table(step.table), identifier(step.column), sequenceNames(tables, step));
+      return sql`select pg_catalog.setval(pg_catalog.pg_get_serial_sequence(${literal(tables.tableOf(step.table).map(quoteIdentifier).join('.'))}, ${literal(step.column)}), greatest(max(${identifier(step.column)}), 0) + 1, false) from ${table(step.table)}`;
     default:
       return sql`alter table ${table(step.table)} ${alteration(step, table)}`;
   }
@@ -254,17 +254,6 @@ function convert(column: Fragment, type: ColumnType | ExactType, conversion: Con
     default:
       return assertNever(conversion);
   }
-}
-
-function sequenceNames(
-  tables: TableLocations,
-  { table, column }: { readonly table: string; readonly column: string },
-): Fragment {
-  return sql`${literal(tables.tableOf(table).map(quoteIdentifier).join('.'))}, ${literal(column)}`;
-}
-
-function advance(table: Fragment, column: Fragment, names: Fragment): Fragment {
-  return sql`select pg_catalog.setval(pg_catalog.pg_get_serial_sequence(${names}), greatest(max(${column}), 0) + 1, false) from ${table}`;
 }
 
 function text(value: string): Fragment {

@@ -52,20 +52,17 @@ interface NewTable {
   readonly fields: readonly NewField[];
 }
 
-export interface NewField {
-  readonly field: string;
-  readonly type: FieldType;
-  /** Null writes no metadata row, unless the type needs one. */
-  readonly meta: Meta | null;
-  readonly schema: ColumnOptions;
-}
-
 export interface FieldChange {
   readonly field: string;
   /** Null keeps the type. */
   readonly type: FieldType | null;
+  /** Null writes no metadata row, unless the type of a new field needs one. */
   readonly meta: Meta | null;
   readonly schema: ColumnOptions;
+}
+
+export interface NewField extends FieldChange {
+  readonly type: FieldType;
 }
 
 /** Absent options stay as they are. In a new column they have their default. */
