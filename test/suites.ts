@@ -83,6 +83,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
           'embedded-hung',
           'stream',
           'connection',
+          'hostile-images',
         ],
       },
       { files: ['many-tables'] },
@@ -97,7 +98,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     ],
   },
   property: {
-    about: 'random models, rows and requests against an oracle, with a random seed',
+    about: 'random models, rows and requests against an oracle, and damaged requests',
     steps: [
       {
         files: ['property', 'writes-property', 'access-property', 'graphql-parity'],
@@ -105,6 +106,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
         environment: { PROPERTY_SEED: 'random', PROPERTY_CASES: '20000' },
         minutes: 180,
       },
+      { files: ['hostile'], daily: true, environment: { HOSTILE_RUNS: '20000' }, minutes: 60 },
     ],
   },
   cluster: {
