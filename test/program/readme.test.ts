@@ -146,6 +146,8 @@ async function openShell(t: Test, service: string, database: string): Promise<(b
     stdio: ['pipe', 'pipe', 'pipe'],
   });
   t.teardown(() => shell.kill('SIGKILL'));
+  // The service hears of a change by a command within a moment, as it does of SQL.
+  const reload = `curl -s -X POST -H "Authorization: Bearer $TOKEN" ${service}/utils/cache/clear > /dev/null`;
   const lines = createInterface({ input: shell.stdout });
   const complaints: Buffer[] = [];
   shell.stderr.on('data', (piece: Buffer) => complaints.push(piece));
@@ -153,7 +155,10 @@ async function openShell(t: Test, service: string, database: string): Promise<(b
   // A shell that has ended is reported by its block.
   shell.stdin.on('error', () => {});
   return async (block) => {
-    const text = block.replaceAll('http://127.0.0.1:8055', service).replaceAll('npm run --silent lateral --', program);
+    const text = block
+      .replaceAll('http://127.0.0.1:8055', service)
+      .replaceAll('npm run --silent lateral --', program)
+      .replaceAll(/^lateral .* --apply .*$/gm, (line) => `${line}\n${reload}`);
     const output: string[] = [];
     const end = new Promise<void>((resolve, reject) => {
       lines.on('line', (line) => {
