@@ -89,11 +89,14 @@ interface PageContext {
   readonly isShared: boolean;
   /** For rows of a version. */
   readonly changes: RowChanges | null;
+  /** Replaces the table. */
+  readonly table?: ((row: Fragment) => Fragment) | undefined;
 }
 
 export function compilePage(level: RowLevel, context: PageContext): Page {
   const { number, scope, joinedBy, isShared, changes } = context;
-  const derived = changes?.made ? { table: changes.made } : {};
+  const table = changes?.made ?? context.table;
+  const derived = table ? { table } : {};
   const source = new FromClause(alias(`t${number}`), scope, level.collection, derived);
   source.assume(level.where);
   const joined = joinedBy?.(source);

@@ -24,6 +24,12 @@ export function compileRows(
   return compileShown(level, { scope, joinedBy, changes }, show);
 }
 
+/** Rows of another source than their table, under the alias that it gets. */
+export function compileRowsFrom(level: RowLevel, scope: Scope, table: (row: Fragment) => Fragment): CompiledLevel {
+  const show: Show = (shown) => compileObject(level.outputs, shown);
+  return compileShown(level, { scope, joinedBy: null, changes: null, table }, show);
+}
+
 function changesOf({ version }: RowLevel): RowChanges | null {
   return version ? versionChanges(version) : null;
 }
@@ -69,12 +75,15 @@ interface LevelContext {
   /** Null for the root. */
   readonly joinedBy: JoinCondition | null;
   readonly changes: RowChanges | null;
+  /** Replaces the table. */
+  readonly table?: ((row: Fragment) => Fragment) | undefined;
 }
 
-function compileShown(level: RowLevel, { scope, joinedBy, changes }: LevelContext, show: Show): CompiledLevel {
+function compileShown(level: RowLevel, context: LevelContext, show: Show): CompiledLevel {
+  const { scope, joinedBy, changes } = context;
   const number = scope.next();
   const shared = changes ? NONE_SHARED : sharedOutputs(level, joinedBy === null);
-  const page = compilePage(level, { number, scope, joinedBy, isShared: shared.size > 0, changes });
+  const page = compilePage(level, { ...context, number, isShared: shared.size > 0 });
   const { json, joins } = show({ page: pageSource(level, page, scope), shared, changes: page.changes });
   const query = selectFrom(page, sql`${json} as ${JSON_COLUMN}`, joins, shared);
   return { query, row: alias(`r${number}`) };

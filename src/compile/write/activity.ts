@@ -63,7 +63,7 @@ function delta(node: WriteNode, changed: (column: WriteColumn) => Fragment | nul
   return sql`('{' || substr(${concatenate(entries)}, 2) || '}')::json`;
 }
 
-function itemText(collection: Collection): Fragment {
+export function itemText(collection: Collection): Fragment {
   const columns = keyColumns(collection);
   return columns.length === 1 ? sql`${elementAt(columns, 0)}::text` : joinedKey(collection.key, columns);
 }

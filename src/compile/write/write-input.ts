@@ -201,7 +201,7 @@ export function inputNames(node: WriteNode): string[] {
   return [...marks, ...names];
 }
 
-function inputType(field: Field): Fragment {
+export function inputType(field: Field): Fragment {
   return isGeometry(field) ? sql`text` : typeName(field);
 }
 

@@ -37,6 +37,7 @@ const ACTIONS: Readonly<Record<SelectionPurpose, WriteAction>> = {
 
 export interface CompiledRead {
   readonly statement: Statement;
+  readonly plan: ReadPlan | OperationPlan;
   readonly result: ReadPlan['result'] | 'operation';
   readonly stream: boolean;
   /** Of a stream: whether its first row is the text before the items. */
@@ -112,6 +113,7 @@ export function* compileShape(
   const uneven = called.calls.length > 0 ? null : unevenRead(plan);
   return {
     statement,
+    plan,
     ...describeResult(request, plan),
     ...called,
     ...describeServers(plan),

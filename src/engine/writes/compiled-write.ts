@@ -1,10 +1,12 @@
 /** A planned write becomes its statements: the write itself, its read-back, and the selection of the items it changes. */
+import { LRUCache } from 'lru-cache';
 import type { Policies } from '../../access/policies.js';
 import { rowsOfAnswer } from '../../base/exact-json.js';
 import type { Observer } from '../../base/observe.js';
 import { oneStep, runSteps, type Steps } from '../../base/time-slices.js';
 import { activityLogOf } from '../../compile/write/activity.js';
 import { compileDelete, compileSort } from '../../compile/write/delete.js';
+import { compileFlat, flatValues } from '../../compile/write/flat.js';
 import { compileWrite } from '../../compile/write/write.js';
 import { inputValues } from '../../compile/write/write-input.js';
 import { keyNames } from '../../mirror/item-key.js';
@@ -12,6 +14,7 @@ import { type Collection, collectionOf, type Field, type Model } from '../../mir
 import type { Mirror } from '../../mirror/watch.js';
 import type { WriteAction } from '../../plan/access.js';
 import type { Condition } from '../../plan/plan.js';
+import { flatRow } from '../../plan/write/flat.js';
 import { keyOfRow, shownKey } from '../../plan/write/key.js';
 import type { WritePlanContext } from '../../plan/write/payload-row.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
@@ -67,15 +70,21 @@ export type WriteOption = IdempotencyKey | 'count' | null;
 
 export class WriteCompiler {
   readonly #reads: Reads;
+  readonly #policies: Policies;
   readonly #statements: StatementCache;
+  /** Shapes of one row that need the chain nevertheless. */
+  readonly #chained: LRUCache<string, true>;
 
   constructor(
-    { reads, mirror }: WriteServices,
+    { reads, mirror, policies }: WriteServices,
     private readonly limits: WriteLimits,
     observe: Observer,
   ) {
     this.#reads = reads;
+    this.#policies = policies;
     this.#statements = new StatementCache(mirror, limits, observe);
+    this.#chained = new LRUCache({ max: limits.shapes });
+    mirror.onChange(() => this.#chained.clear());
   }
 
   /** How many shapes are compiled and kept. */
@@ -100,6 +109,34 @@ export class WriteCompiler {
     const prepare = this.#statements.isReused(compiled);
     client.statement(text);
     return { text, parameters: bind(parameters, values, writer.caller), prepare, columns: null };
+  }
+
+  /** The write and its answer as one statement, or null if the write is not flat. */
+  compileFlat(planned: PlannedWrite, { writer, client, readBack }: WriteCall): TransactionStatement | null {
+    const { model, input } = planned;
+    const flat = flatRow({ ...planned, input: { ...input, nodes: hashedNodes(planned) } });
+    if (!flat) return null;
+    const answer = readBack && this.#reads.prepareReadBack(readBack, writer, client);
+    const plan = answer?.plan ?? null;
+    if (plan?.kind === 'operation') return null;
+    const access = this.#policies.accessOf(writer.caller)?.key ?? '';
+    const shape = `flat ${planned.shape} ${answer ? `${access} ${readBack.shape}` : ''}`;
+    if (this.#chained.has(shape)) return null;
+    const compiled =
+      this.#statements.find(shape) ??
+      this.#keepFlat(shape, planned, writer, compileFlat(flat.node, plan, activityLogOf(model), model));
+    if (!compiled) return null;
+    const { text, parameters } = compiled.statement;
+    const values = flatValues(flat, input.by, answer ? readBack.values : []);
+    const prepare = this.#statements.isReused(compiled);
+    client.statement(text);
+    return { text, parameters: bind(parameters, values, writer.caller), prepare, columns: 1 };
+  }
+
+  #keepFlat(shape: string, { model }: PlannedWrite, writer: Writer, flat: Statement | null): CompiledStatement | null {
+    if (flat) return this.#compile(shape, model, writer, () => flat);
+    this.#chained.set(shape, true);
+    return null;
   }
 
   /** Reads the items by the keys that the write stores. Null if the caller may not read them. */

@@ -4,7 +4,7 @@
  */
 import { CLI_IDENTITY, type Identity } from '../../access/identity.js';
 import { assertNever } from '../../base/assert-never.js';
-import { invalidPayload, isOutcomeUnknown } from '../../base/errors.js';
+import { forbidden, invalidPayload, isOutcomeUnknown } from '../../base/errors.js';
 import { parseOwnJson } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import type { Collection, Model } from '../../mirror/model.js';
@@ -17,7 +17,7 @@ import { planCreate, planUpdate } from '../../plan/write/payload.js';
 import type { WritePlanContext } from '../../plan/write/payload-row.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
 import { checkRows } from '../../plan/write/write-rows.js';
-import type { Session } from '../../postgres/pools/sessions.js';
+import type { Session, TransactionStatement } from '../../postgres/pools/sessions.js';
 import type { Parsed } from '../../request/ast.js';
 import type { OnConflict } from '../../request/on-conflict.js';
 import type { Input } from '../../request/parse-context.js';
@@ -141,6 +141,8 @@ export class Writes {
     const hooks = WriteHooks.ofPlan(planned);
     hooks.validate(this.limits);
     const isApart = call.idempotencyKey || suppliesKeys(planned) || hooks.needTransaction || isDistributed(planned);
+    const flat = isApart ? null : this.#compiler.compileFlat(planned, call);
+    if (flat) return this.#sendFlat(flat, planned, call);
     const written = isApart ? null : this.#compiler.compileWrite(planned, call, null);
     if (!written) return database.transaction((session) => this.#executeIn(session, planned, call));
     const read = this.#compiler.bindReadBack(planned, call);
@@ -150,6 +152,17 @@ export class Writes {
       .use((session) => reads.shapeStats.time(written, rowsOf(planned), () => session.runPipelined(statements)))
       .catch((error: unknown) => Promise.reject(asWriteFailure(error, planned)));
     return body;
+  }
+
+  /** The row that was written is in the answer of the same statement: an empty cell if the caller may not read it. */
+  async #sendFlat(flat: TransactionStatement, planned: PlannedWrite, { client }: WriteCall): Promise<Buffer | null> {
+    const { database, reads } = this.services;
+    client.staged('compile');
+    const [body = null] = await database.sessions
+      .use((session) => reads.shapeStats.time(flat, 1, () => session.runPipelined([flat])))
+      .catch((error: unknown) => Promise.reject(asWriteFailure(error, planned)));
+    if (body === null) throw forbidden();
+    return body.length === 0 ? null : body;
   }
 
   async #executeIn(

@@ -1,24 +1,18 @@
 -- PATCH /items/articles/1?fields=title {"title":"Changed","author":null}
 
--- $1 = '[{"k":"1","c0":"Changed","c1":null}]'
--- $2 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
-with "%i0" as materialized (
-  select "%x".n operator(pg_catalog.-) 1 as n, "%x".k as k, "%x"."c0", "%x"."c1"
-  from rows from (pg_catalog.json_to_recordset($1::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."varchar",
-    "c1" "pg_catalog"."int4"))
-    with ordinality as "%x" (k, "c0", "c1", n)
-  order by "%x".n
-), "%w0" as (
+-- $1 = 'Changed'
+-- $2 = null
+-- $3 = '1'
+-- $4 = '00000000-0000-0000-0000-000000000001'
+-- $5 = '127.0.0.1'
+-- $6 = null
+-- $7 = null
+with "%w" as (
   update "public"."articles" "%t"
-  set "title" = "%i"."c0", "author" = "%i"."c1"
-  from (
-    select "%s".*
-    from "%i0" "%s"
-    join "public"."articles" "%l" on "%l"."id" operator(pg_catalog.=) "%s".k
-    order by "%s".k for no key update of "%l"
-  ) "%i"
-  where "%t"."id" operator(pg_catalog.=) "%i".k
-  returning "%t"."id",
+  set "title" = $1::"pg_catalog"."varchar", "author" = $2::"pg_catalog"."int4"
+  where "%t"."id" operator(pg_catalog.=) $3::"pg_catalog"."int4"
+  returning "%t"."id", "%t"."title", "%t"."slug", "%t"."body", "%t"."status", "%t"."views", "%t"."rating",
+    "%t"."published_at", "%t"."meta", "%t"."author",
     (((('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"title":'
       || coalesce(pg_catalog.to_json("%t"."title")::text, 'null'))
       || (',"slug":' || coalesce(pg_catalog.to_json("%t"."slug")::text, 'null')))
@@ -36,44 +30,25 @@ with "%i0" as materialized (
           || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."author")), 'null') || '}')))::json as "%j",
     ('{"title":' || coalesce(pg_catalog.to_json("%t"."title")::text, 'null') || ',"author":'
       || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."author")), 'null') || '}')::json as "%d"
-), "%jd" as materialized (
-  select *
-  from pg_catalog.json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
-), "%ja" (id, action, collection, item, data, delta) as materialized (
-  select pg_catalog.nextval('public.service_activity_id_seq'::regclass), "%x".*
-  from (
-    select 'update', 'articles', "id"::text, "%j", coalesce("%d", "%j")
-    from "%w0"
-  ) "%x"
-), "%jb" as (
-  insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin)
-  select id, action, collection, item, "user", ip, user_agent, origin
-  from "%ja", "%jd"
-), "%jc" as (
+), "%a" as (
+  insert into "public"."service_activity" (action, collection, item, "user", ip, user_agent, origin)
+  select 'update', 'articles', "id"::text, $4::uuid, $5::text, $6::text, $7::text
+  from "%w"
+  returning id, item
+), "%r" as (
   insert into "public"."service_revisions" (activity, collection, item, data, delta)
-  select id, collection, item, data, delta
-  from "%ja"
-  where data is not null
+  select "%a".id, 'articles', "%a".item, "%w"."%j", coalesce("%w"."%d", "%w"."%j")
+  from "%a", "%w"
 )
-select pg_catalog.json_build_array(null)::text,
-case
-when (
-  select count(*)
-  from "%w0"
-) operator(pg_catalog.<) (
-  select count(*)
-  from "%i0"
-) then "public".service_raise('missing')
-end;
-
--- $1 = '1'
-select '{"data":' || "%r1"."%j" || '}'
-from (
-  select '{"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null') || '}' as "%j"
+select coalesce((
+  select '{"data":' || "%r1"."%j" || '}'
   from (
-    select "%t1"."title"
-    from "public"."articles" "%t1"
-    where "%t1"."id" operator(pg_catalog.=) $1::"pg_catalog"."int4"
-    limit 1
-  ) "%p1"
-) "%r1";
+    select '{"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null') || '}' as "%j"
+    from (
+      select "%t1"."title"
+      from "%w" "%t1"
+      limit 1
+    ) "%p1"
+  ) "%r1"
+), '')
+from "%w";

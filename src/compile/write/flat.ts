@@ -1,0 +1,232 @@
+/**
+ * A flat write → one plain statement: a row is inserted, changed or deleted, recorded in the activity log, and the answer is read
+ * from the row that the statement returned. `plan/write/flat.ts` says which writes are flat.
+ */
+import { writeJson } from '../../base/exact-json.js';
+import { singleKey } from '../../mirror/item-key.js';
+import type { Collection, Field, Model } from '../../mirror/model.js';
+import { isReadable } from '../../mirror/write-facts.js';
+import { ALWAYS, type Condition, type ReadPlan } from '../../plan/plan.js';
+import { type FlatRow, writtenColumns } from '../../plan/write/flat.js';
+import type { Author, WriteNode } from '../../plan/write/write.js';
+import {
+  alias,
+  type Fragment,
+  join,
+  literal,
+  nothing,
+  parameter,
+  quoteIdentifier,
+  type Statement,
+  sql,
+  statement,
+  substitute,
+} from '../../sql/fragment.js';
+import type { Parameter, Value, Values } from '../../sql/parameter.js';
+import { namesInStatement } from '../../sql/verify.js';
+import { areEqual } from '../compare.js';
+import { compileCondition } from '../condition.js';
+import { FromClause, Scope } from '../from-clause.js';
+import { withSridOf } from '../geometry.js';
+import { columnName, tableName, typeName } from '../identifiers.js';
+import { JSON_COLUMN } from '../json.js';
+import { commaList, keyColumns } from '../key-columns.js';
+import { compileRowsFrom } from '../rows.js';
+import { type ActivityLog, itemText, snapshot } from './activity.js';
+import { compileGuard } from './guard.js';
+import { inputType, inputValue } from './write-input.js';
+import { columnList } from './write-result.js';
+
+/** The values of a flat write: those of the author, the parts of the key, the columns, then those of the answer. */
+const AUTHOR = ['user', 'ip', 'user_agent', 'origin'] as const;
+
+const [TABLE_ROW, WRITTEN] = [alias('t'), alias('w')] as const;
+
+/** Null if the answer may show what the statement itself has changed, which only a later statement sees. */
+export function compileFlat(
+  node: WriteNode,
+  answer: ReadPlan | null,
+  activityLog: ActivityLog,
+  model: Model,
+): Statement | null {
+  const scope = new Scope(compileCondition);
+  const body = answer ? compileAnswer(answer, node, scope) : sql`''`;
+  if (body === null || (answer && !isIndependent(body, node.collection, model))) return null;
+  const write = node.verb === 'insert' ? insert(node) : update(node, scope);
+  if (write === null) return null;
+  const logged = record(node, activityLog);
+  return statement(
+    sql`with ${join([sql`${WRITTEN} as (${write})`, ...logged], sql`, `)} select ${body} from ${WRITTEN}`,
+  );
+}
+
+/** Deletes one item; no row is answered where it is missing or the rule does not allow it. */
+export function compileFlatDelete(
+  collection: Collection,
+  rule: Condition | null,
+  activityLog: ActivityLog,
+): Statement | null {
+  const row = new FromClause(TABLE_ROW, new Scope(compileCondition), collection);
+  const allowed = rule && compileCondition(rule, row);
+  if (isJoined(row)) return null;
+  const deleted = sql`delete from ${tableName(collection)} ${TABLE_ROW}
+    where ${hasKey(collection)}${allowed ? sql` and ${allowed}` : nothing}
+    returning ${commaList(keyColumns(collection, TABLE_ROW))}`;
+  const logged = collection.accountability === null ? [] : [recordActivity('delete', collection, activityLog)];
+  return statement(sql`with ${join([sql`${WRITTEN} as (${deleted})`, ...logged], sql`, `)} select '' from ${WRITTEN}`);
+}
+
+function insert(node: WriteNode): Fragment {
+  const { collection } = node;
+  const written = writtenColumns(node);
+  const key = node.bringsKeys ? singleKey(collection) : null;
+  const fields = [...(key ? [key] : []), ...written.map(([{ field }]) => field)];
+  const values = [
+    ...(key ? keyValues(collection) : []),
+    ...written.map(([{ field }, index]) => columnValue(node, field, index)),
+  ];
+  const isIdentity = fields.some(({ column }) => column?.identity === 'always');
+  const rows =
+    fields.length === 0
+      ? sql` default values`
+      : sql`${isIdentity ? sql` overriding system value` : nothing}
+    values (${commaList(values)})`;
+  return sql`insert into ${tableName(collection)} as ${TABLE_ROW}${columnList(fields.map(columnName))}${rows}
+    returning ${returned(node)}`;
+}
+
+/** Null if the rule looks at other tables in joins. */
+function update(node: WriteNode, scope: Scope): Fragment | null {
+  const { collection, guard } = node;
+  const row = new FromClause(TABLE_ROW, scope, collection);
+  const allowed = guard ? sql` and ${compileGuard(guard, TABLE_ROW, row)}` : nothing;
+  if (isJoined(row)) return null;
+  const changes = writtenColumns(node).map(([{ field }, index]) => {
+    const name = columnName(field);
+    return sql`${name} := ${withSridOf(sql`${TABLE_ROW}.${name}`, columnValue(node, field, index), field)}`;
+  });
+  return sql`update ${tableName(collection)} ${TABLE_ROW}
+    set ${commaList(changes)}
+    where ${hasKey(collection)}${allowed}
+    returning ${returned(node)}`;
+}
+
+function isJoined(row: FromClause): boolean {
+  return row.joins() !== nothing && row.joins().parts.length > 0;
+}
+
+/** The stored columns, from which the answer is made, and the values for the revision. */
+function returned(node: WriteNode): Fragment {
+  const { collection } = node;
+  const stored = [...collection.fields.values()].filter(
+    (field) => field.column && !field.computed && isReadable(field),
+  );
+  return sql`${commaList(stored.map((field) => sql`${TABLE_ROW}.${columnName(field)}`))}${snapshot(node, () => null)}`;
+}
+
+function hasKey(collection: Collection): Fragment {
+  return areEqual(keyColumns(collection, TABLE_ROW), keyValues(collection), collection.key);
+}
+
+function keyValues({ key }: Collection): Fragment[] {
+  return key.map((field, part) => sql`${parameter({ kind: 'text', slot: AUTHOR.length + part })}::${typeName(field)}`);
+}
+
+/** Lists and composite values travel as JSON, all other values as the texts that their types read. */
+function columnValue({ collection }: WriteNode, field: Field, index: number): Fragment {
+  const slot = parameter({ kind: 'text', slot: AUTHOR.length + collection.key.length + index });
+  if (!isDocument(field)) return inputValue(field, sql`${slot}::${inputType(field)}`);
+  return sql`(select v from json_to_record(${slot}::json) as ${alias('x')} (v ${inputType(field)}))`;
+}
+
+function isDocument({ column }: Field): boolean {
+  return column !== null && (column.is_array || column.composite !== null);
+}
+
+/** In the order of the parameters. `answered` are the values of the answer. */
+export function flatValues({ node, row }: FlatRow, author: Author, answered: Values): Value[] {
+  const { collection, columns } = node;
+  const names = collection.key.length === 1 ? ['k'] : collection.key.map((_, part) => `k_${part}`);
+  return [
+    ...AUTHOR.map((name) => author[name]),
+    ...names.map((name) => textOf(row[name] ?? null)),
+    ...columns.map(({ field }, index) => valueText(field, row[`c${index}`] ?? null)),
+    ...answered,
+  ];
+}
+
+function valueText(field: Field, value: unknown): string | null {
+  if (value === null) return null;
+  if (isDocument(field)) return writeJson({ v: value });
+  return isJson(field) ? writeJson(value) : textOf(value);
+}
+
+function isJson({ column }: Field): boolean {
+  return column?.base_type === 'json' || column?.base_type === 'jsonb';
+}
+
+function textOf(value: unknown): string | null {
+  if (value === null || typeof value === 'string') return value;
+  return writeJson(value);
+}
+
+/** The body of the answer, empty if the caller may not see the row; null if it cannot be made from the row. */
+function compileAnswer(answer: ReadPlan, { collection, columns }: WriteNode, scope: Scope): Fragment | null {
+  const { level, result, meta } = answer;
+  if (result !== 'item' || level.kind !== 'rows' || level.version || meta.length > 0) return null;
+  const rows = compileRowsFrom({ ...level, where: ALWAYS }, scope, (row) => sql`${WRITTEN} ${row}`);
+  const body = sql`coalesce((select '{"data":' || ${rows.row}.${JSON_COLUMN} || '}' from (${rows.query}) ${rows.row}), '')`;
+  const offset = AUTHOR.length + collection.key.length + columns.length;
+  return substitute(body, (each) => parameter(shifted(each, offset)));
+}
+
+function shifted(each: Parameter, offset: number): Parameter {
+  if (!('slot' in each)) return each;
+  const slot = typeof each.slot === 'number' ? each.slot + offset : each.slot;
+  if (each.kind !== 'page' || typeof each.limit === 'number') return { ...each, slot } as Parameter;
+  const limit = typeof each.limit.slot === 'number' ? { slot: each.limit.slot + offset } : each.limit;
+  return { ...each, slot, limit };
+}
+
+/** Whether the answer reads other plain tables alone, which look the same before and after the write, and calls no function of a row. */
+function isIndependent(body: Fragment, written: Collection, model: Model): boolean {
+  const { text } = statement(sql`select ${body} from ${WRITTEN}`);
+  const collections = [...model.collections.values()];
+  const related = namesInStatement(text).tables.flatMap(({ schema, name }) =>
+    schema === undefined ? [] : [collections.find((each) => each.schema === schema && each.table === name)],
+  );
+  const isCalled = ({ computed }: Field): boolean =>
+    computed !== undefined &&
+    text.includes(`${quoteIdentifier(computed.schema)}.${quoteIdentifier(computed.function)}(`);
+  const isPlain = (found: Collection | undefined): boolean =>
+    found?.kind === 'table' && (found.schema !== written.schema || found.table !== written.table);
+  if (related.length > 0 && written.kind !== 'table') return false;
+  return (
+    related.every(isPlain) && ![written, ...related].some((each) => each && [...each.fields.values()].some(isCalled))
+  );
+}
+
+function record(node: WriteNode, log: ActivityLog): Fragment[] {
+  const { collection, verb } = node;
+  if (collection.accountability === null) return [];
+  const activity = recordActivity(verb === 'insert' ? 'create' : 'update', collection, log);
+  if (collection.accountability !== 'all') return [activity];
+  const revision = sql`insert into ${tableName(log.revisions)} (activity, collection, item, data, delta)
+    select ${alias('a')}.id, ${literal(collection.name)}, ${alias('a')}.item, ${WRITTEN}.${alias('j')},
+      coalesce(${WRITTEN}.${alias('d')}, ${WRITTEN}.${alias('j')})
+    from ${alias('a')}, ${WRITTEN}`;
+  return [activity, sql`${alias('r')} as (${revision})`];
+}
+
+function recordActivity(action: 'create' | 'update' | 'delete', collection: Collection, log: ActivityLog): Fragment {
+  const [user, ip, agent, origin] = AUTHOR.map((_, slot) => parameter({ kind: 'text', slot })) as [
+    Fragment,
+    Fragment,
+    Fragment,
+    Fragment,
+  ];
+  return sql`${alias('a')} as (insert into ${tableName(log.activity)} (action, collection, item, "user", ip, user_agent, origin)
+    select ${literal(action)}, ${literal(collection.name)}, ${itemText(collection)}, ${user}::uuid, ${ip}::text, ${agent}::text, ${origin}::text
+    from ${WRITTEN}
+    returning id, item)`;
+}

@@ -1,0 +1,53 @@
+/** Which writes are flat: one row of one table whose values are all known, so that a plain statement can write it and return it. */
+import { isKey, singleKey } from '../../mirror/item-key.js';
+import type { Collection } from '../../mirror/model.js';
+import type { PlannedWrite, WriteColumn, WriteNode } from './write.js';
+
+/** The only row of a flat write, and the list that it belongs to. */
+export interface FlatRow {
+  readonly node: WriteNode;
+  readonly row: Readonly<Record<string, unknown>>;
+}
+
+/** Null if the write needs the chain. */
+export function flatRow({ plan, input }: PlannedWrite): FlatRow | null {
+  const [node, ...others] = plan.nodes;
+  const [row, ...more] = input.nodes[0] ?? [];
+  if (!node || !row || others.length > 0 || more.length > 0 || plan.unlinks.length > 0) return null;
+  return isPlainTable(node.collection) && isFlat(node, row) ? { node, row } : null;
+}
+
+function isFlat({ verb, collection, conflict, guard, validations, columns }: WriteNode, row: FlatRow['row']): boolean {
+  if (verb === 'upsert' || conflict || guard?.perRow || validations.length > 0) return false;
+  if (collection.key.length === 0 || collection.key.some(({ column }) => column?.is_generated)) return false;
+  const isWritten = columns.every((column, index) => isValue(column, row[`c${index}`]));
+  // Keys of several columns are columns of a new row, and name an item that exists.
+  return isWritten && (verb === 'insert' ? isNewKeyKnown(collection, row) : columns.length > 0);
+}
+
+function isNewKeyKnown(collection: Collection, row: FlatRow['row']): boolean {
+  return singleKey(collection) !== null || row['k_0'] === undefined;
+}
+
+function isValue({ mixed, references, lookup, endOf, only, agrees, caller }: WriteColumn, value: unknown): boolean {
+  if (mixed || references.length > 0 || lookup || endOf || agrees || caller) return false;
+  return only !== 'key' && only !== 'kept' && value !== undefined;
+}
+
+/** Whether the row that a statement returns is the row that a later read would see. */
+export function isPlainTable({ kind, system, distributed, rules, triggers }: Collection): boolean {
+  if (system || distributed || rules.length > 0 || (kind !== 'table' && kind !== 'partitioned')) return false;
+  return triggers.every(isOwnTrigger);
+}
+
+/** Triggers of live queries only note which rows have changed. */
+function isOwnTrigger({ name, timing, level }: Collection['triggers'][number]): boolean {
+  return name.startsWith('service_live_') && timing === 'after' && level === 'statement';
+}
+
+/** The columns of a row that is inserted or changed, each with its position in the list. */
+export function writtenColumns({ collection, verb, columns }: WriteNode): [WriteColumn, number][] {
+  const isWritten = ({ field, only }: WriteColumn): boolean =>
+    (only ?? verb) === verb && (verb === 'insert' ? !singleKey(collection) || !isKey(collection, field) : true);
+  return columns.flatMap((column, index) => (isWritten(column) ? [[column, index] as [WriteColumn, number]] : []));
+}
