@@ -9,6 +9,7 @@ import { isReadable } from '../../mirror/write-facts.js';
 import { ALWAYS, type Condition, type ReadPlan } from '../../plan/plan.js';
 import { type FlatRow, writtenColumns } from '../../plan/write/flat.js';
 import type { Author, WriteNode } from '../../plan/write/write.js';
+import type { Key } from '../../request/write.js';
 import {
   alias,
   type Fragment,
@@ -30,7 +31,7 @@ import { FromClause, Scope } from '../from-clause.js';
 import { withSridOf } from '../geometry.js';
 import { columnName, tableName, typeName } from '../identifiers.js';
 import { JSON_COLUMN } from '../json.js';
-import { commaList, keyColumns } from '../key-columns.js';
+import { commaList, keyColumns, keyParameters } from '../key-columns.js';
 import { compileRowsFrom } from '../rows.js';
 import { type ActivityLog, itemText, snapshot } from './activity.js';
 import { compileGuard } from './guard.js';
@@ -60,7 +61,7 @@ export function compileFlat(
   );
 }
 
-/** Deletes one item; no row is answered where it is missing or the rule does not allow it. */
+/** Deletes the item of one key. It answers no row if the item is missing or the rule does not allow it. Null if the rule needs joins. */
 export function compileFlatDelete(
   collection: Collection,
   rule: Condition | null,
@@ -69,11 +70,18 @@ export function compileFlatDelete(
   const row = new FromClause(TABLE_ROW, new Scope(compileCondition), collection);
   const allowed = rule && compileCondition(rule, row);
   if (isJoined(row)) return null;
+  const key = keyColumns(collection, TABLE_ROW);
+  const named = areEqual(key, keyParameters(collection.key, AUTHOR.length, 'value'), collection.key);
   const deleted = sql`delete from ${tableName(collection)} ${TABLE_ROW}
-    where ${hasKey(collection)}${allowed ? sql` and ${allowed}` : nothing}
-    returning ${commaList(keyColumns(collection, TABLE_ROW))}`;
+    where ${named}${allowed ? sql` and ${allowed}` : nothing}
+    returning ${commaList(key)}`;
   const logged = collection.accountability === null ? [] : [recordActivity('delete', collection, activityLog)];
   return statement(sql`with ${join([sql`${WRITTEN} as (${deleted})`, ...logged], sql`, `)} select '' from ${WRITTEN}`);
+}
+
+/** The values of its parameters. */
+export function flatDeleteValues(key: Key, author: Author): Value[] {
+  return [...AUTHOR.map((name) => author[name]), key];
 }
 
 function insert(node: WriteNode): Fragment {

@@ -6,7 +6,7 @@ import type { Observer } from '../../base/observe.js';
 import { oneStep, runSteps, type Steps } from '../../base/time-slices.js';
 import { activityLogOf } from '../../compile/write/activity.js';
 import { compileDelete, compileSort } from '../../compile/write/delete.js';
-import { compileFlat, flatValues } from '../../compile/write/flat.js';
+import { compileFlat, compileFlatDelete, flatDeleteValues, flatValues } from '../../compile/write/flat.js';
 import { compileWrite } from '../../compile/write/write.js';
 import { inputValues } from '../../compile/write/write-input.js';
 import { keyNames } from '../../mirror/item-key.js';
@@ -14,8 +14,8 @@ import { type Collection, collectionOf, type Field, type Model } from '../../mir
 import type { Mirror } from '../../mirror/watch.js';
 import type { WriteAction } from '../../plan/access.js';
 import type { Condition } from '../../plan/plan.js';
-import { flatRow } from '../../plan/write/flat.js';
-import { keyOfRow, shownKey } from '../../plan/write/key.js';
+import { flatRow, hasPlainKey, isPlainTable } from '../../plan/write/flat.js';
+import { checkKey, keyOfRow, shownKey } from '../../plan/write/key.js';
 import type { WritePlanContext } from '../../plan/write/payload-row.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
 import type { Database } from '../../postgres/pools/database.js';
@@ -124,7 +124,7 @@ export class WriteCompiler {
     if (this.#chained.has(shape)) return null;
     const compiled =
       this.#statements.find(shape) ??
-      this.#keepFlat(shape, planned, writer, compileFlat(flat.node, plan, activityLogOf(model), model));
+      this.#keepFlat(shape, model, writer, compileFlat(flat.node, plan, activityLogOf(model), model));
     if (!compiled) return null;
     const { text, parameters } = compiled.statement;
     const values = flatValues(flat, input.by, answer ? readBack.values : []);
@@ -133,7 +133,7 @@ export class WriteCompiler {
     return { text, parameters: bind(parameters, values, writer.caller), prepare, columns: 1 };
   }
 
-  #keepFlat(shape: string, { model }: PlannedWrite, writer: Writer, flat: Statement | null): CompiledStatement | null {
+  #keepFlat(shape: string, model: Model, writer: Writer, flat: Statement | null): CompiledStatement | null {
     if (flat) return this.#compile(shape, model, writer, () => flat);
     this.#chained.set(shape, true);
     return null;
@@ -162,6 +162,27 @@ export class WriteCompiler {
     const shape = `${access?.key ?? ''}delete ${collection.name}`;
     const compile = (): Statement => compileDelete(collection, rule, activityLogOf(model));
     return this.#compile(shape, model, writer, compile).statement;
+  }
+
+  /** The deletion of one item by its key, or null if it needs the statement for many, or a transaction. */
+  compileFlatDelete(
+    { collection, rule, selected }: { collection: Collection; rule: Condition | null; selected: Selected },
+    { model, access, author }: WritePlanContext,
+    { writer, client }: WriteCall,
+  ): TransactionStatement | null {
+    const [key, ...others] = givenKeys(collection, selected);
+    if (key === undefined || others.length > 0 || !isPlainTable(collection) || !hasPlainKey(collection)) return null;
+    checkKey(collection, key);
+    const shape = `flat ${access?.key ?? ''}delete ${collection.name}`;
+    if (this.#chained.has(shape)) return null;
+    const compiled =
+      this.#statements.find(shape) ??
+      this.#keepFlat(shape, model, writer, compileFlatDelete(collection, rule, activityLogOf(model)));
+    if (!compiled) return null;
+    const { text, parameters } = compiled.statement;
+    client.statement(text);
+    const prepare = this.#statements.isReused(compiled);
+    return { text, parameters: bind(parameters, flatDeleteValues(key, author), writer.caller), prepare, columns: 1 };
   }
 
   compileSort(collection: Collection, field: Field, model: Model, writer: Writer): Statement {

@@ -142,7 +142,7 @@ export class Writes {
     hooks.validate(this.limits);
     const isApart = call.idempotencyKey || suppliesKeys(planned) || hooks.needTransaction || isDistributed(planned);
     const flat = isApart ? null : this.#compiler.compileFlat(planned, call);
-    if (flat) return this.#sendFlat(flat, planned, call);
+    if (flat) return this.#sendFlat(flat, call, (error) => asWriteFailure(error, planned));
     const written = isApart ? null : this.#compiler.compileWrite(planned, call, null);
     if (!written) return database.transaction((session) => this.#executeIn(session, planned, call));
     const read = this.#compiler.bindReadBack(planned, call);
@@ -155,12 +155,16 @@ export class Writes {
   }
 
   /** The row that was written is in the answer of the same statement: an empty cell if the caller may not read it. */
-  async #sendFlat(flat: TransactionStatement, planned: PlannedWrite, { client }: WriteCall): Promise<Buffer | null> {
+  async #sendFlat(
+    flat: TransactionStatement,
+    { client }: WriteCall,
+    asFailure: (error: unknown) => unknown,
+  ): Promise<Buffer | null> {
     const { database, reads } = this.services;
     client.staged('compile');
     const [body = null] = await database.sessions
       .use((session) => reads.shapeStats.time(flat, 1, () => session.runPipelined([flat])))
-      .catch((error: unknown) => Promise.reject(asWriteFailure(error, planned)));
+      .catch((error: unknown) => Promise.reject(asFailure(error)));
     if (body === null) throw forbidden();
     return body.length === 0 ? null : body;
   }
@@ -246,12 +250,16 @@ export class Writes {
     return this.#compiler.selectKeys({ ...call, writer, session }, collection, first, 'update');
   }
 
-  async #delete(selected: Selected, { collection, context }: WriteTarget, call: WriteCall): Promise<null> {
+  async #delete(selected: Selected, { collection, context }: WriteTarget, call: WriteCall): Promise<Buffer | null> {
     const { writer, client, idempotencyKey } = call;
     const { model, access } = context;
     const rule = access && anyRule(new Guard(access, model).grant('delete', collection).rules);
     checkKeyed(collection);
     client.staged('plan');
+    const hooks = WriteHooks.ofDelete(collection, model);
+    const isApart = idempotencyKey || this.#session || hooks.needTransaction;
+    const flat = isApart ? null : this.#compiler.compileFlatDelete({ collection, rule, selected }, context, call);
+    if (flat) return this.#sendFlat(flat, call, (error) => asDeleteFailure(error, collection));
     const { text, parameters } = this.#compiler.compileDelete(collection, rule, context, writer);
     client.statement(text);
     client.staged('compile');
@@ -261,7 +269,7 @@ export class Writes {
       checkRows(keys.length, this.limits.maxRows);
       if (collection.distributed) await planForShard(collection, keys, session);
       const values = bind(parameters, [keys, JSON.stringify(writer.author)], writer.caller);
-      await WriteHooks.ofDelete(collection, model).around(this.#hookContext(session, call), () =>
+      await hooks.around(this.#hookContext(session, call), () =>
         session.cell(text, values).catch((error: unknown) => {
           throw asDeleteFailure(error, collection);
         }),

@@ -19,10 +19,15 @@ export function flatRow({ plan, input }: PlannedWrite): FlatRow | null {
 
 function isFlat({ verb, collection, conflict, guard, validations, columns }: WriteNode, row: FlatRow['row']): boolean {
   if (verb === 'upsert' || conflict || guard?.perRow || validations.length > 0) return false;
-  if (collection.key.length === 0 || collection.key.some(({ column }) => column?.is_generated)) return false;
+  if (!hasPlainKey(collection)) return false;
   const isWritten = columns.every((column, index) => isValue(column, row[`c${index}`]));
   // Keys of several columns are columns of a new row, and name an item that exists.
   return isWritten && (verb === 'insert' ? isNewKeyKnown(collection, row) : columns.length > 0);
+}
+
+/** Whether the parts of the key are texts that their types read, and none of them is made from other columns. */
+export function hasPlainKey({ key }: Collection): boolean {
+  return key.length > 0 && !key.some(({ column }) => column?.is_generated || column?.is_array || column?.composite);
 }
 
 function isNewKeyKnown(collection: Collection, row: FlatRow['row']): boolean {

@@ -1,39 +1,19 @@
 -- DELETE /items/comments/2
 
-begin;
-
--- $1 = '{"2"}'
--- $2 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
-with "%k" as materialized (
-  select distinct pg_catalog.unnest($1::"pg_catalog"."int4"[]) as k
-), "%w" as (
+-- $1 = '2'
+-- $2 = '00000000-0000-0000-0000-000000000001'
+-- $3 = '127.0.0.1'
+-- $4 = null
+-- $5 = null
+with "%w" as (
   delete from "public"."comments" "%t"
-  using "%k"
-  where "%t"."id" operator(pg_catalog.=) "%k".k
+  where "%t"."id" operator(pg_catalog.=) $1::"pg_catalog"."int4"
   returning "%t"."id"
-), "%jd" as materialized (
-  select *
-  from pg_catalog.json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
-), "%ja" (id, action, collection, item, data, delta) as materialized (
-  select pg_catalog.nextval('public.service_activity_id_seq'::regclass), "%x".*
-  from (
-    select 'delete', 'comments', "id"::text, null::json, null::json
-    from "%w"
-  ) "%x"
-), "%jb" as (
-  insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin)
-  select id, action, collection, item, "user", ip, user_agent, origin
-  from "%ja", "%jd"
-)
-select
-case
-when (
-  select count(*)
+), "%a" as (
+  insert into "public"."service_activity" (action, collection, item, "user", ip, user_agent, origin)
+  select 'delete', 'comments', "id"::text, $2::uuid, $3::text, $4::text, $5::text
   from "%w"
-) operator(pg_catalog.<) (
-  select count(*)
-  from "%k"
-) then "public".service_raise('missing')
-end;
-
-commit;
+  returning id, item
+)
+select ''
+from "%w";
