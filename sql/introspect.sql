@@ -330,6 +330,18 @@ select pg_catalog.json_build_object(
     join pg_catalog.pg_rewrite rule on rule.ev_class = tables.oid
     where rule.ev_type in ('2', '3', '4') and rule.ev_enabled in ('O', 'A')
   ),
+  -- Tables whose writes may be refused for reasons that are known late or to the server alone: row security and constraints that can be
+  -- deferred.
+  'unbatched', (
+    select pg_catalog.json_agg(tables.oid::int8)
+    from tables
+    join pg_catalog.pg_class class on class.oid = tables.oid
+    where class.relrowsecurity
+      or exists (
+        select from pg_catalog.pg_constraint "constraint"
+        where tables.oid in ("constraint".conrelid, "constraint".confrelid) and "constraint".condeferrable
+      )
+  ),
   -- Of the role of the service, where it may not do everything: for the table, then for each column.
   'privileges', (
     select pg_catalog.json_agg(pg_catalog.json_build_array(

@@ -85,6 +85,7 @@ export const OPTIONS = {
     'Connections to PostgreSQL for streamed lists and exports; each stream uses one',
   ),
   READ_BATCHING: boolean('true', 'Combine waiting reads of the same shape into one statement'),
+  WRITE_BATCHING: boolean('true', 'Combine waiting writes of single rows into one statement'),
   DATABASE_WAIT_TIMEOUT: duration('30s', 'How long a request waits for a free connection to PostgreSQL'),
   DATABASE_STATEMENT_TIMEOUT: duration(
     '30s',

@@ -32,6 +32,7 @@ export interface CatalogDocument {
   readonly triggers: readonly TriggerEntry[] | null;
   /** Of writes. */
   readonly rules: readonly RuleEntry[] | null;
+  readonly unbatched: readonly number[] | null;
   /** Of the service's role, for tables where it does not have all of them. */
   readonly privileges: readonly PrivilegeEntry[] | null;
   readonly comments: readonly CommentEntry[] | null;

@@ -55,6 +55,7 @@ export interface TableFacts {
   readonly distributed: boolean;
   readonly triggers: readonly Trigger[];
   readonly rules: readonly RewriteRule[];
+  readonly isWrittenInBatches: boolean;
   readonly privileges: TablePrivileges;
   readonly columns: ReadonlyMap<string, ColumnFacts>;
 }
@@ -117,6 +118,7 @@ export function* assembleTables(
       distributed: distributed.has(table),
       triggers: lookups.writes.triggers.get(table) ?? NONE,
       rules: lookups.writes.rules.get(table) ?? NONE,
+      isWrittenInBatches: !lookups.writes.unbatched.has(table),
       privileges: lookups.writes.privileges.get(table) ?? ALL_PRIVILEGES,
       columns: new Map(
         entries.map((entry) => [entry[2], assembleColumn(entry, name, key.includes(entry[2]), lookups)]),
@@ -385,6 +387,8 @@ interface WriteFacts {
   readonly privileges: ReadonlyMap<number, TablePrivileges>;
   /** Tables with a trigger that may change a row before it is inserted. */
   readonly filled: ReadonlySet<number>;
+  /** Tables with row security or constraints that can be deferred. */
+  readonly unbatched: ReadonlySet<number>;
   privilegesOf(table: number, column: number): ColumnPrivileges;
 }
 
@@ -407,6 +411,7 @@ function indexWriteFacts(document: CatalogDocument): WriteFacts {
     triggers: byTable(document.triggers ?? [], triggerOf),
     rules: byTable(document.rules ?? [], ruleOf),
     privileges,
+    unbatched: new Set(document.unbatched ?? []),
     filled: new Set((document.triggers ?? []).flatMap(([table, , bits]) => (fills(bits) ? [table] : []))),
     privilegesOf: (table, column) => ofColumns.get(table)?.get(column) ?? ALL_PRIVILEGES,
   };

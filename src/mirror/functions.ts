@@ -230,6 +230,7 @@ function resultOf(name: string, fields: readonly Field[]): Collection {
     accountability: null,
     triggers: [],
     rules: [],
+    isWrittenInBatches: false,
     privileges: ALL_PRIVILEGES,
     comment: null,
     meta: null,

@@ -152,6 +152,7 @@ function buildCollection(
     accountability: recordOf(meta ? accountabilityOf(meta) : 'all', table),
     triggers: table.triggers,
     rules: table.rules,
+    isWrittenInBatches: table.isWrittenInBatches,
     privileges: table.privileges,
     comment: table.comment,
     meta,

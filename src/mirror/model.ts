@@ -104,6 +104,8 @@ export interface Collection {
   readonly triggers: readonly Trigger[];
   /** Rules of writes. */
   readonly rules: readonly RewriteRule[];
+  /** Whether writes of several requests may share a statement: the table has neither row security nor constraints that can be deferred. */
+  readonly isWrittenInBatches: boolean;
   /** Privileges of the service's role on the whole table. */
   readonly privileges: TablePrivileges;
   readonly comment: string | null;

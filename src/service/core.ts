@@ -102,6 +102,7 @@ export function createCore(
     parse: parseLimits(config),
     shapes: config.SHAPE_CACHE_SIZE,
     shapeMemory: config.SHAPE_CACHE_MEMORY / 2,
+    batching: config.WRITE_BATCHING,
     idempotencyLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
     storages: config.STORAGE_LOCATIONS.map(({ name }) => name),
   };

@@ -67,7 +67,8 @@ export function metricsRoutes(services: MetricsServices, gather: Gather): ApiRou
 export async function collect(services: MetricsServices): Promise<Metric[]> {
   const counted = [
     ...requestMetrics(services.router().stats, services.config.METRICS_BY_ROUTE),
-    ...batchMetrics(services.reads),
+    ...batchMetrics('read', services.reads.batcher),
+    ...(services.writes.batcher ? batchMetrics('write', services.writes.batcher) : []),
     ...databaseMetrics(services),
     ...replicaMetrics(services.reads),
     ...sourceMetrics(services),
@@ -156,26 +157,27 @@ function requestMetrics(routes: readonly RouteStats[], byRoute: boolean): Metric
 
 const SIZES: readonly number[] = [1, 2, 4, 8, 16, 32, 64];
 
-function batchMetrics({ batcher }: Reads): Metric[] {
-  const name = 'lateral_read_batch_size';
+/** Batches of reads or of writes. */
+interface Batches {
+  readonly sizes: Float64Array;
+  readonly splits: number;
+}
+
+function batchMetrics(kind: 'read' | 'write', { sizes, splits }: Batches): Metric[] {
+  const name = `lateral_${kind}_batch_size`;
   const buckets = new Float64Array(SIZES.length + 1);
   let members = 0;
-  for (const [size, statements] of batcher.sizes.entries()) {
+  for (const [size, statements] of sizes.entries()) {
     const boundIndex = SIZES.findIndex((bound) => size <= bound);
     const bucket = boundIndex < 0 ? SIZES.length : boundIndex;
     buckets[bucket] = (buckets[bucket] ?? 0) + statements;
     members += size * statements;
   }
-  const help = 'Reads per statement.';
+  const values = histogramValues(name, { bounds: SIZES, buckets, sum: members }, {});
+  const [title, help] = kind === 'read' ? ['Reads', 'reads'] : ['Writes of single rows', 'writes'];
   return [
-    {
-      name,
-      help,
-      type: 'histogram',
-      aggregator: 'sum',
-      values: histogramValues(name, { bounds: SIZES, buckets, sum: members }, {}),
-    },
-    counter('lateral_read_batch_splits_total', 'Batches whose reads were sent again individually.', batcher.splits),
+    { name, help: `${title} per statement.`, type: 'histogram', aggregator: 'sum', values },
+    counter(`lateral_${kind}_batch_splits_total`, `Batches whose ${help} were sent again individually.`, splits),
   ];
 }
 

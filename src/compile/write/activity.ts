@@ -63,8 +63,8 @@ function delta(node: WriteNode, changed: (column: WriteColumn) => Fragment | nul
   return sql`('{' || substr(${concatenate(entries)}, 2) || '}')::json`;
 }
 
-export function itemText(collection: Collection): Fragment {
-  const columns = keyColumns(collection);
+export function itemText(collection: Collection, row: Fragment | null = null): Fragment {
+  const columns = keyColumns(collection, row);
   return columns.length === 1 ? sql`${elementAt(columns, 0)}::text` : joinedKey(collection.key, columns);
 }
 

@@ -3,6 +3,7 @@
  * from the row that the statement returned. `plan/write/flat.ts` says which writes are flat.
  */
 import { writeJson } from '../../base/exact-json.js';
+import { elementAt } from '../../base/narrow.js';
 import { singleKey } from '../../mirror/item-key.js';
 import type { Collection, Field, Model } from '../../mirror/model.js';
 import { isReadable } from '../../mirror/write-facts.js';
@@ -31,7 +32,7 @@ import { FromClause, Scope } from '../from-clause.js';
 import { withSridOf } from '../geometry.js';
 import { columnName, tableName, typeName } from '../identifiers.js';
 import { JSON_COLUMN } from '../json.js';
-import { commaList, keyColumns, keyParameters } from '../key-columns.js';
+import { commaList, keyColumns, keyParameters, unnest } from '../key-columns.js';
 import { compileRowsFrom } from '../rows.js';
 import { type ActivityLog, itemText, snapshot } from './activity.js';
 import { compileGuard } from './guard.js';
@@ -41,7 +42,19 @@ import { columnList } from './write-result.js';
 /** The values of a flat write: those of the author, the parts of the key, the columns, then those of the answer. */
 const AUTHOR = ['user', 'ip', 'user_agent', 'origin'] as const;
 
-const [TABLE_ROW, WRITTEN] = [alias('t'), alias('w')] as const;
+const [TABLE_ROW, WRITTEN, ACTIVITY] = [alias('t'), alias('w'), alias('a')] as const;
+/** The values of a row of a batch, and its number. */
+const [SETS, NUMBER] = [alias('q'), alias('n')] as const;
+
+/** A flat write as a statement, and the same for many rows. */
+export interface FlatStatement {
+  readonly statement: Statement;
+  /**
+   * Each parameter is a list here, with a text for each row. It answers the number and the body of each row that was written; rows that
+   * another transaction holds are left out. Null if only the statement for one row will do.
+   */
+  readonly batch: Statement | null;
+}
 
 /** Null if the answer may show what the statement itself has changed, which only a later statement sees. */
 export function compileFlat(
@@ -49,15 +62,67 @@ export function compileFlat(
   answer: ReadPlan | null,
   activityLog: ActivityLog,
   model: Model,
-): Statement | null {
+): FlatStatement | null {
   const scope = new Scope(compileCondition);
   const body = answer ? compileAnswer(answer, node, scope) : sql`''`;
   if (body === null || (answer && !isIndependent(body, node.collection, model))) return null;
-  const write = node.verb === 'insert' ? insert(node) : update(node, scope);
-  if (write === null) return null;
-  const logged = record(node, activityLog);
+  const parts = node.verb === 'insert' ? insertParts(node) : updateParts(node, scope);
+  if (parts === null) return null;
+  const written = node.verb === 'insert' ? insert(node, parts) : update(node, parts);
+  const logged = record(node, activityLog, nothing);
+  const single = statement(
+    sql`with ${join([sql`${WRITTEN} as (${written})`, ...logged], sql`, `)} select ${body} from ${WRITTEN}`,
+  );
+  const isBatchable = node.collection.isWrittenInBatches && parts.fields.length > 0;
+  return { statement: single, batch: isBatchable ? compileBatch(node, parts, body, activityLog, single) : null };
+}
+
+/** The columns that are written, with their values, and the condition under which a row that exists is changed. */
+interface FlatParts {
+  readonly fields: readonly Field[];
+  readonly values: readonly Fragment[];
+  readonly where: Fragment | null;
+}
+
+/**
+ * The rows come from the lists of parameters. Changed rows are locked first, and those that are locked already left out: one of them must
+ * not hold up the others. New rows are returned in the order in which they are inserted, which is that of the lists.
+ */
+function compileBatch(
+  node: WriteNode,
+  parts: FlatParts,
+  body: Fragment,
+  log: ActivityLog,
+  single: Statement,
+): Statement {
+  const known = single.parameters.map((each) => JSON.stringify(each));
+  const column = (slot: number): Fragment => alias(`v${slot}`);
+  const bound = (fragment: Fragment): Fragment =>
+    substitute(fragment, (each) => sql`${SETS}.${column(known.indexOf(JSON.stringify(each)))}`);
+  const lists = known.map((_, slot) => sql`(select ${parameter({ kind: 'text', slot })}::text[])`);
+  const sets = sql`${SETS} as materialized (select *
+    from ${unnest(lists)} with ordinality as ${alias('x')} (${commaList([...known.map((_, slot) => column(slot)), NUMBER])}))`;
+  const { collection, verb } = node;
+  const table = sql`${tableName(collection)} ${verb === 'insert' ? sql`as ` : nothing}${TABLE_ROW}`;
+  const joined = sql` join ${SETS} on ${SETS}.${NUMBER} = ${WRITTEN}.${NUMBER}`;
+  const steps =
+    verb === 'insert'
+      ? [
+          sql`${alias('i')} as (insert into ${table}${columnList(parts.fields.map(columnName))}${overriding(parts)}
+            select ${bound(commaList(parts.values))} from ${SETS} order by ${SETS}.${NUMBER}
+            returning ${returned(node)})`,
+          sql`${WRITTEN} as (select ${alias('i')}.*, row_number() over () as ${NUMBER} from ${alias('i')})`,
+        ]
+      : [
+          sql`${alias('l')} as materialized (select ${SETS}.* from ${SETS}
+            join ${table} on ${bound(parts.where as Fragment)} for no key update of ${TABLE_ROW} skip locked)`,
+          sql`${WRITTEN} as (update ${table} set ${bound(assignments(parts))} from ${alias('l')} ${SETS}
+            where ${bound(hasKey(collection))} returning ${returned(node)}, ${SETS}.${NUMBER})`,
+        ];
+  const logged = record(node, log, joined).map(bound);
   return statement(
-    sql`with ${join([sql`${WRITTEN} as (${write})`, ...logged], sql`, `)} select ${body} from ${WRITTEN}`,
+    sql`with ${join([sets, ...steps, ...logged], sql`, `)}
+      select ${WRITTEN}.${NUMBER}, ${bound(body)} from ${WRITTEN}${joined}`,
   );
 }
 
@@ -66,7 +131,7 @@ export function compileFlatDelete(
   collection: Collection,
   rule: Condition | null,
   activityLog: ActivityLog,
-): Statement | null {
+): FlatStatement | null {
   const row = new FromClause(TABLE_ROW, new Scope(compileCondition), collection);
   const allowed = rule && compileCondition(rule, row);
   if (isJoined(row)) return null;
@@ -75,8 +140,9 @@ export function compileFlatDelete(
   const deleted = sql`delete from ${tableName(collection)} ${TABLE_ROW}
     where ${named}${allowed ? sql` and ${allowed}` : nothing}
     returning ${commaList(key)}`;
-  const logged = collection.accountability === null ? [] : [recordActivity('delete', collection, activityLog)];
-  return statement(sql`with ${join([sql`${WRITTEN} as (${deleted})`, ...logged], sql`, `)} select '' from ${WRITTEN}`);
+  const logged = collection.accountability === null ? [] : [recordActivity('delete', collection, activityLog, nothing)];
+  const parts = join([sql`${WRITTEN} as (${deleted})`, ...logged], sql`, `);
+  return { statement: statement(sql`with ${parts} select '' from ${WRITTEN}`), batch: null };
 }
 
 /** The values of its parameters. */
@@ -84,39 +150,56 @@ export function flatDeleteValues(key: Key, author: Author): Value[] {
   return [...AUTHOR.map((name) => author[name]), key];
 }
 
-function insert(node: WriteNode): Fragment {
+function insertParts(node: WriteNode): FlatParts {
   const { collection } = node;
   const written = writtenColumns(node);
   const key = node.bringsKeys ? singleKey(collection) : null;
-  const fields = [...(key ? [key] : []), ...written.map(([{ field }]) => field)];
-  const values = [
-    ...(key ? keyValues(collection) : []),
-    ...written.map(([{ field }, index]) => columnValue(node, field, index)),
-  ];
-  const isIdentity = fields.some(({ column }) => column?.identity === 'always');
-  const rows =
-    fields.length === 0
-      ? sql` default values`
-      : sql`${isIdentity ? sql` overriding system value` : nothing}
-    values (${commaList(values)})`;
-  return sql`insert into ${tableName(collection)} as ${TABLE_ROW}${columnList(fields.map(columnName))}${rows}
+  return {
+    fields: [...(key ? [key] : []), ...written.map(([{ field }]) => field)],
+    values: [
+      ...(key ? keyValues(collection) : []),
+      ...written.map(([{ field }, index]) => columnValue(node, field, index)),
+    ],
+    where: null,
+  };
+}
+
+function insert(node: WriteNode, parts: FlatParts): Fragment {
+  const { fields, values } = parts;
+  const rows = fields.length === 0 ? sql` default values` : sql`${overriding(parts)} values (${commaList(values)})`;
+  return sql`insert into ${tableName(node.collection)} as ${TABLE_ROW}${columnList(fields.map(columnName))}${rows}
     returning ${returned(node)}`;
 }
 
+function overriding({ fields }: FlatParts): Fragment {
+  return fields.some(({ column }) => column?.identity === 'always') ? sql` overriding system value` : nothing;
+}
+
 /** Null if the rule looks at other tables in joins. */
-function update(node: WriteNode, scope: Scope): Fragment | null {
+function updateParts(node: WriteNode, scope: Scope): FlatParts | null {
   const { collection, guard } = node;
   const row = new FromClause(TABLE_ROW, scope, collection);
   const allowed = guard ? sql` and ${compileGuard(guard, TABLE_ROW, row)}` : nothing;
   if (isJoined(row)) return null;
-  const changes = writtenColumns(node).map(([{ field }, index]) => {
-    const name = columnName(field);
-    return sql`${name} := ${withSridOf(sql`${TABLE_ROW}.${name}`, columnValue(node, field, index), field)}`;
-  });
-  return sql`update ${tableName(collection)} ${TABLE_ROW}
-    set ${commaList(changes)}
-    where ${hasKey(collection)}${allowed}
+  const written = writtenColumns(node);
+  return {
+    fields: written.map(([{ field }]) => field),
+    values: written.map(([{ field }, index]) =>
+      withSridOf(sql`${TABLE_ROW}.${columnName(field)}`, columnValue(node, field, index), field),
+    ),
+    where: sql`${hasKey(collection)}${allowed}`,
+  };
+}
+
+function update(node: WriteNode, parts: FlatParts): Fragment {
+  return sql`update ${tableName(node.collection)} ${TABLE_ROW}
+    set ${assignments(parts)}
+    where ${parts.where as Fragment}
     returning ${returned(node)}`;
+}
+
+function assignments({ fields, values }: FlatParts): Fragment {
+  return commaList(fields.map((field, position) => sql`${columnName(field)} := ${elementAt(values, position)}`));
 }
 
 function isJoined(row: FromClause): boolean {
@@ -182,7 +265,7 @@ function textOf(value: unknown): string | null {
 function compileAnswer(answer: ReadPlan, { collection, columns }: WriteNode, scope: Scope): Fragment | null {
   const { level, result, meta } = answer;
   if (result !== 'item' || level.kind !== 'rows' || level.version || meta.length > 0) return null;
-  const rows = compileRowsFrom({ ...level, where: ALWAYS }, scope, (row) => sql`${WRITTEN} ${row}`);
+  const rows = compileRowsFrom({ ...level, where: ALWAYS }, scope, (row) => sql`(select ${WRITTEN}.*) ${row}`);
   const body = sql`coalesce((select '{"data":' || ${rows.row}.${JSON_COLUMN} || '}' from (${rows.query}) ${rows.row}), '')`;
   const offset = AUTHOR.length + collection.key.length + columns.length;
   return substitute(body, (each) => parameter(shifted(each, offset)));
@@ -214,27 +297,29 @@ function isIndependent(body: Fragment, written: Collection, model: Model): boole
   );
 }
 
-function record(node: WriteNode, log: ActivityLog): Fragment[] {
+/** `joined` finds the values of the author for each row; there is only one row without it. */
+function record(node: WriteNode, log: ActivityLog, joined: Fragment): Fragment[] {
   const { collection, verb } = node;
   if (collection.accountability === null) return [];
-  const activity = recordActivity(verb === 'insert' ? 'create' : 'update', collection, log);
+  const activity = recordActivity(verb === 'insert' ? 'create' : 'update', collection, log, joined);
   if (collection.accountability !== 'all') return [activity];
   const revision = sql`insert into ${tableName(log.revisions)} (activity, collection, item, data, delta)
-    select ${alias('a')}.id, ${literal(collection.name)}, ${alias('a')}.item, ${WRITTEN}.${alias('j')},
+    select ${ACTIVITY}.id, ${literal(collection.name)}, ${ACTIVITY}.item, ${WRITTEN}.${alias('j')},
       coalesce(${WRITTEN}.${alias('d')}, ${WRITTEN}.${alias('j')})
-    from ${alias('a')}, ${WRITTEN}`;
+    from ${ACTIVITY}${joined === nothing ? sql`, ${WRITTEN}` : sql` join ${WRITTEN} on ${itemText(collection, WRITTEN)} = ${ACTIVITY}.item`}`;
   return [activity, sql`${alias('r')} as (${revision})`];
 }
 
-function recordActivity(action: 'create' | 'update' | 'delete', collection: Collection, log: ActivityLog): Fragment {
-  const [user, ip, agent, origin] = AUTHOR.map((_, slot) => parameter({ kind: 'text', slot })) as [
-    Fragment,
-    Fragment,
-    Fragment,
-    Fragment,
-  ];
-  return sql`${alias('a')} as (insert into ${tableName(log.activity)} (action, collection, item, "user", ip, user_agent, origin)
-    select ${literal(action)}, ${literal(collection.name)}, ${itemText(collection)}, ${user}::uuid, ${ip}::text, ${agent}::text, ${origin}::text
-    from ${WRITTEN}
+function recordActivity(
+  action: 'create' | 'update' | 'delete',
+  collection: Collection,
+  { activity }: ActivityLog,
+  joined: Fragment,
+): Fragment {
+  const types = [sql`uuid`, sql`text`, sql`text`, sql`text`];
+  const author = types.map((type, slot) => sql`${parameter({ kind: 'text', slot })}::${type}`);
+  return sql`${ACTIVITY} as (insert into ${tableName(activity)} (action, collection, item, "user", ip, user_agent, origin)
+    select ${literal(action)}, ${literal(collection.name)}, ${itemText(collection, WRITTEN)}, ${commaList(author)}
+    from ${WRITTEN}${joined}
     returning id, item)`;
 }

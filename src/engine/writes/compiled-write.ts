@@ -4,9 +4,16 @@ import type { Policies } from '../../access/policies.js';
 import { rowsOfAnswer } from '../../base/exact-json.js';
 import type { Observer } from '../../base/observe.js';
 import { oneStep, runSteps, type Steps } from '../../base/time-slices.js';
+import { WriteBatcher } from '../../batching/write-batcher.js';
 import { activityLogOf } from '../../compile/write/activity.js';
 import { compileDelete, compileSort } from '../../compile/write/delete.js';
-import { compileFlat, compileFlatDelete, flatDeleteValues, flatValues } from '../../compile/write/flat.js';
+import {
+  compileFlat,
+  compileFlatDelete,
+  type FlatStatement,
+  flatDeleteValues,
+  flatValues,
+} from '../../compile/write/flat.js';
 import { compileWrite } from '../../compile/write/write.js';
 import { inputValues } from '../../compile/write/write-input.js';
 import { keyNames } from '../../mirror/item-key.js';
@@ -25,7 +32,7 @@ import type { ParseLimits } from '../../request/parse-context.js';
 import { parseSelection, withKeys } from '../../request/rest.js';
 import { type IdempotencyKey, type Key, refuseKeys, type Selected } from '../../request/write.js';
 import type { Statement } from '../../sql/fragment.js';
-import { bind } from '../../sql/parameter.js';
+import { bind, type Values } from '../../sql/parameter.js';
 import { qualify } from '../../sql/qualify.js';
 import { billWriter } from '../caller-budget.js';
 import type { SessionConsistency } from '../consistency.js';
@@ -48,6 +55,8 @@ export interface WriteServices {
 
 export interface WriteLimits extends StatementCacheLimits {
   readonly maxRows: number | null;
+  /** Whether waiting writes of one shape share a statement. */
+  readonly batching: boolean;
   readonly parse: ParseLimits;
   /** As PostgreSQL reads an interval. */
   readonly idempotencyLifetime: string;
@@ -68,21 +77,37 @@ export interface WriteCall {
 /** An additional task of the statement: to store an idempotency key, or to count the rows that it writes. */
 export type WriteOption = IdempotencyKey | 'count' | null;
 
+interface CompiledWrite extends CompiledStatement {
+  /** The same for many rows, or null. */
+  readonly batchText: string | null;
+}
+
+/** A flat write with its values. */
+export interface FlatCall {
+  readonly statement: TransactionStatement;
+  readonly batchText: string | null;
+  /** Identifies the row that it changes; null for a new row. */
+  readonly key: string | null;
+}
+
 export class WriteCompiler {
   readonly #reads: Reads;
   readonly #policies: Policies;
-  readonly #statements: StatementCache;
+  readonly #statements: StatementCache<CompiledWrite>;
+  /** Null if each write is a statement of its own. */
+  readonly batcher: WriteBatcher | null;
   /** Shapes of one row that need the chain nevertheless. */
   readonly #chained: LRUCache<string, true>;
 
   constructor(
-    { reads, mirror, policies }: WriteServices,
+    { reads, mirror, policies, database }: WriteServices,
     private readonly limits: WriteLimits,
     observe: Observer,
   ) {
     this.#reads = reads;
     this.#policies = policies;
     this.#statements = new StatementCache(mirror, limits, observe);
+    this.batcher = limits.batching ? new WriteBatcher((work) => database.sessions.use(work)) : null;
     this.#chained = new LRUCache({ max: limits.shapes });
     mirror.onChange(() => this.#chained.clear());
   }
@@ -112,7 +137,7 @@ export class WriteCompiler {
   }
 
   /** The write and its answer as one statement, or null if the write is not flat. */
-  compileFlat(planned: PlannedWrite, { writer, client, readBack }: WriteCall): TransactionStatement | null {
+  compileFlat(planned: PlannedWrite, { writer, client, readBack }: WriteCall): FlatCall | null {
     const { model, input } = planned;
     const flat = flatRow({ ...planned, input: { ...input, nodes: hashedNodes(planned) } });
     if (!flat) return null;
@@ -121,19 +146,29 @@ export class WriteCompiler {
     if (plan?.kind === 'operation') return null;
     const access = this.#policies.accessOf(writer.caller)?.key ?? '';
     const shape = `flat ${planned.shape} ${answer ? `${access} ${readBack.shape}` : ''}`;
-    if (this.#chained.has(shape)) return null;
-    const compiled =
-      this.#statements.find(shape) ??
-      this.#keepFlat(shape, model, writer, compileFlat(flat.node, plan, activityLogOf(model), model));
+    const compiled = this.#findFlat(shape, model, writer, () =>
+      compileFlat(flat.node, plan, activityLogOf(model), model),
+    );
     if (!compiled) return null;
-    const { text, parameters } = compiled.statement;
     const values = flatValues(flat, input.by, answer ? readBack.values : []);
-    const prepare = this.#statements.isReused(compiled);
-    client.statement(text);
-    return { text, parameters: bind(parameters, values, writer.caller), prepare, columns: 1 };
+    const key = flat.node.verb === 'insert' ? null : JSON.stringify(planned.keys);
+    return this.#flatCall(compiled, values, { writer, client }, key);
   }
 
-  #keepFlat(shape: string, model: Model, writer: Writer, flat: Statement | null): CompiledStatement | null {
+  #flatCall(compiled: CompiledWrite, values: Values, { writer, client }: WrittenBy, key: string | null): FlatCall {
+    const { text, parameters } = compiled.statement;
+    const prepare = this.#statements.isReused(compiled);
+    client.statement(text);
+    const bound = bind(parameters, values, writer.caller);
+    return { statement: { text, parameters: bound, prepare, columns: 1 }, batchText: compiled.batchText, key };
+  }
+
+  /** Null for a shape that needs the chain. */
+  #findFlat(shape: string, model: Model, writer: Writer, compile: () => FlatStatement | null): CompiledWrite | null {
+    if (this.#chained.has(shape)) return null;
+    const known = this.#statements.find(shape);
+    if (known) return known;
+    const flat = compile();
     if (flat) return this.#compile(shape, model, writer, () => flat);
     this.#chained.set(shape, true);
     return null;
@@ -169,20 +204,15 @@ export class WriteCompiler {
     { collection, rule, selected }: { collection: Collection; rule: Condition | null; selected: Selected },
     { model, access, author }: WritePlanContext,
     { writer, client }: WriteCall,
-  ): TransactionStatement | null {
+  ): FlatCall | null {
     const [key, ...others] = givenKeys(collection, selected);
     if (key === undefined || others.length > 0 || !isPlainTable(collection) || !hasPlainKey(collection)) return null;
     checkKey(collection, key);
     const shape = `flat ${access?.key ?? ''}delete ${collection.name}`;
-    if (this.#chained.has(shape)) return null;
-    const compiled =
-      this.#statements.find(shape) ??
-      this.#keepFlat(shape, model, writer, compileFlatDelete(collection, rule, activityLogOf(model)));
-    if (!compiled) return null;
-    const { text, parameters } = compiled.statement;
-    client.statement(text);
-    const prepare = this.#statements.isReused(compiled);
-    return { text, parameters: bind(parameters, flatDeleteValues(key, author), writer.caller), prepare, columns: 1 };
+    const compiled = this.#findFlat(shape, model, writer, () =>
+      compileFlatDelete(collection, rule, activityLogOf(model)),
+    );
+    return compiled && this.#flatCall(compiled, flatDeleteValues(key, author), { writer, client }, String(key));
   }
 
   compileSort(collection: Collection, field: Field, model: Model, writer: Writer): Statement {
@@ -216,14 +246,17 @@ export class WriteCompiler {
     return parseSelection(collection.name, selected.query, keyNames(collection), this.limits.parse);
   }
 
-  #compile(shape: string, model: Model, writer: Writer, compile: () => Statement): CompiledStatement {
-    const compileChecked = (): CompiledStatement => {
-      const { text, parameters } = compile();
-      // The functions that raise errors are in the schema of the service's tables.
-      return { statement: checked({ text: qualify(text, model.system), parameters }, 'write', model) };
+  #compile(shape: string, model: Model, writer: Writer, compile: () => Statement | FlatStatement): CompiledWrite {
+    // The functions that raise errors are in the schema of the service's tables.
+    const check = ({ text, parameters }: Statement): Statement =>
+      checked({ text: qualify(text, model.system), parameters }, 'write', model);
+    const compileChecked = (): CompiledWrite => {
+      const compiled = compile();
+      if (!('statement' in compiled)) return { statement: check(compiled), batchText: null };
+      return { statement: check(compiled.statement), batchText: compiled.batch && check(compiled.batch).text };
     };
     const { budgets } = this.#reads;
-    const steps = (): Steps<CompiledStatement> => oneStep(() => budgets.run(billWriter(writer), compileChecked));
+    const steps = (): Steps<CompiledWrite> => oneStep(() => budgets.run(billWriter(writer), compileChecked));
     return runSteps(this.#statements.get(shape, model, steps));
   }
 }

@@ -7,6 +7,7 @@ import { assertNever } from '../../base/assert-never.js';
 import { forbidden, invalidPayload, isOutcomeUnknown } from '../../base/errors.js';
 import { parseOwnJson } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
+import type { WriteBatcher } from '../../batching/write-batcher.js';
 import type { Collection, Model } from '../../mirror/model.js';
 import { checkArguments } from '../../plan/call-arguments.js';
 import { servedCollection } from '../../plan/read.js';
@@ -17,7 +18,7 @@ import { planCreate, planUpdate } from '../../plan/write/payload.js';
 import type { WritePlanContext } from '../../plan/write/payload-row.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
 import { checkRows } from '../../plan/write/write-rows.js';
-import type { Session, TransactionStatement } from '../../postgres/pools/sessions.js';
+import type { Session } from '../../postgres/pools/sessions.js';
 import type { Parsed } from '../../request/ast.js';
 import type { OnConflict } from '../../request/on-conflict.js';
 import type { Input } from '../../request/parse-context.js';
@@ -32,6 +33,7 @@ import { retry } from '../retry.js';
 import type { RequestClient } from '../stages.js';
 import { type ImportTransaction, isKnownSingleton, type Writer, type WrittenBy } from '../writer.js';
 import {
+  type FlatCall,
   type WriteCall,
   WriteCompiler,
   type WriteLimits,
@@ -88,6 +90,11 @@ export class Writes {
   /** Number of cached shapes. */
   get shapes(): number {
     return this.#compiler.shapes;
+  }
+
+  /** Null if each write is a statement of its own. */
+  get batcher(): WriteBatcher | null {
+    return this.#compiler.batcher;
   }
 
   /** Calls back after a commit that may have changed permissions; the answer to the write waits for it. */
@@ -154,17 +161,24 @@ export class Writes {
     return body;
   }
 
-  /** The row that was written is in the answer of the same statement: an empty cell if the caller may not read it. */
+  /** The answer is the cell of the row that was written: empty if the caller may not read it. There is none if no row was written. */
   async #sendFlat(
-    flat: TransactionStatement,
-    { client }: WriteCall,
+    { statement, batchText, key }: FlatCall,
+    { client, writer }: WriteCall,
     asFailure: (error: unknown) => unknown,
   ): Promise<Buffer | null> {
     const { database, reads } = this.services;
     client.staged('compile');
-    const [body = null] = await database.sessions
-      .use((session) => reads.shapeStats.time(flat, 1, () => session.runPipelined([flat])))
-      .catch((error: unknown) => Promise.reject(asFailure(error)));
+    const send = async (): Promise<Buffer | null> => {
+      const { batcher } = this.#compiler;
+      if (batcher && batchText !== null)
+        return batcher.write({ statement, batchText, key, caller: writer.caller.user ?? writer.author.ip ?? '' });
+      const [cell = null] = await database.sessions.use((session) => session.runPipelined([statement]));
+      return cell;
+    };
+    const body = await reads.shapeStats.time(statement, 1, send).catch((error: unknown) => {
+      throw asFailure(error);
+    });
     if (body === null) throw forbidden();
     return body.length === 0 ? null : body;
   }

@@ -135,23 +135,39 @@ export class Session implements Pooled {
   }
 
   /** A transaction whose statements are sent together, in one round trip; answers the cell of each. */
-  runPipelined(statements: readonly TransactionStatement[]): Promise<(Buffer | null)[]> {
-    if (this.#lost) throw connectionLost();
+  async runPipelined(statements: readonly TransactionStatement[]): Promise<(Buffer | null)[]> {
     const cells: (Buffer | null)[] = statements.map(() => null);
-    const done = new Promise<(Buffer | null)[]>((resolve, reject) => {
-      const queries = statements.map(({ text, parameters, prepare, columns }, position): WireQuery => {
+    await this.#runTogether(
+      statements.map(({ columns = null, ...statement }, position) => ({
+        ...statement,
+        columns,
+        row: (_, cell) => {
+          cells[position] = copyBorrowed(cell);
+        },
+      })),
+    );
+    return cells;
+  }
+
+  /** The same for one statement behind its settings, whose rows have a number and a cell. */
+  runBatch(
+    settings: readonly BoundStatement[],
+    batch: BoundStatement,
+    onRow: (number: number, cell: Buffer | null) => void,
+  ): Promise<void> {
+    return this.#runTogether([
+      ...settings.map((each) => ({ ...each, columns: null, row: () => {} })),
+      { ...batch, columns: 2 as const, row: (number, cell) => onRow(number, copyBorrowed(cell)) },
+    ]);
+  }
+
+  #runTogether(statements: readonly Omit<WireQuery, 'end'>[]): Promise<void> {
+    if (this.#lost) throw connectionLost();
+    const done = new Promise<void>((resolve, reject) => {
+      const queries = statements.map((each): WireQuery => {
         this.count();
-        return {
-          text,
-          parameters,
-          prepare,
-          columns: columns ?? null,
-          row: (_, cell) => {
-            cells[position] = copyBorrowed(cell);
-          },
-          // All of them end together.
-          end: (error, unsent) => (error === null ? resolve(cells) : reject(asDecided(error, unsent))),
-        };
+        // All of them end together.
+        return { ...each, end: (error, unsent) => (error === null ? resolve() : reject(asDecided(error, unsent))) };
       });
       this.connection.run(...queries);
     });

@@ -17,8 +17,8 @@ with "%w" as (
     null::json as "%d"
 ), "%a" as (
   insert into "public"."service_activity" (action, collection, item, "user", ip, user_agent, origin)
-  select 'create', 'order_lines', pg_catalog.textin(pg_catalog.int4out("order_id")) || '~'
-    || pg_catalog.textin(pg_catalog.int4out("product_id")), $3::uuid, $4::text, $5::text, $6::text
+  select 'create', 'order_lines', pg_catalog.textin(pg_catalog.int4out("%w"."order_id")) || '~'
+    || pg_catalog.textin(pg_catalog.int4out("%w"."product_id")), $3::uuid, $4::text, $5::text, $6::text
   from "%w"
   returning id, item
 ), "%r" as (
@@ -32,7 +32,9 @@ select coalesce((
     select '{"quantity":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."quantity")), 'null') || '}' as "%j"
     from (
       select "%t1"."quantity"
-      from "%w" "%t1"
+      from (
+        select "%w".*
+      ) "%t1"
       limit 1
     ) "%p1"
   ) "%r1"

@@ -20,8 +20,8 @@ with "%w" as (
     ('{"note":' || coalesce(pg_catalog.to_json("%t"."note")::text, 'null') || '}')::json as "%d"
 ), "%a" as (
   insert into "public"."service_activity" (action, collection, item, "user", ip, user_agent, origin)
-  select 'update', 'order_lines', pg_catalog.textin(pg_catalog.int4out("order_id")) || '~'
-    || pg_catalog.textin(pg_catalog.int4out("product_id")), $4::uuid, $5::text, $6::text, $7::text
+  select 'update', 'order_lines', pg_catalog.textin(pg_catalog.int4out("%w"."order_id")) || '~'
+    || pg_catalog.textin(pg_catalog.int4out("%w"."product_id")), $4::uuid, $5::text, $6::text, $7::text
   from "%w"
   returning id, item
 ), "%r" as (
@@ -35,7 +35,9 @@ select coalesce((
     select '{"note":' || coalesce(pg_catalog.to_json("%p1"."note")::text, 'null') || '}' as "%j"
     from (
       select "%t1"."note"
-      from "%w" "%t1"
+      from (
+        select "%w".*
+      ) "%t1"
       limit 1
     ) "%p1"
   ) "%r1"

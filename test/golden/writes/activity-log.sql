@@ -18,7 +18,7 @@ with "%w" as (
     ('{"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%d"
 ), "%a" as (
   insert into "public"."service_activity" (action, collection, item, "user", ip, user_agent, origin)
-  select 'update', 'tags', "id"::text, $3::uuid, $4::text, $5::text, $6::text
+  select 'update', 'tags', "%w"."id"::text, $3::uuid, $4::text, $5::text, $6::text
   from "%w"
   returning id, item
 ), "%r" as (
@@ -32,7 +32,9 @@ select coalesce((
     select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j"
     from (
       select "%t1"."id"
-      from "%w" "%t1"
+      from (
+        select "%w".*
+      ) "%t1"
       limit 1
     ) "%p1"
   ) "%r1"

@@ -12,7 +12,9 @@ select coalesce((
     select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j"
     from (
       select "%t1"."id"
-      from "%w" "%t1"
+      from (
+        select "%w".*
+      ) "%t1"
       limit 1
     ) "%p1"
   ) "%r1"

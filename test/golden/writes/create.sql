@@ -29,7 +29,7 @@ with "%w" as (
     null::json as "%d"
 ), "%a" as (
   insert into "public"."service_activity" (action, collection, item, "user", ip, user_agent, origin)
-  select 'create', 'articles', "id"::text, $3::uuid, $4::text, $5::text, $6::text
+  select 'create', 'articles', "%w"."id"::text, $3::uuid, $4::text, $5::text, $6::text
   from "%w"
   returning id, item
 ), "%r" as (
@@ -44,7 +44,9 @@ select coalesce((
       || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null') || '}' as "%j"
     from (
       select "%t1"."id", "%t1"."title"
-      from "%w" "%t1"
+      from (
+        select "%w".*
+      ) "%t1"
       limit 1
     ) "%p1"
   ) "%r1"

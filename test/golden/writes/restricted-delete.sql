@@ -12,7 +12,7 @@ with "%w" as (
   returning "%t"."id"
 ), "%a" as (
   insert into "public"."service_activity" (action, collection, item, "user", ip, user_agent, origin)
-  select 'delete', 'comments', "id"::text, $2::uuid, $3::text, $4::text, $5::text
+  select 'delete', 'comments', "%w"."id"::text, $2::uuid, $3::text, $4::text, $5::text
   from "%w"
   returning id, item
 )

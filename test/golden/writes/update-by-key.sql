@@ -32,7 +32,7 @@ with "%w" as (
       || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."author")), 'null') || '}')::json as "%d"
 ), "%a" as (
   insert into "public"."service_activity" (action, collection, item, "user", ip, user_agent, origin)
-  select 'update', 'articles', "id"::text, $4::uuid, $5::text, $6::text, $7::text
+  select 'update', 'articles', "%w"."id"::text, $4::uuid, $5::text, $6::text, $7::text
   from "%w"
   returning id, item
 ), "%r" as (
@@ -46,7 +46,9 @@ select coalesce((
     select '{"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null') || '}' as "%j"
     from (
       select "%t1"."title"
-      from "%w" "%t1"
+      from (
+        select "%w".*
+      ) "%t1"
       limit 1
     ) "%p1"
   ) "%r1"

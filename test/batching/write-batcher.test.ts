@@ -1,0 +1,233 @@
+/** Flat writes: one statement each, and one statement together where they wait. Each caller gets their own answer. */
+import t from 'tap';
+import { inForce, makeCaller } from '../support/callers.js';
+import {
+  ADMIN_TOKEN,
+  type Answer,
+  connectSql,
+  createLibrary,
+  get,
+  KNOWS_CALLERS,
+  request,
+  startDatabase,
+  startTestService,
+  waitFor,
+} from '../support/service.js';
+import { StatementCounter } from '../support/statement-counter.js';
+
+const server = await startDatabase();
+const databaseUrl = await createLibrary(server, 'written');
+const sql = connectSql(databaseUrl);
+t.teardown(() => sql.end());
+await sql.unsafe(`
+  create table stock (id serial primary key, name text unique, amount int not null default 0 check (amount >= 0),
+    notes text[], facts jsonb, owner uuid, parent int references stock);
+  insert into stock (name, amount) select 'item ' || n, n from generate_series(1, 500) n;
+  create table triggered (id serial primary key, name text);
+  create function shout() returns trigger language plpgsql as $$ begin new.name := upper(new.name); return new; end $$;
+  create trigger shout before insert or update on triggered for each row execute function shout();
+  create table deferred (id serial primary key, name text unique deferrable initially deferred)`);
+const counter = await StatementCounter.of(server, 'written');
+/** One thread, so that all requests meet in one batcher. */
+const service = await startTestService({ databaseUrl, WORKERS: '1', ...KNOWS_CALLERS });
+
+function send(method: string, path: string, body?: unknown, token = ADMIN_TOKEN): Promise<Answer> {
+  const content = body === undefined ? {} : { body: JSON.stringify(body) };
+  return request(service, method, path, { headers: { 'content-type': 'application/json' }, token, ...content });
+}
+
+async function batches(): Promise<{ writes: number; statements: number; splits: number }> {
+  const { text } = await get(service, '/server/metrics');
+  const sample = (name: string): number => Number(new RegExp(`^${name} (\\d+)$`, 'm').exec(text)?.[1]);
+  return {
+    writes: sample('lateral_write_batch_size_sum'),
+    statements: sample('lateral_write_batch_size_count'),
+    splits: sample('lateral_write_batch_splits_total'),
+  };
+}
+
+async function countStatements(work: () => Promise<unknown>): Promise<number> {
+  const { counts } = await counter.count(work);
+  return counts.reduce((sum, { calls }) => sum + calls, 0);
+}
+
+t.test('a flat create, update and deletion are one statement each', async (t) => {
+  const made = await send('POST', '/items/stock', { name: 'first', amount: 1 });
+  t.match(made.json, { data: { name: 'first', amount: 1 } });
+  const { id } = (made.json as { data: { id: number } }).data;
+  const path = `/items/stock/${id}`;
+  t.equal(await countStatements(() => send('POST', '/items/stock', { name: 'second', notes: ['a', 'b"c'] })), 1);
+  t.equal(await countStatements(() => send('PATCH', path, { amount: 7 })), 1);
+  t.equal(await countStatements(() => send('PATCH', `${path}?fields=amount,facts`, { facts: { a: [1, null] } })), 1);
+  t.strictSame((await send('GET', path)).json, {
+    data: { id, name: 'first', amount: 7, notes: null, facts: { a: [1, null] }, owner: null, parent: null },
+  });
+  t.equal(await countStatements(async () => t.equal((await send('DELETE', path)).status, 204)), 1);
+  t.equal((await send('DELETE', path)).status, 403, 'it is gone');
+  t.equal((await send('PATCH', path, { amount: 1 })).status, 403);
+  const log = await sql`select action from service_activity where collection = 'stock' and item = ${id} order by id`;
+  t.strictSame(
+    log.map(({ action }) => action),
+    ['create', 'update', 'update', 'delete'],
+  );
+});
+
+t.test('an answer that shows the written table elsewhere is read by a second statement', async (t) => {
+  const { json } = await send('PATCH', '/items/stock/1?fields=id,parent.id,parent.name', { parent: 1, name: 'mine' });
+  t.strictSame(json, { data: { id: 1, parent: { id: 1, name: 'mine' } } });
+});
+
+t.test('waiting creates share statements; each gets its own row', async (t) => {
+  const before = await batches();
+  const names = Array.from({ length: 300 }, (_, index) => `new ${index}`);
+  const answers = await Promise.all(
+    names.map((name, amount) =>
+      send('POST', '/items/stock?fields=name,amount,notes,facts', { name, amount, notes: [name] }),
+    ),
+  );
+  t.strictSame(
+    answers.map(({ status, json }) => [status, json]),
+    names.map((name, amount) => [200, { data: { name, amount, notes: [name], facts: null } }]),
+  );
+  const after = await batches();
+  t.ok(after.statements - before.statements < 150, `${after.statements - before.statements} statements`);
+  const [row] = await sql`
+    select count(*)::int as rows, count(distinct item)::int as items, count(*) filter (where data ->> 'name' is null)::int as wrong
+    from service_revisions where collection = 'stock' and data ->> 'name' like 'new %'`;
+  t.strictSame(row, { rows: 300, items: 300, wrong: 0 }, 'each has its revision');
+});
+
+t.test('waiting changes share statements, two of one row do not', async (t) => {
+  const before = await batches();
+  const answers = await Promise.all(
+    Array.from({ length: 300 }, (_, index) =>
+      send('PATCH', `/items/stock/${(index % 100) + 1}?fields=id,amount`, { amount: index }),
+    ),
+  );
+  t.strictSame(
+    answers.map(({ json }) => json),
+    answers.map((_, index) => ({ data: { id: (index % 100) + 1, amount: index } })),
+  );
+  const after = await batches();
+  t.ok(after.statements - before.statements < 150, `${after.statements - before.statements} statements`);
+});
+
+t.test('one that fails does not fail the others', async (t) => {
+  const before = await batches();
+  const answers = await Promise.all(
+    Array.from({ length: 100 }, (_, index) =>
+      send('POST', '/items/stock?fields=name', { name: index === 50 ? 'item 9' : `good ${index}`, amount: index }),
+    ),
+  );
+  t.strictSame(
+    answers.flatMap(({ status }, index) => (status === 200 ? [] : [[index, status]])),
+    [[50, 400]],
+  );
+  t.match(answers[50]?.json, { errors: [{ extensions: { type: 'unique', field: 'name' } }] });
+  const negative = await Promise.all(
+    Array.from({ length: 60 }, (_, index) =>
+      send('PATCH', `/items/stock/${index + 1}`, { amount: index === 30 ? -1 : 5 }),
+    ),
+  );
+  t.strictSame(
+    negative.flatMap(({ status }, index) => (status === 200 ? [] : [[index, status]])),
+    [[30, 400]],
+  );
+  t.ok((await batches()).splits > before.splits, 'batches were split');
+});
+
+t.test('a row that another transaction holds keeps nobody else waiting', async (t) => {
+  const held = await sql.reserve();
+  await held`begin`;
+  await held`update stock set amount = 1 where id = 3`;
+  await held`insert into stock (name) values ('held')`;
+  const blocked = send('PATCH', '/items/stock/3?fields=amount', { amount: 33 });
+  const sameName = send('POST', '/items/stock?fields=name', { name: 'held' });
+  for (let turn = 0; turn < 4; turn++) {
+    const free = Array.from({ length: 40 }, (_, index) => [
+      send('PATCH', `/items/stock/${index + 4}`, { amount: 2 }),
+      send('POST', '/items/stock', { name: `free ${turn} ${index}` }),
+    ]).flat();
+    t.ok(
+      (await Promise.all(free)).every(({ status }) => status === 200),
+      'the others are written',
+    );
+  }
+  await held`commit`;
+  held.release();
+  t.strictSame((await blocked).json, { data: { amount: 33 } });
+  t.equal((await sameName).status, 400, 'the name is taken');
+});
+
+t.test('callers of one policy share statements, and each acts as themselves', async (t) => {
+  const rule = { owner: { _eq: '$CURRENT_USER' } };
+  const permissions = (['create', 'read', 'update'] as const).map((action) => ({
+    collection: 'stock',
+    action,
+    permissions: action === 'create' ? null : rule,
+    fields: ['id', 'name', 'amount', 'owner'],
+    presets: action === 'create' ? { owner: '$CURRENT_USER' } : null,
+  }));
+  const caller = await makeCaller(sql, 'keeper', [{ permissions }]);
+  await inForce(service, caller, '/items/stock');
+  const { token, user } = caller;
+  const answers = await Promise.all(
+    Array.from({ length: 80 }, (_, index) =>
+      send('POST', '/items/stock?fields=name,owner', { name: `own ${index}` }, token),
+    ),
+  );
+  t.strictSame(
+    answers.map(({ json }) => json),
+    answers.map((_, index) => ({ data: { name: `own ${index}`, owner: user } })),
+  );
+  t.equal((await send('PATCH', '/items/stock/5', { amount: 1 }, token)).status, 403, "another's item");
+  const mixed = await Promise.all(
+    Array.from({ length: 40 }, (_, index) => send('PATCH', `/items/stock/${index + 5}`, { amount: 1 }, token)),
+  );
+  t.ok(mixed.every(({ status }) => status === 403));
+});
+
+t.test('tables with triggers or deferred constraints are written by one request at a time', async (t) => {
+  const before = await batches();
+  const answers = await Promise.all(
+    Array.from({ length: 40 }, (_, index) => [
+      send('POST', '/items/triggered?fields=name', { name: `n${index}` }),
+      send('POST', '/items/deferred?fields=name', { name: `n${Math.min(index, 1)}` }),
+    ]).flat(),
+  );
+  const triggered = answers.filter((_, index) => index % 2 === 0);
+  t.strictSame(
+    triggered.map(({ json }) => json),
+    triggered.map((_, index) => ({ data: { name: `N${index}` } })),
+  );
+  t.equal(answers.filter(({ status }) => status === 200).length, 42, 'two of the deferred names are new');
+  t.strictSame(await batches(), before, 'no batch');
+});
+
+t.test('a lost connection leaves the outcome unknown, and nothing is written twice', async (t) => {
+  let round = 0;
+  let isOver = false;
+  const kill = (async () => {
+    while (!isOver) {
+      await sql`
+        select pg_terminate_backend(pid) from pg_stat_activity
+        where datname = current_database() and application_name like 'lateral%' and state = 'active' and query like '%stock%'`;
+    }
+  })();
+  const statuses = new Map<string, number>();
+  await waitFor(async () => {
+    round++;
+    const names = Array.from({ length: 60 }, (_, index) => `killed ${round} ${index}`);
+    const answers = await Promise.all(names.map((name) => send('POST', '/items/stock?fields=name', { name })));
+    for (const [index, { status }] of answers.entries()) statuses.set(names[index] ?? '', status);
+    return [...statuses.values()].includes(503) && round > 20;
+  }, 60_000);
+  isOver = true;
+  await kill;
+  const rows = await sql<{ name: string }[]>`select name from stock where name like 'killed %'`;
+  const written = new Set(rows.map(({ name }) => name));
+  t.equal(rows.length, written.size, 'no row twice');
+  const lost = [...statuses].filter(([name, status]) => status === 200 && !written.has(name));
+  t.strictSame(lost, [], 'what was acknowledged is there');
+  t.ok([...statuses.values()].every((status) => status === 200 || status === 503));
+});
