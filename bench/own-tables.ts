@@ -1,11 +1,11 @@
 /**
- * Tables in addition to those of the demo model: a composite key, a subtree that many rows share, and a table to import into. They are
+ * Tables in addition to those of the demo model: a composite key, a subtree that many rows share, a table to import into, and one to write single rows to. They are
  * created once, and again if an older bench created them.
  */
 import postgres from 'postgres';
 
 /** Increment it with every change of these tables. */
-const VERSION = 'bench tables 1';
+const VERSION = 'bench tables 2';
 
 /** Rows with a composite key: as many as there are articles. */
 export const LINES_PER_ORDER = 10;
@@ -13,6 +13,9 @@ const LINES = 100_000;
 
 /** Orders in the one currency with many rates, and as many in a currency each. */
 export const SHARING_ORDERS = 10_000;
+
+/** Rows of bench_notes, whose changes are not recorded. */
+export const NOTES = 100_000;
 
 export async function makeOwnTables(url: string): Promise<void> {
   const sql = postgres(url, { max: 1, fetch_types: false, onnotice: () => undefined });
@@ -23,7 +26,9 @@ export async function makeOwnTables(url: string): Promise<void> {
       await transaction.unsafe(MAKE).simple();
       await transaction.unsafe(`comment on table bench_lines is '${VERSION}'`);
     });
-    await sql.unsafe('vacuum (analyze) bench_lines, bench_currencies, bench_rates, bench_orders, bench_imported');
+    await sql.unsafe(
+      'vacuum (analyze) bench_lines, bench_currencies, bench_rates, bench_orders, bench_imported, bench_notes',
+    );
   } finally {
     await sql.end({ timeout: 5 });
   }
@@ -31,7 +36,8 @@ export async function makeOwnTables(url: string): Promise<void> {
 
 /** The columns of bench_lines are those that reads of articles by key show. */
 const MAKE = `
-  drop table if exists bench_lines, bench_orders, bench_rates, bench_currencies, bench_imported;
+  drop table if exists bench_lines, bench_orders, bench_rates, bench_currencies, bench_imported, bench_notes;
+  delete from service_collections where collection = 'bench_notes';
   delete from service_relations where many_collection like 'bench\\_%';
   create table bench_lines (
     order_number integer not null,
@@ -75,5 +81,8 @@ const MAKE = `
     rating numeric(10, 2),
     published_at timestamp with time zone
   );
+  create table bench_notes (id serial primary key, name varchar(255), views integer not null default 0);
+  insert into bench_notes (name) select 'Note ' || n from generate_series(1, ${NOTES}) as n;
+  insert into service_collections (collection, accountability) values ('bench_notes', null);
   insert into service_relations (many_collection, many_field, one_collection, one_field) values
     ('bench_rates', 'currency', 'bench_currencies', 'rates'), ('bench_orders', 'currency', 'bench_currencies', 'orders')`;

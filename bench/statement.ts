@@ -79,6 +79,7 @@ export async function readStatement(
   databaseUrl: string,
   signal: AbortSignal,
 ): Promise<Statement> {
+  if (each.plain) return { ...each.plain, exclusive: true };
   const explained = isWrite(each)
     ? await compileWrites(databaseUrl, requestsOf(each))
     : await explainAll(each, address, signal);
