@@ -259,7 +259,7 @@ export const CASES: readonly Case[] = [
   },
 ];
 
-/** Writes of one row beside SQL written by hand, by 32 clients and by 8. */
+/** Writes of one row, compared with SQL written by hand, by 32 clients and by 8. */
 function flatWrites(): readonly Case[] {
   const created = {
     method: 'POST',

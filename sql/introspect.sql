@@ -339,7 +339,7 @@ select pg_catalog.json_build_object(
     where class.relrowsecurity
       or exists (
         select from pg_catalog.pg_constraint "constraint"
-        where tables.oid in ("constraint".conrelid, "constraint".confrelid) and "constraint".condeferrable
+        where ("constraint".conrelid = tables.oid or "constraint".confrelid = tables.oid) and "constraint".condeferrable
       )
   ),
   -- Of the role of the service, where it may not do everything: for the table, then for each column.

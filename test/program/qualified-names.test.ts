@@ -311,7 +311,7 @@ function usesOf(name: string, scope: typescript.Node): typescript.Node[] {
   return found;
 }
 
-const QUALIFYING = /^(withCatalog|querySystem)$|\bdatabase\.(rows|cell|qualified)$/;
+const QUALIFYING = /^(withCatalog|querySystem|this\.#(row|change))$|\bdatabase\.(rows|cell|qualified)$/;
 
 function files(folder: string): string[] {
   return readdirSync(packagePath('sql', folder), { withFileTypes: true }).flatMap((entry) => {

@@ -74,7 +74,7 @@ export function compileFlat(
     sql`with ${join([sql`${WRITTEN} as (${written})`, ...logged], sql`, `)} select ${body} from ${WRITTEN}`,
   );
   const isBatchable = node.collection.isWrittenInBatches && parts.fields.length > 0;
-  return { statement: single, batch: isBatchable ? compileBatch(node, parts, body, activityLog, single) : null };
+  return { statement: single, batch: isBatchable ? compileBatch(node, { ...parts, body }, activityLog, single) : null };
 }
 
 /** The columns that are written, with their values, and the condition under which a row that exists is changed. */
@@ -90,8 +90,7 @@ interface FlatParts {
  */
 function compileBatch(
   node: WriteNode,
-  parts: FlatParts,
-  body: Fragment,
+  { body, ...parts }: FlatParts & { readonly body: Fragment },
   log: ActivityLog,
   single: Statement,
 ): Statement {
@@ -175,7 +174,7 @@ function overriding({ fields }: FlatParts): Fragment {
   return fields.some(({ column }) => column?.identity === 'always') ? sql` overriding system value` : nothing;
 }
 
-/** Null if the rule looks at other tables in joins. */
+/** Null if the rule needs joins to other tables. */
 function updateParts(node: WriteNode, scope: Scope): FlatParts | null {
   const { collection, guard } = node;
   const row = new FromClause(TABLE_ROW, scope, collection);
@@ -240,7 +239,7 @@ export function flatValues({ node, row }: FlatRow, author: Author, answered: Val
   const names = collection.key.length === 1 ? ['k'] : collection.key.map((_, part) => `k_${part}`);
   return [
     ...AUTHOR.map((name) => author[name]),
-    ...names.map((name) => textOf(row[name] ?? null)),
+    ...collection.key.map((field, part) => valueText(field, row[elementAt(names, part)] ?? null)),
     ...columns.map(({ field }, index) => valueText(field, row[`c${index}`] ?? null)),
     ...answered,
   ];
