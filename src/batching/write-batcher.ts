@@ -1,6 +1,6 @@
 /**
  * Batches of writes. Flat writes of one shape that wait for a connection share a statement, and so a commit; each gets its own answer.
- * Nothing waits for a batch to fill: a write is sent at once while fewer than `MAX_IN_FLIGHT` statements of its shape are on their way.
+ * Nothing waits for a batch to fill: a write is sent at once while fewer than `MAX_IN_FLIGHT` statements of its shape are in flight.
  * If a batch fails, PostgreSQL has undone all of it, and each write is sent by itself. So is a write whose row another transaction
  * holds. A connection that is lost at the commit leaves the outcome of each write unknown, and none is sent again.
  */
@@ -11,6 +11,8 @@ import { arrayLiteral } from '../sql/literal.js';
 
 /** Statements of one shape at a time: the fewer they are, the larger are the batches. */
 const MAX_IN_FLIGHT = 2;
+/** Milliseconds after which a statement is no longer counted: it may wait for a row that another transaction holds. */
+const SLOW_MS = 20;
 const MAX_BATCH_WRITES = 64;
 /** Milliseconds for which a caller whose write failed a batch writes alone. */
 const ALONE_MS = 10_000;
@@ -39,7 +41,8 @@ interface Pending {
 }
 
 interface Queue {
-  inFlight: number;
+  /** When each statement that is in flight was sent. */
+  readonly inFlight: Set<{ readonly sentAt: number }>;
   waiting: Pending[];
 }
 
@@ -54,6 +57,7 @@ export class WriteBatcher {
   readonly #queues = new Map<string, Queue>();
   /** Callers who write alone, and until when. */
   readonly #alone = new Map<string, number>();
+  #timer: NodeJS.Timeout | null = null;
 
   constructor(private readonly useSession: UseSession) {}
 
@@ -70,7 +74,7 @@ export class WriteBatcher {
   #queueOf(text: string): Queue {
     const known = this.#queues.get(text);
     if (known) return known;
-    const queue: Queue = { inFlight: 0, waiting: [] };
+    const queue: Queue = { inFlight: new Set(), waiting: [] };
     this.#queues.set(text, queue);
     return queue;
   }
@@ -84,15 +88,33 @@ export class WriteBatcher {
   }
 
   #advance(text: string, queue: Queue): void {
-    while (queue.waiting.length > 0 && queue.inFlight < MAX_IN_FLIGHT) {
+    while (queue.waiting.length > 0 && this.#maySend(queue)) {
       const pending = takeTogether(queue);
-      queue.inFlight++;
+      const statement = { sentAt: performance.now() };
+      queue.inFlight.add(statement);
       void this.#send(pending).finally(() => {
-        queue.inFlight--;
-        if (queue.waiting.length === 0 && queue.inFlight === 0) this.#queues.delete(text);
+        queue.inFlight.delete(statement);
+        if (queue.waiting.length === 0 && queue.inFlight.size === 0) this.#queues.delete(text);
         this.#advance(text, queue);
       });
     }
+    if (queue.waiting.length > 0) this.#wake();
+  }
+
+  #maySend({ inFlight }: Queue): boolean {
+    if (inFlight.size < MAX_IN_FLIGHT) return true;
+    const slow = performance.now() - SLOW_MS;
+    let counted = 0;
+    for (const { sentAt } of inFlight) if (sentAt > slow) counted++;
+    return counted < MAX_IN_FLIGHT;
+  }
+
+  /** Writes behind slow statements are sent although none of these has ended. */
+  #wake(): void {
+    this.#timer ??= setTimeout(() => {
+      this.#timer = null;
+      for (const [text, queue] of this.#queues) this.#advance(text, queue);
+    }, SLOW_MS).unref();
   }
 
   /** Settles each of them, and never rejects. */

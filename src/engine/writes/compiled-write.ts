@@ -93,6 +93,7 @@ export interface FlatCall {
 export class WriteCompiler {
   readonly #reads: Reads;
   readonly #policies: Policies;
+  readonly #mirror: Mirror;
   readonly #statements: StatementCache<CompiledWrite>;
   /** Null if each write is a statement of its own. */
   readonly batcher: WriteBatcher | null;
@@ -106,6 +107,7 @@ export class WriteCompiler {
   ) {
     this.#reads = reads;
     this.#policies = policies;
+    this.#mirror = mirror;
     this.#statements = new StatementCache(mirror, limits, observe);
     this.batcher = limits.batching ? new WriteBatcher((work) => database.sessions.use(work)) : null;
     this.#chained = new LRUCache({ max: limits.shapes });
@@ -166,7 +168,7 @@ export class WriteCompiler {
   /** Null for a shape that needs the chain. */
   #findFlat(shape: string, model: Model, writer: Writer, compile: () => FlatStatement | null): CompiledWrite | null {
     if (this.#chained.has(shape)) return null;
-    const known = this.#statements.find(shape);
+    const known = model === this.#mirror.model ? this.#statements.find(shape) : undefined;
     if (known) return known;
     const flat = compile();
     if (flat) return this.#compile(shape, model, writer, () => flat);

@@ -156,7 +156,7 @@ export class Session implements Pooled {
     onRow: (number: number, cell: Buffer | null) => void,
   ): Promise<void> {
     return this.#runTogether([
-      ...settings.map((each) => ({ ...each, columns: null, row: () => {} })),
+      ...settings.map((each) => ({ ...each, columns: null, isSetting: true, row: () => {} })),
       { ...batch, columns: 2 as const, row: (number, cell) => onRow(number, copyBorrowed(cell)) },
     ]);
   }
