@@ -12,7 +12,7 @@ import { arrayLiteral } from '../sql/literal.js';
 /** Statements of one shape at a time: the fewer they are, the larger are the batches. */
 const MAX_IN_FLIGHT = 2;
 /** Milliseconds after which a statement is no longer counted: it may wait for a row that another transaction holds. */
-const SLOW_MS = 20;
+const SLOW_MS = 50;
 const MAX_BATCH_WRITES = 64;
 /** Milliseconds for which a caller whose write failed a batch writes alone. */
 const ALONE_MS = 10_000;
