@@ -5,7 +5,8 @@
  * holds. A connection that is lost at the commit leaves the outcome of each write unknown, and none is sent again.
  */
 import { performance } from 'node:perf_hooks';
-import type { Session, TransactionStatement } from '../postgres/pools/sessions.js';
+import { LRUCache } from 'lru-cache';
+import { NOT_SHOWN, type Session, type TransactionStatement } from '../postgres/pools/sessions.js';
 import type { BoundStatement } from '../postgres/wire/wire-query.js';
 import { arrayLiteral } from '../sql/literal.js';
 
@@ -14,9 +15,12 @@ const MAX_IN_FLIGHT = 2;
 /** Milliseconds after which a statement is no longer counted: it may wait for a row that another transaction holds. */
 const SLOW_MS = 50;
 const MAX_BATCH_WRITES = 64;
-/** Milliseconds for which a caller whose write failed a batch writes alone. */
+/** Characters of the values in a batch. A larger write is sent alone. */
+const MAX_BATCH_LENGTH = 262_144;
+/** Milliseconds for which a caller whose write failed or held up a batch writes alone, and how many callers are remembered. */
 const ALONE_MS = 10_000;
-/** A batch of new rows does not wait for a row that another transaction holds. */
+const MAX_ALONE = 10_000;
+/** A batch does not wait for a row that another transaction holds. */
 const LOCK_TIMEOUT = {
   text: "select pg_catalog.set_config('lock_timeout', '50ms', true)",
   parameters: [],
@@ -55,15 +59,15 @@ export class WriteBatcher {
   /** Batches whose writes were sent again, one by one. */
   splits = 0;
   readonly #queues = new Map<string, Queue>();
-  /** Callers who write alone, and until when. */
-  readonly #alone = new Map<string, number>();
+  /** Callers who write alone. */
+  readonly #alone = new LRUCache<string, true>({ max: MAX_ALONE, ttl: ALONE_MS });
   #timer: NodeJS.Timeout | null = null;
 
   constructor(private readonly useSession: UseSession) {}
 
   /** The cell of the row that was written, or null if there is none. */
   write(write: BatchedWrite): Promise<Buffer | null> {
-    if (this.#isAlone(write.caller)) return this.#sendAlone(write);
+    if (this.#alone.has(write.caller) || lengthOf(write) > MAX_BATCH_LENGTH) return this.#sendAlone(write);
     const queue = this.#queueOf(write.batchText);
     return new Promise((resolve, reject) => {
       queue.waiting.push({ write, resolve, reject });
@@ -77,14 +81,6 @@ export class WriteBatcher {
     const queue: Queue = { inFlight: new Set(), waiting: [] };
     this.#queues.set(text, queue);
     return queue;
-  }
-
-  #isAlone(caller: string): boolean {
-    const until = this.#alone.get(caller);
-    if (until === undefined) return false;
-    if (until > performance.now()) return true;
-    this.#alone.delete(caller);
-    return false;
   }
 
   #advance(text: string, queue: Queue): void {
@@ -123,12 +119,16 @@ export class WriteBatcher {
     if (first && pending.length === 1) return this.#settleAlone(first);
     this.sizes[pending.length] = (this.sizes[pending.length] ?? 0) + 1;
     const left = new Map(pending.map((each, index) => [index + 1, each]));
+    let isWritten = false;
+    let unshown = 0;
     try {
-      const bodies = await this.useSession((session) => runBatch(session, pending));
-      for (const [number, body] of bodies) {
+      const answers = await this.useSession((session) => runBatch(session, pending));
+      unshown = answers.filter(([number]) => number === 0).length;
+      for (const [number, body] of answers) {
         left.get(number)?.resolve(body);
         left.delete(number);
       }
+      isWritten = true;
     } catch (error) {
       if (!isUndone(error)) {
         for (const { reject } of pending) reject(error);
@@ -137,14 +137,22 @@ export class WriteBatcher {
       this.splits++;
     }
     // They are sent side by side, and do not keep the next batch waiting.
-    for (const each of left.values()) void this.#settleAlone(each, pending.length > 1);
+    for (const each of left.values()) {
+      // A row that was written and could not be shown must not be written again.
+      if (isWritten && (each.write.key === null || unshown === left.size)) each.resolve(NOT_SHOWN);
+      else void this.#settleAlone(each, true);
+    }
   }
 
   async #settleAlone({ write, resolve, reject }: Pending, isSplit = false): Promise<void> {
+    const start = performance.now();
+    const mark = (): void => void (isSplit && this.#alone.set(write.caller, true));
     try {
-      resolve(await this.#sendAlone(write));
+      const body = await this.#sendAlone(write);
+      if (body === null || performance.now() - start > SLOW_MS) mark();
+      resolve(body);
     } catch (error) {
-      if (isSplit) this.#alone.set(write.caller, performance.now() + ALONE_MS);
+      mark();
       reject(error);
     }
   }
@@ -160,22 +168,31 @@ export class WriteBatcher {
 function takeTogether(queue: Queue): Pending[] {
   const [taken, left]: [Pending[], Pending[]] = [[], []];
   const keys = new Set<string>();
-  for (const pending of queue.waiting) {
+  let [position, length] = [0, 0];
+  for (; position < queue.waiting.length && taken.length < MAX_BATCH_WRITES && length < MAX_BATCH_LENGTH; position++) {
+    const pending = queue.waiting[position] as Pending;
     const { key } = pending.write;
-    const isFree = key === null || !keys.has(key);
+    if (key !== null && keys.has(key)) left.push(pending);
+    else taken.push(pending);
     if (key !== null) keys.add(key);
-    if (isFree && taken.length < MAX_BATCH_WRITES) taken.push(pending);
-    else left.push(pending);
+    length += lengthOf(pending.write);
   }
-  queue.waiting = left;
+  queue.waiting = [...left, ...queue.waiting.slice(position)];
   return taken;
 }
 
-async function runBatch(session: Session, pending: readonly Pending[]): Promise<Map<number, Buffer | null>> {
-  const bodies = new Map<number, Buffer | null>();
+function lengthOf({ statement }: BatchedWrite): number {
+  let length = 0;
+  for (const value of statement.parameters) length += value?.length ?? 0;
+  return length;
+}
+
+/** The number and the cell of each row that was written. */
+async function runBatch(session: Session, pending: readonly Pending[]): Promise<[number, Buffer | null][]> {
+  const answers: [number, Buffer | null][] = [];
   const [first] = pending;
-  if (!first) return bodies;
-  const { batchText, key, statement } = first.write;
+  if (!first) return answers;
+  const { batchText, statement } = first.write;
   const batch: BoundStatement = {
     text: batchText,
     prepare: true,
@@ -183,9 +200,8 @@ async function runBatch(session: Session, pending: readonly Pending[]): Promise<
       arrayLiteral(pending.map(({ write }) => write.statement.parameters[position] ?? null)),
     ),
   };
-  const settings = key === null ? [LOCK_TIMEOUT] : [];
-  await session.runBatch(settings, batch, (number, body) => bodies.set(number, body));
-  return bodies;
+  await session.runBatch([LOCK_TIMEOUT], batch, (number, body) => answers.push([number, body]));
+  return answers;
 }
 
 /** Whether PostgreSQL refused the statement, so that nothing of it was done. */

@@ -77,6 +77,19 @@ t.test('an answer that shows the written table elsewhere is read by a second sta
   t.strictSame(json, { data: { id: 1, parent: { id: 1, name: 'mine' } } });
 });
 
+t.test('rows that a foreign key changes with the write are in the answer', async (t) => {
+  await sql.unsafe(`
+    create table countries (id serial primary key, code text unique);
+    create table cities (id serial primary key, name text, country text references countries (code) on update cascade);
+    insert into countries (code) values ('de');
+    insert into cities (name, country) values ('Bonn', 'de');
+    insert into service_relations (many_collection, many_field, one_collection, one_field)
+      values ('cities', 'country', 'countries', 'cities')`);
+  await request(service, 'POST', '/utils/cache/clear');
+  const { json } = await send('PATCH', '/items/countries/1?fields=code,cities.name', { code: 'xx' });
+  t.strictSame(json, { data: { code: 'xx', cities: [{ name: 'Bonn' }] } });
+});
+
 t.test('waiting creates share statements; each gets its own row', async (t) => {
   const before = await batches();
   const names = Array.from({ length: 300 }, (_, index) => `new ${index}`);
@@ -142,10 +155,12 @@ t.test('a row that another transaction holds keeps nobody else waiting', async (
   await held`update stock set amount = 1 where id in (1, 2, 3)`;
   await held`insert into stock (name) values ('held')`;
   const blocked = Promise.all([1, 2, 3].map((key) => send('PATCH', `/items/stock/${key}`, { amount: 33 })));
+  const renamed = send('PATCH', '/items/stock/200?fields=name', { name: 'held' });
   const sameName = send('POST', '/items/stock?fields=name', { name: 'held' });
   for (let turn = 0; turn < 4; turn++) {
     const free = Array.from({ length: 40 }, (_, index) => [
       send('PATCH', `/items/stock/${index + 4}`, { amount: 2 }),
+      send('PATCH', `/items/stock/${index + 201}?fields=name`, { name: `renamed ${turn} ${index}` }),
       send('POST', '/items/stock', { name: `free ${turn} ${index}` }),
     ]).flat();
     t.ok(
@@ -160,6 +175,7 @@ t.test('a row that another transaction holds keeps nobody else waiting', async (
     [33, 33, 33],
   );
   t.equal((await sameName).status, 400, 'the name is taken');
+  t.equal((await renamed).status, 400);
 });
 
 t.test('callers of one policy share statements, and each acts as themselves', async (t) => {

@@ -5,7 +5,7 @@
 import { writeJson } from '../../base/exact-json.js';
 import { elementAt } from '../../base/narrow.js';
 import { singleKey } from '../../mirror/item-key.js';
-import type { Collection, Field, Model } from '../../mirror/model.js';
+import type { Collection, Field } from '../../mirror/model.js';
 import { isReadable } from '../../mirror/write-facts.js';
 import { ALWAYS, type Condition, type ReadPlan } from '../../plan/plan.js';
 import { type FlatRow, writtenColumns } from '../../plan/write/flat.js';
@@ -46,6 +46,10 @@ const [TABLE_ROW, WRITTEN, ACTIVITY] = [alias('t'), alias('w'), alias('a')] as c
 /** The values of a row of a batch, and its number. */
 const [SETS, NUMBER] = [alias('q'), alias('n')] as const;
 
+/** A row that the database left out would shift the answers of those behind it. */
+const ALL_WRITTEN = sql` where case when (select count(*) from ${WRITTEN}) = (select count(*) from ${SETS}) then true
+  else service_raise('missing') end`;
+
 /** A flat write as a statement, and the same for many rows. */
 export interface FlatStatement {
   readonly statement: Statement;
@@ -56,16 +60,11 @@ export interface FlatStatement {
   readonly batch: Statement | null;
 }
 
-/** Null if the answer may show what the statement itself has changed, which only a later statement sees. */
-export function compileFlat(
-  node: WriteNode,
-  answer: ReadPlan | null,
-  activityLog: ActivityLog,
-  model: Model,
-): FlatStatement | null {
+/** Null if the answer needs more than the row itself. */
+export function compileFlat(node: WriteNode, answer: ReadPlan | null, activityLog: ActivityLog): FlatStatement | null {
   const scope = new Scope(compileCondition);
   const body = answer ? compileAnswer(answer, node, scope) : sql`''`;
-  if (body === null || (answer && !isIndependent(body, node.collection, model))) return null;
+  if (body === null || (answer && !isOwn(body, node.collection))) return null;
   const parts = node.verb === 'insert' ? insertParts(node) : updateParts(node, scope);
   if (parts === null) return null;
   const written = node.verb === 'insert' ? insert(node, parts) : update(node, parts);
@@ -121,7 +120,7 @@ function compileBatch(
   const logged = record(node, log, joined).map(bound);
   return statement(
     sql`with ${join([sets, ...steps, ...logged], sql`, `)}
-      select ${WRITTEN}.${NUMBER}, ${bound(body)} from ${WRITTEN}${joined}`,
+      select ${WRITTEN}.${NUMBER}, ${bound(body)} from ${WRITTEN}${joined}${verb === 'insert' ? ALL_WRITTEN : nothing}`,
   );
 }
 
@@ -278,21 +277,17 @@ function shifted(each: Parameter, offset: number): Parameter {
   return { ...each, slot, limit };
 }
 
-/** Whether the answer reads other plain tables alone, which look the same before and after the write, and calls no function of a row. */
-function isIndependent(body: Fragment, written: Collection, model: Model): boolean {
+/**
+ * Whether the answer reads no table and calls no function of the row: other tables may change by the action of a foreign key, and after
+ * a wait for a lock the statement still sees them as they were before.
+ */
+function isOwn(body: Fragment, { fields }: Collection): boolean {
   const { text } = statement(sql`select ${body} from ${WRITTEN}`);
-  const collections = [...model.collections.values()];
-  const related = namesInStatement(text).tables.flatMap(({ schema, name }) =>
-    schema === undefined ? [] : [collections.find((each) => each.schema === schema && each.table === name)],
-  );
   const isCalled = ({ computed }: Field): boolean =>
     computed !== undefined &&
     text.includes(`${quoteIdentifier(computed.schema)}.${quoteIdentifier(computed.function)}(`);
-  const isPlain = (found: Collection | undefined): boolean =>
-    found?.kind === 'table' && (found.schema !== written.schema || found.table !== written.table);
-  if (related.length > 0 && written.kind !== 'table') return false;
   return (
-    related.every(isPlain) && ![written, ...related].some((each) => each && [...each.fields.values()].some(isCalled))
+    namesInStatement(text).tables.every(({ schema }) => schema === undefined) && ![...fields.values()].some(isCalled)
   );
 }
 

@@ -143,14 +143,13 @@ export class WriteCompiler {
     const { model, input } = planned;
     const flat = flatRow({ ...planned, input: { ...input, nodes: hashedNodes(planned) } });
     if (!flat) return null;
+    const access = this.#policies.accessOf(writer.caller)?.key ?? '';
+    const shape = `flat ${planned.shape} ${readBack ? `${access} ${readBack.shape}` : ''}`;
+    if (this.#chained.has(shape)) return null;
     const answer = readBack && this.#reads.prepareReadBack(readBack, writer, client);
     const plan = answer?.plan ?? null;
     if (plan?.kind === 'operation') return null;
-    const access = this.#policies.accessOf(writer.caller)?.key ?? '';
-    const shape = `flat ${planned.shape} ${answer ? `${access} ${readBack.shape}` : ''}`;
-    const compiled = this.#findFlat(shape, model, writer, () =>
-      compileFlat(flat.node, plan, activityLogOf(model), model),
-    );
+    const compiled = this.#findFlat(shape, model, writer, () => compileFlat(flat.node, plan, activityLogOf(model)));
     if (!compiled) return null;
     const values = flatValues(flat, input.by, answer ? readBack.values : []);
     const key = flat.node.verb === 'insert' ? null : JSON.stringify(planned.keys);
@@ -162,7 +161,11 @@ export class WriteCompiler {
     const prepare = this.#statements.isReused(compiled);
     client.statement(text);
     const bound = bind(parameters, values, writer.caller);
-    return { statement: { text, parameters: bound, prepare, columns: 1 }, batchText: compiled.batchText, key };
+    return {
+      statement: { text, parameters: bound, prepare, columns: 1, showsWrite: true },
+      batchText: compiled.batchText,
+      key,
+    };
   }
 
   /** Null for a shape that needs the chain. */

@@ -41,7 +41,7 @@ function isValue({ mixed, references, lookup, endOf, only, agrees, caller }: Wri
 
 /** Whether the row that a statement returns is the row that a later read would see. */
 export function isPlainTable({ kind, system, distributed, rules, triggers }: Collection): boolean {
-  if (system || distributed || rules.length > 0 || (kind !== 'table' && kind !== 'partitioned')) return false;
+  if (system || distributed || rules.length > 0 || kind !== 'table') return false;
   return triggers.every(isOwnTrigger);
 }
 

@@ -142,7 +142,7 @@ export class Session implements Pooled {
         ...statement,
         columns,
         row: (_, cell) => {
-          cells[position] = copyBorrowed(cell);
+          cells[position] = cell === null && statement.showsWrite ? NOT_SHOWN : copyBorrowed(cell);
         },
       })),
     );
@@ -157,7 +157,7 @@ export class Session implements Pooled {
   ): Promise<void> {
     return this.#runTogether([
       ...settings.map((each) => ({ ...each, columns: null, isSetting: true, row: () => {} })),
-      { ...batch, columns: 2 as const, row: (number, cell) => onRow(number, copyBorrowed(cell)) },
+      { ...batch, showsWrite: true, columns: 2 as const, row: (number, cell) => onRow(number, copyBorrowed(cell)) },
     ]);
   }
 
@@ -257,7 +257,12 @@ const asDecided: Failure = (error, unsent) => {
   return isLost && !unsent ? outcomeUnknown() : error;
 };
 
+/** The cell of a row that was written, and for which there was no memory. */
+export const NOT_SHOWN = Buffer.alloc(0);
+
 export interface TransactionStatement extends BoundStatement {
+  /** Whether it writes, and its only row shows what was written. */
+  readonly showsWrite?: boolean;
   /** The columns of its rows; null if nobody reads them. */
   readonly columns?: 1 | null;
 }

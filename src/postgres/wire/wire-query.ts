@@ -15,6 +15,8 @@ export interface WireQuery extends BoundStatement {
   readonly columns: 1 | 2 | null;
   /** Whether it is plain text, of one statement or several, without values: it is sent alone. */
   readonly plain?: boolean;
+  /** Whether it writes, and its rows show what was written: a row may be left out, which the receiver gets as number 0 without a cell. */
+  readonly showsWrite?: boolean;
   /** Whether it only sets how those behind it are run. */
   readonly isSetting?: boolean;
   /** Where its rows are fetched batch by batch: it is sent alone, and `fetch` or `closePortal` of the connection follows. */
@@ -88,6 +90,7 @@ export interface SentQueries {
 export function skippableQuery(sent: SentQueries | undefined): WireQuery | null {
   const query = sent?.queries[sent.position];
   if (!query || query.decoder) return null;
+  if (query.showsWrite) return query;
   return query.columns === null || sent.position > sent.queries.findIndex(({ isSetting }) => !isSetting) ? query : null;
 }
 
