@@ -208,7 +208,7 @@ function isError(content: unknown): boolean {
   return isObject(content) && 'error' in content;
 }
 
-/** GraphQL answers with 200 also where the server has failed. */
+/** Whether the server failed. GraphQL reports failures of the server with status 200, too. */
 function isFault(content: unknown): boolean {
   return isObject(content) && content['code'] === 'INTERNAL_SERVER_ERROR';
 }

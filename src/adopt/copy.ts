@@ -17,7 +17,7 @@ export interface Copy {
   readonly values: ReadonlyMap<string, Fragment>;
   /** `from ... old where ...` */
   readonly from: Fragment;
-  /** Of several rows with the same key the first in this order is taken. */
+  /** The order of rows with the same key. Only the first of them is copied. */
   readonly first?: Fragment;
   /** Columns that the service itself changes: written with a new row only. */
   readonly once?: ReadonlySet<string>;

@@ -11,7 +11,7 @@ import { readSql } from '../sql/read-sql.js';
 
 export interface SourceColumn {
   readonly name: string;
-  /** As pg_type names it. */
+  /** The name of the type in pg_type. */
   readonly type: string;
   readonly type_schema: string;
   readonly required: boolean;

@@ -1,18 +1,18 @@
 /**
- * YAML that every parser reads alike. Those of version 1.1 (PyYAML, Ruby, Go) take more words for dates, booleans and numbers than
- * version 1.2 does, break lines at more characters and know fewer that may stand without quotes: all of that is quoted.
+ * Writes YAML that all parsers read alike. Parsers of version 1.1 (PyYAML, Ruby, Go) read more words as dates, booleans and numbers
+ * than version 1.2. They also break lines at more characters, and allow fewer characters without quotes. Such texts are quoted.
  */
 import { Document, Scalar, type ScalarTag, visit } from 'yaml';
 import { Digits } from './exact-json.js';
 import { runInSlices, type Steps } from './time-slices.js';
 
-/** Tabs, control characters and further line breaks; what begins like a number or a date; marks of version 1.1. */
+/** Texts that need quotes: they contain tabs, control characters or rare line breaks, begin like a number or date, or are `=` or `<<`. */
 const UNCLEAR = /[\t\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]|^[-+.]*\d|^(?:=|<<)$/;
 const ESCAPED = /[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g;
 
 const EXPONENT = /^(-?\d+)(\.\d+)?e([+-])?(\d+)$/i;
 
-/** Numbers whose digits JavaScript cannot hold, or of which version 1.1 asks a point and a sign before it takes an exponent. */
+/** Numbers with more digits than JavaScript keeps, and numbers with an exponent: YAML 1.1 requires a point and a sign in these. */
 const DIGITS: ScalarTag = {
   tag: 'tag:yaml.org,2002:float',
   default: true,

@@ -46,7 +46,7 @@ type Counts = Omit<ShapeReport, 'text' | 'plan' | 'parameters'>;
 type Window = typeof NOTHING & { number: number; readonly buckets: Uint32Array };
 
 export class ShapeRecord {
-  /** Whether it is still reported. */
+  /** False as soon as the record was dropped from the reports. */
   isKept = true;
   #window: Window | null = null;
   readonly #windows: Window[] = [];

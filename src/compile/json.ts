@@ -68,7 +68,7 @@ function entryText(key: string, json: JsonValue): Fragment {
   return sql`${literal(key)} || ${toJsonText(json)}`;
 }
 
-/** By halves: in a chain from left to right, each piece would copy all pieces before it. */
+/** Concatenates the parts in halves. From left to right, each `||` would copy all parts before it. */
 export function concatenate(parts: readonly Fragment[]): Fragment {
   const [first = sql``, second, third] = parts;
   if (third === undefined) return second === undefined ? first : sql`${first} || ${second}`;

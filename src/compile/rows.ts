@@ -41,7 +41,7 @@ function compileBare({ outputs }: RowLevel, source: FromClause): ShownRow {
   return { json: toJsonText(showOperand(only.operand, compileOperand(only.operand, source), only.as)), joins: nothing };
 }
 
-/** The same for rows of which only the key is shown: it is the only output, so that the page has its column. */
+/** Compiles rows that show only their key. The key is the only output, so the page contains its columns. */
 function compileKeys(
   level: RowLevel,
   scope: Scope,

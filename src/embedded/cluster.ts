@@ -47,7 +47,7 @@ interface EmbeddedOptions {
   readonly directory: string;
   /** More settings of the server, as its `-c name=value` takes them. */
   readonly settings?: Readonly<Record<string, string>>;
-  /** Called with a sentence about each step that takes a moment. */
+  /** Called with a message about each notable step, such as the creation of the database. */
   readonly report?: (message: string) => void;
   /** Called when the server ends by itself and is to be started again. */
   readonly restarted?: (message: string) => void;

@@ -2,7 +2,7 @@
 import { type ASTNode, GraphQLError, getLocation } from 'graphql';
 import { type Exceeded, invalidQuery, ServiceError } from '../base/errors.js';
 
-/** As it stands in a response. */
+/** An error in a GraphQL response. */
 export interface ResponseError {
   readonly message: string;
   readonly locations?: readonly Location[];
@@ -71,7 +71,7 @@ export function responseError(error: ServiceError, position: FieldPosition | nul
   };
 }
 
-/** The place is that of the innermost field that knows of the error. */
+/** Adds the field's position to errors of the work. In nested calls, the innermost field sets the position. */
 export function withPosition<Result>(position: () => FieldPosition, work: () => Result): Result {
   try {
     return work();

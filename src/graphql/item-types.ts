@@ -1,6 +1,5 @@
 /**
- * Collections → types that show their items. Types refer to each other in circles, so fields are made when they are first
- * asked for.
+ * Builds the GraphQL types of collections. Types refer to each other in cycles, so the fields of a type are built on first use.
  */
 import {
   type GraphQLFieldConfig,

@@ -43,7 +43,7 @@ export class Schemas {
   readonly #known: LRUCache<string, LazySchema>;
   readonly #systemFields: SystemFields;
 
-  /** `systemFields` are the root fields that routes carry out. */
+  /** `systemFields` are the root fields that REST routes implement. */
   constructor(capacity: number, systemFields: readonly SystemField[]) {
     this.#systemFields = new SystemFields(systemFields);
     this.#known = new LRUCache({ max: capacity });

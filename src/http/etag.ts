@@ -38,7 +38,7 @@ function finish(state: number): string {
   return (value ^ (value >>> 16)).toString(36);
 }
 
-/** Whether a client has the content already, in any coding. */
+/** Whether the client already has the content, in any content encoding. */
 export function isNotModified(ifNoneMatch: string, tag: string): boolean {
   if (ifNoneMatch === '' || ifNoneMatch === '*') return ifNoneMatch === '*';
   return strongTags(ifNoneMatch).some((each) => each === tag || plainTag(each) === tag);
@@ -48,7 +48,7 @@ export function strongTags(header: string): string[] {
   return header.split(',').map((each) => each.trim().replace(/^W\//, ''));
 }
 
-/** The tag of the content, whatever its coding. */
+/** The tag of the content, without the suffix of its encoding. */
 export function plainTag(tag: string): string {
   return tag.replace(/-(?:gzip|br)"$/, '"');
 }

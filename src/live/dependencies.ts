@@ -97,7 +97,7 @@ export function changedKeys({ columns }: RowProbe, change: LoggedChange): readon
   return keys.length > 0 ? keys : null;
 }
 
-/** Stands for null, which equals no value. */
+/** The text for null. No normalized value equals it. */
 const NO_VALUE = '-';
 
 function keyIn(

@@ -233,7 +233,7 @@ export interface LiveAnswer {
 }
 
 export interface Rights {
-  /** Grows when users, policies or the schema change. Answers that were read before must not be sent after. */
+  /** Increases when users, policies or the schema change. Results read under an earlier generation must not be sent. */
   readonly generation: number;
 }
 

@@ -1,8 +1,8 @@
 /**
- * What the tables of several schemas are called as collections. A table of the first schema keeps its name, one of another schema
- * is called schema_table, and a row of service_collections that names schema and table decides otherwise. Two tables never share a name: who
- * comes later is refused, so that a schema that is added takes no name away from a collection that is there. Other names of the service's own
- * collections (synonyms.ts) are taken as well: whoever asks for directus_users means one table.
+ * Gives the tables of several schemas their collection names. A table of the first schema keeps its name. A table of another schema is
+ * called schema_table. A row of service_collections with the schema and table gives it another name, before all others. Names are unique:
+ * of two tables, the one of the later schema is refused. So adding a schema takes no name from an existing collection. Synonyms of the
+ * service's own collections (synonyms.ts) are reserved, so directus_users always means one table.
  */
 import type { MetadataRow, TableEntry } from './catalog-document.js';
 import { type Synonyms, shownName } from './synonyms.js';

@@ -350,7 +350,7 @@ function foreignKeyOf(entry: ForeignKeyEntry, names: ReadonlyMap<number, string>
   });
 }
 
-/** Actions by the letters of the catalog. */
+/** The behaviour of a foreign key; pg_constraint has its actions as letters. */
 export function behaviourOf(
   onDelete: string,
   onUpdate: string,

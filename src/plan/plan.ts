@@ -239,9 +239,9 @@ export type Condition =
       readonly many: boolean;
       /** Whether rows count only where the caller may see their keys. */
       readonly shown?: boolean;
-      /** Whether the keys are JSON values as answers show them, not texts. */
+      /** Whether the keys are JSON values, as in responses, instead of texts. */
       readonly asJson?: boolean;
-      /** Where a filter says it: of the row at the end of the joins, as far as the caller may see its key. */
+      /** For a condition in a filter: it tests the row at the end of the joins. A key that the caller may not see is null. */
       readonly filter?: { readonly through: readonly ToOneJoin[]; readonly negated: boolean };
     }
   /** A condition on a composite reference: whether it is set, or with `keyParameter` which item it names. */

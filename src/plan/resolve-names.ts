@@ -295,7 +295,7 @@ export function isJson(field: Field): boolean {
   return field.column?.base_type === 'json' || field.column?.base_type === 'jsonb';
 }
 
-/** A name in the answer may be as long as that of a column. */
+/** Names in a response may be as long as a column name: 63 bytes. */
 export function checkName(name: string): string {
   if (Buffer.byteLength(name) > 63) throw invalidQuery(`"${name}" is too long for the name of a field: use an alias`);
   return name;

@@ -293,9 +293,9 @@ export interface Parsed {
   readonly request: ReadRequest;
   readonly values: Values;
   readonly shape: string;
-  /** Says how the answer is written, not what is asked: not part of the shape. */
+  /** The format of the response. It is not part of the shape. */
   readonly format: ExportFormat | null;
-  /** Of GeoJSON: the field that is the geometry of a feature. */
+  /** For exports as GeoJSON: the field with the geometry of a feature. */
   readonly geometry?: string;
 }
 

@@ -7,7 +7,7 @@
 /** Literals, quoted names, comments and qualified names stay as they are. */
 const KEPT = String.raw`'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|\boperator\s*\([^)]*\)`;
 
-/** `set name = value, other = value` assigns. */
+/** In `set name = value, other = value`, `=` is an assignment and stays as it is. */
 const ASSIGNMENT = String.raw`(?<=(?:\bset|,)\s+)(?:\w+|"[^"]+") =(?=\s)`;
 
 const QUERY_TESTS = String.raw`\b(?:not )?in(?=\s*\(\s*(?:select|with|values)\b)`;

@@ -1,7 +1,7 @@
 /**
  * SQL as data. A fragment is made from template text, identifiers, parameters and other fragments; any other
- * interpolation throws, so a string that came with a request cannot become SQL. Quoting lives in this file alone.
- * `statement` makes the text of it that is sent.
+ * interpolation throws, so a string that came with a request cannot become SQL. Only this file quotes.
+ * `statement` builds the SQL text of a fragment.
  */
 import { catalogOperator, withCatalog } from './catalog-names.js';
 import type { Parameter } from './parameter.js';

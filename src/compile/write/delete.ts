@@ -1,4 +1,4 @@
-/** Writes of one table: items are deleted by their keys, or moved in the sort order. */
+/** Statements that delete items by key, or move an item in the sort order. */
 import { elementAt } from '../../base/narrow.js';
 import type { Collection, Field } from '../../mirror/model.js';
 import { isIntercepted } from '../../mirror/write-facts.js';

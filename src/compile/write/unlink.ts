@@ -54,12 +54,12 @@ export function compileUnlinks(plan: WritePlan, action: Unlink['action'], scope:
   return parts;
 }
 
-/** The column whose value in a payload is the reference of a row. */
+/** The column by which a payload sets the reference of a row: the first one that an unlink clears. */
 export function referenceColumn(unlink: Unlink): Field {
   return elementAt(clearedColumns(unlink.collection, unlink.columns), 0);
 }
 
-/** Rows that may leave, where not all may: whichever statement lets them go asks here. */
+/** The common table expression with the rows that the caller may unlink, if a guard restricts them. */
 function free(position: number): Fragment {
   return alias(`g${position}`);
 }

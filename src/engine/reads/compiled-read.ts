@@ -65,9 +65,9 @@ export interface CompiledRead {
   readonly batchText: () => string;
   /** Why its values may need different plans, or null if one plan serves all. */
   readonly uneven: UnevenRead | null;
-  /** The same read with its rows found before they are sorted, or null if it cannot be compiled so. */
+  /** The same read in a form that selects the rows before it sorts them, or null if the read has no such form. */
   readonly fenced: () => FencedRead | null;
-  /** The statement that reads the items which the write before it has made. */
+  /** The read-back: the statement that reads the items of the preceding write. */
   readonly readBack: () => Statement;
   /** The values by which rows take part in the answer, or null if any row may. */
   readonly rowProbe: () => RowProbe | null;

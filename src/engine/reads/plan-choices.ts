@@ -22,7 +22,7 @@ export interface UnevenShape extends Shape {
   readonly statement: Statement;
   readonly result: string;
   readonly uneven: UnevenRead;
-  /** The same read with its rows found before they are sorted, or null if it cannot be compiled so. */
+  /** The same read in a form that selects the rows before it sorts them, or null if the read has no such form. */
   readonly fenced: () => (Shape & { readonly statement: Statement }) | null;
 }
 

@@ -167,7 +167,10 @@ function fromValidation(error: unknown, { plan, paths }: PlannedWrite): unknown 
   return failedValidation(field, validation.type, path, validation.message);
 }
 
-/** One at a time: a separate statement, so that the next one sees what the one before has done. */
+/**
+ * Holds an advisory lock on the collection until the transaction ends. The lock is a separate statement, so that the snapshot of the
+ * next statement contains the writes of the previous holder.
+ */
 export async function lock(collection: Collection, session: Session): Promise<void> {
   const name = `${collection.schema}.${collection.table}`;
   await session.query(

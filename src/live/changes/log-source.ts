@@ -173,7 +173,7 @@ class LogFeed {
     this.#current = this.#make();
   }
 
-  /** Resolves with the position after which every commit is passed on. */
+  /** Starts the stream. Resolves with the log position after which it reports every commit. */
   async open(): Promise<number> {
     await this.#current.create(SLOT_TIMEOUT_MS);
     this.#delivered = this.end = this.#current.consistent;

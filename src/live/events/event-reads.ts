@@ -53,7 +53,7 @@ export class EventReads {
 
   constructor(private readonly services: EventServices) {}
 
-  /** The collection as far as the caller may see it. */
+  /** The caller's view of the collection. */
   collection({ collection: name }: EventSource, caller: Identity): Collection {
     const { mirror, policies } = this.services;
     const model = policies.accessOf(caller)?.view(mirror.model) ?? mirror.model;

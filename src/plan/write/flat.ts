@@ -9,7 +9,7 @@ export interface FlatRow {
   readonly row: Readonly<Record<string, unknown>>;
 }
 
-/** Null if the write needs the chain. */
+/** The row of a flat write, or null if the write needs a chain of common table expressions. */
 export function flatRow({ plan, input }: PlannedWrite): FlatRow | null {
   const [node, ...others] = plan.nodes;
   const [row, ...more] = input.nodes[0] ?? [];

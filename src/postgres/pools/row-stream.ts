@@ -106,7 +106,7 @@ class BatchWork {
     private readonly timeout: number,
   ) {}
 
-  /** While the portal is suspended there is nothing to cancel: it is closed instead. */
+  /** Called when the client leaves. Cancels a batch in progress. Between batches, the reading loop closes the suspended portal. */
   leave(): void {
     this.hasLeft = true;
     if (this.#isWorking) this.#cancel();
@@ -270,7 +270,7 @@ export interface Joining {
 }
 
 /**
- * The cells of a batch of rows, each by itself or joined by a byte: thousands of small rows are passed on, and written to their client,
+ * The cells of a batch of rows, each by itself or joined by a separator byte. Joined, thousands of small rows are passed to the client
  * in a few pieces.
  */
 export class RowBatch implements Decoder {

@@ -263,6 +263,6 @@ export const NOT_SHOWN = Buffer.alloc(0);
 export interface TransactionStatement extends BoundStatement {
   /** Whether it writes, and its only row shows what was written. */
   readonly showsWrite?: boolean;
-  /** The columns of its rows; null if nobody reads them. */
+  /** 1 if the caller reads the cell of the row, or null if it ignores the rows. */
   readonly columns?: 1 | null;
 }

@@ -1,7 +1,7 @@
 /**
- * Checks the replicas several times a second, each within a time limit. One that is too far behind, or does not answer, gets no
- * reads until it has recovered. How far it is behind is measured by the clock of this process: the time since the primary
- * was first seen beyond what the replica has replayed.
+ * Checks the replicas several times a second, each within a time limit. A replica that is too far behind or does not answer gets no
+ * reads until it recovers. The clock of this process measures the lag: the time since the primary was first seen ahead of the position
+ * that the replica has replayed.
  */
 
 import { messageOf, parseOwnJson } from '../../base/narrow.js';

@@ -153,12 +153,12 @@ export class Replica {
     this.#isFollowed = false;
   }
 
-  /** Calls back when it does not answer. */
+  /** Calls the listener when the replica stops answering. */
   onLost(listener: () => void): void {
     this.#lossListeners.push(listener);
   }
 
-  /** It does not answer: reads that wait for it fail now. */
+  /** Called when the replica stops answering: reads that wait for it fail at once. */
   abandon(): void {
     for (const listener of this.#lossListeners) listener();
     this.database.watchdog.destroyAll();

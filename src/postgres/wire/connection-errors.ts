@@ -13,7 +13,7 @@ export function isTaken(error: Error): boolean {
   return codeOf(error) === '42P05';
 }
 
-/** The server may have become a standby. */
+/** Whether PostgreSQL refused a write in a read-only transaction: the server may have become a standby. */
 export function isReadOnly(error: Error): boolean {
   return codeOf(error) === '25006';
 }

@@ -1,10 +1,10 @@
 /**
- * Memory for answers that are not small: one may take so much, all of them together so much. What is asked for beyond that is
- * refused before its bytes are taken in.
+ * Limits the memory of large responses: of each one, and of all together. A response beyond a limit is refused before its bytes are
+ * read into memory.
  */
 import { invalidQuery, serviceUnavailable } from '../../base/errors.js';
 
-/** Bytes up to which an answer is not counted: there are only as many of them as there are connections. */
+/** Responses up to this size are not counted: there are at most as many of them as connections. */
 export const UNCOUNTED_BYTES = 65_536;
 
 /** Bytes that a stream asks for at a time, once its batch is larger than usual. */
@@ -14,7 +14,7 @@ export class ResponseMemory {
   readonly #total: number;
   #used = 0;
 
-  /** In bytes, of one response and of all of them. */
+  /** The limits in bytes: of one response, and of all together. */
   constructor(
     readonly largest: number = Number.POSITIVE_INFINITY,
     total: number = Number.POSITIVE_INFINITY,
@@ -22,7 +22,7 @@ export class ResponseMemory {
     this.#total = Math.max(total, largest);
   }
 
-  /** Answers why there is not enough, or takes it. */
+  /** Takes the bytes and returns null, or returns the error if they exceed a limit. */
   take(bytes: number): Error | null {
     if (bytes > this.largest) {
       const reason = `The response is larger than ${this.largest} bytes: request fewer items or fields, or a streamed list`;
@@ -34,7 +34,7 @@ export class ResponseMemory {
     return null;
   }
 
-  /** For what already exists; answers how to give it back. */
+  /** Counts memory that is already in use. Returns a function that releases it. */
   reserve(bytes: number): () => void {
     this.#used += bytes;
     return () => this.release(bytes);
@@ -45,14 +45,14 @@ export class ResponseMemory {
   }
 }
 
-/** What a stream takes of it for the batch at hand. */
+/** The memory that a stream takes for its current batch. */
 export class BatchMemory {
   #received = 0;
   reserved = 0;
 
   constructor(private readonly memory: ResponseMemory) {}
 
-  /** Bytes have arrived; answers why there must not be more. */
+  /** Counts received bytes. Returns null, or the error if they exceed a limit. */
   receive(bytes: number): Error | null {
     this.#received += bytes;
     if (this.#received > this.memory.largest) return this.memory.take(this.#received);
@@ -64,7 +64,7 @@ export class BatchMemory {
     return null;
   }
 
-  /** The batch has been handed on. */
+  /** Called when the batch was passed on. */
   clear(): void {
     this.memory.release(this.reserved);
     this.#received = 0;

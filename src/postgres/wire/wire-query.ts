@@ -65,7 +65,7 @@ export interface Decoder {
 /** Less than what is written to a client in pieces, later. */
 export const MAX_BORROWED_BYTES = 65_535;
 
-/** A cell for longer than it may be used. */
+/** A cell that stays valid after the callback: small cells are copied, larger ones own their memory. */
 export function copyBorrowed(cell: Buffer | null): Buffer | null {
   return cell !== null && cell.length <= MAX_BORROWED_BYTES ? Buffer.from(cell) : cell;
 }

@@ -115,7 +115,7 @@ function readChange(value: unknown, path: string): Change {
 export interface DifferenceMode {
   /** Entries that the wanted snapshot does not name stay. */
   readonly merge: boolean;
-  /** Entries without metadata stay, too: the snapshot would not name them. */
+  /** Entries without metadata stay too, because snapshots of Directus leave them out. */
   readonly keepsUnmanaged?: boolean;
 }
 
@@ -237,7 +237,7 @@ interface EntryName {
   readonly name?: string;
 }
 
-/** Unlike any joined text, the same for two entries only if both names are. */
+/** Two entries have the same key only if all their names are equal. Joined names could be equal for different entries. */
 export function keyOf({ collection, field, name }: EntryName): string {
   return JSON.stringify([collection ?? null, field ?? null, collection === undefined ? name : null]);
 }

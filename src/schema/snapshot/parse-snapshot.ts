@@ -92,7 +92,7 @@ export interface SnapshotColumn {
   readonly data_type: string;
   /** Of an enum of a schema that is served, or a list of its values. */
   readonly enum_values: readonly string[] | null;
-  /** A constant. */
+  /** The default, if it is a constant. */
   readonly default_value: unknown;
   /** Any other default, as SQL. */
   readonly default_expression: string | null;
