@@ -6,6 +6,7 @@
  */
 import { performance } from 'node:perf_hooks';
 import { LRUCache } from 'lru-cache';
+import { codeOf } from '../base/narrow.js';
 import { NOT_SHOWN, type Session, type TransactionStatement } from '../postgres/pools/sessions.js';
 import type { BoundStatement } from '../postgres/wire/wire-query.js';
 import { arrayLiteral } from '../sql/literal.js';
@@ -26,6 +27,8 @@ const LOCK_TIMEOUT = {
   parameters: [],
   prepare: true,
 } as const;
+
+const LOCK_NOT_AVAILABLE = '55P03';
 
 /** A flat write of one request. */
 export interface BatchedWrite {
@@ -120,6 +123,7 @@ export class WriteBatcher {
     this.sizes[pending.length] = (this.sizes[pending.length] ?? 0) + 1;
     const left = new Map(pending.map((each, index) => [index + 1, each]));
     let isWritten = false;
+    let isHeld = false;
     let unshown = 0;
     try {
       const answers = await this.useSession((session) => runBatch(session, pending));
@@ -134,22 +138,28 @@ export class WriteBatcher {
         for (const { reject } of pending) reject(error);
         return;
       }
+      isHeld = codeOf(error) === LOCK_NOT_AVAILABLE;
       this.splits++;
     }
     // They are sent side by side, and do not keep the next batch waiting.
     for (const each of left.values()) {
       // A row that was written and could not be shown must not be written again.
       if (isWritten && (each.write.key === null || unshown === left.size)) each.resolve(NOT_SHOWN);
-      else void this.#settleAlone(each, true);
+      else void this.#settleAlone(each, true, isHeld ? SLOW_MS : Number.POSITIVE_INFINITY);
     }
   }
 
-  async #settleAlone({ write, resolve, reject }: Pending, isSplit = false): Promise<void> {
+  /** A caller whose write took longer than `limitMs` is taken for the one who waited for a lock. */
+  async #settleAlone(
+    { write, resolve, reject }: Pending,
+    isSplit = false,
+    limitMs = Number.POSITIVE_INFINITY,
+  ): Promise<void> {
     const start = performance.now();
     const mark = (): void => void (isSplit && this.#alone.set(write.caller, true));
     try {
       const body = await this.#sendAlone(write);
-      if (body === null || performance.now() - start > SLOW_MS) mark();
+      if (body === null || performance.now() - start > limitMs) mark();
       resolve(body);
     } catch (error) {
       mark();
@@ -206,6 +216,6 @@ async function runBatch(session: Session, pending: readonly Pending[]): Promise<
 
 /** Whether PostgreSQL refused the statement, so that nothing of it was done. */
 function isUndone(error: unknown): boolean {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  const code = codeOf(error);
   return /^[0-9A-Z]{5}$/.test(code) && !/^(08|25|53|57P|58)/.test(code);
 }
