@@ -79,6 +79,7 @@ export interface RequestCounter {
 }
 
 export class Exchange {
+  /** SEARCH for a QUERY: the two are one method with two names. */
   readonly method: string;
   /** As sent: percent-encoded, with its query string apart. */
   readonly path: string;
@@ -127,7 +128,8 @@ export class Exchange {
     readonly response: HttpResponse,
     private readonly hooks: ServerHooks,
   ) {
-    this.method = request.getCaseSensitiveMethod();
+    const method = request.getCaseSensitiveMethod();
+    this.method = method === 'QUERY' ? 'SEARCH' : method;
     this.path = request.getUrl();
     const query = request.getQuery() ?? '';
     const [queryString, accessToken] = query.includes('access_token=') ? takeAccessToken(query) : [query, ''];

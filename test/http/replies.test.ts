@@ -159,3 +159,43 @@ t.test('a tag tells bodies apart', async (t) => {
   t.equal(tagOf(body), tagOf(Buffer.concat([Buffer.alloc(3), body]).subarray(3)));
   for (const tag of tags) if (!/^"[!#-~]+"$/.test(tag)) t.fail(`${tag} is none`);
 });
+
+t.test('QUERY reads as SEARCH does, with a cookie of another site too', async (t) => {
+  const service = await startTestService({ databaseUrl, CORS_ENABLED: 'true', CORS_ORIGIN: 'true' });
+  const body = JSON.stringify({ query: { filter: { id: { _in: [3, 5] } }, fields: ['id'] } });
+  const ask = (method: string, type = 'application/json'): Promise<Answer> =>
+    request(service, method, '/items/letters', { headers: { 'content-type': type }, token: ADMIN_TOKEN, body });
+  for (const method of ['QUERY', 'SEARCH']) {
+    const { status, json, headers } = await ask(method);
+    t.equal(status, 200, method);
+    t.same(json, { data: [{ id: 3 }, { id: 5 }] });
+    t.equal(headers['accept-query'], 'application/json');
+  }
+  t.equal((await ask('QUERY', 'text/plain')).status, 415);
+  const preflight = await request(service, 'OPTIONS', '/items/letters', {
+    headers: { origin: 'https://a.example', 'access-control-request-method': 'QUERY' },
+  });
+  t.match(preflight.headers['access-control-allow-methods'], /QUERY/);
+});
+
+t.test('Prefer: return says whether a write answers with the item', async (t) => {
+  const service = await startTestService({ databaseUrl });
+  const write = (method: string, path: string, prefer: string, body: unknown): Promise<Answer> =>
+    request(service, method, path, {
+      headers: { 'content-type': 'application/json', prefer },
+      token: ADMIN_TOKEN,
+      body: JSON.stringify(body),
+    });
+  const made = await write('POST', '/items/letters', 'return=minimal', { id: 9_001, body: 'a' });
+  t.match(made, { status: 204, text: '', headers: { 'preference-applied': 'return=minimal' } });
+  const many = await write('PATCH', '/items/letters', 'handling=strict, return=minimal', [{ id: 9_001, body: 'b' }]);
+  t.equal(many.status, 204);
+  const shown = await write('PATCH', '/items/letters/9001?fields=body', 'return="representation"', { id: 9_001 });
+  t.match(shown, { status: 200, headers: { 'preference-applied': 'return=representation' } });
+  t.same(shown.json, { data: { body: 'b' } });
+  const refused = await write('PATCH', '/items/letters/9001?limit=1', 'return=minimal', { body: 'c' });
+  t.equal(refused.status, 400, 'the URL is checked nevertheless');
+  const plain = await write('PATCH', '/items/letters/9001?fields=body', 'returns=minimal', { body: 'd' });
+  t.same(plain.json, { data: { body: 'd' } });
+  t.equal(plain.headers['preference-applied'], undefined);
+});

@@ -134,10 +134,16 @@ function keyOf({ key }: ItemPath): string {
 
 /** The URL says what is read of the items once they are written. */
 function withReadBack({ exchange, services, path: { collection } }: ParseWriteContext, one: boolean) {
-  return {
-    collection,
-    readBack: parseReadBack(collection, one, exchange.queryString, limitsOf(services.limits, exchange.prefer)),
-  };
+  const readBack = parseReadBack(collection, one, exchange.queryString, limitsOf(services.limits, exchange.prefer));
+  const wanted = exchange.prefer === '' ? null : returnPreference(exchange.prefer);
+  if (wanted !== null) exchange.applied(`return=${wanted}`);
+  return { collection, readBack: wanted === 'minimal' ? null : readBack };
+}
+
+/** Whether the caller wants the items that it wrote (RFC 7240, 4.2). Null if the caller does not say. */
+function returnPreference(prefer: string): 'minimal' | 'representation' | null {
+  const [, wanted] = /(?:^|,)\s*return\s*=\s*"?(minimal|representation)"?\s*(?:[,;]|$)/i.exec(prefer) ?? [];
+  return (wanted?.toLowerCase() as 'minimal' | 'representation' | undefined) ?? null;
 }
 
 function deleteRequest(selected: Selected, body: unknown, context: ParseWriteContext): WriteRequest {

@@ -173,9 +173,13 @@ export function explainPreference(prefer: string): ExplainPreference | undefined
   return preferences.find((each) => each === 'explain' || each === 'explain=analyze');
 }
 
+/** The content type that a QUERY may have (draft-ietf-httpbis-safe-method-w-body). */
+const ACCEPT_QUERY = { 'Accept-Query': 'application/json' };
+
 /** A strong tag of the bytes: a client that has them already is spared the transfer. */
 function taggedReply(exchange: Exchange, body: Buffer): Reply {
-  if (exchange.method === 'SEARCH' || exchange.method === 'POST') return { status: 200, type: JSON_TYPE, body };
+  if (exchange.method === 'SEARCH') return { status: 200, type: JSON_TYPE, body, headers: ACCEPT_QUERY };
+  if (exchange.method === 'POST') return { status: 200, type: JSON_TYPE, body };
   const tag = tagOf(body);
   if (isNotModified(exchange.headers.ifNoneMatch, tag)) return { status: 304, type: '', body: '', tag };
   return { status: 200, type: JSON_TYPE, body, tag };

@@ -81,7 +81,7 @@ export function* describeApi(routes: readonly ApiRoute[], model: Model, url: str
       title: 'Lateral',
       version: packageVersion,
       description:
-        'Lists can also be read with the method SEARCH, with the parameters as an object "query" in the body, if a query is too long for a URL.',
+        'Lists can also be read with the methods QUERY and SEARCH, with the parameters as an object "query" in the body, if a query is too long for a URL.',
     },
     servers: [{ url }],
     security: [{ token: [] }, {}],
