@@ -18,6 +18,7 @@ const STATUSES = {
   SERVICE_UNAVAILABLE: 503,
   UNPROCESSABLE_CONTENT: 422,
   METHOD_NOT_ALLOWED: 405,
+  PRECONDITION_FAILED: 412,
   RANGE_NOT_SATISFIABLE: 416,
   INTERNAL_SERVER_ERROR: 500,
 } as const;
@@ -149,6 +150,11 @@ export function rangeNotSatisfiable(range: string, size: number): ServiceError {
     range,
     size,
   });
+}
+
+/** The item is not the one that the client knows: it must be read again. */
+export function preconditionFailed(reason: string): ServiceError {
+  return new ServiceError('PRECONDITION_FAILED', `Precondition failed. ${reason}.`, { reason });
 }
 
 export function unprocessable(reason: string): ServiceError {

@@ -1,6 +1,6 @@
 /** Bodies of POST, PATCH and DELETE: which items are meant, and what is to be written to them. */
 
-import { invalidPayload } from '../base/errors.js';
+import { invalidPayload, invalidQuery } from '../base/errors.js';
 import { Digits, isObject, wholeDigits } from '../base/exact-json.js';
 import type { Parsed } from './ast.js';
 import type { OnConflict } from './on-conflict.js';
@@ -33,17 +33,25 @@ export type WriteRequest =
       readonly onConflict: OnConflict | null;
     } & CreateBody &
       WithReadBack)
-  | ({ readonly kind: 'update-item'; readonly key: Key; readonly data: Input } & WithReadBack)
+  | ({ readonly kind: 'update-item'; readonly key: Key; readonly data: Input } & WithReadBack & Conditional)
   | ({ readonly kind: 'update-each'; readonly items: readonly Input[] } & WithReadBack)
   | ({ readonly kind: 'update-selected'; readonly selected: Selected; readonly data: Input } & WithReadBack)
   /** The only item of a singleton is changed, or made. */
-  | ({ readonly kind: 'update-singleton'; readonly data: Input } & WithReadBack)
-  | ({ readonly kind: 'delete'; readonly collection: string; readonly selected: Selected } & Repeatable);
+  | ({ readonly kind: 'update-singleton'; readonly data: Input } & WithReadBack & Conditional)
+  | ({ readonly kind: 'delete'; readonly collection: string; readonly selected: Selected } & Repeatable & Conditional);
 
 interface Repeatable {
   /** The request is carried out once, however often it is sent. */
   readonly idempotencyKey?: IdempotencyKey | null;
 }
+
+interface Conditional {
+  /** For one item: the write fails with 412 if the item matches none of them. */
+  readonly ifMatch?: IfMatch | null;
+}
+
+/** The row parts of entity tags, or `any` if it is enough that the item exists. An empty list matches no item. */
+export type IfMatch = 'any' | readonly string[];
 
 interface WithReadBack extends Repeatable {
   readonly collection: string;
@@ -54,6 +62,28 @@ interface WithReadBack extends Repeatable {
 export interface IdempotencyKey {
   readonly id: string;
   readonly fingerprint: string;
+}
+
+/** An entity tag of RFC 9110, and the rest of a list of them. */
+const ENTITY_TAG = /^\s*(W\/)?"([\x21\x23-\x7e\x80-\uffff]*)"\s*(?:,|$)/;
+
+/**
+ * The text of an `If-Match` header. The tag of an item has the parts `<row>.<body>.<body>`, and that of GraphQL only `<row>`. Weak tags and tags of
+ * lists match no item.
+ */
+export function parseIfMatch(text: string): IfMatch {
+  if (text.trim() === '*') return 'any';
+  const rows: string[] = [];
+  let rest = text;
+  do {
+    const [whole, weak, tag = ''] = ENTITY_TAG.exec(rest) ?? [];
+    if (whole === undefined)
+      throw invalidQuery('"If-Match" must be * or a list of entity tags, such as "1234.abc.def"');
+    const parts = tag.split('.');
+    if (weak === undefined && parts.length !== 2 && parts[0]) rows.push(parts[0]);
+    rest = rest.slice(whole.length);
+  } while (rest !== '');
+  return rows;
 }
 
 export function parseCreate(body: unknown): CreateBody {
