@@ -64,6 +64,7 @@ export class WriteBatcher {
   readonly #queues = new Map<string, Queue>();
   /** Callers who write alone. */
   readonly #alone = new LRUCache<string, true>({ max: MAX_ALONE, ttl: ALONE_MS });
+  #gathering: NodeJS.Immediate | null = null;
   #timer: NodeJS.Timeout | null = null;
 
   constructor(private readonly useSession: UseSession) {}
@@ -74,8 +75,20 @@ export class WriteBatcher {
     const queue = this.#queueOf(write.batchText);
     return new Promise((resolve, reject) => {
       queue.waiting.push({ write, resolve, reject });
-      this.#advance(write.batchText, queue);
+      this.#gather();
     });
+  }
+
+  /** Writes whose requests arrived together are sent together, as soon as all of them were read. */
+  #gather(): void {
+    this.#gathering ??= setImmediate(() => {
+      this.#gathering = null;
+      this.#advanceAll();
+    });
+  }
+
+  #advanceAll(): void {
+    for (const [text, queue] of this.#queues) this.#advance(text, queue);
   }
 
   #queueOf(text: string): Queue {
@@ -112,7 +125,7 @@ export class WriteBatcher {
   #wake(): void {
     this.#timer ??= setTimeout(() => {
       this.#timer = null;
-      for (const [text, queue] of this.#queues) this.#advance(text, queue);
+      this.#advanceAll();
     }, SLOW_MS).unref();
   }
 

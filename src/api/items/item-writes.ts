@@ -13,9 +13,11 @@ import type { Exchange } from '../../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../../http/reply.js';
 import type { SocketClient } from '../../http/websocket.js';
 import type { LiveQueries } from '../../live/queries/live-queries.js';
+import type { Parsed } from '../../request/ast.js';
 import { parseConflictParameters } from '../../request/on-conflict.js';
 import { limitsOf, type ParseLimits } from '../../request/parse-context.js';
 import { checkWriteUrl, parseReadBack } from '../../request/rest.js';
+import { UrlCache } from '../../request/url-cache.js';
 import {
   type IdempotencyKey,
   parseCreate,
@@ -134,10 +136,21 @@ function keyOf({ key }: ItemPath): string {
 
 /** The URL says what is read of the items once they are written. */
 function withReadBack({ exchange, services, path: { collection } }: ParseWriteContext, one: boolean) {
-  const readBack = parseReadBack(collection, one, exchange.queryString, limitsOf(services.limits, exchange.prefer));
+  const limits = limitsOf(services.limits, exchange.prefer);
+  const path = `${limits === services.limits ? '' : 'strict '}${one ? 'item' : 'list'} ${collection}`;
+  const parse = (text: string): Parsed => parseReadBack(collection, one, text, limits);
+  const readBack = urlsOf(services).get(path, exchange.queryString, parse);
   const wanted = exchange.prefer === '' ? null : returnPreference(exchange.prefer);
   if (wanted !== null) exchange.applied(`return=${wanted}`);
   return { collection, readBack: wanted === 'minimal' ? null : readBack };
+}
+
+const urlCaches = new WeakMap<ItemsServices, UrlCache>();
+
+function urlsOf(services: ItemsServices): UrlCache {
+  const known = urlCaches.get(services) ?? new UrlCache();
+  urlCaches.set(services, known);
+  return known;
 }
 
 /** Whether the caller wants the items that it wrote (RFC 7240, 4.2). Null if the caller does not say. */

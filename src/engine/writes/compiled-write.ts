@@ -21,7 +21,7 @@ import { type Collection, collectionOf, type Field, type Model } from '../../mir
 import type { Mirror } from '../../mirror/watch.js';
 import type { WriteAction } from '../../plan/access.js';
 import type { Condition } from '../../plan/plan.js';
-import { flatRow, hasPlainKey, isPlainTable } from '../../plan/write/flat.js';
+import { type FlatRow, flatRow, hasPlainKey, isPlainTable } from '../../plan/write/flat.js';
 import { checkKey, keyOfRow, shownKey } from '../../plan/write/key.js';
 import type { WritePlanContext } from '../../plan/write/payload-row.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
@@ -30,7 +30,7 @@ import type { Session, TransactionStatement } from '../../postgres/pools/session
 import type { Parsed } from '../../request/ast.js';
 import type { ParseLimits } from '../../request/parse-context.js';
 import { parseSelection, withKeys } from '../../request/rest.js';
-import { type IdempotencyKey, type Key, refuseKeys, type Selected } from '../../request/write.js';
+import { type IdempotencyKey, type Key, refuseKeys, type Selected, type WriteRequest } from '../../request/write.js';
 import type { Statement } from '../../sql/fragment.js';
 import { bind, type Values } from '../../sql/parameter.js';
 import { qualify } from '../../sql/qualify.js';
@@ -42,6 +42,7 @@ import { compileInSession } from '../reads/session-reads.js';
 import type { RequestClient } from '../stages.js';
 import { type CompiledStatement, checked, StatementCache, type StatementCacheLimits } from '../statement-cache.js';
 import type { Writer, WrittenBy } from '../writer.js';
+import { type FlatPayload, flatPayload, KnownWrites, withPayload } from './known-writes.js';
 import { hashedNodes } from './password-hashing.js';
 
 /** The services that writes need. */
@@ -72,6 +73,8 @@ export interface WriteCall {
   readonly readBack: Parsed | null;
   /** Stored in the transaction of the write. */
   readonly idempotencyKey: IdempotencyKey | null;
+  /** Of a write whose statement may be known. */
+  readonly payload?: FlatPayload | null;
 }
 
 /** An additional task of the statement: to store an idempotency key, or to count the rows that it writes. */
@@ -82,8 +85,16 @@ interface CompiledWrite extends CompiledStatement {
   readonly batchText: string | null;
 }
 
+/** The statement of a flat write, and whether the caller may read what it wrote. */
+interface KnownStatement {
+  readonly compiled: CompiledWrite;
+  readonly isAnswered: boolean;
+}
+
 /** A flat write with its values. */
 export interface FlatCall {
+  /** Null for a deletion. */
+  readonly planned: PlannedWrite | null;
   readonly statement: TransactionStatement;
   readonly batchText: string | null;
   /** Identifies the row that it changes; null for a new row. */
@@ -99,6 +110,7 @@ export class WriteCompiler {
   readonly batcher: WriteBatcher | null;
   /** Shapes of one row that need the chain nevertheless. */
   readonly #chained: LRUCache<string, true>;
+  readonly #known: KnownWrites<KnownStatement>;
 
   constructor(
     { reads, mirror, policies, database }: WriteServices,
@@ -111,7 +123,11 @@ export class WriteCompiler {
     this.#statements = new StatementCache(mirror, limits, observe);
     this.batcher = limits.batching ? new WriteBatcher((work) => database.sessions.use(work)) : null;
     this.#chained = new LRUCache({ max: limits.shapes });
-    mirror.onChange(() => this.#chained.clear());
+    this.#known = new KnownWrites(limits.shapes);
+    mirror.onChange(() => {
+      this.#chained.clear();
+      this.#known.clear();
+    });
   }
 
   /** How many shapes are compiled and kept. */
@@ -138,10 +154,24 @@ export class WriteCompiler {
     return { text, parameters: bind(parameters, values, writer.caller), prepare, columns: null };
   }
 
+  /** The payload of a write whose statement may be known. */
+  payloadOf(request: WriteRequest, { caller, access }: Writer): FlatPayload | null {
+    return access ? null : flatPayload(request, this.#policies.accessOf(caller)?.key ?? '');
+  }
+
+  /** The same for a payload whose statement is known. */
+  compileKnown(model: Model, call: WriteCall): FlatCall | null {
+    const known = call.payload && model === this.#mirror.model ? this.#known.find(call.payload) : undefined;
+    if (!call.payload || !known) return null;
+    const { planned, row } = withPayload(known, call.payload, call.writer);
+    return this.#flatCall(planned, { node: known.node, row }, known.compiled, call);
+  }
+
   /** The write and its answer as one statement, or null if the write is not flat. */
-  compileFlat(planned: PlannedWrite, { writer, client, readBack }: WriteCall): FlatCall | null {
-    const { model, input } = planned;
-    const flat = flatRow({ ...planned, input: { ...input, nodes: hashedNodes(planned) } });
+  compileFlat(planned: PlannedWrite, call: WriteCall): FlatCall | null {
+    const { writer, client, readBack, payload } = call;
+    const { model } = planned;
+    const flat = flatRow({ ...planned, input: { ...planned.input, nodes: hashedNodes(planned) } });
     if (!flat) return null;
     const access = this.#policies.accessOf(writer.caller)?.key ?? '';
     const shape = `flat ${planned.shape} ${readBack ? `${access} ${readBack.shape}` : ''}`;
@@ -151,12 +181,22 @@ export class WriteCompiler {
     if (plan?.kind === 'operation') return null;
     const compiled = this.#findFlat(shape, model, writer, () => compileFlat(flat.node, plan, activityLogOf(model)));
     if (!compiled) return null;
-    const values = flatValues(flat, input.by, answer ? readBack.values : []);
-    const key = flat.node.verb === 'insert' ? null : JSON.stringify(planned.keys);
-    return this.#flatCall(compiled, values, { writer, client }, key);
+    const known = { compiled, isAnswered: answer !== null };
+    if (payload && model === this.#mirror.model) this.#known.learn(payload, planned, known);
+    return this.#flatCall(planned, flat, known, call);
   }
 
-  #flatCall(compiled: CompiledWrite, values: Values, { writer, client }: WrittenBy, key: string | null): FlatCall {
+  #flatCall(planned: PlannedWrite, flat: FlatRow, { compiled, isAnswered }: KnownStatement, call: WriteCall): FlatCall {
+    const values = flatValues(flat, planned.input.by, isAnswered ? (call.readBack?.values ?? []) : []);
+    const key = flat.node.verb === 'insert' ? null : JSON.stringify(planned.keys);
+    return { planned, ...this.#bindFlat(compiled, values, call), key };
+  }
+
+  #bindFlat(
+    compiled: CompiledWrite,
+    values: Values,
+    { writer, client }: WrittenBy,
+  ): Pick<FlatCall, 'statement' | 'batchText'> {
     const { text, parameters } = compiled.statement;
     const prepare = this.#statements.isReused(compiled);
     client.statement(text);
@@ -164,7 +204,6 @@ export class WriteCompiler {
     return {
       statement: { text, parameters: bound, prepare, columns: 1, showsWrite: true },
       batchText: compiled.batchText,
-      key,
     };
   }
 
@@ -217,7 +256,9 @@ export class WriteCompiler {
     const compiled = this.#findFlat(shape, model, writer, () =>
       compileFlatDelete(collection, rule, activityLogOf(model)),
     );
-    return compiled && this.#flatCall(compiled, flatDeleteValues(key, author), { writer, client }, String(key));
+    if (!compiled) return null;
+    const bound = this.#bindFlat(compiled, flatDeleteValues(key, author), { writer, client });
+    return { planned: null, ...bound, key: String(key) };
   }
 
   compileSort(collection: Collection, field: Field, model: Model, writer: Writer): Statement {

@@ -106,7 +106,8 @@ export class Writes {
   async run(request: WriteRequest, writer: Writer, client: RequestClient): Promise<Buffer | null> {
     const { idempotencyKey = null } = request;
     const readBack = request.kind === 'delete' ? null : request.readBack;
-    const call: WriteCall = { writer, client, readBack, idempotencyKey };
+    const payload = this.#session ? null : this.#compiler.payloadOf(request, writer);
+    const call: WriteCall = { writer, client, readBack, idempotencyKey, payload };
     try {
       return await this.#retry(call, (model) => this.#attempt(request, call, model));
     } catch (error) {
@@ -118,6 +119,8 @@ export class Writes {
   }
 
   async #attempt(request: WriteRequest, call: WriteCall, model: Model): Promise<Buffer | null> {
+    const known = this.#compiler.compileKnown(model, call);
+    if (known) return this.#sendFlat(known, call);
     const target = this.#restrict(request.collection, call.writer, model);
     call.client.staged('restrict');
     if (isSelecting(request))
@@ -149,7 +152,7 @@ export class Writes {
     hooks.validate(this.limits);
     const isApart = call.idempotencyKey || suppliesKeys(planned) || hooks.needTransaction || isDistributed(planned);
     const flat = isApart ? null : this.#compiler.compileFlat(planned, call);
-    if (flat) return this.#sendFlat(flat, call, (error) => asWriteFailure(error, planned));
+    if (flat) return this.#sendFlat(flat, call);
     const written = isApart ? null : this.#compiler.compileWrite(planned, call, null);
     if (!written) return database.transaction((session) => this.#executeIn(session, planned, call));
     const read = this.#compiler.bindReadBack(planned, call);
@@ -163,9 +166,9 @@ export class Writes {
 
   /** The answer is the cell of the row that was written: empty if the caller may not read it. There is none if no row was written. */
   async #sendFlat(
-    { statement, batchText, key }: FlatCall,
+    { planned, statement, batchText, key }: FlatCall,
     { client, writer }: WriteCall,
-    asFailure: (error: unknown) => unknown,
+    deletedFrom: Collection | null = null,
   ): Promise<Buffer | null> {
     const { database, reads } = this.services;
     client.staged('compile');
@@ -177,7 +180,7 @@ export class Writes {
       return cell;
     };
     const body = await reads.shapeStats.time(statement, 1, send).catch((error: unknown) => {
-      throw asFailure(error);
+      throw planned ? asWriteFailure(error, planned) : deletedFrom ? asDeleteFailure(error, deletedFrom) : error;
     });
     if (body === null) throw forbidden();
     return body.length === 0 ? null : body;
@@ -273,7 +276,7 @@ export class Writes {
     const hooks = WriteHooks.ofDelete(collection, model);
     const isApart = idempotencyKey || this.#session || hooks.needTransaction;
     const flat = isApart ? null : this.#compiler.compileFlatDelete({ collection, rule, selected }, context, call);
-    if (flat) return this.#sendFlat(flat, call, (error) => asDeleteFailure(error, collection));
+    if (flat) return this.#sendFlat(flat, call, collection);
     const { text, parameters } = this.#compiler.compileDelete(collection, rule, context, writer);
     client.statement(text);
     client.staged('compile');

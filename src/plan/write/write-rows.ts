@@ -28,7 +28,7 @@ import type { ConflictTarget, PlannedWrite, Unlink, Verb, WriteInput, WritePlan 
 /** Rows that are only inserted, or only updated, need no values per verb: one object for all of them saves memory. */
 const NO_VALUES_PER_VERB: Row['only'] = { insert: new Map(), update: new Map() };
 
-type VariableName = 'now' | 'user' | 'role';
+export type VariableName = 'now' | 'user' | 'role';
 
 interface Unlinks {
   readonly unlink: Unlink;
@@ -379,6 +379,11 @@ function completedFields(collection: Collection): CompletedField[] {
     const isMissed = column !== null && (isGeneratedKey || needsValue(column) || isNullablePart(collection, field));
     return column && (first || later || isMissed || special.includes('uuid')) ? [{ field, first, later }] : [];
   });
+}
+
+/** The variable that a flag of the field puts into a row, whatever the payload says. */
+export function filledVariable(field: Field, verb: Verb): VariableName | null {
+  return flaggedVariable(field, verb === 'insert' ? CREATED_FLAGS : UPDATED_FLAGS);
 }
 
 function flaggedVariable(field: Field, flags: Readonly<Record<string, VariableName>>): VariableName | null {

@@ -1,0 +1,119 @@
+/**
+ * Flat writes that are not planned again. The names of the fields in a payload, the permissions of the caller and the fields of the
+ * answer determine the statement, so only the values of the next payload with these names are checked, by the functions that the
+ * planner uses. A payload with nested items, JSON or lists is planned each time.
+ */
+import { LRUCache } from 'lru-cache';
+import { isKey } from '../../mirror/item-key.js';
+import type { Collection, Field } from '../../mirror/model.js';
+import { checkValue } from '../../plan/write/column-value.js';
+import { checkKey, keyEntries } from '../../plan/write/key.js';
+import { isMadeByDatabase } from '../../plan/write/payload-fields.js';
+import type { PlannedWrite, WriteNode } from '../../plan/write/write.js';
+import { filledVariable, type VariableName } from '../../plan/write/write-rows.js';
+import type { Input } from '../../request/parse-context.js';
+import type { Key, WriteRequest } from '../../request/write.js';
+import type { Writer } from '../writer.js';
+
+/** A payload of one item. */
+export interface FlatPayload {
+  /** Two payloads with the same text have the same statement. */
+  readonly text: string;
+  readonly data: Input;
+  /** Null for a new item. */
+  readonly key: Key | null;
+}
+
+/** Null if the payload has to be planned. `permissions` identifies those of the caller. */
+export function flatPayload(request: WriteRequest, permissions: string): FlatPayload | null {
+  if (request.idempotencyKey) return null;
+  if (request.kind === 'update-item')
+    return request.ifMatch ? null : payloadOf(request.data, request.key, textOf(request, permissions));
+  if (request.kind !== 'create' || request.many || request.onConflict) return null;
+  const [data] = request.items;
+  return data ? payloadOf(data, null, textOf(request, permissions)) : null;
+}
+
+function textOf(
+  { kind, collection, readBack }: Extract<WriteRequest, { kind: 'create' | 'update-item' }>,
+  permissions: string,
+): string {
+  return `${kind} ${collection.length} ${collection} ${permissions} ${readBack?.shape ?? ''}`;
+}
+
+/** Lengths stand before names, which may have any characters. */
+function payloadOf(data: Input, key: Key | null, start: string): FlatPayload | null {
+  let text = start;
+  for (const name in data) {
+    const value = data[name];
+    if (value === undefined || (typeof value === 'object' && value !== null)) return null;
+    text += ` ${name.length}${value === null ? '=null' : '='}${name}`;
+  }
+  return { text, data, key };
+}
+
+/** A write that was planned before. */
+interface KnownWrite<Compiled> {
+  readonly planned: PlannedWrite;
+  readonly node: WriteNode;
+  readonly sources: readonly Source[];
+  readonly compiled: Compiled;
+}
+
+/** The variable that fills the column, or null if the payload has its value. */
+interface Source {
+  readonly field: Field;
+  readonly variable: VariableName | null;
+}
+
+export class KnownWrites<Compiled> {
+  readonly #known: LRUCache<string, KnownWrite<Compiled>>;
+
+  constructor(max: number) {
+    this.#known = new LRUCache({ max });
+  }
+
+  clear(): void {
+    this.#known.clear();
+  }
+
+  find(payload: FlatPayload): KnownWrite<Compiled> | undefined {
+    return this.#known.get(payload.text);
+  }
+
+  /** Keeps the statement of a flat write, unless a value comes from elsewhere: a preset, or a key that the service makes. */
+  learn(payload: FlatPayload, planned: PlannedWrite, compiled: Compiled): void {
+    const [node] = planned.plan.nodes;
+    if (!node || (node.verb === 'insert' && node.bringsKeys)) return;
+    const sources = node.columns.map(({ field }) => ({ field, variable: filledVariable(field, node.verb) }));
+    const isKnown = (name: string): boolean => sources.some(({ field }) => field.name === name);
+    const isGiven = ({ field, variable }: Source): boolean =>
+      variable !== null || (Object.hasOwn(payload.data, field.name) && isPlain(field, node.collection));
+    if (!sources.every(isGiven) || !Object.keys(payload.data).every(isKnown)) return;
+    this.#known.set(payload.text, { planned, node, sources, compiled });
+  }
+}
+
+/** Whether the planner only checks the value. */
+function isPlain(field: Field, collection: Collection): boolean {
+  const { relation, special } = field;
+  if (isKey(collection, field) || isMadeByDatabase(collection, field) || field.column?.is_generated) return false;
+  if (special.includes('hash') || special.includes('conceal') || special.includes('sealed')) return false;
+  return !relation || (relation.kind === 'many-to-one' && relation.columns.length <= 1);
+}
+
+/** The plan with the values of another payload. */
+export function withPayload(
+  { planned, node, sources }: KnownWrite<unknown>,
+  { data, key }: FlatPayload,
+  { caller, author }: Writer,
+): { readonly planned: PlannedWrite; readonly row: Readonly<Record<string, unknown>> } {
+  const row: Record<string, unknown> =
+    key === null ? {} : keyEntries(node.collection, 'k', checkKey(node.collection, key));
+  sources.forEach(({ field, variable }, position) => {
+    if (variable === null) row[`c${position}`] = checkValue(field, data[field.name], field.name);
+    else row[`c${position}`] = variable === 'now' ? new Date().toISOString() : caller[variable];
+  });
+  const input = { nodes: [[row]], unlinks: [], root: [0], by: author };
+  return { planned: { ...planned, input, keys: key === null ? null : [key] }, row };
+}
