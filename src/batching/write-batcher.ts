@@ -6,6 +6,7 @@
  */
 import { performance } from 'node:perf_hooks';
 import { LRUCache } from 'lru-cache';
+import { outcomeUnknown } from '../base/errors.js';
 import { codeOf } from '../base/narrow.js';
 import { NOT_SHOWN, type Session, type TransactionStatement } from '../postgres/pools/sessions.js';
 import type { BoundStatement } from '../postgres/wire/wire-query.js';
@@ -37,6 +38,8 @@ export interface BatchedWrite {
   readonly batchText: string;
   /** The key of the row that it changes, or null for a new row: two changes of one row need two statements. */
   readonly key: string | null;
+  /** Whether it may be sent again although it may have been done. */
+  readonly isRepeatable: boolean;
   /** Identifies the caller. */
   readonly caller: string;
 }
@@ -158,6 +161,7 @@ export class WriteBatcher {
     for (const each of left.values()) {
       // A row that was written and could not be shown must not be written again.
       if (isWritten && (each.write.key === null || unshown === left.size)) each.resolve(NOT_SHOWN);
+      else if (unshown > 0 && !each.write.isRepeatable) each.reject(outcomeUnknown());
       else void this.#settleAlone(each, true, isHeld ? SLOW_MS : Number.POSITIVE_INFINITY);
     }
   }

@@ -12,14 +12,15 @@ import {
   type GraphQLNamedType,
   GraphQLNonNull,
 } from 'graphql';
-import { keyNames } from '../mirror/item-key.js';
+import { isKey, keyNames } from '../mirror/item-key.js';
 import { type Collection, type Field, isRequired } from '../mirror/model.js';
+import { operatorsOf } from '../request/update-operators.js';
 import { valueTypeOf } from './common.js';
 import { STAGED } from './field-binding.js';
 import { descriptionOf } from './item-types.js';
 import { ID_SCALAR, JSON_SCALAR } from './scalars.js';
 import type { SchemaAccess } from './schema-access.js';
-import { expressibleFields, isExpressible, type TypeNames } from './schema-names.js';
+import { expressibleFields, isExpressible, type OperandKind, type TypeNames } from './schema-names.js';
 
 type Fields = Record<string, GraphQLInputFieldConfig>;
 type Action = 'create' | 'update';
@@ -46,6 +47,29 @@ export class InputTypes {
     const collection = this.access.model.collections.get(name);
     if (!collection || !isExpressible(collection)) return null;
     return this.#make('relation', collection, !STAGES.some((stage) => collection.fields.has(stage)));
+  }
+
+  /** The fields that fit the operator, and that the caller may update and read: an operator reads what it changes. */
+  operands(collection: Collection, kind: OperandKind): GraphQLInputObjectType | null {
+    const name = this.names.of(kind, collection.name);
+    const cached = this.#known.get(name);
+    if (cached !== undefined) return cached;
+    const readable = this.access.readable.collections.get(collection.name);
+    const fields = collection.system
+      ? []
+      : this.#writable(collection, 'update').filter(
+          (field) => !isKey(collection, field) && operatorsOf(field).includes(kind) && readable?.fields.has(field.name),
+        );
+    const type =
+      fields.length === 0
+        ? null
+        : new GraphQLInputObjectType({
+            name,
+            fields: () => Object.fromEntries(fields.map((field) => [field.name, { type: valueTypeOf(field).type }])),
+          });
+    this.#known.set(name, type);
+    if (type) this.made.set(name, type);
+    return type;
   }
 
   #make(kind: Action | 'relation', collection: Collection, isStaged = false): GraphQLInputObjectType | null {

@@ -2,10 +2,12 @@
 import { type GraphQLInputType, isInputObjectType, isListType, isNonNullType } from 'graphql';
 import { invalidPayload, invalidQuery } from '../base/errors.js';
 import { isObject } from '../base/exact-json.js';
+import { propertiesOf } from '../base/narrow.js';
 import { NO_QUERY, type Parsed, type ReadTarget } from '../request/ast.js';
 import { parseOnConflict } from '../request/on-conflict.js';
 import type { Input } from '../request/parse-context.js';
 import { parsedRead } from '../request/rest.js';
+import { Operated, UPDATE_OPERATORS } from '../request/update-operators.js';
 import { requireObject, type WriteRequest } from '../request/write.js';
 import { type Arguments, parseQueryArguments } from './arguments.js';
 import { parseCall } from './calls.js';
@@ -88,8 +90,10 @@ type WriteBinding = Extract<RootBinding, { readonly collection: string; readonly
 function parseWrite(binding: WriteBinding, selected: DefinedRoot): WriteRequest {
   const { collection, readable } = binding;
   const args = argumentsOf(selected);
-  const written = (many: boolean): { collection: string; readBack: Parsed | null } => ({
+  // Operators are arguments of their own: objects in `data` are values.
+  const written = (many: boolean): { collection: string; isLiteral: true; readBack: Parsed | null } => ({
     collection,
+    isLiteral: true,
     readBack: readable ? parseReadBack(collection, many, selected, args) : null,
   });
   switch (binding.kind) {
@@ -103,11 +107,11 @@ function parseWrite(binding: WriteBinding, selected: DefinedRoot): WriteRequest 
     case 'batch':
       return { kind: 'update-each', items: itemsOf(selected, args), ...written(true) };
     case 'update-singleton':
-      return { kind: 'update-singleton', data: itemOf(selected, args), ...written(false) };
+      return { kind: 'update-singleton', data: changesOf(selected, args), ...written(false) };
     default: {
       const { many } = binding;
       const target = written(many);
-      const data = itemOf(selected, args);
+      const data = changesOf(selected, args);
       if (!many) return { kind: 'update-item', key: String(args['id']), data, ...target };
       return { kind: 'update-selected', selected: { kind: 'keys', keys: keysOf(args, many) }, data, ...target };
     }
@@ -121,6 +125,25 @@ function payloadOf({ field }: DefinedRoot, args: Arguments): unknown {
 
 function itemOf(selected: DefinedRoot, args: Arguments): Input {
   return requireObject(payloadOf(selected, args), '"data"');
+}
+
+/** Values and operators. A field may have one of them. */
+function changesOf(selected: DefinedRoot, args: Arguments): Input {
+  const operated = UPDATE_OPERATORS.flatMap((operator) =>
+    Object.entries(propertiesOf(args[operator])).map(
+      ([name, operand]) => [name, new Operated(operator, operand)] as const,
+    ),
+  );
+  if (operated.length === 0) return itemOf(selected, args);
+  const changes = new Map<string, unknown>(
+    Object.entries((args['data'] ?? null) === null ? {} : itemOf(selected, args)),
+  );
+  for (const [name, value] of operated) {
+    if (changes.has(name))
+      throw invalidPayload(`"${name}" has a value and an operator, or two operators: send one of them`);
+    changes.set(name, value);
+  }
+  return Object.fromEntries(changes);
 }
 
 function itemsOf(selected: DefinedRoot, args: Arguments): Input[] {

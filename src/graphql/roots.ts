@@ -19,6 +19,7 @@ import { hasVersions, showsKey } from '../mirror/item-key.js';
 import type { Collection, Field, Overload, Returns, ServedFunction } from '../mirror/model.js';
 import { SYSTEM_RESOURCES } from '../mirror/system-resources.js';
 import { RESOLUTIONS } from '../request/on-conflict.js';
+import { UPDATE_OPERATORS } from '../request/update-operators.js';
 import { DELETE_MANY, DELETE_ONE, EVENT_ENUM, valueTypeOf } from './common.js';
 import { extend, type FunctionBinding } from './field-binding.js';
 import type { InputTypes } from './inputs.js';
@@ -204,9 +205,10 @@ function writeFields(collection: Collection, { access, types, inputs }: SchemaTy
   }
   const updated = inputs.root(collection, 'update');
   if (updated) {
-    fields[`update_${root}_items`] = field('update', true, { ids: IDS, ...dataArgument(updated) });
+    const changes = changeArguments(collection, updated, inputs);
+    fields[`update_${root}_items`] = field('update', true, { ids: IDS, ...changes });
     fields[`update_${root}_batch`] = field('batch', true, { data: { type: listOf(updated) } });
-    fields[`update_${root}_item`] = field('update', false, { id: ID, ...dataArgument(updated) });
+    fields[`update_${root}_item`] = field('update', false, { id: ID, ...changes });
   }
   if (access.mayDelete(collection)) {
     const deletion = { kind: 'delete', collection: name, readable: false } as const;
@@ -223,8 +225,24 @@ function singletonField(collection: Collection, { types, inputs }: SchemaTypes):
   const type = types.item(collection.name);
   const extensions = extend({ kind: 'update-singleton', collection: collection.name, readable: type !== null });
   return {
-    [`update_${rootName(collection)}`]: { type: type ?? GraphQLBoolean, args: dataArgument(input), extensions },
+    [`update_${rootName(collection)}`]: {
+      type: type ?? GraphQLBoolean,
+      args: changeArguments(collection, input, inputs),
+      extensions,
+    },
   };
+}
+
+const OPERAND_KINDS = { increment: 'increment', decrement: 'increment', append: 'append', merge: 'merge' } as const;
+
+/** Values, and operators for the fields that they fit. A change may consist of operators alone. */
+function changeArguments(collection: Collection, input: GraphQLInputObjectType, inputs: InputTypes): Arguments {
+  const operators = UPDATE_OPERATORS.flatMap((operator) => {
+    const type = inputs.operands(collection, OPERAND_KINDS[operator]);
+    return type ? [[operator, { type }] as const] : [];
+  });
+  if (operators.length === 0) return dataArgument(input);
+  return { data: { type: input }, ...Object.fromEntries(operators) };
 }
 
 function dataArgument(input: GraphQLInputObjectType): Arguments {

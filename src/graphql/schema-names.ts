@@ -43,6 +43,9 @@ export function readableFields(collection: Collection): readonly Field[] {
   return expressibleFields(collection).filter(isReadable);
 }
 
+/** Inputs of the operators of updates; `decrement` has that of `increment`. */
+export type OperandKind = 'increment' | 'append' | 'merge';
+
 /** The types that are generated for a collection. Unions belong to one of its fields. */
 type GeneratedKind =
   | 'filter'
@@ -51,6 +54,7 @@ type GeneratedKind =
   | 'create'
   | 'update'
   | 'relation'
+  | OperandKind
   | 'aggregated'
   | 'aggregated count'
   | 'aggregated fields'
@@ -68,6 +72,9 @@ const SPELLINGS: readonly (readonly [GeneratedKind, (collection: string) => stri
   ['create', (name) => `create_${name}_input`],
   ['update', (name) => `update_${name}_input`],
   ['relation', (name) => `${name}_relation_input`],
+  ['increment', (name) => `increment_${name}_input`],
+  ['append', (name) => `append_${name}_input`],
+  ['merge', (name) => `merge_${name}_input`],
   ['aggregated', (name) => `${name}_aggregated`],
   ['aggregated count', (name) => `${name}_aggregated_count`],
   ['aggregated fields', (name) => `${name}_aggregated_fields`],

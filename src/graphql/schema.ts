@@ -168,6 +168,8 @@ export class LazySchema extends ServedSchema {
     if (kind === 'result') return this.#made.get(name);
     const whole = access.model.collections.get(collection);
     if (kind === 'create' || kind === 'update') return (whole && inputs.root(whole, kind)) ?? undefined;
+    if (kind === 'increment' || kind === 'append' || kind === 'merge')
+      return (whole && inputs.operands(whole, kind)) ?? undefined;
     if (kind === 'relation') return inputs.related(collection) ?? undefined;
     const item = types.item(collection);
     const readable = item && access.readable.collections.get(collection);

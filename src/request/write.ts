@@ -40,6 +40,12 @@ export type WriteRequest =
   | ({ readonly kind: 'update-singleton'; readonly data: Input } & WithReadBack & Conditional)
   | ({ readonly kind: 'delete'; readonly collection: string; readonly selected: Selected } & Repeatable & Conditional);
 
+/** Which objects of a payload are operators. */
+interface WithPayload {
+  /** Whether all objects are values: `{"_increment": 1}` is an operator by default. */
+  readonly isLiteral?: boolean;
+}
+
 interface Repeatable {
   /** The request is carried out once, however often it is sent. */
   readonly idempotencyKey?: IdempotencyKey | null;
@@ -53,7 +59,7 @@ interface Conditional {
 /** The row parts of entity tags, or `any` if it is enough that the item exists. An empty list matches no item. */
 export type IfMatch = 'any' | readonly string[];
 
-interface WithReadBack extends Repeatable {
+interface WithReadBack extends Repeatable, WithPayload {
   readonly collection: string;
   readonly readBack: Parsed | null;
 }

@@ -127,6 +127,31 @@ const WRITES: Readonly<Record<string, Write>> = {
     path: '/items/comments',
     body: { query: { filter: { article: { title: { _eq: 'Beta' } } } } },
   },
+  'operator-by-key': {
+    method: 'PATCH',
+    path: '/items/articles/1?fields=views,meta',
+    body: { views: { _increment: 1 }, meta: { _merge: { seen: true } } },
+  },
+  'operator-each': {
+    method: 'PATCH',
+    path: '/items/articles?fields=id',
+    body: [
+      { id: 2, views: { _increment: 1 } },
+      { id: 3, views: { _decrement: 1 }, slug: { _append: '-new' } },
+      { id: 4, views: 7 },
+    ],
+  },
+  'operator-restricted': {
+    method: 'PATCH',
+    path: '/items/articles/8?fields=title',
+    body: { title: { _append: '!' } },
+    restricted: true,
+  },
+  'operator-on-conflict': {
+    method: 'POST',
+    path: '/items/licences?fields=id&on_conflict=author',
+    body: { author: 1, number: { _append: '+' } },
+  },
 };
 
 const server = await startDatabase();

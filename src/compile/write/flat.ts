@@ -9,7 +9,7 @@ import type { Collection, Field } from '../../mirror/model.js';
 import { isReadable } from '../../mirror/write-facts.js';
 import { ALWAYS, type Condition, type ReadPlan } from '../../plan/plan.js';
 import { type FlatRow, writtenColumns } from '../../plan/write/flat.js';
-import type { Author, WriteNode } from '../../plan/write/write.js';
+import type { Author, WriteColumn, WriteNode } from '../../plan/write/write.js';
 import type { Key } from '../../request/write.js';
 import {
   alias,
@@ -36,7 +36,8 @@ import { commaList, keyColumns, keyParameters, unnest } from '../key-columns.js'
 import { compileRowsFrom } from '../rows.js';
 import { type ActivityLog, itemText, snapshot } from './activity.js';
 import { compileGuard } from './guard.js';
-import { inputType, inputValue } from './write-input.js';
+import { operatedValue } from './operators.js';
+import { inputType, inputValue, storedAtFirst } from './write-input.js';
 import { columnList } from './write-result.js';
 
 /** The values of a flat write: those of the author, the parts of the key, the columns, then those of the answer. */
@@ -156,7 +157,7 @@ function insertParts(node: WriteNode): FlatParts {
     fields: [...(key ? [key] : []), ...written.map(([{ field }]) => field)],
     values: [
       ...(key ? keyValues(collection) : []),
-      ...written.map(([{ field }, index]) => columnValue(node, field, index)),
+      ...written.map(([column, index]) => writtenValue(node, column, index, storedAtFirst)),
     ],
     where: null,
   };
@@ -182,8 +183,8 @@ function updateParts(node: WriteNode, scope: Scope): FlatParts | null {
   const written = writtenColumns(node);
   return {
     fields: written.map(([{ field }]) => field),
-    values: written.map(([{ field }, index]) =>
-      withSridOf(sql`${TABLE_ROW}.${columnName(field)}`, columnValue(node, field, index), field),
+    values: written.map(([column, index]) =>
+      withSridOf(storedValue(column.field), writtenValue(node, column, index, storedValue), column.field),
     ),
     where: sql`${hasKey(collection)}${allowed}`,
   };
@@ -219,6 +220,23 @@ function hasKey(collection: Collection): Fragment {
 
 function keyValues({ key }: Collection): Fragment[] {
   return key.map((field, part) => sql`${parameter({ kind: 'text', slot: AUTHOR.length + part })}::${typeName(field)}`);
+}
+
+function storedValue(field: Field): Fragment {
+  return sql`${TABLE_ROW}.${columnName(field)}`;
+}
+
+/** The value of the payload, or the stored value changed by it. */
+function writtenValue(
+  node: WriteNode,
+  column: WriteColumn,
+  index: number,
+  storedOf: (field: Field) => Fragment,
+): Fragment {
+  const operand = columnValue(node, column.field, index);
+  if (column.operators.length === 0) return operand;
+  const refusal = sql`service_refuse(${literal(`0 operator 0 ${index}`)})`;
+  return operatedValue(column, { stored: storedOf(column.field), operand, operator: nothing, refusal });
 }
 
 /** Lists and composite values travel as JSON, all other values as the texts that their types read. */

@@ -4,12 +4,12 @@ import { isKey } from '../../mirror/item-key.js';
 import type { Field } from '../../mirror/model.js';
 import type { Condition, ToOneJoin } from '../../plan/plan.js';
 import type { RowGuard, Validation, WriteColumn, WriteNode } from '../../plan/write/write.js';
-import { alias, type Fragment, integerLiteral, join, sql } from '../../sql/fragment.js';
+import { alias, type Fragment, integerLiteral, join, nothing, sql } from '../../sql/fragment.js';
 import { compileCondition } from '../condition.js';
 import { FromClause, type Scope } from '../from-clause.js';
 import { columnName, tableName, typeName } from '../identifiers.js';
 import { hasInputKey, inputKeyColumns } from '../key-columns.js';
-import { columnOf, initialValue, present, refuseFirst } from './write-input.js';
+import { columnOf, present, refuseFirst, storedAtFirst, written } from './write-input.js';
 
 /** Behind `from`: rows of the collection under the alias that meet the rule. */
 export function guardedRows(source: FromClause, rule: Condition | null, ...conditions: readonly Fragment[]): Fragment {
@@ -27,7 +27,7 @@ export function compileGuard({ needs, perRow }: RowGuard, inputRow: Fragment, ro
 
 /** How the values of a row of the input are found. */
 interface InputRows {
-  readonly valueIn: (column: WriteColumn) => Fragment;
+  readonly valueIn: (column: WriteColumn, verb: 'insert' | 'update') => Fragment;
   /** Joins to the rows that the row refers to. */
   readonly references: Fragment;
   readonly scope: Scope;
@@ -45,7 +45,7 @@ export function compileValidations(
       const verb = verbOf(validation, node);
       const valueFor = (field: Field): Fragment => {
         const column = columnOf(node, field, verb);
-        const value = column ? valueIn(column) : sql`null::${typeName(field)}`;
+        const value = column ? valueIn(column, verb) : sql`null::${typeName(field)}`;
         if (!columnsOfReferences.includes(field) || (column && !column.mixed)) return value;
         const currentValue = unwritten(node, field, verb);
         return column ? sql`case when ${present(node, column)} then ${value} else ${currentValue} end` : currentValue;
@@ -56,9 +56,17 @@ export function compileValidations(
       const passes = compileLeaves(validation.condition, validation, node, row);
       if (!passes) return [];
       const where = join([...onlyVerb(validation, node), sql`(${passes}) is not true`], sql` and `);
-      return [refuseFirst(position, index, { where, joins: sql`${references}${row.joins()}` })];
+      const results = verb === 'update' ? resultsOf(node, position) : nothing;
+      return [refuseFirst(position, index, { where, joins: sql`${results}${references}${row.joins()}` })];
     });
   });
+}
+
+/** A join to the changed rows, for the results of operators. Items that are missing have none, and are refused as such. */
+function resultsOf({ columns }: WriteNode, position: number): Fragment {
+  return columns.some(({ operators }) => operators.length > 0)
+    ? sql` join ${written(position)} ${alias('w')} on ${alias('w')}.${alias('n')} = ${alias('i')}.n`
+    : nothing;
 }
 
 /** Fields that hold a reference together: where some of them are written, the others count too. */
@@ -71,7 +79,7 @@ function heldTogether(condition: Condition): Field[] {
 /** The value of a field that the payload leaves out: that of the item or, for a new item, the default. */
 function unwritten({ collection }: WriteNode, field: Field, verb: 'insert' | 'update'): Fragment {
   const row = alias('e');
-  if (verb === 'insert') return sql`(${initialValue(field) ?? sql`null`})::${typeName(field)}`;
+  if (verb === 'insert') return storedAtFirst(field);
   const same = hasInputKey(collection, row, alias('i'));
   return sql`(select ${row}.${columnName(field)} from ${tableName(collection)} ${row} where ${same})`;
 }
@@ -79,7 +87,8 @@ function unwritten({ collection }: WriteNode, field: Field, verb: 'insert' | 'up
 /** If new rows get other values than existing ones, both are validated separately. */
 function perVerb(validation: Validation, node: WriteNode, columns: readonly Field[]): Validation[] {
   const isWhole = columns.every((field) => node.columns.some((column) => column.field === field && !column.mixed));
-  const differ = node.verb === 'upsert' && (!isWhole || node.columns.some((column) => column.only !== null));
+  const isPerVerb = ({ only, operators }: WriteColumn): boolean => only !== null || operators.length > 0;
+  const differ = node.verb === 'upsert' && (!isWhole || node.columns.some(isPerVerb));
   if (validation.on !== null || !differ) return [validation];
   return [
     { ...validation, on: 'insert' },

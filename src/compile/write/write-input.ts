@@ -141,6 +141,7 @@ function inputColumns(node: WriteNode): Fragment[] {
   if (node.guard?.perRow) columns.push(sql`a text`);
   node.columns.forEach((column, index) => {
     if (column.holdsValues) columns.push(sql`${identifier(`c${index}`)} ${inputType(column.field)}`);
+    if (column.choosesOperator) columns.push(sql`${identifier(`o${index}`)} text`);
     if (column.mixed) columns.push(sql`${identifier(`p${index}`)} bool`);
     if (column.lookup) {
       const names = lookupNames(column.lookup, index).map((name) => identifier(name));
@@ -192,6 +193,7 @@ export function inputNames(node: WriteNode): string[] {
   const marks = node.guard?.perRow ? ['a'] : [];
   const names = node.columns.flatMap((column, index) => [
     ...(column.holdsValues ? [`c${index}`] : []),
+    ...(column.choosesOperator ? [`o${index}`] : []),
     ...(column.mixed ? [`p${index}`] : []),
     ...(column.lookup ? lookupNames(column.lookup, index) : []),
     ...(column.endOf ? [`e${index}`] : []),
@@ -207,6 +209,11 @@ export function inputType(field: Field): Fragment {
 
 export function inputValue(field: Field, value: Fragment): Fragment {
   return isGeometry(field) ? geometryOf(value, field) : value;
+}
+
+/** The value that an operator changes in a new row: the default of the column. */
+export function storedAtFirst(field: Field): Fragment {
+  return sql`(${initialValue(field) ?? sql`null`})::${typeName(field)}`;
 }
 
 /** Whether rows come without keys and get them here: new ones, and those that turn out to be. */

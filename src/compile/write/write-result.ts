@@ -74,10 +74,12 @@ export function missingItems(plan: WritePlan, node: WriteNode, position: number)
   return sql`case when ${found} < (select count(*) from ${input(position)}) then service_raise('missing') end`;
 }
 
-/** Added to `returning`: the values after the write. */
+/** Added to `returning`: the values after the write that are compared or validated. */
 export function returnedValues({ columns }: WriteNode): Fragment {
   const values = columns.map((column, index) =>
-    isKept(column) ? sql`, ${alias('t')}.${columnName(column.field)} as ${alias(`g${index}`)}` : nothing,
+    isKept(column) || column.operators.length > 0
+      ? sql`, ${alias('t')}.${columnName(column.field)} as ${alias(`g${index}`)}`
+      : nothing,
   );
   return join(values, nothing);
 }

@@ -29,6 +29,7 @@ import { commaList, hasInputKey, inputKeyColumns, inputKeyNames, keyColumns } fr
 import { keyText } from '../reference.js';
 import { type ActivityLog, type Recorded, record, snapshot } from './activity.js';
 import { compileGuard, compileValidations } from './guard.js';
+import { operatedValue } from './operators.js';
 import {
   awaitedUnlinks,
   clearable,
@@ -62,6 +63,7 @@ import {
   makesParts,
   present,
   refuseFirst,
+  storedAtFirst,
   written,
 } from './write-input.js';
 import {
@@ -237,7 +239,8 @@ class Chain {
     );
     const changes = columns.map((column) => {
       const name = columnName(column.field);
-      const value = withSridOf(sql`${alias('t')}.${name}`, this.#value(node, column), column.field);
+      const stored = sql`${alias('t')}.${name}`;
+      const value = withSridOf(stored, this.#value(node, column, stored), column.field);
       if (!column.mixed) return sql`${name} := ${value}`;
       const clearing = cleared(this.plan, node.collection, column.field);
       const unlinked = clearing ? sql` when ${clearing} then null` : nothing;
@@ -259,11 +262,14 @@ class Chain {
         from ${input(position)} ${alias('i')} ${existingRows}
         order by ${commaList(inputKey)}${this.#lock(node, alias('t'))}`;
     }
+    const numbered = columns.some(({ operators }) => operators.length > 0)
+      ? sql`, ${alias('i')}.n as ${alias('n')}`
+      : nothing;
     return sql`update ${table}
       set ${join(changes, sql`, `)}
       from ${locked} ${alias('i')}${this.#references(node)}
       where ${same}${join(stays, nothing)}
-      returning ${commaList(key)}${returnedValues(node)}${snapshot(node, changed)}`;
+      returning ${commaList(key)}${returnedValues(node)}${numbered}${snapshot(node, changed)}`;
   }
 
   /** Whether rows that exist are written to, or only looked for. */
@@ -321,12 +327,16 @@ class Chain {
   }
 
   #validations(node: WriteNode, position: number): Fragment[] {
-    const valueIn = (column: WriteColumn): Fragment => this.#value(node, column);
+    const valueIn = (column: WriteColumn, verb: 'insert' | 'update'): Fragment => {
+      if (column.operators.length === 0) return this.#value(node, column);
+      if (verb === 'insert') return this.#value(node, column, storedAtFirst(column.field));
+      return sql`${alias('w')}.${alias(`g${node.columns.indexOf(column)}`)}`;
+    };
     return compileValidations(node, position, { valueIn, references: this.#inputs(node), scope: this.#scope });
   }
 
   #newValue(node: WriteNode, column: WriteColumn): Fragment {
-    const value = this.#value(node, column);
+    const value = this.#value(node, column, storedAtFirst(column.field));
     if (!column.mixed) return value;
     return sql`case when ${present(node, column)} then ${value} else ${initialValue(column.field) ?? sql`null`} end`;
   }
@@ -341,16 +351,19 @@ class Chain {
     return singleKey(node.collection) ? sql`coalesce(${alias('i')}.g, ${part})` : part;
   }
 
-  /** A value of the row itself, the key of a new row, or a place behind the last row of the parent. */
-  #value(node: WriteNode, column: WriteColumn): Fragment {
-    const options = this.#options(node, column);
+  /**
+   * A value of the row itself, the key of a new row, or a place behind the last row of the parent. `stored` is the value that an operator
+   * changes.
+   */
+  #value(node: WriteNode, column: WriteColumn, stored: Fragment | null = null): Fragment {
+    const options = this.#options(node, column, stored);
     return options.length === 1 ? elementAt(options, 0) : sql`coalesce(${join(options, sql`, `)})`;
   }
 
-  #options(node: WriteNode, column: WriteColumn): Fragment[] {
+  #options(node: WriteNode, column: WriteColumn, stored: Fragment | null = null): Fragment[] {
     const index = node.columns.indexOf(column);
     const options: Fragment[] = [];
-    if (column.holdsValues) options.push(inputValue(column.field, sql`${alias('i')}.${identifier(`c${index}`)}`));
+    if (column.holdsValues) options.push(this.#ownValue(node, column, index, stored));
     options.push(
       ...column.references.map(({ collection: name, part }, table) => {
         const { collection } = elementAt(this.plan.nodes, makerOf(this.plan, name));
@@ -367,6 +380,17 @@ class Chain {
     if (column.endOf) options.push(this.#end(node, column.endOf, column, index));
     if (column.caller) options.push(this.#callerValue(column, column.caller, index));
     return options;
+  }
+
+  /** The value of the payload, or the stored value changed by it. */
+  #ownValue(node: WriteNode, column: WriteColumn, index: number, stored: Fragment | null): Fragment {
+    const cell = (kind: 'c' | 'o'): Fragment => sql`${alias('i')}.${identifier(`${kind}${index}`)}`;
+    const operand = inputValue(column.field, cell('c'));
+    if (column.operators.length === 0) return operand;
+    if (!stored) throw new Error('an operator needs the stored value');
+    const position = this.plan.nodes.indexOf(node);
+    const refusal = sql`service_refuse(${literal(`${position} operator `)} || ${alias('i')}.n::text || ${literal(` ${index}`)})`;
+    return operatedValue(column, { stored, operand, operator: cell('o'), refusal });
   }
 
   /** Ends the statement if several parts of the payload give a column different values. */

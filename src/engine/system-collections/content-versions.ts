@@ -149,7 +149,8 @@ export function promoteVersion(
       await mustBePromotable(context, version, data);
       return createItem(context, version, data);
     }
-    const update = { kind: 'update-item', collection: collection.name, key: item, data, readBack: null } as const;
+    const target = { kind: 'update-item', collection: collection.name, key: item, data } as const;
+    const update = { ...target, isLiteral: true, readBack: null } as const;
     await writes.run(await writes.prepare(update, writer), writer, client);
     return item;
   });
@@ -186,7 +187,7 @@ async function createItem(context: VersionContext, { id, collection, key }: Vers
   const { name } = collection;
   if (collection.singleton) await mustBeEmpty(context, collection);
   const create = { kind: 'create', collection: name, items: [data], many: false, readBack: null } as const;
-  const request = { ...create, idempotencyKey: null, onConflict: null };
+  const request = { ...create, isLiteral: true, idempotencyKey: null, onConflict: null };
   await writes.run(await writes.prepare(request, writer), writer, client);
   const [item] = await writtenKeys(collection, session);
   if (item === undefined) throw unprocessable(`No item of "${name}" was created`);

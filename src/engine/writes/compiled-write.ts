@@ -99,6 +99,8 @@ export interface FlatCall {
   readonly batchText: string | null;
   /** Identifies the row that it changes; null for a new row. */
   readonly key: string | null;
+  /** Whether the write may be sent again after it has been done: an operator would count twice. */
+  readonly isRepeatable: boolean;
 }
 
 export class WriteCompiler {
@@ -189,7 +191,8 @@ export class WriteCompiler {
   #flatCall(planned: PlannedWrite, flat: FlatRow, { compiled, isAnswered }: KnownStatement, call: WriteCall): FlatCall {
     const values = flatValues(flat, planned.input.by, isAnswered ? (call.readBack?.values ?? []) : []);
     const key = flat.node.verb === 'insert' ? null : JSON.stringify(planned.keys);
-    return { planned, ...this.#bindFlat(compiled, values, call), key };
+    const isRepeatable = flat.node.columns.every(({ operators }) => operators.length === 0);
+    return { planned, ...this.#bindFlat(compiled, values, call), key, isRepeatable };
   }
 
   #bindFlat(
@@ -258,7 +261,7 @@ export class WriteCompiler {
     );
     if (!compiled) return null;
     const bound = this.#bindFlat(compiled, flatDeleteValues(key, author), { writer, client });
-    return { planned: null, ...bound, key: String(key) };
+    return { planned: null, ...bound, key: String(key), isRepeatable: true };
   }
 
   compileSort(collection: Collection, field: Field, model: Model, writer: Writer): Statement {

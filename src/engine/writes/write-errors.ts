@@ -6,7 +6,7 @@ import {
   serviceUnavailable,
   Undisclosed,
 } from '../../base/errors.js';
-import { elementAt, onlyOf } from '../../base/narrow.js';
+import { codeOf, elementAt, onlyOf, propertiesOf } from '../../base/narrow.js';
 import {
   fromWrite,
   isMisfit,
@@ -23,7 +23,7 @@ import { duplicateEntry, mismatchedKey } from '../../plan/write/conflict.js';
 import { namedKey } from '../../plan/write/key.js';
 import { differsFromGenerated } from '../../plan/write/payload-fields.js';
 import { changedKey, contradiction } from '../../plan/write/resolve-conflicts.js';
-import type { PlannedWrite } from '../../plan/write/write.js';
+import type { PlannedWrite, WriteColumn } from '../../plan/write/write.js';
 import { asConflict, isConflict, isMoved } from '../../postgres/pools/conflicts.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import type { Input } from '../../request/parse-context.js';
@@ -82,7 +82,10 @@ export function rowsOf({ plan, input }: PlannedWrite): number {
 /** The error for a failed statement of a write: another request came first, or a value is refused. */
 export function asWriteFailure(error: unknown, planned: PlannedWrite): unknown {
   const refused =
-    refusedWrite(error, planned) ?? asRuleRefusal(error, writtenTables(planned)) ?? domainRefusal(error, planned);
+    refusedWrite(error, planned) ??
+    asRuleRefusal(error, writtenTables(planned)) ??
+    domainRefusal(error, planned) ??
+    operatorOverflow(error, planned);
   return refused ?? asConflict(error, planned) ?? asRefusedValue(error, planned) ?? fromValidation(error, planned);
 }
 
@@ -145,6 +148,11 @@ function fromValidation(error: unknown, { plan, paths }: PlannedWrite): unknown 
     const differing = [paths[position]?.[row], field.name].filter((each) => each).join('.');
     return only === 'key' ? changedKey(differing, node.collection) : contradiction(differing, node.collection, field);
   }
+  if (node && word === 'operator') {
+    const operated = elementAt(node.columns, Number(column));
+    const place = [paths[position]?.[row], operated.field.name].filter((each) => each).join('.');
+    return mismatchedJson(place, operated);
+  }
   if (node && word === 'skipped') return leftOut('change', node.collection, paths[position]?.[Number(number)] ?? '');
   if (node && word === 'lost')
     return invalidPayload(
@@ -188,6 +196,42 @@ export function changesByKey(collection: Collection, items: readonly Input[]): {
     if (key === null) throw invalidPayload('Item in update misses primary key');
     return { key, data };
   });
+}
+
+/** The stored JSON is of another kind than the operator needs. */
+function mismatchedJson(place: string, { operators }: WriteColumn): Error {
+  const needed = operators.map((each) => `"_${each}" needs ${each === 'merge' ? 'an object' : 'a list'}`).join(', ');
+  return invalidPayload(`"${place}": the stored value is of another kind. ${needed}`);
+}
+
+/** SQLSTATEs of a result that its column cannot hold. */
+const OVERFLOWS: Readonly<Record<string, 'out_of_range' | 'too_long'>> = {
+  22001: 'too_long',
+  22003: 'out_of_range',
+  22008: 'out_of_range',
+};
+
+/** PostgreSQL does not name the column that cannot hold a result. The field is named if only one is possible; null for other errors. */
+function operatorOverflow(error: unknown, { plan, input, paths }: PlannedWrite): ServiceError | null {
+  const type = OVERFLOWS[codeOf(error)];
+  // Errors of a trigger or function have a context.
+  if (!type || propertiesOf(error)['where'] !== undefined) return null;
+  const mayOverflow = ({ field: { column }, operators, holdsValues }: WriteColumn): boolean => {
+    if (type === 'too_long') return operators.includes('append');
+    // A value with more digits than the scale is rounded, and may then be too large.
+    const isRounded = holdsValues && column?.base_type === 'numeric' && column.numeric_precision !== null;
+    return isRounded || operators.includes('increment') || operators.includes('decrement');
+  };
+  const candidates = plan.nodes.flatMap(({ columns }, position) =>
+    columns.filter(mayOverflow).map((column) => ({ column, position })),
+  );
+  if (!candidates.some(({ column }) => column.operators.length > 0)) return null;
+  const only = onlyOf(candidates);
+  if (!only) return failedValidation({ collection: null, name: null }, type);
+  const { field } = only.column;
+  const isOne = input.nodes[only.position]?.length === 1;
+  const path = isOne ? [paths[only.position]?.[0], field.name].filter((each) => each).join('.') : null;
+  return failedValidation(field, type, path);
 }
 
 interface Candidate {

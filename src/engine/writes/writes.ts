@@ -166,7 +166,7 @@ export class Writes {
 
   /** The answer is the cell of the row that was written: empty if the caller may not read it. There is none if no row was written. */
   async #sendFlat(
-    { planned, statement, batchText, key }: FlatCall,
+    { planned, statement, batchText, key, isRepeatable }: FlatCall,
     { client, writer }: WriteCall,
     deletedFrom: Collection | null = null,
   ): Promise<Buffer | null> {
@@ -175,7 +175,13 @@ export class Writes {
     const send = async (): Promise<Buffer | null> => {
       const { batcher } = this.#compiler;
       if (batcher && batchText !== null)
-        return batcher.write({ statement, batchText, key, caller: writer.caller.user ?? writer.author.ip ?? '' });
+        return batcher.write({
+          statement,
+          batchText,
+          key,
+          isRepeatable,
+          caller: writer.caller.user ?? writer.author.ip ?? '',
+        });
       const [cell = null] = await database.sessions.use((session) => session.runPipelined([statement]));
       return cell;
     };
@@ -240,7 +246,7 @@ export class Writes {
   };
 
   async #updateSelected(request: SelectingUpdate, target: WriteTarget, call: WriteCall): Promise<Buffer | null> {
-    const { collection, context } = target;
+    const { collection } = target;
     const { data } = await this.prepare(request, call.writer);
     return this.#transaction(call.idempotencyKey, async (session) => {
       const keys =
@@ -248,6 +254,7 @@ export class Writes {
           ? await this.#singletonKeys(collection, call, session)
           : await this.#compiler.selectKeys({ ...call, session }, collection, request.selected, 'update');
       const isNew = request.kind === 'update-singleton' && keys.length === 0;
+      const context = withOperators(target.context, request, isNew ? 'all' : 'changes');
       const planned = await (isNew
         ? planCreate(collection, [data], context)
         : planUpdate(
@@ -449,10 +456,18 @@ function isSelecting(request: WriteRequest): request is SelectingRequest {
   return request.kind === 'delete' || request.kind === 'update-selected' || request.kind === 'update-singleton';
 }
 
-function planWrite(
-  request: Exclude<WriteRequest, SelectingRequest>,
-  { collection, context }: WriteTarget,
-): Promise<PlannedWrite> {
+/** A singleton that does not exist starts from the defaults of its fields, so an operator applies to these. */
+function withOperators(
+  context: WritePlanContext,
+  { isLiteral = false }: { readonly isLiteral?: boolean },
+  operators: 'changes' | 'all',
+): WritePlanContext {
+  return isLiteral ? context : { ...context, operators };
+}
+
+function planWrite(request: Exclude<WriteRequest, SelectingRequest>, target: WriteTarget): Promise<PlannedWrite> {
+  const { collection } = target;
+  const context = withOperators(target.context, request, 'changes');
   switch (request.kind) {
     case 'create':
       return request.onConflict

@@ -11,12 +11,13 @@ import { isKey, keyNames, singleKey } from '../../mirror/item-key.js';
 import { type Collection, collectionOf, type Field, type Model } from '../../mirror/model.js';
 import { ownValue } from '../../mirror/synonyms.js';
 import type { OnConflict } from '../../request/on-conflict.js';
-import { checkValue } from './column-value.js';
+import { Operated } from '../../request/update-operators.js';
 import { Guard } from './guard.js';
 import { checkKey, checkKeyed, namedKey } from './key.js';
 import { referredValues, setReference } from './links.js';
+import { PayloadOperators } from './operators.js';
 import { planUpsert } from './payload.js';
-import { isGenerated, isKeyReference, isMadeByDatabase, isUnchanged } from './payload-fields.js';
+import { columnValueOf, isGenerated, isKeyReference, isMadeByDatabase, isUnchanged } from './payload-fields.js';
 import type { Payload, Row, WritePlanContext } from './payload-row.js';
 import type { ConflictTarget, PlannedWrite } from './write.js';
 import { changedNames, Rows } from './write-rows.js';
@@ -48,10 +49,11 @@ export async function planOnConflict(
   const guard = context.access && new Guard(context.access, context.model);
   const conflict = targetOf(collection, onConflict, guard);
   const rows = new Rows(context, guard, conflict);
+  const operators = new PayloadOperators(context.operators, guard);
   const rowsFound = new Set<Row>();
   await forEachInSlices(payloads, (payload, position) => {
     const path = payloads.length > 1 ? `${position}` : '';
-    const row = addRow({ rows, collection, conflict, guard, model: context.model }, payload, path);
+    const row = addRow({ rows, collection, conflict, guard, operators, model: context.model }, payload, path);
     if (rowsFound.has(row)) throw duplicateEntry(path, conflict);
     rowsFound.add(row);
   });
@@ -97,10 +99,11 @@ interface Target {
   readonly collection: Collection;
   readonly conflict: ConflictTarget;
   readonly guard: Guard | null;
+  readonly operators: PayloadOperators;
   readonly model: Model;
 }
 
-function addRow({ rows, collection, conflict, guard, model }: Target, payload: Payload, path: string): Row {
+function addRow({ rows, collection, conflict, guard, operators, model }: Target, payload: Payload, path: string): Row {
   const merges = conflict.resolution === 'merge';
   const names = Object.keys(payload);
   guard?.check('create', collection, names, path);
@@ -110,11 +113,14 @@ function addRow({ rows, collection, conflict, guard, model }: Target, payload: P
   const isMade = (field: Field): boolean => field === singleKey(collection) && !field.column?.is_generated;
   const row = rows.add(collection, merges ? 'upsert' : 'insert', key, path);
   if (key !== null) for (const name of keyNames(collection)) row.fields.add(name);
-  for (const [name, value] of Object.entries(payload)) {
+  for (const [name, given] of Object.entries(payload)) {
     const location = path === '' ? name : `${path}.${name}`;
     const field = collection.fields.get(name);
     if (!field) throw invalidPayload(`"${location}" is not a field of "${collection.name}"`);
+    const value = operators.read(row, field, given, location);
     if (isKey(collection, field) || isUnchanged(field, value)) continue;
+    if (value instanceof Operated && conflict.fields.includes(field))
+      throw invalidPayload(`"${location}" must be a value: it is a column of "on_conflict"`);
     if (field.special.includes('sealed')) throw invalidPayload(`"${location}" cannot be written`);
     if (!isKeyReference(collection, field)) row.fields.add(name);
     const { relation } = field;
@@ -126,7 +132,7 @@ function addRow({ rows, collection, conflict, guard, model }: Target, payload: P
     checkRelation(field, payload, location, model);
     if (!field.column) continue;
     if (isMadeByDatabase(collection, field)) throw isGenerated(location);
-    rows.set(row, field, { kind: 'value', value: checkValue(field, value, location) }, location);
+    rows.set(row, field, columnValueOf(row, field, value, location), location);
   }
   for (const field of [...conflict.fields, ...collection.key]) {
     const isKnown = payload[field.name] !== undefined || row.columnValues.has(field.name);

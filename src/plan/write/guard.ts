@@ -4,8 +4,9 @@ import { onlyOf } from '../../base/narrow.js';
 import { forEachInSlices } from '../../base/time-slices.js';
 import { keyNames } from '../../mirror/item-key.js';
 import type { Collection, Field, Model } from '../../mirror/model.js';
-import type { Access, Grant, PlannedRule, WriteAction } from '../access.js';
+import { type Access, type Grant, maskOf, type PlannedRule, restrictionOf, type WriteAction } from '../access.js';
 import { ALWAYS, both, type Condition, isAlways } from '../plan.js';
+import { fieldOf } from '../resolve-names.js';
 import type { RowGuard, Verb, WriteColumn } from './write.js';
 
 export class Guard {
@@ -53,17 +54,22 @@ export class Guard {
       throw forbiddenCollection(collection.name);
   }
 
-  /** For each row the fields that the caller gives it; null for one that is only referred to. */
+  /** For each row the fields that the caller gives it, or null for one that is only referred to; and those that operators read. */
   async rows(
     collection: Collection,
     rows: readonly (readonly string[] | null)[],
+    read: readonly (readonly string[])[],
   ): Promise<{ guard: RowGuard | null; needBits: NeedBits }> {
     const { rules } = rows.every((each) => each === null) ? { rules: [] } : this.grant('update', collection);
     const known = new Map<string, readonly string[]>();
     const needsOfRows: (readonly string[])[] = [];
-    await forEachInSlices(rows, (names) => {
-      const text = JSON.stringify(names);
-      const needs = known.get(text) ?? (names ? needsOf(rules, writtenNames('update', collection, names)) : []);
+    const toRead = this.#readNeeds(collection, new Set(read.flat()));
+    await forEachInSlices(rows, (names, position) => {
+      const text = JSON.stringify([names, read[position]]);
+      const needs = known.get(text) ?? [
+        ...(names ? needsOf(rules, writtenNames('update', collection, names)) : []),
+        ...(read[position] ?? []).flatMap((name) => [ROW_READ, FIELD_READ + name].filter((key) => toRead.has(key))),
+      ];
       known.set(text, needs);
       needsOfRows.push(needs);
     });
@@ -71,9 +77,30 @@ export class Guard {
     const perRow = [...known.values()].some((needs) => needs.length < keys.length);
     const bitsOf = (needs: readonly string[]): string => keys.map((key) => (needs.includes(key) ? '1' : '0')).join('');
     return {
-      guard: keys.length === 0 ? null : { needs: keys.map((key) => needed(rules, key)), key: keys.join(), perRow },
+      guard:
+        keys.length === 0
+          ? null
+          : { needs: keys.map((key) => toRead.get(key) ?? needed(rules, key)), key: keys.join(), perRow },
       needBits: needsOfRows.map((needs) => (perRow ? bitsOf(needs) : null)),
     };
+  }
+
+  /** Conditions under which the caller may read the fields of an existing row, by the keys of these needs. */
+  #readNeeds(collection: Collection, names: ReadonlySet<string>): Map<string, Condition> {
+    const needs = new Map<string, Condition>();
+    const readable = names.size === 0 ? null : this.readable(collection);
+    const restriction = readable && restrictionOf(readable);
+    if (!readable || !restriction) return needs;
+    if (!isAlways(restriction.rows)) needs.set(ROW_READ, restriction.rows);
+    for (const name of names) {
+      const mask = maskOf(readable, fieldOf(readable, name));
+      if (!isAlways(mask)) needs.set(FIELD_READ + name, mask);
+    }
+    return needs;
+  }
+
+  checkReadable(collection: Collection, { name }: Field, location: string): void {
+    if (!this.readable(collection)?.fields.has(name)) throw forbiddenField(name, collection.name, location);
   }
 
   /** A value that is copied from a related row ends up in a row that the caller may read, so it is read with the caller's permissions. */
@@ -99,6 +126,10 @@ export class Guard {
     return needs.length === 0 ? null : both(...needs);
   }
 }
+
+/** The keys of needs to read; those of needs to write are digits. */
+const ROW_READ = 'read';
+const FIELD_READ = 'read ';
 
 /** By row, or null if the same rules apply to all rows. */
 export type NeedBits = readonly (string | null)[];

@@ -7,9 +7,10 @@ import { invalidPayload } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';
 import { isKey, keyNames } from '../../mirror/item-key.js';
 import type { Collection, Field, ManyToOne } from '../../mirror/model.js';
+import { Operated } from '../../request/update-operators.js';
 import { CONCEALED, checkValue } from './column-value.js';
 import type { Guard } from './guard.js';
-import type { Payload, Row } from './payload-row.js';
+import type { ColumnValue, Payload, Row } from './payload-row.js';
 import { contradiction } from './resolve-conflicts.js';
 import { isSame } from './row-shape.js';
 
@@ -62,6 +63,12 @@ export function stagedLists(
 export function writableValue({ collection }: Row, field: Field, value: unknown, path: string): unknown {
   if (field.column?.is_generated && !isKey(collection, field)) throw isGenerated(path);
   return checkValue(field, value, path);
+}
+
+/** The content of a plain column: a value, or an operator that was checked. */
+export function columnValueOf(row: Row, field: Field, value: unknown, path: string): ColumnValue {
+  if (value instanceof Operated) return { kind: 'operated', operator: value.operator, operand: value.operand };
+  return { kind: 'value', value: writableValue(row, field, value, path) };
 }
 
 /** Values of a key say of which item. */

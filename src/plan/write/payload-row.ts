@@ -1,5 +1,6 @@
 /** A row of a payload while the write is planned. */
 import type { Collection, Field, Model } from '../../mirror/model.js';
+import type { UpdateOperator } from '../../request/update-operators.js';
 import type { Key } from '../../request/write.js';
 import type { Access } from '../access.js';
 import type { Author, ConflictTarget, Verb, WriteColumn } from './write.js';
@@ -23,6 +24,8 @@ export interface Row {
 export type ColumnValue =
   | { readonly kind: 'value'; readonly value: unknown }
   | { readonly kind: 'caller'; readonly plan: CallerValue }
+  /** The stored value, changed by an operator. */
+  | { readonly kind: 'operated'; readonly operator: UpdateOperator; readonly operand: unknown }
   /** With `part`, of a key of several columns the one that is referred to. */
   | { readonly kind: 'reference'; readonly row: Row; readonly part?: Field }
   /** The value of the related row with this key in the column that is referred to. */
@@ -70,4 +73,6 @@ export interface WritePlanContext {
   readonly access: Access | null;
   /** Items may lack required values: the plan only checks the values that they have, and is not executed. */
   readonly isPartial?: boolean;
+  /** Whether objects such as `{"_increment": 1}` are operators: in changes of existing items, or also in new ones. Null by default: they are values. */
+  readonly operators?: 'changes' | 'all' | null;
 }

@@ -41,7 +41,9 @@ import {
   referredValues,
   setReference,
 } from './links.js';
+import { PayloadOperators } from './operators.js';
 import {
+  columnValueOf,
   fieldNamesOf,
   isKeyReference,
   isUnchanged,
@@ -144,6 +146,7 @@ class PayloadWalker {
   readonly rows: Rows;
   readonly #model: Model;
   readonly #guard: Guard | null;
+  readonly #operators: PayloadOperators;
   readonly #sharedValues = new Map<unknown, ColumnValue>();
   /** Long lists: they are walked in slices, after everything else. */
   readonly #deferred: (() => Promise<void>)[] = [];
@@ -152,6 +155,7 @@ class PayloadWalker {
   constructor(context: WritePlanContext) {
     this.#model = context.model;
     this.#guard = context.access && new Guard(context.access, context.model);
+    this.#operators = new PayloadOperators(context.operators, this.#guard);
     this.rows = new Rows(context, this.#guard);
   }
 
@@ -211,10 +215,10 @@ class PayloadWalker {
     const names = Object.keys(payload);
     for (let position = 0; position < names.length; position++) {
       const name = elementAt(names, position);
-      const value = payload[name];
       const fieldPath = path === '' ? name : `${path}.${name}`;
       const field = collection.fields.get(name);
       if (!field) throw invalidPayload(`"${fieldPath}" is not a field of "${collection.name}"`);
+      const value = this.#operators.read(row, field, payload[name], fieldPath);
       if (field === singleKey(collection)) {
         if (row.verb === 'insert' && isObject(value))
           this.#setSharedKey({ row, field, payload, value, path: fieldPath });
@@ -256,8 +260,7 @@ class PayloadWalker {
         }
         default:
           // Alias fields without a relation (presentation, groups) hold nothing.
-          if (field.column)
-            this.rows.set(row, field, { kind: 'value', value: writableValue(row, field, value, fieldPath) }, fieldPath);
+          if (field.column) this.rows.set(row, field, columnValueOf(row, field, value, fieldPath), fieldPath);
       }
     }
     this.#depth--;

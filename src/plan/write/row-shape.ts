@@ -6,6 +6,7 @@ import { elementAt } from '../../base/narrow.js';
 import { forEachInSlices, TimeSlice } from '../../base/time-slices.js';
 import { isKey, singleKey } from '../../mirror/item-key.js';
 import type { Collection, Field } from '../../mirror/model.js';
+import type { UpdateOperator } from '../../request/update-operators.js';
 import { fieldOf } from '../resolve-names.js';
 import type { NeedBits } from './guard.js';
 import { keyEntries } from './key.js';
@@ -111,6 +112,10 @@ function enter(entry: Record<string, unknown>, column: WriteColumn, position: nu
     case 'caller':
       entry[`v${position}`] = true;
       break;
+    case 'operated':
+      entry[`c${position}`] = columnValue.operand;
+      if (column.choosesOperator) entry[`o${position}`] = columnValue.operator;
+      break;
     case 'lookup':
       Object.assign(entry, keyEntries(columnValue.of.collection, `h${position}`, columnValue.key));
       break;
@@ -138,9 +143,13 @@ function shapeColumn(list: List, field: Field, only: WriteColumn['only']): Write
   let lookup: WriteColumn['lookup'] = null;
   let endOf: Field | null = null;
   let caller: CallerValue | null = null;
+  const operators: UpdateOperator[] = [];
+  let isUnoperated = false;
   const consider = (columnValue: ColumnValue, before: readonly ColumnValue[]): void => {
-    if (columnValue.kind === 'value') holdsValues = true;
-    else if (columnValue.kind === 'reference') {
+    if (columnValue.kind === 'value' || columnValue.kind === 'operated') holdsValues = true;
+    if (columnValue.kind !== 'operated') isUnoperated = true;
+    else if (!operators.includes(columnValue.operator)) operators.push(columnValue.operator);
+    if (columnValue.kind === 'reference') {
       const { row, part = null } = columnValue;
       const collection = row.collection.name;
       const earlier = before.filter((each) => each.kind === 'reference' && refersAlike(each, columnValue)).length;
@@ -171,6 +180,8 @@ function shapeColumn(list: List, field: Field, only: WriteColumn['only']): Write
     only,
     agrees,
     caller,
+    operators: operators.sort(),
+    choosesOperator: operators.length > 1 || (operators.length > 0 && isUnoperated),
   };
 }
 
@@ -215,6 +226,7 @@ export function shapeOfWrite(plan: WritePlan): string {
       column.only,
       column.endOf?.name,
       column.caller?.text,
+      ...(column.operators.length > 0 ? [column.operators, column.choosesOperator] : []),
     ]),
   ]);
   const unlinks = plan.unlinks.map(({ collection, field, action, strict }) => [

@@ -130,6 +130,8 @@ export class Rows {
       return;
     }
     if (before.kind === 'value' && columnValue.kind === 'value') throw contradiction(path, row.collection, field);
+    if (before.kind === 'operated' || columnValue.kind === 'operated')
+      throw invalidPayload(`"${path}": the payload writes this field of the item twice, and an operator applies once`);
     row.columnValues.set(field.name, { kind: 'several', values: [before, columnValue] });
     this.#disputes.push({ row, field, path });
   }
@@ -248,12 +250,16 @@ export class Rows {
     const changedFields: (string[] | null)[] = [];
     const changed = ({ fields: names }: Row): string[] =>
       this.conflict ? changedNames([...names], collection, this.conflict) : [...names];
-    await forEachInSlices(rows, (row) => void changedFields.push(isLink(row) ? null : changed(row)));
+    const operatedFields: string[][] = [];
+    await forEachInSlices(rows, (row) => {
+      changedFields.push(isLink(row) ? null : changed(row));
+      operatedFields.push(operatedNames(row));
+    });
     if (changedFields.some((names) => names !== null)) {
       const rules = guard.grant('update', collection).validations;
       validations.push(...planValidations(rules, collection, this.context.model, 'update'));
     }
-    return { ...(await guard.rows(collection, changedFields)), validations, readable };
+    return { ...(await guard.rows(collection, changedFields, operatedFields)), validations, readable };
   }
 
   /** Presets of policies for fields that the payload leaves out. */
@@ -356,6 +362,13 @@ export function checkRows(rows: number, most: number | null): void {
       option: 'MAX_BATCH_MUTATION',
       limit: most,
     });
+}
+
+/** The fields whose stored values the row reads. */
+function operatedNames({ columnValues }: Row): string[] {
+  const names: string[] = [];
+  for (const [name, { kind }] of columnValues) if (kind === 'operated') names.push(name);
+  return names;
 }
 
 function moveColumnValue({ name }: Field, from: Map<string, ColumnValue>, to: Map<string, ColumnValue>): void {

@@ -4,6 +4,7 @@
  * rows themselves are its parameters, one for each list.
  */
 import type { Collection, Field, Model } from '../../mirror/model.js';
+import type { UpdateOperator } from '../../request/update-operators.js';
 import type { Condition, ValuePlan } from '../plan.js';
 
 export interface WritePlan {
@@ -65,7 +66,7 @@ export interface WriteColumn {
   readonly field: Field;
   /** Some rows leave the column out: it keeps its value, or gets its default. */
   readonly mixed: boolean;
-  /** Whether rows have values for it. */
+  /** Whether rows have values for it, or operands. */
   readonly holdsValues: boolean;
   /** New rows that the column may refer to. */
   readonly references: readonly NewReference[];
@@ -82,6 +83,10 @@ export interface WriteColumn {
   readonly agrees: boolean;
   /** Rows may take a value of the caller's. */
   readonly caller: Extract<ValuePlan, { kind: 'caller' }> | null;
+  /** Operators that rows apply to the stored value. Their operand is the value of the row. */
+  readonly operators: readonly UpdateOperator[];
+  /** Whether rows differ in their operator, or some have none: each then has the name of its operator. */
+  readonly choosesOperator: boolean;
 }
 
 /** A table whose new rows are referred to. There are several of one table if a row refers to several of its rows. */
@@ -120,7 +125,8 @@ export interface Unlink {
  *
  * | name | value |
  * |---|---|
- * | `ci` | value |
+ * | `ci` | value, or operand |
+ * | `oi` | name of the operator, where that differs between rows |
  * | `pi` | present, where that differs between rows |
  * | `ri_j` | reference: number of the new row that the column refers to, of the j-th of its references |
  * | `hi` | key of the row whose value is looked up |
