@@ -101,9 +101,9 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     about: 'random models, rows and requests against an oracle, and damaged requests',
     steps: [
       {
-        files: ['property', 'writes-property', 'access-property', 'graphql-parity'],
+        files: ['property', 'writes-property', 'access-property', 'graphql-parity', 'random-writes'],
         daily: true,
-        environment: { PROPERTY_SEED: 'random', PROPERTY_CASES: '20000' },
+        environment: { PROPERTY_SEED: 'random', PROPERTY_CASES: '20000', KILLS: '500' },
         minutes: 180,
       },
       { files: ['hostile'], daily: true, environment: { HOSTILE_RUNS: '20000' }, minutes: 60 },
