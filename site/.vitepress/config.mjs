@@ -51,6 +51,7 @@ export default defineConfig({
         text: 'Write',
         items: [
           page('Items', 'writes'),
+          page('Update operators', 'update-operators'),
           page('Upsert and idempotency', 'upsert'),
           page('Import', 'import'),
           page('Files', 'files'),

@@ -137,11 +137,32 @@ const SNAPSHOT = object(
   ['version', 'vendor', 'collections', 'fields', 'relations'],
 );
 
+/** An object of an operator has one key. */
+function operator(name: string, operand: Schema, description: string): Schema {
+  return { ...object({ [`_${name}`]: operand }, [`_${name}`]), additionalProperties: false, description };
+}
+
+const OPERAND: Schema = { type: ['number', 'string'] };
+
+/** The operators of `PATCH`, by the name of their component. */
+const OPERATOR_COMPONENTS: Readonly<Record<string, Schema>> = {
+  IncrementOperator: operator('increment', OPERAND, 'Adds to the stored value.'),
+  DecrementOperator: operator('decrement', OPERAND, 'Subtracts from the stored value.'),
+  AppendOperator: operator(
+    'append',
+    {},
+    'Appends to the stored text or list: a text, an element or a list of elements.',
+  ),
+  MergeOperator: operator('merge', RECORD, 'Merges an object into the stored one, key by key.'),
+  SetOperator: operator('set', {}, 'Writes the value as it is, also an object that looks like an operator.'),
+};
+
 export const COMPONENTS: Readonly<Record<string, Schema>> = {
   Error: ERROR,
   Query: QUERY,
   Meta: META,
   Keys: list(KEY),
+  ...OPERATOR_COMPONENTS,
   CollectionMeta: metadata(COLLECTION_META, { collection: STRING }),
   FieldMeta: metadata(FIELD_META, { ...ROW, collection: STRING, field: STRING }),
   RelationMeta: metadata(RELATION_META, {

@@ -6,7 +6,7 @@ import { packageVersion } from '../../base/package-files.js';
 import type { Steps } from '../../base/time-slices.js';
 import type { Route } from '../../http/router.js';
 import { keyNamesOf } from '../../mirror/describe-model.js';
-import { singleKey } from '../../mirror/item-key.js';
+import { isKey, singleKey } from '../../mirror/item-key.js';
 import {
   type Argument,
   type Collection,
@@ -19,6 +19,7 @@ import {
 } from '../../mirror/model.js';
 import { shownName } from '../../mirror/synonyms.js';
 import { SYSTEM_RESOURCES } from '../../mirror/system-resources.js';
+import { operatorsOf, type UpdateOperator } from '../../request/update-operators.js';
 import type { ApiRoute, Description } from '../action.js';
 import { COMPONENTS } from './components.js';
 import {
@@ -309,7 +310,8 @@ export function describeOperation(
   if (collection.singleton && (single || method === 'POST' || method === 'DELETE')) return null;
   const kind = single || collection.singleton ? 'one' : 'many';
   const item = ref(names.get(collection.name) ?? '');
-  const { parameters, body, answers } = OPERATIONS[`${kind} ${method}`]?.(item, newItem(collection, item)) ?? UNKNOWN;
+  const payload = method === 'POST' ? newItem(collection, item) : changedItem(collection, item);
+  const { parameters, body, answers } = OPERATIONS[`${kind} ${method}`]?.(item, payload) ?? UNKNOWN;
   const operation = {
     tags,
     summary: `${VERBS[method] ?? method} ${shownName(synonyms, collection.name)}`,
@@ -343,23 +345,23 @@ interface Parts {
 const UNKNOWN: Parts = { parameters: [], body: null, answers: [done] };
 
 /** A write has no body if the caller may not read the items. */
-const OPERATIONS: Readonly<Record<string, (item: Schema, made: Schema) => Parts>> = {
+const OPERATIONS: Readonly<Record<string, (item: Schema, payload: Schema) => Parts>> = {
   'many GET': (item) => {
     const content = object({ data: list(item), meta: ref('Meta') }, ['data']);
     const answer = { ...ok(content), content: { ...json(content), ...EXPORT_MEDIA } };
     return { parameters: [...LIST_PARAMETERS, 'version'], body: null, answers: [answer] };
   },
-  'many POST': (item, made) => ({
+  'many POST': (item, payload) => ({
     parameters: [...ITEM_PARAMETERS, ...CONFLICTS, 'idempotencyKey'],
-    body: either(made, list(made)),
+    body: either(payload, list(payload)),
     answers: [ok(data(either(item, list(item)))), done],
   }),
-  'many PATCH': (item) => ({
+  'many PATCH': (item, payload) => ({
     parameters: [...ITEM_PARAMETERS, 'idempotencyKey'],
     body: either(
-      list(item),
-      object({ keys: ref('Keys'), data: item }, ['keys', 'data']),
-      object({ query: ref('Query'), data: item }, ['query', 'data']),
+      list(payload),
+      object({ keys: ref('Keys'), data: payload }, ['keys', 'data']),
+      object({ query: ref('Query'), data: payload }, ['query', 'data']),
     ),
     answers: [ok(data(list(item))), done],
   }),
@@ -369,9 +371,9 @@ const OPERATIONS: Readonly<Record<string, (item: Schema, made: Schema) => Parts>
     answers: [done],
   }),
   'one GET': (item) => ({ parameters: [...ITEM_PARAMETERS, 'version'], body: null, answers: [ok(data(item))] }),
-  'one PATCH': (item) => ({
+  'one PATCH': (item, payload) => ({
     parameters: [...ITEM_PARAMETERS, 'idempotencyKey'],
-    body: item,
+    body: payload,
     answers: [ok(data(item)), done],
   }),
   'one DELETE': () => ({ parameters: ['idempotencyKey'], body: null, answers: [done] }),
@@ -381,6 +383,20 @@ const OPERATIONS: Readonly<Record<string, (item: Schema, made: Schema) => Parts>
 function newItem({ fields }: Collection, item: Schema): Schema {
   const required = [...fields.values()].filter(isRequired).map(({ name }) => name);
   return required.length > 0 ? { allOf: [item, { required }] } : item;
+}
+
+/** Fields of a change may have operators instead of values. */
+function changedItem(collection: Collection, item: Schema): Schema {
+  if (collection.system) return item;
+  const fields = [...collection.fields.values()].flatMap((field) => {
+    const operators = isKey(collection, field) ? [] : operatorsOf(field);
+    return operators.length > 0 ? [[field.name, operatedSchema(field, operators)] as const] : [];
+  });
+  return fields.length > 0 ? either(item, object(Object.fromEntries(fields))) : item;
+}
+
+function operatedSchema(field: Field, operators: readonly UpdateOperator[]): Schema {
+  return either(valueSchema(field), ...[...operators, 'set'].map((name) => ref(`${titled(name)}Operator`)));
 }
 
 export function itemSchema(collection: Collection, model: Model, names: ComponentNames): Schema {
