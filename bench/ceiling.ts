@@ -196,7 +196,7 @@ function sampleEvenly<T>(list: readonly T[], most: number): readonly T[] {
   return list.filter((_, index) => share(index) !== share(index - 1));
 }
 
-/** Null if pgbench is not installed. */
+/** Returns null if pgbench is not installed. */
 async function runPgbench(options: CeilingOptions, scripts: readonly Script[]): Promise<number | null> {
   const folder = await mkdtemp(join(tmpdir(), 'bench-ceiling-'));
   try {
@@ -294,7 +294,7 @@ interface ToolResult {
   readonly errors: string;
 }
 
-/** Null if the tool is not on the PATH. */
+/** Returns null if the tool is not on the PATH. */
 function runTool(
   tool: string,
   args: readonly string[],

@@ -348,7 +348,7 @@ export const FILLINGS: readonly Filling[] = [
       from generate_series(1::bigint, $1::bigint) as n`,
   },
   {
-    // Of ten blocks, five are texts, three images and two quotes, so each block is used exactly once.
+    // Five of ten blocks are texts, three images and two quotes, so each block is used exactly once.
     table: 'articles_blocks',
     rows: 200_000,
     remove: 'delete from articles_blocks where id > $1',

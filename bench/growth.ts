@@ -167,7 +167,7 @@ async function measureCollections(size: number, measuring: GrowthMeasuring, repo
   }
 }
 
-/** Of the ten tables that have rows. */
+/** Reads the ten tables that have rows. */
 const SMALL_READS: Question = {
   requests: Array.from({ length: VARIANTS }, (_, index) => ({
     path: `/items/bench_${1 + (spread(index) % 10)}/${1 + (index % 100)}?fields=id,name,status,amount,created,parent`,

@@ -50,7 +50,7 @@ export async function measure(options: LoadOptions): Promise<LoadResult> {
   return measured ?? (await measureInWorker(options));
 }
 
-/** Null if wrk is not installed. */
+/** Returns null if wrk is not installed. */
 async function measureWithWrk(options: LoadOptions): Promise<LoadResult | null> {
   const folder = await mkdtemp(join(tmpdir(), 'bench-load-'));
   try {
@@ -142,7 +142,7 @@ interface ToolResult {
   readonly errors: string;
 }
 
-/** Null if wrk is not on the PATH. */
+/** Returns null if wrk is not on the PATH. */
 function runWrk(args: readonly string[], signal: AbortSignal | undefined): Promise<ToolResult | null> {
   return new Promise((resolve, reject) => {
     const child = spawn('wrk', args, { stdio: ['ignore', 'pipe', 'pipe'], signal });

@@ -43,7 +43,7 @@ export interface CaseResult {
   readonly id: string;
   readonly title: string;
   readonly connections: number;
-  /** Null if the case could not be measured. */
+  /** The result, or null if the case could not be measured. */
   readonly service: LoadResult | null;
   /** Null for requests of different shapes. */
   readonly ceiling: CaseCeiling | null;

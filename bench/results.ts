@@ -90,7 +90,7 @@ export async function saveDocument(name: DocumentName, document: object): Promis
   return path;
 }
 
-/** Null if the cases were never measured: then there is nothing to report. */
+/** Returns null if the cases were never measured: then there is nothing to report. */
 export async function loadDocuments(): Promise<Documents | null> {
   const found = await loadDocument<CasesDocument>('cases');
   if (found === null) return null;

@@ -35,7 +35,7 @@ export type SoakOptions = Pick<Measuring, 'databaseUrl' | 'warmUp' | 'connection
   readonly settings: Readonly<Record<string, string>>;
 };
 
-/** Of 16 connections: most read, one writes. */
+/** Shares of 16 connections: most read, one writes. */
 const SHARES = { key: 7, nested: 4, filter: 1, graphql: 3, update: 1 };
 
 const UPDATE: Question & Pick<Case, 'title'> = {

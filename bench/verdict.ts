@@ -28,7 +28,7 @@ export interface Judgement {
   readonly isMet: boolean;
 }
 
-/** Null if the case has no target. A case that could not be measured, or returned errors, has missed it. */
+/** Returns null if the case has no target. A case that could not be measured, or returned errors, has missed it. */
 export function judgeRatio({ target, ratio, beside, failure }: CaseResult): Judgement | null {
   if (target === null) return null;
   const found = beside?.ratio ?? ratio ?? 0;

@@ -16,7 +16,7 @@ export type PeerId = keyof typeof PEERS;
 export interface Peer extends Address {
   readonly id: PeerId;
   readonly version: string;
-  /** Null if it has no equivalent request. */
+  /** Returns null if it has no equivalent request. */
   questionOf(each: Case): Question | null;
   stop(): Promise<void>;
 }
@@ -34,7 +34,7 @@ export interface PeerOptions {
   readonly directusToken: string | undefined;
 }
 
-/** Null if it is not installed. */
+/** Resolves to null if it is not installed. */
 export type StartPeer = (options: PeerOptions) => Promise<Peer | null>;
 
 export function findFreePort(): Promise<number> {

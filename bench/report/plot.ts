@@ -6,7 +6,7 @@ import { escapeText, short } from './format.js';
 
 export interface Series {
   readonly name: string;
-  /** Of a CSS variable: --service, --ceiling, ... */
+  /** The name of a CSS variable: --service, --ceiling, ... */
   readonly color: string;
   readonly points: readonly { readonly x: number; readonly y: number; readonly title: string }[];
 }

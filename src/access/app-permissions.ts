@@ -39,7 +39,7 @@ const SETTINGS = [
 const IS_OWN_PRESET = { user: { _eq: '$CURRENT_USER' } };
 const IS_OWN_COMMENT = { user_created: { _eq: '$CURRENT_USER' } };
 const IS_RECIPIENT = { recipient: { _eq: '$CURRENT_USER' } };
-/** Of one's own, of one's role and of everybody. */
+/** The user's own presets, those of the user's role, and those for everybody. */
 const IS_SHOWN_PRESET = {
   _or: [
     IS_OWN_PRESET,

@@ -2,7 +2,7 @@
 
 export interface ExternalUser {
   readonly subject: string;
-  /** Null if there is none, or none that counts. */
+  /** The verified address, or null if there is none. */
   readonly email: string | null;
   readonly firstName: string | null;
   readonly lastName: string | null;
@@ -18,7 +18,7 @@ export function claimText(value: unknown): string | null {
   return isText ? value : null;
 }
 
-/** Null if the claims have no subject. An address counts where the issuer has verified it, or is trusted with it. */
+/** Returns null if the claims have no subject. An address counts where the issuer has verified it, or is trusted with it. */
 export function userOfClaims(
   claims: Readonly<Record<string, unknown>>,
   trustEmail: boolean,

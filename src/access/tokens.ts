@@ -161,7 +161,7 @@ export function makeRefreshToken(family: Buffer = randomBytes(FAMILY_BYTES)): st
   return Buffer.concat([family, randomBytes(TOKEN_BYTES - FAMILY_BYTES)]).toString('base64url');
 }
 
-/** Null if the text cannot be a refresh token. */
+/** Returns null if the text cannot be a refresh token. */
 export function familyOf(refreshToken: string): Buffer | null {
   if (!/^[\w-]{64}$/.test(refreshToken)) return null;
   return Buffer.from(refreshToken, 'base64url').subarray(0, FAMILY_BYTES);

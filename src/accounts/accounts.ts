@@ -69,11 +69,11 @@ interface OpenShare {
   readonly max_uses: number | null;
   readonly date_start: string | null;
   readonly date_end: string | null;
-  /** Of the share, or of the session: milliseconds since 1970; null for never. */
+  /** When the share or the session expires, in milliseconds since 1970, or null for never. */
   readonly expires: number | null;
 }
 
-/** Null if there is none, or none that is open now; with a session, if that has ended. */
+/** Returns null if there is no share that is open now, or if the session has ended. */
 export async function findShare(
   database: Database,
   share: string,

@@ -34,11 +34,11 @@ export type AttemptOutcome = 'good' | 'void';
 export interface LoginLimit {
   /** Counts an attempt before its outcome is known, so that many at once are counted too. */
   attempt(address: string): Promise<void>;
-  /** Takes an attempt back: who knows the password is no guesser. */
+  /** Takes an attempt back: a caller who knows the password is no guesser. */
   forgive(address: string): Promise<void>;
   /** Resolves when it may be made. */
   enter(attempt: Attempt): Promise<void>;
-  /** Of an attempt that was made and did not fail. */
+  /** Records the outcome of an attempt that was made and did not fail. */
   settle(attempt: Attempt, outcome: AttemptOutcome): Promise<void>;
 }
 

@@ -39,7 +39,7 @@ export type SessionKind = 'refresh' | 'session';
 export interface SessionHolder {
   readonly user: string | null;
   readonly share: string | null;
-  /** Of the share. */
+  /** The role of the share. */
   readonly role: string | null;
 }
 

@@ -62,7 +62,7 @@ export interface Adoption {
   readonly columns: readonly string[];
   /** Tables and columns whose foreign keys were created again. */
   readonly references: readonly string[];
-  /** Of these the foreign keys were left. */
+  /** Tables whose foreign keys were left unchanged. */
   readonly keptReferences: readonly string[];
   /** Rows of many-to-any junctions that name a system collection. */
   readonly renamed: number;
@@ -232,7 +232,7 @@ function doubtfulMetadata(places: Installations): readonly Doubt[] {
   return [
     [
       sql`from ${fields} old where not ${isSystemName(sql`old.collection`)} and not ${describesField(places)}`,
-      (number) => `${rows(number)} of directus_fields: their columns are gone`,
+      (number) => `${rows(number)} of directus_fields: their columns no longer exist`,
     ],
     [
       sql`from (select from ${fields} group by collection, field having count(*) > 1) twice`,

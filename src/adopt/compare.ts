@@ -14,7 +14,7 @@ export interface ServerAnswer {
 }
 
 export interface TestCaller {
-  /** The name of a role, or what else tells who it is. */
+  /** The name of a role, or other text that identifies the caller. */
   readonly name: string;
   /** Null for the public. */
   readonly token: string | null;
@@ -22,7 +22,7 @@ export interface TestCaller {
   readonly ignored: ReadonlySet<string>;
   /** Collections of which not all rows may be read. */
   readonly limited: ReadonlySet<string>;
-  /** Those of them whose rules look at related items. */
+  /** Those of them whose rules read related items. */
   readonly related: ReadonlySet<string>;
   /** Those of which some fields may be read on some rows only. */
   readonly uneven: ReadonlySet<string>;
@@ -186,13 +186,13 @@ function explain(
   if (relation !== undefined && ours.status === 403 && theirs.status === 200 && !mentions(theirs.body, relation))
     return 'a relation that is not granted is left out there where its target cannot be read, and is 403 here';
   if (kind === 'filter' && collections.slice(1).some((name) => limited.has(name)))
-    return 'a filter through a relation looks at all related rows there, here at those that the caller may read';
+    return 'a filter through a relation reads all related rows there, and here those that the caller may read';
   if (firstDifference(withoutEmpty(left, right), right, '') === null)
     return 'a related item of which nothing may be read is its key there, and an empty object here';
   if (firstDifference(unordered(left), unordered(right), '') === null)
     return 'lists come in another order: without a sort order by their keys here';
   if (isAggregate(question) && collections.slice(0, 1).some((name) => related.has(name)))
-    return 'a rule that looks at related items counts an item once for each of them there, and once here';
+    return 'a rule that reads related items counts an item once for each of them there, and once here';
   if (kind !== 'list' && kind !== 'item' && collections.some((name) => uneven.has(name)))
     return 'fields that may be read on some rows only are read on all there, or the items are left out, and are null here';
   if (/(?::|%3A)service_/i.test(question.path))
@@ -283,7 +283,7 @@ function unordered(value: unknown): unknown {
   );
 }
 
-/** The same for a number and for its text. */
+/** A number and its text are equal here. */
 function orderText(value: unknown): string {
   return JSON.stringify(value, (_, each: unknown) => (isNumeric(each) ? String(Number(each)) : each)) ?? '';
 }

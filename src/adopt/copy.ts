@@ -160,7 +160,7 @@ export async function copyNumbered(
   return { created, changed: different.length, removed };
 }
 
-/** Rows that this command has made and whose source is gone. */
+/** Rows that this command has made and whose source was deleted. */
 export async function removeAdopted(
   session: Session,
   places: Installations,

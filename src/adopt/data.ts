@@ -56,7 +56,7 @@ function fileRows(places: Installations): Copy[] {
   return copies.map((copy) => ({ ...copy, once }));
 }
 
-/** Of tables whose keys are numbers. */
+/** Copies tables whose keys are numbers. */
 export function numberedData(places: Installations): readonly Copy[] {
   const collection = renamed(places, sql`old.collection`);
   return [...rowsOf(places, 'presets', { collection }), ...rowsOf(places, 'notifications', { collection })];
@@ -79,8 +79,8 @@ function commentsInActivity(places: Installations): Copy[] {
 }
 
 /**
- * Those that are here already are found by their id: they may have got an item since, there or here. Others are found by what they are called. What
- * was stored with a change, who made it and when, is in the history. Digests are made in another way: such a version counts as outdated.
+ * Those that are here already are found by their id: they may have got an item since, there or here. Others are found by their names.
+ * The history has the values of each change, its author and its time. Digests are computed differently: such a version counts as outdated.
  */
 function versionRows(places: Installations): Copy[] {
   const delta = hasColumn(places, 'directus_versions', 'delta') ? sql`old.delta::jsonb` : savedChanges(places);

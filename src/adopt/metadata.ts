@@ -21,7 +21,7 @@ import {
 
 /** A field that a project has added to a system table. */
 export interface OwnField {
-  /** Of theirs. */
+  /** The name that Directus uses. */
   readonly collection: string;
   readonly field: string;
   readonly column: boolean;

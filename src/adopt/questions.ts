@@ -7,7 +7,7 @@ type QuestionKind = 'list' | 'item' | 'nested' | 'filter' | 'aggregate' | 'Graph
 export interface Question {
   readonly kind: QuestionKind;
   readonly path: string;
-  /** Of a POST. */
+  /** The body of a POST. */
   readonly body?: string;
   /** The collections that it reads, the root first. */
   readonly collections: readonly string[];
@@ -44,7 +44,7 @@ export function questionsOf(
   ];
 }
 
-/** Of the only column of the key. */
+/** The name of the only key column. */
 function keyOf({ key }: Collection): string {
   return elementAt(key, 0).name;
 }
@@ -119,7 +119,7 @@ function aboutRelation(collection: Collection, field: Field, model: Model): read
   const target = model.collections.get(isMany ? relation.manyCollection : relation.oneCollection);
   const [targetKey] = target?.key ?? [];
   if (!target || !targetKey) return [];
-  // Of system tables each server has fields of its own.
+  // Each server has its own fields in system tables.
   const inside = target.system ? targetKey.name : '*';
   const touched = [target.name];
   const nested = { ...base, fields: `${key},${name}.${inside}` };

@@ -118,7 +118,7 @@ function accessSources(places: Installations): readonly { readonly table: string
     : [access];
 }
 
-/** Rows that this command has made and whose source is gone: what was taken away there is taken away here. */
+/** Rows that this command has made and whose source was deleted: rights that were revoked there are revoked here. */
 export async function removeGoneAccess(session: Session, places: Installations): Promise<number> {
   let removed = 0;
   for (const { table, rows } of accessSources(places)) {

@@ -75,7 +75,7 @@ async function findSchema(session: Session, database: Database): Promise<string>
   return found;
 }
 
-/** No version is stored: the columns tell. */
+/** No version is stored: the columns show it. */
 function versionOf(tables: ReadonlyMap<string, Columns>): Installations['major'] {
   if (!tables.get('directus_fields')?.has('validation'))
     throw new StartError('this installation is older than version 10: update it to version 10 or newer first');
@@ -129,13 +129,13 @@ export function renamed(places: Installations, name: Fragment): Fragment {
   return sql`case when ${isShared(places, name)} then 'service_' || substr(${name}, 10) else ${name} end`;
 }
 
-/** Of a comma separated list. */
+/** Renames each entry of a comma separated list. */
 export function renamedList(places: Installations, list: Fragment): Fragment {
   return sql`(select string_agg(${renamed(places, sql`trim(entry.name)`)}, ',' order by entry.position)
     from pg_catalog.unnest(string_to_array(${list}, ',')) with ordinality entry (name, position))`;
 }
 
-/** Of a rule: the places that name a collection are those of `$FOLLOW(collection, field)` and of `item:collection`. */
+/** Renames the collections in a rule. `$FOLLOW(collection, field)` and `item:collection` name them. */
 export function renamedRule({ shared }: Installations, rule: Fragment): Fragment {
   const pattern = `(\\$FOLLOW\\(\\s*|\\w:)directus_(${shared.join('|')})\\M`;
   return sql`regexp_replace(${rule}::text, ${constant(pattern)}, '\\1service_\\2', 'g')::json`;

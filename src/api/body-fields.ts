@@ -19,7 +19,7 @@ export function readText(body: Input, name: string): string {
   return value;
 }
 
-/** Null if it is left out. */
+/** Returns null if it is left out. */
 export function readOptionalText(body: Input, name: string): string | null {
   return body[name] === undefined || body[name] === null ? null : readText(body, name);
 }

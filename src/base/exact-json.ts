@@ -90,7 +90,7 @@ function beginsValue(text: string, before: number): boolean {
 const [POINT, MINUS, COMMA, COLON, BRACKET, SPACE] = [0x2e, 0x2d, 0x2c, 0x3a, 0x5b, 0x20] as const;
 const [ZERO, NINE, LOWER_E, UPPER_E] = [0x30, 0x39, 0x65, 0x45] as const;
 
-/** What `JSON.stringify` writes, with the digits of numbers in their places. */
+/** Writes as `JSON.stringify` does, with the exact digits of numbers. */
 export function writeJson(value: unknown): string {
   return writtenJson(value).text;
 }

@@ -43,7 +43,7 @@ interface FailedRequest {
 interface CompletedRequest {
   readonly id: string;
   readonly method: string;
-  /** The path of the route, because clients may put secrets into the path of a request. Null if no route was found. */
+  /** The path of the route, because clients may put secrets into the path of a request, or null if no route was found. */
   readonly route: string | null;
   readonly status: number;
   readonly ms: number;

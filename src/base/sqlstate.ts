@@ -21,9 +21,9 @@ interface DatabaseFailure {
   /** Where in the statement, or in one of a function's, the parser stopped. */
   readonly position?: string;
   readonly internal_position?: string;
-  /** What was going on inside the statement. */
+  /** The context inside the statement. */
   readonly where?: string;
-  /** Of the source of PostgreSQL, or of an extension. */
+  /** The source file of PostgreSQL or of an extension. */
   readonly file?: string;
   readonly routine?: string;
   /** Not translated. */
@@ -49,8 +49,8 @@ const UNREADABLE = new Set(['42601', '42602', '42725', '42P02', '42883', ...STAL
 
 /**
  * Some types read their values as names or small languages (`regclass`, `tsvector`, `jsonpath`, ...) and complain in the
- * words of statements. What is wrong with a statement itself has a position in it; `regtype`, which has its values read
- * by the parser, gives one as well, and says that it was at it.
+ * words of statements. An error of the statement itself has a position in it. `regtype`, whose values the parser
+ * reads, gives one as well, and names itself in the context.
  */
 function isUnreadableValue({ code, position, internal_position: inner, where }: DatabaseFailure): boolean {
   if (!UNREADABLE.has(code) || inner !== undefined) return false;
@@ -166,7 +166,7 @@ function authoredText(error: ConstraintFailure): string | null {
   return isAuthored ? messageOf(error).slice(0, LONGEST_TEXT) : null;
 }
 
-/** Of a function or trigger, which names what is not there, or raises an error in the name of PostgreSQL: the statement is not to blame. */
+/** Whether a function or trigger caused the error: it names a missing object, or raises an error with a code of PostgreSQL. The statement is correct then. */
 function isOfFunction(error: DatabaseFailure): boolean {
   const { code, internal_position: inner } = error;
   if (code === '42501' || /^(0A|25|54|55)/.test(code)) return false;
@@ -264,7 +264,7 @@ const CONSTRAINTS: Readonly<Record<string, ValidationType>> = {
 export interface Naming {
   /** Whether the caller can neither see nor write anything of the table. */
   isHidden(schema: string, table: string): boolean;
-  /** What the table is called as a collection. */
+  /** The name of the table's collection. */
   collection(schema: string, table: string): string;
   /** The only field that the constraint or the index is on; of a foreign key, the one that refers. */
   constrained(schema: string, table: string, constraint: string): string | null;

@@ -1,6 +1,5 @@
 /**
- * Long work in slices: a loop over many entries pauses when a slice is over, so that requests that came meanwhile have their
- * turn.
+ * Long work in slices: a loop over many entries pauses after each slice, so that waiting requests have their turn.
  */
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 
@@ -46,7 +45,7 @@ export function createSequence(): Sequence {
   };
 }
 
-/** What takes much memory and one processor is not done sooner when several do it at once. */
+/** Work that takes much memory and one processor does not end sooner if several do it at once. */
 export const oneByOne: Sequence = createSequence();
 
 /** Work that may pause at each `yield`, so that others have their turn. */
@@ -59,7 +58,7 @@ export function runSteps<Result>(steps: Steps<Result>): Result {
   }
 }
 
-/** Pauses when a slice is over. */
+/** Pauses at the end of a slice. */
 export async function runInSlices<Result>(steps: Steps<Result>): Promise<Result> {
   const slice = new TimeSlice();
   for (;;) {

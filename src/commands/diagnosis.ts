@@ -38,7 +38,7 @@ export interface Facts {
   readonly settings: Readonly<Record<string, string>>;
   readonly role_limit: number | null;
   readonly database_limit: number | null;
-  /** Of other clients. */
+  /** The connections of other clients. */
   readonly connections: number;
   /** Whether an event trigger notifies of changes. */
   readonly watched: boolean;
@@ -67,7 +67,7 @@ interface TableRights {
   readonly has_policies: boolean;
 }
 
-/** Of a function that may be called. */
+/** The rights of a function that callers may call. */
 interface FunctionRights {
   readonly schema: string;
   readonly name: string;
@@ -384,7 +384,7 @@ function stableLine(each: FunctionRights): Detail {
   };
 }
 
-/** Of forms with the same names of arguments the first is the example. */
+/** The example is the first of the forms with the same argument names. */
 function ambiguous({ name, overloads }: ServedFunction, { system }: Model): Detail[] {
   const named = (overload: Overload): string => JSON.stringify(overload.arguments.map((each) => each.name).sort());
   const twin = overloads.find(

@@ -108,7 +108,7 @@ async function examineLive({ LIVE }: Config, database: Database, { model }: Exam
   const { missing, installed: triggered } = await inspectTriggers(database, tables);
   // The service installs some by itself at the first subscription: these are not missing.
   const lacking = missing.filter(({ mayInstall }) => !mayInstall);
-  const told = `changes are told by triggers, which ${count(triggered, 'table has', 'tables have')} (${ofLog})`;
+  const told = `triggers report changes: ${count(triggered, 'table has', 'tables have')} them (${ofLog})`;
   const [prepared] = await database.rows<{ most: string }>(
     "select current_setting('max_prepared_transactions') as most",
   );

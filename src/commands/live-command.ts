@@ -1,4 +1,4 @@
-/** `lateral live install | remove`: the triggers that tell of changes where the log of PostgreSQL cannot be read. */
+/** `lateral live install | remove`: the triggers that report changes where the log of PostgreSQL cannot be read. */
 
 import { StartError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
@@ -21,14 +21,14 @@ import { loadGrammar } from '../sql/grammar.js';
 
 export const LIVE_HELP = `Usage: lateral live {install | remove} [--dry-run] [--option value ...]
 
-Live queries read PostgreSQL's log. Where that is not possible (lateral doctor says why), triggers can tell of changes instead: a statement
+Live queries read PostgreSQL's log. Where that is not possible (lateral doctor says why), triggers can report changes instead: a statement
 that changes rows of a table sends one notification with their keys. Running services with LIVE=auto use them from then on.
 
   install    makes the triggers service_live_insert_*, _update_*, _delete_* and _truncate_* on the tables that are served and their partitions;
-             the role must own the tables, or have the right TRIGGER on them. What is there already stays
+             the role must own the tables, or have the right TRIGGER on them. Existing triggers stay
   remove     drops those of this installation, on all tables of the database; the role must own the tables. A service with LIVE=triggers makes them again
 
-  --dry-run  prints the statements without running them: for whoever owns the tables
+  --dry-run  prints the statements without running them: for the owner of the tables
 
 All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
@@ -61,7 +61,7 @@ const COMMANDS: ReadonlyMap<string, Command> = new Map<string, Command>([
       find: installedTriggers,
       change: (database, tables, onTable) =>
         removeTriggers(database, tables, { lockTimeout: LOCK_TIMEOUT_MS, onTable }),
-      done: 'has no triggers any more',
+      done: 'has no triggers now',
     },
   ],
 ]);

@@ -23,7 +23,7 @@ import { typeName } from './identifiers.js';
 import { hasKey } from './key-columns.js';
 import { asText, comparable, compileOperand, isNotNull, isNull, operandTypeName } from './operand.js';
 
-/** Null if the condition always holds. */
+/** Returns null if the condition always holds. */
 export function compileCondition(condition: Condition, source: FromClause): Fragment | null {
   switch (condition.kind) {
     case 'and':

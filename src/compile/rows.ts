@@ -208,7 +208,7 @@ function compileShared({ toOne, level }: Extract<Output, { kind: 'one' }>, page:
   };
 }
 
-/** Null if the caller may not see the field that shows the list. */
+/** Compiles to null if the caller may not see the field that shows the list. */
 function compileList(related: CompiledLevel, toMany: ToManyJoin, page: FromClause): CompiledOutput {
   const mask = toMany.via && page.mask([], toMany.via);
   const list = sql`select ${jsonList(related.row)} as ${JSON_COLUMN} from (${related.query}) ${related.row}`;

@@ -1,4 +1,4 @@
-/** The kinds of values that options have: how each is read from text, and what is said of one that cannot be. */
+/** The kinds of values that options have: how each is read from text, and the error for a text that cannot be read. */
 import { parseDatabaseUrl } from './database-url.js';
 
 export interface Option<Value> {
@@ -47,7 +47,7 @@ function isUrl(value: string, protocol: RegExp): boolean {
   return URL.canParse(value) && protocol.test(new URL(value).protocol);
 }
 
-/** Of `*`, only public addresses: see storage/remote-file.ts. */
+/** With `*`, only public addresses are allowed: see storage/remote-file.ts. */
 export const ANY_ORIGIN = '*';
 
 export function origins(about: string): Option<readonly string[]> {

@@ -352,7 +352,7 @@ export const OPTIONS = {
     '1000000',
     1_000,
     100_000_000,
-    'Keys of items that are remembered for subscriptions to events of who sees some rows of a table only, so that deletions can be told, per thread; a quarter of them for one user',
+    'Item keys kept per thread to report deletions to subscribers with row rules; one user may have a quarter of them',
   ),
   WEBSOCKETS_ENABLED: boolean('true', 'Accept WebSockets'),
   WEBSOCKETS_REST_AUTH: choice(

@@ -10,7 +10,7 @@ export interface LocalLocation {
 export interface S3Location {
   readonly driver: 's3';
   readonly name: string;
-  /** Of the bucket: names of objects follow. It ends with a slash. */
+  /** The URL of the bucket, with a slash at its end. Names of objects follow it. */
   readonly url: string;
   /** The prefix of the names of its objects: '', or folders that end with a slash. */
   readonly root: string;

@@ -432,7 +432,7 @@ class Supervised implements Postmaster {
     this.#watching = this.#watch();
   }
 
-  /** Of the server that runs now. */
+  /** The end of the server that runs now. */
   get ended(): Promise<string> {
     return this.current.ended;
   }

@@ -33,7 +33,7 @@ export interface Launch {
 export interface Postmaster {
   /** `patience` is how many milliseconds it gets to end by itself: then it is killed, and recovers from its log at the next start. */
   stop(patience?: number): Promise<void>;
-  /** Resolves when it has ended, whoever has ended it, with the signal or the code. */
+  /** Resolves when it has ended for any reason, with the signal or the code. */
   readonly ended: Promise<string>;
 }
 
@@ -46,7 +46,7 @@ const PID_FILE = 'postmaster.pid';
 const STATUS_LINE = 7;
 const READY_TIMEOUT = 60_000;
 const STOP_TIMEOUT = 60_000;
-/** Of its time: without a checkpoint it takes no longer. */
+/** Milliseconds of the stop that are left for an end without a checkpoint. */
 const QUIT_TIMEOUT = 500;
 /** An immediate exit still waits so long for the server to end. */
 const EXIT_TIMEOUT = 3_000;

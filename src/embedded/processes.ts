@@ -49,7 +49,7 @@ function listChildren(pid: number): number[] {
   }
 }
 
-/** Sends a signal; false when there is no such process. A process of somebody else's counts as there. */
+/** Sends a signal; false when there is no such process. A process of another user counts as running. */
 export function signal(pid: number, name: NodeJS.Signals | 0): boolean {
   try {
     process.kill(pid, name);
@@ -61,7 +61,7 @@ export function signal(pid: number, name: NodeJS.Signals | 0): boolean {
   }
 }
 
-/** Tells a process from a later one with the same number; undefined where the system does not say. */
+/** Distinguishes a process from a later one with the same number. It is undefined if the system does not report it. */
 export async function readStartStamp(pid: number): Promise<string | undefined> {
   const ticks = (await readStatus(pid))?.[19];
   if (ticks === undefined) return undefined;

@@ -40,7 +40,7 @@ export class SessionConsistency {
     this.#primaries = replicas.board.primaries;
   }
 
-  /** Null if only the primary may answer. A promise if another server may have become the primary: it is searched for. */
+  /** Returns null if only the primary may answer. A promise if another server may have become the primary: it is searched for. */
   needOf(
     client: RequestClient,
     caller: Identity,

@@ -53,7 +53,7 @@ export function shardValue({ plan, input }: PlannedWrite): string | null {
   return [...values][0] ?? null;
 }
 
-/** The same for items that are deleted. */
+/** Plans the deletion of items. */
 export async function planForShard(collection: Collection, keys: readonly Key[], session: Session): Promise<void> {
   const { shardColumn, key } = collection;
   const part = key.findIndex(({ name }) => name === shardColumn);

@@ -130,7 +130,7 @@ export function typeExtensions(collection: string): Record<string, unknown> {
   return { [KEY]: collection };
 }
 
-/** Of an input type of related items: whether its entries may be `create`, `update` and `delete` instead. */
+/** Whether an input type of related items may have `create`, `update` and `delete` instead. */
 export function isStaged(type: GraphQLInputObjectType): boolean {
   return type.extensions[KEY] === 'staged';
 }

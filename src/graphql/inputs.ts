@@ -37,7 +37,7 @@ export class InputTypes {
     private readonly made: Map<string, GraphQLNamedType>,
   ) {}
 
-  /** Null if the caller may not write, or has no field to write to. */
+  /** Returns null if the caller may not write, or has no field to write to. */
   root(collection: Collection, action: Action): GraphQLInputObjectType | null {
     return this.#make(action, collection);
   }

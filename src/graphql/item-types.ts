@@ -212,7 +212,7 @@ function extremeType(field: Field): GraphQLOutputType {
   return NUMBER_TYPES.has(field.type) ? numberType(field) : valueTypeOf(field).type;
 }
 
-/** Of sums and extremes: whole numbers beyond what a float holds stay texts. */
+/** The type of sums and extremes: whole numbers that a float cannot hold stay texts. */
 function numberType(field: Field): GraphQLOutputType {
   return field.type === 'bigInteger' ? BIG_INT_SCALAR : FLOAT_SCALAR;
 }

@@ -1,7 +1,7 @@
 /**
  * Documents that differ only in their numbers and strings are one document with variables: it is cached by its text without them, and
  * their values become those of the variables. A document that does not fit is parsed and validated as a new one, which reports
- * what is wrong with it.
+ * its errors.
  */
 import {
   type ASTNode,
@@ -59,7 +59,7 @@ type TokenMatch = [...groups: [string | undefined, string | undefined, string | 
 
 const MARKS = { [Kind.INT]: 'i', [Kind.FLOAT]: 'f', [Kind.STRING]: 's' } as const;
 
-/** Null if there are none, or if the parser can say better what is wrong with the text. */
+/** Returns null if there are none, or if the text has a syntax error, which the parser reports better. */
 export function findLiterals(text: string): LiteralsOfText | null {
   if (text.length > LONGEST_TEXT || text.includes(MARK)) return null;
   const literals: Literal[] = [];
@@ -104,7 +104,7 @@ interface BoundLiterals {
   readonly locate: Locate;
 }
 
-/** Of a validated document with as many literals; null for one that has literals where no value stands. */
+/** Expects a validated document with `count` literals. Returns null if a literal is not a value. */
 export function liftLiterals(document: Document, count: number): LiftedDocument | null {
   const slots: Slot[] = [];
   const locations = new Map<ASTNode, number>();
@@ -158,7 +158,7 @@ function findPairs(document: DocumentNode, places: ReadonlyMap<ASTNode, number>)
   return pairs;
 }
 
-/** Null if one of the literals does not fit its slot. */
+/** Returns null if one of the literals does not fit its slot. */
 export function bindLiterals(
   { slots, pairs }: LiftedDocument,
   { literals }: LiteralsOfText,

@@ -32,12 +32,12 @@ export interface GraphqlRequest {
 interface PreparedDocument {
   readonly number: number;
   readonly document: Document;
-  /** Of documents that ask about the schema. */
+  /** For documents that ask about the schema. */
   readonly completeSchema: CompleteSchema | null;
   /** The answers to `__schema`. */
   readonly introspected: ReadonlyMap<string, string> | null;
   readonly operation: OperationDefinitionNode;
-  /** Of a query without variables. */
+  /** For a query without variables. */
   parsed: ParsedQueryDocument | null;
   /** With variables in the places of its literals; undefined until a second document differs in these alone. */
   lifted: LiftedDocument | null | undefined;
@@ -103,7 +103,7 @@ export class Operations {
     return this.#prepare(keys, request, this.schemas.get(access, scope), run);
   }
 
-  /** Null if it has to be parsed to say what it is, or what is wrong with it. */
+  /** Returns null if the text has to be parsed, to understand it or to report its error. */
   #finishAlike(alike: PreparedDocument, textLiterals: LiteralsOfText, request: GraphqlRequest): ParsedDocument | null {
     // Introspection is executed by graphql-js, with variables as they were sent.
     if (alike.lifted === undefined)

@@ -36,7 +36,7 @@ export interface ParsedEventsDocument {
 
 /** How an event is written: the members of its object in order, those that were read all in one place. */
 export interface EventOutput {
-  /** Of the root field in the answer. */
+  /** The name of the root field in the answer. */
   readonly name: string;
   readonly before: readonly EventMember[];
   readonly data: readonly string[];

@@ -146,7 +146,7 @@ export function* introspectSchema(operation: QueryOperation): Steps<ReadonlyMap<
   return answers;
 }
 
-/** Null if the operation subscribes to a query. */
+/** Returns null if the operation subscribes to a query. */
 export function parseEvents(operation: Operation): ParsedEventsDocument | null {
   // A valid subscription has one root field.
   const [selected] = selectedRoots(operation);

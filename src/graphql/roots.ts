@@ -315,7 +315,7 @@ export function functionFields(
   return fields;
 }
 
-/** Of those that the operation may call, the ones that return what the first returns and whose arguments can be written. */
+/** The overloads that the operation may call, that return the type of the first one, and whose arguments GraphQL can write. */
 function formsOf({ overloads }: ServedFunction, isVolatile: boolean): Overload[] {
   const callable = overloads.filter(
     (each) => each.volatile === isVolatile && each.arguments.every(({ name }) => isName(name)),
@@ -359,7 +359,7 @@ interface Result {
   readonly items: Collection | null;
 }
 
-/** Null if the caller may see nothing of it. */
+/** Returns null if the caller may not see the result. */
 function resultOf({ name, returns, volatile }: Overload, access: SchemaAccess, types: ObjectTypes): Result | null {
   const nothing: Result = { kind: 'nothing', type: VOID_SCALAR, args: {}, items: null };
   switch (returns.kind) {

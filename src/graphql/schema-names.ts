@@ -62,7 +62,7 @@ type GeneratedKind =
   | 'aggregated extremes'
   | 'mutated'
   | 'union'
-  /** Of a function, with its name in place of the collection's. */
+  /** The result of a function, whose name replaces the collection's. */
   | 'result';
 
 const SPELLINGS: readonly (readonly [GeneratedKind, (collection: string) => string])[] = [
@@ -92,13 +92,13 @@ interface Generated {
 export class TypeNames {
   readonly #names = new Map<string, string>();
   readonly #generated = new Map<string, Generated>();
-  /** Of items, where collections have other names than their own. */
+  /** The names of collections in types, if they differ from the collections' own. */
   readonly #shown = new Map<string, string>();
   readonly #collections = new Map<string, string>();
 
   static readonly #known = new WeakMap<Model, TypeNames>();
 
-  /** The same for all callers. */
+  /** All callers share these names. */
   static of(model: Model): TypeNames {
     const known = TypeNames.#known.get(model) ?? new TypeNames(model);
     TypeNames.#known.set(model, known);

@@ -49,7 +49,7 @@ export type FixedSelections = WeakMap<FieldNode, FixedSelection>;
 interface FixedSelection {
   readonly type: GraphQLObjectType;
   readonly depth: number;
-  /** Null if it depends on values. */
+  /** The selection, or null if it depends on values. */
   readonly selection: ShapedSelection | null;
 }
 
@@ -231,7 +231,7 @@ export class Selections {
   }
 }
 
-/** Of a validated document: fragments do not spread themselves. */
+/** The document is validated: fragments do not spread themselves. */
 function hasVariables(node: ASTNode, fragments: SelectionSource['fragments']): boolean {
   let hasVariable = false;
   visit(node, {

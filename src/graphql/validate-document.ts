@@ -59,7 +59,7 @@ export function* parseDocument(text: string, schema: GraphQLSchema, limits: Docu
   return documentOf(node, schema);
 }
 
-/** Of a document that is known to fit the schema. */
+/** The document is known to fit the schema. */
 export function documentOf(node: DocumentNode, schema: GraphQLSchema): Document {
   const fragments = new Map<string, FragmentDefinitionNode>();
   const operations: OperationDefinitionNode[] = [];
@@ -86,7 +86,7 @@ export function chooseOperation({ operations, schema }: Document, name: string |
   return only;
 }
 
-/** Of a size that is known to be within the limits. */
+/** The size of the text is known to be within the limits. */
 function parseText(text: string, limits: DocumentLimits): DocumentNode {
   try {
     const node = parse(text, { maxTokens: limits.tokens });

@@ -85,7 +85,7 @@ export function changedKeys({ columns }: RowProbe, change: LoggedChange): readon
   const { table, action, before, after } = change;
   const positions = columns.map(({ name }) => table.columns.findIndex((column) => column.name === name));
   const isIdentity = positions.every((position) => table.isFull || table.columns[position]?.isKey);
-  // Of the row before the change, PostgreSQL sends only the replica identity.
+  // PostgreSQL sends only the replica identity of the row before the change.
   if (action !== 'create' && !isIdentity) return null;
   const keys: string[] = [];
   for (const row of [before, after]) {

@@ -1,5 +1,5 @@
 /**
- * What sql/introspect.sql answers: one list per catalog, as compact arrays. Tables are known by their oid, columns by the
+ * The answer of sql/introspect.sql: one list per catalog, as compact arrays. Tables are known by their oid, columns by the
  * oid of their table and their number; an empty list arrives as null.
  */
 import type { Deferrable } from './model.js';
@@ -14,10 +14,10 @@ export interface CatalogDocument {
   readonly types: readonly TypeEntry[] | null;
   /** Composite types, and the types whose values or elements may be composite. */
   readonly composites: readonly CompositeEntry[] | null;
-  /** Of what functions take and return: those that are or hold rows of a table. */
+  /** The types of arguments and results of functions that are or contain rows of a table. */
   readonly row_types: readonly RowTypeEntry[] | null;
   readonly defaults: readonly DefaultEntry[] | null;
-  /** Of plain columns and all rows: all of one column, of several those that are unique. */
+  /** Indexes on plain columns that cover all rows: those on one column, and unique ones on several. */
   readonly indexes: readonly IndexEntry[] | null;
   /** Over one column, oldest first. */
   readonly foreign_keys: readonly ForeignKeyEntry[] | null;
@@ -30,15 +30,15 @@ export interface CatalogDocument {
   readonly sequences: readonly SequenceEntry[] | null;
   /** Those that fire, with those of partitions. */
   readonly triggers: readonly TriggerEntry[] | null;
-  /** Of writes. */
+  /** The rules for writes. */
   readonly rules: readonly RuleEntry[] | null;
   readonly unbatched: readonly number[] | null;
-  /** Of the service's role, for tables where it does not have all of them. */
+  /** The privileges of the service's role, for tables where it lacks some. */
   readonly privileges: readonly PrivilegeEntry[] | null;
   readonly comments: readonly CommentEntry[] | null;
   /** Those that may be called, as far as they are there. */
   readonly functions: readonly FunctionEntry[] | null;
-  /** Of the names of those rows what is not a function. */
+  /** Procedures, aggregates and window functions with the names of those rows. */
   readonly routines?: readonly (readonly [exposed: string, kind: 'p' | 'a' | 'w'])[] | null;
   readonly function_rows: readonly MetadataRow[] | null;
   /** Functions of a row of a table that fields may be computed by. */
@@ -120,7 +120,7 @@ export type FunctionEntry = readonly [
   modes: readonly ('i' | 'o' | 'b' | 'v' | 't')[] | null,
   defaults: number,
   comment: string | null,
-  /** The default of each argument as SQL. Of functions with a variadic argument, null for others. */
+  /** The default of each argument as SQL, for functions with a variadic argument, or null. */
   variadicDefaults: readonly (string | null)[] | null,
 ];
 

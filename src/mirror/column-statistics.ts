@@ -1,5 +1,5 @@
 /**
- * What PostgreSQL knows of the values of a table, as ANALYZE has found it: which part of the rows a value selects. Where that is
+ * The statistics that ANALYZE has gathered about the values of a table: which part of the rows a value selects. Where that is
  * not known, or a value may be written in several ways, the answer is null: unknown, not rare.
  */
 import { DATE_CODECS, NUMBER_CODECS } from '../sql/codec.js';

@@ -43,10 +43,10 @@ export interface TableFacts {
   readonly table: string;
   readonly system: boolean;
   readonly kind: TableKind;
-  /** Of a view, the one that it is a part of. */
+  /** The extension that a view is part of, or null. */
   readonly extension: string | null;
   readonly comment: string | null;
-  /** Of the primary key, else of a unique index that refuses nulls, else as declared; in the order of the key. */
+  /** The columns of the primary key, else of a unique index that refuses nulls, else as declared, in the order of the key. */
   readonly key: readonly string[];
   /** Columns of unique indexes over all rows that are checked at once. */
   readonly uniqueKeys: readonly (readonly string[])[];
@@ -76,7 +76,7 @@ const KINDS: Readonly<Record<TableEntry[2], TableKind>> = {
 
 export interface CatalogFacts {
   readonly tables: readonly TableFacts[];
-  /** Of the collections, by the numbers of their tables. */
+  /** The names of the collections by the numbers of their tables. */
   readonly names: ReadonlyMap<number, string>;
   /** As a column of the type would be: for an argument of a function, or a column of its result. */
   typed(name: string, type: number): ColumnFacts;
@@ -136,7 +136,7 @@ interface KeyCandidate {
   readonly columns: readonly number[];
 }
 
-/** Candidates come in the order of their names. Of several unique indexes the one over the fewest columns is the key. */
+/** Candidates come in the order of their names. If there are several unique indexes, the one on the fewest columns is the key. */
 function keyOf(
   entries: readonly ColumnEntry[],
   candidates: readonly KeyCandidate[],

@@ -130,7 +130,7 @@ function describeRow(model: Model, row: RelationMeta): RelationObject {
   };
 }
 
-/** Of a reference that several columns hold. */
+/** Describes a reference of several columns. */
 function describeComposite(model: Model, many: Collection | undefined, field: string): RelationObject['schema'] {
   const relation = many?.fields.get(field)?.relation;
   if (!many || relation?.kind !== 'many-to-one' || relation.columns.length === 1) return null;

@@ -66,7 +66,7 @@ interface Context {
   readonly row: MetadataRow;
   readonly facts: CatalogFacts;
   readonly served: ReadonlyMap<string, Collection>;
-  /** Of composite types. */
+  /** The attributes of composite types. */
   readonly attributes: ReadonlyMap<number, readonly (readonly [name: string, type: number])[]>;
   readonly rowTypes: ReadonlyMap<number, RowTypeEntry>;
 }
@@ -241,7 +241,7 @@ interface ComputedFacts extends ColumnFacts {
   readonly computed: Computation;
 }
 
-/** The type of a computed field. Null if no such function exists, or if it returns rows of a table or a `record`. */
+/** The type of a computed field, or null if no such function exists, or if it returns rows of a table or a `record`. */
 export type FindComputed = (table: TableFacts, field: string, meta: MetadataRow | null) => ComputedFacts | null;
 
 /** `options` of the field may name the function and its schema; else it has the name of the field and is in the schema of the table. */

@@ -1,7 +1,6 @@
 /**
  * From what the catalogs and the metadata tables say to the model: which tables are served, with which fields. Pure; the
- * statement that asks is sql/introspect.sql. Tables that cannot be served are kept with the reason, for whoever looks
- * for them.
+ * statement that asks is sql/introspect.sql. Tables that cannot be served are kept with the reason, for error messages.
  */
 import { runSteps, type Steps } from '../base/time-slices.js';
 import type { CatalogDocument, MetadataRow } from './catalog-document.js';
@@ -15,7 +14,7 @@ import { isReserved, relate } from './relations.js';
 import { namesCollections, ownName, type Synonyms } from './synonyms.js';
 import { isReadable } from './write-facts.js';
 
-/** Without computed fields for who changes tables: to them such a field is one without a column. */
+/** Without computed fields for changes of tables: there, such a field has no column. */
 export function buildModel(
   document: CatalogDocument,
   version: number,

@@ -7,7 +7,7 @@ export function singleKey({ key }: Collection): Field | null {
   return key.length === 1 ? elementAt(key, 0) : null;
 }
 
-/** Of a collection that is known to have a key of one column, as all of the service's own have. */
+/** For a collection that is known to have a key of one column, as all of the service's own have. */
 export function requireSingleKey(collection: Collection): Field {
   const key = singleKey(collection);
   if (!key) throw new Error(`the key of "${collection.name}" is not one column`);
@@ -32,7 +32,7 @@ export function showsKey({ key, fields }: Collection): boolean {
   return key.length > 0 && key.every(({ name }) => fields.has(name));
 }
 
-/** Whether no two rows have the same values in these columns: a unique index is over them, or over some of them. */
+/** Whether no two rows have the same values in these columns: a unique index covers them, or some of them. */
 export function areUnique({ uniqueKeys }: Pick<Collection, 'uniqueKeys'>, names: readonly string[]): boolean {
   return uniqueKeys.some((key) => key.length > 0 && key.every((name) => names.includes(name)));
 }

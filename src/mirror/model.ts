@@ -128,7 +128,7 @@ export interface Field {
   readonly isUnreadable?: boolean;
   /** Whether it is a field of the service's own tables that holds names of collections. */
   readonly isSystemName?: boolean;
-  /** Of a field that holds names of collections, where these have others. */
+  /** For a field that holds names of collections, if collections have other names. */
   readonly synonyms?: Synonyms;
 }
 
@@ -191,7 +191,7 @@ export interface Column {
   readonly foreign_keys: readonly ForeignKey[];
   /** Indexes over this column alone and all rows. */
   readonly indexes: readonly Index[];
-  /** Of the service's role. */
+  /** The privileges of the service's role. */
   readonly privileges: ColumnPrivileges;
   readonly comment: string | null;
 }

@@ -18,7 +18,7 @@ export interface RelationSource {
   readonly tables: ReadonlyMap<string, TableFacts>;
   /** Frozen, oldest first. */
   readonly rows: readonly MetadataRow[];
-  /** Of an alias field: the columns that hold its reference. */
+  /** The columns that hold the reference of an alias field. */
   readonly columnsOf: (collection: string, field: string) => readonly string[];
   /** Alias fields that only lay out a form: they never become a list. */
   readonly isPresentation: (collection: string, field: string) => boolean;

@@ -76,7 +76,7 @@ export function toOneOf(model: Model, collection: Collection, named: Named, loca
   return anyJoin(model, collection, { field: named.field, scope: named.scope, relation }, location);
 }
 
-/** Null if the caller may not see the related collection. */
+/** Returns null if the caller may not see the related collection. */
 export function toOneJoin(
   model: Model,
   collection: Collection,

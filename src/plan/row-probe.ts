@@ -31,7 +31,7 @@ const KINDS: Readonly<Record<string, ProbedKind>> = {
   uuid: 'uuid',
 };
 
-/** Null if any row may take part. The key comes first: for an update its old value is always known. */
+/** Returns null if any row may take part. The key comes first: for an update its old value is always known. */
 export function rowProbe(plan: ReadPlan | OperationPlan): RowProbe | null {
   const level = levelOf(plan);
   if (level === null) return null;

@@ -45,7 +45,7 @@ function read(input: unknown, context: ParseContext): Filter | null | undefined 
   }
 }
 
-/** Null if the rule does not fit the schema: a name, an operator, or a value of another type. */
+/** Returns null if the rule does not fit the schema: a name, an operator, or a value of another type. */
 export function planRule(filter: Filter | null, collection: Collection, model: Model): Condition | null {
   const budget: Budget = { model, maxNodes: Number.MAX_SAFE_INTEGER, nodes: 0 };
   try {

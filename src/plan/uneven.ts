@@ -16,7 +16,7 @@ import {
 import { dependsOnRequest, estimatedColumn } from './selectivity.js';
 
 export interface UnevenRead {
-  /** The only page that values filter: then they are distinguished by how many rows match. Null if there are several. */
+  /** The only page that values filter: then they are distinguished by how many rows match. It is null if there are several. */
   readonly page: UnevenPage | null;
   /** The collections whose pages they are. */
   readonly collections: readonly Collection[];
@@ -30,7 +30,7 @@ export interface UnevenPage {
   readonly isMasked: boolean;
 }
 
-/** Null if one plan is right for all values. */
+/** Returns null if one plan is right for all values. */
 export function unevenRead(plan: ReadPlan | OperationPlan): UnevenRead | null {
   const reads = plan.kind === 'read' ? [plan] : plan.parts.flatMap((part) => (part.kind === 'read' ? [part.plan] : []));
   const roots = reads.map(({ level }) => level).filter((level) => isFiltered(level));

@@ -11,7 +11,7 @@ export const VERSIONS = 'service_versions';
 /** The name under which Directus 12 shows the version of an item. Requests do not ask for it, so only Directus clients get it. */
 const META = '$meta';
 
-/** Null if the request names no version. If the version does not exist, the statement finds no item. */
+/** Returns null if the request names no version. If the version does not exist, the statement finds no item. */
 export function planVersion(request: ReadRequest, collection: Collection, model: Model): VersionPlan | null {
   const { version, query } = request;
   if (version === undefined) return null;

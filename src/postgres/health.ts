@@ -43,7 +43,7 @@ interface Checked {
 /** Milliseconds after which a thread or server that does not answer counts as lost. */
 export const HEALTH_TIMEOUT_MS = 5_000;
 
-/** Of this thread. */
+/** Checks this thread. */
 export async function checkHealth(checked: Checked): Promise<Checks> {
   return {
     'database:responseTime': [await checkDatabase(checked)],
@@ -164,7 +164,7 @@ export function joinHealth(threads: ReadonlyMap<string, Checks>): Health {
   return { status: worst(Object.values(joined).flat()), checks: joined };
 }
 
-/** Of a thread that says nothing, or of a service that does not serve. */
+/** Describes a thread that does not answer, or a service that does not serve. */
 export function unhealthy(subject: string, output: string): Checks {
   return {
     [subject]: [{ status: 'error', componentType: 'system', observedValue: 0, observedUnit: 'threads', output }],

@@ -75,14 +75,14 @@ export type Selection =
 export type ShapedSelection =
   | { readonly kind: 'value'; readonly output: string; readonly field: string; readonly as: Representation }
   | { readonly kind: 'function'; readonly output: string; readonly call: FunctionCall; readonly field: string }
-  /** What a relation leads to, also where nothing of it is selected. */
+  /** The related items, also if no field of them is selected. */
   | {
       readonly kind: 'related';
       readonly output: string;
       readonly field: string;
       readonly query: Query;
       readonly fields: readonly ShapedSelection[];
-      /** Of a many-to-any relation: what is wanted of the items of each collection. */
+      /** For a many-to-any relation: the fields that are requested of each collection. */
       readonly scopes: readonly { readonly collection: string; readonly fields: readonly ShapedSelection[] }[];
     }
   /** Selections of the same item, as a nested object. */
@@ -157,19 +157,19 @@ export interface Aggregate {
 
 export type Filter =
   | { readonly kind: 'and' | 'or'; readonly filters: readonly Filter[] }
-  /** What holds of a field, or of the rows behind a relation. */
+  /** A condition on a field, or on the related rows. */
   | { readonly kind: 'field'; readonly name: string; readonly filter: Filter }
   | { readonly kind: 'function'; readonly expression: Expression; readonly filter: Filter }
   | { readonly kind: 'some' | 'none'; readonly filter: Filter }
   | { readonly kind: 'json'; readonly filter: JsonFilter }
-  /** What holds of the number of elements of an array. */
+  /** A condition on the number of elements of an array. */
   | { readonly kind: 'length'; readonly filter: Filter }
   | { readonly kind: 'follow'; readonly arguments: readonly string[]; readonly filter: Filter }
   | {
       readonly kind: 'compare';
       readonly operator: Operator;
       readonly value: Operand;
-      /** Of full text search, where one was named: part of the shape, since an index belongs to one of them. */
+      /** The configuration of a full text search, if the request names one. It is part of the shape: an index belongs to one configuration. */
       readonly configuration?: string;
     };
 
@@ -183,7 +183,7 @@ export type JsonFilter =
       readonly numeric: boolean;
     };
 
-/** Null if the operator takes no value. */
+/** The value of an operator, or null if the operator takes none. */
 export type Operand =
   | { readonly kind: 'slot'; readonly slot: Slot }
   /** A field of the caller: `$CURRENT_USER.company`. */
@@ -218,7 +218,7 @@ export const GEOMETRY_OPERATORS = [
   'within',
   'covers',
 ] as const;
-/** Of a geometry and a distance. */
+/** These compare with a geometry and a distance. */
 export const DISTANCE_OPERATORS = ['dwithin'] as const;
 
 export const ARRAY_OPERATORS = ['contains_all', 'contains_any', 'contained_in'] as const;

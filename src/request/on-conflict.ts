@@ -9,7 +9,7 @@ export interface OnConflict {
   readonly resolution: (typeof RESOLUTIONS)[number];
 }
 
-/** Null if an item that exists is an error. Either may be left out: the columns are then the key, the resolution is `merge`. */
+/** Returns null if an item that exists is an error. Either may be left out: the columns are then the key, the resolution is `merge`. */
 export function parseOnConflict(columns: readonly string[] | null, resolution: string | null): OnConflict | null {
   if (columns === null && resolution === null) return null;
   const known = RESOLUTIONS.find((each) => each === (resolution ?? 'merge'));
@@ -20,7 +20,7 @@ export function parseOnConflict(columns: readonly string[] | null, resolution: s
   return { columns: names, resolution: known };
 }
 
-/** Of a URL. */
+/** Reads the parameters of a URL. */
 export function parseConflictParameters(queryString: string): OnConflict | null {
   if (!/on_conflict|resolution/.test(queryString)) return null;
   const parameters = new URLSearchParams(queryString);

@@ -96,7 +96,7 @@ export function parseReadBack(collection: string, one: boolean, queryString: str
   return readBackOf(collection, one, url, contextOf(limits));
 }
 
-/** The same for a message, where a query is JSON and may select the items that are written. */
+/** Parses the query of a message, which is JSON and may select the written items. */
 export function parseMessageReadBack(collection: string, one: boolean, query: Input, limits: ParseLimits): Parsed {
   return readBackOf(collection, one, query, contextOf(limits, true));
 }

@@ -103,7 +103,7 @@ const VALUE = /(?<=\]|%5[Dd])=([\w.:-]{1,64})(?=&|$)/g;
 /** Words that stand for values of JSON, and numbers other than digits: the parser may read them in a way of their own. */
 const SPECIAL = /^(?:true|false|null|NULL|-?\d*\.\d*|-\d+)$/;
 
-/** Null if no filter has a simple value. */
+/** Returns null if no filter has a simple value. */
 export function patternOf(queryString: string): UrlPattern | null {
   const values: string[] = [];
   const text = queryString.replace(VALUE, (match, value: string, start: number) => {

@@ -21,7 +21,7 @@ export interface Core {
   readonly reads: Reads;
   readonly writes: Writes;
   readonly schemaChanges: SchemaChanges;
-  /** Null if there are none. */
+  /** The replicas, or null if there are none. */
   readonly replicas: Replicas | null;
 }
 

@@ -29,15 +29,15 @@ export type Codec = string;
 export interface Origin {
   readonly field: string;
   readonly use: 'key' | 'filter' | 'argument';
-  /** Of the value or, of an array, of its elements. */
+  /** The composite type of the value, or of an array's elements. */
   readonly composite?: Composite | null;
   /** The operator of the filter, where its values are not those of the field. */
   readonly operator?: string;
-  /** Of a field that holds names of collections: their own, by other ones that they have. */
+  /** For a field that holds names of collections: the table's name by each other name of the collection. */
   readonly synonyms?: Readonly<Record<string, string>>;
 }
 
-/** Of the types of whole numbers: what is too large, and how many digits never are. */
+/** For each type of whole numbers: its largest values, and the number of digits that always fits. */
 export const RANGES: ReadonlyMap<Codec, Range> = new Map([
   ['int2', { limit: 2n ** 15n, harmless: 4 }],
   ['int4', { limit: 2n ** 31n, harmless: 9 }],
@@ -243,7 +243,7 @@ const RANGE = String.raw`(?:empty|[[(]\s*${BOUND}\s*,\s*${BOUND}\s*[\])])`;
 const ONE_RANGE = new RegExp(`^${RANGE}$`, 'is');
 const MANY_RANGES = new RegExp(String.raw`^\{\s*(?:${RANGE}\s*(?:,\s*${RANGE}\s*)*)?\}$`, 'is');
 
-/** Null if it is no range, or has a NUL character. */
+/** Returns null if it is no range, or has a NUL character. */
 export function rangeOf(text: string): string | null {
   return ONE_RANGE.test(text) && !text.includes('\0') ? text : null;
 }

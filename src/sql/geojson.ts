@@ -1,6 +1,6 @@
 /**
  * GeoJSON as RFC 7946 has it: a geometry whose positions are longitude and latitude of WGS 84. PostGIS answers input that it cannot
- * read with an error of its own inside, so that everything is looked at before it is sent.
+ * read with an error of its own inside, so the service checks everything before it sends it.
  */
 import { isRecord, propertiesOf } from '../base/narrow.js';
 
@@ -36,7 +36,7 @@ export function isGeoJson(value: unknown, depth = 0): boolean {
   if (type === 'GeometryCollection')
     return Array.isArray(geometries) && geometries.every((each) => isGeoJson(each, depth + 1));
   const check = Object.hasOwn(COORDINATES, type) ? COORDINATES[type] : undefined;
-  // What is empty has no coordinates, whatever its type.
+  // An empty geometry has no coordinates, whatever its type.
   return check !== undefined && Array.isArray(coordinates) && (coordinates.length === 0 || check(coordinates));
 }
 

@@ -1,6 +1,6 @@
 /**
- * The key of an item as one string. A key of one column is the text of its value as it is. Of several columns, the texts of the
- * parts stand in the order of the key, joined by `~`; inside a part `\` stands before each `~` and each `\`.
+ * The key of an item as one string. A key of one column is the text of its value as it is. For a key of several columns, the texts of the
+ * parts are joined by `~`, in the order of the key. Inside a part, `\` precedes each `~` and each `\`.
  */
 import { elementAt } from '../base/narrow.js';
 

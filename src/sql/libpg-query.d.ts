@@ -1,4 +1,4 @@
-/** What the package's functions are made of; it has types of these functions alone. */
+/** The parts of the package's functions. The package has types of these functions alone. */
 declare module 'libpg-query/wasm/libpg-query.js' {
   /** Pointers are numbers. */
   export interface Grammar {

@@ -10,7 +10,7 @@ export function arrayLiteral(entries: readonly (string | null)[]): string {
   return `${literal}}`;
 }
 
-/** Of base64, in either of its alphabets; null for what is none. */
+/** Decodes base64, in either of its alphabets, or returns null for other text. */
 export function hexOf(base64: string): string | null {
   const digits = base64.replace(/={1,2}$/, '');
   if (!/^[A-Za-z0-9+/_-]*$/.test(digits) || digits.length % 4 === 1) return null;
@@ -22,7 +22,7 @@ export function elementBytes(text: string): string | null {
   return /^\\x(?:[0-9a-f]{2})*$/i.test(text) ? text : hexOf(text);
 }
 
-/** Of an object whose values are texts, numbers, booleans or null; null for what is none. */
+/** Accepts an object whose values are texts, numbers, booleans or null, and returns null for anything else. */
 export function hstoreOf(value: unknown): string | null {
   if (value === null || typeof value !== 'object' || Array.isArray(value)) return null;
   const pairs = Object.entries(value);
@@ -37,7 +37,7 @@ const PAIRS = new RegExp(
   String.raw`^[ \t\r\n]*(?:${WORD}[ \t\r\n]*=>[ \t\r\n]*${WORD}[ \t\r\n]*(?:,[ \t\r\n]*(?=\S)|$))*$`,
 );
 
-/** Of the JSON text of such an object, or of pairs as PostgreSQL writes them: for wrong ones hstore has no code of its own. */
+/** Accepts the JSON text of such an object, or pairs as PostgreSQL writes them: hstore has no error code of its own for wrong ones. */
 export function hstoreOfText(text: string): string | null {
   if (!/^\s*\{/.test(text)) return PAIRS.test(text) ? text : null;
   try {

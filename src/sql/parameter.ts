@@ -1,5 +1,5 @@
 /**
- * What a parameter of a statement is bound to, as data. A statement's text depends on the shape of a request; the values
+ * The value that a parameter of a statement is bound to, as data. A statement's text depends on the shape of a request; the values
  * of one request are bound to it here, each checked against the type of its column before PostgreSQL sees it.
  */
 import { assertNever } from '../base/assert-never.js';
@@ -20,7 +20,7 @@ export type Values = readonly Value[];
 /** A position in the list of a request's values; or the value itself, where it belongs to a rule and not to the request. */
 export type Slot = number | { readonly constant: Value };
 
-/** Whom the variables of a statement speak of. */
+/** The caller that the variables of a statement refer to. */
 export interface Caller {
   readonly user: string | null;
   readonly role: string | null;
@@ -120,7 +120,7 @@ function bindOne(parameter: Parameter, values: Values, caller: Caller): string |
   }
 }
 
-/** What is no key of so many parts names no item. */
+/** A text that is no key of so many parts names no item. */
 function partOf(value: Scalar | null, { part, use }: Typed): Scalar | null {
   if (!part || value === null) return value;
   const parts = typeof value === 'object' ? null : splitKey(String(value), part.count);

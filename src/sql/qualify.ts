@@ -2,7 +2,7 @@
 import { withCatalog } from './catalog-names.js';
 import { quoteIdentifier } from './fragment.js';
 
-/** Texts, quoted names and comments stay as they are: a name in them is somebody else's, or no name. */
+/** Texts, quoted names and comments stay as they are: a name in them belongs to the user, or is no name. */
 const TOKENS = /'(?:[^']|'')*'|"(?:[^"]|"")*"|--[^\n]*|(?<![\w.$])service_\w+/g;
 
 /** `from service_users` becomes `from "public".service_users`. For texts of ours, never for what came with a request. */

@@ -214,7 +214,7 @@ const KEY = /"(stmt|catalogname|lockedRels|intoClause|relname|schemaname|CommonT
 
 /**
  * Finds the names in the JSON of a tree without parsing it, because most of the time of a check would be spent on other nodes. In a
- * string of JSON a quote follows a backslash, so `"relname":` is always a key. Null if the tree has to be parsed: it is not one
+ * string of JSON a quote follows a backslash, so `"relname":` is always a key. Returns null if the tree has to be parsed: it is not one
  * select, names a database, locks rows or asks for an estimate.
  */
 export function scanTree(tree: string): Names | null {

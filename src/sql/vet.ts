@@ -28,7 +28,7 @@ function expressionTree(text: string): unknown {
   return tree;
 }
 
-/** What a default given as a string means: the string itself, an expression to be checked, or neither of them safely. */
+/** The meaning of a default given as a string: the string itself, an expression to be checked, or neither of them safely. */
 type ExpressionKind =
   | { readonly kind: 'words'; readonly text: string }
   | { readonly kind: 'expression' }

@@ -1,4 +1,4 @@
-/** What a storage location can do. Each call ends within a time, or fails. */
+/** The operations of a storage location. Each call ends within a time, or fails. */
 import { type ServiceError, serviceUnavailable } from '../base/errors.js';
 
 /** Both ends are included. */
@@ -16,7 +16,7 @@ export interface StoredName {
 export interface FileStorage {
   /** All or nothing: the name exists when all bytes are there for good. Answers how many there were. */
   write(name: string, bytes: AsyncIterable<Buffer>): Promise<number>;
-  /** `recorded` is what the row says, where asking would cost a request. Null if there is no such name. */
+  /** `recorded` is what the row says, where asking would cost a request. Returns null if there is no such name. */
   sizeOf(name: string, recorded: number | null): Promise<number | null>;
   /** Read as they are taken. */
   read(name: string, range: ByteRange, signal: AbortSignal): AsyncIterable<Buffer>;

@@ -131,7 +131,7 @@ export class ImageProcesses {
 
   constructor(private readonly limits: ProcessLimits) {}
 
-  /** The bytes are loaded when it is their turn: waiting images need no memory. Null if sharp is not installed. */
+  /** The bytes are loaded when it is their turn: waiting images need no memory. Returns null if sharp is not installed. */
   async run(load: () => Promise<Buffer>, job: ImageJob): Promise<ImageResult | null> {
     await this.#enter();
     try {

@@ -25,7 +25,7 @@ interface RemoteOptions {
   readonly timeoutMs: number;
 }
 
-/** When the download must be over. */
+/** When the download must end. */
 interface Deadline {
   readonly at: number;
   readonly limit: number;
@@ -36,7 +36,7 @@ const MAX_REDIRECTS = 3;
 /** A server may be silent for so long, and never for longer than the whole download may take. */
 const SILENCE_MS = 10_000;
 
-/** What is not reached over the Internet, or belongs to nobody there (RFC 6890 and its successors). */
+/** Addresses that are not reached over the Internet, or are assigned to nobody there (RFC 6890 and its successors). */
 const NOT_PUBLIC: AddressTest = addressTest(
   [
     ...['0.0.0.0/8', '10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '169.254.0.0/16', '172.16.0.0/12', '192.0.0.0/24'],
@@ -45,7 +45,7 @@ const NOT_PUBLIC: AddressTest = addressTest(
   ].join(),
 );
 
-/** Of IPv6 only what is handed out, without those that hold an IPv4 address. Apart, because IPv4 addresses are IPv6 addresses to such a list. */
+/** Only assigned IPv6 addresses are public, without those that hold an IPv4 address. This is a separate list because `BlockList` treats IPv4 addresses as IPv6 addresses. */
 const NOT_PUBLIC_6: AddressTest = addressTest(
   ['::/3', '4000::/2', '8000::/1', '2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'].join(),
 );
@@ -84,7 +84,7 @@ function parseUrl(text: string, base?: URL): URL {
   return url;
 }
 
-/** What is refused looks the same for every reason, so that the network cannot be mapped by the answers. */
+/** A refusal looks the same for every reason, so that the network cannot be mapped by the answers. */
 function refused(): ServiceError {
   return forbidden('Files may not be imported from this URL.');
 }

@@ -55,7 +55,7 @@ export class RemovedFiles {
     }
   }
 
-  /** Answers how many are gone. */
+  /** Returns how many were deleted. */
   #removeSome(): Promise<number> {
     return this.database.transaction(async (session) => {
       const rows = await session.query<Removed>(this.database.qualified(TAKE));

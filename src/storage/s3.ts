@@ -187,7 +187,7 @@ interface S3Request {
 class Deadline {
   readonly #controller = new AbortController();
   #timer: NodeJS.Timeout | undefined;
-  readonly #abort = (): void => this.#controller.abort(new Error('it took too long, or nobody waits any more'));
+  readonly #abort = (): void => this.#controller.abort(new Error('it took too long, or the client has left'));
 
   constructor(private readonly outer: AbortSignal) {
     if (outer.aborted) this.#abort();

@@ -74,7 +74,7 @@ class LocalStorage implements FileStorage {
   async write(name: string, bytes: AsyncIterable<Buffer>): Promise<number> {
     const path = join(this.#root, name);
     const folder = dirname(path);
-    // No name of a file ends so. What a crash leaves of it begins with the key as well, so that it is found.
+    // No name of a file ends so. A file that a crash leaves begins with the key as well, so that it is found.
     const partial = join(folder, `${basename(path)}-${randomBytes(6).toString('hex')}.part~`);
     let size = 0;
     try {

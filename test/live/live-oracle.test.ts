@@ -10,7 +10,7 @@ const SUBSCRIPTIONS = Number(process.env['LIVE_SUBSCRIPTIONS'] ?? 48);
 const WRITES = Number(process.env['LIVE_WRITES'] ?? 150);
 t.setTimeout(1_000_000);
 
-/** `triggers`: changes are told by triggers, and the log cannot be read. */
+/** `triggers`: triggers report changes, and the log cannot be read. */
 const MODE = process.env['LIVE_MODE'] ?? 'auto';
 const server = await startDatabase(MODE === 'triggers' ? { settings: { wal_level: 'replica' } } : { own: true });
 const url = await createLibrary(server, 'live_oracle');

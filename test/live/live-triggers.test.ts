@@ -91,7 +91,7 @@ t.test('they are installed on request', async (t) => {
   t.match(await run('live', 'install'), { code: 0, output: /Nothing to do/ });
   t.match((await run('live')).complaints, /install or remove/);
   const doctor = await run('doctor');
-  t.match(doctor.output, /changes are told by triggers, which \d+ tables have/);
+  t.match(doctor.output, /triggers report changes: \d+ tables have them/);
   t.match(doctor.output, /PREPARE\s+TRANSACTION fails/);
 });
 
@@ -329,7 +329,7 @@ t.test(
 t.test('they are removed on request, and LIVE=triggers installs them by itself', async (t) => {
   const stream = open(t, '/items/authors/4?fields=bio');
   await stream.count(1);
-  t.match(await run('live', 'remove'), { code: 0, output: /^public.authors {2}has no triggers any more$/m });
+  t.match(await run('live', 'remove'), { code: 0, output: /^public.authors {2}has no triggers now$/m });
   t.equal(await triggers(), 0);
   await waitFor(async () => /polled every second.*no triggers are installed/.test(await health()), 5_000);
   stream.close();

@@ -40,7 +40,7 @@ t.test('an installation is adopted', async (t) => {
     t.match(output, /users +4 new, 0 changed/);
     t.match(output, /articles\.user_created/);
     t.match(output, /flows are not offered.*"Mails", event, active/);
-    t.match(output, /1 row of directus_fields: their columns are gone/);
+    t.match(output, /1 row of directus_fields: their columns no longer exist/);
     t.match(output, /policy "Editing", read "tags": its rule does not fit/);
     t.match(output, /comments +2 new/);
     t.notMatch(output, /directus_(folders|presets|comments|notifications|translations|dashboards|panels):/);

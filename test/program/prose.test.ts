@@ -43,10 +43,12 @@ const CLEAN_SOURCES: readonly string[] = [
   'web/src',
   'test/program/docs',
 ];
+/** Folders of these where comments may still begin with "Of", "The same for" or "Null if". */
+const LATER = ['src/plan/write', 'src/compile/write', 'src/engine/writes', 'src/request/write.ts'];
 /** Its strings are the texts of a magazine. */
 const NOT_PROSE = ['bench/generate.ts'];
 /** In the rest of the code. Lower it with each folder that is cleaned. */
-const MOST_COMPLAINTS = 289;
+const MOST_COMPLAINTS = 35;
 
 const PHRASES: readonly (readonly [phrase: RegExp, instead: string])[] = [
   [/\bwho(m)?ever\b/i, 'name the subject: the caller, the client, another program'],
@@ -68,7 +70,10 @@ const PHRASES: readonly (readonly [phrase: RegExp, instead: string])[] = [
   [/\blook(s|ed)? at\b/i, 'check, read'],
 ];
 /** A sentence that begins with one of these words has no named subject, unless it is a question. */
-const BEGINNINGS = /^(who|whom|whose|what|whoever|null where)\b/i;
+const BEGINNINGS = [/^(who|whom|whose|what|whoever|null where|null if|the same for)\b/i, /^Of\b/];
+
+/** A block, or lines that follow each other. */
+const COMMENT = /^[ \t]*(?:\/\*[\s\S]*?\*\/|(?:\/\/.*\n[ \t]*)+)/gm;
 
 interface Passage {
   readonly place: string;
@@ -84,7 +89,13 @@ t.test('documents use plain English', async (t) => {
 });
 
 t.test('comments and strings of the listed folders use plain English', async (t) => {
-  t.strictSame(complaintsOf(await readPassages(CLEAN_SOURCES)), []);
+  const complaints = complaintsOf(await readPassages(CLEAN_SOURCES));
+  const isLater = (complaint: string): boolean =>
+    LATER.some((folder) => complaint.startsWith(folder)) && /begins with "(Of|The same for|Null if)"/.test(complaint);
+  t.strictSame(
+    complaints.filter((complaint) => !isLater(complaint)),
+    [],
+  );
 });
 
 t.test('the rest of the code gets no worse', async (t) => {
@@ -121,6 +132,14 @@ t.test('phrases are found in documents and in code', async (t) => {
   t.strictSame(complaintsOf(passagesOf('a.ts', '/** Null where nothing is. */\nexport {};')), [
     'a.ts:1: "Null where nothing is": begins with "Null where"',
   ]);
+  const union =
+    'type A =\n  /** Of a row. The same for it. Null if none. */\n  | 1\n  // One line, and\n  // anew.\n  | 2;\n';
+  t.match(complaintsOf(passagesOf('a.ts', union)), [
+    /^a.ts:2: "Of a row": begins with "Of"/,
+    /begins with "The same for"/,
+    /begins with "Null if"/,
+    /^a.ts:4: "One line, and anew": "anew"/,
+  ]);
 });
 
 /** Paragraphs, list items and cells of tables, without code and links. The generated table is checked where it is written, in src/config. */
@@ -137,20 +156,15 @@ function proseOf(path: string, text: string): Passage[] {
     .map((block) => ({ place: path, text: block.replace(/^(?:[-*#]+|\d+\.) /, '') }));
 }
 
-/** Comments, and strings that are sentences. */
+/** Comments on lines of their own, and strings that are sentences. */
 function passagesOf(path: string, text: string): Passage[] {
   const file = typescript.createSourceFile(path, text, typescript.ScriptTarget.Latest, true);
   const placeOf = (position: number): string => `${path}:${file.getLineAndCharacterOfPosition(position).line + 1}`;
   const found: Passage[] = [];
-  const addComments = (ranges: readonly typescript.CommentRange[] | undefined): void => {
-    for (const { pos, end } of ranges ?? [])
-      found.push({ place: placeOf(pos), text: commentText(text.slice(pos, end)) });
-  };
+  for (const { 0: comment, index } of text.matchAll(COMMENT)) {
+    found.push({ place: placeOf(index + comment.search(/\S/)), text: commentText(comment.trim()) });
+  }
   const visit = (node: typescript.Node): void => {
-    const start = node.getFullStart();
-    // The first child begins where its parent does, with the same comments.
-    if (node === file || start !== node.parent.getFullStart())
-      addComments(typescript.getLeadingCommentRanges(text, start));
     if (isText(node) && node.text.includes(' ')) found.push({ place: placeOf(node.getStart()), text: node.text });
     typescript.forEachChild(node, visit);
   };
@@ -183,7 +197,7 @@ function judge(place: string, sentence: string): string[] {
   if (sentence.endsWith('?')) return [];
   const plain = sentence.replace(/[.!:]+$/, '');
   const where = `${place}: "${plain.length > 100 ? `${plain.slice(0, 100)}…` : plain}"`;
-  const beginning = BEGINNINGS.exec(plain)?.[0];
+  const beginning = BEGINNINGS.map((pattern) => pattern.exec(plain)?.[0]).find((found) => found !== undefined);
   const phrases = PHRASES.flatMap(([phrase, instead]) => {
     const found = phrase.exec(plain)?.[0];
     return found === undefined ? [] : [`${where}: "${found}": ${instead}`];

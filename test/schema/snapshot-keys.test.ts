@@ -236,7 +236,7 @@ t.test('a snapshot by hand may leave out what goes without saying', async (t) =>
     of({ foreign_keys: [{ fields: ['a', 'b'], related_collection: 'pairs', related_fields: ['a', 'b'], ...key }] });
   await refused(foreign({ fields: ['a'] }), /must name several fields/);
   await refused(foreign({ related_fields: ['a', 'x'] }), /refers to "pairs.x", which is not a column/);
-  await refused(foreign({ fields: ['a', 'z'] }), /is over "z", which is not one of its columns/);
+  await refused(foreign({ fields: ['a', 'z'] }), /covers "z", which is not one of its columns/);
   await refused(foreign({ related_collection: 'none' }), /refers to "none.a", which is not a column/);
   await refused(foreign({ on_delete: 'EXPLODE' }), /takes the actions/);
   await refused(foreign({ match: 'PARTIAL' }), /match" must be "FULL"/);

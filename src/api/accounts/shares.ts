@@ -27,7 +27,7 @@ export function sharesRoutes(services: ShareServices): ApiRoute[] {
   const action = actionRoutes(services);
   return [
     action('GET /shares/info/:key', getInfo, {
-      summary: 'What anybody may know of a share',
+      summary: 'The public data of a share',
       data: object({ id: UUID, collection: STRING, item: STRING, password: orNull(STRING) }),
     }),
     action('POST /shares/auth', postAuth, {

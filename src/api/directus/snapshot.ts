@@ -1,6 +1,6 @@
 /**
- * Snapshots in the format of Directus. It says of a table and of a column less than ours does: what it has no place for stands beside it
- * under the names of ours, so that nothing is lost on the way through a client.
+ * Snapshots in the format of Directus. Its tables and columns have fewer properties than ours. The others are added under our names, so that
+ * nothing is lost on the way through a client.
  */
 import { invalidPayload } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';

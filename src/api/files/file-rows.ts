@@ -57,7 +57,7 @@ export interface FileSettings {
 }
 
 /**
- * The row of a file that the caller may read; which of its fields they may read is no matter of its bytes. So there are two reads, one
+ * The row of a file that the caller may read; the permissions on its other fields do not apply to its bytes. So there are two reads, one
  * with the permissions of the caller and one with those of the service, sent at the same time.
  */
 export async function readFileRow(

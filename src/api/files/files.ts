@@ -331,7 +331,7 @@ function jsonOf(name: string, text: string): unknown {
   }
 }
 
-/** Without parameters. What is no type is "some bytes". */
+/** Without parameters. Anything that is not a type becomes `application/octet-stream`. */
 function typeOf(text: string): string {
   const type = text.split(';', 1)[0]?.trim().toLowerCase() ?? '';
   return /^[\w.+-]{1,100}\/[\w.+-]{1,100}$/.test(type) ? type : 'application/octet-stream';

@@ -40,14 +40,14 @@ export interface CompiledRead {
   readonly plan: ReadPlan | OperationPlan;
   readonly result: ReadPlan['result'] | 'operation';
   readonly stream: boolean;
-  /** Of a stream: whether its first row is the text before the items. */
+  /** For a stream: whether its first row is the text before the items. */
   readonly opening: boolean;
-  /** Of an export: the columns of a flat file. */
+  /** For an export: the columns of a flat file. */
   readonly columns: readonly (readonly string[])[];
-  /** Of an export: the fields that hold a geometry, and the one that is the key. */
+  /** For an export: the fields that hold a geometry, and the key field. */
   readonly geometryFields: readonly string[];
   readonly keyField: string | null;
-  /** Of the model it was compiled for. */
+  /** The version of the model that it was compiled for. */
   readonly version: number;
   /** The write that the items are selected for. */
   readonly selectedFor: SelectionPurpose | null;

@@ -367,7 +367,7 @@ export class Reads {
 /** Callers without an account share a budget for background work. */
 const NO_ADDRESS = { address: '' };
 
-/** Of one shape. */
+/** For one shape. */
 const MAX_AFFORDABLE_VALUES = 1_000;
 
 function shapeOf({ shape }: ReadQuery, access: Access | null, selectedFor: SelectionPurpose | null): string {

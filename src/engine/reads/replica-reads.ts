@@ -18,7 +18,7 @@ interface BoundRead {
   readonly prepare: boolean;
 }
 
-/** Of one server. */
+/** The counts of one server. */
 interface ServerCounts {
   readonly server: string;
   readonly reads: number;

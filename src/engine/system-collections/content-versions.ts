@@ -63,7 +63,7 @@ function inTransaction<Result>(
 interface Version {
   readonly id: string;
   readonly collection: Collection;
-  /** Null if the item does not exist yet. */
+  /** The key, or null if the item does not exist yet. */
   readonly item: string | null;
   readonly key: string;
   readonly hash: string | null;

@@ -8,7 +8,7 @@ export type LiveMode = 'auto' | 'logical' | 'triggers' | 'off';
 /** The rows of one table that a transaction has changed. */
 export interface TableChanges {
   readonly table: LoggedTable;
-  /** Null if they are too many, or not known. */
+  /** The rows, or null if they are too many or not known. */
   readonly rows: readonly LoggedChange[] | null;
 }
 

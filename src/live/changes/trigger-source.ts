@@ -194,7 +194,7 @@ function summaryOf({ sources, written }: TriggeredTables): string {
 interface Notification {
   readonly table: number;
   readonly xid: number;
-  /** Null if the rows are not known. */
+  /** The changed rows, or null if they are not known. */
   readonly rows: {
     readonly position: number;
     /** Milliseconds since 1970. */

@@ -51,7 +51,7 @@ interface EventGroup {
   readonly source: EventSource;
   /** Each with its version: what is read for an earlier one is void. */
   readonly versions: Map<EventSubscriber, number>;
-  /** Null if they need a resync. */
+  /** The changes, or null if subscribers need a resync. */
   readonly changes: ReadonlyMap<string, RowChange> | null;
   readonly end: number;
 }

@@ -41,7 +41,7 @@ export function catalogSourceOf(database: Database): CatalogSource {
       return loaded;
     },
     listen: async (changed) => {
-      // What cannot be heard is seen by its fingerprint.
+      // Changes without a notification are found by the fingerprint.
       if (!database.listener.canHear) return async () => {};
       return listen(database, 'service_model', changed, { concerns: (schema) => locations.has(schema) });
     },
@@ -60,7 +60,7 @@ export async function findOtherSchemas(database: Database): Promise<readonly Oth
   return parseOwnJson<OtherSchema[]>(String(text));
 }
 
-/** What to say of the service's own tables where some of them are not there: they have no rows. The grammar must be loaded. */
+/** Replaces missing tables of the service by empty ones. The grammar must be loaded. */
 async function withoutMissing(text: string, session: Session, database: Database): Promise<string> {
   const named = [...new Set(text.match(/(?<=from )service_\w+/g))];
   const rows = await session.query<{ name: string }>(

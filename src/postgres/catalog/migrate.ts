@@ -173,7 +173,7 @@ interface NewInstallation {
   readonly schema: string;
   /** The schema that was asked for. */
   readonly requested: string | null;
-  /** What a first start of an earlier version left behind when it failed. It never served anything. */
+  /** Objects that a failed first start of an earlier version left behind. It never served anything. */
   readonly unfinished: Installation | null;
 }
 
@@ -230,7 +230,7 @@ function isTaken(error: unknown): error is Error {
   return error instanceof Error && ['42P07', '42710', '42723'].includes(codeOf(error));
 }
 
-/** What later versions have added, one transaction for each file. */
+/** The additions of later versions, one transaction for each file. */
 async function update(session: Session, { schema, applied }: Installation, observe: Observer): Promise<void> {
   for (const file of systemFiles()) {
     if (applied.has(file.name)) continue;

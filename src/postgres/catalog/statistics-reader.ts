@@ -1,6 +1,6 @@
 /**
- * Statistics of tables, as PostgreSQL keeps them: read when a table is first asked for, and again after it was analyzed. What is
- * known is looked at now and then, not for each request.
+ * Statistics of tables, as PostgreSQL keeps them: read when a table is first asked for, and again after it was analyzed. The
+ * service checks for new statistics periodically, not for each request.
  */
 import { TableStatistics, type TableStatisticsEntry } from '../../mirror/column-statistics.js';
 import type { Collection } from '../../mirror/model.js';

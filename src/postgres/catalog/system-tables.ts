@@ -1,5 +1,5 @@
 /**
- * What belongs to the service itself: the tables and fields that the files of sql/system define. Which of the tables of a
+ * The service's own tables and fields, which the files of sql/system define. Which of the tables of a
  * database they are is known by where an installation is (migrate.ts), so a user's table may have any name.
  */
 import { readdirSync, readFileSync } from 'node:fs';

@@ -39,7 +39,7 @@ function ownName(system: string): string {
   return Buffer.byteLength(system) <= MAX_OWN_BYTES ? system : createHash('md5').update(system).digest('hex');
 }
 
-/** Types whose text is the same for every writer: that of others depends on settings of the session. */
+/** Types whose text is the same for every writer. The text of other types depends on settings of the session. */
 const PLAIN_TYPES = "'int2','int4','int8','oid','numeric','text','varchar','bpchar','name','bool','uuid'";
 
 /**
@@ -113,7 +113,7 @@ export interface Missing extends TriggerChange {
 }
 
 export interface TriggeredTables {
-  /** Of each table and view that is served, as schema.name, the tables below it. */
+  /** The tables below each served table and view, by schema.name. */
   readonly sources: ReadonlyMap<string, readonly Source[]>;
   /** By the number of the table whose triggers fire. */
   readonly written: ReadonlyMap<number, readonly Written[]>;
@@ -192,7 +192,7 @@ function statementsFor({ writer_schema, writer_name, key_columns }: WriterRow, s
   });
 }
 
-/** Of the installation in schema $1. */
+/** The triggers of the installation in schema $1. */
 const OWN = `pg_trigger t join pg_proc f on f.oid = t.tgfoid and f.proname = '${FUNCTION}'
 join pg_namespace s on s.oid = f.pronamespace and s.nspname = $1`;
 const ANY = withCatalog(`select from ${OWN} limit 1`);

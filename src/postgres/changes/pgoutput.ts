@@ -162,7 +162,7 @@ export function positionText(position: number): string {
   return `${Math.floor(position / 2 ** 32).toString(16)}/${(position % 2 ** 32).toString(16)}`.toUpperCase();
 }
 
-/** What PostgreSQL writes as a position, in bytes. */
+/** A position in the log, in bytes. */
 export function positionOf(text: string): number {
   const [high = '0', low = '0'] = text.split('/');
   return Number.parseInt(high, 16) * 2 ** 32 + Number.parseInt(low, 16);

@@ -70,7 +70,7 @@ function obstacleIn({ wal_level, standby, may_replicate, may_create, published }
 }
 
 /**
- * Of each table or view in $1, as `below`, the relations below it. Rows of a partition are those of the partitioned table; rows of
+ * For each table or view in $1: the relations below it, as `below`. Rows of a partition are those of the partitioned table; rows of
  * a table that inherits are shown by its ancestors.
  */
 export const BELOW = withCatalog(`
@@ -123,7 +123,7 @@ interface SourceRow extends TableName {
 }
 
 interface Published {
-  /** Of each table and view that is served, as schema.name, the tables below it. */
+  /** The tables below each served table and view, by schema.name. */
   readonly sources: ReadonlyMap<string, readonly Source[]>;
   /** Whether a publication had to be changed. */
   readonly isChanged: boolean;
@@ -150,7 +150,7 @@ const ALL_MEMBERS = withCatalog(
 export interface LogState {
   /** How far the log has been written. */
   readonly end: string;
-  /** Of the tables in the publications. */
+  /** A digest of the tables in the publications. */
   readonly digest: string;
   /** The transactions that have written something and are open. */
   readonly running: ReadonlySet<string>;
@@ -171,7 +171,7 @@ export async function readMembership(database: Database): Promise<Membership> {
 }
 
 interface MembershipRow {
-  /** Null if there are none. */
+  /** The members, or null if there are none. */
   readonly members: string | null;
 }
 
@@ -228,7 +228,7 @@ async function publishIn(name: string, rows: readonly SourceRow[], session: Sess
 
 /**
  * Whether the role may change the publication, and whether it sends what the service needs. Partitions may be sent as themselves if
- * somebody else has made it, and the one of tables without keys may be empty.
+ * another program has made it, and the one of tables without keys may be empty.
  */
 const COMPLETE = withCatalog(`select owned, actions or keyless as sufficient, actions and pubviaroot as complete from (
   select pg_has_role(pubowner, 'usage') as owned, (pubname = '${KEYLESS_PUBLICATION}') as keyless, pubviaroot,

@@ -159,7 +159,7 @@ export class ReplicationConnection {
   #isOver = false;
   #waiting: Waiting | null = null;
   #error: Error | null = null;
-  /** What a CancelRequest must carry. */
+  /** The numbers that a CancelRequest must carry. */
   #key: Buffer | null = null;
   #timer: NodeJS.Timeout | null = null;
   /** How far the log has arrived, in bytes. */

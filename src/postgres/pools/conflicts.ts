@@ -10,7 +10,7 @@ import type { PlannedWrite, Verb, WriteNode } from '../../plan/write/write.js';
 export class Conflict extends Error {
   /** `cause` is the error of the database. */
   constructor(
-    /** Whose key collided. */
+    /** The collection whose key collided. */
     readonly collection: Collection,
     /** As PostgreSQL writes it. */
     readonly key: string,
@@ -68,7 +68,7 @@ export function asConflict(error: unknown, { plan, input }: PlannedWrite): Confl
     if (verb === 'update' || columns.join(', ') !== keyNames(collection).join(', ')) return [];
     const isSole = collection.key.length === 1;
     const rows = input.nodes[position] ?? [];
-    // What the payload says of a new key of several columns is taken whenever it comes again; the next value of a sequence is another one.
+    // The payload's part of a new key of several columns stays the same in a retry; the next value of a sequence differs.
     if (verb === 'insert' && !isSole) {
       const index = node.columns.findIndex(({ field }) => field === countedKey(collection));
       const isMade = countedKey(collection) !== null && rows.some((row) => row[`c${index}`] === undefined);

@@ -24,7 +24,7 @@ import { breakOffStalled, StreamSession } from './row-stream.js';
 import { type LogPosition, laterOf, NO_POSITION, POSITION, parsePosition, Session } from './sessions.js';
 
 export interface DatabaseOptions extends FirstConnectionOptions, WatchedServer {
-  /** Of PostgreSQL itself, for LISTEN, if there is a pooler. */
+  /** The URL of PostgreSQL itself, for LISTEN, if there is a pooler. */
   readonly directUrl?: string | null;
   /** Milliseconds between two checks for changes if LISTEN does not work. */
   readonly poll?: number;
@@ -46,7 +46,7 @@ export interface DatabaseOptions extends FirstConnectionOptions, WatchedServer {
   readonly answerMemory?: number;
   /** Whether each commit is followed by the question how far the log reaches then: replicas are measured by it. */
   readonly asksPositions?: boolean;
-  /** Of a replica: which server its connections must lead to. */
+  /** For a replica: the server that its connections must reach. */
   readonly choice?: ServerChoice;
 }
 
@@ -58,9 +58,9 @@ interface Server {
   readonly target: Target;
   readonly limits: TimeLimits;
   readonly watchdog: Watchdog;
-  /** Null if any server will do. */
+  /** Finds the primary, or null if any server will do. */
   readonly primary: PrimaryWatch | null;
-  /** The same for the connections past a pooler. */
+  /** Finds the primary for connections that bypass a pooler. */
   readonly direct: PrimaryWatch | null;
 }
 
@@ -106,7 +106,7 @@ export class Database {
   readonly pooler: Pooler;
   /** How a connection is opened that reads the log; null if there is a pooler and no way past it. */
   readonly replication: ConnectionOptions | null;
-  /** Null if any server will do. */
+  /** Finds the primary, or null if any server will do. */
   readonly primary: PrimaryWatch | null;
   readonly #qualified = new Map<string, string>();
 
@@ -276,11 +276,11 @@ const PLANNED_ONCE: Settings = { plan_cache_mode: 'force_generic_plan' };
 
 /**
  * PostgreSQL counts the time a client takes to read towards its timeouts: streams are timed batch by batch instead. The driver
- * leaves out what is empty. What is so long is worth a plan for its values.
+ * leaves out what is empty. A longer statement is worth a plan for its values.
  */
 const TIMED_BY_BATCH: Settings = { statement_timeout: '', lock_timeout: '', plan_cache_mode: 'force_custom_plan' };
 
-/** Of all connections for reads but the first: what one statement gains by using several processors, many of them lose. */
+/** For all connections for reads except the first: parallel workers speed up one statement and slow down many. */
 const ON_ONE_PROCESSOR: Settings = { max_parallel_workers_per_gather: '0' };
 
 function limitsOf(options: KnownOptions, target: Target): TimeLimits {

@@ -116,7 +116,7 @@ function open(options: FirstConnectionOptions, pooler: Pooler): DriverClient {
   return openClient({ ...options, pooler }, { max: 1, max_pipeline: 0 }, options.statementTimeout);
 }
 
-/** Of the schemas in $1, one that does not exist. */
+/** The version, and a schema of $1 that does not exist. */
 const VERSION_AND_MISSING = withCatalog(`
   select current_setting('server_version_num')::int as version, (
     select name from json_array_elements_text($1::json) wanted (name)
@@ -186,7 +186,7 @@ interface State {
   readonly listens: boolean;
 }
 
-/** What the first client sets in its session must be there for its next statement, and for no other client. */
+/** A setting of the first client's session must apply to its next statement, and to no other client. */
 async function areApart(one: DriverClient, other: DriverClient): Promise<boolean> {
   const mark = randomUUID();
   await one.unsafe(`listen ${CHANNEL}`);

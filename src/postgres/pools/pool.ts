@@ -90,7 +90,7 @@ export class Pool<Connection extends Pooled> {
     };
   }
 
-  /** Of several waiting users, the one with the fewest connections is next. */
+  /** If several users wait, the one with the fewest connections is next. */
   async use<Result>(work: (connection: Connection) => Promise<Result>, user = ''): Promise<Result> {
     const connection = await this.#acquire(user);
     this.#inUse.set(connection, user);

@@ -23,7 +23,7 @@ export interface Role extends ServerIdentity {
   readonly timeline: number | null;
 }
 
-/** Of a primary. */
+/** The timeline of a primary. */
 export const TIMELINE = withCatalog(`('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::int`);
 
 const roleWith = (system: string): string =>
@@ -50,7 +50,7 @@ export interface WatchedServer extends Omit<ServerOptions, 'pooler'> {
   readonly identity?: ServerIdentity | null;
 }
 
-/** Null if any server will do. `leave` ends all connections. */
+/** Returns null if any server will do. `leave` ends all connections. */
 export function watchPrimary(options: WatchedServer, leave: () => void, observe: Observer): PrimaryWatch | null {
   const { urls, target } = parseDatabaseUrl(options.url);
   if (target === 'any') return null;
@@ -103,7 +103,7 @@ export class PrimaryWatch {
     return this.#current;
   }
 
-  /** Of the primary, as far as it is known here. */
+  /** The last known timeline of the primary. */
   get timeline(): number {
     return this.#timeline;
   }
@@ -271,7 +271,7 @@ export class PrimaryWatch {
     );
   }
 
-  /** Of several the one that was promoted last; the present one if there is no difference. */
+  /** The primary that was promoted last, or the present one if there is no difference. */
   #best(answers: readonly RoleAnswer[]): Primary | null {
     let best: Primary | null = null;
     for (const { url, role } of answers) {

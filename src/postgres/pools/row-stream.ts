@@ -21,7 +21,7 @@ interface RowStreamOptions extends BoundStatement {
   readonly reader: string;
   /** Milliseconds one batch may take; 0 for no limit. */
   readonly batchTimeout: number;
-  /** Null if each cell has to come alone. */
+  /** How cells are joined, or null if each cell has to come alone. */
   readonly joined: Joining | null;
   /** Takes the cells of a batch; returns whether more are wanted. */
   readonly take: (cells: readonly Buffer[]) => Promise<boolean>;
@@ -208,7 +208,7 @@ export class StreamSession extends Session {
     await this.#answer(() => this.connection.closePortal());
   }
 
-  /** What becomes of the work, at the latest when the statement fails or the connection is lost. */
+  /** The outcome of the work, at the latest when the statement fails or the connection is lost. */
   whileOpen<Result>(work: Promise<Result>): Promise<Result> {
     return Promise.race([work, this.#failure]);
   }
@@ -274,7 +274,7 @@ export interface Joining {
  * in a few pieces.
  */
 export class RowBatch implements Decoder {
-  /** Of this batch. */
+  /** The rows of this batch so far. */
   rows = 0;
   bytes = 0;
   #cells: Buffer[] = [];
@@ -325,7 +325,7 @@ export class RowBatch implements Decoder {
     return cells;
   }
 
-  /** The cells that were taken are handed on: their memory is free. */
+  /** The cells that were taken are passed: their memory is free. */
   release(): void {
     this.memory.clear();
   }

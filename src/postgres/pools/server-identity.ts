@@ -7,7 +7,7 @@ import type { Pool } from './pool.js';
 import type { Session } from './sessions.js';
 
 export interface ServerIdentity {
-  /** Null if the role may not call pg_control_system(). */
+  /** The system identifier, or null if the role may not call pg_control_system(). */
   readonly system: string | null;
   readonly database: string;
 }
@@ -22,7 +22,7 @@ export function differenceOf(wanted: ServerIdentity, other: ServerIdentity): 'cl
   return wanted.database === other.database ? null : 'database';
 }
 
-/** Of the server that the connections lead to now. */
+/** Identifies the server that the connections lead to now. */
 export async function identityOf({ own }: { readonly own: Pool<Session> }): Promise<ServerIdentity> {
   const ask = (system: string): Promise<ServerIdentity[]> =>
     own.use((session) => session.query<ServerIdentity>(`select ${system} as system, ${DATABASE} as database`, []));

@@ -15,8 +15,8 @@ import type { Pooled } from './pool.js';
 
 /**
  * Where the last record of the log ends, in bytes. If that is the end of a page, PostgreSQL answers the place behind the header of the
- * next one, 24 bytes or 40 in a new file: no standby gets there before there is another record. What is not on disk yet
- * counts: a trigger may let its transaction not wait for the disk, which nobody sees behind the commit.
+ * next one, 24 bytes or 40 in a new file: no standby gets there before there is another record. Records that are not
+ * on disk yet count: a trigger may let its transaction commit without waiting for the disk.
  */
 export const LOG_END = `(
   select lsn, bytes operator(pg_catalog.-) case pg_catalog.mod(bytes, pg_catalog.current_setting('wal_block_size')::pg_catalog.int8)
@@ -39,7 +39,7 @@ export const POSITION = `select pg_catalog.pg_current_wal_insert_lsn()::pg_catal
 export interface LogPosition {
   /** Bytes. */
   readonly position: number;
-  /** Of the server that was asked: each promotion begins another one. */
+  /** The timeline of the server. Each promotion begins a new one. */
   readonly timeline: number;
 }
 
@@ -149,7 +149,7 @@ export class Session implements Pooled {
     return cells;
   }
 
-  /** The same for one statement behind its settings, whose rows have a number and a cell. */
+  /** Runs one statement after its settings. Its rows have a number and a cell. */
   runBatch(
     settings: readonly BoundStatement[],
     batch: BoundStatement,
@@ -174,7 +174,7 @@ export class Session implements Pooled {
     return this.onCommitted ? this.#withPosition(done) : done;
   }
 
-  /** What ends a transaction was sent: in the same round trip, behind its end, it is asked how far the log reaches. */
+  /** The end of a transaction was sent. The same round trip asks, after it, how far the log reaches. */
   async #withPosition<Result>(ended: Promise<Result>): Promise<Result> {
     let isEnded = false;
     const ask = (): Promise<LogPosition | null> => this.cell(POSITION, []).then(parsePosition, () => null);
@@ -196,7 +196,7 @@ export class Session implements Pooled {
     this.#afterwards.add(work);
   }
 
-  /** What was done is undone if anything fails, the commit included. `begin` may name the kind of transaction. */
+  /** All changes are rolled back if anything fails, the commit included. `begin` may name the kind of transaction. */
   async transaction<Result>(work: () => Promise<Result>, begin = 'begin'): Promise<Result> {
     // Sent together with the first statement of the work: one round trip less.
     const begun = this.query(begin);

@@ -1,7 +1,7 @@
 /**
  * The state of the replicas, in memory that all threads share: one thread measures them, all choose among them. Positions are
- * bytes of the primary's log. What a caller has written last is kept by a hash of the name: callers that share a place have the
- * later position of both, which is never too early.
+ * bytes of the primary's log. The position of a caller's last write is kept by a hash of the name: callers that share a slot have
+ * the later position of both, which is never too early.
  */
 import { UNKNOWN_POSITION } from '../pools/sessions.js';
 
@@ -30,7 +30,7 @@ const UNKNOWN = BigInt(UNKNOWN_POSITION);
  * timeline that replicas were last compared with, and the latest that any thread has written on.
  */
 const HEAD = 5;
-/** Of a replica: how far it has replayed, its state, and milliseconds that it is behind. */
+/** Each replica has three: its replay position, its state, and its lag in milliseconds. */
 const FIELDS = 3;
 
 export class ReplicaBoard {
@@ -67,7 +67,7 @@ export class ReplicaBoard {
     return this.#get(2);
   }
 
-  /** Of the primary, by which replicas are ready. */
+  /** The timeline of the primary. A replica on another one is not ready. */
   get timeline(): number {
     return this.#get(3);
   }
@@ -147,8 +147,8 @@ export class ReplicaBoard {
   }
 
   /**
-   * An unknown position has a number, so that an answer to an earlier question does not settle it. It is counted once more when it
-   * stands: whoever looked in between has not seen it.
+   * An unknown position has a number, so that an answer to an earlier question does not settle it. It is counted again when it is
+   * written: a reader in between has not seen it.
    */
   #forget(cells: readonly number[]): void {
     const number = Atomics.add(this.#cells, 2, 1n) + 1n;

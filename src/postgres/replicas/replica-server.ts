@@ -1,6 +1,6 @@
 /**
  * Which server the connections of a replica lead to. How far it is says one connection, reads use others: behind a balancer they could
- * end at another server, which is further behind. A server is known by the time of its start. What is known is in memory that all
+ * end at another server, which is further behind. A server is known by the time of its start. The state is in memory that all
  * threads share; one of them measures.
  */
 import { withCatalog } from '../../sql/catalog-names.js';
@@ -9,7 +9,7 @@ import type { DriverClient, ServerChoice } from '../wire/connection-options.js';
 /** Microseconds, as text. */
 export const SERVER = withCatalog('(extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint::text');
 
-/** Of a replica: the server that is measured, and another one that a connection led to; 0 for none. */
+/** Each replica has two: the measured server, and another server that a connection reached; 0 for none. */
 const FIELDS = 2;
 
 /** Milliseconds that a replica gets no reads after its address has led to several servers: it may have been moved to another one. */
@@ -25,7 +25,7 @@ export function serverBuffer(replicas: number): SharedArrayBuffer {
 export class ReplicaServer implements ServerChoice {
   readonly #cells: BigInt64Array;
   readonly #index: number;
-  /** Of the thread that measures: servers that were measured before, and when several were seen last. */
+  /** Used by the measuring thread: servers that it measured before, and when it last saw several. */
   readonly #former = new Set<bigint>();
   #severalAt = Number.NEGATIVE_INFINITY;
 
@@ -44,7 +44,7 @@ export class ReplicaServer implements ServerChoice {
     return Atomics.load(this.#cells, this.#index + 1);
   }
 
-  /** Of a new connection: fails where it leads to another server than the one that is measured. */
+  /** Refuses a new connection that leads to another server than the measured one. */
   async accept(client: DriverClient): Promise<void> {
     const [row] = await client.unsafe(`select ${SERVER} as server`);
     const server = BigInt(String(row?.['server']));

@@ -27,7 +27,7 @@ const STANDSTILL_MS = 250;
 /** Samples that are kept. A replica that is further behind is behind by at least this much. */
 const MAX_SAMPLES = 3_000;
 
-/** What is on disk can have reached the standbys; behind what is in memory nothing has been committed. */
+/** Records on disk can have reached the standbys. Nothing is committed after the last record in memory. */
 const PRIMARY = withCatalog(`select json_build_object('flushed', pg_current_wal_flush_lsn() - '0/0'::pg_lsn,
   'end', (select bytes from ${LOG_END}), 'system', ${SYSTEM}, 'database', ${DATABASE}, 'server', ${SERVER},
   'timeline', ${TIMELINE})::text`);

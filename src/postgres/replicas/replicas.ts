@@ -1,6 +1,6 @@
 /**
- * Servers that follow the primary and take reads: which of them a read is sent to. Of those that have replayed what it must see, the
- * one with the fewest reads in flight. If there is none, the read waits for one that will soon have replayed it.
+ * Chooses the standby for a read: among those that have replayed what the read must see, the one with the fewest reads in flight. If
+ * there is none, the read waits for one that will soon have replayed it.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseOwnJson } from '../../base/narrow.js';
@@ -84,7 +84,7 @@ export class Replica {
     return this.state === 'ready';
   }
 
-  /** Of the thread that measures: it has answered, after a connection had met another server. */
+  /** Called by the measuring thread when a server has answered, after a connection had reached another one. */
   measured({ server }: ReplicaReport, met: bigint, askedAt: number): void {
     this.server.measure(BigInt(server), met, askedAt);
     if (this.server.measured !== this.#connectedTo) this.#followServer();

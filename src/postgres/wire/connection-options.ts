@@ -6,14 +6,14 @@ import type { Target } from './socket.js';
 import type { TimeLimits, Watchdog } from './watchdog.js';
 
 /**
- * What is between the service and PostgreSQL. `session`: a backend for each connection, but no settings at its start. `transaction`:
+ * The pooler between the service and PostgreSQL. `session`: a backend for each connection, but no settings at its start. `transaction`:
  * a backend for each transaction.
  */
 export type Pooler = 'none' | 'session' | 'transaction';
 
 export type DriverClient = postgres.Sql;
 
-/** Of PostgreSQL, by name. */
+/** Settings of PostgreSQL by name. */
 export type Settings = Readonly<Record<string, string>>;
 
 /** Opens a client of the driver that uses this socket. */
@@ -38,7 +38,7 @@ export interface ConnectionOptions {
   readonly pooler: Pooler;
   /** Behind a pooler: what is set for the session, or for each transaction. */
   readonly settings: Settings;
-  /** Null if there is no choice. */
+  /** Which of several servers to choose, or null if there is one. */
   readonly choice: ServerChoice | null;
   readonly limits: TimeLimits;
   readonly watchdog: Watchdog;

@@ -79,7 +79,7 @@ export class Connection implements Receiver, Watched {
     this.#settings = options.pooler === 'transaction' ? new TransactionSettings(options.settings) : null;
   }
 
-  /** What is sent together is one transaction, which ends with it: it needs no other statement to begin or to commit. */
+  /** Messages that are sent together are one transaction: it needs no other statement to begin or to commit. */
   run(...queries: readonly WireQuery[]): void {
     if (this.#ready && !this.#stopping && !this.#doubtful) this.#send(queries, false);
     else {

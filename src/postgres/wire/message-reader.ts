@@ -30,7 +30,7 @@ export class MessageReader {
     private readonly gate: Gate,
   ) {}
 
-  /** What arrives next begins with a message: the connection is another one. */
+  /** The next bytes begin with a message: the connection is another one. */
   reset(): void {
     this.#partial = null;
     this.#skipped = 0;
@@ -60,7 +60,7 @@ export class MessageReader {
     this.#partial = memory;
   }
 
-  /** Null if the message is not wanted. */
+  /** Returns null if the message is not wanted. */
   #memoryFor(type: number, length: number): Buffer | null {
     if (length <= SCRATCH_BYTES) return this.#scratch.subarray(0, length);
     if (!this.gate.admit(type, length)) return null;

@@ -13,9 +13,9 @@ import { failingSocket, openSocket, type Receiver, reportHangUp } from './socket
 const FIRST_PAUSE_MS = 50;
 const MAX_PAUSE_MS = 250;
 
-/** Whose connection it is. */
+/** The owner of the connection. */
 export interface Owner {
-  /** Of what arrives. */
+  /** It receives all bytes that arrive. */
   readonly receiver: Receiver;
   isEnded(): boolean;
   /** Takes what is there so far, which is its own to end. */

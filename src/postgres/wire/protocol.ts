@@ -123,7 +123,7 @@ function bind(message: Buffer, start: number, { name, parameters }: Sent, length
   return at;
 }
 
-/** Of the unnamed portal. */
+/** Executes the unnamed portal. */
 function execute(message: Buffer, start: number, maxRows: number): number {
   const at = head(message, start, EXECUTE, 9);
   message[at] = 0;

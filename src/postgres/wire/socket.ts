@@ -17,7 +17,7 @@ export interface Receiver {
 export interface Target {
   readonly host: readonly string[];
   readonly port: readonly number[];
-  /** Of a socket in the file system. */
+  /** The path of a Unix socket. */
   readonly path: string | false | undefined;
   readonly ssl: unknown;
   readonly sslnegotiation?: string | null;
@@ -42,7 +42,7 @@ const CANCEL_TIMEOUT_MS = 5_000;
 
 let attempts = 0;
 
-/** Of several hosts the first that answers; where each attempt begins differs. */
+/** Connects to the first host that answers. Each attempt begins with another host. */
 export async function openSocket(target: Target, receiver: Receiver): Promise<Socket> {
   const first = attempts++;
   let cause: unknown;

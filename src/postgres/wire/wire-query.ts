@@ -11,7 +11,7 @@ export interface BoundStatement {
 
 /** A statement to be run; gets its rows as they arrive. */
 export interface WireQuery extends BoundStatement {
-  /** The columns of a row: a cell, or a number and a cell. Null if nobody reads them, or a decoder does. */
+  /** The columns of a row: a cell, or a number and a cell. It is null if nothing or a decoder reads them. */
   readonly columns: 1 | 2 | null;
   /** Whether it is plain text, of one statement or several, without values: it is sent alone. */
   readonly plain?: boolean;
@@ -49,7 +49,7 @@ export function settingQuery(text: string, parameters: readonly string[], { isAb
 }
 
 interface Portal {
-  /** Of the first batch. */
+  /** The size of the first batch. */
   readonly maxRows: number;
   /** The batch has arrived, and there may be more. */
   suspended(): void;
@@ -96,7 +96,7 @@ export function skippableQuery(sent: SentQueries | undefined): WireQuery | null 
 
 /**
  * Settings behind a pooler that gives each transaction another session: none of them stays, so each transaction begins with them, in
- * the same round trip. What is sent together up to a Sync is one transaction, and a local setting holds until its end.
+ * the same round trip. Messages up to a Sync are one transaction, and a local setting holds until its end.
  */
 export class TransactionSettings {
   readonly #text: string;

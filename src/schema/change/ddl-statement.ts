@@ -80,7 +80,7 @@ export interface ColumnDefinition {
   readonly primaryKey: boolean;
   readonly nullable: boolean;
   readonly initial: ColumnDefault | null;
-  /** Of a generated column; may name the columns of its table. */
+  /** The expression of a generated column, which may name the columns of its table. */
   readonly generated: { readonly text: string; readonly columns: readonly string[] } | null;
 }
 

@@ -28,7 +28,7 @@ export type Change =
   | { readonly kind: 'D'; readonly lhs: unknown }
   | { readonly kind: 'E'; readonly path: readonly string[]; readonly lhs: unknown; readonly rhs: unknown };
 
-/** Of a function by its `name`, of anything else by its `collection`. */
+/** A change of a function has its `name`, any other change its `collection`. */
 export interface EntryChange {
   readonly name?: string;
   readonly collection?: string;
@@ -44,7 +44,7 @@ type Section = (typeof SECTIONS)[number];
 export type Difference = Readonly<Record<Section, readonly EntryChange[]>>;
 
 export interface DifferenceBody {
-  /** Of the snapshot that the difference was taken from. */
+  /** The hash of the snapshot that the difference was taken from. */
   readonly hash: string;
   readonly diff: Difference;
 }

@@ -28,7 +28,7 @@ import { readTypeName } from '../../sql/type-name.js';
 import { readMeta } from '../change/parse.js';
 
 export const SNAPSHOT_VERSION = 1;
-/** Of some collections: it says nothing of the others, so that these never differ from it. */
+/** A snapshot of some collections. Other collections never differ from it. */
 export const PARTIAL_VERSION = 2;
 
 export interface Snapshot {
@@ -46,7 +46,7 @@ export interface Snapshot {
 
 export interface CollectionEntry {
   readonly collection: string;
-  /** Null if there is no row of metadata. */
+  /** The row of metadata, or null if there is none. */
   readonly meta: Meta | null;
   /** Null for a folder. */
   readonly schema: SnapshotTable | null;
@@ -90,7 +90,7 @@ export interface FieldEntry {
 export interface SnapshotColumn {
   /** With its length or precision, as PostgreSQL prints it. */
   readonly data_type: string;
-  /** Of an enum of a schema that is served, or a list of its values. */
+  /** The values of an enum in a served schema, or null for other types. */
   readonly enum_values: readonly string[] | null;
   /** The default, if it is a constant. */
   readonly default_value: unknown;
@@ -492,7 +492,7 @@ export function* checkNames({ collections, fields, relations }: Snapshot, system
     const unknown = lists.flat().find((name) => !columns.has(JSON.stringify([collection, name])));
     if (unknown !== undefined)
       throw invalidPayload(
-        `An index or foreign key of "${collection}" is over "${unknown}", which is not one of its columns`,
+        `An index or foreign key of "${collection}" covers "${unknown}", which is not one of its columns`,
       );
     for (const { related_collection: related, related_fields } of schema?.foreign_keys ?? []) {
       const missing = related_fields.find((name) => !columns.has(JSON.stringify([related, name])));

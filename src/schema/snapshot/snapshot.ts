@@ -164,7 +164,7 @@ function* collectionsOf(tables: readonly Collection[], scope: SnapshotScope): St
     .sort((left, right) => compare(left.collection, right.collection));
 }
 
-/** Told by its field where it is one. */
+/** Identified by its field if it is one. */
 function keyOf(collection: string, scope: SnapshotScope): Pick<SnapshotTable, 'primary_key'> {
   const names = scope.primaryKeyOf(collection);
   return names.length === 1 ? {} : { primary_key: names };

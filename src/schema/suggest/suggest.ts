@@ -19,7 +19,7 @@ export interface Suggestion {
   readonly manyField: string;
   /** Where several columns hold the reference: these. The field is then an alias that is created for them. */
   readonly columns: readonly string[] | null;
-  /** Of a junction: the reference to the other side, its collection, and the column that holds the order. */
+  /** For a junction: the reference to the other side, its collection, and the column that holds the order. */
   readonly junctionField: string | null;
   readonly target: string;
   readonly sortField: string | null;

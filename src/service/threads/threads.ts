@@ -31,7 +31,7 @@ export interface MainContext {
   readonly database: Database;
   readonly databaseUrl: string;
   readonly mirror: Mirror;
-  /** Null if there are none. */
+  /** The replicas, or null if there are none. */
   readonly replicas: Replicas | null;
   readonly secret: string;
   readonly limits: Limits;

@@ -1,6 +1,6 @@
 /**
- * Several threads on one port. The main thread keeps what exists once and answers no requests: it broadcasts changes, counts for all
- * workers, and ends the service if one of them fails. Each worker gets its share of the connections to PostgreSQL.
+ * Several threads on one port. The main thread keeps what exists once and answers no requests: it broadcasts changes, counts requests
+ * of all workers, and ends the service if one of them fails. Each worker gets its share of the connections to PostgreSQL.
  */
 import { Worker } from 'node:worker_threads';
 import { collectSources, type Gather, type Metric, observeProcess } from '../../api/server/metrics.js';

@@ -16,7 +16,7 @@ export function fromPresets(presets: Readonly<Record<string, unknown>> | null): 
   }));
 }
 
-/** Null if there are none. A text that does not fit its field is an error. */
+/** Returns null if there are none. A text that does not fit its field is an error. */
 export function toPresets(
   presets: readonly Preset[],
   collection: Collection,

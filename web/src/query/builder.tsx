@@ -276,7 +276,7 @@ function Groups({ model, query, onChange }: BuilderProps): JSX.Element {
             ))}
           </select>
           <select
-            aria-label="Of the field"
+            aria-label="Aggregated field"
             value={aggregate.field}
             onChange={(event) =>
               onChange({
