@@ -150,6 +150,11 @@ function bucketOf(ms: number): number {
   return bucket > 0 ? Math.min(bucket, BUCKETS - 1) : 0;
 }
 
+interface MeasuredWrite {
+  readonly statement: { readonly text: string; readonly parameters: readonly unknown[] };
+  readonly rows: number;
+}
+
 export class ShapeStats {
   readonly #records: Readonly<Record<PlanKind, Map<string, ShapeRecord>>> = {
     generic: new Map(),
@@ -170,11 +175,12 @@ export class ShapeStats {
   }
 
   /** Measures a write: its statement and what is sent with it. */
-  async time<Result>(
-    { text, parameters }: { readonly text: string; readonly parameters: readonly unknown[] },
-    rows: number,
-    send: () => Promise<Result>,
-  ): Promise<Result> {
+  time<Result>(statement: MeasuredWrite['statement'], rows: number, send: () => Promise<Result>): Promise<Result> {
+    return this.timeTogether([{ statement, rows }], send);
+  }
+
+  /** Writes that were sent together share their time. */
+  async timeTogether<Result>(writes: readonly MeasuredWrite[], send: () => Promise<Result>): Promise<Result> {
     const begun = performance.now();
     let failed = true;
     try {
@@ -182,7 +188,9 @@ export class ShapeStats {
       failed = false;
       return result;
     } finally {
-      this.of(text, 'generic', parameters.length).addSingle(performance.now() - begun, rows, failed);
+      const share = (performance.now() - begun) / writes.length;
+      for (const { statement, rows } of writes)
+        this.of(statement.text, 'generic', statement.parameters.length).addSingle(share, rows, failed);
     }
   }
 

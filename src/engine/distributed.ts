@@ -24,11 +24,19 @@ export async function withKeysLeft(planned: PlannedWrite, session: Session): Pro
 
 /** The keys that the last statement of the transaction made which creates items of the collection. */
 export async function writtenKeys(collection: Collection, session: Session): Promise<string[]> {
-  const cell = await session.cell(
-    "select pg_catalog.to_json(pg_catalog.current_setting('lateral.keys')::text[])::text",
-    [],
-  );
-  return parseOwnJson<Key[]>(String(cell)).map((each) => displayWrittenKey(collection, each));
+  const keys = parseWrittenKeys(await session.cell(WRITTEN_KEYS.text, []));
+  return keys.map((each) => displayWrittenKey(collection, each));
+}
+
+/** Answers the keys that the statement in front of it has stored. */
+export const WRITTEN_KEYS = {
+  text: "select pg_catalog.to_json(pg_catalog.current_setting('lateral.keys')::text[])::text",
+  parameters: [],
+  prepare: true,
+};
+
+export function parseWrittenKeys(cell: Buffer | null | undefined): readonly Key[] {
+  return cell ? parseOwnJson<Key[]>(String(cell)) : [];
 }
 
 /** The value that all rows have in their distribution columns, or null if they have none. */

@@ -21,6 +21,7 @@ import { actionsOf, systemFieldsOf } from '../api/graphql/actions.js';
 import { graphqlRoutes } from '../api/graphql/endpoint.js';
 import { itemsRoutes } from '../api/items/items.js';
 import { functionRoutes } from '../api/items/rpc.js';
+import { transactionsRoutes } from '../api/items/transactions.js';
 import { versionsRoutes } from '../api/items/versions.js';
 import { websocketProtocol } from '../api/realtime/directus-connection.js';
 import { graphqlSocketProtocol } from '../api/realtime/graphql-connection.js';
@@ -211,6 +212,7 @@ function restRoutes(parts: Parts, { operations, routes, router }: Later): ApiRou
     ...assetsRoutes(files),
     ...systemRoutes(files),
     ...itemsRoutes(items),
+    ...transactionsRoutes(items),
     ...functionRoutes(items),
     ...(config.EXPLORER ? explorerRoutes() : []),
   ];

@@ -140,7 +140,7 @@ function writeDocument(
     });
   return write({
     ...stages,
-    execute: (_, writer) => runMutation(document, services, writer, exchange),
+    execute: (_, writer) => runMutation(document, services.writes, writer, exchange),
     reply: (body) => success(body, negotiated),
   });
 }

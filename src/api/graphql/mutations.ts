@@ -1,15 +1,14 @@
 /** Mutations: each root field is one write, all of them one transaction in the order of the document. */
 import { onlyUser } from '../../access/identity.js';
+import { assertNever } from '../../base/assert-never.js';
 import { ServiceError } from '../../base/errors.js';
-import { elementAt } from '../../base/narrow.js';
-import type { Reads } from '../../engine/reads/reads.js';
 import type { RequestClient } from '../../engine/stages.js';
 import type { Writer } from '../../engine/writer.js';
+import type { TransactionStep } from '../../engine/writes/transaction.js';
 import type { Writes } from '../../engine/writes/writes.js';
 import type { Call } from '../../graphql/calls.js';
 import { FieldFailure, type ResponseError, responseError } from '../../graphql/failure.js';
 import type { MutationStep, ParsedMutationDocument } from '../../graphql/parsed-document.js';
-import { BatchMemory } from '../../postgres/wire/response-memory.js';
 import type { Called } from './actions.js';
 
 /**
@@ -18,37 +17,27 @@ import type { Called } from './actions.js';
  */
 export async function runMutation(
   { steps }: ParsedMutationDocument,
-  { writes, reads }: { readonly writes: Writes; readonly reads: Reads },
+  writes: Writes,
   writer: Writer,
   client: RequestClient,
 ): Promise<Buffer> {
-  const memory = new BatchMemory(reads.responseMemory);
   let current: MutationStep | undefined;
   try {
-    const prepared: MutationStep[] = [];
+    const run: { readonly step: MutationStep; readonly transacted: TransactionStep }[] = [];
     for (const step of steps) {
       current = step;
-      prepared.push(await prepare(step, writes, writer));
+      const transacted = await transactionStep(step, writes, writer);
+      if (transacted) run.push({ step, transacted });
     }
-    const results = await writes.inOneTransaction({ writer, client }, async (joined) => {
-      // It may be tried again.
-      memory.clear();
-      const bodies: Buffer[] = [];
-      for (const step of prepared) {
-        current = step;
-        const result = await runStep(step, joined, writer, client);
-        const refused = memory.receive(result.length);
-        if (refused) throw refused;
-        bodies.push(result);
-      }
-      current = undefined;
-      return bodies;
-    });
-    return bodyOf(steps, results);
+    const at = (index: number | null): void => {
+      current = index === null ? undefined : run[index]?.step;
+    };
+    const bodyOf = (bodies: readonly (Buffer | null)[]): Buffer =>
+      answerOf(steps, new Map(run.map(({ step }, index) => [step, bodies[index] ?? null])));
+    const transaction = run.map(({ transacted }) => transacted);
+    return await writes.transact(transaction, { writer, client }, { at, idempotencyKey: null, bodyOf });
   } catch (error) {
     throw current ? new FieldFailure(error, current.position) : error;
-  } finally {
-    memory.clear();
   }
 }
 
@@ -78,14 +67,29 @@ export async function runCalls(
   return { body: `{"data":{${entries.join(',')}}${failures}}`, called };
 }
 
-/** Passwords are hashed before the transaction begins. */
-async function prepare(step: MutationStep, writes: Writes, writer: Writer): Promise<MutationStep> {
-  if (step.kind === 'write') return { ...step, request: await writes.prepare(step.request, writer) };
-  if (step.kind !== 'update-me') return step;
-  const { data, readBack, ...root } = step;
-  const { user: key } = onlyUser(writer.caller);
-  const request = { kind: 'update-item', collection: 'service_users', key, data, readBack } as const;
-  return { ...root, kind: 'write', request: await writes.prepare(request, writer), text: null };
+/** Passwords are hashed before the transaction begins. Null for a step whose answer is known. */
+async function transactionStep(step: MutationStep, writes: Writes, writer: Writer): Promise<TransactionStep | null> {
+  switch (step.kind) {
+    case 'json':
+      return null;
+    case 'function':
+      return { kind: 'call', query: step.query };
+    case 'write': {
+      const request = await writes.prepare(step.request, writer);
+      return { kind: 'write', needs: [], request: () => request };
+    }
+    case 'update-me': {
+      const { data, readBack } = step;
+      const { user: key } = onlyUser(writer.caller);
+      const update = { kind: 'update-item', collection: 'service_users', key, data, readBack } as const;
+      const request = await writes.prepare(update, writer);
+      return { kind: 'write', needs: [], request: () => request };
+    }
+    case 'call':
+      throw new Error('a transaction cannot call a route');
+    default:
+      return assertNever(step);
+  }
 }
 
 const NULL = Buffer.from('null');
@@ -93,24 +97,19 @@ const TRUE = Buffer.from('true');
 const OPENING = '{"data":'.length;
 
 /** The answer of REST, without its envelope. Callers who may write but not read get `true`. */
-async function runStep(step: MutationStep, writes: Writes, writer: Writer, client: RequestClient): Promise<Buffer> {
+function resultOf(step: MutationStep, body: Buffer | null): Buffer {
   if (step.kind === 'json') return Buffer.from(step.text);
-  if (step.kind === 'function') {
-    const body = await writes.call({ query: step.query, writer, client, idempotencyKey: null });
-    return body ? body.subarray(OPENING, body.length - 1) : NULL;
-  }
-  if (step.kind !== 'write') throw new Error(`a transaction cannot ${step.kind}`);
-  const { request, text } = step;
-  const body = await writes.run(request, writer, client);
-  if (text !== null) return Buffer.from(text);
-  if (request.kind === 'delete' || !request.readBack) return TRUE;
+  if (step.kind === 'write' && step.text !== null) return Buffer.from(step.text);
+  if (step.kind === 'write' && (step.request.kind === 'delete' || !step.request.readBack)) return TRUE;
+  if (step.kind === 'update-me' && !step.readBack) return TRUE;
   return body ? body.subarray(OPENING, body.length - 1) : NULL;
 }
 
-function bodyOf(steps: readonly MutationStep[], results: readonly Buffer[]): Buffer {
+function answerOf(steps: readonly MutationStep[], bodies: ReadonlyMap<MutationStep, Buffer | null>): Buffer {
   const pieces: Buffer[] = [Buffer.from('{"data":{')];
-  steps.forEach(({ name }, position) => {
-    pieces.push(Buffer.from(`${position === 0 ? '' : ','}${JSON.stringify(name)}:`), elementAt(results, position));
+  steps.forEach((step, position) => {
+    const name = `${position === 0 ? '' : ','}${JSON.stringify(step.name)}:`;
+    pieces.push(Buffer.from(name), resultOf(step, bodies.get(step) ?? null));
   });
   pieces.push(Buffer.from('}}'));
   return Buffer.concat(pieces);

@@ -142,7 +142,7 @@ function writeOnce(
     client,
     identify: () => writerFrom(from, caller),
     parse: () => document,
-    execute: (_, writer) => runMutation(document, services, writer, client),
+    execute: (_, writer) => runMutation(document, services.writes, writer, client),
     reply: (body) => body,
   });
 }

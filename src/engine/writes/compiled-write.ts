@@ -1,6 +1,7 @@
 /** A planned write becomes its statements: the write itself, its read-back, and the selection of the items it changes. */
 import { LRUCache } from 'lru-cache';
 import type { Policies } from '../../access/policies.js';
+import { forbidden } from '../../base/errors.js';
 import { rowsOfAnswer } from '../../base/exact-json.js';
 import type { Observer } from '../../base/observe.js';
 import { oneStep, runSteps, type Steps } from '../../base/time-slices.js';
@@ -22,7 +23,7 @@ import type { Mirror } from '../../mirror/watch.js';
 import type { WriteAction } from '../../plan/access.js';
 import type { Condition } from '../../plan/plan.js';
 import { type FlatRow, flatRow, hasPlainKey, isPlainTable } from '../../plan/write/flat.js';
-import { checkKey, keyOfRow, shownKey } from '../../plan/write/key.js';
+import { checkKey, keyOfRow, shownKey, shownWrittenKey } from '../../plan/write/key.js';
 import type { WritePlanContext } from '../../plan/write/payload-row.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
 import type { Database } from '../../postgres/pools/database.js';
@@ -36,7 +37,7 @@ import { bind, type Values } from '../../sql/parameter.js';
 import { qualify } from '../../sql/qualify.js';
 import { billWriter } from '../caller-budget.js';
 import type { SessionConsistency } from '../consistency.js';
-import { isDistributed, shardValue } from '../distributed.js';
+import { isDistributed, parseWrittenKeys, shardValue, WRITTEN_KEYS } from '../distributed.js';
 import { cellOf, type Reads } from '../reads/reads.js';
 import { compileInSession } from '../reads/session-reads.js';
 import type { RequestClient } from '../stages.js';
@@ -44,6 +45,7 @@ import { type CompiledStatement, checked, StatementCache, type StatementCacheLim
 import type { Writer, WrittenBy } from '../writer.js';
 import { type FlatPayload, flatPayload, KnownWrites, withPayload } from './known-writes.js';
 import { hashedNodes } from './password-hashing.js';
+import type { PipelinedWrite } from './transaction.js';
 
 /** The services that writes need. */
 export interface WriteServices {
@@ -234,6 +236,29 @@ export class WriteCompiler {
     return { ...this.#reads.bind({ query, compiled, caller: writer.caller }, statement), columns: 1 };
   }
 
+  /** The statements of a write in a pipelined transaction. Null if there is nothing to write. */
+  compilePipelined(
+    planned: PlannedWrite,
+    call: WriteCall,
+    { isReferenced, ...described }: Pick<PipelinedWrite, 'rows' | 'asFailure'> & { readonly isReferenced: boolean },
+  ): PipelinedWrite | null {
+    // A flat write does not store its keys.
+    const flat = isReferenced ? null : this.compileFlat(planned, call);
+    if (flat) return pipelineFlat(flat, described.asFailure);
+    const written = this.compileWrite(planned, call, null);
+    if (!written) return null;
+    const read = this.bindReadBack(planned, call);
+    const asked = isReferenced && !planned.keys ? WRITTEN_KEYS : null;
+    return {
+      statements: [written, ...(read ? [read] : []), ...(asked ? [asked] : [])],
+      ...described,
+      bodyOf: (cells) => (read ? (cells[1] ?? null) : null),
+      keysOf: isReferenced
+        ? (cells) => shownKeys(planned, asked ? parseWrittenKeys(cells.at(-1)) : (planned.keys ?? []))
+        : null,
+    };
+  }
+
   /** `rule` says which rows the caller may delete. */
   compileDelete(
     collection: Collection,
@@ -308,6 +333,21 @@ export class WriteCompiler {
     const steps = (): Steps<CompiledWrite> => oneStep(() => budgets.run(billWriter(writer), compileChecked));
     return runSteps(this.#statements.get(shape, model, steps));
   }
+}
+
+/** The body that a flat write answers. Its cell is missing if no row was written, and empty if the caller may not read the row. */
+export function flatBody(cell: Buffer | null): Buffer | null {
+  if (cell === null) throw forbidden();
+  return cell.length === 0 ? null : cell;
+}
+
+export function pipelineFlat({ statement }: FlatCall, asFailure: PipelinedWrite['asFailure']): PipelinedWrite {
+  return { statements: [statement], rows: 1, bodyOf: ([cell = null]) => flatBody(cell), keysOf: null, asFailure };
+}
+
+/** Keys that a write has stored, as responses show them. */
+export function shownKeys({ plan: { collection } }: PlannedWrite, keys: readonly Key[]): readonly unknown[] {
+  return keys.map((key) => shownWrittenKey(collection, key));
 }
 
 function givenKeys(collection: Collection, selected: Selected): readonly Key[] {

@@ -82,18 +82,18 @@ function ownReceipt([receipt]: readonly Receipt[], key: IdempotencyKey): Receipt
   return receipt;
 }
 
-/** Calls a function once. A repeated call gets the stored answer. */
+/** Runs the work once: the call of a function, or a transaction. A repeated request gets the stored answer. */
 export async function answerOnce(
   key: IdempotencyKey,
   services: { readonly database: Database; readonly session: Session; readonly idempotencyLifetime: string },
-  call: () => Promise<Buffer | null>,
+  work: () => Promise<Buffer | null>,
 ): Promise<Buffer | null> {
   const { database, session, idempotencyLifetime } = services;
   if (!(await takeKey(key, idempotencyLifetime, database, session))) {
     const { answer } = ownReceipt(await session.query<Receipt>(database.qualified(RECEIPT), [key.id]), key);
     return answer === null ? null : Buffer.from(answer);
   }
-  const body = await call();
+  const body = await work();
   const store = database.qualified('update service_receipts set answer = $1 where id = $2');
   await session.query(store, [body === null ? null : body.toString(), key.id]);
   return body;

@@ -3,19 +3,17 @@
  * if nothing has to happen between them. After a deadlock or a race PostgreSQL has undone the transaction, and it is run again.
  */
 import { CLI_IDENTITY, type Identity } from '../../access/identity.js';
-import { assertNever } from '../../base/assert-never.js';
-import { forbidden, invalidPayload, isOutcomeUnknown } from '../../base/errors.js';
+import { invalidPayload, isOutcomeUnknown } from '../../base/errors.js';
 import { parseOwnJson } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import type { WriteBatcher } from '../../batching/write-batcher.js';
 import type { Collection, Model } from '../../mirror/model.js';
 import { checkArguments } from '../../plan/call-arguments.js';
 import { servedCollection } from '../../plan/read.js';
-import { planImported, planOnConflict } from '../../plan/write/conflict.js';
-import { anyRule, Guard } from '../../plan/write/guard.js';
+import { planImported } from '../../plan/write/conflict.js';
+import { Guard } from '../../plan/write/guard.js';
 import { checkKeyed, checkKeys, shownKey } from '../../plan/write/key.js';
 import { planCreate, planUpdate } from '../../plan/write/payload.js';
-import type { WritePlanContext } from '../../plan/write/payload-row.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
 import { checkRows } from '../../plan/write/write-rows.js';
 import type { Session } from '../../postgres/pools/sessions.js';
@@ -24,7 +22,7 @@ import type { OnConflict } from '../../request/on-conflict.js';
 import type { Input } from '../../request/parse-context.js';
 import type { IdempotencyKey, Key, Selected, WriteRequest } from '../../request/write.js';
 import { bind } from '../../sql/parameter.js';
-import { isDistributed, planForShard, withKeysLeft } from '../distributed.js';
+import { isDistributed, parseWrittenKeys, planForShard, WRITTEN_KEYS, withKeysLeft } from '../distributed.js';
 import type { HookedWrite } from '../hooks/write-hook.js';
 import { WriteHooks } from '../hooks/write-hooks.js';
 import { cellOf } from '../reads/reads.js';
@@ -34,6 +32,9 @@ import type { RequestClient } from '../stages.js';
 import { type ImportTransaction, isKnownSingleton, type Writer, type WrittenBy } from '../writer.js';
 import {
   type FlatCall,
+  flatBody,
+  pipelineFlat,
+  shownKeys,
   type WriteCall,
   WriteCompiler,
   type WriteLimits,
@@ -42,26 +43,24 @@ import {
 } from './compiled-write.js';
 import { answerOnce, answerRepeated, isRepeated, keepWrittenKeys, repeated, takeKey } from './idempotency.js';
 import { hashNewSecrets, preparePayloads } from './password-hashing.js';
+import {
+  deletionRule,
+  isSelecting,
+  planWrite,
+  type SelectingRequest,
+  type SelectingUpdate,
+  type WriteTarget,
+  withOperators,
+} from './plan-request.js';
 import { advancePast, advancePastTable, suppliesKeys } from './sequences.js';
 import {
-  asDeleteFailure,
-  asImportError,
-  asWriteError,
-  asWriteFailure,
-  changesByKey,
-  lock,
-  rowsOf,
-} from './write-errors.js';
-
-/** Requests whose items are known only inside of the transaction. */
-type SelectingUpdate = Extract<WriteRequest, { readonly kind: 'update-selected' | 'update-singleton' }>;
-type SelectingRequest = SelectingUpdate | Extract<WriteRequest, { readonly kind: 'delete' }>;
-
-/** A collection, and the context in which payloads for it are planned: what the caller may write. */
-interface WriteTarget {
-  readonly collection: Collection;
-  readonly context: WritePlanContext;
-}
+  type PipelinedWrite,
+  type StepPlace,
+  type TransactionOptions,
+  TransactionPipeline,
+  type TransactionStep,
+} from './transaction.js';
+import { asDeleteFailure, asImportError, asWriteError, asWriteFailure, lock, rowsOf } from './write-errors.js';
 
 /** A call of a function that may write. */
 interface WritingCall extends WrittenBy {
@@ -74,6 +73,8 @@ export class Writes {
   readonly #accessListeners: (() => Promise<void>)[];
   /** The transaction that the writes joined, or null if each of them has its own. */
   readonly #session: Session | null;
+  /** Rows that the joined transaction has written so far. */
+  #rows = 0;
 
   /** Writes that join a transaction share the statements of their origin. */
   constructor(
@@ -123,14 +124,17 @@ export class Writes {
     if (known) return this.#sendFlat(known, call);
     const target = this.#restrict(request.collection, call.writer, model);
     call.client.staged('restrict');
-    if (isSelecting(request))
-      return request.kind === 'delete'
-        ? this.#delete(request.selected, target, call)
-        : this.#updateSelected(request, target, call);
+    if (isSelecting(request)) return this.#writeSelected(request, target, call);
     const planned = await planWrite(request, target);
     if (this.#session) return this.#executeIn(this.#session, planned, call);
     call.client.staged('plan');
     return this.#execute(planned, call);
+  }
+
+  #writeSelected(request: SelectingRequest, target: WriteTarget, call: WriteCall): Promise<Buffer | null> {
+    return request.kind === 'delete'
+      ? this.#delete(request.selected, target, call)
+      : this.#updateSelected(request, target, call);
   }
 
   #restrict(name: string, { caller, author, access }: Writer, model: Model): WriteTarget {
@@ -188,8 +192,7 @@ export class Writes {
     const body = await reads.shapeStats.time(statement, 1, send).catch((error: unknown) => {
       throw planned ? asWriteFailure(error, planned) : deletedFrom ? asDeleteFailure(error, deletedFrom) : error;
     });
-    if (body === null) throw forbidden();
-    return body.length === 0 ? null : body;
+    return flatBody(body);
   }
 
   async #executeIn(
@@ -198,11 +201,22 @@ export class Writes {
     call: WriteCall,
     option: WriteOption = call.idempotencyKey,
   ): Promise<Buffer | null> {
+    if (this.#session) this.#countPlanned(planned);
     await this.#writeIn(session, planned, call, option);
     const read = this.#compiler.bindReadBack(await withKeysLeft(planned, session), call);
     const body = read && (await cellOf(read, session));
     if (call.idempotencyKey) await keepWrittenKeys(call.idempotencyKey, planned.keys, this.services.database, session);
     return body;
+  }
+
+  /** Rows of all writes of a transaction count together. */
+  #countRows(rows: number): void {
+    if (this.#session) this.#rows += rows;
+    checkRows(this.#session ? this.#rows : rows, this.limits.maxRows);
+  }
+
+  #countPlanned({ input }: PlannedWrite): void {
+    this.#countRows(input.nodes.reduce((sum, rows) => sum + rows.length, 0));
   }
 
   /** Writes with hooks. Answers the number of rows that triggers left out, if the option is to count them. */
@@ -276,11 +290,9 @@ export class Writes {
 
   async #delete(selected: Selected, { collection, context }: WriteTarget, call: WriteCall): Promise<Buffer | null> {
     const { writer, client, idempotencyKey } = call;
-    const { model, access } = context;
-    const rule = access && anyRule(new Guard(access, model).grant('delete', collection).rules);
-    checkKeyed(collection);
+    const rule = deletionRule({ collection, context });
     client.staged('plan');
-    const hooks = WriteHooks.ofDelete(collection, model);
+    const hooks = WriteHooks.ofDelete(collection, context.model);
     const isApart = idempotencyKey || this.#session || hooks.needTransaction;
     const flat = isApart ? null : this.#compiler.compileFlatDelete({ collection, rule, selected }, context, call);
     if (flat) return this.#sendFlat(flat, call, collection);
@@ -290,7 +302,7 @@ export class Writes {
     await this.#transaction(idempotencyKey, async (session) => {
       const keys = await this.#compiler.selectKeys({ ...call, session }, collection, selected, 'delete');
       await checkKeys(collection, keys);
-      checkRows(keys.length, this.limits.maxRows);
+      this.#countRows(keys.length);
       if (collection.distributed) await planForShard(collection, keys, session);
       const values = bind(parameters, [keys, JSON.stringify(writer.author)], writer.caller);
       await hooks.around(this.#hookContext(session, call), () =>
@@ -355,6 +367,96 @@ export class Writes {
         work(new Writes(this.services, this.limits, this.observe, { origin: this, session }), session),
       ),
     );
+  }
+
+  /** Runs the steps in order, in one transaction; answers the response. All of them together have the time of one statement. */
+  transact(steps: readonly TransactionStep[], by: WrittenBy, options: TransactionOptions): Promise<Buffer> {
+    const { database, reads } = this.services;
+    const { idempotencyLifetime } = this.limits;
+    const { bodyOf, idempotencyKey: key } = options;
+    return this.inOneTransaction(by, async (joined, session) => {
+      const pipeline = new TransactionPipeline(session, reads, options.at);
+      const run = async (): Promise<Buffer> => {
+        const bodies = await pipeline.run(steps, {
+          write: (request, place) => joined.#runStep(request, by, place, pipeline),
+          call: (query) => joined.call({ ...by, query, idempotencyKey: null }),
+        });
+        return bodyOf(bodies);
+      };
+      try {
+        const body = await session.within(database.transactionTimeout, () =>
+          key ? answerOnce(key, { database, session, idempotencyLifetime }, run) : run(),
+        );
+        return body ?? bodyOf([]);
+      } finally {
+        pipeline.release();
+      }
+    });
+  }
+
+  /** Adds the write to the pipeline. One that needs something in between is carried out behind those that wait there. */
+  async #runStep(
+    request: WriteRequest,
+    by: WrittenBy,
+    { index, isReferenced }: StepPlace,
+    pipeline: TransactionPipeline,
+  ): Promise<void> {
+    const { session } = pipeline;
+    const call: WriteCall = {
+      ...by,
+      readBack: request.kind === 'delete' ? null : request.readBack,
+      idempotencyKey: null,
+    };
+    const target = this.#restrict(request.collection, call.writer, this.services.mirror.model);
+    const planned = isSelecting(request) ? null : await planWrite(request, target);
+    const pipelined = planned
+      ? await this.#pipelineWrite(planned, call, session, isReferenced)
+      : request.kind === 'delete' && this.#pipelineDelete(request.selected, target, call);
+    if (pipelined) {
+      pipeline.add(index, pipelined);
+      return;
+    }
+    await pipeline.flush();
+    pipeline.begin(index);
+    if (isSelecting(request)) pipeline.receive(index, await this.#writeSelected(request, target, call));
+    if (!planned) return;
+    pipeline.receive(index, await this.#executeIn(session, planned, call));
+    if (!isReferenced) return;
+    const keys = planned.keys ?? parseWrittenKeys(await session.cell(WRITTEN_KEYS.text, []));
+    pipeline.keys.set(index, shownKeys(planned, keys));
+  }
+
+  /** Null if something is done between its statements, or if there is nothing to write. */
+  async #pipelineWrite(
+    planned: PlannedWrite,
+    call: WriteCall,
+    session: Session,
+    isReferenced: boolean,
+  ): Promise<PipelinedWrite | null> {
+    const { database } = this.services;
+    await hashNewSecrets(planned, call.writer, (text) => session.query(database.qualified(text)));
+    const hooks = WriteHooks.ofPlan(planned);
+    if (suppliesKeys(planned) || hooks.needTransaction || isDistributed(planned)) return null;
+    hooks.validate(this.limits);
+    const asFailure = (error: unknown): unknown => asWriteFailure(error, planned);
+    const pipelined = this.#compiler.compilePipelined(planned, call, {
+      isReferenced,
+      rows: rowsOf(planned),
+      asFailure,
+    });
+    if (pipelined) this.#countPlanned(planned);
+    return pipelined;
+  }
+
+  /** Null for a deletion of several items. */
+  #pipelineDelete(selected: Selected, target: WriteTarget, call: WriteCall): PipelinedWrite | null {
+    const { collection, context } = target;
+    const rule = deletionRule(target);
+    if (WriteHooks.ofDelete(collection, context.model).needTransaction) return null;
+    const flat = this.#compiler.compileFlatDelete({ collection, rule, selected }, context, call);
+    if (!flat) return null;
+    this.#countRows(1);
+    return pipelineFlat(flat, (error) => asDeleteFailure(error, collection));
   }
 
   /** Hashes the passwords of a request before the transaction in which it will be planned. */
@@ -449,35 +551,5 @@ export class Writes {
       if (isOutcomeUnknown(error)) consistency?.mayHaveCommitted(client, writer.caller);
       throw error;
     }
-  }
-}
-
-function isSelecting(request: WriteRequest): request is SelectingRequest {
-  return request.kind === 'delete' || request.kind === 'update-selected' || request.kind === 'update-singleton';
-}
-
-/** A singleton that does not exist starts from the defaults of its fields, so an operator applies to these. */
-function withOperators(
-  context: WritePlanContext,
-  { isLiteral = false }: { readonly isLiteral?: boolean },
-  operators: 'changes' | 'all',
-): WritePlanContext {
-  return isLiteral ? context : { ...context, operators };
-}
-
-function planWrite(request: Exclude<WriteRequest, SelectingRequest>, target: WriteTarget): Promise<PlannedWrite> {
-  const { collection } = target;
-  const context = withOperators(target.context, request, 'changes');
-  switch (request.kind) {
-    case 'create':
-      return request.onConflict
-        ? planOnConflict(collection, request.items, request.onConflict, context)
-        : planCreate(collection, request.items, context);
-    case 'update-item':
-      return planUpdate(collection, [request], context);
-    case 'update-each':
-      return planUpdate(collection, changesByKey(collection, request.items), context);
-    default:
-      return assertNever(request);
   }
 }

@@ -206,6 +206,15 @@ export function displayWrittenKey(collection: Collection, key: Key): string {
   return collection.key.length === 1 ? displayKey(collection, key) : String(key);
 }
 
+/** The same as the JSON value that responses have for it. */
+export function shownWrittenKey(collection: Collection, key: Key): unknown {
+  const [field, ...others] = collection.key;
+  const shown = displayWrittenKey(collection, key);
+  if (!field || others.length > 0) return shown;
+  const base = field.column?.base_type ?? '';
+  return /^(int[24]|jsonb?)$/.test(base) ? parseJson(shown) : shown;
+}
+
 /** The part of a checked key for the column. */
 export function keyPart({ key: fields }: Collection, key: Key, field: Field): string | undefined {
   return fields.length === 1 ? String(key) : splitKey(String(key), fields.length)?.[fields.indexOf(field)];

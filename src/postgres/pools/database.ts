@@ -98,6 +98,8 @@ export class Database {
   readonly responseMemory: ResponseMemory;
   /** Milliseconds to wait for a connection. */
   readonly waitTimeout: number;
+  /** Milliseconds that all statements of a transaction may take together; 0 for no limit. */
+  readonly transactionTimeout: number;
   /** Host and port, which are no secret. */
   readonly address: string;
   /** How far the log reached after the last commit, if commits are followed; null if it could not be asked. */
@@ -118,6 +120,7 @@ export class Database {
     this.schemas = schemasOf(options);
     this.synonyms = options.synonyms;
     this.waitTimeout = waitTimeout;
+    this.transactionTimeout = options.statementTimeout;
     this.watchdog = watchdog;
     this.primary = primary;
     this.pooler = pooler;

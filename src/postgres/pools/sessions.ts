@@ -3,8 +3,8 @@
  * another connection it would be outside of the transaction. All that it is asked to do is answered in the time that the
  * connection gives a statement.
  */
-import { outcomeUnknown } from '../../base/errors.js';
-import { codeOf, succeeds } from '../../base/narrow.js';
+import { outcomeUnknown, ranTooLong } from '../../base/errors.js';
+import { codeOf, elementAt, succeeds } from '../../base/narrow.js';
 import { isLostAtCommit, isOfAnotherServer } from '../../base/sqlstate.js';
 import { positionOf } from '../changes/pgoutput.js';
 import type { Connection, ConnectionState } from '../wire/connection.js';
@@ -64,6 +64,8 @@ export class Session implements Pooled {
   readonly #afterwards = new Set<() => Promise<void>>();
   protected readonly connection: Connection;
   #lost = false;
+  /** Set when the time of `within` has passed: the request to stop the running statement. */
+  #stopped: Promise<void> | null = null;
 
   /**
    * `open` makes the connection; `onLost` is called when it is lost, `count` for each statement, `onCommitted` with the position
@@ -127,6 +129,54 @@ export class Session implements Pooled {
     const decoder = new CellDecoder();
     await this.#run({ text, parameters, prepare, decoder });
     return decoder.cell;
+  }
+
+  /**
+   * Statements of an open transaction, sent together up to one Sync; answers the cell of each. Behind one that fails PostgreSQL
+   * runs none, and `onFailed` gets its position.
+   */
+  async cells(
+    statements: readonly BoundStatement[],
+    onFailed: (position: number) => void,
+  ): Promise<readonly (Buffer | null)[]> {
+    this.#checkUsable();
+    const decoders = statements.map(() => new CellDecoder());
+    await new Promise<void>((resolve, reject) => {
+      const queries = statements.map(({ text, parameters, prepare }, position): WireQuery => {
+        this.count();
+        const end: WireQuery['end'] = (error, _, failed = false) => {
+          if (failed) onFailed(position);
+          if (error === null) resolve();
+          else reject(error);
+        };
+        return { text, parameters, prepare, columns: null, decoder: elementAt(decoders, position), row: () => {}, end };
+      });
+      this.connection.run(...queries);
+    });
+    return decoders.map(({ cell }) => cell);
+  }
+
+  /** All statements of the work have so many milliseconds together, 0 for no limit: then PostgreSQL is asked to stop the running one. */
+  async within<Result>(milliseconds: number, work: () => Promise<Result>): Promise<Result> {
+    if (milliseconds === 0) return work();
+    const timer = setTimeout(() => {
+      this.#stopped = this.connection.cancel();
+    }, milliseconds);
+    try {
+      const result = await work();
+      this.#checkUsable();
+      return result;
+    } finally {
+      clearTimeout(timer);
+      // A request to stop that is still on its way would hit the next statement.
+      await this.#stopped;
+      this.#stopped = null;
+    }
+  }
+
+  #checkUsable(): void {
+    if (this.#lost) throw connectionLost();
+    if (this.#stopped) throw ranTooLong();
   }
 
   /** How the statements of the transaction are planned from now on: for their values, or once for all. */
@@ -226,7 +276,7 @@ export class Session implements Pooled {
   }
 
   async #run(query: Omit<WireQuery, 'columns' | 'row' | 'end'>, failure: Failure = asItIs): Promise<void> {
-    if (this.#lost) throw connectionLost();
+    this.#checkUsable();
     this.count();
     await new Promise<void>((resolve, reject) => {
       this.connection.run({

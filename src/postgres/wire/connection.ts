@@ -203,7 +203,15 @@ export class Connection implements Receiver, Watched {
 
   /** Asks for a sign of life. */
   #probe(): void {
-    this.#sent.push({ queries: [], repeated: false, introduced: [], understood: 0, position: 0, isSynced: true });
+    this.#sent.push({
+      queries: [],
+      repeated: false,
+      introduced: [],
+      understood: 0,
+      position: 0,
+      failed: -1,
+      isSynced: true,
+    });
     this.#socket?.write(SYNC);
   }
 
@@ -278,7 +286,8 @@ export class Connection implements Receiver, Watched {
       for (const query of queries) query.end(asError(error), false);
       return;
     }
-    this.#sent.push({ queries, repeated, introduced, understood: 0, position: 0, isSynced: !queries.at(-1)?.portal });
+    const isSynced = !queries.at(-1)?.portal;
+    this.#sent.push({ queries, repeated, introduced, understood: 0, position: 0, failed: -1, isSynced });
     this.#socket?.write(message);
   }
 
@@ -310,6 +319,7 @@ export class Connection implements Receiver, Watched {
         break;
       case ERROR_RESPONSE:
         this.#error = readError(message, start + 5, end);
+        if (first) first.failed = first.position;
         if (isReadOnly(this.#error)) this.options.choice?.suspect();
         this.#sync(first);
         break;
@@ -334,9 +344,16 @@ export class Connection implements Receiver, Watched {
     if (refused === null) return true;
     const skippable = skippableQuery(this.#sent[0]);
     if (type === DATA_ROW && skippable) skippable.row(0, null);
-    else if (type === DATA_ROW) this.#error ??= refused;
+    else if (type === DATA_ROW) this.#refuse(refused);
     else this.destroy(refused);
     return false;
+  }
+
+  #refuse(refused: Error): void {
+    if (this.#error !== null) return;
+    this.#error = refused;
+    const [first] = this.#sent;
+    if (first) first.failed = first.position;
   }
 
   /** To the driver, while it opens the connection. */
@@ -397,6 +414,6 @@ export class Connection implements Receiver, Watched {
     if (isForgotten) for (const { text } of queries) this.#prepared.outdate(text);
     // A statement that the server has forgotten, or whose plan is outdated, did not run.
     if (isForgotten && !repeated && this.#status === TRANSACTION_IDLE) this.#send(queries, true);
-    else for (const query of queries) query.end(error, false);
+    else for (const [position, query] of queries.entries()) query.end(error, false, position === sent.failed);
   }
 }

@@ -28,8 +28,8 @@ export interface WireQuery extends BoundStatement {
    * the promises that were settled meanwhile have been heard: then its memory is used again. A larger one is the receiver's.
    */
   row(number: number, cell: Buffer | null): void;
-  /** Once, after the last row. `unsent`: the connection could not be opened. */
-  end(error: Error | null, unsent: boolean): void;
+  /** Once, after the last row. `unsent`: the connection could not be opened. `failed`: of the statements sent together, this one failed. */
+  end(error: Error | null, unsent: boolean, failed?: boolean): void;
   /** Whether all clients have left. A function: a getter would make a hidden class for each query, and keep it alive. */
   isAbandoned?(): boolean;
 }
@@ -79,6 +79,8 @@ export interface SentQueries {
   understood: number;
   /** The statement whose answer arrives. */
   position: number;
+  /** The position of the statement that failed; -1 for none. */
+  failed: number;
   /** Whether Sync was sent, behind which the server is ready for the next. */
   isSynced: boolean;
 }

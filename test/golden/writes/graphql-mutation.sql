@@ -2,125 +2,80 @@
 
 begin;
 
--- $1 = '[{"c0":"made"}]'
--- $2 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
--- $3 = '{0}'
-with "%i0" as materialized (
-  select "%x".n operator(pg_catalog.-) 1 as n, (nextval('tags_id_seq'::regclass)) as k, "%x"."c0"
-  from rows from (pg_catalog.json_to_recordset($1::json) as ("c0" "pg_catalog"."varchar"))
-    with ordinality as "%x" ("c0", n)
-  order by "%x".n
-), "%w0" as (
-  insert into "public"."tags" as "%t" ("id", "name") overriding system value
-  select "%i".k, "%i"."c0"
-  from "%i0" "%i"
-  order by "%i".n
-  returning "%t"."id",
+-- $1 = 'made'
+-- $2 = '00000000-0000-0000-0000-000000000001'
+-- $3 = '127.0.0.1'
+-- $4 = null
+-- $5 = null
+with "%w" as (
+  insert into "public"."tags" as "%t" ("name")
+  values ($1::"pg_catalog"."varchar")
+  returning "%t"."id", "%t"."name",
     ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"name":'
       || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j",
     null::json as "%d"
-), "%jd" as materialized (
-  select *
-  from pg_catalog.json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
-), "%ja" (id, action, collection, item, data, delta) as materialized (
-  select pg_catalog.nextval('public.service_activity_id_seq'::regclass), "%x".*
-  from (
-    select 'create', 'tags', "id"::text, "%j", coalesce("%d", "%j")
-    from "%w0"
-  ) "%x"
-), "%jb" as (
-  insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin)
-  select id, action, collection, item, "user", ip, user_agent, origin
-  from "%ja", "%jd"
-), "%jc" as (
+), "%a" as (
+  insert into "public"."service_activity" (action, collection, item, "user", ip, user_agent, origin)
+  select 'create', 'tags', "%w"."id"::text, $2::uuid, $3::text, $4::text, $5::text
+  from "%w"
+  returning id, item
+), "%r" as (
   insert into "public"."service_revisions" (activity, collection, item, data, delta)
-  select id, collection, item, data, delta
-  from "%ja"
-  where data is not null
+  select "%a".id, 'tags', "%a".item, "%w"."%j", coalesce("%w"."%d", "%w"."%j")
+  from "%a", "%w"
 )
-select pg_catalog.json_build_array((
-  select pg_catalog.max("id")::text
-  from "%w0"
-))::text, pg_catalog.set_config('lateral.keys', (
-  select pg_catalog.array_agg("%i".k::text order by "%o".place)::text
-  from pg_catalog.unnest($3::int4[]) with ordinality as "%o" (n, place)
-  join "%i0" "%i" on "%i".n operator(pg_catalog.=) "%o".n
-), true);
-
-select '{"data":' || "%r1"."%j" || '}'
-from (
-  select coalesce('{"id":"' || pg_catalog.textin(pg_catalog.int4out("%p1"."id")) || '"', '{"id":null') || '}' as "%j"
+select coalesce((
+  select '{"data":' || "%r1"."%j" || '}'
   from (
-    select "%t1"."id"
-    from "public"."tags" "%t1"
-    where "%t1"."id" operator(pg_catalog.=) (
-      select (pg_catalog.current_setting('lateral.keys')::"pg_catalog"."int4"[])[1]
-    )::"pg_catalog"."int4"
-    limit 1
-  ) "%p1"
-) "%r1";
+    select coalesce('{"id":"' || pg_catalog.textin(pg_catalog.int4out("%p1"."id")) || '"', '{"id":null') || '}' as "%j"
+    from (
+      select "%t1"."id"
+      from (
+        select "%w".*
+      ) "%t1"
+      limit 1
+    ) "%p1"
+  ) "%r1"
+), '')
+from "%w";
 
--- $1 = '[{"k":"2","c0":"changed"}]'
--- $2 = '{"user":"00000000-0000-0000-0000-000000000001","ip":"127.0.0.1","user_agent":null,"origin":null}'
-with "%i0" as materialized (
-  select "%x".n operator(pg_catalog.-) 1 as n, "%x".k as k, "%x"."c0"
-  from rows from (pg_catalog.json_to_recordset($1::json) as (k "pg_catalog"."int4", "c0" "pg_catalog"."varchar"))
-    with ordinality as "%x" (k, "c0", n)
-  order by "%x".n
-), "%w0" as (
+-- $1 = 'changed'
+-- $2 = '2'
+-- $3 = '00000000-0000-0000-0000-000000000001'
+-- $4 = '127.0.0.1'
+-- $5 = null
+-- $6 = null
+with "%w" as (
   update "public"."tags" "%t"
-  set "name" = "%i"."c0"
-  from (
-    select "%s".*
-    from "%i0" "%s"
-    join "public"."tags" "%l" on "%l"."id" operator(pg_catalog.=) "%s".k
-    order by "%s".k for no key update of "%l"
-  ) "%i"
-  where "%t"."id" operator(pg_catalog.=) "%i".k
-  returning "%t"."id",
+  set "name" = $1::"pg_catalog"."varchar"
+  where "%t"."id" operator(pg_catalog.=) $2::"pg_catalog"."int4"
+  returning "%t"."id", "%t"."name",
     ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"name":'
       || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j",
     ('{"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%d"
-), "%jd" as materialized (
-  select *
-  from pg_catalog.json_to_record($2::json) as "%x" ("user" uuid, ip text, user_agent text, origin text)
-), "%ja" (id, action, collection, item, data, delta) as materialized (
-  select pg_catalog.nextval('public.service_activity_id_seq'::regclass), "%x".*
-  from (
-    select 'update', 'tags', "id"::text, "%j", coalesce("%d", "%j")
-    from "%w0"
-  ) "%x"
-), "%jb" as (
-  insert into "public"."service_activity" (id, action, collection, item, "user", ip, user_agent, origin)
-  select id, action, collection, item, "user", ip, user_agent, origin
-  from "%ja", "%jd"
-), "%jc" as (
+), "%a" as (
+  insert into "public"."service_activity" (action, collection, item, "user", ip, user_agent, origin)
+  select 'update', 'tags', "%w"."id"::text, $3::uuid, $4::text, $5::text, $6::text
+  from "%w"
+  returning id, item
+), "%r" as (
   insert into "public"."service_revisions" (activity, collection, item, data, delta)
-  select id, collection, item, data, delta
-  from "%ja"
-  where data is not null
+  select "%a".id, 'tags', "%a".item, "%w"."%j", coalesce("%w"."%d", "%w"."%j")
+  from "%a", "%w"
 )
-select pg_catalog.json_build_array(null)::text,
-case
-when (
-  select count(*)
-  from "%w0"
-) operator(pg_catalog.<) (
-  select count(*)
-  from "%i0"
-) then "public".service_raise('missing')
-end;
-
--- $1 = '2'
-select '{"data":' || "%r1"."%j" || '}'
-from (
-  select '{"name":' || coalesce(pg_catalog.to_json("%p1"."name")::text, 'null') || '}' as "%j"
+select coalesce((
+  select '{"data":' || "%r1"."%j" || '}'
   from (
-    select "%t1"."name"
-    from "public"."tags" "%t1"
-    where "%t1"."id" operator(pg_catalog.=) $1::"pg_catalog"."int4"
-    limit 1
-  ) "%p1"
-) "%r1";
+    select '{"name":' || coalesce(pg_catalog.to_json("%p1"."name")::text, 'null') || '}' as "%j"
+    from (
+      select "%t1"."name"
+      from (
+        select "%w".*
+      ) "%t1"
+      limit 1
+    ) "%p1"
+  ) "%r1"
+), '')
+from "%w";
 
 commit;

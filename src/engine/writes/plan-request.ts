@@ -1,0 +1,62 @@
+/** The plan of a write request, for a caller whose permissions are known. */
+import { assertNever } from '../../base/assert-never.js';
+import type { Collection } from '../../mirror/model.js';
+import type { Condition } from '../../plan/plan.js';
+import { planOnConflict } from '../../plan/write/conflict.js';
+import { anyRule, Guard } from '../../plan/write/guard.js';
+import { checkKeyed } from '../../plan/write/key.js';
+import { planCreate, planUpdate } from '../../plan/write/payload.js';
+import type { WritePlanContext } from '../../plan/write/payload-row.js';
+import type { PlannedWrite } from '../../plan/write/write.js';
+import type { WriteRequest } from '../../request/write.js';
+import { changesByKey } from './write-errors.js';
+
+/** Requests whose items are known only inside of the transaction. */
+export type SelectingUpdate = Extract<WriteRequest, { readonly kind: 'update-selected' | 'update-singleton' }>;
+export type SelectingRequest = SelectingUpdate | Extract<WriteRequest, { readonly kind: 'delete' }>;
+
+/** A collection, and the context in which payloads for it are planned: what the caller may write. */
+export interface WriteTarget {
+  readonly collection: Collection;
+  readonly context: WritePlanContext;
+}
+
+export function isSelecting(request: WriteRequest): request is SelectingRequest {
+  return request.kind === 'delete' || request.kind === 'update-selected' || request.kind === 'update-singleton';
+}
+
+/** Which items the caller may delete; null for all. */
+export function deletionRule({ collection, context: { access, model } }: WriteTarget): Condition | null {
+  const rule = access && anyRule(new Guard(access, model).grant('delete', collection).rules);
+  checkKeyed(collection);
+  return rule;
+}
+
+/** A singleton that does not exist starts from the defaults of its fields, so an operator applies to these. */
+export function withOperators(
+  context: WritePlanContext,
+  { isLiteral = false }: { readonly isLiteral?: boolean },
+  operators: 'changes' | 'all',
+): WritePlanContext {
+  return isLiteral ? context : { ...context, operators };
+}
+
+export function planWrite(
+  request: Exclude<WriteRequest, SelectingRequest>,
+  target: WriteTarget,
+): Promise<PlannedWrite> {
+  const { collection } = target;
+  const context = withOperators(target.context, request, 'changes');
+  switch (request.kind) {
+    case 'create':
+      return request.onConflict
+        ? planOnConflict(collection, request.items, request.onConflict, context)
+        : planCreate(collection, request.items, context);
+    case 'update-item':
+      return planUpdate(collection, [request], context);
+    case 'update-each':
+      return planUpdate(collection, changesByKey(collection, request.items), context);
+    default:
+      return assertNever(request);
+  }
+}

@@ -1,0 +1,160 @@
+/**
+ * The body of POST /transactions: a list of operations on items. `{"$ref": "0"}` in a body or as a key stands for the key of the item that
+ * operation 0 creates, `{"$ref": "0.2"}` for that of the third item of a list.
+ */
+import { invalidPayload } from '../base/errors.js';
+import { isObject } from '../base/exact-json.js';
+import type { ItemWrite } from './item-write.js';
+import { type Input, refuseOthers } from './parse-context.js';
+import { readKey, requireObject } from './write.js';
+
+export const MAX_OPERATIONS = 100;
+
+export const OPERATION_METHODS = ['POST', 'PATCH', 'DELETE'] as const;
+
+/** An operation. Its key and body may contain references. */
+export interface Operation extends Omit<ItemWrite, 'key'> {
+  /** A key, a reference, or null. */
+  readonly key: unknown;
+  /** The operations that it refers to. */
+  readonly needs: readonly number[];
+}
+
+/** The keys that each operation has created. */
+type CreatedKeys = ReadonlyMap<number, readonly unknown[]>;
+
+export function parseOperations(body: unknown): readonly unknown[] {
+  const { operations, ...rest } = requireObject(body, 'The body');
+  refuseOthers(rest);
+  if (!Array.isArray(operations) || operations.length === 0)
+    throw invalidPayload('"operations" must be a list of at least one operation');
+  if (operations.length > MAX_OPERATIONS)
+    throw invalidPayload(`A transaction has at most ${MAX_OPERATIONS} operations, not ${operations.length}`);
+  return operations;
+}
+
+/** `earlier` are the operations in front of it. */
+export function parseOperation(input: unknown, earlier: readonly Operation[]): Operation {
+  const { method: named, path, key: given, body, ...rest } = requireObject(input, 'An operation');
+  refuseOthers(rest);
+  const method = OPERATION_METHODS.find((each) => each === named);
+  if (!method) throw invalidPayload(`"method" must be one of ${OPERATION_METHODS.join(', ')}`);
+  const { collection, key: inPath, queryString } = parsePath(path);
+  if (given !== undefined && inPath !== null) throw invalidPayload('"key" is not allowed: the path names the item');
+  const key = given === undefined ? inPath : readOperationKey(given);
+  if (method === 'POST' && key !== null) throw invalidPayload('POST takes the path of a collection, without a key');
+  if (method === 'DELETE' && key !== null && body !== undefined)
+    throw invalidPayload('"body" is not allowed: the key names the item to delete');
+  const references = [...referencesIn(key), ...referencesIn(body)];
+  for (const reference of references) checkReference(reference, earlier);
+  return { method, collection, key, queryString, body, needs: references.map(({ operation }) => operation) };
+}
+
+const PATH = /^\/items\/([^/?#]+)(?:\/([^/?#]+))?\/?(?:\?([^#]*))?$/i;
+
+function parsePath(path: unknown): { collection: string; key: string | null; queryString: string } {
+  const [matched, collection, key, queryString = ''] = (typeof path === 'string' && PATH.exec(path)) || [];
+  if (matched === undefined)
+    throw invalidPayload(
+      '"path" must be "/items/{collection}" or "/items/{collection}/{key}", with or without a query',
+    );
+  try {
+    return {
+      collection: decodeURIComponent(collection ?? ''),
+      key: key === undefined ? null : decodeURIComponent(key),
+      queryString,
+    };
+  } catch {
+    throw invalidPayload('"path" must be percent-encoded UTF-8');
+  }
+}
+
+function readOperationKey(key: unknown): unknown {
+  if (isReference(key)) return key;
+  return readKey(key) ?? refuseKey();
+}
+
+function refuseKey(): never {
+  throw invalidPayload('"key" must be a string, a number or a reference');
+}
+
+interface Reference {
+  readonly text: string;
+  readonly operation: number;
+  /** The number of the item in a list, or null. */
+  readonly item: number | null;
+}
+
+const REFERENCE = '$ref';
+
+/** An object whose only property is `$ref`. */
+function isReference(value: unknown): value is Input {
+  return isObject(value) && Object.hasOwn(value, REFERENCE) && Object.keys(value).length === 1;
+}
+
+/** The value of `_set` is written as it is. */
+function isLiteral(value: unknown): boolean {
+  return isObject(value) && Object.hasOwn(value, '_set') && Object.keys(value).length === 1;
+}
+
+function readReference({ [REFERENCE]: text }: Input): Reference {
+  const [matched, operation, item] =
+    (typeof text === 'string' && /^(0|[1-9]\d{0,2})(?:\.(0|[1-9]\d{0,8}))?$/.exec(text)) || [];
+  if (matched === undefined)
+    throw invalidPayload(
+      '"$ref" must be the index of an operation as a string, such as "0", or "0.2" for an item of a list',
+    );
+  return { text: matched, operation: Number(operation), item: item === undefined ? null : Number(item) };
+}
+
+function* referencesIn(value: unknown): Generator<Reference> {
+  if (isReference(value)) yield readReference(value);
+  else if (Array.isArray(value)) for (const entry of value) yield* referencesIn(entry);
+  else if (isObject(value) && !isLiteral(value)) for (const entry of Object.values(value)) yield* referencesIn(entry);
+}
+
+/** References lead to earlier operations that create items, and name one of them. */
+function checkReference({ text, operation, item }: Reference, earlier: readonly Operation[]): void {
+  const target = earlier[operation];
+  if (!target) throw invalidPayload(`"$ref": "${text}" must name an earlier operation`);
+  if (target.method !== 'POST')
+    throw invalidPayload(`"$ref": "${text}" must name a POST: operation ${operation} is not one`);
+  const { body } = target;
+  if (Array.isArray(body) !== (item !== null))
+    throw invalidPayload(
+      item === null
+        ? `"$ref": "${text}" must name an item of the list that operation ${operation} creates, such as "${text}.0"`
+        : `"$ref": "${text}" must be "${operation}": operation ${operation} creates one item`,
+    );
+  if (Array.isArray(body) && item !== null && item >= body.length)
+    throw invalidPayload(`"$ref": "${text}" does not exist: operation ${operation} creates ${body.length} items`);
+}
+
+/** The operation before its references are known: it can be checked, but not carried out. */
+export function unresolved({ key, ...operation }: Operation): ItemWrite {
+  return { ...operation, key: isReference(key) ? '' : readKey(key) };
+}
+
+/** The operation with keys in place of references. `operations` are all of the transaction. */
+export function resolveReferences(
+  { key, body, ...operation }: Operation,
+  created: CreatedKeys,
+  operations: readonly Operation[],
+): ItemWrite {
+  const keyOf = ({ text, operation: index, item }: Reference): unknown => {
+    const keys = created.get(index) ?? [];
+    // If some items were left out, it is not known which.
+    const items = operations[index]?.body;
+    if (keys.length !== (Array.isArray(items) ? items.length : 1))
+      throw invalidPayload(`"$ref": "${text}" has no key: operation ${index} did not create all of its items`);
+    return keys[item ?? 0];
+  };
+  const resolve = (value: unknown): unknown => {
+    if (isReference(value)) return keyOf(readReference(value));
+    if (Array.isArray(value)) return value.map(resolve);
+    if (!isObject(value) || isLiteral(value)) return value;
+    return Object.fromEntries(Object.entries(value).map(([name, entry]) => [name, resolve(entry)]));
+  };
+  const own = key === null ? null : (readKey(resolve(key)) ?? refuseKey());
+  return { ...operation, key: own, body: resolve(body) };
+}
