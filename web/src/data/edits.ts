@@ -218,8 +218,18 @@ function childOf(nodes: Map<string, Node>, key: Key, keyFields: readonly string[
   return made;
 }
 
+const OPERATORS = ['_increment', '_decrement', '_append', '_merge', '_set'];
+
+/** JSON that looks like an operator of a change is sent as a value. */
+function asLiteral(value: unknown): unknown {
+  const isOperator =
+    typeof value === 'object' && value !== null && OPERATORS.some((name) => Object.hasOwn(value, name));
+  return isOperator ? { _set: value } : value;
+}
+
 function payloadOf({ values, below }: Node): Row {
-  const payload: Record<string, unknown> = { ...values };
+  const entries = Object.entries(values).map(([name, value]) => [name, asLiteral(value)] as const);
+  const payload: Record<string, unknown> = Object.fromEntries(entries);
   for (const [field, { kind, items }] of below) {
     const kept = [...items.values()].filter(({ isRemoved }) => !isRemoved);
     const removed = [...items.values()].filter(({ isRemoved }) => isRemoved);
