@@ -32,6 +32,7 @@ const TOOLS = [
     (name) => `bench/${name}`,
   ),
   ...[
+    'group',
     'run',
     'screenshots',
     'faults/main',
@@ -102,7 +103,8 @@ async function bundle() {
 async function bundleTap(build) {
   const modules = join(target, 'node_modules');
   await build({
-    stdin: { contents: "export * from 'tap'; export { default } from 'tap';", resolveDir: root },
+    entryPoints: [join(root, 'test/support/tap/tap.ts')],
+    alias: { 'async-hook-domain': join(root, 'test/support/tap/errors.ts') },
     outfile: join(modules, '@tapjs', 'bundle', 'index.js'),
     bundle: true,
     platform: 'node',

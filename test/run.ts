@@ -1,10 +1,11 @@
 /**
- * Runs the test files, several at a time and the longest first, each with plain Node: the command of tap would load a
- * compiler, a mocker and a tracer into every one of them, which costs more than most files do. A file still writes TAP by
- * itself and ends with a code that says whether it passed; its traces name lines of dist.
+ * Runs the test files, several at a time and the longest first, with plain Node: the command of tap would load a compiler, a mocker
+ * and a tracer into every process, which costs more than most files do. Short files share a process (test/group.ts). A file still
+ * writes TAP by itself, and its traces name lines of dist.
  *
  *   node dist/test/run.js                      types, style and all test files except those of test/suites.ts (`npm test`)
  *   node dist/test/run.js reads writes         these test files
+ *   node dist/test/run.js --together reads writes   these test files, in one process
  *   node dist/test/run.js --suite live [...]   a suite of test/suites.ts; its programs get the words that follow
  *   node dist/test/run.js --suites             the suites and the packages of Debian they use, as JSON
  */
@@ -19,7 +20,10 @@ import { LEFT_OUT, type Step, SUITES } from './suites.js';
 import { type SharedServer, startSharedServer } from './support/shared-server.js';
 
 interface Job {
+  /** Of a group: the names of its files, joined. */
   readonly name: string;
+  /** The test files of a process that runs several. */
+  readonly group?: readonly string[];
   readonly command: string;
   readonly words: readonly string[];
   readonly kind: 'test' | 'check' | 'program';
@@ -45,6 +49,7 @@ const KILL_DELAY = 240;
 const MAX_REPEATED = 6;
 /** More flaky files than these fail the run. */
 const MAX_FLAKY = 2;
+const NO_RESULT: Result = { ok: false, output: '', seconds: 0 };
 /** For what a file has started and left behind to let go of its output. */
 const LAST_WORDS = 5;
 
@@ -87,8 +92,16 @@ const LONGEST = [
   'read-batcher',
 ];
 
-/** PostgreSQL's grammar is WebAssembly. To optimize it takes longer than most files use it. */
-const FLAGS: readonly string[] = ['--liftoff-only'];
+/** Short files that need a process to themselves: they end it, or measure its memory. */
+const ALONE = ['pooler', 'graphql-schema', 'files'];
+/** The other files share processes. More in one would leave processors idle at the end. */
+const GROUP_SIZE = 8;
+
+/**
+ * PostgreSQL's grammar is WebAssembly. To optimize it takes longer than most files use it. JavaScript is optimized twenty times later than
+ * usual, for the same reason.
+ */
+const FLAGS: readonly string[] = ['--liftoff-only', '--interrupt-budget=1500000'];
 
 const MEMORY = '/dev/shm';
 /** Bytes: of three or four clusters, and what their tests write. */
@@ -117,8 +130,8 @@ try {
 
 /** Groups of jobs, one group after the other. */
 function chooseJobs(): Job[][] {
-  if (first === undefined)
-    return [[...checks(), ...[...tests.keys()].filter((name) => !LEFT_OUT.has(name)).map((name) => testJob(name))]];
+  if (first === undefined) return [[...checks(), ...dailyJobs()]];
+  if (first === '--together') return [[groupJob(process.argv.slice(3))]];
   if (first !== '--suite') return [process.argv.slice(2).map((name) => testJob(name))];
   const suite = SUITES[suiteName];
   if (!suite) throw new Error(`there is no suite "${suiteName}": they are ${Object.keys(SUITES).join(', ')}`);
@@ -127,52 +140,81 @@ function chooseJobs(): Job[][] {
   );
 }
 
+function dailyJobs(): Job[] {
+  const names = [...tests.keys()].filter((name) => !LEFT_OUT.has(name));
+  const isShort = (name: string): boolean => !LONGEST.includes(name) && !ALONE.includes(name);
+  const short = names.filter(isShort);
+  const groups: Job[] = [];
+  while (short.length > 0) groups.push(groupJob(short.splice(0, GROUP_SIZE)));
+  return [...names.filter((name) => !isShort(name)).map((name) => testJob(name)), ...groups];
+}
+
 async function runAll(jobs: readonly Job[], server: SharedServer | null): Promise<boolean> {
   const start = performance.now();
-  const queue = [...jobs.entries()];
-  const failed: [number, Job][] = [];
+  const queue = [...jobs];
+  const count = jobs.reduce((sum, { group }) => sum + (group?.length ?? 1), 0);
+  const failed: Job[] = [];
   const flaky: string[] = [];
-  const totals = { total: 0, pass: 0 };
+  const totals = { files: 0, total: 0, pass: 0 };
   let good = true;
-  console.log(`TAP version 14\n1..${queue.length}`);
-  const report = (index: number, job: Job, result: Result): void => {
+  console.log(`TAP version 14\n1..${count}`);
+  const report = ({ name, kind }: Job, result: Result): void => {
     good &&= result.ok;
+    totals.files += 1;
     const asserted = result.output.match(/^ *(not )?ok \d+(?!.*# time=).*$/gm) ?? [];
     totals.total += asserted.length;
     totals.pass += asserted.filter((line) => !line.trimStart().startsWith('not')).length;
-    console.log(`${result.ok ? 'ok' : 'not ok'} ${index + 1} - ${job.name} # time=${result.seconds.toFixed(1)}s`);
-    if (!result.ok && job.kind !== 'program') console.log(prefix('    ', failures(result.output)));
-  };
-  const runJob = async (job: Job): Promise<Result> => {
-    const result = await run(job, server);
-    await server?.dropDatabases(job.name).catch((error: Error) => {
-      console.log(`# databases of ${job.name} remain: ${error.message}`);
-    });
-    return result;
+    console.log(`${result.ok ? 'ok' : 'not ok'} ${totals.files} - ${name} # time=${result.seconds.toFixed(1)}s`);
+    if (!result.ok && kind !== 'program') console.log(prefix('    ', failures(result.output)));
   };
   const work = async (): Promise<void> => {
-    for (let next = queue.shift(); next !== undefined; next = queue.shift()) {
-      const [index, job] = next;
-      const result = await runJob(job);
-      if (result.ok || jobs.length === 1 || failed.length >= MAX_REPEATED) report(index, job, result);
-      else {
-        failed.push(next);
-        console.log(
-          `# ${job.name} failed and is repeated alone at the end\n${prefix('#   ', failures(result.output))}`,
-        );
+    for (let job = queue.shift(); job !== undefined; job = queue.shift()) {
+      for (const [each, result] of await runJob(job, server)) {
+        if (result.ok || count === 1 || failed.length >= MAX_REPEATED) report(each, result);
+        else {
+          failed.push(each);
+          const complaints = prefix('#   ', failures(result.output));
+          console.log(`# ${each.name} failed and is repeated alone at the end\n${complaints}`);
+        }
       }
     }
   };
   await Promise.all(Array.from({ length: Number(process.env['JOBS']) || availableParallelism() + 1 }, work));
-  for (const [index, job] of failed) {
-    const result = await runJob(job);
+  for (const job of failed) {
+    const [[, result] = [job, NO_RESULT]] = await runJob(job, server);
     if (result.ok) flaky.push(job.name);
-    report(index, job, result);
+    report(job, result);
   }
   console.log(`# { total: ${totals.total}, pass: ${totals.pass} }\n# time=${seconds(start).toFixed(1)}s`);
   if (flaky.length > 0) console.log(`# FLAKY, passed only when repeated alone: ${flaky.join(', ')}`);
   if (flaky.length > MAX_FLAKY) console.log(`# ${flaky.length} flaky files fail the run`);
   return good && flaky.length <= MAX_FLAKY;
+}
+
+/** The results of a job, or of each file of a group with the job that repeats it alone. */
+async function runJob(job: Job, server: SharedServer | null): Promise<readonly (readonly [Job, Result])[]> {
+  const result = await run(job, server);
+  for (const name of job.group ?? [job.name]) {
+    await server?.dropDatabases(name).catch((error: Error) => {
+      console.log(`# databases of ${name} remain: ${error.message}`);
+    });
+  }
+  return job.group ? splitResult(job.group, result) : [[job, result]];
+}
+
+/** A file that the process did not finish has failed, with what it had written. So has the last one if the process ended badly after it. */
+function splitResult(group: readonly string[], { ok, output }: Result): (readonly [Job, Result])[] {
+  let rest = output;
+  let good = true;
+  return group.map((name, index) => {
+    const line = new RegExp(`^(not )?ok \\d+ - ${name} # time=([\\d.]+)ms$`, 'm').exec(rest);
+    const end = line ? line.index : rest.length;
+    const own = rest.slice(0, end);
+    rest = rest.slice(end + (line?.[0].length ?? 0));
+    good &&= line !== null && line[1] === undefined;
+    const passed = line !== null && line[1] === undefined && (ok || !good || index < group.length - 1);
+    return [testJob(name), { ok: passed, output: own, seconds: Number(line?.[2] ?? 0) / 1_000 }];
+  });
 }
 
 /** The folders of the tests that are there now, by name: the compiled file of one that was removed may still lie in dist. */
@@ -195,6 +237,13 @@ function testJob(name: string, { environment, minutes }: Step = {}): Job {
   const words = [...FLAGS, packagePath('dist', 'test', folder, `${name}.test.js`)];
   const limit = minutes === undefined ? FILE_LIMIT : minutes * 60;
   return { name, command: process.execPath, words, kind: 'test', environment, limit };
+}
+
+function groupJob(names: readonly string[]): Job {
+  const paths = names.map((name) => testJob(name).words.at(-1) ?? '');
+  const words = [...FLAGS, packagePath('dist', 'test', 'group.js'), ...paths];
+  const limit = FILE_LIMIT * names.length;
+  return { name: names.join('+'), group: names, command: process.execPath, words, kind: 'test', limit };
 }
 
 function programJob(name: string, { environment, minutes = 10 }: Step): Job {

@@ -71,7 +71,7 @@ function shareServer(url: string): TestServer {
     get directory() {
       return refuse();
     },
-    prefix: databasePrefix(basename(process.argv[1] ?? '', '.test.js')),
+    prefix: databasePrefix(globalThis.testFile?.name ?? basename(process.argv[1] ?? '', '.test.js')),
   };
 }
 
