@@ -25,7 +25,7 @@ interface NamedOperator {
   readonly isMixed: boolean;
 }
 
-/** Null if no key of the object names an operator. */
+/** The operator that a key of the object names, or null if no key does. */
 export function namedOperator(value: Readonly<Record<string, unknown>>): NamedOperator | null {
   const operator = UPDATE_OPERATORS.find((each) => Object.hasOwn(value, `_${each}`)) ?? null;
   if (operator === null && !Object.hasOwn(value, SET)) return null;

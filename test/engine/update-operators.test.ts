@@ -464,6 +464,27 @@ t.test('an operator needs permission to read the field, in the row that it chang
   );
 });
 
+t.test('operations of a transaction', async (t) => {
+  await sql`update counters set n = 5, stock = 1 where id in (16, 17)`;
+  const transfer = (amount: number): Promise<Answer> =>
+    send('POST', '/transactions', {
+      operations: [
+        { method: 'PATCH', path: '/items/counters/16', body: { n: { _increment: amount } } },
+        { method: 'PATCH', path: '/items/counters/17', body: { stock: { _decrement: amount } } },
+      ],
+    });
+  t.equal((await transfer(1)).status, 200);
+  t.match(refused(await transfer(1)), /^400 FAILED_VALIDATION/);
+  const rows = await sql`select n, stock from counters where id in (16, 17) order by id`;
+  t.strictSame(
+    rows.map((row) => ({ ...row })),
+    [
+      { n: 6, stock: 1 },
+      { n: 5, stock: 0 },
+    ],
+  );
+});
+
 t.test('a write that may have been done is not sent again', async (t) => {
   const sent: string[] = [];
   const session = {

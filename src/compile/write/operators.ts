@@ -6,7 +6,7 @@ import type { UpdateOperator } from '../../request/update-operators.js';
 import { type Fragment, join, literal, nothing, operatorIn, sql } from '../../sql/fragment.js';
 import { typeName } from '../identifiers.js';
 
-/** Of arrays and JSON. */
+/** Concatenates arrays, and JSON. */
 const CONCATENATE = operatorIn('pg_catalog', '||');
 
 interface Operands {

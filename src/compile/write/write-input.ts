@@ -111,7 +111,7 @@ export function isChanged({ only }: WriteColumn): boolean {
 /** Where a chain leaves the keys that it made, for the rest of its transaction. */
 export const KEYS_SETTING = sql`'lateral.keys'`;
 
-/** The same for one part of keys of several columns. */
+/** The setting for one part of keys of several columns. */
 export function keyPartSetting(position: number): Fragment {
   return literal(`lateral.key${position}`);
 }
@@ -310,7 +310,7 @@ export function initialValue(field: Field): Fragment | null {
   return column?.default_expression ? expression(column.default_expression) : null;
 }
 
-/** The same for the key of a row that turns out to be new; others that the service is to fill came with the payload. */
+/** The key of a row that turns out to be new. Other values that the service fills in came with the payload. */
 function initialKey(field: Field, { conflict }: WriteNode): Fragment | null {
   const defaultValue = initialValue(field);
   return defaultValue === null && conflict && field.special.includes('uuid')

@@ -71,7 +71,7 @@ export function namingOf(model: Model, access: Access | null): Naming {
   };
 }
 
-/** Of the collection that is written, with those nested in its own. */
+/** The number of rows of the collection that is written, with those nested in its own. */
 export function rowsOf({ plan, input }: PlannedWrite): number {
   const counts = plan.nodes.map(({ collection }, position) =>
     collection === plan.collection ? (input.nodes[position]?.length ?? 0) : 0,

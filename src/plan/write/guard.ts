@@ -154,7 +154,7 @@ function needed(rules: readonly PlannedRule[], key: string): Condition {
   return onlyOf(conditions) ?? { kind: 'or', conditions };
 }
 
-/** Null if every row meets it. */
+/** The condition that one of the rules holds, or null if every row meets it. */
 export function anyRule(rules: readonly PlannedRule[]): Condition | null {
   const conditions = rules.map(({ where }) => where);
   return conditions.includes(ALWAYS) ? null : { kind: 'or', conditions };
