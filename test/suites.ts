@@ -112,7 +112,15 @@ export const SUITES: Readonly<Record<string, Suite>> = {
   cluster: {
     about: 'several instances, failover and poolers; `-- rolling-restart` runs one part',
     packages: ['pgbouncer', 'haproxy', 'redis-server'],
-    steps: [{ program: 'cluster/main', minutes: 60 }],
+    steps: [
+      { program: 'cluster/main', minutes: 60 },
+      {
+        files: ['transfers'],
+        daily: true,
+        environment: { TRANSFER_CLIENTS: '100', TRANSFERS: '1000' },
+        minutes: 120,
+      },
+    ],
   },
   package: {
     about: 'the package as npm would publish it: its size, npx in an empty folder, import with types',

@@ -52,6 +52,7 @@ export default defineConfig({
         items: [
           page('Items', 'writes'),
           page('Update operators', 'update-operators'),
+          page('Transactions', 'transactions'),
           page('Upsert and idempotency', 'upsert'),
           page('Import', 'import'),
           page('Files', 'files'),

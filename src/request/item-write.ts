@@ -8,7 +8,7 @@ import { type Key, parseCreate, parseDelete, parseUpdate, requireObject, type Wr
 export interface ItemWrite {
   readonly method: 'POST' | 'PATCH' | 'DELETE';
   readonly collection: string;
-  /** Null for the collection. */
+  /** The key of the item, or null for the collection. */
   readonly key: Key | null;
   readonly queryString: string;
   /** Undefined for none. */

@@ -67,7 +67,7 @@ export async function runCalls(
   return { body: `{"data":{${entries.join(',')}}${failures}}`, called };
 }
 
-/** Passwords are hashed before the transaction begins. Null for a step whose answer is known. */
+/** The step as a part of the transaction, or null if its answer is known. Passwords are hashed before the transaction begins. */
 async function transactionStep(step: MutationStep, writes: Writes, writer: Writer): Promise<TransactionStep | null> {
   switch (step.kind) {
     case 'json':

@@ -236,7 +236,7 @@ export class WriteCompiler {
     return { ...this.#reads.bind({ query, compiled, caller: writer.caller }, statement), columns: 1 };
   }
 
-  /** The statements of a write in a pipelined transaction. Null if there is nothing to write. */
+  /** The statements of a write in a pipelined transaction, or null if there is nothing to write. */
   compilePipelined(
     planned: PlannedWrite,
     call: WriteCall,

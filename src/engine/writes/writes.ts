@@ -426,7 +426,7 @@ export class Writes {
     pipeline.keys.set(index, shownKeys(planned, keys));
   }
 
-  /** Null if something is done between its statements, or if there is nothing to write. */
+  /** The statements of the write, or null if something is done between them or there is nothing to write. */
   async #pipelineWrite(
     planned: PlannedWrite,
     call: WriteCall,
@@ -448,7 +448,7 @@ export class Writes {
     return pipelined;
   }
 
-  /** Null for a deletion of several items. */
+  /** The statement that deletes one item, or null for several items. */
   #pipelineDelete(selected: Selected, target: WriteTarget, call: WriteCall): PipelinedWrite | null {
     const { collection, context } = target;
     const rule = deletionRule(target);

@@ -206,7 +206,7 @@ export function displayWrittenKey(collection: Collection, key: Key): string {
   return collection.key.length === 1 ? displayKey(collection, key) : String(key);
 }
 
-/** The same as the JSON value that responses have for it. */
+/** A key that a write stored, as the JSON value that responses have for it. */
 export function shownWrittenKey(collection: Collection, key: Key): unknown {
   const [field, ...others] = collection.key;
   const shown = displayWrittenKey(collection, key);
