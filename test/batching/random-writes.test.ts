@@ -4,6 +4,7 @@
  * Then backends are killed below the same writes: nothing that was acknowledged is lost, doubled or done by half.
  * PROPERTY_SEED names a seed or `random`, PROPERTY_CASES the number of writes, KILLS the number of killed backends.
  */
+import { Agent } from 'node:http';
 import t, { type Test } from 'tap';
 import {
   ADMIN_TOKEN,
@@ -68,6 +69,9 @@ const SCHEMA = `
     primary key (id))`;
 
 const server = await startDatabase();
+/** Connections that are open already, so that requests of one moment meet. */
+const agent = new Agent({ keepAlive: true, maxSockets: CLIENTS });
+t.teardown(() => agent.destroy());
 type Service = Awaited<ReturnType<typeof startTestService>>;
 
 function send(service: Service, method: string, path: string, body?: unknown): Promise<Answer> {
@@ -75,6 +79,7 @@ function send(service: Service, method: string, path: string, body?: unknown): P
   return request(service, method, path, {
     headers: { 'content-type': 'application/json' },
     token: ADMIN_TOKEN,
+    agent,
     ...content,
   });
 }

@@ -72,6 +72,45 @@ t.test('a flat create, update and deletion are one statement each', async (t) =>
   );
 });
 
+t.test('a write with an Idempotency-Key or a supplied key is one statement', async (t) => {
+  const once = (method: string, path: string, key: string, body?: unknown): Promise<Answer> =>
+    request(service, method, path, {
+      headers: { 'content-type': 'application/json', 'idempotency-key': key },
+      token: ADMIN_TOKEN,
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+  const answers: Answer[] = [];
+  const counted = (work: () => Promise<Answer>): Promise<number> =>
+    countStatements(async () => answers.push(await work()));
+  const make = (): Promise<Answer> => once('POST', '/items/stock?fields=id,amount', 'made-once', { amount: 3 });
+  t.equal(await counted(make), 1);
+  const [first] = answers as [Answer];
+  t.strictSame((await make()).json, first.json, 'a repeated request gets the same answer');
+  const { id } = (first.json as { data: { id: number } }).data;
+  const path = `/items/stock/${id}`;
+  t.equal(await counted(() => once('PATCH', path, 'changed-once', { amount: 4 })), 1);
+  await send('PATCH', path, { amount: 5 });
+  t.match((await once('PATCH', path, 'changed-once', { amount: 4 })).json, { data: { amount: 5 } });
+  t.equal((await once('PATCH', '/items/stock/999999', 'not-there', { amount: 4 })).status, 403);
+  t.equal(
+    (await sql`select from service_receipts where keys::text like '%999999%'`).length,
+    0,
+    'a refusal has no receipt',
+  );
+  t.equal(await counted(() => once('DELETE', path, 'deleted-once')), 1);
+  t.equal((await once('DELETE', path, 'deleted-once')).status, 204);
+  t.equal((await once('DELETE', path, 'deleted-twice')).status, 403);
+  t.strictSame((await make()).status, 204, 'the item is gone, and not made again');
+  t.equal(await counted(() => send('POST', '/items/stock?fields=id', { id: 70_000, amount: 1 })), 1);
+  t.match((await send('POST', '/items/stock?fields=id', { amount: 1 })).json, { data: { id: 70_001 } });
+  const keys = [70_010, 70_030, 70_020, 70_005];
+  await Promise.all(keys.map((key) => send('POST', '/items/stock', { id: key })));
+  t.equal(await counted(() => once('POST', '/items/stock?fields=id', 'supplied', { id: 70_040 })), 1);
+  t.match((await send('POST', '/items/stock?fields=id', { amount: 1 })).json, { data: { id: 70_041 } });
+  t.equal((await send('POST', '/items/stock', { id: 2_147_483_647 })).status, 200);
+  t.match((await send('POST', '/items/stock?fields=id', { amount: 1 })).json, { data: { id: 70_042 } });
+});
+
 t.test('an answer that shows the written table elsewhere is read by a second statement', async (t) => {
   const { json } = await send('PATCH', '/items/stock/1?fields=id,parent.id,parent.name', { parent: 1, name: 'mine' });
   t.strictSame(json, { data: { id: 1, parent: { id: 1, name: 'mine' } } });

@@ -37,15 +37,19 @@ import { compileRowsFrom } from '../rows.js';
 import { type ActivityLog, itemText, snapshot } from './activity.js';
 import { compileGuard } from './guard.js';
 import { operatedValue } from './operators.js';
-import { inputType, inputValue, storedAtFirst } from './write-input.js';
+import { initialValue, inputType, inputValue, type Receipt, storedAtFirst } from './write-input.js';
 import { columnList } from './write-result.js';
 
-/** The values of a flat write: those of the author, the parts of the key, the columns, then those of the answer. */
+/** The values of a flat write: those of the author and the receipt, the parts of the key, the columns, then those of the answer. */
 const AUTHOR = ['user', 'ip', 'user_agent', 'origin'] as const;
+const RECEIPT = ['id', 'fingerprint', 'lifetime'] as const;
+const KEY_SLOT = AUTHOR.length + RECEIPT.length;
 
 const [TABLE_ROW, WRITTEN, ACTIVITY] = [alias('t'), alias('w'), alias('a')] as const;
 /** The values of a row of a batch, and its number. */
 const [SETS, NUMBER] = [alias('q'), alias('n')] as const;
+/** The receipt of a request with an Idempotency-Key, and the key that is made before the row. */
+const [TAKEN, MADE] = [alias('p'), alias('m')] as const;
 
 /** A row that the database left out would shift the answers of those behind it. */
 const ALL_WRITTEN = sql` where case when (select count(*) from ${WRITTEN}) = (select count(*) from ${SETS}) then true
@@ -61,20 +65,101 @@ export interface FlatStatement {
   readonly batch: Statement | null;
 }
 
-/** Null if the answer needs more than the row itself. */
-export function compileFlat(node: WriteNode, answer: ReadPlan | null, activityLog: ActivityLog): FlatStatement | null {
+export interface FlatTables {
+  readonly activityLog: ActivityLog;
+  /** For a request with an `Idempotency-Key`, which has a receipt if and only if it was carried out; null for others. */
+  readonly receipts: Collection | null;
+}
+
+/** Null if the answer needs more than the row itself, or the key of the row is not known before. */
+export function compileFlat(
+  node: WriteNode,
+  answer: ReadPlan | null,
+  { activityLog, receipts }: FlatTables,
+): FlatStatement | null {
   const scope = new Scope(compileCondition);
   const body = answer ? compileAnswer(answer, node, scope) : sql`''`;
   if (body === null || (answer && !isOwn(body, node.collection))) return null;
   const parts = node.verb === 'insert' ? insertParts(node) : updateParts(node, scope);
   if (parts === null) return null;
-  const written = node.verb === 'insert' ? insert(node, parts) : update(node, parts);
   const logged = record(node, activityLog, nothing);
+  if (receipts) return compileOnce(node, { ...parts, body, logged }, receipts);
+  const written = node.verb === 'insert' ? insert(node, parts) : update(node, parts);
   const single = statement(
-    sql`with ${join([sql`${WRITTEN} as (${written})`, ...logged], sql`, `)} select ${body} from ${WRITTEN}`,
+    sql`with ${join([sql`${WRITTEN} as (${written})`, ...logged], sql`, `)}
+      select ${body} from ${WRITTEN}${andAdvanced(node, sql` where `)}`,
   );
   const isBatchable = node.collection.isWrittenInBatches && parts.fields.length > 0;
   return { statement: single, batch: isBatchable ? compileBatch(node, { ...parts, body }, activityLog, single) : null };
+}
+
+/**
+ * The receipt is written before the row, so a repeated request fails for no other reason. It contains the key of the row, which is
+ * therefore made before. A row that is not found raises an error, which undoes the receipt.
+ */
+function compileOnce(
+  node: WriteNode,
+  { body, logged, ...parts }: FlatParts & { readonly body: Fragment; readonly logged: readonly Fragment[] },
+  receipts: Collection,
+): FlatStatement | null {
+  const { collection } = node;
+  const key = singleKey(collection);
+  const made = node.verb === 'insert' && !node.bringsKeys && key ? initialValue(key) : null;
+  const [given] = node.verb === 'insert' && !node.bringsKeys ? [] : keyValues(collection);
+  const value = made ? sql`${MADE}.${alias('k')}` : given;
+  if (!key || !value) return null;
+  const source = made ? sql` from ${MADE}` : nothing;
+  const fields = made ? [key, ...parts.fields] : parts.fields;
+  const values = made ? [value, ...parts.values] : parts.values;
+  const written =
+    node.verb === 'insert'
+      ? sql`insert into ${tableName(collection)} as ${TABLE_ROW}${columnList(fields.map(columnName))}${overriding({ ...parts, fields })}
+          select ${commaList(values)} from ${TAKEN}${made ? sql`, ${MADE}` : nothing} returning ${returned(node)}`
+      : sql`update ${tableName(collection)} ${TABLE_ROW} set ${assignments(parts)} from ${TAKEN}
+          where ${parts.where as Fragment} returning ${returned(node)}`;
+  const steps = [
+    ...(made ? [sql`${MADE} as materialized (select ${made} as ${alias('k')})`] : []),
+    sql`${TAKEN} as (${takeReceipt(receipts, value, source)})`,
+    sql`${WRITTEN} as (${written})`,
+    ...logged,
+  ];
+  return {
+    statement: statement(
+      sql`with ${join(steps, sql`, `)} select (select ${body} from ${WRITTEN}) where ${DONE_ONCE}${andAdvanced(node, sql` and `, sql`(select ${WRITTEN}.${columnName(key)} from ${WRITTEN})`)}`,
+    ),
+    batch: null,
+  };
+}
+
+const DONE_ONCE = sql`case when (select count(*) from ${TAKEN}) = 0 then service_raise('repeated')
+  when (select count(*) from ${WRITTEN}) = 0 then service_raise('missing') else true end`;
+
+/** Returns no row if the request was carried out before. `key` is that of the row. */
+function takeReceipt(receipts: Collection, key: Fragment, source: Fragment): Fragment {
+  const [id, fingerprint, lifetime] = RECEIPT.map(
+    (_, slot) => sql`${parameter({ kind: 'text', slot: AUTHOR.length + slot })}::text`,
+  ) as [Fragment, Fragment, Fragment];
+  return sql`insert into ${tableName(receipts)} as ${TABLE_ROW} (id, fingerprint, expires, keys)
+    select ${id}, ${fingerprint}, now() + ${lifetime}::interval, json_build_array((${key})::text)${source}
+    on conflict (id) do update
+    set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = excluded.keys, answer = null
+    where ${TABLE_ROW}.expires < now() returning 1`;
+}
+
+/**
+ * A sequence that could return the key later is put ahead of it. One transaction at a time does so: another could put the sequence back
+ * behind a larger key.
+ */
+function andAdvanced(node: WriteNode, before: Fragment, written?: Fragment): Fragment {
+  const field = node.verb === 'insert' && node.bringsKeys ? singleKey(node.collection) : null;
+  if (!field?.column?.sequence) return nothing;
+  const sequence = sql`${literal(field.column.sequence)}::regclass`;
+  const key = sql`${written ?? sql`${WRITTEN}.${columnName(field)}`}::int8`;
+  const isBehind = sql`${key} > coalesce(pg_sequence_last_value(${sequence}), 0)`;
+  return sql`${before}case when not (${isBehind}) then true
+    when pg_advisory_xact_lock(${sequence}::oid::int8) is null then false
+    else coalesce((select setval(${sequence}, ${key}) from pg_sequence_parameters(${sequence}) ${alias('s')}
+      where ${alias('s')}.increment > 0 and ${key} < ${alias('s')}.maximum_value and ${isBehind}), 0) is not null end`;
 }
 
 /** The columns that are written, with their values, and the condition under which a row that exists is changed. */
@@ -121,7 +206,7 @@ function compileBatch(
   const logged = record(node, log, joined).map(bound);
   return statement(
     sql`with ${join([sets, ...steps, ...logged], sql`, `)}
-      select ${WRITTEN}.${NUMBER}, ${bound(body)} from ${WRITTEN}${joined}${verb === 'insert' ? ALL_WRITTEN : nothing}`,
+      select ${WRITTEN}.${NUMBER}, ${bound(body)} from ${WRITTEN}${joined}${verb === 'insert' ? sql`${ALL_WRITTEN}${andAdvanced(node, sql` and `)}` : nothing}`,
   );
 }
 
@@ -129,24 +214,32 @@ function compileBatch(
 export function compileFlatDelete(
   collection: Collection,
   rule: Condition | null,
-  activityLog: ActivityLog,
+  { activityLog, receipts }: FlatTables,
 ): FlatStatement | null {
   const row = new FromClause(TABLE_ROW, new Scope(compileCondition), collection);
   const allowed = rule && compileCondition(rule, row);
   if (isJoined(row)) return null;
   const key = keyColumns(collection, TABLE_ROW);
-  const named = areEqual(key, keyParameters(collection.key, AUTHOR.length, 'value'), collection.key);
-  const deleted = sql`delete from ${tableName(collection)} ${TABLE_ROW}
+  const named = areEqual(key, keyParameters(collection.key, KEY_SLOT, 'value'), collection.key);
+  const deleted = sql`delete from ${tableName(collection)} ${TABLE_ROW}${receipts ? sql` using ${TAKEN}` : nothing}
     where ${named}${allowed ? sql` and ${allowed}` : nothing}
     returning ${commaList(key)}`;
   const logged = collection.accountability === null ? [] : [recordActivity('delete', collection, activityLog, nothing)];
-  const parts = join([sql`${WRITTEN} as (${deleted})`, ...logged], sql`, `);
-  return { statement: statement(sql`with ${parts} select '' from ${WRITTEN}`), batch: null };
+  const [name] = keyParameters(collection.key, KEY_SLOT, 'value');
+  if (receipts && (!singleKey(collection) || !name)) return null;
+  const taken = receipts && name ? [sql`${TAKEN} as (${takeReceipt(receipts, name, nothing)})`] : [];
+  const parts = join([...taken, sql`${WRITTEN} as (${deleted})`, ...logged], sql`, `);
+  const answer = receipts ? sql`select '' where ${DONE_ONCE}` : sql`select '' from ${WRITTEN}`;
+  return { statement: statement(sql`with ${parts} ${answer}`), batch: null };
 }
 
 /** The values of its parameters. */
-export function flatDeleteValues(key: Key, author: Author): Value[] {
-  return [...AUTHOR.map((name) => author[name]), key];
+export function flatDeleteValues(key: Key, author: Author, receipt: Receipt | null): Value[] {
+  return [...firstValues(author, receipt), key];
+}
+
+function firstValues(author: Author, receipt: Receipt | null): (string | null)[] {
+  return [...AUTHOR.map((name) => author[name]), ...RECEIPT.map((name) => receipt?.[name] ?? null)];
 }
 
 function insertParts(node: WriteNode): FlatParts {
@@ -219,7 +312,7 @@ function hasKey(collection: Collection): Fragment {
 }
 
 function keyValues({ key }: Collection): Fragment[] {
-  return key.map((field, part) => sql`${parameter({ kind: 'text', slot: AUTHOR.length + part })}::${typeName(field)}`);
+  return key.map((field, part) => sql`${parameter({ kind: 'text', slot: KEY_SLOT + part })}::${typeName(field)}`);
 }
 
 function storedValue(field: Field): Fragment {
@@ -241,7 +334,7 @@ function writtenValue(
 
 /** Lists and composite values travel as JSON, all other values as the texts that their types read. */
 function columnValue({ collection }: WriteNode, field: Field, index: number): Fragment {
-  const slot = parameter({ kind: 'text', slot: AUTHOR.length + collection.key.length + index });
+  const slot = parameter({ kind: 'text', slot: KEY_SLOT + collection.key.length + index });
   if (!isDocument(field)) return inputValue(field, sql`${slot}::${inputType(field)}`);
   return sql`(select v from json_to_record(${slot}::json) as ${alias('x')} (v ${inputType(field)}))`;
 }
@@ -251,11 +344,11 @@ function isDocument({ column }: Field): boolean {
 }
 
 /** In the order of the parameters. `answered` are the values of the answer. */
-export function flatValues({ node, row }: FlatRow, author: Author, answered: Values): Value[] {
+export function flatValues({ node, row }: FlatRow, author: Author, answered: Values, receipt: Receipt | null): Value[] {
   const { collection, columns } = node;
   const names = collection.key.length === 1 ? ['k'] : collection.key.map((_, part) => `k_${part}`);
   return [
-    ...AUTHOR.map((name) => author[name]),
+    ...firstValues(author, receipt),
     ...collection.key.map((field, part) => valueText(field, row[elementAt(names, part)] ?? null)),
     ...columns.map(({ field }, index) => valueText(field, row[`c${index}`] ?? null)),
     ...answered,
@@ -283,7 +376,7 @@ function compileAnswer(answer: ReadPlan, { collection, columns }: WriteNode, sco
   if (result !== 'item' || level.kind !== 'rows' || level.version || meta.length > 0) return null;
   const rows = compileRowsFrom({ ...level, where: ALWAYS }, scope, (row) => sql`(select ${WRITTEN}.*) ${row}`);
   const body = sql`coalesce((select '{"data":' || ${rows.row}.${JSON_COLUMN} || '}' from (${rows.query}) ${rows.row}), '')`;
-  const offset = AUTHOR.length + collection.key.length + columns.length;
+  const offset = KEY_SLOT + collection.key.length + columns.length;
   return substitute(body, (each) => parameter(shifted(each, offset)));
 }
 

@@ -44,7 +44,8 @@ export function unlinkDocument({ nodes }: WritePlan, position: number): Fragment
   return documentAt(nodes.length + position);
 }
 
-interface Receipt extends IdempotencyKey {
+/** The caller and the digest of a request that is carried out once, and how long that is known. */
+export interface Receipt extends IdempotencyKey {
   readonly lifetime: string;
 }
 

@@ -12,11 +12,12 @@ import {
   compileFlat,
   compileFlatDelete,
   type FlatStatement,
+  type FlatTables,
   flatDeleteValues,
   flatValues,
 } from '../../compile/write/flat.js';
 import { compileWrite } from '../../compile/write/write.js';
-import { inputValues } from '../../compile/write/write-input.js';
+import { inputValues, type Receipt } from '../../compile/write/write-input.js';
 import { keyNames } from '../../mirror/item-key.js';
 import { type Collection, collectionOf, type Field, type Model } from '../../mirror/model.js';
 import type { Mirror } from '../../mirror/watch.js';
@@ -149,7 +150,7 @@ export class WriteCompiler {
     const records = key ? collectionOf(model, 'service_receipts') : null;
     const compile = (): Statement => compileWrite(plan, { records, activityLog: activityLogOf(model), counted });
     const compiled = this.#compile(shape, model, writer, compile);
-    const receipt = key && { ...key, lifetime: this.limits.idempotencyLifetime };
+    const receipt = this.#receiptOf({ idempotencyKey: key });
     const shard = isDistributed(planned) ? shardValue(planned) : null;
     const values = inputValues({ ...input, nodes: hashedNodes(planned) }, receipt, shard);
     const { text, parameters } = compiled.statement;
@@ -178,12 +179,13 @@ export class WriteCompiler {
     const flat = flatRow({ ...planned, input: { ...planned.input, nodes: hashedNodes(planned) } });
     if (!flat) return null;
     const access = this.#policies.accessOf(writer.caller)?.key ?? '';
-    const shape = `flat ${planned.shape} ${readBack ? `${access} ${readBack.shape}` : ''}`;
+    const once = call.idempotencyKey ? 'once ' : '';
+    const shape = `flat ${once}${planned.shape} ${readBack ? `${access} ${readBack.shape}` : ''}`;
     if (this.#chained.has(shape)) return null;
     const answer = readBack && this.#reads.prepareReadBack(readBack, writer, client);
     const plan = answer?.plan ?? null;
     if (plan?.kind === 'operation') return null;
-    const compiled = this.#findFlat(shape, model, writer, () => compileFlat(flat.node, plan, activityLogOf(model)));
+    const compiled = this.#findFlat(shape, model, writer, () => compileFlat(flat.node, plan, flatTables(model, call)));
     if (!compiled) return null;
     const known = { compiled, isAnswered: answer !== null };
     if (payload && model === this.#mirror.model) this.#known.learn(payload, planned, known);
@@ -191,10 +193,15 @@ export class WriteCompiler {
   }
 
   #flatCall(planned: PlannedWrite, flat: FlatRow, { compiled, isAnswered }: KnownStatement, call: WriteCall): FlatCall {
-    const values = flatValues(flat, planned.input.by, isAnswered ? (call.readBack?.values ?? []) : []);
+    const answered = isAnswered ? (call.readBack?.values ?? []) : [];
+    const values = flatValues(flat, planned.input.by, answered, this.#receiptOf(call));
     const key = flat.node.verb === 'insert' ? null : JSON.stringify(planned.keys);
     const isRepeatable = flat.node.columns.every(({ operators }) => operators.length === 0);
     return { planned, ...this.#bindFlat(compiled, values, call), key, isRepeatable };
+  }
+
+  #receiptOf({ idempotencyKey }: Pick<WriteCall, 'idempotencyKey'>): Receipt | null {
+    return idempotencyKey && { ...idempotencyKey, lifetime: this.limits.idempotencyLifetime };
   }
 
   #bindFlat(
@@ -275,17 +282,18 @@ export class WriteCompiler {
   compileFlatDelete(
     { collection, rule, selected }: { collection: Collection; rule: Condition | null; selected: Selected },
     { model, access, author }: WritePlanContext,
-    { writer, client }: WriteCall,
+    call: WriteCall,
   ): FlatCall | null {
+    const { writer } = call;
     const [key, ...others] = givenKeys(collection, selected);
     if (key === undefined || others.length > 0 || !isPlainTable(collection) || !hasPlainKey(collection)) return null;
     checkKey(collection, key);
-    const shape = `flat ${access?.key ?? ''}delete ${collection.name}`;
+    const shape = `flat ${call.idempotencyKey ? 'once ' : ''}${access?.key ?? ''}delete ${collection.name}`;
     const compiled = this.#findFlat(shape, model, writer, () =>
-      compileFlatDelete(collection, rule, activityLogOf(model)),
+      compileFlatDelete(collection, rule, flatTables(model, call)),
     );
     if (!compiled) return null;
-    const bound = this.#bindFlat(compiled, flatDeleteValues(key, author), { writer, client });
+    const bound = this.#bindFlat(compiled, flatDeleteValues(key, author, this.#receiptOf(call)), call);
     return { planned: null, ...bound, key: String(key), isRepeatable: true };
   }
 
@@ -348,6 +356,13 @@ export function pipelineFlat({ statement }: FlatCall, asFailure: PipelinedWrite[
 /** Keys that a write has stored, as responses show them. */
 export function shownKeys({ plan: { collection } }: PlannedWrite, keys: readonly Key[]): readonly unknown[] {
   return keys.map((key) => shownWrittenKey(collection, key));
+}
+
+function flatTables(model: Model, { idempotencyKey }: WriteCall): FlatTables {
+  return {
+    activityLog: activityLogOf(model),
+    receipts: idempotencyKey ? collectionOf(model, 'service_receipts') : null,
+  };
 }
 
 function givenKeys(collection: Collection, selected: Selected): readonly Key[] {

@@ -154,9 +154,10 @@ export class Writes {
     await hashNewSecrets(planned, call.writer, (text) => database.rows(text));
     const hooks = WriteHooks.ofPlan(planned);
     hooks.validate(this.limits);
-    const isApart = call.idempotencyKey || suppliesKeys(planned) || hooks.needTransaction || isDistributed(planned);
-    const flat = isApart ? null : this.#compiler.compileFlat(planned, call);
+    const isHooked = hooks.needTransaction || isDistributed(planned);
+    const flat = isHooked ? null : this.#compiler.compileFlat(planned, call);
     if (flat) return this.#sendFlat(flat, call);
+    const isApart = isHooked || call.idempotencyKey || suppliesKeys(planned);
     const written = isApart ? null : this.#compiler.compileWrite(planned, call, null);
     if (!written) return database.transaction((session) => this.#executeIn(session, planned, call));
     const read = this.#compiler.bindReadBack(planned, call);
@@ -293,7 +294,7 @@ export class Writes {
     const rule = deletionRule({ collection, context });
     client.staged('plan');
     const hooks = WriteHooks.ofDelete(collection, context.model);
-    const isApart = idempotencyKey || this.#session || hooks.needTransaction;
+    const isApart = this.#session || hooks.needTransaction;
     const flat = isApart ? null : this.#compiler.compileFlatDelete({ collection, rule, selected }, context, call);
     if (flat) return this.#sendFlat(flat, call, collection);
     const { text, parameters } = this.#compiler.compileDelete(collection, rule, context, writer);

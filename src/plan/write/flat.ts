@@ -1,5 +1,5 @@
 /** Which writes are flat: one row of one table whose values are all known, so that a plain statement can write it and return it. */
-import { isKey, singleKey } from '../../mirror/item-key.js';
+import { countedKey, isKey, singleKey } from '../../mirror/item-key.js';
 import type { Collection } from '../../mirror/model.js';
 import type { PlannedWrite, WriteColumn, WriteNode } from './write.js';
 
@@ -22,7 +22,7 @@ function isFlat({ verb, collection, conflict, guard, validations, columns }: Wri
   if (!hasPlainKey(collection)) return false;
   const isWritten = columns.every((column, index) => isValue(column, row[`c${index}`]));
   // Keys of several columns are columns of a new row, and name an item that exists.
-  return isWritten && (verb === 'insert' ? isNewKeyKnown(collection, row) : columns.length > 0);
+  return isWritten && (verb === 'insert' ? isNewKeyKnown(collection, row, columns) : columns.length > 0);
 }
 
 /** Whether the parts of the key are texts that their types read, and none of them is made from other columns. */
@@ -30,8 +30,10 @@ export function hasPlainKey({ key }: Collection): boolean {
   return key.length > 0 && !key.some(({ column }) => column?.is_generated || column?.is_array || column?.composite);
 }
 
-function isNewKeyKnown(collection: Collection, row: FlatRow['row']): boolean {
-  return singleKey(collection) !== null || row['k_0'] === undefined;
+/** The statement puts the sequence of a key of one column ahead of a key that the payload supplies, not that of a part. */
+function isNewKeyKnown(collection: Collection, row: FlatRow['row'], columns: readonly WriteColumn[]): boolean {
+  if (singleKey(collection)) return true;
+  return row['k_0'] === undefined && !columns.some(({ field }) => field === countedKey(collection));
 }
 
 function isValue({ mixed, references, lookup, endOf, only, agrees, caller }: WriteColumn, value: unknown): boolean {
