@@ -6,12 +6,13 @@
  */
 import { Agent } from 'node:http';
 import t, { type Test } from 'tap';
+import { inForce, makeCaller } from '../support/callers.js';
 import {
-  ADMIN_TOKEN,
   type Answer,
   connectSql,
   createDatabase,
   get,
+  KNOWS_CALLERS,
   request,
   type Sql,
   startDatabase,
@@ -74,25 +75,42 @@ const agent = new Agent({ keepAlive: true, maxSockets: CLIENTS });
 t.teardown(() => agent.destroy());
 type Service = Awaited<ReturnType<typeof startTestService>>;
 
-function send(service: Service, method: string, path: string, body?: unknown): Promise<Answer> {
+interface Sender {
+  readonly service: Service;
+  readonly token: string;
+}
+
+function send({ service, token }: Sender, method: string, path: string, body?: unknown): Promise<Answer> {
   const content = body === undefined ? {} : { body: JSON.stringify(body) };
   return request(service, method, path, {
     headers: { 'content-type': 'application/json' },
-    token: ADMIN_TOKEN,
+    token,
     agent,
     ...content,
   });
 }
 
-async function prepare(name: string, batching: boolean): Promise<{ service: Service; sql: Sql }> {
+/** Each client is a user of its own: a caller whose write failed a batch writes alone for a while. */
+async function prepare(name: string, batching: boolean): Promise<{ service: Service; senders: Sender[]; sql: Sql }> {
   const databaseUrl = await createDatabase(server, name);
   const sql = connectSql(databaseUrl);
   t.teardown(() => sql.end());
   await sql.unsafe(SCHEMA);
-  const service = await startTestService({ databaseUrl, WORKERS: '1', WRITE_BATCHING: String(batching) });
+  const service = await startTestService({
+    databaseUrl,
+    WORKERS: '1',
+    WRITE_BATCHING: String(batching),
+    ...KNOWS_CALLERS,
+  });
   await sql`insert into service_collections (collection, primary_key) values ('ruled', 'id')`;
   await waitFor(async () => !(await get(service, '/items/ruled/1')).text.includes('no key'), 10_000);
-  return { service, sql };
+  const senders: Sender[] = [];
+  for (let number = 0; number < CLIENTS; number++) {
+    const caller = await makeCaller(sql, `client ${number}`.replace(' ', '-'), [{ admin_access: true }]);
+    await inForce(service, caller, '/items/bare');
+    senders.push({ service, token: caller.token });
+  }
+  return { service, senders, sql };
 }
 
 /** A client that writes one item after the other, and knows what each answer must be. */
@@ -105,7 +123,7 @@ class Client {
 
   constructor(
     private readonly number: number,
-    private readonly service: Service,
+    private readonly sender: Sender,
   ) {}
 
   async write(): Promise<void> {
@@ -139,7 +157,7 @@ class Client {
   async #create(table: Name, items: Map<number, Item>): Promise<void> {
     const item = this.#drawn(table);
     const stored = this.#stored(table, item, null);
-    const { status, json } = await send(this.service, 'POST', `/items/${table}`, item);
+    const { status, json } = await send(this.sender, 'POST', `/items/${table}`, item);
     if (stored === null) return this.#expect(status === 400, `POST ${table} ${JSON.stringify(item)}: ${status}`);
     const shown = (json as { data?: Item & { id: number } }).data;
     this.#expect(status === 200 && isSame(shown, stored), `POST ${table}: ${status} ${JSON.stringify(json)}`);
@@ -151,7 +169,7 @@ class Client {
     const change = draw(2) === 0 ? { n: this.#drawn(table).n } : this.#drawn(table);
     const before = items.get(key) as Item;
     const stored = this.#stored(table, { ...before, ...change }, key);
-    const { status, json } = await send(this.service, 'PATCH', `/items/${table}/${key}`, change);
+    const { status, json } = await send(this.sender, 'PATCH', `/items/${table}/${key}`, change);
     if (stored === null) return this.#expect(status === 400, `PATCH ${table} ${JSON.stringify(change)}: ${status}`);
     const shown = (json as { data?: Item } | undefined)?.data;
     this.#expect(status === 200 && isSame(shown, stored), `PATCH ${table}: ${status} ${JSON.stringify(json)}`);
@@ -160,14 +178,14 @@ class Client {
   }
 
   async #delete(table: Name, items: Map<number, Item>, key: number): Promise<void> {
-    const { status } = await send(this.service, 'DELETE', `/items/${table}/${key}`);
+    const { status } = await send(this.sender, 'DELETE', `/items/${table}/${key}`);
     this.#expect(status === 204, `DELETE ${table}: ${status}`);
     items.delete(key);
     this.#count(table);
   }
 
   async #miss(table: Name): Promise<void> {
-    const { status } = await send(this.service, 'PATCH', `/items/${table}/2000000000`, { n: 1 });
+    const { status } = await send(this.sender, 'PATCH', `/items/${table}/2000000000`, { n: 1 });
     this.#expect(status === 403, `PATCH of nothing in ${table}: ${status}`);
   }
 
@@ -186,8 +204,8 @@ function isSame(shown: Item | undefined, { client, n, name }: Item): boolean {
 
 for (const batching of [true, false])
   t.test(batching ? 'in batches' : 'one by one', async (t) => {
-    const { service, sql } = await prepare(batching ? 'batched' : 'alone', batching);
-    const clients = Array.from({ length: CLIENTS }, (_, number) => new Client(number, service));
+    const { service, senders, sql } = await prepare(batching ? 'batched' : 'alone', batching);
+    const clients = senders.map((sender, number) => new Client(number, sender));
     // All at once, so that they meet.
     for (let round = 0; round < cases / 2 / CLIENTS; round++)
       await Promise.all(clients.map((client) => client.write()));
@@ -242,12 +260,12 @@ async function checkBatches(t: Test, service: Service): Promise<void> {
 }
 
 t.test('backends are killed below batches', async (t) => {
-  const { service, sql } = await prepare('killed', true);
+  const { senders, sql } = await prepare('killed', true);
   const outcomes = new Map<string, 'done' | 'unknown' | 'refused'>();
   const wrong: string[] = [];
-  const turns = Array.from({ length: CLIENTS }, () => ({ id: 0, done: 0, sent: 0 }));
+  const turns = senders.map((sender) => ({ sender, id: 0, done: 0, sent: 0 }));
   for (const turn of turns) {
-    const { json } = await send(service, 'POST', '/items/bare', { client: -1, n: 0 });
+    const { json } = await send(turn.sender, 'POST', '/items/bare', { client: -1, n: 0 });
     turn.id = (json as { data: { id: number } }).data.id;
   }
   let isOver = false;
@@ -260,9 +278,9 @@ t.test('backends are killed below batches', async (t) => {
   const writing = turns.map(async (turn, client) => {
     for (let number = 0; !isOver; number++) {
       const name = `killed ${client} ${number}`;
-      outcomes.set(name, outcomeOf(await send(service, 'POST', '/items/bare', { client, n: number, name })));
+      outcomes.set(name, outcomeOf(await send(turn.sender, 'POST', '/items/bare', { client, n: number, name })));
       turn.sent++;
-      const changed = outcomeOf(await send(service, 'PATCH', `/items/bare/${turn.id}`, { n: turn.sent }));
+      const changed = outcomeOf(await send(turn.sender, 'PATCH', `/items/bare/${turn.id}`, { n: turn.sent }));
       if (changed === 'done') turn.done = turn.sent;
     }
   });
