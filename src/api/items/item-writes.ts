@@ -156,7 +156,8 @@ function urlsOf(services: ItemsServices): UrlCache {
 /** Whether the caller wants the items that it wrote (RFC 7240, 4.2). Null if the caller does not say. */
 function returnPreference(prefer: string): 'minimal' | 'representation' | null {
   const [, wanted] = /(?:^|,)\s*return\s*=\s*"?(minimal|representation)"?\s*(?:[,;]|$)/i.exec(prefer) ?? [];
-  return (wanted?.toLowerCase() as 'minimal' | 'representation' | undefined) ?? null;
+  if (wanted === undefined) return null;
+  return wanted.toLowerCase() === 'minimal' ? 'minimal' : 'representation';
 }
 
 function deleteRequest(selected: Selected, body: unknown, context: ParseWriteContext): WriteRequest {

@@ -116,7 +116,7 @@ function compileOnce(
       ? sql`insert into ${tableName(collection)} as ${TABLE_ROW}${columnList(fields.map(columnName))}${overriding({ ...parts, fields })}
           select ${commaList(values)} from ${TAKEN}${made ? sql`, ${MADE}` : nothing} returning ${returned(node)}`
       : sql`update ${tableName(collection)} ${TABLE_ROW} set ${assignments(parts)} from ${TAKEN}
-          where ${parts.where as Fragment} returning ${returned(node)}`;
+          where ${parts.where} returning ${returned(node)}`;
   const steps = [
     ...(made ? [sql`${MADE} as materialized (select ${made} as ${alias('k')})`] : []),
     sql`${TAKEN} as (${takeReceipt(receipts, value, source)})`,
@@ -136,11 +136,10 @@ const DONE_ONCE = sql`case when (select count(*) from ${TAKEN}) = 0 then service
 
 /** Returns no row if the request was carried out before. `key` is that of the row. */
 function takeReceipt(receipts: Collection, key: Fragment, source: Fragment): Fragment {
-  const [id, fingerprint, lifetime] = RECEIPT.map(
-    (_, slot) => sql`${parameter({ kind: 'text', slot: AUTHOR.length + slot })}::text`,
-  ) as [Fragment, Fragment, Fragment];
+  const slot = (name: (typeof RECEIPT)[number]): Fragment =>
+    sql`${parameter({ kind: 'text', slot: AUTHOR.length + RECEIPT.indexOf(name) })}::text`;
   return sql`insert into ${tableName(receipts)} as ${TABLE_ROW} (id, fingerprint, expires, keys)
-    select ${id}, ${fingerprint}, now() + ${lifetime}::interval, json_build_array((${key})::text)${source}
+    select ${slot('id')}, ${slot('fingerprint')}, now() + ${slot('lifetime')}::interval, json_build_array((${key})::text)${source}
     on conflict (id) do update
     set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = excluded.keys, answer = null
     where ${TABLE_ROW}.expires < now() returning 1`;
@@ -166,7 +165,8 @@ function andAdvanced(node: WriteNode, before: Fragment, written?: Fragment): Fra
 interface FlatParts {
   readonly fields: readonly Field[];
   readonly values: readonly Fragment[];
-  readonly where: Fragment | null;
+  /** Not used for a new row. */
+  readonly where: Fragment;
 }
 
 /**
@@ -199,7 +199,7 @@ function compileBatch(
         ]
       : [
           sql`${alias('l')} as materialized (select ${SETS}.* from ${SETS}
-            join ${table} on ${bound(parts.where as Fragment)} for no key update of ${TABLE_ROW} skip locked)`,
+            join ${table} on ${bound(parts.where)} for no key update of ${TABLE_ROW} skip locked)`,
           sql`${WRITTEN} as (update ${table} set ${bound(assignments(parts))} from ${alias('l')} ${SETS}
             where ${bound(hasKey(collection))} returning ${returned(node)}, ${SETS}.${NUMBER})`,
         ];
@@ -252,7 +252,7 @@ function insertParts(node: WriteNode): FlatParts {
       ...(key ? keyValues(collection) : []),
       ...written.map(([column, index]) => writtenValue(node, column, index, storedAtFirst)),
     ],
-    where: null,
+    where: nothing,
   };
 }
 
@@ -286,7 +286,7 @@ function updateParts(node: WriteNode, scope: Scope): FlatParts | null {
 function update(node: WriteNode, parts: FlatParts): Fragment {
   return sql`update ${tableName(node.collection)} ${TABLE_ROW}
     set ${assignments(parts)}
-    where ${parts.where as Fragment}
+    where ${parts.where}
     returning ${returned(node)}`;
 }
 
