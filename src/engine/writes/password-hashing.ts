@@ -81,7 +81,7 @@ export async function preparePayloads<Data extends Payload>(
 /** For callers other than administrators: each hash takes tens of milliseconds by design. */
 const MAX_SECRETS = 100;
 
-/** Of one request. */
+/** Hashes of one request that are computed at a time. */
 const HASHED_AT_ONCE = 2;
 
 /** New passwords of users have to meet the settings. */

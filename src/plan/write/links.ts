@@ -28,7 +28,7 @@ export function keyValue(row: Row): ColumnValue {
   return isMade ? { kind: 'reference', row } : { kind: 'value', value: row.key };
 }
 
-/** The same for each column of a composite reference. `payload` is that of the row that they refer to. */
+/** The value for each column of a composite reference. `payload` is that of the row that they refer to. */
 export function linkValues(
   row: Row,
   payload: Payload,

@@ -136,7 +136,7 @@ function enter(entry: Record<string, unknown>, column: WriteColumn, position: nu
   }
 }
 
-/** Null if no row has one. All caller values in a column come from one preset: an action has one per field. */
+/** The column, or null if no row has a value for it. All caller values in a column come from one preset: an action has one per field. */
 function shapeColumn(list: List, field: Field, only: WriteColumn['only']): WriteColumn | null {
   const references = new Map<string, NewReference>();
   let [missing, holdsValues, agrees] = [0, false, false];
