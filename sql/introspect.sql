@@ -295,6 +295,25 @@ select pg_catalog.json_build_object(
       where child.inhparent = tables.oid and class.relkind = 'f'
     )
   ),
+  -- Views, and tables with rows whose xmin is unknown: those of other servers and of other access methods, and tables that inherit from them.
+  -- Whether rows of them can be changed or deleted.
+  'digested', (
+    with recursive foreign_rows (oid) as (
+      select class.oid
+      from pg_catalog.pg_class class
+      left join pg_catalog.pg_am method on method.oid = class.relam
+      where class.relkind = 'f' or (class.relkind = 'r' and method.amname <> 'heap')
+      union
+      select child.inhparent
+      from foreign_rows
+      join pg_catalog.pg_inherits child on child.inhrelid = foreign_rows.oid
+    )
+    select pg_catalog.json_agg(
+      pg_catalog.json_build_array(tables.oid::int8, (pg_catalog.pg_relation_is_updatable(tables.oid, true) & 20) <> 0) order by tables.oid
+    )
+    from tables
+    where tables.relkind in ('v', 'm') or tables.oid in (select oid from foreign_rows)
+  ),
   'sequences', (
     select pg_catalog.json_agg(
       pg_catalog.json_build_array(

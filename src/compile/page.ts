@@ -24,6 +24,7 @@ import { compileCondition } from './condition.js';
 import { FromClause, type Scope } from './from-clause.js';
 import { columnName } from './identifiers.js';
 import { compileOperand, isNotNull, isNull, operandTypeName } from './operand.js';
+import { ROW_TAG, rowTag } from './row-tag.js';
 import { CHANGES, changedColumn, keysOfReference, type RowChanges } from './version.js';
 
 export interface CompiledLevel {
@@ -104,6 +105,7 @@ export function compilePage(level: RowLevel, context: PageContext): Page {
   const columns = outputColumns(level, source, changes);
   const flags = compileFlags(level, source, name);
   for (const [flag, column] of flags.columns) columns.set(flag, column);
+  if (level.tagged) columns.set('%e', tagColumn(source, context));
   const conditions = [joined ?? null, compileCondition(level.where, source)];
   const sorted = level.order.map(({ operand, descending }) => compileOperand(operand, source, descending));
   const orderOf = (row: Fragment): PageOrder[] =>
@@ -139,6 +141,12 @@ export function compilePage(level: RowLevel, context: PageContext): Page {
   );
   const order = ordinal ? [{ column: sql`${name}.${alias('n')}`, descending: false }] : orderOf(name);
   return { query, name, rows: source, flag: flags.of, order, changes: changes && sql`${name}.${CHANGES}` };
+}
+
+/** A source that replaces the table brings the transactions of its rows with it. */
+function tagColumn(source: FromClause, { table }: PageContext): Fragment {
+  if (table && source.collection.rowTag === 'xmin') return sql`${source.alias}.${ROW_TAG}`;
+  return sql`${rowTag(source)} as ${ROW_TAG}`;
 }
 
 /** The columns that the outputs need, with the values of a version, by names. */

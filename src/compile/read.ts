@@ -27,6 +27,7 @@ import { typeName } from './identifiers.js';
 import { JSON_COLUMN, jsonList, toJsonText } from './json.js';
 import { commaList, unnest } from './key-columns.js';
 import { type CompiledLevel, limitValue } from './page.js';
+import { itemBody } from './row-tag.js';
 import { compileRows, compileRowsWithCursor } from './rows.js';
 import { KEYS_SETTING, keyPartSetting } from './write/write-input.js';
 
@@ -78,11 +79,12 @@ function readFragment(plan: ReadPlan | OperationPlan): Fragment {
   const scope = new Scope(compileCondition);
   if (plan.kind === 'operation') return operationFragment(plan, scope);
   switch (plan.result) {
-    case 'item': {
-      const rows = compileRows(rowLevel(plan), scope, null);
-      return sql`select '{"data":' || ${rows.row}.${JSON_COLUMN} || '}' from (${rows.query}) ${rows.row}`;
-    }
+    case 'item':
+      return itemFragment(rowLevel(plan), scope);
     case 'singleton':
+      if (rowLevel(plan).tagged)
+        return sql`select coalesce((${itemFragment(rowLevel(plan), scope)}), '{"data":' || ${blankParameter(plan)} || '}')`;
+      return sql`select '{"data":' || ${compilePart(plan, scope)} || '}'`;
     case 'optional':
       return sql`select '{"data":' || ${compilePart(plan, scope)} || '}'`;
     case 'list':
@@ -91,6 +93,11 @@ function readFragment(plan: ReadPlan | OperationPlan): Fragment {
     default:
       return assertNever(plan.result);
   }
+}
+
+function itemFragment(level: RowLevel, scope: Scope): Fragment {
+  const rows = compileRows(level, scope, null);
+  return sql`select ${itemBody(level, rows.row)} from (${rows.query}) ${rows.row}`;
 }
 
 /** Several reads as one statement, and so one snapshot; its cell is the whole response, errors of missing items included. */

@@ -12,6 +12,7 @@ import { commaList, showKey } from './key-columns.js';
 import { compileOperand, showOperand } from './operand.js';
 import { type CompiledLevel, compilePage, type JoinCondition, orderClause, type Page, pageSource } from './page.js';
 import { isReferred, keyOfTarget } from './reference.js';
+import { ROW_TAG } from './row-tag.js';
 import { changesOfList, changesOfOne, type RowChanges, versionChanges, versionOf } from './version.js';
 
 export function compileRows(
@@ -85,7 +86,8 @@ function compileShown(level: RowLevel, context: LevelContext, show: Show): Compi
   const shared = changes ? NONE_SHARED : sharedOutputs(level, joinedBy === null);
   const page = compilePage(level, { ...context, number, isShared: shared.size > 0 });
   const { json, joins } = show({ page: pageSource(level, page, scope), shared, changes: page.changes });
-  const query = selectFrom(page, sql`${json} as ${JSON_COLUMN}`, joins, shared);
+  const tag = level.tagged ? sql`, ${page.name}.${ROW_TAG}` : nothing;
+  const query = selectFrom(page, sql`${json} as ${JSON_COLUMN}${tag}`, joins, shared);
   return { query, row: alias(`r${number}`) };
 }
 

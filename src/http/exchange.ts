@@ -25,6 +25,8 @@ export interface Headers {
   /** '' without replicas. */
   readonly position: string;
   readonly ifNoneMatch: string;
+  /** '' for reads. */
+  readonly ifMatch: string;
   /** For requests of a file; '' for all others. */
   readonly range: string;
   readonly ifRange: string;
@@ -150,6 +152,7 @@ export class Exchange {
       prefer: request.getHeader('prefer'),
       position: hooks.positions === null ? '' : request.getHeader('lateral-position'),
       ifNoneMatch: request.getHeader('if-none-match'),
+      ifMatch: reads ? '' : request.getHeader('if-match'),
       range: readsFile ? request.getHeader('range') : '',
       ifRange: readsFile ? request.getHeader('if-range') : '',
       ifModifiedSince: readsFile ? request.getHeader('if-modified-since') : '',

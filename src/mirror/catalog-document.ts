@@ -27,6 +27,8 @@ export interface CatalogDocument {
   readonly shards?: readonly ShardEntry[] | null;
   /** Those of Citus, where it is installed; without a column where each worker has all rows. */
   readonly distributed?: readonly ShardEntry[] | null;
+  /** Tables and views whose rows have no xmin, and whether the rows can be changed or deleted. */
+  readonly digested?: readonly (readonly [table: number, isWritable: boolean])[] | null;
   readonly sequences: readonly SequenceEntry[] | null;
   /** Those that fire, with those of partitions. */
   readonly triggers: readonly TriggerEntry[] | null;

@@ -26,6 +26,7 @@ import type {
   ForeignKeyAction,
   ForeignKeyBehaviour,
   Index,
+  RowTag,
   TableKind,
 } from './model.js';
 import {
@@ -53,6 +54,7 @@ export interface TableFacts {
   readonly references: readonly CompositeReference[];
   readonly shardColumn: string | null;
   readonly distributed: boolean;
+  readonly rowTag: RowTag | null;
   readonly triggers: readonly Trigger[];
   readonly rules: readonly RewriteRule[];
   readonly isWrittenInBatches: boolean;
@@ -93,6 +95,11 @@ export function* assembleTables(
   const columns = groupColumns(document.columns ?? []);
   const distributed = new Map(document.distributed ?? []);
   const shards = new Map([...(document.shards ?? []), ...distributed]);
+  const digested = new Map(document.digested ?? []);
+  const rowTagOf = (table: number): RowTag | null => {
+    if (digested.get(table) === false) return null;
+    return distributed.has(table) || digested.has(table) ? 'digest' : 'xmin';
+  };
   const tables: TableFacts[] = [];
   for (const [table, relation, kind, schema, system, extension] of document.tables ?? []) {
     const name = names.get(table);
@@ -116,6 +123,7 @@ export function* assembleTables(
       references: lookups.references.get(table) ?? NONE,
       shardColumn: shards.get(table) ?? null,
       distributed: distributed.has(table),
+      rowTag: rowTagOf(table),
       triggers: lookups.writes.triggers.get(table) ?? NONE,
       rules: lookups.writes.rules.get(table) ?? NONE,
       isWrittenInBatches: !lookups.writes.unbatched.has(table),

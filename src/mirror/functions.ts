@@ -223,6 +223,7 @@ function resultOf(name: string, fields: readonly Field[]): Collection {
     uniqueKeys: Object.freeze([]),
     shardColumn: null,
     distributed: false,
+    rowTag: null,
     fields: freezeMap(new Map(fields.map((field) => [field.name, field]))),
     singleton: false,
     sortField: null,

@@ -148,6 +148,7 @@ function buildCollection(
     searchField: searchFieldOf(meta, fields),
     shardColumn: table.shardColumn,
     distributed: table.distributed,
+    rowTag: table.rowTag,
     accountability: recordOf(meta ? accountabilityOf(meta) : 'all', table),
     triggers: table.triggers,
     rules: table.rules,

@@ -32,6 +32,11 @@ export function showsKey({ key, fields }: Collection): boolean {
   return key.length > 0 && key.every(({ name }) => fields.has(name));
 }
 
+/** Whether entity tags of items have a row part. */
+export function isTagged({ key, rowTag }: Pick<Collection, 'key' | 'rowTag'>): boolean {
+  return key.length > 0 && rowTag !== null;
+}
+
 /** Whether no two rows have the same values in these columns: a unique index covers them, or some of them. */
 export function areUnique({ uniqueKeys }: Pick<Collection, 'uniqueKeys'>, names: readonly string[]): boolean {
   return uniqueKeys.some((key) => key.length > 0 && key.every((name) => names.includes(name)));

@@ -75,6 +75,9 @@ export interface TextSearchConfiguration {
 /** `foreign`: a table of another server, behind a foreign data wrapper. */
 export type TableKind = 'table' | 'partitioned' | 'foreign' | 'view';
 
+/** How the versions of a row are told apart: by the transaction that wrote it, or by a digest of its columns. */
+export type RowTag = 'xmin' | 'digest';
+
 export interface Collection {
   readonly name: string;
   readonly schema: string;
@@ -99,6 +102,8 @@ export interface Collection {
   readonly shardColumn: string | null;
   /** Whether Citus manages the table. */
   readonly distributed: boolean;
+  /** The row part of entity tags, or null if rows cannot be changed. */
+  readonly rowTag: RowTag | null;
   readonly accountability: 'all' | 'activity' | null;
   /** Triggers that fire, also those that only partitions have; not the ones that keep foreign keys. */
   readonly triggers: readonly Trigger[];

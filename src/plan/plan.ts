@@ -63,6 +63,8 @@ export interface RowLevel {
   readonly locked?: boolean;
   /** Whether a row is shown as the value of its only output, or as null where it has none, and not as an object. */
   readonly bare?: boolean;
+  /** Whether the row part of its entity tag is shown with each row. */
+  readonly tagged?: boolean;
   /** Whether its rows are all found before they are put in order: for values so rare that no index on the order pays. */
   readonly fenced?: boolean;
   /** The content version that its rows are shown as. */

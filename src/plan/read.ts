@@ -1,6 +1,6 @@
 /** Request AST × model → read plan: names are resolved, wildcards expanded, limits checked. */
 import { forbidden, forbiddenCollection, forbiddenField, invalidPayload, invalidQuery } from '../base/errors.js';
-import { showsKey } from '../mirror/item-key.js';
+import { isTagged, showsKey } from '../mirror/item-key.js';
 import type { Collection, Model } from '../mirror/model.js';
 import type { PageLimit, Query, ReadRequest, ReadTarget, Slot } from '../request/ast.js';
 import { refuseKeys } from '../request/write.js';
@@ -133,7 +133,7 @@ function checkSelects({ filter, search }: Query): void {
 
 /** One item by its key, or the only one of a singleton; the rest of the query only shapes its outputs. */
 function planItem(
-  { target }: ReadRequest,
+  { target, tagged }: ReadRequest,
   collection: Collection,
   outputs: RowLevel['outputs'],
   version: VersionPlan | null,
@@ -142,6 +142,8 @@ function planItem(
     ...rowLevel(collection, outputs, both(targetCondition(target, collection), ...ofVersion(version))),
     order: target.kind === 'item' ? [] : defaultOrder(collection, null),
     limit: { kind: 'constant', value: 1 },
+    // A version has no row of its own.
+    ...(tagged && !version && isTagged(collection) ? { tagged } : {}),
   };
   // A version of an item that does not exist yet is none.
   const result = target.kind === 'item' || version ? 'item' : 'singleton';

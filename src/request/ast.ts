@@ -21,6 +21,8 @@ export interface ReadRequest {
   readonly query: Query;
   /** Whether the items are wanted one by one, for a file. */
   readonly export: boolean;
+  /** Whether the row part of an entity tag follows the body of a single item. */
+  readonly tagged?: true;
 }
 
 /** The arguments of a call, by name. */

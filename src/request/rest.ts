@@ -28,6 +28,11 @@ export function parseRead(collection: string, key: string | null, queryString: s
   return finish({ collection, target }, readQueryString(queryString, limits), context);
 }
 
+/** The same read, with the row part of the item's entity tag behind the body. */
+export function tagged(parsed: Parsed): Parsed {
+  return { ...parsed, request: { ...parsed.request, tagged: true }, shape: `tagged ${parsed.shape}` };
+}
+
 /** The caller's own item, or several such as roles. The caller need not be able to see the keys. */
 export function parseOwn(
   collection: string,

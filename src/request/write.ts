@@ -31,6 +31,8 @@ export type WriteRequest =
       readonly idempotencyKey: IdempotencyKey | null;
       /** Null if an item that exists is an error. */
       readonly onConflict: OnConflict | null;
+      /** Whether an item that exists is a failed precondition; `onConflict` then has no effect. */
+      readonly isNew?: boolean;
     } & CreateBody &
       WithReadBack)
   | ({ readonly kind: 'update-item'; readonly key: Key; readonly data: Input } & WithReadBack & Conditional)

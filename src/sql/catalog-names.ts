@@ -25,7 +25,7 @@ const FUNCTIONS: ReadonlySet<string> = new Set(
   `abs array_agg array_ndims array_position array_remove array_to_string avg bool_and bool_or cardinality char_length concat_ws convert_from
   convert_to count current_setting current_schemas decode encode floor format generate_series has_column_privilege
   has_database_privilege has_schema_privilege has_sequence_privilege has_table_privilege hashtext hashtextextended int2out int4out int8out
-  float4out float8out uuid_out json_out jsonb_out numeric_out textin boolout isfinite
+  float4out float8out uuid_out json_out jsonb_out numeric_out textin boolout xidout isfinite
   json_agg json_array_elements json_array_elements_text json_array_length json_build_array json_build_object json_object_agg
   json_to_record json_to_recordset json_typeof jsonb_agg jsonb_array_elements jsonb_array_elements_text jsonb_array_length
   jsonb_build_array jsonb_build_object jsonb_each jsonb_object_agg jsonb_object_keys jsonb_typeof left lower make_interval max md5 min nextval num_nonnulls obj_description

@@ -17,10 +17,10 @@ import type { Collection } from '../../mirror/model.js';
 import type { Mirror } from '../../mirror/watch.js';
 import type { WriteAction } from '../../plan/access.js';
 import type { Parsed } from '../../request/ast.js';
-import { parseCountOfKeys, parseOwn, parseReadBack, parseSearch } from '../../request/rest.js';
+import { parseCountOfKeys, parseOwn, parseReadBack, parseSearch, tagged } from '../../request/rest.js';
 import { requireObject } from '../../request/write.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, dataReply, route } from '../action.js';
-import { type ItemsServices, readIdempotencyKey, writerOf, writtenReply } from '../items/item-writes.js';
+import { type ItemsServices, readIdempotencyKey, readIfMatch, writerOf, writtenReply } from '../items/item-writes.js';
 import {
   BOOLEAN,
   done,
@@ -105,9 +105,10 @@ async function updateMe(exchange: Exchange, services: MeServices): Promise<Reply
     identify: () => writerOf(exchange, caller),
     parse: async () => {
       const data = requireObject(await exchange.json(parseJson), 'The body');
-      const readBack = parseReadBack(collection, true, exchange.queryString, services.limits);
+      const readBack = tagged(parseReadBack(collection, true, exchange.queryString, services.limits));
       const idempotencyKey = readIdempotencyKey(exchange, caller, data);
-      return { kind: 'update-item' as const, collection, key: caller.user, data, readBack, idempotencyKey };
+      const ifMatch = readIfMatch(exchange);
+      return { kind: 'update-item' as const, collection, key: caller.user, data, readBack, idempotencyKey, ifMatch };
     },
     execute: (request, writer) => services.writes.run(request, writer, exchange),
     reply: writtenReply,

@@ -16,12 +16,12 @@ import type { Grant, WriteAction } from '../../plan/access.js';
 import { Guard } from '../../plan/write/guard.js';
 import type { Parsed } from '../../request/ast.js';
 import type { Input } from '../../request/parse-context.js';
-import { parseReadBack } from '../../request/rest.js';
+import { parseReadBack, tagged } from '../../request/rest.js';
 import { requireObject } from '../../request/write.js';
 import { MAX_IMAGE_BYTES, wholeFile } from '../../storage/images.js';
 import { fetchRemote } from '../../storage/remote-file.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
-import { createItems, type ItemPath, updateItem, writerOf, writtenReply } from '../items/item-writes.js';
+import { createItems, type ItemPath, readIfMatch, updateItem, writerOf, writtenReply } from '../items/item-writes.js';
 import { resourceRoutes } from '../items/items.js';
 import { done, data as inEnvelope, object, ok, RECORD, STRING } from '../openapi/json-schema.js';
 import { atMost, FORM_BYTES, type FormFile, readFileForm } from './file-form.js';
@@ -110,7 +110,7 @@ async function replaceFile(exchange: Exchange, services: FilesServices): Promise
     client: exchange,
     identify: () => identifyWriter(exchange, services, 'update'),
     parse: async () => {
-      const readBack = parseReadBack(FILES, true, exchange.queryString, services.limits);
+      const readBack = tagged(parseReadBack(FILES, true, exchange.queryString, services.limits));
       const id = key.toLowerCase();
       if (!/^[0-9a-f-]{36}$/.test(id)) throw forbiddenCollection(FILES);
       const current = await readStorage(id, exchange, services);
@@ -120,7 +120,15 @@ async function replaceFile(exchange: Exchange, services: FilesServices): Promise
           stored.push(await store(file, `${id}-${randomBytes(8).toString('hex')}`, services, current));
         }),
       );
-      return { kind: 'update-item' as const, collection: FILES, key: id, data: stored[0]?.row ?? {}, readBack };
+      const ifMatch = readIfMatch(exchange);
+      return {
+        kind: 'update-item' as const,
+        collection: FILES,
+        key: id,
+        data: stored[0]?.row ?? {},
+        readBack,
+        ifMatch,
+      };
     },
     execute: (request, writer) =>
       keeping(stored, services, () => services.writes.run(request, permitted(writer, stored, services), exchange)),

@@ -9,6 +9,7 @@ import { write } from '../../engine/pipeline.js';
 import type { Reads } from '../../engine/reads/reads.js';
 import type { Writer } from '../../engine/writer.js';
 import type { Writes } from '../../engine/writes/writes.js';
+import { tagOf, withoutRow } from '../../http/etag.js';
 import type { Exchange } from '../../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../../http/reply.js';
 import type { SocketClient } from '../../http/websocket.js';
@@ -16,12 +17,14 @@ import type { LiveQueries } from '../../live/queries/live-queries.js';
 import type { Parsed } from '../../request/ast.js';
 import { parseConflictParameters } from '../../request/on-conflict.js';
 import { limitsOf, type ParseLimits } from '../../request/parse-context.js';
-import { checkWriteUrl, parseReadBack } from '../../request/rest.js';
+import { checkWriteUrl, parseReadBack, tagged } from '../../request/rest.js';
 import { UrlCache } from '../../request/url-cache.js';
 import {
   type IdempotencyKey,
+  type IfMatch,
   parseCreate,
   parseDelete,
+  parseIfMatch,
   parseUpdate,
   requireObject,
   type Selected,
@@ -66,11 +69,26 @@ function writeItems(exchange: Exchange, services: ItemsServices, path: ItemPath,
       // One item is deleted by its path.
       const isDeleted = exchange.method === 'DELETE' && path.key !== null;
       const body = isDeleted ? undefined : await exchange.json(parseJson);
-      return parse(body, { exchange, services, path, caller, isSingleton });
+      const request = parse(body, { exchange, services, path, caller, isSingleton });
+      checkConditions(exchange, request);
+      return request;
     },
     execute: (request, writer) => services.writes.run(request, writer, exchange),
     reply: writtenReply,
   });
+}
+
+/** Conditions that would have no effect are refused, not dropped. */
+function checkConditions({ headers: { ifMatch, ifNoneMatch } }: Exchange, request: WriteRequest): void {
+  if (ifMatch !== '' && !('ifMatch' in request))
+    throw invalidQuery('"If-Match" applies to PATCH and DELETE of one item');
+  if (ifNoneMatch !== '' && (request.kind !== 'create' || ifNoneMatch.trim() !== '*'))
+    throw invalidQuery('"If-None-Match" of a write must be * and applies to POST');
+}
+
+/** Null without the header. */
+export function readIfMatch({ headers: { ifMatch } }: Exchange): IfMatch | null {
+  return ifMatch === '' ? null : parseIfMatch(ifMatch);
 }
 
 export function createItems(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
@@ -79,7 +97,8 @@ export function createItems(exchange: Exchange, services: ItemsServices, path: I
     const idempotencyKey = readIdempotencyKey(exchange, context.caller, body);
     const onConflict = parseConflictParameters(exchange.queryString);
     const create = parseCreate(body);
-    return { kind: 'create', ...create, ...withReadBack(context, !create.many), idempotencyKey, onConflict };
+    const isNew = exchange.headers.ifNoneMatch !== '';
+    return { kind: 'create', ...create, ...withReadBack(context, !create.many), idempotencyKey, onConflict, isNew };
   });
 }
 
@@ -107,6 +126,7 @@ export function updateItem(exchange: Exchange, services: ItemsServices, path: It
       data: requireObject(body, 'The body'),
       ...withReadBack(context, true),
       idempotencyKey: readIdempotencyKey(exchange, context.caller, body),
+      ifMatch: readIfMatch(exchange),
     };
   });
 }
@@ -116,13 +136,17 @@ export function updateItems(exchange: Exchange, services: ItemsServices, path: I
     const idempotencyKey = readIdempotencyKey(exchange, context.caller, body);
     if (!context.isSingleton) return { ...parseUpdate(body), ...withReadBack(context, false), idempotencyKey };
     const data = requireObject(body, 'The body');
-    return { kind: 'update-singleton', data, ...withReadBack(context, true), idempotencyKey };
+    const ifMatch = readIfMatch(exchange);
+    return { kind: 'update-singleton', data, ...withReadBack(context, true), idempotencyKey, ifMatch };
   });
 }
 
 export function deleteItem(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
   const selected = { kind: 'keys', keys: [keyOf(path)] } as const;
-  return writeItems(exchange, services, path, (_, context) => deleteRequest(selected, undefined, context));
+  return writeItems(exchange, services, path, (_, context) => ({
+    ...deleteRequest(selected, undefined, context),
+    ifMatch: readIfMatch(exchange),
+  }));
 }
 
 export function deleteItems(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
@@ -138,7 +162,10 @@ function keyOf({ key }: ItemPath): string {
 function withReadBack({ exchange, services, path: { collection } }: ParseWriteContext, one: boolean) {
   const limits = limitsOf(services.limits, exchange.prefer);
   const path = `${limits === services.limits ? '' : 'strict '}${one ? 'item' : 'list'} ${collection}`;
-  const parse = (text: string): Parsed => parseReadBack(collection, one, text, limits);
+  const parse = (text: string): Parsed => {
+    const read = parseReadBack(collection, one, text, limits);
+    return one ? tagged(read) : read;
+  };
   const readBack = urlsOf(services).get(path, exchange.queryString, parse);
   const wanted = exchange.prefer === '' ? null : returnPreference(exchange.prefer);
   if (wanted !== null) exchange.applied(`return=${wanted}`);
@@ -160,7 +187,11 @@ function returnPreference(prefer: string): 'minimal' | 'representation' | null {
   return wanted.toLowerCase() === 'minimal' ? 'minimal' : 'representation';
 }
 
-function deleteRequest(selected: Selected, body: unknown, context: ParseWriteContext): WriteRequest {
+function deleteRequest(
+  selected: Selected,
+  body: unknown,
+  context: ParseWriteContext,
+): Extract<WriteRequest, { kind: 'delete' }> {
   const { exchange, services, caller, path } = context;
   checkWriteUrl(exchange.queryString, limitsOf(services.limits, exchange.prefer));
   const idempotencyKey = readIdempotencyKey(exchange, caller, body);
@@ -188,6 +219,9 @@ export function writerFrom(
 }
 
 /** The answer is empty if the caller may not read the written items. */
-export function writtenReply(body: Buffer | null): Reply {
-  return body ? { status: 200, type: JSON_TYPE, body } : noContent;
+export function writtenReply(cell: Buffer | null): Reply {
+  if (!cell) return noContent;
+  const { body, row } = withoutRow(cell);
+  const reply = { status: 200, type: JSON_TYPE, body };
+  return row === '' ? reply : { ...reply, tag: tagOf(body, row) };
 }

@@ -6,14 +6,14 @@ import { forbidden, forbiddenCollection } from '../../base/errors.js';
 import { parseJson } from '../../base/exact-json.js';
 import { type MaybePromise, type ReadStages, RepliedRead, read } from '../../engine/pipeline.js';
 import type { PreparedRead, Reads } from '../../engine/reads/reads.js';
-import { isNotModified, tagOf } from '../../http/etag.js';
+import { isNotModified, tagOf, withoutRow } from '../../http/etag.js';
 import type { Exchange } from '../../http/exchange.js';
 import { DEFERRED, JSON_TYPE, jsonText, type Outcome, type Reply } from '../../http/reply.js';
 import type { Handler, Route } from '../../http/router.js';
 import { systemTables } from '../../postgres/catalog/system-tables.js';
 import type { Parsed } from '../../request/ast.js';
 import { limitsOf, type ParseLimits } from '../../request/parse-context.js';
-import { parseRead, parseSearch } from '../../request/rest.js';
+import { parseRead, parseSearch, tagged } from '../../request/rest.js';
 import { UrlCache } from '../../request/url-cache.js';
 import { exportItems, streamItems } from './export-formats.js';
 import {
@@ -131,29 +131,29 @@ export class ItemsRead extends RepliedRead implements ReadStages<Parsed, Reply |
 
   /** Sends the result, and again after each change, as events. */
   async subscribe(): Promise<Reply | typeof DEFERRED> {
-    const parsed = await this.#parseLive();
+    const parsed = await this.#parse('live', wholeAnswers(this.services.limits));
     return eventStream(this.client, this.services, () => parsed);
   }
 
   /** Waits for a change. A read that cannot be live is answered at once, as without the preference. */
   async wait(): Promise<Reply | typeof DEFERRED> {
     if ((await this.services.live.obstacle()) !== null) return read(this, this.services.reads);
-    const parsed = await this.#parseLive();
+    const parsed = await this.#parse('wait', wholeAnswers(this.services.limits));
     return waitForChange(this.client, this.services, () => parsed, preferredWait(this.client));
   }
 
-  #parseLive(): MaybePromise<Parsed> {
-    return this.#parse('live', wholeAnswers(this.services.limits));
-  }
-
   /** `use` names the limits, which are part of the cache key. */
-  #parse(use: 'once' | 'live', given: ParseLimits): MaybePromise<Parsed> {
+  #parse(use: 'once' | 'wait' | 'live', given: ParseLimits): MaybePromise<Parsed> {
     const { prefer } = this.client;
     const limits = prefer === '' ? given : limitsOf(given, prefer);
     if (this.client.method === 'SEARCH') return this.#parseBody(limits);
     const { collection, key } = this.path;
     const path = `${limits === given ? use : `strict ${use}`} ${key === null ? 'list' : 'item'} ${collection}`;
-    const parsed = this.urls.get(path, this.client.queryString, (text) => parseRead(collection, key, text, limits));
+    const parsed = this.urls.get(path, this.client.queryString, (text) => {
+      const read = parseRead(collection, key, text, limits);
+      // Events have no entity tag.
+      return use === 'live' ? read : tagged(read);
+    });
     // The key of an item is the first value: only it differs between requests with the same query.
     if (key === null) return parsed;
     return { ...parsed, values: parsed.values.length === 1 ? [key] : [key, ...parsed.values.slice(1)] };
@@ -177,10 +177,11 @@ export function explainPreference(prefer: string): ExplainPreference | undefined
 const ACCEPT_QUERY = { 'Accept-Query': 'application/json' };
 
 /** A strong tag of the bytes: a client that has them already is spared the transfer. */
-function taggedReply(exchange: Exchange, body: Buffer): Reply {
-  if (exchange.method === 'SEARCH') return { status: 200, type: JSON_TYPE, body, headers: ACCEPT_QUERY };
-  if (exchange.method === 'POST') return { status: 200, type: JSON_TYPE, body };
-  const tag = tagOf(body);
+function taggedReply(exchange: Exchange, cell: Buffer): Reply {
+  if (exchange.method === 'SEARCH') return { status: 200, type: JSON_TYPE, body: cell, headers: ACCEPT_QUERY };
+  if (exchange.method === 'POST') return { status: 200, type: JSON_TYPE, body: cell };
+  const { body, row } = withoutRow(cell);
+  const tag = tagOf(body, row);
   if (isNotModified(exchange.headers.ifNoneMatch, tag)) return { status: 304, type: '', body: '', tag };
   return { status: 200, type: JSON_TYPE, body, tag };
 }

@@ -3,7 +3,7 @@ import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
 import { LastingCredentials } from '../../access/lasting-credentials.js';
 import type { MaybePromise } from '../../engine/pipeline.js';
-import { isNotModified } from '../../http/etag.js';
+import { isNotModified, tagOf, withoutRow } from '../../http/etag.js';
 import type { Exchange } from '../../http/exchange.js';
 import {
   DEFERRED,
@@ -69,8 +69,9 @@ export async function waitForChange(
   settled.catch(() => {});
   const close = await live.subscribe(new RequestSource(exchange, identities, parse), {
     answer: (answer) => {
-      tag = answer.tag;
-      if (!isNotModified(ifNoneMatch, tag)) settle({ status: 200, type: JSON_TYPE, body: answer.body, tag });
+      const { body, row } = withoutRow(answer.body);
+      tag = tagOf(body, row);
+      if (!isNotModified(ifNoneMatch, tag)) settle({ status: 200, type: JSON_TYPE, body, tag });
     },
     withdraw: () => false,
     end: (error) => (error === null ? unchanged() : fail(error)),

@@ -16,11 +16,20 @@ import {
   keyColumns,
   keyParameters,
 } from '../key-columns.js';
+import { type Matched, matchesTag } from '../row-tag.js';
 import { type ActivityLog, record } from './activity.js';
 import { guardedRows } from './guard.js';
 
+/** Whether a locked row has one of the entity tags. */
+const MATCHES = alias('m');
+
 /** Deletes all items, or none and raises an error. Rows that do not meet the rule look as if they did not exist. */
-export function compileDelete(collection: Collection, rule: Condition | null, activityLog: ActivityLog): Statement {
+export function compileDelete(
+  collection: Collection,
+  rule: Condition | null,
+  activityLog: ActivityLog,
+  matched: Matched | null = null,
+): Statement {
   const lists = keyParameters(collection.key, 0, 'list');
   const names = inputKeyNames(collection);
   const composite = compositeKeyRows(collection.key, names, 0);
@@ -33,12 +42,21 @@ export function compileDelete(collection: Collection, rule: Condition | null, ac
   const row = alias('l');
   const locked = keyColumns(collection, row);
   const isListed = isAmong(locked, collection.key, sql`select ${commaList(names)} from ${alias('k')}`);
-  const visible = guardedRows(new FromClause(row, new Scope(compileCondition), collection), rule, isListed);
+  const source = new FromClause(row, new Scope(compileCondition), collection);
+  const [matches, joins] = matched ? matchesTag(matched, source, parameter({ kind: 'text', slot: 2 })) : [null, null];
+  if (joins) source.join(joins);
+  const visible = guardedRows(source, rule, isListed);
   const touchedNames = locked.map((column, position) => sql`${column} as ${elementAt(names, position)}`);
   // Locked before they go: the rule is asked of each row as it is then.
-  const touched = rule
-    ? sql`(select ${commaList(touchedNames)} from ${visible} order by ${commaList(locked)} for update of ${row})`
-    : alias('k');
+  const touched =
+    rule || matches
+      ? sql`select ${commaList([...touchedNames, ...(matches ? [sql`${matches} as ${MATCHES}`] : [])])}
+        from ${visible}
+        order by ${commaList(locked)} for update of ${row}`
+      : null;
+  const lockedRows = matches && touched ? [sql`${row} as materialized (${touched})`] : [];
+  const using = matches ? sql`${row} ${alias('k')}` : touched ? sql`(${touched}) ${alias('k')}` : alias('k');
+  const isMatched = matches ? sql` and ${alias('k')}.${MATCHES}` : sql``;
   const deletedKey = keyColumns(collection, alias('t'));
   const shard = collection.distributed ? collection.key.findIndex(({ name }) => name === collection.shardColumn) : -1;
   const onShard =
@@ -46,19 +64,24 @@ export function compileDelete(collection: Collection, rule: Condition | null, ac
       ? sql``
       : sql` and ${elementAt(deletedKey, shard)} ${operatorOf(elementAt(collection.key, shard), '=')} (${elementAt(lists, shard)})[1]`;
   const rows = sql`delete from ${tableName(collection)} ${alias('t')}
-    using ${touched} ${rule ? alias('k') : sql``}
-    where ${areEqual(deletedKey, inputKeyColumns(collection, alias('k')), collection.key)}${onShard}
+    using ${using}
+    where ${areEqual(deletedKey, inputKeyColumns(collection, alias('k')), collection.key)}${onShard}${isMatched}
     returning ${commaList(deletedKey)}`;
   const missing = sql`(select count(*) from ${alias('w')}) < (select count(*) from ${alias('k')})`;
   const by = sql`${parameter({ kind: 'text', slot: 1 })}::json`;
   const recorded = record([{ action: 'delete', collection, rows: alias('w'), shown: false }], by, activityLog);
-  const parts = join([requestedKeys, sql`${alias('w')} as (${rows})`, ...recorded], sql`, `);
+  const parts = join([requestedKeys, ...lockedRows, sql`${alias('w')} as (${rows})`, ...recorded], sql`, `);
   // Rows that are there and may be deleted, and that a trigger kept.
   const kept = sql`(select count(*) from ${visible}) = (select count(*) from ${alias('k')})`;
   const skipped = isIntercepted(collection, 'delete')
     ? sql`when ${missing} and ${kept} then service_refuse('skipped') `
     : sql``;
-  return statement(sql`with ${parts} select case ${skipped}when ${missing} then service_raise('missing') end`);
+  const changed = matches
+    ? sql`when exists (select from ${row} where not ${MATCHES}) then service_refuse('changed') `
+    : sql``;
+  return statement(
+    sql`with ${parts} select case ${changed}${skipped}when ${missing} then service_raise('missing') end`,
+  );
 }
 
 /** Moves an item to the position of another: all items are renumbered from one, and only rows whose number changes are written. */

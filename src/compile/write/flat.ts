@@ -31,21 +31,23 @@ import { compileCondition } from '../condition.js';
 import { FromClause, Scope } from '../from-clause.js';
 import { withSridOf } from '../geometry.js';
 import { columnName, tableName, typeName } from '../identifiers.js';
-import { JSON_COLUMN } from '../json.js';
 import { commaList, keyColumns, keyParameters, unnest } from '../key-columns.js';
+import { itemBody, ROW_TAG, transactionOf } from '../row-tag.js';
 import { compileRowsFrom } from '../rows.js';
 import { type ActivityLog, itemText, snapshot } from './activity.js';
 import { compileGuard } from './guard.js';
 import { operatedValue } from './operators.js';
-import { initialValue, inputType, inputValue, type Receipt, storedAtFirst } from './write-input.js';
+import { initialValue, inputType, inputValue, type Receipt, storedAtFirst, type Tags, tagList } from './write-input.js';
 import { columnList } from './write-result.js';
 
-/** The values of a flat write: those of the author and the receipt, the parts of the key, the columns, then those of the answer. */
+/** The values of a flat write: the author and the receipt, the parts of the key, the columns, the entity tags, then those of the answer. */
 const AUTHOR = ['user', 'ip', 'user_agent', 'origin'] as const;
 const RECEIPT = ['id', 'fingerprint', 'lifetime'] as const;
 const KEY_SLOT = AUTHOR.length + RECEIPT.length;
 
 const [TABLE_ROW, WRITTEN, ACTIVITY] = [alias('t'), alias('w'), alias('a')] as const;
+/** The answer to a write whose item has none of the required entity tags. Bodies are empty or JSON. */
+export const UNMATCHED = '!';
 /** The values of a row of a batch, and its number. */
 const [SETS, NUMBER] = [alias('q'), alias('n')] as const;
 /** The receipt of a request with an Idempotency-Key, and the key that is made before the row. */
@@ -69,21 +71,26 @@ export interface FlatTables {
   readonly activityLog: ActivityLog;
   /** For a request with an `Idempotency-Key`, which has a receipt if and only if it was carried out; null for others. */
   readonly receipts: Collection | null;
+  /** Whether the item must have one of the entity tags. */
+  readonly isMatched: boolean;
 }
 
 /** Null if the answer needs more than the row itself, or the key of the row is not known before. */
 export function compileFlat(
   node: WriteNode,
   answer: ReadPlan | null,
-  { activityLog, receipts }: FlatTables,
+  { activityLog, receipts, isMatched }: FlatTables,
 ): FlatStatement | null {
+  if (isMatched && (receipts || node.collection.rowTag !== 'xmin')) return null;
   const scope = new Scope(compileCondition);
   const body = answer ? compileAnswer(answer, node, scope) : sql`''`;
   if (body === null || (answer && !isOwn(body, node.collection))) return null;
-  const parts = node.verb === 'insert' ? insertParts(node) : updateParts(node, scope);
+  const returning = returned(node, answer);
+  const parts = node.verb === 'insert' ? insertParts(node, returning) : updateParts(node, scope, returning);
   if (parts === null) return null;
   const logged = record(node, activityLog, nothing);
   if (receipts) return compileOnce(node, { ...parts, body, logged }, receipts);
+  if (isMatched) return { statement: matchedUpdate(node, { ...parts, body }, logged), batch: null };
   const written = node.verb === 'insert' ? insert(node, parts) : update(node, parts);
   const single = statement(
     sql`with ${join([sql`${WRITTEN} as (${written})`, ...logged], sql`, `)}
@@ -114,9 +121,9 @@ function compileOnce(
   const written =
     node.verb === 'insert'
       ? sql`insert into ${tableName(collection)} as ${TABLE_ROW}${columnList(fields.map(columnName))}${overriding({ ...parts, fields })}
-          select ${commaList(values)} from ${TAKEN}${made ? sql`, ${MADE}` : nothing} returning ${returned(node)}`
+          select ${commaList(values)} from ${TAKEN}${made ? sql`, ${MADE}` : nothing} returning ${parts.returning}`
       : sql`update ${tableName(collection)} ${TABLE_ROW} set ${assignments(parts)} from ${TAKEN}
-          where ${parts.where} returning ${returned(node)}`;
+          where ${parts.where} returning ${parts.returning}`;
   const steps = [
     ...(made ? [sql`${MADE} as materialized (select ${made} as ${alias('k')})`] : []),
     sql`${TAKEN} as (${takeReceipt(receipts, value, source)})`,
@@ -167,6 +174,41 @@ interface FlatParts {
   readonly values: readonly Fragment[];
   /** Not used for a new row. */
   readonly where: Fragment;
+  /** The columns of the row that was written. */
+  readonly returning: Fragment;
+}
+
+/** The locked row of a write with entity tags, and whether it has one of them. */
+const [LOCKED, MATCHES] = [alias('l'), alias('m')] as const;
+
+/** Locks the row, then compares it: two writes with the same tag cannot both succeed. `slot`: where the tags are. */
+function lockMatching(collection: Collection, slot: number, rows: Fragment): Fragment {
+  const tags = parameter({ kind: 'text', slot });
+  return sql`${LOCKED} as materialized (select ${transactionOf(TABLE_ROW)} = any(${tags}::text[]) as ${MATCHES}
+    from ${tableName(collection)} ${TABLE_ROW} ${rows})`;
+}
+
+function matchedUpdate(
+  node: WriteNode,
+  { body, ...parts }: FlatParts & { readonly body: Fragment },
+  logged: readonly Fragment[],
+): Statement {
+  const { collection, columns } = node;
+  const table = sql`${tableName(collection)} ${TABLE_ROW}`;
+  const slot = KEY_SLOT + collection.key.length + columns.length;
+  const steps = [
+    lockMatching(collection, slot, sql`where ${parts.where} for no key update of ${TABLE_ROW}`),
+    sql`${WRITTEN} as (update ${table}
+      set ${assignments(parts)}
+      from ${LOCKED}
+      where ${hasKey(collection)} and ${LOCKED}.${MATCHES}
+      returning ${parts.returning})`,
+  ];
+  return statement(sql`with ${join([...steps, ...logged], sql`, `)} ${answerMatched(body)}`);
+}
+
+function answerMatched(body: Fragment): Fragment {
+  return sql`select ${body} from ${WRITTEN} union all select ${literal(UNMATCHED)} from ${LOCKED} where not ${LOCKED}.${MATCHES}`;
 }
 
 /**
@@ -194,14 +236,14 @@ function compileBatch(
       ? [
           sql`${alias('i')} as (insert into ${table}${columnList(parts.fields.map(columnName))}${overriding(parts)}
             select ${bound(commaList(parts.values))} from ${SETS} order by ${SETS}.${NUMBER}
-            returning ${returned(node)})`,
+            returning ${parts.returning})`,
           sql`${WRITTEN} as (select ${alias('i')}.*, row_number() over () as ${NUMBER} from ${alias('i')})`,
         ]
       : [
           sql`${alias('l')} as materialized (select ${SETS}.* from ${SETS}
             join ${table} on ${bound(parts.where)} for no key update of ${TABLE_ROW} skip locked)`,
           sql`${WRITTEN} as (update ${table} set ${bound(assignments(parts))} from ${alias('l')} ${SETS}
-            where ${bound(hasKey(collection))} returning ${returned(node)}, ${SETS}.${NUMBER})`,
+            where ${bound(hasKey(collection))} returning ${parts.returning}, ${SETS}.${NUMBER})`,
         ];
   const logged = record(node, log, joined).map(bound);
   return statement(
@@ -214,35 +256,41 @@ function compileBatch(
 export function compileFlatDelete(
   collection: Collection,
   rule: Condition | null,
-  { activityLog, receipts }: FlatTables,
+  { activityLog, receipts, isMatched }: FlatTables,
 ): FlatStatement | null {
+  if (isMatched && (receipts || collection.rowTag !== 'xmin')) return null;
   const row = new FromClause(TABLE_ROW, new Scope(compileCondition), collection);
   const allowed = rule && compileCondition(rule, row);
   if (isJoined(row)) return null;
   const key = keyColumns(collection, TABLE_ROW);
   const named = areEqual(key, keyParameters(collection.key, KEY_SLOT, 'value'), collection.key);
-  const deleted = sql`delete from ${tableName(collection)} ${TABLE_ROW}${receipts ? sql` using ${TAKEN}` : nothing}
-    where ${named}${allowed ? sql` and ${allowed}` : nothing}
+  const where = sql`where ${named}${allowed ? sql` and ${allowed}` : nothing}`;
+  const matching = isMatched ? [lockMatching(collection, KEY_SLOT + 1, sql`${where} for update of ${TABLE_ROW}`)] : [];
+  const found = isMatched
+    ? sql` using ${LOCKED} where ${named} and ${LOCKED}.${MATCHES}`
+    : sql`${receipts ? sql` using ${TAKEN}` : nothing} ${where}`;
+  const deleted = sql`delete from ${tableName(collection)} ${TABLE_ROW}${found}
     returning ${commaList(key)}`;
   const logged = collection.accountability === null ? [] : [recordActivity('delete', collection, activityLog, nothing)];
   const [name] = keyParameters(collection.key, KEY_SLOT, 'value');
   if (receipts && (!singleKey(collection) || !name)) return null;
   const taken = receipts && name ? [sql`${TAKEN} as (${takeReceipt(receipts, name, nothing)})`] : [];
-  const parts = join([...taken, sql`${WRITTEN} as (${deleted})`, ...logged], sql`, `);
-  const answer = receipts ? sql`select '' where ${DONE_ONCE}` : sql`select '' from ${WRITTEN}`;
+  const parts = join([...taken, ...matching, sql`${WRITTEN} as (${deleted})`, ...logged], sql`, `);
+  const shown = receipts ? sql`select '' where ${DONE_ONCE}` : sql`select '' from ${WRITTEN}`;
+  const answer = isMatched ? answerMatched(sql`''`) : shown;
   return { statement: statement(sql`with ${parts} ${answer}`), batch: null };
 }
 
 /** The values of its parameters. */
-export function flatDeleteValues(key: Key, author: Author, receipt: Receipt | null): Value[] {
-  return [...firstValues(author, receipt), key];
+export function flatDeleteValues(key: Key, author: Author, receipt: Receipt | null, tags: Tags): Value[] {
+  return [...firstValues(author, receipt), key, tagList(tags)];
 }
 
 function firstValues(author: Author, receipt: Receipt | null): (string | null)[] {
   return [...AUTHOR.map((name) => author[name]), ...RECEIPT.map((name) => receipt?.[name] ?? null)];
 }
 
-function insertParts(node: WriteNode): FlatParts {
+function insertParts(node: WriteNode, returning: Fragment): FlatParts {
   const { collection } = node;
   const written = writtenColumns(node);
   const key = node.bringsKeys ? singleKey(collection) : null;
@@ -253,6 +301,7 @@ function insertParts(node: WriteNode): FlatParts {
       ...written.map(([column, index]) => writtenValue(node, column, index, storedAtFirst)),
     ],
     where: nothing,
+    returning,
   };
 }
 
@@ -260,7 +309,7 @@ function insert(node: WriteNode, parts: FlatParts): Fragment {
   const { fields, values } = parts;
   const rows = fields.length === 0 ? sql` default values` : sql`${overriding(parts)} values (${commaList(values)})`;
   return sql`insert into ${tableName(node.collection)} as ${TABLE_ROW}${columnList(fields.map(columnName))}${rows}
-    returning ${returned(node)}`;
+    returning ${parts.returning}`;
 }
 
 function overriding({ fields }: FlatParts): Fragment {
@@ -268,7 +317,7 @@ function overriding({ fields }: FlatParts): Fragment {
 }
 
 /** Null if the rule needs joins to other tables. */
-function updateParts(node: WriteNode, scope: Scope): FlatParts | null {
+function updateParts(node: WriteNode, scope: Scope, returning: Fragment): FlatParts | null {
   const { collection, guard } = node;
   const row = new FromClause(TABLE_ROW, scope, collection);
   const allowed = guard ? sql` and ${compileGuard(guard, TABLE_ROW, row)}` : nothing;
@@ -280,6 +329,7 @@ function updateParts(node: WriteNode, scope: Scope): FlatParts | null {
       withSridOf(storedValue(column.field), writtenValue(node, column, index, storedValue), column.field),
     ),
     where: sql`${hasKey(collection)}${allowed}`,
+    returning,
   };
 }
 
@@ -287,7 +337,7 @@ function update(node: WriteNode, parts: FlatParts): Fragment {
   return sql`update ${tableName(node.collection)} ${TABLE_ROW}
     set ${assignments(parts)}
     where ${parts.where}
-    returning ${returned(node)}`;
+    returning ${parts.returning}`;
 }
 
 function assignments({ fields, values }: FlatParts): Fragment {
@@ -299,12 +349,14 @@ function isJoined(row: FromClause): boolean {
 }
 
 /** The stored columns, from which the answer is made, and the values for the revision. */
-function returned(node: WriteNode): Fragment {
+function returned(node: WriteNode, answer: ReadPlan | null): Fragment {
   const { collection } = node;
+  const isTagged = answer?.level.kind === 'rows' && answer.level.tagged && collection.rowTag === 'xmin';
+  const tag = isTagged ? sql`, ${transactionOf(TABLE_ROW)} as ${ROW_TAG}` : nothing;
   const stored = [...collection.fields.values()].filter(
     (field) => field.column && !field.computed && isReadable(field),
   );
-  return sql`${commaList(stored.map((field) => sql`${TABLE_ROW}.${columnName(field)}`))}${snapshot(node, () => null)}`;
+  return sql`${commaList(stored.map((field) => sql`${TABLE_ROW}.${columnName(field)}`))}${tag}${snapshot(node, () => null)}`;
 }
 
 function hasKey(collection: Collection): Fragment {
@@ -344,13 +396,19 @@ function isDocument({ column }: Field): boolean {
 }
 
 /** In the order of the parameters. `answered` are the values of the answer. */
-export function flatValues({ node, row }: FlatRow, author: Author, answered: Values, receipt: Receipt | null): Value[] {
+export function flatValues(
+  { node, row }: FlatRow,
+  author: Author,
+  { receipt, tags }: { readonly receipt: Receipt | null; readonly tags: Tags },
+  answered: Values,
+): Value[] {
   const { collection, columns } = node;
   const names = collection.key.length === 1 ? ['k'] : collection.key.map((_, part) => `k_${part}`);
   return [
     ...firstValues(author, receipt),
     ...collection.key.map((field, part) => valueText(field, row[elementAt(names, part)] ?? null)),
     ...columns.map(({ field }, index) => valueText(field, row[`c${index}`] ?? null)),
+    tagList(tags),
     ...answered,
   ];
 }
@@ -375,8 +433,8 @@ function compileAnswer(answer: ReadPlan, { collection, columns }: WriteNode, sco
   const { level, result, meta } = answer;
   if (result !== 'item' || level.kind !== 'rows' || level.version || meta.length > 0) return null;
   const rows = compileRowsFrom({ ...level, where: ALWAYS }, scope, (row) => sql`(select ${WRITTEN}.*) ${row}`);
-  const body = sql`coalesce((select '{"data":' || ${rows.row}.${JSON_COLUMN} || '}' from (${rows.query}) ${rows.row}), '')`;
-  const offset = KEY_SLOT + collection.key.length + columns.length;
+  const body = sql`coalesce((select ${itemBody(level, rows.row)} from (${rows.query}) ${rows.row}), '')`;
+  const offset = KEY_SLOT + collection.key.length + columns.length + 1;
   return substitute(body, (each) => parameter(shifted(each, offset)));
 }
 

@@ -20,6 +20,7 @@ import {
   parameter,
   sql,
 } from '../../sql/fragment.js';
+import { arrayLiteral } from '../../sql/literal.js';
 import { areEqual, operatorOf } from '../compare.js';
 import { FromClause, type Scope } from '../from-clause.js';
 import { geometryOf, isGeometry } from '../geometry.js';
@@ -27,7 +28,7 @@ import { columnName, tableName, typeName } from '../identifiers.js';
 import { commaList, inputKeyDefinitions, inputKeyNames, keyColumns } from '../key-columns.js';
 
 /** The values of a write, in this order, followed by those of its lists, then those of its unlinks. */
-const SLOTS = ['by', 'root', 'id', 'fingerprint', 'lifetime', 'shard'] as const;
+const SLOTS = ['by', 'root', 'id', 'fingerprint', 'lifetime', 'shard', 'tags'] as const;
 
 export function slotOf(name: (typeof SLOTS)[number]): Fragment {
   return parameter({ kind: 'text', slot: SLOTS.indexOf(name) });
@@ -49,15 +50,23 @@ export interface Receipt extends IdempotencyKey {
   readonly lifetime: string;
 }
 
+/** The row parts of entity tags, or null if the write does not depend on them. */
+export type Tags = readonly string[] | null;
+
+export function tagList(tags: Tags): string | null {
+  return tags && arrayLiteral(tags);
+}
+
 /** The values of the parameters. `shard`: the value that all rows have in their distribution column. */
 export function inputValues(
   { nodes, unlinks, root, by }: WriteInput,
   receipt: Receipt | null,
   shard: string | null = null,
+  tags: Tags = null,
 ): (string | null)[] {
   const { id, fingerprint, lifetime } = receipt ?? { id: null, fingerprint: null, lifetime: null };
   const documents = [...nodes, ...unlinks].map(writeJson);
-  return [writeJson(by), `{${root.join()}}`, id, fingerprint, lifetime, shard, ...documents];
+  return [writeJson(by), `{${root.join()}}`, id, fingerprint, lifetime, shard, tagList(tags), ...documents];
 }
 
 /** For a table of Citus: the row is on the server of all rows of the payload. Without a value that the planner sees, Citus cannot lock rows. */

@@ -27,6 +27,7 @@ import { withSridOf } from '../geometry.js';
 import { columnName, tableName, typeName } from '../identifiers.js';
 import { commaList, hasInputKey, inputKeyColumns, inputKeyNames, keyColumns } from '../key-columns.js';
 import { keyText } from '../reference.js';
+import { type Matched, matchesTag } from '../row-tag.js';
 import { type ActivityLog, type Recorded, record, snapshot } from './activity.js';
 import { compileGuard, compileValidations } from './guard.js';
 import { operatedValue } from './operators.js';
@@ -63,6 +64,7 @@ import {
   makesParts,
   present,
   refuseFirst,
+  slotOf,
   storedAtFirst,
   written,
 } from './write-input.js';
@@ -86,6 +88,8 @@ interface WriteOptions {
   /** Where a request with an `Idempotency-Key` is recorded by the statement that writes: see sql/system/005_receipts.sql. */
   readonly records: Collection | null;
   readonly activityLog: ActivityLog;
+  /** Whether the item of the request must have one of the entity tags. */
+  readonly matched?: Matched | null;
   /** Whether it answers how many rows of its collection were written, behind the highest keys. */
   readonly counted?: boolean;
 }
@@ -96,6 +100,14 @@ export function compileWrite(plan: WritePlan, options: WriteOptions): Statement 
 
 /** The number of a row of the input. References count from zero. */
 const NUMBER = sql`${alias('x')}.n - 1 as n`;
+
+/** Whether a locked row has one of the entity tags. */
+const MATCHES = alias('m');
+
+/** The rows of a list that are about to be changed, where their entity tags are compared. */
+function lockedRows(position: number): Fragment {
+  return alias(`l${position}`);
+}
 
 /** Inputs come before everything that is written. */
 const NOTHING_AWAITED: ReadonlySet<number> = new Set();
@@ -134,6 +146,7 @@ class Chain {
     if (!isAwaited) unlink();
     this.#parts.push(...record(this.#recorded(), AUTHOR, this.options.activityLog));
     const checks = [
+      ...nodes.flatMap((node, position) => this.#unmatched(node, position)),
       ...nodes.flatMap((node, position) => this.#differing(node, position)),
       ...nodes.flatMap(otherKeys),
       ...nodes.flatMap((node, position) => this.#validations(node, position)),
@@ -233,7 +246,8 @@ class Chain {
     const table = sql`${tableName(node.collection)} ${alias('t')}`;
     // Rows are locked in the order of their keys: two requests that change the same rows must not wait for each other.
     const locked = this.#locked(node, position);
-    const same = sql`${areEqual(key, inputKey, node.collection.key)}${andFound(node, alias('i'))}${andOnShard(node.collection, alias('t'))}`;
+    const matches = this.#isMatched(node) ? sql` and ${alias('i')}.${MATCHES}` : nothing;
+    const same = sql`${areEqual(key, inputKey, node.collection.key)}${andFound(node, alias('i'))}${andOnShard(node.collection, alias('t'))}${matches}`;
     const stays = unlinksOf(this.plan, node.collection, 'delete').map(
       ({ unlink, condition }) => sql` and not (${condition}${unlessPresent(node, referenceColumn(unlink))})`,
     );
@@ -257,7 +271,8 @@ class Chain {
       column.mixed ? sql`coalesce(${present(node, column)}, false)` : null;
     if (!this.#changes(node)) {
       const existingRows = sql`join ${table} on ${same}${join(stays, nothing)}`;
-      if (node.guard) return sql`select ${commaList(key)} from ${locked} ${alias('i')} ${existingRows}`;
+      if (node.guard || this.#isMatched(node))
+        return sql`select ${commaList(key)} from ${locked} ${alias('i')} ${existingRows}`;
       return sql`select ${commaList(key)}
         from ${input(position)} ${alias('i')} ${existingRows}
         order by ${commaList(inputKey)}${this.#lock(node, alias('t'))}`;
@@ -293,8 +308,30 @@ class Chain {
 
   /** The rows of the input whose items are there and may be changed. */
   #locked(node: WriteNode, position: number): Fragment {
-    const { from, row, inputKey } = this.#writable(node, position);
-    return sql`(select ${alias('s')}.* ${from} order by ${commaList(inputKey)}${this.#lock(node, row)})`;
+    const { from, row, inputKey, matches } = this.#writable(node, position);
+    const rows = sql`select ${alias('s')}.*${matches} ${from} order by ${commaList(inputKey)}${this.#lock(node, row)}`;
+    if (!this.#isMatched(node)) return sql`(${rows})`;
+    this.#parts.push(sql`${lockedRows(position)} as materialized (${rows})`);
+    return lockedRows(position);
+  }
+
+  #isMatched({ verb, collection }: WriteNode): boolean {
+    return Boolean(this.options.matched) && verb === 'update' && collection === this.plan.collection;
+  }
+
+  /** Ends the statement if the item of the request has another entity tag. */
+  #unmatched(node: WriteNode, position: number): Fragment[] {
+    if (!this.#isMatched(node)) return [];
+    return [
+      sql`case when exists (select from ${lockedRows(position)} where not ${MATCHES}) then service_refuse('changed') end`,
+    ];
+  }
+
+  /** Nested items of the same collection need no tag. */
+  #matches(row: FromClause): readonly [Fragment, Fragment] {
+    if (!this.options.matched) return [nothing, nothing];
+    const [matches, joins] = matchesTag(this.options.matched, row, slotOf('tags'));
+    return [sql`, ${alias('s')}.n <> all(${slotOf('root')}::int4[]) or ${matches} as ${MATCHES}`, joins];
   }
 
   #writable(node: WriteNode, position: number, ...conditions: readonly Fragment[]) {
@@ -304,9 +341,10 @@ class Chain {
     const same = sql`${areEqual(keyColumns(node.collection, row.alias), inputKey, node.collection.key)}${andFound(node, alias('s'))}${andOnShard(node.collection, row.alias)}`;
     const all = [...guard, ...conditions];
     const where = all.length > 0 ? sql` where ${join(all, sql` and `)}` : nothing;
+    const [matches, matchJoins] = this.#isMatched(node) ? this.#matches(row) : [nothing, nothing];
     const from = sql`from ${input(position)} ${alias('s')}
-      join ${tableName(node.collection)} ${row.alias} on ${same}${row.joins()}${where}`;
-    return { from, row: row.alias, inputKey };
+      join ${tableName(node.collection)} ${row.alias} on ${same}${row.joins()}${matchJoins}${where}`;
+    return { from, row: row.alias, inputKey, matches };
   }
 
   /** An item that is there and may be changed, and that a trigger of the database left as it was. */

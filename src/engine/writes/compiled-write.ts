@@ -6,6 +6,7 @@ import { rowsOfAnswer } from '../../base/exact-json.js';
 import type { Observer } from '../../base/observe.js';
 import { oneStep, runSteps, type Steps } from '../../base/time-slices.js';
 import { WriteBatcher } from '../../batching/write-batcher.js';
+import type { Matched } from '../../compile/row-tag.js';
 import { activityLogOf } from '../../compile/write/activity.js';
 import { compileDelete, compileSort } from '../../compile/write/delete.js';
 import {
@@ -15,9 +16,10 @@ import {
   type FlatTables,
   flatDeleteValues,
   flatValues,
+  UNMATCHED,
 } from '../../compile/write/flat.js';
 import { compileWrite } from '../../compile/write/write.js';
-import { inputValues, type Receipt } from '../../compile/write/write-input.js';
+import { inputValues, type Receipt, type Tags } from '../../compile/write/write-input.js';
 import { keyNames } from '../../mirror/item-key.js';
 import { type Collection, collectionOf, type Field, type Model } from '../../mirror/model.js';
 import type { Mirror } from '../../mirror/watch.js';
@@ -47,6 +49,7 @@ import type { Writer, WrittenBy } from '../writer.js';
 import { type FlatPayload, flatPayload, KnownWrites, withPayload } from './known-writes.js';
 import { hashedNodes } from './password-hashing.js';
 import type { PipelinedWrite } from './transaction.js';
+import { changedMeanwhile } from './write-errors.js';
 
 /** The services that writes need. */
 export interface WriteServices {
@@ -78,6 +81,8 @@ export interface WriteCall {
   readonly idempotencyKey: IdempotencyKey | null;
   /** Of a write whose statement may be known. */
   readonly payload?: FlatPayload | null;
+  /** The row parts of entity tags, one of which the item must have; null if any will do. */
+  readonly tags: Tags;
 }
 
 /** An additional task of the statement: to store an idempotency key, or to count the rows that it writes. */
@@ -141,18 +146,21 @@ export class WriteCompiler {
   }
 
   /** The statement, or null if there is nothing to write. */
-  compileWrite(planned: PlannedWrite, { writer, client }: WriteCall, option: WriteOption): TransactionStatement | null {
+  compileWrite(planned: PlannedWrite, call: WriteCall, option: WriteOption): TransactionStatement | null {
     const { plan, input, model } = planned;
+    const { writer, client, tags } = call;
     if (plan.nodes.length === 0) return null;
     const counted = option === 'count';
     const key = counted ? null : option;
-    const shape = option ? `${planned.shape} ${counted ? 'counted' : 'idempotent'}` : planned.shape;
+    const shape = `${planned.shape}${option ? ` ${counted ? 'counted' : 'idempotent'}` : ''}${tags ? ' matched' : ''}`;
     const records = key ? collectionOf(model, 'service_receipts') : null;
-    const compile = (): Statement => compileWrite(plan, { records, activityLog: activityLogOf(model), counted });
+    const matched = this.#matched(plan.collection, model, call);
+    const compile = (): Statement =>
+      compileWrite(plan, { records, activityLog: activityLogOf(model), counted, matched });
     const compiled = this.#compile(shape, model, writer, compile);
     const receipt = this.#receiptOf({ idempotencyKey: key });
     const shard = isDistributed(planned) ? shardValue(planned) : null;
-    const values = inputValues({ ...input, nodes: hashedNodes(planned) }, receipt, shard);
+    const values = inputValues({ ...input, nodes: hashedNodes(planned) }, receipt, shard, tags);
     const { text, parameters } = compiled.statement;
     const prepare = this.#statements.isReused(compiled);
     client.statement(text);
@@ -172,15 +180,23 @@ export class WriteCompiler {
     return this.#flatCall(planned, { node: known.node, row }, known.compiled, call);
   }
 
+  /** How the tags are compared, or null without tags. */
+  #matched(collection: Collection, model: Model, { writer, tags }: WriteCall): Matched | null {
+    if (!tags) return null;
+    const access = writer.access ?? this.#policies.accessOf(writer.caller);
+    return { readable: access ? (access.view(model).collections.get(collection.name) ?? null) : collection };
+  }
+
   /** The write and its answer as one statement, or null if the write is not flat. */
   compileFlat(planned: PlannedWrite, call: WriteCall): FlatCall | null {
-    const { writer, client, readBack, payload } = call;
+    const { writer, client, readBack, payload, tags } = call;
     const { model } = planned;
     const flat = flatRow({ ...planned, input: { ...planned.input, nodes: hashedNodes(planned) } });
     if (!flat) return null;
     const access = this.#policies.accessOf(writer.caller)?.key ?? '';
     const once = call.idempotencyKey ? 'once ' : '';
-    const shape = `flat ${once}${planned.shape} ${readBack ? `${access} ${readBack.shape}` : ''}`;
+    const kind = tags ? `${once}matched` : once;
+    const shape = `flat ${kind} ${planned.shape} ${readBack ? `${access} ${readBack.shape}` : ''}`;
     if (this.#chained.has(shape)) return null;
     const answer = readBack && this.#reads.prepareReadBack(readBack, writer, client);
     const plan = answer?.plan ?? null;
@@ -194,7 +210,8 @@ export class WriteCompiler {
 
   #flatCall(planned: PlannedWrite, flat: FlatRow, { compiled, isAnswered }: KnownStatement, call: WriteCall): FlatCall {
     const answered = isAnswered ? (call.readBack?.values ?? []) : [];
-    const values = flatValues(flat, planned.input.by, answered, this.#receiptOf(call));
+    const conditions = { receipt: this.#receiptOf(call), tags: call.tags };
+    const values = flatValues(flat, planned.input.by, conditions, answered);
     const key = flat.node.verb === 'insert' ? null : JSON.stringify(planned.keys);
     const isRepeatable = flat.node.columns.every(({ operators }) => operators.length === 0);
     return { planned, ...this.#bindFlat(compiled, values, call), key, isRepeatable };
@@ -271,11 +288,12 @@ export class WriteCompiler {
     collection: Collection,
     rule: Condition | null,
     { model, access }: WritePlanContext,
-    writer: Writer,
+    call: WriteCall,
   ): Statement {
-    const shape = `${access?.key ?? ''}delete ${collection.name}`;
-    const compile = (): Statement => compileDelete(collection, rule, activityLogOf(model));
-    return this.#compile(shape, model, writer, compile).statement;
+    const matched = this.#matched(collection, model, call);
+    const shape = `${access?.key ?? ''}${matched ? 'matched ' : ''}delete ${collection.name}`;
+    const compile = (): Statement => compileDelete(collection, rule, activityLogOf(model), matched);
+    return this.#compile(shape, model, call.writer, compile).statement;
   }
 
   /** The deletion of one item by its key, or null if it needs the statement for many, or a transaction. */
@@ -288,12 +306,13 @@ export class WriteCompiler {
     const [key, ...others] = givenKeys(collection, selected);
     if (key === undefined || others.length > 0 || !isPlainTable(collection) || !hasPlainKey(collection)) return null;
     checkKey(collection, key);
-    const shape = `flat ${call.idempotencyKey ? 'once ' : ''}${access?.key ?? ''}delete ${collection.name}`;
+    const kind = `${call.idempotencyKey ? 'once ' : ''}${call.tags ? 'matched ' : ''}`;
+    const shape = `flat ${kind}${access?.key ?? ''}delete ${collection.name}`;
     const compiled = this.#findFlat(shape, model, writer, () =>
       compileFlatDelete(collection, rule, flatTables(model, call)),
     );
     if (!compiled) return null;
-    const bound = this.#bindFlat(compiled, flatDeleteValues(key, author, this.#receiptOf(call)), call);
+    const bound = this.#bindFlat(compiled, flatDeleteValues(key, author, this.#receiptOf(call), call.tags), call);
     return { planned: null, ...bound, key: String(key), isRepeatable: true };
   }
 
@@ -343,9 +362,10 @@ export class WriteCompiler {
   }
 }
 
-/** The body that a flat write answers. Its cell is missing if no row was written, and empty if the caller may not read the row. */
+/** The body that a flat write answers, or the error of an item that has another entity tag. Its cell is missing if no row was written, and empty if the caller may not read the row. */
 export function flatBody(cell: Buffer | null): Buffer | null {
   if (cell === null) throw forbidden();
+  if (cell.length === UNMATCHED.length) throw changedMeanwhile();
   return cell.length === 0 ? null : cell;
 }
 
@@ -358,10 +378,11 @@ export function shownKeys({ plan: { collection } }: PlannedWrite, keys: readonly
   return keys.map((key) => shownWrittenKey(collection, key));
 }
 
-function flatTables(model: Model, { idempotencyKey }: WriteCall): FlatTables {
+function flatTables(model: Model, { idempotencyKey, tags }: WriteCall): FlatTables {
   return {
     activityLog: activityLogOf(model),
     receipts: idempotencyKey ? collectionOf(model, 'service_receipts') : null,
+    isMatched: tags !== null,
   };
 }
 

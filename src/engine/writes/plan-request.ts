@@ -41,7 +41,7 @@ export function withOperators(
   return isLiteral ? context : { ...context, operators };
 }
 
-export function planWrite(
+export async function planWrite(
   request: Exclude<WriteRequest, SelectingRequest>,
   target: WriteTarget,
 ): Promise<PlannedWrite> {
@@ -49,9 +49,12 @@ export function planWrite(
   const context = withOperators(target.context, request, 'changes');
   switch (request.kind) {
     case 'create':
-      return request.onConflict
-        ? planOnConflict(collection, request.items, request.onConflict, context)
-        : planCreate(collection, request.items, context);
+      // The columns of a conflict are checked even if it is an error.
+      if (request.onConflict) {
+        const planned = await planOnConflict(collection, request.items, request.onConflict, context);
+        if (!request.isNew) return planned;
+      }
+      return planCreate(collection, request.items, context);
     case 'update-item':
       return planUpdate(collection, [request], context);
     case 'update-each':

@@ -2,7 +2,8 @@
 import {
   failedValidation,
   invalidPayload,
-  type ServiceError,
+  preconditionFailed,
+  ServiceError,
   serviceUnavailable,
   Undisclosed,
 } from '../../base/errors.js';
@@ -16,6 +17,7 @@ import {
   refusedByDomain,
   staleness,
 } from '../../base/sqlstate.js';
+import { keyNames } from '../../mirror/item-key.js';
 import type { Collection, Column, Field, Model } from '../../mirror/model.js';
 import type { WriteEvent } from '../../mirror/write-facts.js';
 import type { Access } from '../../plan/access.js';
@@ -27,7 +29,7 @@ import type { PlannedWrite, WriteColumn } from '../../plan/write/write.js';
 import { asConflict, isConflict, isMoved } from '../../postgres/pools/conflicts.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import type { Input } from '../../request/parse-context.js';
-import { type Key, readKey } from '../../request/write.js';
+import { type Key, readKey, type WriteRequest } from '../../request/write.js';
 import { withCatalog } from '../../sql/catalog-names.js';
 import { refusedWrite } from '../distributed.js';
 import { refusedInPayload } from '../reads/refused-values.js';
@@ -81,6 +83,7 @@ export function rowsOf({ plan, input }: PlannedWrite): number {
 
 /** The error for a failed statement of a write: another request came first, or a value is refused. */
 export function asWriteFailure(error: unknown, planned: PlannedWrite): unknown {
+  if (isRefused(error) && error.message === 'changed') return changedMeanwhile();
   const refused =
     refusedWrite(error, planned) ??
     asRuleRefusal(error, writtenTables(planned)) ??
@@ -89,8 +92,28 @@ export function asWriteFailure(error: unknown, planned: PlannedWrite): unknown {
   return refused ?? asConflict(error, planned) ?? asRefusedValue(error, planned) ?? fromValidation(error, planned);
 }
 
+export function changedMeanwhile(): ServiceError {
+  return preconditionFailed('The item has changed: read it again');
+}
+
+/** The error of a write whose items must be new: another item may have the key, or the values of `on_conflict`. */
+export function asExisting(error: unknown, request: WriteRequest, model: Model): unknown {
+  if (request.kind !== 'create' || !request.isNew) return error;
+  const { collection: name, onConflict } = request;
+  const collection = model.collections.get(name);
+  if (!collection || !(error instanceof ServiceError) || error.extensions['type'] !== 'unique') return error;
+  const { collection: met, field } = error.extensions;
+  if (met !== name && collection.kind !== 'view') return error;
+  const names = String(field).split(', ').sort().join();
+  const isKey = (key: readonly string[]): boolean => [...key].sort().join() === names;
+  return isKey(keyNames(collection)) || isKey(onConflict?.columns ?? [])
+    ? preconditionFailed('The item exists already')
+    : error;
+}
+
 /** The client's error for a failed deletion. */
 export function asDeleteFailure(error: unknown, collection: Collection): unknown {
+  if (isRefused(error) && error.message === 'changed') return changedMeanwhile();
   if (isRefused(error) && error.message === 'skipped') return leftOut('deletion', collection, '');
   return asRuleRefusal(error, [[collection, 'delete']]) ?? error;
 }

@@ -3,10 +3,11 @@
  * if nothing has to happen between them. After a deadlock or a race PostgreSQL has undone the transaction, and it is run again.
  */
 import { CLI_IDENTITY, type Identity } from '../../access/identity.js';
-import { invalidPayload, isOutcomeUnknown } from '../../base/errors.js';
+import { invalidPayload, isOutcomeUnknown, preconditionFailed } from '../../base/errors.js';
 import { parseOwnJson } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import type { WriteBatcher } from '../../batching/write-batcher.js';
+import { tagList } from '../../compile/write/write-input.js';
 import type { Collection, Model } from '../../mirror/model.js';
 import { checkArguments } from '../../plan/call-arguments.js';
 import { servedCollection } from '../../plan/read.js';
@@ -60,7 +61,15 @@ import {
   TransactionPipeline,
   type TransactionStep,
 } from './transaction.js';
-import { asDeleteFailure, asImportError, asWriteError, asWriteFailure, lock, rowsOf } from './write-errors.js';
+import {
+  asDeleteFailure,
+  asExisting,
+  asImportError,
+  asWriteError,
+  asWriteFailure,
+  lock,
+  rowsOf,
+} from './write-errors.js';
 
 /** A call of a function that may write. */
 interface WritingCall extends WrittenBy {
@@ -108,11 +117,11 @@ export class Writes {
     const { idempotencyKey = null } = request;
     const readBack = request.kind === 'delete' ? null : request.readBack;
     const payload = this.#session ? null : this.#compiler.payloadOf(request, writer);
-    const call: WriteCall = { writer, client, readBack, idempotencyKey, payload };
+    const call: WriteCall = { writer, client, readBack, idempotencyKey, payload, tags: tagsOf(request) };
     try {
       return await this.#retry(call, (model) => this.#attempt(request, call, model));
     } catch (error) {
-      if (!idempotencyKey || !isRepeated(error)) throw error;
+      if (!idempotencyKey || !isRepeated(error)) throw asExisting(error, request, this.services.mirror.model);
       return answerRepeated(idempotencyKey, request.collection, call, this.services);
     } finally {
       client.staged('execute');
@@ -277,6 +286,7 @@ export class Writes {
             keys.map((key) => ({ key, data })),
             context,
           ));
+      if (isNew && request.ifMatch) throw preconditionFailed('The item does not exist yet');
       return this.#executeIn(session, planned, call, null);
     });
   }
@@ -297,7 +307,7 @@ export class Writes {
     const isApart = this.#session || hooks.needTransaction;
     const flat = isApart ? null : this.#compiler.compileFlatDelete({ collection, rule, selected }, context, call);
     if (flat) return this.#sendFlat(flat, call, collection);
-    const { text, parameters } = this.#compiler.compileDelete(collection, rule, context, writer);
+    const { text, parameters } = this.#compiler.compileDelete(collection, rule, context, call);
     client.statement(text);
     client.staged('compile');
     await this.#transaction(idempotencyKey, async (session) => {
@@ -305,7 +315,7 @@ export class Writes {
       await checkKeys(collection, keys);
       this.#countRows(keys.length);
       if (collection.distributed) await planForShard(collection, keys, session);
-      const values = bind(parameters, [keys, JSON.stringify(writer.author)], writer.caller);
+      const values = bind(parameters, [keys, JSON.stringify(writer.author), tagList(call.tags)], writer.caller);
       await hooks.around(this.#hookContext(session, call), () =>
         session.cell(text, values).catch((error: unknown) => {
           throw asDeleteFailure(error, collection);
@@ -407,6 +417,7 @@ export class Writes {
       ...by,
       readBack: request.kind === 'delete' ? null : request.readBack,
       idempotencyKey: null,
+      tags: tagsOf(request),
     };
     const target = this.#restrict(request.collection, call.writer, this.services.mirror.model);
     const planned = isSelecting(request) ? null : await planWrite(request, target);
@@ -488,7 +499,7 @@ export class Writes {
     { onConflict, mayRepeat }: { readonly onConflict: OnConflict | null; readonly mayRepeat: () => boolean },
     work: (transaction: ImportTransaction) => Promise<Result>,
   ): Promise<Result> {
-    const call: WriteCall = { ...by, readBack: null, idempotencyKey: null };
+    const call: WriteCall = { ...by, readBack: null, idempotencyKey: null, tags: null };
     const attempt = (model: Model): Promise<Result> => {
       const { collection, context } = this.#restrict(name, by.writer, model);
       const { access } = context;
@@ -553,4 +564,10 @@ export class Writes {
       throw error;
     }
   }
+}
+
+/** `any` is no condition: a write of an item that does not exist fails anyway. */
+function tagsOf(request: WriteRequest): readonly string[] | null {
+  const ifMatch = 'ifMatch' in request ? (request.ifMatch ?? null) : null;
+  return ifMatch === 'any' ? null : ifMatch;
 }

@@ -10,6 +10,7 @@ with "%w" as (
   insert into "public"."order_lines" as "%t" ("order_id", "product_id")
   values ($1::"pg_catalog"."int4", $2::"pg_catalog"."int4")
   returning "%t"."order_id", "%t"."product_id", "%t"."quantity", "%t"."note",
+    pg_catalog.textin(pg_catalog.xidout("%t".xmin)) as "%e",
     (('{"order_id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."order_id")), 'null') || ',"product_id":'
       || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."product_id")), 'null'))
       || (',"quantity":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."quantity")), 'null') || ',"note":'
@@ -27,11 +28,12 @@ with "%w" as (
   from "%a", "%w"
 )
 select coalesce((
-  select '{"data":' || "%r1"."%j" || '}'
+  select '{"data":' || "%r1"."%j" || ('}' || "%r1"."%e")
   from (
-    select '{"quantity":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."quantity")), 'null') || '}' as "%j"
+    select '{"quantity":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."quantity")), 'null') || '}' as "%j",
+      "%p1"."%e"
     from (
-      select "%t1"."quantity"
+      select "%t1"."quantity", "%t1"."%e"
       from (
         select "%w".*
       ) "%t1"

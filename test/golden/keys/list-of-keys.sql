@@ -1,12 +1,12 @@
 -- GET /items/orders/1?fields=customer,lines
 
 -- $1 = '1'
-select '{"data":' || "%r1"."%j" || '}'
+select '{"data":' || "%r1"."%j" || ('}' || "%r1"."%e")
 from (
   select '{"customer":' || coalesce(pg_catalog.to_json("%p1"."customer")::text, 'null') || ',"lines":' || ("%l3"."%j")
-    || '}' as "%j"
+    || '}' as "%j", "%p1"."%e"
   from (
-    select "%t1"."customer", "%t1"."id"
+    select "%t1"."customer", "%t1"."id", pg_catalog.textin(pg_catalog.xidout("%t1".xmin)) as "%e"
     from "public"."orders" "%t1"
     where "%t1"."id" operator(pg_catalog.=) $1::"pg_catalog"."int4"
     limit 1

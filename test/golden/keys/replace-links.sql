@@ -116,11 +116,11 @@ when (
 end;
 
 -- $1 = '1'
-select '{"data":' || "%r1"."%j" || '}'
+select '{"data":' || "%r1"."%j" || ('}' || "%r1"."%e")
 from (
-  select '{"actors":' || ("%l3"."%j") || '}' as "%j"
+  select '{"actors":' || ("%l3"."%j") || '}' as "%j", "%p1"."%e"
   from (
-    select "%t1"."id"
+    select "%t1"."id", pg_catalog.textin(pg_catalog.xidout("%t1".xmin)) as "%e"
     from "public"."films" "%t1"
     where "%t1"."id" operator(pg_catalog.=) $1::"pg_catalog"."int4"
     limit 1

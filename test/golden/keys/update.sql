@@ -13,6 +13,7 @@ with "%w" as (
   where "%t"."order_id" operator(pg_catalog.=) $2::"pg_catalog"."int4"
   and "%t"."product_id" operator(pg_catalog.=) $3::"pg_catalog"."int4"
   returning "%t"."order_id", "%t"."product_id", "%t"."quantity", "%t"."note",
+    pg_catalog.textin(pg_catalog.xidout("%t".xmin)) as "%e",
     (('{"order_id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."order_id")), 'null') || ',"product_id":'
       || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."product_id")), 'null'))
       || (',"quantity":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."quantity")), 'null') || ',"note":'
@@ -30,11 +31,11 @@ with "%w" as (
   from "%a", "%w"
 )
 select coalesce((
-  select '{"data":' || "%r1"."%j" || '}'
+  select '{"data":' || "%r1"."%j" || ('}' || "%r1"."%e")
   from (
-    select '{"note":' || coalesce(pg_catalog.to_json("%p1"."note")::text, 'null') || '}' as "%j"
+    select '{"note":' || coalesce(pg_catalog.to_json("%p1"."note")::text, 'null') || '}' as "%j", "%p1"."%e"
     from (
-      select "%t1"."note"
+      select "%t1"."note", "%t1"."%e"
       from (
         select "%w".*
       ) "%t1"

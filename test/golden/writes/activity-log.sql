@@ -12,7 +12,7 @@ with "%w" as (
   update "public"."tags" "%t"
   set "name" = $1::"pg_catalog"."varchar"
   where "%t"."id" operator(pg_catalog.=) $2::"pg_catalog"."int4"
-  returning "%t"."id", "%t"."name",
+  returning "%t"."id", "%t"."name", pg_catalog.textin(pg_catalog.xidout("%t".xmin)) as "%e",
     ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"name":'
       || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j",
     ('{"name":' || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%d"
@@ -27,11 +27,11 @@ with "%w" as (
   from "%a", "%w"
 )
 select coalesce((
-  select '{"data":' || "%r1"."%j" || '}'
+  select '{"data":' || "%r1"."%j" || ('}' || "%r1"."%e")
   from (
-    select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j"
+    select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j", "%p1"."%e"
     from (
-      select "%t1"."id"
+      select "%t1"."id", "%t1"."%e"
       from (
         select "%w".*
       ) "%t1"

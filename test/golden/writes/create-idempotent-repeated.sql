@@ -73,11 +73,11 @@ from "public".service_receipts
 where id operator(pg_catalog.=) $1;
 
 -- $1 = '51'
-select '{"data":' || "%r1"."%j" || '}'
+select '{"data":' || "%r1"."%j" || ('}' || "%r1"."%e")
 from (
-  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j", "%p1"."%e"
   from (
-    select "%t1"."id"
+    select "%t1"."id", pg_catalog.textin(pg_catalog.xidout("%t1".xmin)) as "%e"
     from "public"."tags" "%t1"
     where "%t1"."id" operator(pg_catalog.=) $1::"pg_catalog"."int4"
     limit 1

@@ -237,13 +237,13 @@ select pg_catalog.json_build_array((
   join "%i0" "%i" on "%i".n operator(pg_catalog.=) "%o".n
 ), true);
 
-select '{"data":' || "%r1"."%j" || '}'
+select '{"data":' || "%r1"."%j" || ('}' || "%r1"."%e")
 from (
   select ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || ',"author":'
     || coalesce("%l3"."%j", 'null'))
-    || (',"comments":' || ("%l5"."%j") || ',"tags":' || ("%l9"."%j") || '}') as "%j"
+    || (',"comments":' || ("%l5"."%j") || ',"tags":' || ("%l9"."%j") || '}') as "%j", "%p1"."%e"
   from (
-    select "%t1"."id", "%t1"."author"
+    select "%t1"."id", "%t1"."author", pg_catalog.textin(pg_catalog.xidout("%t1".xmin)) as "%e"
     from "public"."articles" "%t1"
     where "%t1"."id" operator(pg_catalog.=) (
       select (pg_catalog.current_setting('lateral.keys')::"pg_catalog"."int4"[])[1]

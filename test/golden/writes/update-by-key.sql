@@ -12,7 +12,7 @@ with "%w" as (
   set "title" = $1::"pg_catalog"."varchar", "author" = $2::"pg_catalog"."int4"
   where "%t"."id" operator(pg_catalog.=) $3::"pg_catalog"."int4"
   returning "%t"."id", "%t"."title", "%t"."slug", "%t"."body", "%t"."status", "%t"."views", "%t"."rating",
-    "%t"."published_at", "%t"."meta", "%t"."author",
+    "%t"."published_at", "%t"."meta", "%t"."author", pg_catalog.textin(pg_catalog.xidout("%t".xmin)) as "%e",
     (((('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"title":'
       || coalesce(pg_catalog.to_json("%t"."title")::text, 'null'))
       || (',"slug":' || coalesce(pg_catalog.to_json("%t"."slug")::text, 'null')))
@@ -41,11 +41,11 @@ with "%w" as (
   from "%a", "%w"
 )
 select coalesce((
-  select '{"data":' || "%r1"."%j" || '}'
+  select '{"data":' || "%r1"."%j" || ('}' || "%r1"."%e")
   from (
-    select '{"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null') || '}' as "%j"
+    select '{"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null') || '}' as "%j", "%p1"."%e"
     from (
-      select "%t1"."title"
+      select "%t1"."title", "%t1"."%e"
       from (
         select "%w".*
       ) "%t1"

@@ -62,11 +62,11 @@ select pg_catalog.json_build_array((
   join "%i0" "%i" on "%i".n operator(pg_catalog.=) "%o".n
 ), true);
 
-select '{"data":' || "%r1"."%j" || '}'
+select '{"data":' || "%r1"."%j" || ('}' || "%r1"."%e")
 from (
-  select '{"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null') || '}' as "%j"
+  select '{"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null') || '}' as "%j", "%p1"."%e"
   from (
-    select "%t1"."title"
+    select "%t1"."title", pg_catalog.textin(pg_catalog.xidout("%t1".xmin)) as "%e"
     from "public"."preferences" "%t1"
     where "%t1"."id" operator(pg_catalog.=) (
       select (pg_catalog.current_setting('lateral.keys')::"pg_catalog"."int4"[])[1]

@@ -285,11 +285,11 @@ and $2::int8 operator(pg_catalog.<) seqmax
 and $2::int8 operator(pg_catalog.>) coalesce(pg_catalog.pg_sequence_last_value($1::regclass), 0);
 
 -- $1 = '2'
-select '{"data":' || "%r1"."%j" || '}'
+select '{"data":' || "%r1"."%j" || ('}' || "%r1"."%e")
 from (
-  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j", "%p1"."%e"
   from (
-    select "%t1"."id"
+    select "%t1"."id", pg_catalog.textin(pg_catalog.xidout("%t1".xmin)) as "%e"
     from "public"."articles" "%t1"
     where "%t1"."id" operator(pg_catalog.=) $1::"pg_catalog"."int4"
     limit 1
