@@ -4,9 +4,10 @@
  */
 import { assertNever } from '../base/assert-never.js';
 import { elementAt } from '../base/narrow.js';
-import { isKey } from '../mirror/item-key.js';
+import { isKey, isTagged } from '../mirror/item-key.js';
 import type { Collection, Field } from '../mirror/model.js';
 import { isMasked, isMaskedOperand, maskOf } from '../plan/access.js';
+import { callOf } from '../plan/call.js';
 import type {
   Condition,
   CursorCondition,
@@ -79,6 +80,8 @@ export interface Page {
   readonly order: readonly PageOrder[];
   /** The changes of a row, where it is shown as a version. */
   readonly changes: Fragment | null;
+  /** The row part of its entity tag, if that is shown. */
+  readonly tag: Fragment | null;
 }
 
 interface PageContext {
@@ -105,7 +108,7 @@ export function compilePage(level: RowLevel, context: PageContext): Page {
   const columns = outputColumns(level, source, changes);
   const flags = compileFlags(level, source, name);
   for (const [flag, column] of flags.columns) columns.set(flag, column);
-  if (level.tagged) columns.set('%e', tagColumn(source, context));
+  if (showsTag(level, context)) columns.set('%e', tagColumn(source, context));
   const conditions = [joined ?? null, compileCondition(level.where, source)];
   const sorted = level.order.map(({ operand, descending }) => compileOperand(operand, source, descending));
   const orderOf = (row: Fragment): PageOrder[] =>
@@ -140,7 +143,14 @@ export function compilePage(level: RowLevel, context: PageContext): Page {
     number,
   );
   const order = ordinal ? [{ column: sql`${name}.${alias('n')}`, descending: false }] : orderOf(name);
-  return { query, name, rows: source, flag: flags.of, order, changes: changes && sql`${name}.${CHANGES}` };
+  const tag = showsTag(level, context) ? sql`${name}.${ROW_TAG}` : null;
+  return { query, name, rows: source, flag: flags.of, order, changes: changes && sql`${name}.${CHANGES}`, tag };
+}
+
+/** Rows of versions and functions have no tag. */
+function showsTag({ tagged, outputs, collection }: RowLevel, { changes }: PageContext): boolean {
+  const isShown = tagged || outputs.some(({ kind }) => kind === 'tag');
+  return Boolean(isShown) && !changes && isTagged(collection) && !callOf(collection);
 }
 
 /** A source that replaces the table brings the transactions of its rows with it. */
@@ -211,6 +221,7 @@ function shownFields(output: Output): Field[] {
       return output.targets.map(({ toOne }) => toOne.field);
     case 'constant':
     case 'version':
+    case 'tag':
       return [];
     case 'object':
       return output.outputs.flatMap((each) => shownFields(each));
@@ -237,6 +248,7 @@ function neededFields(output: Output, level: RowLevel): Field[] {
       return output.toOne.kind === 'one' ? [...output.toOne.columns] : [output.toOne.field];
     case 'constant':
     case 'version':
+    case 'tag':
       return [];
     case 'object':
       return output.outputs.flatMap((each) => neededFields(each, level));

@@ -6,7 +6,7 @@ import { type Collection, type Field, isSecretField } from '../mirror/model.js';
 import { isReadable } from '../mirror/write-facts.js';
 import { restrictionOf } from '../plan/access.js';
 import type { RowLevel } from '../plan/plan.js';
-import { alias, type Fragment, join, nothing, sql } from '../sql/fragment.js';
+import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
 import { FromClause } from './from-clause.js';
 import { JSON_COLUMN } from './json.js';
 
@@ -17,6 +17,11 @@ export const ROW_TAG: Fragment = alias('e');
 export function itemBody({ tagged }: RowLevel, row: Fragment): Fragment {
   const end = tagged ? sql`('}' || ${row}.${ROW_TAG})` : sql`'}'`;
   return sql`'{"data":' || ${row}.${JSON_COLUMN} || ${end}`;
+}
+
+/** An entity tag of the row part alone, escaped as in JSON. */
+export function quotedTag(tag: Fragment): Fragment {
+  return sql`${literal('\\"')} || ${tag} || ${literal('\\"')}`;
 }
 
 /** As text. */

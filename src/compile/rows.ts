@@ -12,7 +12,7 @@ import { commaList, showKey } from './key-columns.js';
 import { compileOperand, showOperand } from './operand.js';
 import { type CompiledLevel, compilePage, type JoinCondition, orderClause, type Page, pageSource } from './page.js';
 import { isReferred, keyOfTarget } from './reference.js';
-import { ROW_TAG } from './row-tag.js';
+import { quotedTag, ROW_TAG } from './row-tag.js';
 import { changesOfList, changesOfOne, type RowChanges, versionChanges, versionOf } from './version.js';
 
 export function compileRows(
@@ -67,6 +67,8 @@ interface ShownPage {
   readonly shared: Shared;
   /** The changes of the row if it is shown as a version, else null. */
   readonly changes: Fragment | null;
+  /** The row part of its entity tag, or null if it has none. */
+  readonly tag: Fragment | null;
 }
 
 type Show = (shown: ShownPage) => ShownRow;
@@ -85,7 +87,7 @@ function compileShown(level: RowLevel, context: LevelContext, show: Show): Compi
   const number = scope.next();
   const shared = changes ? NONE_SHARED : sharedOutputs(level, joinedBy === null);
   const page = compilePage(level, { ...context, number, isShared: shared.size > 0 });
-  const { json, joins } = show({ page: pageSource(level, page, scope), shared, changes: page.changes });
+  const { json, joins } = show({ page: pageSource(level, page, scope), shared, changes: page.changes, tag: page.tag });
   const tag = level.tagged ? sql`, ${page.name}.${ROW_TAG}` : nothing;
   const query = selectFrom(page, sql`${json} as ${JSON_COLUMN}${tag}`, joins, shared);
   return { query, row: alias(`r${number}`) };
@@ -109,7 +111,7 @@ export function compileRowsWithCursor(level: RowLevel, scope: Scope): Fragment {
     isShared: shared.size > 0,
     changes,
   });
-  const shown = { page: pageSource(level, page, scope), shared, changes: page.changes };
+  const shown = { page: pageSource(level, page, scope), shared, changes: page.changes, tag: page.tag };
   const { json, joins } = compileObject(level.outputs, shown);
   const keys = join(
     page.order.map((each) => sql`${each.column}::text`),
@@ -147,12 +149,17 @@ interface CompiledOutput {
 }
 
 function compileOutput(output: Output, shown: ShownPage): CompiledOutput {
-  const { page, shared, changes } = shown;
+  const { page, shared, changes, tag } = shown;
   switch (output.kind) {
     case 'value':
       return { value: showOperand(output.operand, compileOperand(output.operand, page), output.as), from: nothing };
     case 'constant':
       return { value: { form: 'constant', constant: output.text }, from: nothing };
+    case 'tag':
+      return {
+        value: tag ? { form: 'quoted', text: quotedTag(tag) } : { form: 'constant', constant: null },
+        from: nothing,
+      };
     case 'version':
       return { value: { form: 'json', text: changes ? versionOf(changes) : sql`null` }, from: nothing };
     case 'object': {

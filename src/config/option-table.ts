@@ -400,7 +400,7 @@ export const OPTIONS = {
   CORS_ORIGIN: text('false', 'Allowed origins: true (any), false (none), or a comma separated list'),
   CORS_METHODS: text('GET,POST,PATCH,DELETE,SEARCH,QUERY', 'Methods allowed across origins'),
   CORS_ALLOWED_HEADERS: text(
-    'Content-Type,Authorization,Idempotency-Key,If-None-Match,Lateral-Position,Prefer,X-Request-Id',
+    'Content-Type,Authorization,Idempotency-Key,If-Match,If-None-Match,Lateral-Position,Prefer,X-Request-Id',
     'Request headers allowed across origins',
   ),
   CORS_EXPOSED_HEADERS: text(

@@ -17,6 +17,8 @@ import type { Codec } from '../sql/codec.js';
 type FieldBinding =
   | { readonly kind: 'value'; readonly field: string; readonly as: Representation }
   | { readonly kind: 'related'; readonly field: string }
+  /** The entity tag of the item's row. */
+  | { readonly kind: 'tag' }
   /** An object of functions of one field. */
   | { readonly kind: 'functions'; readonly field: string }
   | { readonly kind: 'function'; readonly call: Exclude<FunctionCall['kind'], 'json'> }

@@ -13,6 +13,7 @@ import {
   GraphQLString,
   GraphQLUnionType,
 } from 'graphql';
+import { isTagged } from '../mirror/item-key.js';
 import { type Collection, type Field, isSecretField, isStamped, NUMBER_TYPES, ORDERED_TYPES } from '../mirror/model.js';
 import type { AggregateFunction } from '../request/ast.js';
 import { EVENT_ENUM, functionsOf, valueTypeOf } from './common.js';
@@ -21,6 +22,9 @@ import type { FilterTypes } from './filters.js';
 import { BIG_INT_SCALAR, FLOAT_SCALAR, ID_SCALAR, INT_SCALAR, JSON_SCALAR } from './scalars.js';
 import type { SchemaAccess } from './schema-access.js';
 import { isExpressible, readableFields, type TypeNames } from './schema-names.js';
+
+/** The field with the entity tag of an item's row. */
+const ETAG = '_etag';
 
 type FieldConfig = GraphQLFieldConfig<unknown, unknown>;
 type Fields = Record<string, FieldConfig>;
@@ -142,6 +146,8 @@ export class ObjectTypes {
       const functions = this.#functions(collection, field);
       if (functions) fields[`${field.name}_func`] = functions;
     }
+    // A field of the collection has the name first.
+    if (isTagged(collection)) fields[ETAG] ??= { type: GraphQLString, extensions: extend({ kind: 'tag' }) };
     return fields;
   }
 

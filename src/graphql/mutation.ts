@@ -8,7 +8,7 @@ import { parseOnConflict } from '../request/on-conflict.js';
 import type { Input } from '../request/parse-context.js';
 import { parsedRead } from '../request/rest.js';
 import { Operated, UPDATE_OPERATORS } from '../request/update-operators.js';
-import { requireObject, type WriteRequest } from '../request/write.js';
+import { type IfMatch, parseIfMatch, requireObject, type WriteRequest } from '../request/write.js';
 import { type Arguments, parseQueryArguments } from './arguments.js';
 import { parseCall } from './calls.js';
 import { FieldFailure, withPosition } from './failure.js';
@@ -65,8 +65,10 @@ function parseStep(selected: DefinedRoot, binding: RootBinding): MutationStep {
       return { ...root, kind: 'call', call: parseCall(binding.field, selected) };
     case 'delete': {
       const { collection, many } = binding;
-      const keys = keysOf(argumentsOf(selected), many);
-      const request = { kind: 'delete', collection, selected: { kind: 'keys', keys } } as const;
+      const args = argumentsOf(selected);
+      const keys = keysOf(args, many);
+      const ifMatch = ifMatchOf(args);
+      const request = { kind: 'delete', collection, selected: { kind: 'keys', keys }, ifMatch } as const;
       return { ...root, kind: 'write', request, text: deletedText(selected, many ? keys : keys[0]) };
     }
     case 'update-me': {
@@ -107,15 +109,19 @@ function parseWrite(binding: WriteBinding, selected: DefinedRoot): WriteRequest 
     case 'batch':
       return { kind: 'update-each', items: itemsOf(selected, args), ...written(true) };
     case 'update-singleton':
-      return { kind: 'update-singleton', data: changesOf(selected, args), ...written(false) };
+      return { kind: 'update-singleton', data: changesOf(selected, args), ifMatch: ifMatchOf(args), ...written(false) };
     default: {
       const { many } = binding;
       const target = written(many);
       const data = changesOf(selected, args);
-      if (!many) return { kind: 'update-item', key: String(args['id']), data, ...target };
+      if (!many) return { kind: 'update-item', key: String(args['id']), data, ifMatch: ifMatchOf(args), ...target };
       return { kind: 'update-selected', selected: { kind: 'keys', keys: keysOf(args, many) }, data, ...target };
     }
   }
+}
+
+function ifMatchOf({ if_match: text }: Arguments): IfMatch | null {
+  return typeof text === 'string' ? parseIfMatch(text) : null;
 }
 
 function payloadOf({ field }: DefinedRoot, args: Arguments): unknown {

@@ -165,6 +165,9 @@ const GROUPS = { groupBy: { type: new GraphQLList(GraphQLString) }, having: { ty
 const ID = { type: new GraphQLNonNull(ID_SCALAR) };
 const IDS = { type: new GraphQLNonNull(new GraphQLList(ID_SCALAR)) };
 
+/** Entity tags of the item, as in the header `If-Match`. */
+const IF_MATCH = { if_match: { type: GraphQLString } };
+
 export function* mutationFields(collections: readonly Collection[], schema: SchemaTypes): Steps<RootFields> {
   const fields: RootFields = {};
   for (const collection of collections) {
@@ -208,13 +211,13 @@ function writeFields(collection: Collection, { access, types, inputs }: SchemaTy
     const changes = changeArguments(collection, updated, inputs);
     fields[`update_${root}_items`] = field('update', true, { ids: IDS, ...changes });
     fields[`update_${root}_batch`] = field('batch', true, { data: { type: listOf(updated) } });
-    fields[`update_${root}_item`] = field('update', false, { id: ID, ...changes });
+    fields[`update_${root}_item`] = field('update', false, { id: ID, ...changes, ...IF_MATCH });
   }
   if (access.mayDelete(collection)) {
     const deletion = { kind: 'delete', collection: name, readable: false } as const;
     const [many, one] = [extend({ ...deletion, many: true }), extend({ ...deletion, many: false })];
     fields[`delete_${root}_items`] = { type: DELETE_MANY, args: { ids: IDS }, extensions: many };
-    fields[`delete_${root}_item`] = { type: DELETE_ONE, args: { id: ID }, extensions: one };
+    fields[`delete_${root}_item`] = { type: DELETE_ONE, args: { id: ID, ...IF_MATCH }, extensions: one };
   }
   return fields;
 }
@@ -227,7 +230,7 @@ function singletonField(collection: Collection, { types, inputs }: SchemaTypes):
   return {
     [`update_${rootName(collection)}`]: {
       type: type ?? GraphQLBoolean,
-      args: changeArguments(collection, input, inputs),
+      args: { ...changeArguments(collection, input, inputs), ...IF_MATCH },
       extensions,
     },
   };

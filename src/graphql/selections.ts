@@ -199,6 +199,8 @@ export class Selections {
     switch (binding.kind) {
       case 'value':
         return { kind: 'value', output, field: binding.field, as: binding.as };
+      case 'tag':
+        return { kind: 'tag', output };
       case 'functions':
         return { kind: 'object', output, fields: this.#functions(objectTypeOf(field), binding.field, nodes, path) };
       case 'related': {

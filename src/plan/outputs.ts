@@ -148,7 +148,7 @@ function hasSelected(collection: Collection, selection: Selection): boolean {
 }
 
 function isShaped({ kind }: Selection): boolean {
-  return kind === 'value' || kind === 'related' || kind === 'object' || kind === 'constant';
+  return kind === 'value' || kind === 'related' || kind === 'object' || kind === 'constant' || kind === 'tag';
 }
 
 function planShaped(selection: ShapedSelection, position: Position, planner: Planner): Output {
@@ -159,6 +159,8 @@ function planShaped(selection: ShapedSelection, position: Position, planner: Pla
   switch (selection.kind) {
     case 'constant':
       return { kind: 'constant', name, text: selection.text };
+    case 'tag':
+      return { kind: 'tag', name };
     case 'object':
       return {
         kind: 'object',

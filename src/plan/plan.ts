@@ -122,6 +122,8 @@ export type Output =
   | { readonly kind: 'value'; readonly name: string; readonly operand: OperandPlan; readonly as?: Representation }
   | { readonly kind: 'object'; readonly name: string; readonly outputs: readonly Output[] }
   | { readonly kind: 'constant'; readonly name: string; readonly text: string }
+  /** The entity tag of the row, or null if it has none. */
+  | { readonly kind: 'tag'; readonly name: string }
   /** Which version the row is shown as. */
   | { readonly kind: 'version'; readonly name: string }
   /** With `keys` the key of the related item, where nothing of it was selected. */

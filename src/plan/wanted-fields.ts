@@ -51,6 +51,7 @@ export function expandFields(selections: readonly Selection[], position: Positio
       case 'related':
       case 'object':
       case 'constant':
+      case 'tag':
         throw new Error('a list of fields is shaped as a whole or not at all');
       case 'wildcard':
         for (const field of collection.fields.values()) {

@@ -89,7 +89,9 @@ export type ShapedSelection =
     }
   /** Selections of the same item, as a nested object. */
   | { readonly kind: 'object'; readonly output: string; readonly fields: readonly ShapedSelection[] }
-  | { readonly kind: 'constant'; readonly output: string; readonly text: string };
+  | { readonly kind: 'constant'; readonly output: string; readonly text: string }
+  /** The entity tag of the item's row. */
+  | { readonly kind: 'tag'; readonly output: string };
 
 /** How a value is written: as its type is by default, as a string, or as a number whatever its precision. */
 export type Representation = 'default' | 'text' | 'number';

@@ -392,3 +392,46 @@ t.test('a repeated request with an Idempotency-Key is answered as the first', as
   t.equal(tagOf(again), tagOf(first));
   t.match(await send('PATCH', path, { value: 5 }, { match, headers: { 'idempotency-key': 'other' } }), FAILED);
 });
+
+t.test('GraphQL reads the row part as _etag and takes it as if_match', async (t) => {
+  const run = async (query: string, variables: object = {}, token = ADMIN_TOKEN) =>
+    (await send('POST', '/graphql', { query, variables }, { token })).json as {
+      data: Record<string, Record<string, string>> | null;
+      errors?: readonly { extensions: { code: string } }[];
+    };
+  const read = async (): Promise<string> =>
+    (await run('{ counters_by_id(id: 52) { value _etag } }')).data?.['counters_by_id']?.['_etag'] ?? '';
+  const tag = await read();
+  t.equal(tag, `"${rowOf(await readTag('/items/counters/52'))}"`);
+  const update =
+    'mutation ($tag: String) { update_counters_item(id: 52, data: { value: 1 }, if_match: $tag) { value _etag } }';
+  const changed = await run(update, { tag });
+  t.match(changed, { data: { update_counters_item: { value: 1, _etag: /^"\d+"$/ } } });
+  t.equal(changed.data?.['update_counters_item']?.['_etag'], await read());
+  t.match(await run(update, { tag }), { data: null, errors: [{ extensions: { code: 'PRECONDITION_FAILED' } }] });
+  t.match(await run(update, { tag: 'unquoted' }), { data: null, errors: [{ extensions: { code: 'INVALID_QUERY' } }] });
+  t.match(await run(update, { tag: null }), { data: { update_counters_item: { value: 1 } } });
+  t.match(await run(update, { tag: await readTag('/items/counters/52') }), { data: { update_counters_item: {} } });
+  const remove = 'mutation ($tag: String) { delete_counters_item(id: 52, if_match: $tag) { id } }';
+  t.match(await run(remove, { tag }), { data: null, errors: [{ extensions: { code: 'PRECONDITION_FAILED' } }] });
+  t.match(await run(remove, { tag: await read() }), { data: { delete_counters_item: { id: '52' } } });
+  t.match(await run(remove, { tag }), { data: null, errors: [{ extensions: { code: 'FORBIDDEN' } }] });
+  const theme = 'mutation ($tag: String) { update_preferences(data: { theme: "x" }, if_match: $tag) { _etag } }';
+  t.match(await run(theme, { tag }), { data: null, errors: [{ extensions: { code: 'PRECONDITION_FAILED' } }] });
+  const nested = await run('{ counters(filter: { id: { _eq: 12 } }) { parent { id _etag } lines { _etag } } }');
+  t.match(nested, { data: { counters: [{ parent: { _etag: /^"\d+"$/ }, lines: [{ _etag: /^"\d+"$/ }] }] } });
+  t.match(await run('{ shown_counters(limit: 1) { _etag } }'), { data: { shown_counters: [{ _etag: /^"-?\d+"$/ }] } });
+});
+
+t.test('Prefer: wait answers when the row changes', async (t) => {
+  const path = '/items/counters/53';
+  const tag = await readTag(path);
+  const unchanged = await send('GET', path, undefined, { none: tag, headers: { prefer: 'wait=1' } });
+  t.equal(unchanged.status, 304);
+  const waiting = send('GET', path, undefined, { none: tag, headers: { prefer: 'wait=20' } });
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  await sql`update counters set value = 77 where id = 53`;
+  const changed = await waiting;
+  t.match(changed, { status: 200, json: { data: { value: 77 } } });
+  t.equal(tagOf(changed), await readTag(path));
+});

@@ -31,6 +31,7 @@ import {
   EXPORT_MEDIA,
   either,
   FORM,
+  failedPrecondition,
   INTEGER,
   ITEM_PARAMETERS,
   json,
@@ -352,9 +353,9 @@ const OPERATIONS: Readonly<Record<string, (item: Schema, payload: Schema) => Par
     return { parameters: [...LIST_PARAMETERS, 'version'], body: null, answers: [answer] };
   },
   'many POST': (item, payload) => ({
-    parameters: [...ITEM_PARAMETERS, ...CONFLICTS, 'idempotencyKey'],
+    parameters: [...ITEM_PARAMETERS, ...CONFLICTS, 'idempotencyKey', 'ifNoneMatch'],
     body: either(payload, list(payload)),
-    answers: [ok(data(either(item, list(item)))), done],
+    answers: [ok(data(either(item, list(item)))), done, failedPrecondition],
   }),
   'many PATCH': (item, payload) => ({
     parameters: [...ITEM_PARAMETERS, 'idempotencyKey'],
@@ -372,11 +373,15 @@ const OPERATIONS: Readonly<Record<string, (item: Schema, payload: Schema) => Par
   }),
   'one GET': (item) => ({ parameters: [...ITEM_PARAMETERS, 'version'], body: null, answers: [ok(data(item))] }),
   'one PATCH': (item, payload) => ({
-    parameters: [...ITEM_PARAMETERS, 'idempotencyKey'],
+    parameters: [...ITEM_PARAMETERS, 'idempotencyKey', 'ifMatch'],
     body: payload,
-    answers: [ok(data(item)), done],
+    answers: [ok(data(item)), done, failedPrecondition],
   }),
-  'one DELETE': () => ({ parameters: ['idempotencyKey'], body: null, answers: [done] }),
+  'one DELETE': () => ({
+    parameters: ['idempotencyKey', 'ifMatch'],
+    body: null,
+    answers: [done, failedPrecondition],
+  }),
 };
 
 /** Only a new item has required fields: answers have the selected fields, and updates the changed ones. */

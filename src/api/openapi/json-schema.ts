@@ -70,13 +70,18 @@ export function described(schema: Schema, description: unknown): Schema {
 
 /** A successful answer of an operation. */
 export interface Answer {
-  readonly status: 200 | 204 | 206 | 302;
+  readonly status: 200 | 204 | 206 | 302 | 412;
   readonly description: string;
   readonly content?: Schema;
 }
 
 export const ok = (schema: Schema): Answer => ({ status: 200, description: 'The result.', content: json(schema) });
 export const done: Answer = { status: 204, description: 'Done; no content.' };
+export const failedPrecondition: Answer = {
+  status: 412,
+  description: 'The item has changed, or exists already.',
+  content: json(ref('Error')),
+};
 export const empty: Answer = { status: 200, description: 'Done; the body is empty.' };
 
 /** A form with one file. */
@@ -142,6 +147,18 @@ export const PARAMETERS: Schema = {
     STRING,
     'Key of a content version: items that have it are shown with its changes. `main` and `published` are the items as they are.',
   ),
+  ifMatch: {
+    name: 'If-Match',
+    in: 'header',
+    description: 'Entity tags, or `*`: the request is 412 unless the item has one of them.',
+    schema: STRING,
+  },
+  ifNoneMatch: {
+    name: 'If-None-Match',
+    in: 'header',
+    description: '`*`: the request is 412 if the item exists.',
+    schema: { type: 'string', enum: ['*'] },
+  },
   idempotencyKey: {
     name: 'Idempotency-Key',
     in: 'header',
