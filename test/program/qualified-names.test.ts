@@ -35,7 +35,7 @@ function elements(list: unknown): readonly unknown[] {
 }
 
 /** Columns that hold texts: JSON of a row, and texts of the catalog. */
-const TEXT_COLUMNS = /^%([jdk]|i\d+)$/;
+const TEXT_COLUMNS = /^%([jdke]|i\d+)$/;
 const TEXT_FUNCTIONS =
   /^(textin|to_char|string_agg|encode|concat_ws|jsonb_typeof|json_typeof|array_to_string|max|replace|translate|substr|current_setting|lower|st_\w+)$/;
 

@@ -19,7 +19,7 @@ with "%w" as (
   end
   where "%t"."id" operator(pg_catalog.=) $3::"pg_catalog"."int4"
   returning "%t"."id", "%t"."title", "%t"."slug", "%t"."body", "%t"."status", "%t"."views", "%t"."rating",
-    "%t"."published_at", "%t"."meta", "%t"."author",
+    "%t"."published_at", "%t"."meta", "%t"."author", pg_catalog.textin(pg_catalog.xidout("%t".xmin)) as "%e",
     (((('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"title":'
       || coalesce(pg_catalog.to_json("%t"."title")::text, 'null'))
       || (',"slug":' || coalesce(pg_catalog.to_json("%t"."slug")::text, 'null')))
@@ -48,12 +48,12 @@ with "%w" as (
   from "%a", "%w"
 )
 select coalesce((
-  select '{"data":' || "%r1"."%j" || '}'
+  select '{"data":' || "%r1"."%j" || ('}' || "%r1"."%e")
   from (
     select '{"views":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."views")), 'null') || ',"meta":'
-      || coalesce(pg_catalog.textin(pg_catalog.json_out("%p1"."meta")), 'null') || '}' as "%j"
+      || coalesce(pg_catalog.textin(pg_catalog.json_out("%p1"."meta")), 'null') || '}' as "%j", "%p1"."%e"
     from (
-      select "%t1"."views", "%t1"."meta"
+      select "%t1"."views", "%t1"."meta", "%t1"."%e"
       from (
         select "%w".*
       ) "%t1"

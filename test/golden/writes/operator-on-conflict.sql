@@ -88,11 +88,11 @@ select pg_catalog.json_build_array((
   limit 1
 );
 
-select '{"data":' || "%r1"."%j" || '}'
+select '{"data":' || "%r1"."%j" || ('}' || "%r1"."%e")
 from (
-  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j"
+  select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j", "%p1"."%e"
   from (
-    select "%t1"."id"
+    select "%t1"."id", pg_catalog.textin(pg_catalog.xidout("%t1".xmin)) as "%e"
     from "public"."licences" "%t1"
     where "%t1"."id" operator(pg_catalog.=) (
       select (pg_catalog.current_setting('lateral.keys')::"pg_catalog"."int4"[])[1]

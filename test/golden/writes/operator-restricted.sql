@@ -81,11 +81,11 @@ when (
 end;
 
 -- $1 = '8'
-select '{"data":' || "%r1"."%j" || '}'
+select '{"data":' || "%r1"."%j" || ('}' || "%r1"."%e")
 from (
-  select '{"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null') || '}' as "%j"
+  select '{"title":' || coalesce(pg_catalog.to_json("%p1"."title")::text, 'null') || '}' as "%j", "%p1"."%e"
   from (
-    select "%t1"."title"
+    select "%t1"."title", pg_catalog.textin(pg_catalog.xidout("%t1".xmin)) as "%e"
     from "public"."articles" "%t1"
     where "%t1"."id" operator(pg_catalog.=) $1::"pg_catalog"."int4"
     limit 1
