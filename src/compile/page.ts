@@ -25,7 +25,7 @@ import { compileCondition } from './condition.js';
 import { FromClause, type Scope } from './from-clause.js';
 import { columnName } from './identifiers.js';
 import { compileOperand, isNotNull, isNull, operandTypeName } from './operand.js';
-import { ROW_TAG, rowTag } from './row-tag.js';
+import { ROW_TAG, readsTag, rowTag } from './row-tag.js';
 import { CHANGES, changedColumn, keysOfReference, type RowChanges } from './version.js';
 
 export interface CompiledLevel {
@@ -148,9 +148,8 @@ export function compilePage(level: RowLevel, context: PageContext): Page {
 }
 
 /** Rows of versions and functions have no tag. */
-function showsTag({ tagged, outputs, collection }: RowLevel, { changes }: PageContext): boolean {
-  const isShown = tagged || outputs.some(({ kind }) => kind === 'tag');
-  return Boolean(isShown) && !changes && isTagged(collection) && !callOf(collection);
+function showsTag(level: RowLevel, { changes }: PageContext): boolean {
+  return readsTag(level) && !changes && isTagged(level.collection) && !callOf(level.collection);
 }
 
 /** A source that replaces the table brings the transactions of its rows with it. */

@@ -13,6 +13,11 @@ import { JSON_COLUMN } from './json.js';
 /** The name of the column that holds the row part. */
 export const ROW_TAG: Fragment = alias('e');
 
+/** Whether the row part is read: behind the body, or as a field. */
+export function readsTag({ tagged, outputs }: RowLevel): boolean {
+  return tagged === true || outputs.some(({ kind }) => kind === 'tag');
+}
+
 /** The body of a response with one item, followed by the row part of its entity tag. The service cuts that off: see http/etag.ts. */
 export function itemBody({ tagged }: RowLevel, row: Fragment): Fragment {
   const end = tagged ? sql`('}' || ${row}.${ROW_TAG})` : sql`'}'`;

@@ -32,7 +32,7 @@ import { FromClause, Scope } from '../from-clause.js';
 import { withSridOf } from '../geometry.js';
 import { columnName, tableName, typeName } from '../identifiers.js';
 import { commaList, keyColumns, keyParameters, unnest } from '../key-columns.js';
-import { itemBody, ROW_TAG, transactionOf } from '../row-tag.js';
+import { itemBody, ROW_TAG, readsTag, transactionOf } from '../row-tag.js';
 import { compileRowsFrom } from '../rows.js';
 import { type ActivityLog, itemText, snapshot } from './activity.js';
 import { compileGuard } from './guard.js';
@@ -351,7 +351,7 @@ function isJoined(row: FromClause): boolean {
 /** The stored columns, from which the answer is made, and the values for the revision. */
 function returned(node: WriteNode, answer: ReadPlan | null): Fragment {
   const { collection } = node;
-  const isTagged = answer?.level.kind === 'rows' && answer.level.tagged && collection.rowTag === 'xmin';
+  const isTagged = answer?.level.kind === 'rows' && readsTag(answer.level) && collection.rowTag === 'xmin';
   const tag = isTagged ? sql`, ${transactionOf(TABLE_ROW)} as ${ROW_TAG}` : nothing;
   const stored = [...collection.fields.values()].filter(
     (field) => field.column && !field.computed && isReadable(field),
