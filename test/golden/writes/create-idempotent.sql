@@ -24,7 +24,7 @@ with "%m" as materialized (
   insert into "public"."tags" as "%t" ("id", "name")
   select "%m"."%k", $4::"pg_catalog"."varchar"
   from "%p", "%m"
-  returning "%t"."id", "%t"."name",
+  returning "%t"."id", "%t"."name", pg_catalog.textin(pg_catalog.xidout("%t".xmin)) as "%e",
     ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"name":'
       || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j",
     null::json as "%d"
@@ -40,11 +40,11 @@ with "%m" as materialized (
 )
 select (
   select coalesce((
-    select '{"data":' || "%r1"."%j" || '}'
+    select '{"data":' || "%r1"."%j" || ('}' || "%r1"."%e")
     from (
-      select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j"
+      select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j", "%p1"."%e"
       from (
-        select "%t1"."id"
+        select "%t1"."id", "%t1"."%e"
         from (
           select "%w".*
         ) "%t1"

@@ -9,7 +9,7 @@
 with "%w" as (
   insert into "public"."tags" as "%t" ("id", "name")
   values ($1::"pg_catalog"."int4", $2::"pg_catalog"."varchar")
-  returning "%t"."id", "%t"."name",
+  returning "%t"."id", "%t"."name", pg_catalog.textin(pg_catalog.xidout("%t".xmin)) as "%e",
     ('{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%t"."id")), 'null') || ',"name":'
       || coalesce(pg_catalog.to_json("%t"."name")::text, 'null') || '}')::json as "%j",
     null::json as "%d"
@@ -24,11 +24,11 @@ with "%w" as (
   from "%a", "%w"
 )
 select coalesce((
-  select '{"data":' || "%r1"."%j" || '}'
+  select '{"data":' || "%r1"."%j" || ('}' || "%r1"."%e")
   from (
-    select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j"
+    select '{"id":' || coalesce(pg_catalog.textin(pg_catalog.int4out("%p1"."id")), 'null') || '}' as "%j", "%p1"."%e"
     from (
-      select "%t1"."id"
+      select "%t1"."id", "%t1"."%e"
       from (
         select "%w".*
       ) "%t1"
