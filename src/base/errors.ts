@@ -152,9 +152,13 @@ export function rangeNotSatisfiable(range: string, size: number): ServiceError {
   });
 }
 
-/** The item is not the one that the client knows: it must be read again. */
+/** The item is not the one that the client knows. */
 export function preconditionFailed(reason: string): ServiceError {
   return new ServiceError('PRECONDITION_FAILED', `Precondition failed. ${reason}.`, { reason });
+}
+
+export function changedMeanwhile(): ServiceError {
+  return preconditionFailed('The item has changed: read it again');
 }
 
 export function unprocessable(reason: string): ServiceError {

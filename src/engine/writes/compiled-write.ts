@@ -1,7 +1,7 @@
 /** A planned write becomes its statements: the write itself, its read-back, and the selection of the items it changes. */
 import { LRUCache } from 'lru-cache';
 import type { Policies } from '../../access/policies.js';
-import { forbidden } from '../../base/errors.js';
+import { changedMeanwhile, forbidden } from '../../base/errors.js';
 import { rowsOfAnswer } from '../../base/exact-json.js';
 import type { Observer } from '../../base/observe.js';
 import { oneStep, runSteps, type Steps } from '../../base/time-slices.js';
@@ -49,7 +49,6 @@ import type { Writer, WrittenBy } from '../writer.js';
 import { type FlatPayload, flatPayload, KnownWrites, withPayload } from './known-writes.js';
 import { hashedNodes } from './password-hashing.js';
 import type { PipelinedWrite } from './transaction.js';
-import { changedMeanwhile } from './write-errors.js';
 
 /** The services that writes need. */
 export interface WriteServices {

@@ -1,5 +1,6 @@
 /** The errors of a write in the words of its payload; what it waits for before, and what it counts. */
 import {
+  changedMeanwhile,
   failedValidation,
   invalidPayload,
   preconditionFailed,
@@ -90,10 +91,6 @@ export function asWriteFailure(error: unknown, planned: PlannedWrite): unknown {
     domainRefusal(error, planned) ??
     operatorOverflow(error, planned);
   return refused ?? asConflict(error, planned) ?? asRefusedValue(error, planned) ?? fromValidation(error, planned);
-}
-
-export function changedMeanwhile(): ServiceError {
-  return preconditionFailed('The item has changed: read it again');
 }
 
 /** The error of a write whose items must be new: another item may have the key, or the values of `on_conflict`. */
