@@ -54,6 +54,7 @@ export default defineConfig({
           page('Update operators', 'update-operators'),
           page('Transactions', 'transactions'),
           page('Upsert and idempotency', 'upsert'),
+          page('Conditional writes', 'conditional-writes'),
           page('Import', 'import'),
           page('Files', 'files'),
           page('Images', 'image-transforms'),
