@@ -6,7 +6,7 @@ import { invalidPayload } from '../base/errors.js';
 import { isObject } from '../base/exact-json.js';
 import type { ItemWrite } from './item-write.js';
 import { type Input, refuseOthers } from './parse-context.js';
-import { readKey, requireObject } from './write.js';
+import { parseIfMatch, readKey, requireObject } from './write.js';
 
 export const MAX_OPERATIONS = 100;
 
@@ -35,7 +35,7 @@ export function parseOperations(body: unknown): readonly unknown[] {
 
 /** `earlier` are the operations in front of it. */
 export function parseOperation(input: unknown, earlier: readonly Operation[]): Operation {
-  const { method: named, path, key: given, body, ...rest } = requireObject(input, 'An operation');
+  const { method: named, path, key: given, body, if_match: tag, ...rest } = requireObject(input, 'An operation');
   refuseOthers(rest);
   const method = OPERATION_METHODS.find((each) => each === named);
   if (!method) throw invalidPayload(`"method" must be one of ${OPERATION_METHODS.join(', ')}`);
@@ -45,9 +45,12 @@ export function parseOperation(input: unknown, earlier: readonly Operation[]): O
   if (method === 'POST' && key !== null) throw invalidPayload('POST takes the path of a collection, without a key');
   if (method === 'DELETE' && key !== null && body !== undefined)
     throw invalidPayload('"body" is not allowed: the key names the item to delete');
+  if (tag !== undefined && typeof tag !== 'string')
+    throw invalidPayload('"if_match" must be an entity tag, as a string');
+  const ifMatch = tag === undefined ? null : parseIfMatch(tag);
   const references = [...referencesIn(key), ...referencesIn(body)];
   for (const reference of references) checkReference(reference, earlier);
-  return { method, collection, key, queryString, body, needs: references.map(({ operation }) => operation) };
+  return { method, collection, key, queryString, body, ifMatch, needs: references.map(({ operation }) => operation) };
 }
 
 const PATH = /^\/items\/([^/?#]+)(?:\/([^/?#]+))?\/?(?:\?([^#]*))?$/i;

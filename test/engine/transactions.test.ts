@@ -316,6 +316,32 @@ t.test('permissions are those of the caller', async (t) => {
   t.strictSame(await state(), before);
 });
 
+t.test('if_match', async (t) => {
+  await sql`update stock set amount = 5 where id = 7`;
+  const path = '/items/stock/7?fields=amount';
+  const tag = String((await request(service, 'GET', path)).headers.etag);
+  const change = { method: 'PATCH', path, body: { amount: { _increment: 1 } }, if_match: tag };
+  t.match(await send([order('matched'), change]), { status: 200, json: { data: [{}, { data: { amount: 6 } }] } });
+  const before = await state();
+  for (const late of [change, { method: 'DELETE', path: '/items/stock/7', if_match: tag }]) {
+    const answer = await send([order('late'), late, order('later')]);
+    t.equal(answer.status, 412, late.method);
+    t.match(failureOf(answer).extensions, { code: 'PRECONDITION_FAILED', operation: 1 });
+  }
+  for (const wrong of [
+    { ...change, if_match: 7 },
+    { ...change, if_match: 'no tag' },
+    { ...order('a'), if_match: tag },
+    { method: 'PATCH', path: '/items/stock', body: [{ id: 7, amount: 1 }], if_match: tag },
+    { method: 'DELETE', path: '/items/stock', body: [7], if_match: tag },
+  ]) {
+    const answer = await send([order('a'), wrong]);
+    t.equal(answer.status, 400, JSON.stringify(wrong));
+    t.equal(failureOf(answer).extensions.operation, 1);
+  }
+  t.strictSame(await state(), before);
+});
+
 t.test('bad requests change nothing', async (t) => {
   const before = await state();
   const ok = order('fine');

@@ -1,5 +1,5 @@
 /**
- * Clients move amounts between accounts by POST /transactions while the primary is lost and its standby is promoted: the sum stays
+ * Clients move amounts between accounts by POST /transactions, half of them with the entity tag of the account that they read, while the primary is lost and its standby is promoted: the sum stays
  * the same, each acknowledged transfer is done once, and none overwrites another. TRANSFER_CLIENTS=100 TRANSFERS=1000 is the full size.
  */
 import { Agent } from 'node:http';
@@ -39,7 +39,7 @@ class Transfers {
       const from = Math.floor(Math.random() * ACCOUNTS);
       const to = (from + 1 + Math.floor(Math.random() * (ACCOUNTS - 1))) % ACCOUNTS;
       const transfer = { name: `${client}-${number}`, from, to, amount: 1 + Math.floor(Math.random() * 9) };
-      await this.#send(service, transfer);
+      await this.#send(service, transfer, client % 2 === 0);
       this.acknowledged.set(transfer.name, transfer);
     }
   }
@@ -49,27 +49,53 @@ class Transfers {
   }
 
   /** Repeats it with its key until it is acknowledged: a transfer of unknown outcome must not be done twice. */
-  async #send(service: Service, transfer: Transfer): Promise<void> {
+  async #send(service: Service, transfer: Transfer, isMatched: boolean): Promise<void> {
     const { name, from, to, amount } = transfer;
-    const change = (account: number, operator: string) => ({
+    const change = (account: number, value: unknown) => ({
       method: 'PATCH',
       path: `/items/accounts/${account}?fields=amount`,
-      body: { amount: { [operator]: amount } },
+      body: { amount: value },
     });
-    const changes = [change(from, '_decrement'), change(to, '_increment')];
-    // Accounts in one order: transfers in opposite directions wait for each other, and do not end in deadlocks.
-    const operations = [
-      ...(from < to ? changes : changes.reverse()),
-      { method: 'POST', path: '/items/transfers?fields=name', body: { name, source: from, target: to, amount } },
-    ];
+    const withdrawal = async (): Promise<object> =>
+      isMatched ? this.#matched(service, change, transfer) : change(from, { _decrement: amount });
+    const record = {
+      method: 'POST',
+      path: '/items/transfers?fields=name',
+      body: { name, source: from, target: to, amount },
+    };
+    const bodyOf = async (): Promise<string> => {
+      const changes = [await withdrawal(), change(to, { _increment: amount })];
+      // Accounts in one order: transfers in opposite directions wait for each other, and do not end in deadlocks.
+      return JSON.stringify({ operations: [...(from < to ? changes : changes.reverse()), record] });
+    };
     const headers = { 'content-type': 'application/json', 'idempotency-key': name };
-    const body = JSON.stringify({ operations });
+    let body = await bodyOf();
     for (;;) {
       const answer = await request(service, 'POST', '/transactions', { headers, body, agent: this.#agent });
       this.statuses[answer.status] = (this.statuses[answer.status] ?? 0) + 1;
       if (answer.status === 200) return;
+      if (answer.status === 412) {
+        // Nothing was done: the key is free for another body.
+        body = await bodyOf();
+        continue;
+      }
       if (answer.status !== 503) throw new Error(`${answer.status} ${answer.text}`);
       if (answer.text.includes('"outcome":"unknown"')) this.unknown++;
+      await sleep(50);
+    }
+  }
+
+  /** Computes the new amount from the one that it reads, and names the tag of that. */
+  async #matched(
+    service: Service,
+    change: (account: number, value: unknown) => object,
+    { from, amount }: Transfer,
+  ): Promise<object> {
+    for (;;) {
+      const answer = await request(service, 'GET', `/items/accounts/${from}?fields=amount`, { agent: this.#agent });
+      const { data } = answer.json as { data?: { amount: number } };
+      if (data) return { ...change(from, data.amount - amount), if_match: answer.headers.etag };
+      if (answer.status !== 503) throw new Error(`${answer.status} ${answer.text}`);
       await sleep(50);
     }
   }

@@ -36,6 +36,7 @@ const OPERATION = object(
       ...either(RECORD, list({})),
       description: 'As for the same request over HTTP. {"$ref": "0"} is the key of the item that operation 0 creates.',
     },
+    if_match: { ...STRING, description: 'PATCH and DELETE of one item: the entity tag that the item must have.' },
   },
   ['method', 'path'],
 );
