@@ -3,19 +3,19 @@
 -- ended. Policies come in the order in which they overrule each other: those of the farthest ancestor first, the holder's own
 -- last. Who has no role has the policies of the public.
 with recursive holder as (
-  select id, role, null::timestamp with time zone as expires
+  select id, role, email, null::timestamp with time zone as expires
   from service_users where token = $1::text and status = 'active'
   union all
-  select id, role, null from service_users where id = $2::uuid and $3::text is null and status = 'active'
+  select id, role, email, null from service_users where id = $2::uuid and $3::text is null and status = 'active'
   union all
-  select holder.id, holder.role, session.expires
+  select holder.id, holder.role, holder.email, session.expires
   from service_sessions session join service_users holder on holder.id = session."user"
   where session.token = $3::text and session.kind = 'session' and session.expires > now()
     and holder.id = $2::uuid and holder.status = 'active'
   union all
-  select null, id, null from service_roles where id = $4::uuid
+  select null, id, null, null from service_roles where id = $4::uuid
   union all
-  select null, null, null where num_nonnulls($1::text, $2::uuid, $3::text, $4::uuid) = 0
+  select null, null, null, null where num_nonnulls($1::text, $2::uuid, $3::text, $4::uuid) = 0
 ), roles (id, distance) as (
   select role, 0 from holder where role is not null
   union
@@ -38,6 +38,11 @@ with recursive holder as (
 select
   holder.id as "user",
   holder.role,
+  holder.email,
+  (
+    select service_roles.database_role from roles join service_roles on service_roles.id = roles.id
+    where service_roles.database_role is not null order by roles.distance limit 1
+  ) as database_role,
   coalesce((select json_agg(id order by distance) from (select id, min(distance) as distance from roles group by id) as found), '[]') as roles,
   coalesce((select json_agg(policies order by place) from policies), '[]') as policies,
   extract(epoch from holder.expires)::float8 * 1000 as expires

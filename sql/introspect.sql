@@ -361,6 +361,12 @@ select pg_catalog.json_build_object(
         where ("constraint".conrelid = tables.oid or "constraint".confrelid = tables.oid) and "constraint".condeferrable
       )
   ),
+  'row_security', (
+    select pg_catalog.json_agg(tables.oid::int8)
+    from tables
+    join pg_catalog.pg_class class on class.oid = tables.oid
+    where class.relrowsecurity
+  ),
   -- Of the role of the service, where it may not do everything: for the table, then for each column.
   'privileges', (
     select pg_catalog.json_agg(pg_catalog.json_build_array(

@@ -88,6 +88,7 @@ export default defineConfig({
         text: 'Control access',
         items: [
           page('Permissions', 'permissions'),
+          page('Row-level security', 'row-level-security'),
           page('Accounts', 'accounts'),
           page('Sign in with a provider', 'sign-in'),
           page('Shares', 'shares'),

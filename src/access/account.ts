@@ -2,7 +2,7 @@
 import { LRUCache } from 'lru-cache';
 import { invalidIp } from '../base/errors.js';
 import { type AddressTest, addressTest } from './addresses.js';
-import { type Identity, PUBLIC, type SharedScope } from './identity.js';
+import { type DatabaseIdentity, type Identity, PUBLIC, type SharedScope } from './identity.js';
 
 const MAX_ADDRESSES_OF_TOKEN = 100;
 
@@ -29,6 +29,8 @@ export interface Account {
   readonly user: string | null;
   readonly role: string | null;
   readonly roles: readonly string[];
+  readonly email: string | null;
+  readonly database_role: string | null;
   readonly policies: readonly AssignedPolicy[];
   /** When the session ends, in milliseconds since 1970; null without one. */
   readonly expires: number | null;
@@ -58,15 +60,18 @@ interface Presented {
   /** For this long, in milliseconds, the identity may be cached. */
   readonly staleness: number;
   readonly isView?: boolean;
+  /** The claims of a foreign token. */
+  readonly claims?: DatabaseIdentity['claims'];
 }
 
 export function cachedIdentity(
   account: Account,
-  { session, expires, staleness, isView = false }: Presented,
+  { session, expires, staleness, isView = false, claims = null }: Presented,
 ): CachedIdentity {
   const cached = { session, expires, until: performance.now() + staleness };
   // How long an administrator who views as somebody stays one is not known here.
-  const use: Use = { session, isView, validUntil: isView ? 0 : Math.min(expires, Date.now() + staleness) };
+  const validUntil = isView ? 0 : Math.min(expires, Date.now() + staleness);
+  const use: Use = { session, isView, validUntil, ...databaseIdentity(account, claims) };
   const tests = account.policies.map((policy) => testOf(policy));
   if (tests.every((test) => test === null)) return { identity: identityOf(account, account.policies, use), ...cached };
   const byAddress = new LRUCache<string, Identity>({ max: MAX_ADDRESSES_OF_TOKEN });
@@ -87,7 +92,14 @@ function testOf({ ip_access: list }: AssignedPolicy): AddressTest | null {
 }
 
 /** The part of an identity that depends on how it is asked for. */
-type Use = Pick<Identity, 'session' | 'isView' | 'validUntil'>;
+type Use = Pick<Identity, 'session' | 'isView' | 'validUntil' | 'inDatabase'>;
+
+function databaseIdentity(
+  { email, database_role: role }: Account,
+  claims: DatabaseIdentity['claims'],
+): Pick<Identity, 'inDatabase'> {
+  return email === null && role === null && claims === null ? {} : { inDatabase: { email, role, claims } };
+}
 
 function identityOf(account: Account, policies: readonly AssignedPolicy[], use: Use): Identity {
   const roles = listOf(account.roles);

@@ -40,7 +40,12 @@ export class ForeignTokens implements AccessVerifier {
   readonly #issuers: ReadonlyMap<string, KnownIssuer>;
   readonly #resolve: ResolveIssued;
 
-  constructor(issuers: readonly JwtIssuer[], resolve: ResolveIssued) {
+  /** `kept` are the names of the claims that the database may learn. */
+  constructor(
+    issuers: readonly JwtIssuer[],
+    resolve: ResolveIssued,
+    private readonly kept: readonly string[] = [],
+  ) {
     this.#issuers = new Map(
       issuers.map((options) => [options.issuer, { options, keys: createRemoteJWKSet(new URL(options.jwksUrl), KEYS) }]),
     );
@@ -56,7 +61,11 @@ export class ForeignTokens implements AccessVerifier {
     if (!issuer) throw invalidToken();
     const payload = await verify(token, issuer);
     const user = await this.#resolve(issuer.options, externalUser(payload, issuer.options));
-    return { user, session: null, expires: Math.min(Number(payload.exp) * 1_000, Date.now() + VERIFIED_MS) };
+    const expires = Math.min(Number(payload.exp) * 1_000, Date.now() + VERIFIED_MS);
+    const claims = Object.fromEntries(
+      this.kept.flatMap((name) => (payload[name] === undefined ? [] : [[name, payload[name]]])),
+    );
+    return { user, session: null, expires, claims };
   }
 }
 

@@ -1,6 +1,6 @@
 /** The part of the model that a set of rules lets a caller see, in the terms that the schema of GraphQL is built from. */
 import type { SchemaAccess } from '../graphql/schema-access.js';
-import type { Collection, Model } from '../mirror/model.js';
+import type { Model } from '../mirror/model.js';
 import { isMasked } from '../plan/access.js';
 import type { Permissions } from './permissions.js';
 
@@ -37,18 +37,13 @@ function restricted(permissions: Permissions, model: Model): SchemaAccess {
     key: permissions.key,
     readable: permissions.view(model),
     model,
-    writable: ({ name }, action) => writableFields(permissions, name, action),
-    mayDelete: ({ name }) => permissions.rules('delete', name).length > 0,
+    writable: ({ name }, action) => writableFields(permissions.permitted(action, name, model)),
+    mayDelete: ({ name }) => permissions.permitted('delete', name, model).length > 0,
     isCertain: (collection, field) => !isMasked(collection, field),
   };
 }
 
-function writableFields(
-  permissions: Permissions,
-  collection: Collection['name'],
-  action: 'create' | 'update',
-): ReturnType<SchemaAccess['writable']> {
-  const rules = permissions.rules(action, collection);
+function writableFields(rules: ReturnType<Permissions['permitted']>): ReturnType<SchemaAccess['writable']> {
   if (rules.length === 0) return null;
   if (rules.some(({ fields }) => fields === null)) return 'all';
   return new Set(rules.flatMap(({ fields }) => [...(fields ?? [])]));

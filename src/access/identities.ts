@@ -197,6 +197,7 @@ export class Identities {
       session: claims?.session ?? null,
       expires,
       staleness: this.options.stalenessMs,
+      claims: claims?.claims ?? null,
     });
     // A result that was read before a change must not be cached after it.
     if (generation === this.#generation) this.#known.set(carried, known);

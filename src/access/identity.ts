@@ -16,8 +16,19 @@ export interface Identity extends Caller {
   readonly isView: boolean;
   /** Until then only a notification can change it; in milliseconds since 1970. */
   readonly validUntil: number;
+  /** The caller as the database may learn it; absent for the public and the command line. */
+  readonly inDatabase?: DatabaseIdentity;
   /** The share through which they came in, if they have no account: they see only what is shared. */
   readonly share?: SharedScope;
+}
+
+/** The facts about a caller that only the database uses. */
+export interface DatabaseIdentity {
+  readonly email: string | null;
+  /** The database role of the caller's role, or of its nearest ancestor that has one. */
+  readonly role: string | null;
+  /** The claims of a foreign token that DATABASE_CLAIMS lists, and `role`; null for other tokens. */
+  readonly claims: Readonly<Record<string, unknown>> | null;
 }
 
 /** An item that a user has opened to others. */

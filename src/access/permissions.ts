@@ -27,9 +27,19 @@ export class Permissions implements Access {
   readonly #views = new WeakMap<Model, Model>();
   readonly #grants = new WeakMap<Collection, Map<WriteAction, Grant | null>>();
 
-  constructor(key: string, rules: Rules) {
+  /** Without a database role, the privileges of roles do not matter. */
+  constructor(
+    key: string,
+    rules: Rules,
+    private readonly databaseRole: string | null = null,
+  ) {
     this.key = key;
     this.#rules = rules;
+  }
+
+  /** These rules for callers with this database role: they grant nothing that the role may not do. */
+  forRole(role: string): Permissions {
+    return new Permissions(`${this.key}@${role}`, this.#rules, role);
   }
 
   /** None where the action is not allowed at all. */
@@ -47,11 +57,29 @@ export class Permissions implements Access {
     if (cached) return cached;
     const view = restrictModel(
       model,
-      (collection) => this.rules('read', collection),
+      (collection) => this.permitted('read', collection, model),
       (name) => this.mayExecute(name),
     );
     this.#views.set(model, view);
     return view;
+  }
+
+  /** The rules as far as the database role may follow them. */
+  permitted(action: Action, name: string, model: Model): readonly Rule[] {
+    const rules = this.rules(action, name);
+    const privileges = this.databaseRole === null ? undefined : model.rolePrivileges?.get(this.databaseRole)?.get(name);
+    if (!privileges || action === 'share' || action === 'execute') return rules;
+    if (action === 'delete') return privileges.delete ? rules : [];
+    const columns = privileges[action];
+    if (columns === null) return rules;
+    if (columns.size === 0) return [];
+    const fields = [...(model.collections.get(name)?.fields.values() ?? [])]
+      .filter(({ column, computed }) => column === null || computed !== undefined || columns.has(column.name))
+      .map((field) => field.name);
+    return rules.map((rule) => ({
+      ...rule,
+      fields: new Set(fields.filter((field) => rule.fields?.has(field) ?? true)),
+    }));
   }
 
   grant(action: WriteAction, collection: Collection, model: Model): Grant | null {
@@ -59,7 +87,7 @@ export class Permissions implements Access {
     this.#grants.set(collection, cached);
     const before = cached.get(action);
     if (before !== undefined) return before;
-    const grant = planGrant(this.rules(action, collection.name), collection, model);
+    const grant = planGrant(this.permitted(action, collection.name, model), collection, model);
     cached.set(action, grant);
     return grant;
   }

@@ -36,6 +36,7 @@ export class Policies {
   readonly #byKey = new LRUCache<string, Permissions>({ max: MAX_CACHED_SETS });
   #loaded: Loaded = index([]);
   readonly #listeners: (() => void)[] = [];
+  #roleOf: (identity: Identity) => string | null = () => null;
 
   /** The rows of all policies, as JSON, in place of those there were. */
   apply(text: string): void {
@@ -54,9 +55,24 @@ export class Policies {
     const { byIdentity } = this.#loaded;
     const cached = byIdentity.get(identity);
     if (cached) return cached;
-    const access = identity.share ? this.#share(identity, identity.share) : this.#add(this.policiesOf(identity));
+    const access = identity.share
+      ? this.#share(identity, identity.share)
+      : this.#ofRole(this.#add(this.policiesOf(identity)), this.#roleOf(identity));
     byIdentity.set(identity, access);
     return access;
+  }
+
+  /** From now on permissions grant nothing that the database role of the caller may not do. */
+  limitByRole(roleOf: (identity: Identity) => string | null): void {
+    this.#roleOf = roleOf;
+  }
+
+  #ofRole(access: Permissions, role: string | null): Permissions {
+    if (role === null) return access;
+    const key = `${access.key}@${role}`;
+    const limited = this.#byKey.get(key) ?? access.forRole(role);
+    this.#byKey.set(key, limited);
+    return limited;
   }
 
   /** In order: what comes later wins where they set the same field. */

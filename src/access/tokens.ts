@@ -19,6 +19,8 @@ export interface AccessClaims {
   readonly session: string | null;
   /** Milliseconds since 1970. */
   readonly expires: number;
+  /** The claims of a foreign token that the database may learn. */
+  readonly claims?: Readonly<Record<string, unknown>>;
 }
 
 /** Judges access tokens of one kind. */

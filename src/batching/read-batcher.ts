@@ -4,6 +4,7 @@
  * is answered from a snapshot older than its arrival. A request that need not wait is sent at once, by itself.
  */
 import { performance } from 'node:perf_hooks';
+import { type CallerSettings, textFor } from '../access/database-caller.js';
 import { ServiceError, serviceUnavailable } from '../base/errors.js';
 import { codeOf } from '../base/narrow.js';
 import type { Connection } from '../postgres/wire/connection.js';
@@ -11,7 +12,14 @@ import { settingQuery, type WireQuery } from '../postgres/wire/wire-query.js';
 import { arrayLiteral } from '../sql/literal.js';
 import { ConnectionSlots } from './connection-slots.js';
 import { MAX_BATCH_MS, MAX_BATCH_READS } from './cost-model.js';
-import { MAX_BATCH_WAIT_MS, PendingRead, type ReadListener, type Shape, ShapeQueue } from './shape-queue.js';
+import {
+  type BoundRead,
+  MAX_BATCH_WAIT_MS,
+  PendingRead,
+  type ReadListener,
+  type Shape,
+  ShapeQueue,
+} from './shape-queue.js';
 import { ShapeStats } from './shape-stats.js';
 
 /** Between two checks for statements whose clients have all left, and for reads that have waited too long. */
@@ -51,9 +59,9 @@ export class ReadBatcher {
     this.#maxReads = batching ? MAX_BATCH_READS : 1;
   }
 
-  read(shape: Shape, parameters: (string | null)[], prepare: boolean, listener: ReadListener): void {
-    const queue = this.#queueOf(shape);
-    queue.waiting.push(new PendingRead(parameters, prepare && !shape.isUnprepared, listener, this.#sweeps));
+  read(read: BoundRead, listener: ReadListener): void {
+    const queue = this.#queueOf(read.shape);
+    queue.waiting.push(new PendingRead(read, listener, this.#sweeps));
     this.#enter(queue);
     this.#schedule();
     this.#sweeper ??= setInterval(() => this.#sweep(), SWEEP_INTERVAL_MS).unref();
@@ -159,8 +167,9 @@ export class ReadBatcher {
     const query = isBatch
       ? this.#batchQuery(queue, reads, slot.connection, onEnd)
       : plainQuery(queue, reads, first.prepare, onEnd);
-    if (queue.shape.isPlannedPerRead) slot.connection.run(planPerRead(query), query);
-    else slot.connection.run(query);
+    const { settings } = first;
+    if (settings === null && !queue.shape.isPlannedPerRead) slot.connection.run(query);
+    else slot.connection.run(...settingsBefore(query, settings, queue.shape), query);
   }
 
   /** Stops statements whose clients have all left, and fails reads that have waited too long. */
@@ -194,7 +203,7 @@ export class ReadBatcher {
     const parameters = reads[0]?.parameters ?? [];
     // Without values, all of them read the same.
     if (parameters.length === 0) return plainQuery(queue, reads, true, onEnd);
-    const text = batchText();
+    const text = textFor(batchText(), reads[0]?.settings ?? null);
     let isSplit = false;
     const split = (): void => {
       isSplit = true;
@@ -234,9 +243,10 @@ export class ReadBatcher {
 
 /** One set of values, or none: all reads get the same answer. */
 function plainQuery(queue: ShapeQueue, reads: readonly PendingRead[], prepare: boolean, onEnd: OnEnd): WireQuery {
+  const [first] = reads;
   return {
-    text: queue.shape.statement.text,
-    parameters: reads[0]?.parameters ?? [],
+    text: textFor(queue.shape.statement.text, first?.settings ?? null),
+    parameters: first?.parameters ?? [],
     prepare,
     columns: 1,
     isAbandoned: () => reads.every(isGone),
@@ -265,10 +275,15 @@ function mayDependOnValues(error: Error): boolean {
   return code === '57014' || (/^[0-9A-Z]{5}$/.test(code) && !/^(08|25|53300|57|58)/.test(code));
 }
 
-/** Precedes a statement that is planned for its values; applies until the end of its transaction. */
-function planPerRead(query: WireQuery): WireQuery {
-  return settingQuery("select pg_catalog.set_config('plan_cache_mode', 'force_custom_plan', true)", [], query);
+/** Precede a statement with settings of its caller, or that is planned for its values; apply until the end of its transaction. */
+function settingsBefore(query: WireQuery, settings: CallerSettings | null, { isPlannedPerRead }: Shape): WireQuery[] {
+  return [
+    ...(settings ? [settingQuery(settings.text, settings.parameters, query)] : []),
+    ...(isPlannedPerRead ? [settingQuery(PLAN_PER_READ, [], query)] : []),
+  ];
 }
+
+const PLAN_PER_READ = "select pg_catalog.set_config('plan_cache_mode', 'force_custom_plan', true)";
 
 export interface Deadline {
   readonly dueAt: number;

@@ -1,5 +1,6 @@
 /** The reads of one shape that wait or are in flight: how many of them one statement carries, and on which connections. */
 import { performance } from 'node:perf_hooks';
+import type { CallerSettings } from '../access/database-caller.js';
 import { copyBorrowed } from '../postgres/wire/wire-query.js';
 import type { ConnectionSlot, ReadProfile } from './connection-slots.js';
 import { type CostClass, CostModel, MAX_BATCH_READS } from './cost-model.js';
@@ -18,6 +19,16 @@ export interface Shape {
   readonly isPlannedPerRead?: boolean;
   /** Whether its rows are found before they are sorted. */
   readonly isFenced?: boolean;
+}
+
+/** A read with its values. */
+export interface BoundRead {
+  readonly shape: Shape;
+  readonly parameters: (string | null)[];
+  /** Whether the connection keeps the statement for the next time. */
+  readonly prepare: boolean;
+  /** The settings of the caller that its transaction begins with, or null. */
+  readonly settings: CallerSettings | null;
 }
 
 /** Waits for an answer. */
@@ -44,12 +55,23 @@ export class PendingRead {
   #answered = false;
 
   constructor(
-    readonly parameters: (string | null)[],
-    readonly prepare: boolean,
+    private readonly read: BoundRead,
     private readonly listener: ReadListener,
     /** The number of the sweep after which it arrived. */
     readonly arrived: number,
   ) {}
+
+  get parameters(): (string | null)[] {
+    return this.read.parameters;
+  }
+
+  get prepare(): boolean {
+    return this.read.prepare && !this.read.shape.isUnprepared;
+  }
+
+  get settings(): CallerSettings | null {
+    return this.read.settings;
+  }
 
   get isGone(): boolean {
     return this.listener.aborted;
@@ -215,9 +237,22 @@ export class ShapeQueue implements ReadProfile {
 
   /** The reads to send next, without those whose client has left. */
   next(maxReads: number): PendingRead[] {
-    const reads = this.individual.length > 0 ? this.individual.splice(0, 1) : this.waiting.splice(0, maxReads);
+    const reads = this.individual.length > 0 ? this.individual.splice(0, 1) : this.#takeTogether(maxReads);
     for (const read of reads) if (read.isGone) read.onResult(null, 1);
     return reads.some((read) => read.isAnswered) ? reads.filter((read) => !read.isAnswered) : reads;
+  }
+
+  /** The first reads that wait and that the database cannot distinguish: a statement has one caller. */
+  #takeTogether(maxReads: number): PendingRead[] {
+    const { waiting } = this;
+    const digest = waiting[0]?.settings?.digest;
+    let alike = 1;
+    while (alike < maxReads && alike < waiting.length && waiting[alike]?.settings?.digest === digest) alike++;
+    if (alike >= Math.min(maxReads, waiting.length)) return waiting.splice(0, maxReads);
+    const [taken, left]: [PendingRead[], PendingRead[]] = [[], []];
+    for (const read of waiting) (taken.length < maxReads && read.settings?.digest === digest ? taken : left).push(read);
+    waiting.splice(0, Number.POSITIVE_INFINITY, ...left);
+    return taken;
   }
 }
 

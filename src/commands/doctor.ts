@@ -20,13 +20,14 @@ import { openReplicas } from '../service/core.js';
 import { withDatabase } from '../service/start.js';
 import { loadGrammar } from '../sql/grammar.js';
 import { readSql } from '../sql/read-sql.js';
+import { examineCallers } from './caller-checks.js';
 import { type CheckStatus, count, diagnose, type Examined, type Facts, type Finding, finding } from './diagnosis.js';
 
 export const DOCTOR_HELP = `Usage: lateral doctor [--json] [--option value ...]
 
 Checks a database and the role of DATABASE_URL, and prints the SQL that fixes a problem: connection, schemas, tables that are not served,
-keys, names, privileges, foreign keys without an index, functions, what snapshots leave out, extensions, settings, replicas and live
-queries. It changes nothing and can be run before the first start.
+keys, names, privileges, row-level security (with DATABASE_CALLER), foreign keys without an index, functions, what snapshots leave out,
+extensions, settings, replicas and live queries. It changes nothing and can be run before the first start.
 
   --json  prints the findings as JSON: {"ok", "problems", "notes", "findings": [{"section", "status", "message", "details"}]}
 
@@ -58,6 +59,7 @@ async function examine(config: Config): Promise<readonly Finding[]> {
     const examined = await lookAt(database, config);
     return [
       ...diagnose(examined),
+      ...(await examineCallers(config, database, examined.installed)),
       ...examineHosts(database),
       ...(await examineReplicas(config, database)),
       ...(await examineLive(config, database, examined)),

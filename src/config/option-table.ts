@@ -76,6 +76,16 @@ export const OPTIONS = {
     anyText,
     "Schema of the service's own tables, created if missing; if not set, the first schema that is served, or lateral if one of their names is taken there",
   ),
+  DATABASE_CALLER: choice(
+    'service',
+    ['service', 'claims', 'role'],
+    "The caller as PostgreSQL sees it: the service (service), the service with the caller's claims (claims), or the caller's database role with these claims (role) (see docs/row-level-security.md)",
+  ),
+  DATABASE_CLAIMS: names(
+    'Claims of tokens of JWT_ISSUERS that request.jwt.claims contains, comma separated; sub and email replace those of the user',
+  ),
+  DATABASE_ROLES: names('Database roles that the role claim of a token of JWT_ISSUERS may name, comma separated'),
+  DATABASE_ANON_ROLE: optional(anyText, 'Database role of callers who are not logged in'),
   DATABASE_POOL_SIZE: integer('8', 1, 1_000, 'Connections to PostgreSQL for reads'),
   DATABASE_WRITE_POOL_SIZE: integer('8', 1, 1_000, 'Connections to PostgreSQL for writes; each write uses one'),
   DATABASE_STREAM_POOL_SIZE: integer(

@@ -3,11 +3,12 @@
  * write goes to the client, which may send it back, and is stored for the caller.
  */
 import { callerName, type Identity } from '../access/identity.js';
-import { invalidQuery } from '../base/errors.js';
+import { invalidQuery, isOutcomeUnknown } from '../base/errors.js';
 import type { Database } from '../postgres/pools/database.js';
 import { type LogPosition, NO_POSITION, UNKNOWN_POSITION } from '../postgres/pools/sessions.js';
 import type { Replicas } from '../postgres/replicas/replicas.js';
 import type { RequestClient } from './stages.js';
+import type { WrittenBy } from './writer.js';
 
 /** `eventual`: any replica answers. `session`: one that has replayed the caller's own writes. `strong`: the primary. */
 const CONSISTENCIES = ['eventual', 'session', 'strong'] as const;
@@ -118,4 +119,20 @@ function hashOf(text: string): number {
   let hash = 0x811c9dc5;
   for (let index = 0; index < text.length; index++) hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193);
   return hash >>> 0;
+}
+
+/** Later reads of the caller from replicas must see the write. `consistency` is null without replicas. */
+export async function noteCommit<Result>(
+  consistency: SessionConsistency | null,
+  written: Promise<Result>,
+  { writer, client }: WrittenBy,
+): Promise<Result> {
+  try {
+    const result = await written;
+    await consistency?.committed(client, writer.caller);
+    return result;
+  } catch (error) {
+    if (isOutcomeUnknown(error)) consistency?.mayHaveCommitted(client, writer.caller);
+    throw error;
+  }
 }

@@ -68,8 +68,8 @@ function prepareRead<Query extends ReadQuery, Answer>(
 ): MaybePromise<Answer> {
   const compiled = reads.prepare(query, caller, stages.client);
   if (compiled instanceof Promise)
-    return compiled.then((done) => executeRead({ query, compiled: done, caller, need }, stages));
-  return executeRead({ query, compiled, caller, need }, stages);
+    return compiled.then((done) => executeRead({ query, compiled: done, caller, need, origin: stages.client }, stages));
+  return executeRead({ query, compiled, caller, need, origin: stages.client }, stages);
 }
 
 function executeRead<Query extends ReadQuery, Answer>(

@@ -5,7 +5,15 @@ export const STAGES = ['identify', 'parse', 'restrict', 'plan', 'compile', 'exec
 
 export type Stage = (typeof STAGES)[number];
 
-export interface RequestClient {
+/** The request as the database may learn it. */
+export interface RequestOrigin {
+  /** '' for the command line, and for messages of a WebSocket. */
+  readonly method: string;
+  /** Percent-encoded, without the query string. */
+  readonly path: string;
+}
+
+export interface RequestClient extends RequestOrigin {
   /** For limits per client; '' for the command line. */
   readonly address: string;
   /** Whether the client has disconnected. */
@@ -29,6 +37,8 @@ export interface RequestClient {
 /** The command line, and what the service asks for itself. */
 export const NO_CLIENT: RequestClient = Object.freeze({
   address: '',
+  method: '',
+  path: '',
   aborted: false,
   prefer: '',
   position: '',

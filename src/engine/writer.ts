@@ -6,7 +6,9 @@ import type { Mirror } from '../mirror/watch.js';
 import type { Access } from '../plan/access.js';
 import type { Author, PlannedWrite } from '../plan/write/write.js';
 import type { Session } from '../postgres/pools/sessions.js';
+import type { Parsed } from '../request/ast.js';
 import type { Input } from '../request/parse-context.js';
+import type { IdempotencyKey } from '../request/write.js';
 import type { RequestClient } from './stages.js';
 
 export interface Writer {
@@ -20,6 +22,12 @@ export interface Writer {
 export interface WrittenBy {
   readonly writer: Writer;
   readonly client: RequestClient;
+}
+
+/** A call of a function that may write. */
+export interface WritingCall extends WrittenBy {
+  readonly query: Parsed;
+  readonly idempotencyKey: IdempotencyKey | null;
 }
 
 /** The transaction of an import, and how rows are written in it. */

@@ -35,8 +35,12 @@ export interface CatalogDocument {
   /** The rules for writes. */
   readonly rules: readonly RuleEntry[] | null;
   readonly unbatched: readonly number[] | null;
+  /** Tables with row-level security. */
+  readonly row_security?: readonly number[] | null;
   /** The privileges of the service's role, for tables where it lacks some. */
   readonly privileges: readonly PrivilegeEntry[] | null;
+  /** The privileges of roles that the service may become: absent unless statements run with the roles of callers. */
+  readonly role_privileges?: readonly RolePrivilegeEntry[];
   readonly comments: readonly CommentEntry[] | null;
   /** Those that may be called, as far as they are there. */
   readonly functions: readonly FunctionEntry[] | null;
@@ -55,6 +59,16 @@ export interface CatalogDocument {
   /** Oldest first. */
   readonly relation_rows: readonly MetadataRow[] | null;
 }
+
+/** Columns by name; null for all. */
+type RolePrivilegeEntry = readonly [
+  role: string,
+  table: number,
+  mayDelete: boolean,
+  select: readonly string[] | null,
+  insert: readonly string[] | null,
+  update: readonly string[] | null,
+];
 
 /** `system`: one of the service's own; `extension`: of a view, the one that it is a part of. */
 export type TableEntry = readonly [

@@ -58,6 +58,7 @@ export interface TableFacts {
   readonly triggers: readonly Trigger[];
   readonly rules: readonly RewriteRule[];
   readonly isWrittenInBatches: boolean;
+  readonly hasRowSecurity: boolean;
   readonly privileges: TablePrivileges;
   readonly columns: ReadonlyMap<string, ColumnFacts>;
 }
@@ -96,9 +97,13 @@ export function* assembleTables(
   const distributed = new Map(document.distributed ?? []);
   const shards = new Map([...(document.shards ?? []), ...distributed]);
   const digested = new Map(document.digested ?? []);
+  // A role that may read only some columns of a table may not read xmin.
+  const partial = new Set(
+    (document.role_privileges ?? []).flatMap(([, table, , read]) => (read?.length ? [table] : [])),
+  );
   const rowTagOf = (table: number): RowTag | null => {
     if (digested.get(table) === false) return null;
-    return distributed.has(table) || digested.has(table) ? 'digest' : 'xmin';
+    return distributed.has(table) || digested.has(table) || partial.has(table) ? 'digest' : 'xmin';
   };
   const tables: TableFacts[] = [];
   for (const [table, relation, kind, schema, system, extension] of document.tables ?? []) {
@@ -127,6 +132,7 @@ export function* assembleTables(
       triggers: lookups.writes.triggers.get(table) ?? NONE,
       rules: lookups.writes.rules.get(table) ?? NONE,
       isWrittenInBatches: !lookups.writes.unbatched.has(table),
+      hasRowSecurity: lookups.writes.rowSecurity.has(table),
       privileges: lookups.writes.privileges.get(table) ?? ALL_PRIVILEGES,
       columns: new Map(
         entries.map((entry) => [entry[2], assembleColumn(entry, name, key.includes(entry[2]), lookups)]),
@@ -397,6 +403,7 @@ interface WriteFacts {
   readonly filled: ReadonlySet<number>;
   /** Tables with row security or constraints that can be deferred. */
   readonly unbatched: ReadonlySet<number>;
+  readonly rowSecurity: ReadonlySet<number>;
   privilegesOf(table: number, column: number): ColumnPrivileges;
 }
 
@@ -420,6 +427,7 @@ function indexWriteFacts(document: CatalogDocument): WriteFacts {
     rules: byTable(document.rules ?? [], ruleOf),
     privileges,
     unbatched: new Set(document.unbatched ?? []),
+    rowSecurity: new Set(document.row_security ?? []),
     filled: new Set((document.triggers ?? []).flatMap(([table, , bits]) => (fills(bits) ? [table] : []))),
     privilegesOf: (table, column) => ofColumns.get(table)?.get(column) ?? ALL_PRIVILEGES,
   };

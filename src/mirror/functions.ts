@@ -232,6 +232,7 @@ function resultOf(name: string, fields: readonly Field[]): Collection {
     triggers: [],
     rules: [],
     isWrittenInBatches: false,
+    hasRowSecurity: false,
     privileges: ALL_PRIVILEGES,
     comment: null,
     meta: null,

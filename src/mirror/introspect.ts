@@ -9,7 +9,7 @@ import { fieldTypeOf } from './column-types.js';
 import { assembleTables, type ColumnFacts, listOf, type TableFacts } from './columns.js';
 import { freezeMap, freezeTree } from './freeze.js';
 import { buildFunctions, computedBy, type FindComputed } from './functions.js';
-import type { Collection, Field, Model, Relation } from './model.js';
+import type { Collection, Field, Model, Relation, RolePrivileges } from './model.js';
 import { isReserved, relate } from './relations.js';
 import { namesCollections, ownName, type Synonyms } from './synonyms.js';
 import { isReadable } from './write-facts.js';
@@ -79,8 +79,25 @@ export function* modelSteps(
     textSearch: Object.freeze(
       (document.text_search ?? []).map(([schema, name, isDefault]) => Object.freeze({ schema, name, isDefault })),
     ),
+    ...(document.role_privileges && { rolePrivileges: indexRolePrivileges(document.role_privileges, facts.names) }),
     ...(schemas.synonyms && { synonyms: schemas.synonyms }),
   });
+}
+
+function indexRolePrivileges(
+  entries: NonNullable<CatalogDocument['role_privileges']>,
+  names: ReadonlyMap<number, string>,
+): Model['rolePrivileges'] & object {
+  const byRole = new Map<string, Map<string, RolePrivileges>>();
+  const columns = (list: readonly string[] | null): ReadonlySet<string> | null => list && new Set(list);
+  for (const [role, table, mayDelete, read, create, update] of entries) {
+    const name = names.get(table);
+    if (name === undefined) continue;
+    const ofRole = byRole.get(role) ?? new Map<string, RolePrivileges>();
+    byRole.set(role, ofRole);
+    ofRole.set(name, { read: columns(read), create: columns(create), update: columns(update), delete: mayDelete });
+  }
+  return byRole;
 }
 
 /** Tables of our own that no request needs to see, and those that extensions and tools leave behind. */
@@ -153,6 +170,7 @@ function buildCollection(
     triggers: table.triggers,
     rules: table.rules,
     isWrittenInBatches: table.isWrittenInBatches,
+    hasRowSecurity: table.hasRowSecurity,
     privileges: table.privileges,
     comment: table.comment,
     meta,

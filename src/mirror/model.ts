@@ -61,8 +61,18 @@ export interface Model {
   readonly extensions: ReadonlyMap<string, string>;
   /** Those of full text search; PostgreSQL's own first. */
   readonly textSearch: readonly TextSearchConfiguration[];
+  /** Privileges of the database roles of callers, by role and collection: a role may do everything with one that is not listed. */
+  readonly rolePrivileges?: ReadonlyMap<string, ReadonlyMap<string, RolePrivileges>>;
   /** Absent where collections have no other names. */
   readonly synonyms?: Synonyms | undefined;
+}
+
+/** The columns that a database role may use; null for all. */
+export interface RolePrivileges {
+  readonly read: ReadonlySet<string> | null;
+  readonly create: ReadonlySet<string> | null;
+  readonly update: ReadonlySet<string> | null;
+  readonly delete: boolean;
 }
 
 export interface TextSearchConfiguration {
@@ -111,6 +121,7 @@ export interface Collection {
   readonly rules: readonly RewriteRule[];
   /** Whether writes of several requests may share a statement: the table has neither row security nor constraints that can be deferred. */
   readonly isWrittenInBatches: boolean;
+  readonly hasRowSecurity: boolean;
   /** Privileges of the service's role on the whole table. */
   readonly privileges: TablePrivileges;
   readonly comment: string | null;

@@ -42,6 +42,14 @@ export function isIntercepted({ triggers }: Triggered, event: WriteEvent): boole
   return triggers.some(({ timing, level, events }) => timing !== 'after' && level === 'row' && events.includes(event));
 }
 
+/** Whether a row that stayed as it was shows that a trigger left it out. A policy of row-level security may have hidden it as well. */
+export function mayReportSkipped(
+  collection: Triggered & { readonly hasRowSecurity: boolean },
+  event: WriteEvent,
+): boolean {
+  return !collection.hasRowSecurity && isIntercepted(collection, event);
+}
+
 /** Whether the database may give a new row another key than the one it is inserted with. */
 export function changesNewKeys(collection: Triggered & { readonly kind: string }): boolean {
   return collection.kind === 'view' || collection.kind === 'foreign' || isIntercepted(collection, 'insert');

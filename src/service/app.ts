@@ -145,7 +145,7 @@ async function createParts(config: Config, core: Core, shared: Shared, observe: 
   const resolveUser: ResolveUser = (mapping, user) => resolveExternalUser(mapping, user, database, users);
   const tokens = new Tokens(shared.secret);
   const identities = new Identities((key) => lookUpAccount(database, key), {
-    verifiers: [tokens, new ForeignTokens(config.JWT_ISSUERS, resolveUser)],
+    verifiers: [tokens, new ForeignTokens(config.JWT_ISSUERS, resolveUser, databaseClaims(config))],
     cookieName: config.SESSION_COOKIE_NAME,
     stalenessMs: config.MAX_STALENESS,
     onView: (administrator, as) => observe({ kind: 'viewed-as', administrator, as }),
@@ -169,6 +169,12 @@ async function createParts(config: Config, core: Core, shared: Shared, observe: 
   const persisted = openPersistedQueries(config, shared);
   const readiness = new Readiness(shared.health);
   return { config, core, shared, observe, resolveUser, identities, access, live, items, files, persisted, readiness };
+}
+
+/** The claims of foreign tokens that the database may learn. */
+function databaseClaims({ DATABASE_CALLER, DATABASE_CLAIMS, DATABASE_ROLES }: Config): readonly string[] {
+  if (DATABASE_CALLER === 'service') return [];
+  return DATABASE_ROLES.length > 0 ? [...DATABASE_CLAIMS, 'role'] : DATABASE_CLAIMS;
 }
 
 /** Parts that are made after the routes. */

@@ -1,4 +1,5 @@
 /** Everything behind HTTP: the database, the model and the policies, and the reads, writes and schema changes over them. */
+import { DatabaseCaller } from '../access/database-caller.js';
 import type { Policies } from '../access/policies.js';
 import { directusSynonyms } from '../api/directus/compatibility.js';
 import type { Observer } from '../base/observe.js';
@@ -76,6 +77,7 @@ function databaseOptions(config: Config, url: string): DatabaseOptions {
     startTimeout: config.DATABASE_START_TIMEOUT,
     asksPositions: config.DATABASE_REPLICA_URLS.length > 0,
     synonyms: config.DIRECTUS_COMPATIBILITY ? directusSynonyms() : null,
+    hasCallerRoles: config.DATABASE_CALLER === 'role',
   };
 }
 
@@ -95,8 +97,10 @@ export function createCore(
     batching: config.READ_BATCHING,
     statisticsInterval: config.STATISTICS_POLL_INTERVAL,
   };
+  const callers = databaseCaller(config);
+  if (callers?.mode === 'role') policies.limitByRole((identity) => callers.roleNameOf(identity));
   const consistency = replicas && new SessionConsistency(database, replicas);
-  const reads = new Reads({ database, mirror, policies, replicas, consistency }, readLimits, observe);
+  const reads = new Reads({ database, mirror, policies, callers, replicas, consistency }, readLimits, observe);
   const writeLimits = {
     maxRows: config.MAX_BATCH_MUTATION,
     parse: parseLimits(config),
@@ -106,12 +110,18 @@ export function createCore(
     idempotencyLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
     storages: config.STORAGE_LOCATIONS.map(({ name }) => name),
   };
-  const writes = new Writes({ database, mirror, policies, reads, consistency }, writeLimits, observe);
+  const writes = new Writes({ database, mirror, policies, reads, callers, consistency }, writeLimits, observe);
   const schemaChanges = new SchemaChanges(database, mirror, {
     lockTimeout: config.SCHEMA_LOCK_TIMEOUT,
     patience: config.SCHEMA_CHANGE_TIMEOUT,
   });
   return { database, mirror, policies, reads, writes, schemaChanges, replicas };
+}
+
+/** The callers as the database learns them, or null with DATABASE_CALLER=service. */
+function databaseCaller(config: Config): DatabaseCaller | null {
+  const { DATABASE_CALLER: mode, DATABASE_ROLES: roles, DATABASE_ANON_ROLE: anonRole } = config;
+  return mode === 'service' ? null : new DatabaseCaller({ mode, roles, anonRole });
 }
 
 export function parseLimits(config: Config): ParseLimits {

@@ -1,7 +1,7 @@
 /** Statements that delete items by key, or move an item in the sort order. */
 import { elementAt } from '../../base/narrow.js';
 import type { Collection, Field } from '../../mirror/model.js';
-import { isIntercepted } from '../../mirror/write-facts.js';
+import { mayReportSkipped } from '../../mirror/write-facts.js';
 import type { Condition } from '../../plan/plan.js';
 import { alias, type Fragment, join, parameter, type Statement, sql, statement } from '../../sql/fragment.js';
 import { areEqual, isAmong, operatorOf } from '../compare.js';
@@ -70,18 +70,17 @@ export function compileDelete(
   const missing = sql`(select count(*) from ${alias('w')}) < (select count(*) from ${alias('k')})`;
   const by = sql`${parameter({ kind: 'text', slot: 1 })}::json`;
   const recorded = record([{ action: 'delete', collection, rows: alias('w'), shown: false }], by, activityLog);
-  const parts = join([requestedKeys, ...lockedRows, sql`${alias('w')} as (${rows})`, ...recorded], sql`, `);
+  const parts = join([requestedKeys, ...lockedRows, sql`${alias('w')} as (${rows})`, ...recorded.parts], sql`, `);
   // Rows that are there and may be deleted, and that a trigger kept.
   const kept = sql`(select count(*) from ${visible}) = (select count(*) from ${alias('k')})`;
-  const skipped = isIntercepted(collection, 'delete')
+  const skipped = mayReportSkipped(collection, 'delete')
     ? sql`when ${missing} and ${kept} then service_refuse('skipped') `
     : sql``;
   const changed = matches
     ? sql`when exists (select from ${row} where not ${MATCHES}) then service_refuse('changed') `
     : sql``;
-  return statement(
-    sql`with ${parts} select case ${changed}${skipped}when ${missing} then service_raise('missing') end`,
-  );
+  const checked = sql`case ${changed}${skipped}when ${missing} then service_raise('missing') end`;
+  return statement(sql`with ${parts} select ${commaList([checked, ...recorded.columns])}`);
 }
 
 /** Moves an item to the position of another: all items are renumbered from one, and only rows whose number changes are written. */

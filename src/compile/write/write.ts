@@ -7,7 +7,7 @@
 import { elementAt } from '../../base/narrow.js';
 import { isKey, singleKey } from '../../mirror/item-key.js';
 import type { Collection, Field } from '../../mirror/model.js';
-import { isIntercepted } from '../../mirror/write-facts.js';
+import { mayReportSkipped } from '../../mirror/write-facts.js';
 import type { WriteColumn, WriteNode, WritePlan } from '../../plan/write/write.js';
 import {
   alias,
@@ -144,7 +144,8 @@ class Chain {
     for (const position of inOrder(this.plan, (node) => awaitedBy(this.plan, node)))
       this.#write(elementAt(nodes, position), position);
     if (!isAwaited) unlink();
-    this.#parts.push(...record(this.#recorded(), AUTHOR, this.options.activityLog));
+    const log = record(this.#recorded(), AUTHOR, this.options.activityLog);
+    this.#parts.push(...log.parts);
     const checks = [
       ...nodes.flatMap((node, position) => this.#unmatched(node, position)),
       ...nodes.flatMap((node, position) => this.#differing(node, position)),
@@ -163,7 +164,7 @@ class Chain {
     ];
     const keys = this.plan.makesKeys ? [storeKeys(this.plan)] : [];
     const columns = join(
-      [sql`${maxKeys(this.plan, this.options.counted ?? false)}::text`, ...keys, ...checks],
+      [sql`${maxKeys(this.plan, this.options.counted ?? false)}::text`, ...keys, ...log.columns, ...checks],
       sql`, `,
     );
     return sql`with ${join(this.#parts, sql`, `)} select ${columns}`;
@@ -351,7 +352,7 @@ class Chain {
   #skipped(node: WriteNode, position: number): Fragment[] {
     const { collection, verb } = node;
     const isRemoved = this.plan.unlinks.some((each) => each.action === 'delete' && each.collection === collection);
-    if (verb !== 'update' || !this.#changes(node) || isRemoved || !isIntercepted(collection, 'update')) return [];
+    if (verb !== 'update' || !this.#changes(node) || isRemoved || !mayReportSkipped(collection, 'update')) return [];
     const isWritten = sql`select from ${written(position)} ${alias('w')}
       where ${hasInputKey(collection, alias('w'), alias('s'))}`;
     const { from } = this.#writable(node, position, sql`not exists (${isWritten})`);

@@ -15,6 +15,7 @@ import { anyRule } from '../../plan/write/guard.js';
 import type { OperationRequest, Parsed, ParsedOperation, ReadRequest } from '../../request/ast.js';
 import type { Statement } from '../../sql/fragment.js';
 import { qualify } from '../../sql/qualify.js';
+import { type CallerScope, readScope } from '../caller-scope.js';
 import type { RequestClient } from '../stages.js';
 import { checked } from '../statement-cache.js';
 
@@ -57,6 +58,8 @@ export interface CompiledRead {
   readonly volatile: boolean;
   /** Whether only the primary may serve it: a function may write, or it shows tables of the service, which follow no caller. */
   readonly primaryOnly: boolean;
+  /** Whether it carries the settings of its caller. */
+  readonly callerScope: () => CallerScope;
   /** Whether it is a page of a list that is read with cursors. */
   readonly paged: boolean;
   /** The statement before it in its transaction: the call of a function whose items it reads. */
@@ -122,6 +125,7 @@ export function* compileShape(
     // Citus asks one worker for one value; a statement for several it refuses.
     batchText: model.extensions.has('citus') ? () => '' : once(() => readable(compileBatchRead(plan), model).text),
     uneven,
+    callerScope: once(() => readScope(statement.text, called.calls.length > 0, model)),
     rowProbe: once(() => rowProbe(plan)),
     fenced: once(() => compileFenced(plan, statement, uneven, model)),
     readBack: once(() => {

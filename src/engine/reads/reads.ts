@@ -3,6 +3,7 @@
  * only binds its values. Statements belong to the model they were compiled for.
  */
 import { LRUCache } from 'lru-cache';
+import type { CallerSettings, DatabaseCaller } from '../../access/database-caller.js';
 import type { Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
 import { invalidQuery, ServiceError, Undisclosed } from '../../base/errors.js';
@@ -24,10 +25,11 @@ import type { BoundStatement } from '../../postgres/wire/wire-query.js';
 import type { Parsed } from '../../request/ast.js';
 import { bind } from '../../sql/parameter.js';
 import { type BilledCaller, billWriter, type CallerBudgetLimits, CallerBudgets } from '../caller-budget.js';
+import { settingsFor } from '../caller-scope.js';
 import { consistencyOf, type ReadNeed, type SessionConsistency } from '../consistency.js';
 import { refusedRead } from '../distributed.js';
 import { retry } from '../retry.js';
-import { NO_CLIENT, type RequestClient } from '../stages.js';
+import { NO_CLIENT, type RequestClient, type RequestOrigin } from '../stages.js';
 import { StatementCache, type StatementCacheLimits } from '../statement-cache.js';
 import type { Writer } from '../writer.js';
 import { type CompiledRead, compileShape, type ReadQuery, type SelectionPurpose } from './compiled-read.js';
@@ -42,6 +44,8 @@ export interface PreparedRead<Query extends ReadQuery = ReadQuery> {
   readonly caller: Identity;
   /** The position that a replica needs to serve the read. Without one the primary serves it. */
   readonly need?: ReadNeed | null;
+  /** The request that it belongs to, for the settings of the caller. */
+  readonly origin?: RequestOrigin;
 }
 
 interface ReadLimits extends PlanLimits, StatementCacheLimits {
@@ -77,6 +81,8 @@ interface ReadServices {
   readonly database: Database;
   readonly mirror: Mirror;
   readonly policies: Policies;
+  /** The callers as the database learns them, or null with DATABASE_CALLER=service. */
+  readonly callers: DatabaseCaller | null;
   /** Null without replicas. */
   readonly replicas: Replicas | null;
   readonly consistency: SessionConsistency | null;
@@ -188,7 +194,7 @@ export class Reads {
     return this.#retry(read, (current) =>
       readMoment(
         this.services.database,
-        [current, ...others].map((each) => this.bind(each)),
+        [current, ...others].map((each) => ({ statement: this.bind(each), settings: this.settingsOf(each) })),
       ),
     );
   }
@@ -213,9 +219,14 @@ export class Reads {
     const shape = isUneven(compiled)
       ? this.plans.shapeFor(compiled, bound, isReused ? { caller, from: NO_ADDRESS } : null)
       : compiled;
-    if (this.replicaReads === null) this.batcher.read(shape, bound, isReused, listener);
-    else
-      this.replicaReads.send({ shape, parameters: bound, prepare: isReused }, needOf(read), compiled.paged, listener);
+    const sent = { shape, parameters: bound, prepare: isReused, settings: this.settingsOf(read) };
+    if (this.replicaReads === null) this.batcher.read(sent, listener);
+    else this.replicaReads.send(sent, needOf(read), compiled.paged, listener);
+  }
+
+  /** The settings that the transaction of the read begins with, or null if it needs none. */
+  settingsOf({ compiled, caller, origin = NO_CLIENT }: PreparedRead): CallerSettings | null {
+    return settingsFor(this.services.callers, compiled.callerScope, caller, origin);
   }
 
   /** After a failure that may lie in a schema which changed. */
@@ -238,6 +249,15 @@ export class Reads {
     return { text: statement.text, parameters, prepare };
   }
 
+  /** The cell of a read inside the transaction of a write: with the settings of the caller, or as the service if it reads its tables. */
+  async cellIn(session: Session, read: PreparedRead, statement = read.compiled.statement): Promise<Buffer | null> {
+    const run = (): Promise<Buffer | null> => cellOf(this.bind(read, statement), session);
+    if (this.services.callers === null) return run();
+    if (read.compiled.callerScope() === 'system') return session.asService(run);
+    const settings = this.settingsOf(read);
+    return settings === null ? run() : session.asCaller(settings, run);
+  }
+
   /**
    * Hands the items to `take`, batch by batch, with the statement they came from; answers that statement. With a separator, a
    * byte, several items may come as one cell, joined by it.
@@ -254,6 +274,7 @@ export class Reads {
       const bound = this.bind(current);
       await streamRows(database, {
         ...bound,
+        settings: this.settingsOf(current),
         done: (ms, rows, failed) =>
           this.shapeStats
             .of(bound.text, bound.prepare ? 'generic' : 'custom', bound.parameters.length)
@@ -290,16 +311,16 @@ export class Reads {
     return this.#retry(read, (current) => this.#explain(current, analyze));
   }
 
-  async #explain({ query, compiled, caller }: PreparedRead, analyze: boolean): Promise<Explanation> {
+  async #explain(read: PreparedRead, analyze: boolean): Promise<Explanation> {
+    const { query, compiled, caller } = read;
     const bound = bind(compiled.statement.parameters, query.values, caller);
     const shape = isUneven(compiled) ? this.plans.shapeFor(compiled, bound, null) : compiled;
     const { text } = shape.statement;
     const explain = analyze ? 'explain (format json, analyze, buffers) ' : 'explain (format json) ';
-    const [row] = await this.services.database.rows<{ 'QUERY PLAN': Explanation['plan'] }>(
-      explain + text,
-      [...bound],
-      false,
-    );
+    const [row] = await this.services.database.rowsAs<{ 'QUERY PLAN': Explanation['plan'] }>(this.settingsOf(read), {
+      text: explain + text,
+      parameters: bound,
+    });
     return { sql: text, parameters: bound, plan_kind: planKindOf(shape), plan: row?.['QUERY PLAN'] };
   }
 
@@ -347,9 +368,12 @@ export class Reads {
   /** By the plan for the values of the request: what one of them costs says nothing of the others. */
   async #checkCost(read: PreparedRead, limit: number): Promise<void> {
     const { compiled, query, caller } = read;
-    const isOneForAll = compiled.uneven === null;
+    const settings = this.settingsOf(read);
+    // The policies of row-level security are part of the plan, and may be others for another caller.
+    const isOneForAll = compiled.uneven === null && settings === null;
     const cached = this.#affordableValues.get(compiled) ?? new LRUCache<string, true>({ max: MAX_AFFORDABLE_VALUES });
-    const values = JSON.stringify(bind(compiled.statement.parameters, query.values, caller));
+    const bound = bind(compiled.statement.parameters, query.values, caller);
+    const values = JSON.stringify([settings?.digest, ...bound]);
     if (!isOneForAll && cached.has(values)) return;
     const { plan } = await this.#explain(read, false);
     const cost = plan?.[0].Plan['Total Cost'] ?? 0;
@@ -424,11 +448,19 @@ interface Moment {
   readonly snapshot: string;
 }
 
-function readMoment(database: Database, statements: readonly BoundStatement[]): Promise<Moment> {
+interface ReadInMoment {
+  readonly statement: BoundStatement;
+  readonly settings: CallerSettings | null;
+}
+
+function readMoment(database: Database, reads: readonly ReadInMoment[]): Promise<Moment> {
   return database.transaction(async (session) => {
     const snapshot = String(await session.cell('select pg_current_snapshot()::text', []));
     const bodies: (Buffer | null)[] = [];
-    for (const statement of statements) bodies.push(await cellOf(statement, session));
+    for (const { statement, settings } of reads) {
+      await session.become(settings);
+      bodies.push(await cellOf(statement, session));
+    }
     return { bodies, snapshot };
   }, 'begin isolation level repeatable read, read only');
 }

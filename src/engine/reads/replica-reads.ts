@@ -6,17 +6,10 @@
 import { ServiceError } from '../../base/errors.js';
 import { asError } from '../../base/narrow.js';
 import type { ReadBatcher } from '../../batching/read-batcher.js';
-import type { ReadListener, Shape } from '../../batching/shape-queue.js';
+import type { BoundRead, ReadListener } from '../../batching/shape-queue.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Replica, Replicas } from '../../postgres/replicas/replicas.js';
 import type { ReadNeed } from '../consistency.js';
-
-/** A read with its values. */
-interface BoundRead {
-  readonly shape: Shape;
-  readonly parameters: (string | null)[];
-  readonly prepare: boolean;
-}
 
 /** The counts of one server. */
 interface ServerCounts {
@@ -65,13 +58,13 @@ export class ReplicaReads {
     else {
       const instead = (): void => this.#sendToPrimary(read, listener);
       const answered = new ReplicaListener(replica, unanswered, listener, instead);
-      batcher.read(read.shape, read.parameters, read.prepare, answered);
+      batcher.read(read, answered);
     }
   }
 
-  #sendToPrimary({ shape, parameters, prepare }: BoundRead, listener: ReadListener): void {
+  #sendToPrimary(read: BoundRead, listener: ReadListener): void {
     this.#primaryReads++;
-    this.primary.read(shape, parameters, prepare, listener);
+    this.primary.read(read, listener);
   }
 
   /** For a read of several batches, which stays on one server. */

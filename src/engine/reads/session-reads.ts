@@ -10,7 +10,7 @@ import { parseRead } from '../../request/rest.js';
 import { billWriter } from '../caller-budget.js';
 import type { WrittenBy } from '../writer.js';
 import type { CompiledRead, SelectionPurpose } from './compiled-read.js';
-import { cellOf, type Reads } from './reads.js';
+import type { Reads } from './reads.js';
 
 /** The transaction of a write, and what the service needs to read in it. */
 export interface TransactionContext extends WrittenBy {
@@ -42,10 +42,10 @@ export function readInSession(
   query: Parsed,
   options: SessionReadOptions = {},
 ): Promise<Buffer | null> {
-  const { reads, session, writer } = context;
+  const { reads, session, writer, client } = context;
   const compiled = compileInSession(context, query, options);
   const { caller = writer.caller } = options;
-  return cellOf(reads.bind({ query, compiled, caller }), session);
+  return reads.cellIn(session, { query, compiled, caller, origin: client });
 }
 
 /** An item as the writer sees it. Throws if the writer may not read it. */
@@ -81,5 +81,5 @@ export function querySystem(
   text: string,
   parameters: readonly (string | null)[],
 ): Promise<Record<string, unknown>[]> {
-  return session.query(database.qualified(text), parameters);
+  return session.asService(() => session.query(database.qualified(text), parameters));
 }

@@ -103,7 +103,8 @@ export function saveVersion(
     const text = writeJson(data);
     if (/\\u0000/.test(text)) throw invalidPayload('A version cannot hold NUL characters');
     const parameters = [id, text, user, ip, user_agent, origin, String(joins)];
-    const delta = parseJson(String(await session.cell(database.qualified(SAVE), parameters)));
+    const saved = await session.asService(() => session.cell(database.qualified(SAVE), parameters));
+    const delta = parseJson(String(saved));
     const changes = main
       ? visibleDelta(context, collection, delta, main.item)
       : visibleDraft(context, collection, delta, data);
@@ -206,20 +207,18 @@ function changedSince(mainHash: string): ServiceError {
 /** Locks the row until the transaction ends. */
 const LOCKED = ' for update';
 
+type StoredVersion = Pick<Version, 'id' | 'key' | 'item' | 'hash' | 'createdBy'> & { readonly delta: string | null };
+
 /** A version that the caller may see. The service reads its changes; changes of hidden fields are left out later. */
 async function readVersion(context: VersionContext, id: string, lock: '' | typeof LOCKED = ''): Promise<Version> {
   const { session, database, model } = context;
   const visible = await readItem(context, VERSIONS, id, 'fields=collection,item');
   const { data } = parseJson(String(visible)) as { data: Input };
-  const [row] = await session.query<
-    Pick<Version, 'id' | 'key' | 'item' | 'hash' | 'createdBy'> & { delta: string | null }
-  >(
-    database.qualified(
-      `select id::text, key, item, hash, user_created::text as "createdBy", delta::text
-       from service_versions where id = $1::uuid${lock}`,
-    ),
-    [id],
+  const text = database.qualified(
+    `select id::text, key, item, hash, user_created::text as "createdBy", delta::text
+     from service_versions where id = $1::uuid${lock}`,
   );
+  const [row] = await session.asService(() => session.query<StoredVersion>(text, [id]));
   const collection = servedCollection(model, ownName(model.synonyms, String(data['collection'])));
   if (!row) throw forbidden();
   if (!hasVersions(collection))

@@ -1,5 +1,6 @@
 /** A planned write becomes its statements: the write itself, its read-back, and the selection of the items it changes. */
 import { LRUCache } from 'lru-cache';
+import type { DatabaseCaller } from '../../access/database-caller.js';
 import type { Policies } from '../../access/policies.js';
 import { changedMeanwhile, forbidden } from '../../base/errors.js';
 import { rowsOfAnswer } from '../../base/exact-json.js';
@@ -7,7 +8,7 @@ import type { Observer } from '../../base/observe.js';
 import { oneStep, runSteps, type Steps } from '../../base/time-slices.js';
 import { WriteBatcher } from '../../batching/write-batcher.js';
 import type { Matched } from '../../compile/row-tag.js';
-import { activityLogOf } from '../../compile/write/activity.js';
+import { activityLogOf, compileDeferredRecord } from '../../compile/write/activity.js';
 import { compileDelete, compileSort } from '../../compile/write/delete.js';
 import {
   compileFlat,
@@ -39,9 +40,10 @@ import type { Statement } from '../../sql/fragment.js';
 import { bind, type Values } from '../../sql/parameter.js';
 import { qualify } from '../../sql/qualify.js';
 import { billWriter } from '../caller-budget.js';
+import { writeScope } from '../caller-scope.js';
 import type { SessionConsistency } from '../consistency.js';
 import { isDistributed, parseWrittenKeys, shardValue, WRITTEN_KEYS } from '../distributed.js';
-import { cellOf, type Reads } from '../reads/reads.js';
+import type { PreparedRead, Reads } from '../reads/reads.js';
 import { compileInSession } from '../reads/session-reads.js';
 import type { RequestClient } from '../stages.js';
 import { type CompiledStatement, checked, StatementCache, type StatementCacheLimits } from '../statement-cache.js';
@@ -56,6 +58,8 @@ export interface WriteServices {
   readonly mirror: Mirror;
   readonly policies: Policies;
   readonly reads: Reads;
+  /** The callers as the database learns them, or null with DATABASE_CALLER=service. */
+  readonly callers: DatabaseCaller | null;
   readonly consistency: SessionConsistency | null;
 }
 
@@ -110,7 +114,14 @@ export interface FlatCall {
   readonly isRepeatable: boolean;
 }
 
+/** The read of the response, and the form of its statement that fits the write. */
+interface ReadBack {
+  readonly read: PreparedRead;
+  readonly statement: Statement;
+}
+
 export class WriteCompiler {
+  readonly #callers: DatabaseCaller | null;
   readonly #reads: Reads;
   readonly #policies: Policies;
   readonly #mirror: Mirror;
@@ -122,11 +133,12 @@ export class WriteCompiler {
   readonly #known: KnownWrites<KnownStatement>;
 
   constructor(
-    { reads, mirror, policies, database }: WriteServices,
+    { reads, mirror, policies, database, callers }: WriteServices,
     private readonly limits: WriteLimits,
     observe: Observer,
   ) {
     this.#reads = reads;
+    this.#callers = callers;
     this.#policies = policies;
     this.#mirror = mirror;
     this.#statements = new StatementCache(mirror, limits, observe);
@@ -154,8 +166,8 @@ export class WriteCompiler {
     const shape = `${planned.shape}${option ? ` ${counted ? 'counted' : 'idempotent'}` : ''}${tags ? ' matched' : ''}`;
     const records = key ? collectionOf(model, 'service_receipts') : null;
     const matched = this.#matched(plan.collection, model, call);
-    const compile = (): Statement =>
-      compileWrite(plan, { records, activityLog: activityLogOf(model), counted, matched });
+    const activityLog = activityLogOf(model, this.isLogDeferred(collectionsOf(planned)));
+    const compile = (): Statement => compileWrite(plan, { records, activityLog, counted, matched });
     const compiled = this.#compile(shape, model, writer, compile);
     const receipt = this.#receiptOf({ idempotencyKey: key });
     const shard = isDistributed(planned) ? shardValue(planned) : null;
@@ -164,6 +176,28 @@ export class WriteCompiler {
     const prepare = this.#statements.isReused(compiled);
     client.statement(text);
     return { text, parameters: bind(parameters, values, writer.caller), prepare, columns: null };
+  }
+
+  /** Whether the log of a write is a statement of its own: the database role of the caller may not write to the tables of the log. */
+  isLogDeferred(collections: Iterable<Collection>): boolean {
+    return this.#callers?.mode === 'role' && writeScope(collections) !== 'system';
+  }
+
+  /** The statement that writes the log which the statement of the write has left, or null if that has written it. */
+  compileLog(collections: readonly Collection[], { writer }: WrittenBy): TransactionStatement | null {
+    if (!this.isLogDeferred(collections) || collections.every(({ accountability }) => accountability === null))
+      return null;
+    const { model } = this.#mirror;
+    const compile = (): Statement => compileDeferredRecord(activityLogOf(model, true));
+    const { text, parameters } = this.#compile('deferred log', model, writer, compile).statement;
+    const values = bind(parameters, [JSON.stringify(writer.author)], writer.caller);
+    return { text, parameters: values, prepare: true, columns: null, isOfService: true };
+  }
+
+  /** Writes the log if the statement of the write could not. */
+  async writeLog(session: Session, collections: readonly Collection[], by: WrittenBy): Promise<void> {
+    const log = this.compileLog(collections, by);
+    if (log) await session.asService(() => session.cell(log.text, log.parameters));
   }
 
   /** The payload of a write whose statement may be known. */
@@ -191,7 +225,7 @@ export class WriteCompiler {
     const { writer, client, readBack, payload, tags } = call;
     const { model } = planned;
     const flat = flatRow({ ...planned, input: { ...planned.input, nodes: hashedNodes(planned) } });
-    if (!flat) return null;
+    if (!flat || this.isLogDeferred([flat.node.collection])) return null;
     const access = this.#policies.accessOf(writer.caller)?.key ?? '';
     const once = call.idempotencyKey ? 'once ' : '';
     const kind = tags ? `${once}matched` : once;
@@ -247,16 +281,13 @@ export class WriteCompiler {
   }
 
   /** Reads the items by the keys that the write stores. Null if the caller may not read them. */
-  bindReadBack(
-    { plan, keys: plannedKeys }: PlannedWrite,
-    { writer, client, readBack }: WriteCall,
-  ): TransactionStatement | null {
+  prepareReadBack({ plan, keys: plannedKeys }: PlannedWrite, { writer, client, readBack }: WriteCall): ReadBack | null {
     const keys = plan.nodes.length === 0 ? (plannedKeys ?? []) : plannedKeys;
     const query = readBack && keys ? withKeys(readBack, keys) : readBack;
     const compiled = query && this.#reads.prepareReadBack(query, writer, client);
     if (!compiled) return null;
     const statement = keys ? compiled.statement : compiled.readBack();
-    return { ...this.#reads.bind({ query, compiled, caller: writer.caller }, statement), columns: 1 };
+    return { read: { query, compiled, caller: writer.caller, origin: client }, statement };
   }
 
   /** The statements of a write in a pipelined transaction, or null if there is nothing to write. */
@@ -270,7 +301,8 @@ export class WriteCompiler {
     if (flat) return pipelineFlat(flat, described.asFailure);
     const written = this.compileWrite(planned, call, null);
     if (!written) return null;
-    const read = this.bindReadBack(planned, call);
+    const readBack = this.prepareReadBack(planned, call);
+    const read = readBack && { ...this.#reads.bind(readBack.read, readBack.statement), columns: 1 as const };
     const asked = isReferenced && !planned.keys ? WRITTEN_KEYS : null;
     return {
       statements: [written, ...(read ? [read] : []), ...(asked ? [asked] : [])],
@@ -291,7 +323,8 @@ export class WriteCompiler {
   ): Statement {
     const matched = this.#matched(collection, model, call);
     const shape = `${access?.key ?? ''}${matched ? 'matched ' : ''}delete ${collection.name}`;
-    const compile = (): Statement => compileDelete(collection, rule, activityLogOf(model), matched);
+    const log = activityLogOf(model, this.isLogDeferred([collection]));
+    const compile = (): Statement => compileDelete(collection, rule, log, matched);
     return this.#compile(shape, model, call.writer, compile).statement;
   }
 
@@ -303,6 +336,7 @@ export class WriteCompiler {
   ): FlatCall | null {
     const { writer } = call;
     const [key, ...others] = givenKeys(collection, selected);
+    if (this.isLogDeferred([collection])) return null;
     if (key === undefined || others.length > 0 || !isPlainTable(collection) || !hasPlainKey(collection)) return null;
     checkKey(collection, key);
     const kind = `${call.idempotencyKey ? 'once ' : ''}${call.tags ? 'matched ' : ''}`;
@@ -330,10 +364,9 @@ export class WriteCompiler {
     if (!query) return givenKeys(collection, selected);
     const { caller } = writer;
     const compiled = compileInSession({ reads: this.#reads, writer, client }, query, { selectedFor: action });
-    const statement = this.#reads.bind({ query, compiled, caller });
     // The session plans once for all values, which may be wrong for the values of this query.
     if (compiled.uneven) await session.setPlanMode('force_custom_plan');
-    const cell = await cellOf(statement, session);
+    const cell = await this.#reads.cellIn(session, { query, compiled, caller, origin: client });
     if (compiled.uneven) await session.setPlanMode('force_generic_plan');
     client.staged('execute');
     const data = rowsOfAnswer(cell?.toString() ?? '{"data":[]}');
@@ -359,6 +392,11 @@ export class WriteCompiler {
     const steps = (): Steps<CompiledWrite> => oneStep(() => budgets.run(billWriter(writer), compileChecked));
     return runSteps(this.#statements.get(shape, model, steps));
   }
+}
+
+/** The collections whose rows a write changes. */
+export function collectionsOf({ plan }: PlannedWrite): Collection[] {
+  return [...plan.nodes, ...plan.unlinks].map(({ collection }) => collection);
 }
 
 /** The body that a flat write answers, or the error of an item that has another entity tag. Its cell is missing if no row was written, and empty if the caller may not read the row. */

@@ -27,21 +27,33 @@ export function isRepeated(error: unknown): boolean {
  * If a request selects its items inside the transaction, the key is taken before: the first request may have changed what is
  * found. False if the key was used before. A concurrent request with the same key is waited for.
  */
-export async function takeKey(
-  key: IdempotencyKey,
-  lifetime: string,
-  database: Database,
-  session: Session,
-): Promise<boolean> {
+async function takeKey(key: IdempotencyKey, lifetime: string, database: Database, session: Session): Promise<boolean> {
   const text = database.qualified(
     `insert into service_receipts as receipt (id, fingerprint, expires) values ($1, $2, now() + $3::interval)
      on conflict (id) do update set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null, answer = null
      where receipt.expires < now() returning 1`,
   );
-  return (await session.query(text, [key.id, key.fingerprint, lifetime])).length > 0;
+  const taken = await session.asService(() => session.query(text, [key.id, key.fingerprint, lifetime]));
+  return taken.length > 0;
 }
 
-export function repeated(): Error {
+/** Throws if the key was used before. */
+export async function takeNewKey(
+  key: IdempotencyKey,
+  { idempotencyLifetime }: { readonly idempotencyLifetime: string },
+  database: Database,
+  session: Session,
+): Promise<void> {
+  if (!(await takeKey(key, idempotencyLifetime, database, session))) throw repeated();
+}
+
+interface KeyServices {
+  readonly database: Database;
+  readonly session: Session;
+  readonly idempotencyLifetime: string;
+}
+
+function repeated(): Error {
   return Object.assign(new Error(REPEATED), { code: 'LT403' });
 }
 
@@ -85,17 +97,18 @@ function ownReceipt([receipt]: readonly Receipt[], key: IdempotencyKey): Receipt
 /** Runs the work once: the call of a function, or a transaction. A repeated request gets the stored answer. */
 export async function answerOnce(
   key: IdempotencyKey,
-  services: { readonly database: Database; readonly session: Session; readonly idempotencyLifetime: string },
+  services: KeyServices,
   work: () => Promise<Buffer | null>,
 ): Promise<Buffer | null> {
   const { database, session, idempotencyLifetime } = services;
   if (!(await takeKey(key, idempotencyLifetime, database, session))) {
-    const { answer } = ownReceipt(await session.query<Receipt>(database.qualified(RECEIPT), [key.id]), key);
+    const found = await session.asService(() => session.query<Receipt>(database.qualified(RECEIPT), [key.id]));
+    const { answer } = ownReceipt(found, key);
     return answer === null ? null : Buffer.from(answer);
   }
   const body = await work();
   const store = database.qualified('update service_receipts set answer = $1 where id = $2');
-  await session.query(store, [body === null ? null : body.toString(), key.id]);
+  await session.asService(() => session.query(store, [body === null ? null : body.toString(), key.id]));
   return body;
 }
 
@@ -122,7 +135,7 @@ export async function keepWrittenKeys(
   const text = database.qualified(
     "update service_receipts set keys = coalesce($1::json, to_json(current_setting('lateral.keys')::text[])) where id = $2",
   );
-  await session.query(text, [keys && JSON.stringify(keys), key.id]);
+  await session.asService(() => session.query(text, [keys && JSON.stringify(keys), key.id]));
 }
 
 export async function deleteExpiredKeys(database: Database): Promise<void> {

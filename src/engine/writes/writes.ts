@@ -3,7 +3,7 @@
  * if nothing has to happen between them. After a deadlock or a race PostgreSQL has undone the transaction, and it is run again.
  */
 import { CLI_IDENTITY, type Identity } from '../../access/identity.js';
-import { invalidPayload, isOutcomeUnknown, preconditionFailed } from '../../base/errors.js';
+import { invalidPayload, preconditionFailed } from '../../base/errors.js';
 import { parseOwnJson } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import type { WriteBatcher } from '../../batching/write-batcher.js';
@@ -18,11 +18,12 @@ import { planCreate, planUpdate } from '../../plan/write/payload.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
 import { checkRows } from '../../plan/write/write-rows.js';
 import type { Session } from '../../postgres/pools/sessions.js';
-import type { Parsed } from '../../request/ast.js';
 import type { OnConflict } from '../../request/on-conflict.js';
 import type { Input } from '../../request/parse-context.js';
-import type { IdempotencyKey, Key, Selected, WriteRequest } from '../../request/write.js';
+import type { Key, Selected, WriteRequest } from '../../request/write.js';
 import { bind } from '../../sql/parameter.js';
+import { runJoined, settingsFor, writeSettings } from '../caller-scope.js';
+import { noteCommit } from '../consistency.js';
 import { isDistributed, parseWrittenKeys, planForShard, WRITTEN_KEYS, withKeysLeft } from '../distributed.js';
 import type { HookedWrite } from '../hooks/write-hook.js';
 import { WriteHooks } from '../hooks/write-hooks.js';
@@ -30,8 +31,9 @@ import { cellOf } from '../reads/reads.js';
 import { compileInSession } from '../reads/session-reads.js';
 import { retry } from '../retry.js';
 import type { RequestClient } from '../stages.js';
-import { type ImportTransaction, isKnownSingleton, type Writer, type WrittenBy } from '../writer.js';
+import { type ImportTransaction, isKnownSingleton, type Writer, type WritingCall, type WrittenBy } from '../writer.js';
 import {
+  collectionsOf,
   type FlatCall,
   flatBody,
   pipelineFlat,
@@ -42,7 +44,7 @@ import {
   type WriteOption,
   type WriteServices,
 } from './compiled-write.js';
-import { answerOnce, answerRepeated, isRepeated, keepWrittenKeys, repeated, takeKey } from './idempotency.js';
+import { answerOnce, answerRepeated, isRepeated, keepWrittenKeys, takeNewKey } from './idempotency.js';
 import { hashNewSecrets, preparePayloads } from './password-hashing.js';
 import {
   deletionRule,
@@ -70,12 +72,6 @@ import {
   lock,
   rowsOf,
 } from './write-errors.js';
-
-/** A call of a function that may write. */
-interface WritingCall extends WrittenBy {
-  readonly query: Parsed;
-  readonly idempotencyKey: IdempotencyKey | null;
-}
 
 export class Writes {
   readonly #compiler: WriteCompiler;
@@ -135,7 +131,11 @@ export class Writes {
     call.client.staged('restrict');
     if (isSelecting(request)) return this.#writeSelected(request, target, call);
     const planned = await planWrite(request, target);
-    if (this.#session) return this.#executeIn(this.#session, planned, call);
+    const joined = this.#session;
+    if (joined)
+      return runJoined(joined, collectionsOf(planned), () =>
+        this.#executeIn(joined, planned, call, call.idempotencyKey),
+      );
     call.client.staged('plan');
     return this.#execute(planned, call);
   }
@@ -167,15 +167,28 @@ export class Writes {
     const flat = isHooked ? null : this.#compiler.compileFlat(planned, call);
     if (flat) return this.#sendFlat(flat, call);
     const isApart = isHooked || call.idempotencyKey || suppliesKeys(planned);
+    const settings = writeSettings(this.services.callers, call, () => collectionsOf(planned));
     const written = isApart ? null : this.#compiler.compileWrite(planned, call, null);
-    if (!written) return database.transaction((session) => this.#executeIn(session, planned, call));
-    const read = this.#compiler.bindReadBack(planned, call);
+    const readBack = written && this.#compiler.prepareReadBack(planned, call);
+    if (!written || (readBack && settings === null && reads.settingsOf(readBack.read))) {
+      // The role of the caller may not write to the table of idempotency keys.
+      const isTaken = settings?.role ? call.idempotencyKey : null;
+      return database.transaction(async (session) => {
+        if (isTaken) await takeNewKey(isTaken, this.limits, database, session);
+        await session.become(settings);
+        return this.#executeIn(session, planned, call, isTaken ? null : call.idempotencyKey);
+      });
+    }
     call.client.staged('compile');
-    const statements = read ? [written, read] : [written];
-    const [, body = null] = await database.sessions
-      .use((session) => reads.shapeStats.time(written, rowsOf(planned), () => session.runPipelined(statements)))
+    const read = readBack && { ...reads.bind(readBack.read, readBack.statement), columns: 1 as const };
+    const log = this.#compiler.compileLog(collectionsOf(planned), call);
+    const statements = [written, ...(log ? [log] : []), ...(read ? [read] : [])];
+    const send = (session: Session): Promise<(Buffer | null)[]> =>
+      reads.shapeStats.time(written, rowsOf(planned), () => session.runPipelined(statements, settings));
+    const cells = await database.sessions
+      .use(send)
       .catch((error: unknown) => Promise.reject(asWriteFailure(error, planned)));
-    return body;
+    return read ? (cells.at(-1) ?? null) : null;
   }
 
   /** The answer is the cell of the row that was written: empty if the caller may not read it. There is none if no row was written. */
@@ -184,11 +197,12 @@ export class Writes {
     { client, writer }: WriteCall,
     deletedFrom: Collection | null = null,
   ): Promise<Buffer | null> {
-    const { database, reads } = this.services;
+    const { database, reads, callers } = this.services;
     client.staged('compile');
+    const settings = settingsFor(callers, () => 'secured', writer.caller, client);
     const send = async (): Promise<Buffer | null> => {
       const { batcher } = this.#compiler;
-      if (batcher && batchText !== null)
+      if (batcher && batchText !== null && settings === null)
         return batcher.write({
           statement,
           batchText,
@@ -196,7 +210,7 @@ export class Writes {
           isRepeatable,
           caller: writer.caller.user ?? writer.author.ip ?? '',
         });
-      const [cell = null] = await database.sessions.use((session) => session.runPipelined([statement]));
+      const [cell = null] = await database.sessions.use((session) => session.runPipelined([statement], settings));
       return cell;
     };
     const body = await reads.shapeStats.time(statement, 1, send).catch((error: unknown) => {
@@ -209,12 +223,12 @@ export class Writes {
     session: Session,
     planned: PlannedWrite,
     call: WriteCall,
-    option: WriteOption = call.idempotencyKey,
+    option: WriteOption,
   ): Promise<Buffer | null> {
     if (this.#session) this.#countPlanned(planned);
     await this.#writeIn(session, planned, call, option);
-    const read = this.#compiler.bindReadBack(await withKeysLeft(planned, session), call);
-    const body = read && (await cellOf(read, session));
+    const readBack = this.#compiler.prepareReadBack(await withKeysLeft(planned, session), call);
+    const body = readBack && (await this.services.reads.cellIn(session, readBack.read, readBack.statement));
     if (call.idempotencyKey) await keepWrittenKeys(call.idempotencyKey, planned.keys, this.services.database, session);
     return body;
   }
@@ -234,7 +248,8 @@ export class Writes {
     call.client.staged('plan');
     const { database } = this.services;
     const isLimited = option !== 'count' && !call.writer.caller.administrator;
-    await hashNewSecrets(planned, call.writer, (text) => session.query(database.qualified(text)), isLimited);
+    const query = (text: string) => session.asService(() => session.query(database.qualified(text)));
+    await hashNewSecrets(planned, call.writer, query, isLimited);
     const hooks = WriteHooks.ofPlan(planned);
     hooks.validate(this.limits);
     return hooks.around(this.#hookContext(session, call), () => this.#send(session, planned, call, option));
@@ -249,8 +264,9 @@ export class Writes {
       const cell = await this.services.reads.shapeStats.time(statement, rowsOf(planned), () =>
         cellOf(statement, session),
       );
+      await this.#compiler.writeLog(session, collectionsOf(planned), call);
       const maxKeys = parseOwnJson<(string | null)[]>(String(cell));
-      await advancePast(planned, maxKeys, session);
+      await session.asService(() => advancePast(planned, maxKeys, session));
       return option === 'count' ? rowsOf(planned) - Number(maxKeys.at(-1)) : 0;
     } catch (error) {
       throw asWriteFailure(error, planned);
@@ -272,7 +288,7 @@ export class Writes {
   async #updateSelected(request: SelectingUpdate, target: WriteTarget, call: WriteCall): Promise<Buffer | null> {
     const { collection } = target;
     const { data } = await this.prepare(request, call.writer);
-    return this.#transaction(call.idempotencyKey, async (session) => {
+    return this.#transaction(call, collection, async (session) => {
       const keys =
         request.kind === 'update-singleton'
           ? await this.#singletonKeys(collection, call, session)
@@ -300,7 +316,7 @@ export class Writes {
   }
 
   async #delete(selected: Selected, { collection, context }: WriteTarget, call: WriteCall): Promise<Buffer | null> {
-    const { writer, client, idempotencyKey } = call;
+    const { writer, client } = call;
     const rule = deletionRule({ collection, context });
     client.staged('plan');
     const hooks = WriteHooks.ofDelete(collection, context.model);
@@ -310,7 +326,7 @@ export class Writes {
     const { text, parameters } = this.#compiler.compileDelete(collection, rule, context, call);
     client.statement(text);
     client.staged('compile');
-    await this.#transaction(idempotencyKey, async (session) => {
+    await this.#transaction(call, collection, async (session) => {
       const keys = await this.#compiler.selectKeys({ ...call, session }, collection, selected, 'delete');
       await checkKeys(collection, keys);
       this.#countRows(keys.length);
@@ -321,16 +337,24 @@ export class Writes {
           throw asDeleteFailure(error, collection);
         }),
       );
+      await this.#compiler.writeLog(session, [collection], call);
     });
     return null;
   }
 
   /** A new transaction, or the one that was joined. A new one takes the idempotency key first. */
-  #transaction<Result>(key: WriteCall['idempotencyKey'], work: (session: Session) => Promise<Result>): Promise<Result> {
-    if (this.#session) return work(this.#session);
+  #transaction<Result>(
+    call: WrittenBy & Partial<WriteCall>,
+    collection: Collection,
+    work: (session: Session) => Promise<Result>,
+  ): Promise<Result> {
+    const joined = this.#session;
+    if (joined) return runJoined(joined, [collection], () => work(joined));
     const { database } = this.services;
+    const { idempotencyKey: key } = call;
     return database.transaction(async (session) => {
-      if (key && !(await takeKey(key, this.limits.idempotencyLifetime, database, session))) throw repeated();
+      if (key) await takeNewKey(key, this.limits, database, session);
+      await session.become(writeSettings(this.services.callers, call, () => [collection]));
       return work(session);
     });
   }
@@ -347,10 +371,14 @@ export class Writes {
     checkArguments(compiled.calls, query.values);
     const read = { query, compiled, caller: writer.caller };
     const statements = [...(compiled.before ? [reads.bind(read, compiled.before)] : []), reads.bind(read)];
+    const settings = reads.settingsOf({ ...read, origin: client });
     const callIn = async (session: Session): Promise<Buffer | null> => {
       let body: Buffer | null = null;
-      for (const statement of statements) body = await cellOf(statement, session);
-      return body;
+      const run = async (): Promise<Buffer | null> => {
+        for (const statement of statements) body = await cellOf(statement, session);
+        return body;
+      };
+      return settings === null ? run() : session.asCaller(settings, run);
     };
     try {
       if (this.#session) return await callIn(this.#session);
@@ -361,7 +389,7 @@ export class Writes {
         );
       }
       const pipelined = statements.map((statement) => ({ ...statement, columns: 1 as const }));
-      const cells = await database.sessions.use((session) => session.runPipelined(pipelined));
+      const cells = await database.sessions.use((session) => session.runPipelined(pipelined, settings));
       return cells.at(-1) ?? null;
     } finally {
       client.staged('execute');
@@ -374,9 +402,10 @@ export class Writes {
     work: (writes: Writes, session: Session) => Promise<Result>,
   ): Promise<Result> {
     return this.#retry(by, () =>
-      this.services.database.transaction((session) =>
-        work(new Writes(this.services, this.limits, this.observe, { origin: this, session }), session),
-      ),
+      this.services.database.transaction(async (session) => {
+        await session.become(settingsFor(this.services.callers, () => 'secured', by.writer.caller, by.client));
+        return work(new Writes(this.services, this.limits, this.observe, { origin: this, session }), session);
+      }),
     );
   }
 
@@ -432,7 +461,8 @@ export class Writes {
     pipeline.begin(index);
     if (isSelecting(request)) pipeline.receive(index, await this.#writeSelected(request, target, call));
     if (!planned) return;
-    pipeline.receive(index, await this.#executeIn(session, planned, call));
+    const execute = (): Promise<Buffer | null> => this.#executeIn(session, planned, call, null);
+    pipeline.receive(index, await runJoined(session, collectionsOf(planned), execute));
     if (!isReferenced) return;
     const keys = planned.keys ?? parseWrittenKeys(await session.cell(WRITTEN_KEYS.text, []));
     pipeline.keys.set(index, shownKeys(planned, keys));
@@ -445,7 +475,9 @@ export class Writes {
     session: Session,
     isReferenced: boolean,
   ): Promise<PipelinedWrite | null> {
-    const { database } = this.services;
+    const { database, callers } = this.services;
+    // Between its statements the service writes the log.
+    if (callers?.mode === 'role') return null;
     await hashNewSecrets(planned, call.writer, (text) => session.query(database.qualified(text)));
     const hooks = WriteHooks.ofPlan(planned);
     if (suppliesKeys(planned) || hooks.needTransaction || isDistributed(planned)) return null;
@@ -464,6 +496,7 @@ export class Writes {
   #pipelineDelete(selected: Selected, target: WriteTarget, call: WriteCall): PipelinedWrite | null {
     const { collection, context } = target;
     const rule = deletionRule(target);
+    if (this.services.callers?.mode === 'role') return null;
     if (WriteHooks.ofDelete(collection, context.model).needTransaction) return null;
     const flat = this.#compiler.compileFlatDelete({ collection, rule, selected }, context, call);
     if (!flat) return null;
@@ -514,10 +547,17 @@ export class Writes {
           // Nested items of the same collection cannot be distinguished from those of the file.
           return rowsOf(planned) === rows ? skipped : 0;
         };
-        return session.transaction(() => work({ session, model, collection, access, plan, write }));
+        return session.transaction(async () => {
+          await session.become(writeSettings(this.services.callers, by, () => [collection]));
+          return work({ session, model, collection, access, plan, write });
+        });
       });
     };
-    return this.#noteCommit(retry(this.services.mirror, attempt, { asError: asImportError, mayRepeat }), by);
+    return noteCommit(
+      this.services.consistency,
+      retry(this.services.mirror, attempt, { asError: asImportError, mayRepeat }),
+      by,
+    );
   }
 
   /** Moves an item of a sorted collection to the position of another. */
@@ -532,7 +572,7 @@ export class Writes {
       const keys = [item, to].map((key) => shownKey(collection, key));
       if (keys.includes(null)) throw invalidPayload('"item" and "to" must be keys');
       const { text, parameters } = this.#compiler.compileSort(collection, field, model, writer);
-      await this.#transaction(null, async (session) => {
+      await this.#transaction(by, collection, async (session) => {
         await lock(collection, session);
         await session.cell(text, bind(parameters, keys, writer.caller));
       });
@@ -549,20 +589,7 @@ export class Writes {
         reads.refusals.to(caller, asWriteError(error, model, access ?? policies.accessOf(caller))),
       onCollision: ({ collection }) => database.transaction((session) => advancePastTable(collection, session)),
     });
-    return this.#noteCommit(written, by);
-  }
-
-  /** Later reads of the caller from replicas must see the write. */
-  async #noteCommit<Result>(written: Promise<Result>, { writer, client }: WrittenBy): Promise<Result> {
-    const { consistency } = this.services;
-    try {
-      const result = await written;
-      await consistency?.committed(client, writer.caller);
-      return result;
-    } catch (error) {
-      if (isOutcomeUnknown(error)) consistency?.mayHaveCommitted(client, writer.caller);
-      throw error;
-    }
+    return noteCommit(this.services.consistency, written, by);
   }
 }
 

@@ -184,12 +184,13 @@ export class LiveEvents implements EventEngine {
   /** If some rows are hidden, deletions are sent only of the others. */
   async #findVisible(
     subscriber: EventSubscriber,
-    { caller, compiled }: PreparedRead<Parsed>,
+    prepared: PreparedRead<Parsed>,
     group: string,
     collection: Collection,
   ): Promise<Set<string> | null> {
+    const { caller, compiled } = prepared;
     const { source, keys, log } = subscriber;
-    if (!showsKeys(collection) || showsAllRows(collection)) {
+    if (!showsKeys(collection) || (showsAllRows(collection) && this.#digestOf(prepared) === null)) {
       this.#related.delete(subscriber);
       return null;
     }
@@ -203,11 +204,17 @@ export class LiveEvents implements EventEngine {
     return this.#reads.visibleKeys(read);
   }
 
-  #groupOf({ compiled, query, caller }: PreparedRead<Parsed>, item: string | null): string {
+  /** Not null if the database may hide rows from the caller. */
+  #digestOf(prepared: PreparedRead): string | null {
+    return this.services.reads.settingsOf(prepared)?.digest ?? null;
+  }
+
+  #groupOf(prepared: PreparedRead<Parsed>, item: string | null): string {
+    const { compiled, query, caller } = prepared;
     const number = this.#statements.get(compiled) ?? ++this.#statementCount;
     this.#statements.set(compiled, number);
     const values = bind(compiled.statement.parameters, withKeys(query, []).values, caller);
-    return JSON.stringify([number, values, item]);
+    return JSON.stringify([number, values, item, this.#digestOf(prepared)]);
   }
 
   /** Sends the initial state: every change that is sent later was committed after it, or is in it as well. */

@@ -72,7 +72,7 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
   readonly stream: ChangeStream;
   readonly stats = new LiveStats();
   readonly events: LiveEvents;
-  readonly topics = new Topics();
+  readonly topics = new Topics((read) => this.#reads.settingsOf(read)?.digest ?? '');
   readonly #visibility: CommitVisibility;
   readonly #subscribers: Subscribers;
   readonly #reader: TopicReader;

@@ -161,6 +161,9 @@ export class Topics {
   /** Null until the tables below each view are known. */
   #sources: Sources | null = null;
 
+  /** `digestOf` differs for reads whose callers the database distinguishes. */
+  constructor(private readonly digestOf: (read: PreparedRead) => string) {}
+
   get shapes(): number {
     return this.#shapes.size;
   }
@@ -191,7 +194,8 @@ export class Topics {
   join(subscriber: QuerySubscriber, prepared: PreparedRead): Topic {
     const { compiled, query, caller } = prepared;
     const shape = this.#shapes.get(compiled) ?? this.#newShape(compiled);
-    const key = JSON.stringify(bind(compiled.statement.parameters, query.values, caller));
+    const values = bind(compiled.statement.parameters, query.values, caller);
+    const key = JSON.stringify([this.digestOf(prepared), ...values]);
     const topic = shape.topics.get(key) ?? new Topic(shape, key, prepared);
     if (subscriber.topic !== topic) this.leave(subscriber);
     if (topic.subscribers.size === 0) shape.add(topic);

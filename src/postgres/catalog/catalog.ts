@@ -92,10 +92,16 @@ export async function loadSchema(session: Session, database: Database, partial =
   if (!bytes) throw new Error('the catalog statement gave no row');
   const text = bytes.toString();
   const document = parseOwnJson<CatalogDocument>(text);
-  if (!document.extensions?.['citus']) return { text, document, digest: hash('sha1', bytes, 'base64url') };
-  const distributed = `${text.slice(0, -1)},"distributed":${await session.cell(DISTRIBUTED, [])}}`;
-  return { text: distributed, document: parseOwnJson(distributed), digest: hash('sha1', distributed, 'base64url') };
+  const more: string[] = [];
+  if (document.extensions?.['citus']) more.push(`"distributed":${await session.cell(DISTRIBUTED, [])}`);
+  if (database.hasCallerRoles)
+    more.push(`"role_privileges":${await session.cell(ROLE_PRIVILEGES, [JSON.stringify(database.schemas)])}`);
+  if (more.length === 0) return { text, document, digest: hash('sha1', bytes, 'base64url') };
+  const whole = `${text.slice(0, -1)},${more.join()}}`;
+  return { text: whole, document: parseOwnJson(whole), digest: hash('sha1', whole, 'base64url') };
 }
+
+const ROLE_PRIVILEGES = readSql('role-privileges.sql');
 
 /** Tables of Citus, with the column by which they are distributed. Other databases do not have this catalog. */
 const DISTRIBUTED = `select pg_catalog.json_agg(pg_catalog.json_build_array(logicalrelid::pg_catalog.oid::int8,

@@ -1,4 +1,5 @@
 /** The connections to the database: pools of them by their use. */
+import type { CallerSettings } from '../../access/database-caller.js';
 import { hostPortsOf } from '../../config/database-url.js';
 import { qualifyOwn } from '../../sql/qualify.js';
 import {
@@ -48,6 +49,8 @@ export interface DatabaseOptions extends FirstConnectionOptions, WatchedServer {
   readonly asksPositions?: boolean;
   /** For a replica: the server that its connections must reach. */
   readonly choice?: ServerChoice;
+  /** Whether statements run with the database roles of callers, whose privileges are part of the schema then. */
+  readonly hasCallerRoles?: boolean;
 }
 
 type KnownOptions = Omit<DatabaseOptions, 'pooler'> & { readonly pooler: Pooler };
@@ -79,6 +82,7 @@ export class Database {
   /** The schema of the service's own tables: found or decided when the service starts, before anything asks them. */
   system: string;
   readonly synonyms: ServerOptions['synonyms'];
+  readonly hasCallerRoles: boolean;
   /** For reads of requests, which take turns statement by statement. */
   readonly readConnections: readonly Connection[];
   /** The queue of reads that uses these connections; it reports how many are in use and how many reads wait. */
@@ -119,6 +123,7 @@ export class Database {
     this.schema = this.system = options.schema;
     this.schemas = schemasOf(options);
     this.synonyms = options.synonyms;
+    this.hasCallerRoles = options.hasCallerRoles ?? false;
     this.waitTimeout = waitTimeout;
     this.transactionTimeout = options.statementTimeout;
     this.watchdog = watchdog;
@@ -245,6 +250,20 @@ export class Database {
   rows<Row>(text: string, parameters: (string | null)[] = [], prepare = true): Promise<Row[]> {
     const statement = prepare ? this.qualified(text) : text;
     return this.own.use((session) => session.query<Row>(statement, parameters, { prepare }));
+  }
+
+  /** A statement that was compiled, with the settings of its caller. */
+  rowsAs<Row>(
+    settings: CallerSettings | null,
+    { text, parameters }: { readonly text: string; readonly parameters: readonly (string | null)[] },
+  ): Promise<Row[]> {
+    return this.own.use((session) => {
+      if (settings === null) return session.query<Row>(text, parameters);
+      return session.transaction(async () => {
+        await session.become(settings);
+        return session.query<Row>(text, parameters);
+      });
+    });
   }
 
   transaction<Result>(work: (session: Session) => Promise<Result>, begin?: string): Promise<Result> {

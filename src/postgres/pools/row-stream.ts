@@ -3,11 +3,12 @@
  * produces only what the consumer has taken, so memory stays constant. If the consumer leaves, the statement ends at once, also while
  * PostgreSQL is still at work on it.
  */
+import { type CallerSettings, textFor } from '../../access/database-caller.js';
 import { ranTooLong, serviceUnavailable } from '../../base/errors.js';
 import { connectionLost } from '../wire/connection-errors.js';
 import { BatchMemory, type ResponseMemory } from '../wire/response-memory.js';
 import { ANSWER_MARGIN_MS } from '../wire/watchdog.js';
-import type { BoundStatement, Decoder } from '../wire/wire-query.js';
+import { type BoundStatement, type Decoder, settingQuery, type WireQuery } from '../wire/wire-query.js';
 import type { Pool, Relieve } from './pool.js';
 import { Session } from './sessions.js';
 
@@ -17,6 +18,8 @@ const MAX_BATCH_ROWS = 4_000;
 const BATCH_BYTES = 524_288;
 
 interface RowStreamOptions extends BoundStatement {
+  /** The settings of the caller that its transaction begins with, or null. */
+  readonly settings: CallerSettings | null;
   /** The client that reads: connections are shared out fairly. */
   readonly reader: string;
   /** Milliseconds one batch may take; 0 for no limit. */
@@ -43,7 +46,7 @@ export async function streamRows(
 }
 
 async function readAll(session: StreamSession, memory: BatchMemory, options: RowStreamOptions): Promise<void> {
-  const { text, parameters, prepare, joined } = options;
+  const { text, parameters, prepare, settings, joined } = options;
   const batch = new RowBatch(memory, joined, (refused) => session.refuse(refused));
   const work = new BatchWork(session, options.batchTimeout);
   options.onAbort(() => work.leave());
@@ -58,7 +61,7 @@ async function readAll(session: StreamSession, memory: BatchMemory, options: Row
       return false;
     });
   try {
-    const statement = { text, parameters, prepare, decoder: batch };
+    const statement = { text: textFor(text, settings), parameters, prepare, settings, decoder: batch };
     let isSuspended = await work.within(() => session.execute(statement, FIRST_BATCH_ROWS));
     for (;;) {
       const rows = nextBatchRows(batch);
@@ -139,6 +142,7 @@ class BatchWork {
 
 interface StreamStatement extends BoundStatement {
   readonly decoder: Decoder;
+  readonly settings: CallerSettings | null;
 }
 
 /** A connection whose user reads the rows of one statement batch by batch. */
@@ -175,18 +179,15 @@ export class StreamSession extends Session {
   }
 
   /** Runs the statement for at most so many rows; answers whether there may be more. */
-  execute({ text, parameters, prepare, decoder }: StreamStatement, maxRows: number): Promise<boolean> {
+  execute({ settings, ...statement }: StreamStatement, maxRows: number): Promise<boolean> {
     this.#failure = new Promise((_, reject) => {
       this.#fail = reject;
     });
     this.#failure.catch(() => {});
     return this.#answer(() => {
       this.count();
-      this.connection.run({
-        text,
-        parameters,
-        prepare,
-        decoder,
+      const query: WireQuery = {
+        ...statement,
         columns: null,
         portal: { maxRows, suspended: () => this.#settle?.(true) },
         row: () => {},
@@ -194,7 +195,9 @@ export class StreamSession extends Session {
           if (error === null) this.#settle?.(false);
           else this.#fail(error);
         },
-      });
+      };
+      if (settings === null) this.connection.run(query);
+      else this.connection.run(settingQuery(settings.text, settings.parameters, query), query);
     });
   }
 

@@ -3,6 +3,7 @@
  * another connection it would be outside of the transaction. All that it is asked to do is answered in the time that the
  * connection gives a statement.
  */
+import { AS_SERVICE, type CallerSettings, textFor } from '../../access/database-caller.js';
 import { outcomeUnknown, ranTooLong } from '../../base/errors.js';
 import { codeOf, elementAt, succeeds } from '../../base/narrow.js';
 import { isLostAtCommit, isOfAnotherServer } from '../../base/sqlstate.js';
@@ -66,6 +67,8 @@ export class Session implements Pooled {
   #lost = false;
   /** Set when the time of `within` has passed: the request to stop the running statement. */
   #stopped: Promise<void> | null = null;
+  /** The caller whose settings the open transaction has, or null. */
+  #caller: CallerSettings | null = null;
 
   /**
    * `open` makes the connection; `onLost` is called when it is lost, `count` for each statement, `onCommitted` with the position
@@ -142,8 +145,9 @@ export class Session implements Pooled {
     this.#checkUsable();
     const decoders = statements.map(() => new CellDecoder());
     await new Promise<void>((resolve, reject) => {
-      const queries = statements.map(({ text, parameters, prepare }, position): WireQuery => {
+      const queries = statements.map(({ parameters, prepare, ...statement }, position): WireQuery => {
         this.count();
+        const text = textFor(statement.text, this.#caller);
         const end: WireQuery['end'] = (error, _, failed = false) => {
           if (failed) onFailed(position);
           if (error === null) resolve();
@@ -184,18 +188,57 @@ export class Session implements Pooled {
     await this.cell("select pg_catalog.set_config('plan_cache_mode', $1, true)", [mode]);
   }
 
+  /** From now on the transaction has these settings of its caller. Without any, it stays as it is. */
+  async become(settings: CallerSettings | null): Promise<void> {
+    if (settings === null) return;
+    await this.cell(settings.text, settings.parameters);
+    this.#caller = settings;
+  }
+
+  /** Runs statements of the service itself in the transaction of a caller, whose database role may not use the service's tables. */
+  async asService<Result>(work: () => Promise<Result>): Promise<Result> {
+    const caller = this.#caller;
+    if (!caller?.role) return work();
+    this.#caller = null;
+    try {
+      await this.cell(AS_SERVICE, []);
+      return await work();
+    } finally {
+      this.#caller = caller;
+      // A transaction that has failed is undone, or rolled back to a savepoint at which it had the role of the caller.
+      if (!this.#lost && !this.connection.hasFailed) await this.become(caller);
+    }
+  }
+
+  /** Runs statements of a caller in a transaction of the service. In that of a caller they have its settings already. */
+  async asCaller<Result>(settings: CallerSettings, work: () => Promise<Result>): Promise<Result> {
+    if (this.#caller !== null) return work();
+    try {
+      await this.become(settings);
+      return await work();
+    } finally {
+      this.#caller = null;
+      if (settings.role && !this.#lost && !this.connection.hasFailed) await this.cell(AS_SERVICE, []);
+    }
+  }
+
   /** A transaction whose statements are sent together, in one round trip; answers the cell of each. */
-  async runPipelined(statements: readonly TransactionStatement[]): Promise<(Buffer | null)[]> {
+  async runPipelined(
+    statements: readonly TransactionStatement[],
+    settings: CallerSettings | null = null,
+  ): Promise<(Buffer | null)[]> {
     const cells: (Buffer | null)[] = statements.map(() => null);
-    await this.#runTogether(
-      statements.map(({ columns = null, ...statement }, position) => ({
-        ...statement,
-        columns,
-        row: (_, cell) => {
-          cells[position] = cell === null && statement.showsWrite ? NOT_SHOWN : copyBorrowed(cell);
-        },
-      })),
-    );
+    const setting = settings && asSetting({ ...settings, prepare: true });
+    const queries = statements.flatMap(({ columns = null, isOfService = false, ...statement }, position) => {
+      const row = (_: number, cell: Buffer | null): void => {
+        cells[position] = cell === null && statement.showsWrite ? NOT_SHOWN : copyBorrowed(cell);
+      };
+      if (!settings?.role || !isOfService)
+        return [{ ...statement, text: textFor(statement.text, settings), columns, row }];
+      const asService = asSetting({ text: AS_SERVICE, parameters: [], prepare: true });
+      return [asService, { ...statement, columns, row }, ...(setting ? [setting] : [])];
+    });
+    await this.#runTogether(setting ? [setting, ...queries] : queries);
     return cells;
   }
 
@@ -206,7 +249,7 @@ export class Session implements Pooled {
     onRow: (number: number, cell: Buffer | null) => void,
   ): Promise<void> {
     return this.#runTogether([
-      ...settings.map((each) => ({ ...each, columns: null, isSetting: true, row: () => {} })),
+      ...settings.map(asSetting),
       { ...batch, showsWrite: true, columns: 2 as const, row: (number, cell) => onRow(number, copyBorrowed(cell)) },
     ]);
   }
@@ -266,6 +309,8 @@ export class Session implements Pooled {
       this.#afterwards.clear();
       await this.#undo();
       throw error;
+    } finally {
+      this.#caller = null;
     }
   }
 
@@ -281,12 +326,17 @@ export class Session implements Pooled {
     await new Promise<void>((resolve, reject) => {
       this.connection.run({
         ...query,
+        text: query.prepare ? textFor(query.text, this.#caller) : query.text,
         columns: null,
         row: () => {},
         end: (error, unsent) => (error === null ? resolve() : reject(failure(error, unsent))),
       });
     });
   }
+}
+
+function asSetting({ text, parameters, prepare }: BoundStatement): Omit<WireQuery, 'end'> {
+  return { text, parameters, prepare, columns: null, isSetting: true, row: () => {} };
 }
 
 type Failure = (error: Error, unsent: boolean) => Error;
@@ -315,4 +365,6 @@ export interface TransactionStatement extends BoundStatement {
   readonly showsWrite?: boolean;
   /** 1 if the caller reads the cell of the row, or null if it ignores the rows. */
   readonly columns?: 1 | null;
+  /** Whether it is a statement of the service itself, which does not run with the database role of the caller. */
+  readonly isOfService?: boolean;
 }
