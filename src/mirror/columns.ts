@@ -98,9 +98,10 @@ export function* assembleTables(
   const shards = new Map([...(document.shards ?? []), ...distributed]);
   const digested = new Map(document.digested ?? []);
   // A role that may read only some columns of a table may not read xmin.
-  const partial = new Set(
-    (document.role_privileges ?? []).flatMap(([, table, , read]) => (read?.length ? [table] : [])),
-  );
+  const partial = new Set([
+    ...(document.privileges ?? []).flatMap(([table, mayRead]) => (mayRead ? [] : [table])),
+    ...(document.role_privileges ?? []).flatMap(([, table, , read]) => (read?.length ? [table] : [])),
+  ]);
   const rowTagOf = (table: number): RowTag | null => {
     if (digested.get(table) === false) return null;
     return distributed.has(table) || digested.has(table) || partial.has(table) ? 'digest' : 'xmin';

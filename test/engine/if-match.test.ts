@@ -10,8 +10,10 @@ import {
   request,
   startDatabase,
   startTestService,
+  waitFor,
 } from '../support/service.js';
 import { StatementCounter } from '../support/statement-counter.js';
+import { passTime } from '../support/time.js';
 import { failure } from '../support/users.js';
 
 const server = await startDatabase();
@@ -259,7 +261,7 @@ t.test('a write that waits for a lock compares the row as it is then', async (t)
     await held.begin(async (transaction) => {
       await transaction`update counters set secret = 'changed' where id = 11`;
       waiting = send(body ? 'PATCH' : 'DELETE', path, body, { match });
-      await new Promise((resolve) => setTimeout(resolve, 300));
+      await waitFor(async () => (await sql`select from pg_locks where not granted`).length > 0, 20_000);
     });
     t.match(await waiting, FAILED);
     await held.end();
@@ -429,7 +431,7 @@ t.test('Prefer: wait answers when the row changes', async (t) => {
   const unchanged = await send('GET', path, undefined, { none: tag, headers: { prefer: 'wait=1' } });
   t.equal(unchanged.status, 304);
   const waiting = send('GET', path, undefined, { none: tag, headers: { prefer: 'wait=20' } });
-  await new Promise((resolve) => setTimeout(resolve, 500));
+  await passTime(500, 'the request waits');
   await sql`update counters set value = 77 where id = 53`;
   const changed = await waiting;
   t.match(changed, { status: 200, json: { data: { value: 77 } } });

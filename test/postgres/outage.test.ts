@@ -164,7 +164,7 @@ t.test('a write whose fate is unknown says so, and can be repeated by its key', 
       body: JSON.stringify({ name }),
       headers: { ...JSON_HEADERS, 'idempotency-key': name },
     });
-  network.unanswered = /commit/;
+  network.unanswered = /service_receipts/;
   t.match(await post(), unknown, 'the backend has committed, and nobody heard of it');
   network.unanswered = null;
   t.equal(await count(name), 1);

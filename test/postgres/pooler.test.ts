@@ -159,7 +159,7 @@ t.test('of a commit that was lost behind a pooler nobody says that it was not do
   const headers = { 'content-type': 'application/json', 'idempotency-key': 'lost-behind-a-pooler' };
   const write = (): ReturnType<typeof request> =>
     request(service, 'POST', '/items/tags', { headers, body: '{"name":"lost behind a pooler"}' });
-  network.unanswered = /commit/;
+  network.unanswered = /service_receipts/;
   t.match(await write(), { status: 503, json: { errors: [{ extensions: { outcome: 'unknown' } }] } });
   network.unanswered = null;
   await waitFor(async () => (await write()).status === 200, 20_000);

@@ -37,7 +37,16 @@ import { compileRowsFrom } from '../rows.js';
 import { type ActivityLog, itemText, snapshot } from './activity.js';
 import { compileGuard } from './guard.js';
 import { operatedValue } from './operators.js';
-import { initialValue, inputType, inputValue, type Receipt, storedAtFirst, type Tags, tagList } from './write-input.js';
+import {
+  advance,
+  initialValue,
+  inputType,
+  inputValue,
+  type Receipt,
+  storedAtFirst,
+  type Tags,
+  tagList,
+} from './write-input.js';
 import { columnList } from './write-result.js';
 
 /** The values of a flat write: the author and the receipt, the parts of the key, the columns, the entity tags, then those of the answer. */
@@ -153,8 +162,8 @@ function takeReceipt(receipts: Collection, key: Fragment, source: Fragment): Fra
 }
 
 /**
- * A sequence that could return the key later is put ahead of it. One transaction at a time does so: another could put the sequence back
- * behind a larger key.
+ * A sequence that could return the key later is put ahead of it: in steps if it is not far, which needs no privilege to set the sequence.
+ * Otherwise one transaction at a time sets it: another could put it back behind a larger key.
  */
 function andAdvanced(node: WriteNode, before: Fragment, written?: Fragment): Fragment {
   const field = node.verb === 'insert' && node.bringsKeys ? singleKey(node.collection) : null;
@@ -162,7 +171,9 @@ function andAdvanced(node: WriteNode, before: Fragment, written?: Fragment): Fra
   const sequence = sql`${literal(field.column.sequence)}::regclass`;
   const key = sql`${written ?? sql`${WRITTEN}.${columnName(field)}`}::int8`;
   const isBehind = sql`${key} > coalesce(pg_sequence_last_value(${sequence}), 0)`;
+  const stepped = advance(field.column.sequence, sql`select ${key} as k`);
   return sql`${before}case when not (${isBehind}) then true
+    when (${stepped}) is not null then true
     when pg_advisory_xact_lock(${sequence}::oid::int8) is null then false
     else coalesce((select setval(${sequence}, ${key}) from pg_sequence_parameters(${sequence}) ${alias('s')}
       where ${alias('s')}.increment > 0 and ${key} < ${alias('s')}.maximum_value and ${isBehind}), 0) is not null end`;

@@ -278,7 +278,7 @@ const STEPS = 10_000;
  * Takes values from a sequence until it is ahead of a key that is not far: so the keys of one payload do not meet. To set it
  * could move it back behind a value that others took meanwhile, and would not be undone when the write is refused.
  */
-function advance(sequence: string, maxKey: Fragment): Fragment {
+export function advance(sequence: string, maxKey: Fragment): Fragment {
   const name = sql`${literal(sequence)}::regclass`;
   const gap = sql`${alias('h')}.k - ${alias('l')}.v`;
   const last = sql`select coalesce(pg_sequence_last_value(${name}), 0) as v`;

@@ -42,10 +42,23 @@ case
 when not ("%w"."id"::int8 operator(pg_catalog.>) coalesce(pg_catalog.pg_sequence_last_value('public.tags_id_seq'::regclass),
   0))
   then true
+when (
+  select (
+    select pg_catalog.max(pg_catalog.nextval('public.tags_id_seq'::regclass))
+    from pg_catalog.generate_series(1, "%h".k operator(pg_catalog.-) "%l".v)
+  )
+  from (
+    select "%w"."id"::int8 as k
+  ) "%h", (
+    select coalesce(pg_catalog.pg_sequence_last_value('public.tags_id_seq'::regclass), 0) as v
+  ) "%l"
+  where "%h".k operator(pg_catalog.-) "%l".v operator(pg_catalog.>=) 1
+  and "%h".k operator(pg_catalog.-) "%l".v operator(pg_catalog.<=) 10000
+) is not null then true
 when pg_catalog.pg_advisory_xact_lock('public.tags_id_seq'::regclass::oid::int8) is null then false
 else coalesce((
   select pg_catalog.setval('public.tags_id_seq'::regclass, "%w"."id"::int8)
-  from pg_sequence_parameters('public.tags_id_seq'::regclass) "%s"
+  from pg_catalog.pg_sequence_parameters('public.tags_id_seq'::regclass) "%s"
   where "%s".increment operator(pg_catalog.>) 0
   and "%w"."id"::int8 operator(pg_catalog.<) "%s".maximum_value
   and "%w"."id"::int8 operator(pg_catalog.>) coalesce(pg_catalog.pg_sequence_last_value('public.tags_id_seq'::regclass),
