@@ -2,8 +2,9 @@
  * The row part of an entity tag: the transaction that wrote the row or, where rows have no xmin, a digest of what the caller may read
  * (docs/decisions/entity-tags.md).
  */
-import { type Collection, type Field, isSecretField } from '../mirror/model.js';
-import { isReadable } from '../mirror/write-facts.js';
+
+import { digestedFields } from '../mirror/item-key.js';
+import type { Collection } from '../mirror/model.js';
 import { restrictionOf } from '../plan/access.js';
 import type { RowLevel } from '../plan/plan.js';
 import { alias, type Fragment, join, literal, nothing, sql } from '../sql/fragment.js';
@@ -60,11 +61,7 @@ export function matchesTag({ readable }: Matched, row: FromClause, tags: Fragmen
   return [isVisible ? sql`coalesce(${isVisible} and ${matches}, false)` : matches, source.joins()];
 }
 
-/** Concealed values are left out: they could be found by trial. */
 function digestOf(source: FromClause): Fragment {
-  const isDigested = (field: Field): boolean =>
-    field.column !== null && !field.computed && isReadable(field) && !isSecretField(field);
-  const fields = [...source.collection.fields.values()].filter(isDigested);
-  const values = fields.map((field) => source.column([], field));
+  const values = digestedFields(source.collection).map((field) => source.column([], field));
   return sql`textin(int8out(hashtextextended(row(${join(values, sql`, `)})::text, 0)))`;
 }

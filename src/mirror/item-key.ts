@@ -1,6 +1,7 @@
 /** The key of a collection: one column, several, or none where its items cannot be identified. */
 import { elementAt } from '../base/narrow.js';
-import type { Collection, Field } from './model.js';
+import { type Collection, type Field, isSecretField } from './model.js';
+import { isReadable } from './write-facts.js';
 
 /** The only column of the key, or null if the key has several or there is none. */
 export function singleKey({ key }: Collection): Field | null {
@@ -45,4 +46,11 @@ export function areUnique({ uniqueKeys }: Pick<Collection, 'uniqueKeys'>, names:
 /** Whether items of the collection may have content versions, which name them by their keys. */
 export function hasVersions({ meta, key }: Pick<Collection, 'meta' | 'key'>): boolean {
   return meta?.['versioning'] === true && key.length > 0;
+}
+
+/** The columns of the row part of an entity tag, where it is a digest. Concealed values are left out: they could be found by trial. */
+export function digestedFields({ fields }: Collection): Field[] {
+  const isDigested = (field: Field): boolean =>
+    field.column !== null && !field.computed && isReadable(field) && !isSecretField(field);
+  return [...fields.values()].filter(isDigested);
 }

@@ -1,7 +1,7 @@
 /** Request AST × model → read plan: names are resolved, wildcards expanded, limits checked. */
 import { forbidden, forbiddenCollection, forbiddenField, invalidPayload, invalidQuery } from '../base/errors.js';
-import { isTagged, showsKey } from '../mirror/item-key.js';
-import type { Collection, Model } from '../mirror/model.js';
+import { digestedFields, isTagged, showsKey } from '../mirror/item-key.js';
+import type { Collection, Field, Model } from '../mirror/model.js';
 import type { PageLimit, Query, ReadRequest, ReadTarget, Slot } from '../request/ast.js';
 import { refuseKeys } from '../request/write.js';
 import { isMasked } from './access.js';
@@ -14,6 +14,7 @@ import {
   ALWAYS,
   both,
   type Condition,
+  type Output,
   type ReadPlan,
   type RowLevel,
   readPlan,
@@ -131,6 +132,26 @@ function checkSelects({ filter, search }: Query): void {
     );
 }
 
+/** A digest takes the columns of the row, so a request for only some of them gets none. */
+function readsRowTag(collection: Collection, outputs: RowLevel['outputs']): boolean {
+  if (collection.rowTag === 'xmin') return true;
+  const read = new Set(outputs.flatMap(columnsOfOutput));
+  return digestedFields(collection).every((field) => read.has(field));
+}
+
+function columnsOfOutput(output: Output): readonly Field[] {
+  switch (output.kind) {
+    case 'value':
+      return output.operand.kind === 'field' && output.operand.through.length === 0 ? [output.operand.field] : [];
+    case 'one':
+      return output.toOne.kind === 'one' ? output.toOne.columns : [];
+    case 'reference':
+      return output.toOne.columns;
+    default:
+      return [];
+  }
+}
+
 /** One item by its key, or the only one of a singleton; the rest of the query only shapes its outputs. */
 function planItem(
   { target, tagged }: ReadRequest,
@@ -143,7 +164,7 @@ function planItem(
     order: target.kind === 'item' ? [] : defaultOrder(collection, null),
     limit: { kind: 'constant', value: 1 },
     // A version has no row of its own.
-    ...(tagged && !version && isTagged(collection) ? { tagged } : {}),
+    ...(tagged && !version && isTagged(collection) && readsRowTag(collection, outputs) ? { tagged } : {}),
   };
   // A version of an item that does not exist yet is none.
   const result = target.kind === 'item' || version ? 'item' : 'singleton';

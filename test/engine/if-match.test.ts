@@ -437,3 +437,8 @@ t.test('Prefer: wait answers when the row changes', async (t) => {
   t.match(changed, { status: 200, json: { data: { value: 77 } } });
   t.equal(tagOf(changed), await readTag(path));
 });
+
+t.test('a transaction takes its conditions in its operations', async (t) => {
+  const operations = [{ method: 'POST', path: '/items/counters', body: { value: 1 } }];
+  t.match(await send('POST', '/transactions', { operations }, { match: '"1"' }), { status: 400, text: /If-Match/ });
+});

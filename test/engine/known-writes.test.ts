@@ -61,6 +61,8 @@ t.test('values are checked as those of the first payload', async (t) => {
     [{ name: 'a\u0000b' }, /NUL/],
     [{ name: ['a'] }, /name/],
     [{ nome: 'a' }, /nome/],
+    // Its key must not read as that of the two names.
+    [{ 'ame 5=price': null }, /ame 5=price/],
   ];
   for (const [change, message] of refused) {
     const { status, text } = await send('POST', '/items/parts?fields=name,amount,price,kind', {

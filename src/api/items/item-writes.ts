@@ -86,6 +86,12 @@ function checkConditions({ headers: { ifMatch, ifNoneMatch } }: Exchange, reques
     throw invalidQuery('"If-None-Match" of a write must be * and applies to POST');
 }
 
+/** For writes that take no condition. */
+export function refuseConditions({ headers: { ifMatch, ifNoneMatch } }: Exchange): void {
+  if (ifMatch !== '' || ifNoneMatch !== '')
+    throw invalidQuery('"If-Match" and "If-None-Match" apply to writes of one item');
+}
+
 /** Null without the header. */
 export function readIfMatch({ headers: { ifMatch } }: Exchange): IfMatch | null {
   return ifMatch === '' ? null : parseIfMatch(ifMatch);

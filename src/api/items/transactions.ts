@@ -21,7 +21,7 @@ import {
 import type { IdempotencyKey } from '../../request/write.js';
 import { type ApiRoute, type Description, route } from '../action.js';
 import { either, INTEGER, KEY, list, object, oneOf, RECORD, STRING } from '../openapi/json-schema.js';
-import { type ItemsServices, readIdempotencyKey, writerOf } from './item-writes.js';
+import { type ItemsServices, readIdempotencyKey, refuseConditions, writerOf } from './item-writes.js';
 import { explainPreference, refuseSystem } from './items.js';
 
 const OPERATION = object(
@@ -97,6 +97,7 @@ class Transaction {
   /** All operations are checked before the first of them is carried out. */
   async #parse(writer: Writer): Promise<ParsedTransaction> {
     const { exchange } = this;
+    refuseConditions(exchange);
     checkWriteUrl(exchange.queryString, limitsOf(this.services.limits, exchange.prefer));
     const body = await exchange.json(parseJson);
     const operations: Operation[] = [];

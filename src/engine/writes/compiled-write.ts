@@ -237,7 +237,8 @@ export class WriteCompiler {
     const compiled = this.#findFlat(shape, model, writer, () => compileFlat(flat.node, plan, flatTables(model, call)));
     if (!compiled) return null;
     const known = { compiled, isAnswered: answer !== null };
-    if (payload && model === this.#mirror.model) this.#known.learn(payload, planned, known);
+    // Permissions may have changed since the write was planned.
+    if (payload?.permissions === access && model === this.#mirror.model) this.#known.learn(payload, planned, known);
     return this.#flatCall(planned, flat, known, call);
   }
 

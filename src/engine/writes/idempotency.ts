@@ -1,6 +1,7 @@
 /**
  * Idempotency keys: a request with an Idempotency-Key is carried out once. Each time it comes again it is answered with the items
- * that it has written, as far as they may be read by then. The keys are in the table service_receipts.
+ * that it has written, as far as they may be read by then. The response of a function or a transaction is stored and sent again as it
+ * was. The keys are in the table service_receipts.
  */
 
 import { unprocessable } from '../../base/errors.js';

@@ -9,7 +9,7 @@ import type { Collection, Field } from '../../mirror/model.js';
 import { checkValue } from '../../plan/write/column-value.js';
 import { checkKey, keyEntries } from '../../plan/write/key.js';
 import { isMadeByDatabase } from '../../plan/write/payload-fields.js';
-import type { PlannedWrite, WriteNode } from '../../plan/write/write.js';
+import { NO_AUTHOR, type PlannedWrite, type WriteNode } from '../../plan/write/write.js';
 import { filledVariable, type VariableName } from '../../plan/write/write-rows.js';
 import type { Input } from '../../request/parse-context.js';
 import type { Key, WriteRequest } from '../../request/write.js';
@@ -19,37 +19,35 @@ import type { Writer } from '../writer.js';
 export interface FlatPayload {
   /** Two payloads with the same text have the same statement. */
   readonly text: string;
+  /** Identifies the permissions of the caller at the time of the attempt. */
+  readonly permissions: string;
   readonly data: Input;
   /** Null for a new item. */
   readonly key: Key | null;
 }
 
-/** Null if the payload has to be planned. `permissions` identifies those of the caller. */
+/** Null if the payload has to be planned. */
 export function flatPayload(request: WriteRequest, permissions: string): FlatPayload | null {
   if (request.idempotencyKey) return null;
-  if (request.kind === 'update-item')
-    return request.ifMatch ? null : payloadOf(request.data, request.key, textOf(request, permissions));
+  if (request.kind === 'update-item') return request.ifMatch ? null : payloadOf(request, request, permissions);
   if (request.kind !== 'create' || request.many || request.onConflict) return null;
   const [data] = request.items;
-  return data ? payloadOf(data, null, textOf(request, permissions)) : null;
+  return data ? payloadOf(request, { data, key: null }, permissions) : null;
 }
 
-function textOf(
+/** Lengths and marks stand before names, which may have any characters. */
+function payloadOf(
   { kind, collection, readBack }: Extract<WriteRequest, { kind: 'create' | 'update-item' }>,
+  { data, key }: Pick<FlatPayload, 'data' | 'key'>,
   permissions: string,
-): string {
-  return `${kind} ${collection.length} ${collection} ${permissions} ${readBack?.shape ?? ''}`;
-}
-
-/** Lengths stand before names, which may have any characters. */
-function payloadOf(data: Input, key: Key | null, start: string): FlatPayload | null {
-  let text = start;
+): FlatPayload | null {
+  let text = `${kind} ${collection.length} ${collection} ${permissions} ${readBack?.shape ?? ''}`;
   for (const name in data) {
     const value = data[name];
     if (value === undefined || (typeof value === 'object' && value !== null)) return null;
-    text += ` ${name.length}${value === null ? '=null' : '='}${name}`;
+    text += ` ${name.length}${value === null ? ':' : '='}${name}`;
   }
-  return { text, data, key };
+  return { text, permissions, data, key };
 }
 
 /** A write that was planned before. */
@@ -90,7 +88,9 @@ export class KnownWrites<Compiled> {
     const isGiven = ({ field, variable }: Source): boolean =>
       variable !== null || (Object.hasOwn(payload.data, field.name) && isPlain(field, node.collection));
     if (!sources.every(isGiven) || !Object.keys(payload.data).every(isKnown)) return;
-    this.#known.set(payload.text, { planned, node, sources, compiled });
+    // Values of the payload are not kept: they may be large.
+    const input = { nodes: [], unlinks: [], root: [0], by: NO_AUTHOR };
+    this.#known.set(payload.text, { planned: { ...planned, input, keys: null }, node, sources, compiled });
   }
 }
 

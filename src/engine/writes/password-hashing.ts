@@ -74,6 +74,7 @@ export async function preparePayloads<Data extends Payload>(
   const walker = new SecretCollector(context);
   const prepared = payloads.map((payload) => walker.walk(collection, payload, 0) as Data);
   if (walker.secrets.length > (context.maxRows ?? Number.POSITIVE_INFINITY)) return payloads;
+  if (context.access !== null) countSecrets(walker.secrets.length, context.author);
   await hashSecrets(walker.secrets, context.access !== null, context.author, ask);
   return prepared;
 }
@@ -81,14 +82,26 @@ export async function preparePayloads<Data extends Payload>(
 /** For callers other than administrators: each hash takes tens of milliseconds by design. */
 const MAX_SECRETS = 100;
 
+/** Secrets of the request so far: a transaction has several payloads. */
+const countedSecrets = new WeakMap<Author, number>();
+
+function countSecrets(added: number, author: Author): void {
+  const secrets = added + (countedSecrets.get(author) ?? 0);
+  if (secrets > MAX_SECRETS) throw tooManySecrets();
+  countedSecrets.set(author, secrets);
+}
+
+function tooManySecrets(): Error {
+  return invalidPayload(`One request can set at most ${MAX_SECRETS} hashed values`);
+}
+
 /** Hashes of one request that are computed at a time. */
 const HASHED_AT_ONCE = 2;
 
 /** New passwords of users have to meet the settings. */
 async function hashSecrets(added: readonly NewSecret[], isLimited: boolean, { ip }: Author, ask: Ask): Promise<void> {
   if (added.length === 0) return;
-  if (isLimited && added.length > MAX_SECRETS)
-    throw invalidPayload(`One request can set at most ${MAX_SECRETS} hashed values`);
+  if (isLimited && added.length > MAX_SECRETS) throw tooManySecrets();
   const passwords = added.filter(({ collection }) => collection === 'service_users');
   if (passwords.length > 0) {
     const [row] = await ask('select auth_password_policy as policy from service_settings limit 1');

@@ -63,3 +63,9 @@ export async function planWrite(
       return assertNever(request);
   }
 }
+
+/** `any` is no condition: a write of an item that does not exist fails anyway. */
+export function tagsOf(request: WriteRequest): readonly string[] | null {
+  const ifMatch = 'ifMatch' in request ? (request.ifMatch ?? null) : null;
+  return ifMatch === 'any' ? null : ifMatch;
+}

@@ -89,6 +89,8 @@ export class TransactionPipeline {
       else await runner.write(step.request(this.keys), { index, isReferenced: referenced.has(index) });
     }
     await this.flush();
+    // An error of the commit belongs to no step.
+    this.at(null);
     return this.#bodies;
   }
 

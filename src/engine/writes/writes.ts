@@ -52,6 +52,7 @@ import {
   planWrite,
   type SelectingRequest,
   type SelectingUpdate,
+  tagsOf,
   type WriteTarget,
   withOperators,
 } from './plan-request.js';
@@ -112,8 +113,7 @@ export class Writes {
   async run(request: WriteRequest, writer: Writer, client: RequestClient): Promise<Buffer | null> {
     const { idempotencyKey = null } = request;
     const readBack = request.kind === 'delete' ? null : request.readBack;
-    const payload = this.#session ? null : this.#compiler.payloadOf(request, writer);
-    const call: WriteCall = { writer, client, readBack, idempotencyKey, payload, tags: tagsOf(request) };
+    const call: WriteCall = { writer, client, readBack, idempotencyKey, tags: tagsOf(request) };
     try {
       return await this.#retry(call, (model) => this.#attempt(request, call, model));
     } catch (error) {
@@ -124,7 +124,9 @@ export class Writes {
     }
   }
 
-  async #attempt(request: WriteRequest, call: WriteCall, model: Model): Promise<Buffer | null> {
+  async #attempt(request: WriteRequest, given: WriteCall, model: Model): Promise<Buffer | null> {
+    const payload = this.#session ? null : this.#compiler.payloadOf(request, given.writer);
+    const call = { ...given, payload };
     const known = this.#compiler.compileKnown(model, call);
     if (known) return this.#sendFlat(known, call);
     const target = this.#restrict(request.collection, call.writer, model);
@@ -591,10 +593,4 @@ export class Writes {
     });
     return noteCommit(this.services.consistency, written, by);
   }
-}
-
-/** `any` is no condition: a write of an item that does not exist fails anyway. */
-function tagsOf(request: WriteRequest): readonly string[] | null {
-  const ifMatch = 'ifMatch' in request ? (request.ifMatch ?? null) : null;
-  return ifMatch === 'any' ? null : ifMatch;
 }
