@@ -56,6 +56,7 @@ const read = async (path: string): Promise<unknown> => {
   t.equal(answer.status, 200, answer.text.slice(0, 300));
   return (answer.json as { data: unknown }).data;
 };
+await waitFor(async () => (await get(service, '/items/countries?fields=cities')).status === 200, 10_000);
 const countryOf = async (city: string): Promise<unknown> =>
   (await sql`select country from cities where name = ${city}`)[0]?.['country'];
 
