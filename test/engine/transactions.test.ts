@@ -52,10 +52,11 @@ await inForce(service, clerk, '/items/orders');
 interface Sent {
   readonly token?: string;
   readonly headers?: Readonly<Record<string, string>>;
+  readonly to?: typeof service;
 }
 
-function send(operations: unknown, { token = ADMIN_TOKEN, headers = {} }: Sent = {}): Promise<Answer> {
-  return request(service, 'POST', '/transactions', {
+function send(operations: unknown, { token = ADMIN_TOKEN, headers = {}, to = service }: Sent = {}): Promise<Answer> {
+  return request(to, 'POST', '/transactions', {
     headers: { 'content-type': 'application/json', ...headers },
     body: JSON.stringify({ operations }),
     token,
@@ -481,6 +482,38 @@ t.test('transactions in opposite order: a deadlock is retried', async (t) => {
   await waitFor(async () => (await deadlocks()) > before, 10_000);
   const [one, other] = await sql`select amount from stock where id in (7, 8)`;
   t.equal(one?.['amount'], other?.['amount'], 'one transaction came after the other');
+});
+
+t.test('many transactions in any order end soon, although they meet deadlocks', async (t) => {
+  await sql`update stock set amount = 0 where id in (7, 8, 9)`;
+  await sql`insert into stock (id, amount) values (7, 0), (8, 0), (9, 0) on conflict do nothing`;
+  const change = (id: number) => ({
+    method: 'PATCH',
+    path: `/items/stock/${id}?fields=id`,
+    body: { amount: { _increment: 1 } },
+  });
+  const orders = [
+    [7, 8, 9],
+    [9, 8, 7],
+    [8, 7, 9],
+    [9, 7, 8],
+  ];
+  const to = await startTestService({ databaseUrl });
+  const begun = performance.now();
+  const answers = await Promise.all(
+    Array.from({ length: 40 }, (_, index) => send((orders[index % 4] ?? []).map(change), { to })),
+  );
+  const took = Math.round(performance.now() - begun);
+  t.ok(
+    answers.every(({ status }) => status === 200),
+    answers.map(({ status }) => status).join(),
+  );
+  const rows = await sql`select amount from stock where id in (7, 8, 9)`;
+  t.strictSame(
+    rows.map(({ amount }) => amount),
+    [40, 40, 40],
+  );
+  t.ok(took < 15_000, `${took} ms`);
 });
 
 async function deadlocks(): Promise<number> {

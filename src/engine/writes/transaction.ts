@@ -2,7 +2,8 @@
  * Several writes in one transaction, in their order. Statements that need nothing from each other are sent together, up to one Sync: a
  * transaction of ten such writes is two round trips, the second of which commits.
  */
-import { elementAt } from '../../base/narrow.js';
+import { serviceUnavailable } from '../../base/errors.js';
+import { codeOf, elementAt } from '../../base/narrow.js';
 import type { ShapeStats } from '../../batching/shape-stats.js';
 import type { Session, TransactionStatement } from '../../postgres/pools/sessions.js';
 import { BatchMemory, type ResponseMemory } from '../../postgres/wire/response-memory.js';
@@ -163,3 +164,57 @@ export class TransactionPipeline {
     this.#memory.clear();
   }
 }
+
+/** Milliseconds after the last deadlock in which transactions run one at a time. */
+const CALM_MS = 2_000;
+
+/**
+ * PostgreSQL takes a second to find a deadlock, and all who take part hold their connections meanwhile. So while transactions of several
+ * writes meet deadlocks, they run one at a time. Those that wait for a connection wait here, to be among them.
+ */
+export class DeadlockLane {
+  readonly #waiting = new Set<() => void>();
+  #running = 0;
+  #calmAt = 0;
+
+  /** `size` is the number of connections. Milliseconds. */
+  constructor(
+    private readonly size: number,
+    private readonly waitTimeout: number,
+  ) {}
+
+  async run<Result>(attempt: () => Promise<Result>): Promise<Result> {
+    while (this.#running >= this.#limit) await this.#turn();
+    this.#running++;
+    try {
+      return await attempt();
+    } catch (error) {
+      if (codeOf(error) === DEADLOCK) this.#calmAt = performance.now() + CALM_MS;
+      throw error;
+    } finally {
+      this.#running--;
+      for (const resume of [...this.#waiting].slice(0, this.#limit - this.#running)) resume();
+    }
+  }
+
+  get #limit(): number {
+    return performance.now() < this.#calmAt ? 1 : this.size;
+  }
+
+  #turn(): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const resume = (): void => {
+        clearTimeout(timer);
+        this.#waiting.delete(resume);
+        resolve();
+      };
+      const timer = setTimeout(() => {
+        this.#waiting.delete(resume);
+        reject(serviceUnavailable('database', 'All connections are taken'));
+      }, this.waitTimeout);
+      this.#waiting.add(resume);
+    });
+  }
+}
+
+const DEADLOCK = '40P01';

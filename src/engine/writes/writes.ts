@@ -58,6 +58,7 @@ import {
 } from './plan-request.js';
 import { advancePast, advancePastTable, suppliesKeys } from './sequences.js';
 import {
+  DeadlockLane,
   type PipelinedWrite,
   type StepPlace,
   type TransactionOptions,
@@ -81,6 +82,7 @@ export class Writes {
   readonly #session: Session | null;
   /** Rows that the joined transaction has written so far. */
   #rows = 0;
+  readonly #deadlocks: DeadlockLane;
 
   /** Writes that join a transaction share the statements of their origin. */
   constructor(
@@ -92,6 +94,7 @@ export class Writes {
     this.#compiler = joined ? joined.origin.#compiler : new WriteCompiler(services, limits, observe);
     this.#accessListeners = joined ? joined.origin.#accessListeners : [];
     this.#session = joined?.session ?? null;
+    this.#deadlocks = new DeadlockLane(services.database.sessions.max, services.database.waitTimeout);
   }
 
   /** Number of cached shapes. */
@@ -403,12 +406,13 @@ export class Writes {
     by: WrittenBy,
     work: (writes: Writes, session: Session) => Promise<Result>,
   ): Promise<Result> {
-    return this.#retry(by, () =>
-      this.services.database.transaction(async (session) => {
-        await session.become(settingsFor(this.services.callers, () => 'secured', by.writer.caller, by.client));
+    const { database, callers } = this.services;
+    const attempt = (): Promise<Result> =>
+      database.transaction(async (session) => {
+        await session.become(settingsFor(callers, () => 'secured', by.writer.caller, by.client));
         return work(new Writes(this.services, this.limits, this.observe, { origin: this, session }), session);
-      }),
-    );
+      });
+    return this.#retry(by, () => this.#deadlocks.run(attempt));
   }
 
   /** Runs the steps in order, in one transaction; answers the response. All of them together have the time of one statement. */

@@ -72,7 +72,7 @@ export class Pool<Connection extends Pooled> {
 
   /** `waitTimeout` in milliseconds. */
   constructor(
-    private readonly max: number,
+    readonly max: number,
     private readonly waitTimeout: number,
     private readonly make: Make<Connection>,
     private readonly relieve: Relieve<Connection> | null = null,
