@@ -63,6 +63,18 @@ const DOCUMENT = `query ($key: GraphQLStringOrFloat) {
 /** Only the time of one request is of interest. pgbench would also keep a response of 16 MB for each of its clients. */
 const SUBTREE = { connections: 1, clients: [] } as const;
 
+const NOTE = `'{"data":{"id":' || id || ',"name":' || to_json(name) || ',"views":' || views || '}}'`;
+const PLAIN_INSERT = `insert into bench_notes (name) values ($1::varchar) returning ${NOTE}`;
+const PLAIN_UPDATE = `update bench_notes set views = $2::int where id = $1::int returning ${NOTE}`;
+const TAG = `'{"id":' || id || ',"name":' || to_json(name) || '}'`;
+/** One row of the table, one of activity and one of revisions. */
+const RECORDED_INSERT = `
+  with w as (insert into tags (name) values ($1::varchar) returning id, name, (${TAG})::json as data),
+  a as (insert into service_activity (action, collection, item) select 'create', 'tags', id::text from w returning id, item),
+  r as (insert into service_revisions (activity, collection, item, data, delta)
+    select a.id, 'tags', a.item, w.data, w.data from a, w)
+  select '{"data":' || data || '}' from w`;
+
 export const CASES: readonly Case[] = [
   { id: 'key', title: 'by key', target: 1, requests: vary(byKey) },
   {
@@ -304,18 +316,6 @@ function flatWrites(): readonly Case[] {
     { id: 'flat-create-recorded', title: 'create of one row, with the activity log', target: 0.8, ...recorded },
   ];
 }
-
-const NOTE = `'{"data":{"id":' || id || ',"name":' || to_json(name) || ',"views":' || views || '}}'`;
-const PLAIN_INSERT = `insert into bench_notes (name) values ($1::varchar) returning ${NOTE}`;
-const PLAIN_UPDATE = `update bench_notes set views = $2::int where id = $1::int returning ${NOTE}`;
-const TAG = `'{"id":' || id || ',"name":' || to_json(name) || '}'`;
-/** One row of the table, one of activity and one of revisions. */
-const RECORDED_INSERT = `
-  with w as (insert into tags (name) values ($1::varchar) returning id, name, (${TAG})::json as data),
-  a as (insert into service_activity (action, collection, item) select 'create', 'tags', id::text from w returning id, item),
-  r as (insert into service_revisions (activity, collection, item, data, delta)
-    select a.id, 'tags', a.item, w.data, w.data from a, w)
-  select '{"data":' || data || '}' from w`;
 
 function noteKey(index: number): number {
   return 1 + ((index * 61_803) % NOTES);
