@@ -1,8 +1,8 @@
 /** ETags: the tag of a body, and the tags that a client sends. */
 
 /**
- * The ETag of a body, behind the row part if it has one: 64 bits that say whether two bodies are the same, made with the steps of MurmurHash3 and two states. It
- * guards nothing, so it need not withstand an attacker who looks for two bodies with one ETag. A digest that does is as fast for
+ * The ETag of a body: its row part if there is one, then 64 bits that say whether two bodies are the same. These are made with the
+ * steps of MurmurHash3 and two states. They guard nothing, so they need not withstand an attacker who looks for two bodies with one ETag. A digest that does is as fast for
  * large bodies, but what surrounds it took a small read a twentieth of all its time.
  */
 export function tagOf(body: Buffer, row = ''): string {

@@ -85,7 +85,7 @@ export interface TextSearchConfiguration {
 /** `foreign`: a table of another server, behind a foreign data wrapper. */
 export type TableKind = 'table' | 'partitioned' | 'foreign' | 'view';
 
-/** How the versions of a row are told apart: by the transaction that wrote it, or by a digest of its columns. */
+/** The value that identifies a version of a row: the transaction that wrote it, or a digest of its columns. */
 export type RowTag = 'xmin' | 'digest';
 
 export interface Collection {

@@ -30,7 +30,7 @@ export interface ActivityLog {
   readonly revisions: Collection;
   /**
    * Whether the statement leaves its record in the setting `lateral.log`, for `compileDeferredRecord`: it runs with the database role of
-   * its caller, who may not write to these tables.
+   * its caller, which may not write to these tables.
    */
   readonly isDeferred: boolean;
 }

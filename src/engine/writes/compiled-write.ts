@@ -82,7 +82,7 @@ export interface WriteCall {
   readonly readBack: Parsed | null;
   /** Stored in the transaction of the write. */
   readonly idempotencyKey: IdempotencyKey | null;
-  /** Of a write whose statement may be known. */
+  /** The payload, if its statement may be known. */
   readonly payload?: FlatPayload | null;
   /** The row parts of entity tags, one of which the item must have; null if any will do. */
   readonly tags: Tags;

@@ -11,7 +11,7 @@ declare global {
 
 export * from 'tap';
 
-// biome-ignore lint/style/noDefaultExport: as the package has it
+// biome-ignore lint/style/noDefaultExport: test files import the default export of tap
 export default new Proxy({} as Test, {
   get(_, name) {
     const test = globalThis.testFile ?? root;
