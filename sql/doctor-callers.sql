@@ -30,6 +30,28 @@ select pg_catalog.json_build_object(
         select coalesce(pg_catalog.json_agg(pg_catalog.format('%I.%I', tables.nspname, tables.relname) order by tables.nspname, tables.relname), '[]')
         from tables
         where roles.oid is not null and not pg_catalog.has_any_column_privilege(roles.oid, tables.oid, 'select')
+      ),
+      -- Sequences of tables that the role may insert into.
+      'unnumbered', (
+        select coalesce(pg_catalog.json_agg(sequence.oid::pg_catalog.regclass::text order by sequence.oid::pg_catalog.regclass::text), '[]')
+        from tables
+        join pg_catalog.pg_depend owned on owned.refobjid = tables.oid and owned.deptype = 'a'
+          and owned.classid = 'pg_catalog.pg_class'::pg_catalog.regclass and owned.refclassid = owned.classid
+        join pg_catalog.pg_class sequence on sequence.oid = owned.objid and sequence.relkind = 'S'
+        where roles.oid is not null and pg_catalog.has_any_column_privilege(roles.oid, tables.oid, 'insert')
+          and case when sequence.relkind = 'S' then not pg_catalog.has_sequence_privilege(roles.oid, sequence.oid, 'usage') end
+      ),
+      -- Tables of the service that a column of a readable table refers to.
+      'system', (
+        select coalesce(pg_catalog.json_agg(distinct pg_catalog.format('%I.%I', namespace.nspname, class.relname)), '[]')
+        from tables
+        join pg_catalog.pg_constraint reference on reference.conrelid = tables.oid and reference.contype = 'f'
+        join pg_catalog.pg_class class on class.oid = reference.confrelid
+        join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
+        where roles.oid is not null and namespace.nspname = $2::text
+          and class.relname in (select pg_catalog.json_array_elements_text($4::json))
+          and pg_catalog.has_any_column_privilege(roles.oid, tables.oid, 'select')
+          and not pg_catalog.has_any_column_privilege(roles.oid, class.oid, 'select')
       )
     ) order by roles.name), '[]')
     from roles

@@ -132,6 +132,7 @@ function sharedScope({ creator, ...item }: NonNullable<Account['share']>, unlimi
       roles: creator.roles,
       policies: policies.map(({ id }) => id),
       administrator: policies.some((policy) => policy.admin_access),
+      ...databaseIdentity(creator, null),
     },
   });
 }

@@ -58,7 +58,8 @@ export class DatabaseCaller {
   /** Throws if the statement would need a database role and the caller has none. */
   settingsOf(caller: Identity, { method, path }: { readonly method: string; readonly path: string }): CallerSettings {
     const role = this.mode === 'role' ? this.#roleOf(caller) : null;
-    const parameters = [this.#claimsOf(caller), method, path, caller.user ?? '', caller.role ?? ''];
+    const { user, role: ownRole } = knownAs(caller);
+    const parameters = [this.#claimsOf(caller), method, path, user ?? '', ownRole ?? ''];
     if (role !== null) parameters.push(role.name);
     return { text: role === null ? SET_CLAIMS : SET_ROLE, parameters, digest: parameters.join('\0'), role };
   }
@@ -66,7 +67,7 @@ export class DatabaseCaller {
   /** Administrators without a database role have that of the service, which row-level security binds as well. */
   #roleOf(caller: Identity): DatabaseRole | null {
     const name = this.roleNameOf(caller);
-    if (name === null && caller.administrator) return null;
+    if (name === null && knownAs(caller).administrator) return null;
     if (name === null) throw forbidden('The role of the caller has no database role');
     const known = this.#roles.get(name);
     if (known) return known;
@@ -76,7 +77,8 @@ export class DatabaseCaller {
   }
 
   /** The database role of a caller, or null if there is none. */
-  roleNameOf({ user, inDatabase, administrator }: Identity): string | null {
+  roleNameOf(caller: Identity): string | null {
+    const { user, inDatabase, administrator } = knownAs(caller);
     const claimed = inDatabase?.claims?.['role'];
     if (typeof claimed === 'string' && this.options.roles.includes(claimed)) return claimed;
     return inDatabase?.role ?? (user === null && !administrator ? this.options.anonRole : null);
@@ -85,13 +87,19 @@ export class DatabaseCaller {
   #claimsOf(caller: Identity): string {
     const known = this.#claims.get(caller);
     if (known !== undefined) return known;
-    const { role: _, ...claimed } = caller.inDatabase?.claims ?? {};
-    const [sub, role, email] = [caller.user, this.roleNameOf(caller), caller.inDatabase?.email ?? null];
+    const { user: sub, inDatabase } = knownAs(caller);
+    const { role: _, ...claimed } = inDatabase?.claims ?? {};
+    const [role, email] = [this.roleNameOf(caller), inDatabase?.email ?? null];
     const own = Object.entries({ sub, role, email }).filter(([, value]) => value !== null);
     const claims = JSON.stringify({ ...Object.fromEntries(own), ...claimed });
     this.#claims.set(caller, claims);
     return claims;
   }
+}
+
+/** The identity that the database learns: a share shows what its creator may see, so the creator stands for its readers. */
+function knownAs(caller: Identity): Pick<Identity, 'user' | 'role' | 'administrator' | 'inDatabase'> {
+  return caller.share?.creator ?? caller;
 }
 
 /** The text under which the role of the settings prepares a statement. */

@@ -18,12 +18,15 @@ const ACTIONS = ['create', 'read', 'update', 'delete', 'share'] as const;
 export function describePermissions(model: Model, access: Permissions | null): Record<string, Record<string, Allowed>> {
   const described: Record<string, Record<string, Allowed>> = {};
   for (const collection of model.collections.values()) {
-    const actions = Object.fromEntries(ACTIONS.map((action) => [action, describeAction(action, collection, access)]));
+    const actions = Object.fromEntries(
+      ACTIONS.map((action) => [action, describeAction(action, collection, model, access)]),
+    );
     if (Object.values(actions).some((each) => each.access !== 'none'))
       described[shownName(model.synonyms, collection.name)] = actions;
   }
   for (const name of model.functions.keys())
-    if (!access || access.mayExecute(name)) described[name] = { ...described[name], execute: { access: 'full' } };
+    if (!access || access.mayExecute(name, model))
+      described[name] = { ...described[name], execute: { access: 'full' } };
   return described;
 }
 
@@ -35,9 +38,14 @@ export function describeSchemaTables({ synonyms }: Pick<Model, 'synonyms'>): Rec
   return Object.fromEntries(SCHEMA_TABLES.map((name) => [shownName(synonyms, name), actions]));
 }
 
-export function describeAction(action: Action, collection: Collection, access: Permissions | null): Allowed {
+export function describeAction(
+  action: Action,
+  collection: Collection,
+  model: Model,
+  access: Permissions | null,
+): Allowed {
   if (!access) return { access: 'full', fields: ['*'] };
-  const rules = access.rules(action, collection.name);
+  const rules = access.permitted(action, collection.name, model);
   if (rules.length === 0) return { access: 'none' };
   const names = rules.some(({ fields }) => fields === null)
     ? ['*']

@@ -39,7 +39,7 @@ export interface SharedScope {
   /** Whether the role of the share has all permissions: then only those of the creator apply. */
   readonly unlimited: boolean;
   /** A share shows only what the user who made it may see. */
-  readonly creator: Caller & { readonly administrator: boolean };
+  readonly creator: Caller & Pick<Identity, 'administrator' | 'inDatabase'>;
 }
 
 export const PUBLIC: Identity = Object.freeze({

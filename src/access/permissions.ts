@@ -4,7 +4,7 @@
  * nothing.
  */
 import { isObject } from '../base/exact-json.js';
-import type { Collection, Model } from '../mirror/model.js';
+import type { Collection, CollectionPrivileges, Computation, Field, Model, RolePrivileges } from '../mirror/model.js';
 import type { Access, Action, Grant, WriteAction } from '../plan/access.js';
 import { readRuleFilter, readValidation } from '../plan/rules.js';
 import { planGrant, type Rule, restrictModel } from './restrict.js';
@@ -31,7 +31,7 @@ export class Permissions implements Access {
   constructor(
     key: string,
     rules: Rules,
-    private readonly databaseRole: string | null = null,
+    protected readonly databaseRole: string | null = null,
   ) {
     this.key = key;
     this.#rules = rules;
@@ -48,7 +48,10 @@ export class Permissions implements Access {
   }
 
   /** A rule about rows or values cannot be kept by a call: it allows none. */
-  mayExecute(name: string): boolean {
+  mayExecute(name: string, model: Model): boolean {
+    const privileges = this.#ofRole(model);
+    const { overloads } = model.functions.get(name) ?? { overloads: [] };
+    if (privileges && overloads.every((overload) => isDenied(privileges, overload))) return false;
     return this.rules('execute', name).some(({ where, validation }) => where === null && validation === null);
   }
 
@@ -58,7 +61,8 @@ export class Permissions implements Access {
     const view = restrictModel(
       model,
       (collection) => this.permitted('read', collection, model),
-      (name) => this.mayExecute(name),
+      (name) => this.mayExecute(name, model),
+      this.#denied(model),
     );
     this.#views.set(model, view);
     return view;
@@ -67,19 +71,34 @@ export class Permissions implements Access {
   /** The rules as far as the database role may follow them. */
   permitted(action: Action, name: string, model: Model): readonly Rule[] {
     const rules = this.rules(action, name);
-    const privileges = this.databaseRole === null ? undefined : model.rolePrivileges?.get(this.databaseRole)?.get(name);
-    if (!privileges || action === 'share' || action === 'execute') return rules;
-    if (action === 'delete') return privileges.delete ? rules : [];
-    const columns = privileges[action];
-    if (columns === null) return rules;
-    if (columns.size === 0) return [];
-    const fields = [...(model.collections.get(name)?.fields.values() ?? [])]
-      .filter(({ column, computed }) => column === null || computed !== undefined || columns.has(column.name))
-      .map((field) => field.name);
-    return rules.map((rule) => ({
-      ...rule,
-      fields: new Set(fields.filter((field) => rule.fields?.has(field) ?? true)),
-    }));
+    const ofRole = this.#ofRole(model);
+    const collection = model.collections.get(name);
+    // Requests for system collections run with the role of the service.
+    if (!ofRole || !collection || collection.system || action === 'execute') return rules;
+    const privileges = ofRole.collections.get(name);
+    if (action === 'delete') return privileges?.delete === false ? [] : rules;
+    const columns = privileges?.[action === 'share' ? 'read' : action] ?? null;
+    if (columns?.size === 0) return [];
+    const fields = [...collection.fields.values()];
+    const usable = fields.filter((field) => isUsable(field, columns, ofRole));
+    if (usable.length === fields.length) return rules;
+    const names = usable.map((field) => field.name);
+    return rules.map((rule) => ({ ...rule, fields: new Set(names.filter((each) => rule.fields?.has(each) ?? true)) }));
+  }
+
+  /** The privileges of the database role on a collection, or null if it has all or statements run with the role of the service. */
+  privileges({ name, system }: Collection, model: Model): CollectionPrivileges | null {
+    return system ? null : (this.#ofRole(model)?.collections.get(name) ?? null);
+  }
+
+  #denied(model: Model): ReadonlySet<string> {
+    const limited = [...(this.#ofRole(model)?.collections ?? [])];
+    const denied = limited.filter(([name, { read }]) => read?.size === 0 && !model.collections.get(name)?.system);
+    return new Set(denied.map(([name]) => name));
+  }
+
+  #ofRole(model: Model): RolePrivileges | null {
+    return this.databaseRole === null ? null : (model.rolePrivileges?.get(this.databaseRole) ?? null);
   }
 
   grant(action: WriteAction, collection: Collection, model: Model): Grant | null {
@@ -91,6 +110,16 @@ export class Permissions implements Access {
     cached.set(action, grant);
     return grant;
   }
+}
+
+/** `columns` are those that the role may use, or null for all. The function of a computed field gets the whole row. */
+function isUsable({ column, computed }: Field, columns: ReadonlySet<string> | null, role: RolePrivileges): boolean {
+  if (computed) return columns === null && !isDenied(role, computed);
+  return column === null || (columns?.has(column.name) ?? true);
+}
+
+function isDenied({ deniedFunctions }: RolePrivileges, called: Computation): boolean {
+  return deniedFunctions.has(`${called.schema}.${called.function}`);
 }
 
 /** By action and collection, in the order of the rows. */

@@ -87,8 +87,10 @@ export class Policies {
         .filter(({ action }) => action === 'read');
     const role = unlimited ? null : reads(identity.policies);
     const limit = creator.administrator ? null : boundTo(creator, reads(creator.policies));
-    const key = digestOf([collection, item, role, limit]);
-    const access = this.#byKey.get(key) ?? new SharedPermissions(key, { collection, item }, role, limit);
+    const databaseRole = this.#roleOf(identity);
+    const key = digestOf([collection, item, role, limit, databaseRole]);
+    const access =
+      this.#byKey.get(key) ?? new SharedPermissions(key, { collection, item }, [role, limit], databaseRole);
     this.#byKey.set(key, access);
     return access;
   }

@@ -27,6 +27,7 @@ export function restrictModel(
   model: Model,
   rulesOf: (collection: string) => readonly Rule[],
   mayExecute: (name: string) => boolean,
+  denied: ReadonlySet<string>,
 ): RestrictedModel {
   const collections = new Map<string, Collection>();
   for (const collection of model.collections.values()) {
@@ -52,6 +53,7 @@ export function restrictModel(
     textSearch,
     synonyms,
     unrestricted: model,
+    denied,
   });
 }
 

@@ -22,15 +22,17 @@ export class SharedPermissions extends Permissions {
   readonly #sides: readonly [ReadRows, ReadRows];
   readonly #byModel = new WeakMap<Model, Permissions>();
 
-  constructor(key: string, shared: SharedItem, role: ReadRows, creator: ReadRows) {
-    super(key, new Map());
+  /** `sides` are the permissions of the share's role and those of its creator. */
+  constructor(key: string, shared: SharedItem, sides: readonly [ReadRows, ReadRows], databaseRole: string | null) {
+    super(key, new Map(), databaseRole);
     this.#shared = shared;
-    this.#sides = [role, creator];
+    this.#sides = sides;
   }
 
   /** Which rows belong to the item depends on the relations of the model. */
   override view(model: Model): Model {
-    const known = this.#byModel.get(model) ?? new Permissions(this.key, readRules(this.#rows(model)));
+    const known =
+      this.#byModel.get(model) ?? new Permissions(this.key, readRules(this.#rows(model)), this.databaseRole);
     this.#byModel.set(model, known);
     return known.view(model);
   }

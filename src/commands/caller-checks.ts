@@ -28,6 +28,10 @@ interface RoleFacts {
   readonly closed: readonly string[];
   /** Tables that it may not read. */
   readonly denied: readonly string[];
+  /** Sequences that it may not use, of columns whose default it needs for new rows. */
+  readonly unnumbered: readonly string[];
+  /** Tables of the service that it may not read, and that its tables refer to. */
+  readonly system: readonly string[];
 }
 
 interface Policy {
@@ -81,7 +85,8 @@ async function databaseRoles(config: Config, database: Database, installed: bool
   return [...new Set([...(anon === null ? [] : [anon]), ...listed, ...stored.map(({ role }) => role)])];
 }
 
-function examineRole({ name, exists, member, bypasses, closed, denied }: RoleFacts, login: string): Finding[] {
+function examineRole(facts: RoleFacts, login: string): Finding[] {
+  const { name, exists, member, bypasses, closed } = facts;
   const role = quoteIdentifier(name);
   const problem = (message: string, fix: string): Finding[] => [
     say('problem', `role ${name}: its callers get errors`, [{ name, message, fix }]),
@@ -91,13 +96,22 @@ function examineRole({ name, exists, member, bypasses, closed, denied }: RoleFac
   if (bypasses) return problem('row-level security does not bind it', `alter role ${role} nosuperuser nobypassrls;`);
   const usage = closed.map((schema) => `grant usage on schema ${quoteIdentifier(schema)} to ${role};`);
   if (usage.length > 0) return problem(`it may not use ${closed.join(', ')}`, usage.join(' '));
-  if (denied.length === 0) return [say('ok', `role ${name} may read every table`)];
-  const details = denied.map((table) => ({
-    name: table,
-    message: 'no privilege to read',
-    fix: `grant select on ${table} to ${role};`,
-  }));
-  return [say('note', `role ${name} may not read ${count(denied.length, 'table', 'tables')}`, details)];
+  return examineGrants(facts, role);
+}
+
+function examineGrants({ name, denied, unnumbered, system }: RoleFacts, role: string): Finding[] {
+  const lacks = (list: readonly string[], message: string, grant: (each: string) => string): Detail[] =>
+    list.map((each) => ({ name: each, message, fix: `grant ${grant(each)} to ${role};` }));
+  const tables = lacks(denied, 'no privilege to read', (table) => `select on ${table}`);
+  const sequences = lacks(unnumbered, 'no privilege to use', (each) => `usage on sequence ${each}`);
+  const own = lacks(system, 'no privilege for fields of related items', (table) => `select (id) on ${table}`);
+  return [
+    tables.length === 0
+      ? say('ok', `role ${name} may read every table`)
+      : say('note', `role ${name} may not read ${count(tables.length, 'table', 'tables')}`, tables),
+    ...(sequences.length === 0 ? [] : [say('note', `role ${name} cannot create items without a key`, sequences)]),
+    ...(own.length === 0 ? [] : [say('note', `role ${name} cannot read related system items`, own)]),
+  ];
 }
 
 function examinePolicies(tables: CallerFacts['tables']): Finding[] {

@@ -40,7 +40,13 @@ export interface CatalogDocument {
   /** The privileges of the service's role, for tables where it lacks some. */
   readonly privileges: readonly PrivilegeEntry[] | null;
   /** The privileges of roles that the service may become: absent unless statements run with the roles of callers. */
-  readonly role_privileges?: readonly RolePrivilegeEntry[];
+  readonly role_privileges?: {
+    readonly tables: readonly RolePrivilegeEntry[];
+    /** Functions that a role may call in no form. */
+    readonly functions: readonly (readonly [role: string, schema: string, name: string])[];
+  };
+  /** Tables with row-level security from which the service's role is exempt: absent unless the database knows the callers. */
+  readonly exempt?: readonly number[];
   readonly comments: readonly CommentEntry[] | null;
   /** Those that may be called, as far as they are there. */
   readonly functions: readonly FunctionEntry[] | null;
@@ -68,6 +74,8 @@ type RolePrivilegeEntry = readonly [
   select: readonly string[] | null,
   insert: readonly string[] | null,
   update: readonly string[] | null,
+  /** Columns whose sequence the role may not use. */
+  unnumbered: readonly string[],
 ];
 
 /** `system`: one of the service's own; `extension`: of a view, the one that it is a part of. */

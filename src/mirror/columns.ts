@@ -10,6 +10,7 @@ import type {
   ColumnEntry,
   CompositeEntry,
   ForeignKeyEntry,
+  PrivilegeEntry,
   RuleEntry,
   TableEntry,
   TriggerEntry,
@@ -59,6 +60,8 @@ export interface TableFacts {
   readonly rules: readonly RewriteRule[];
   readonly isWrittenInBatches: boolean;
   readonly hasRowSecurity: boolean;
+  /** Whether its row-level security does not bind the service, although callers rely on it. */
+  readonly isExempt: boolean;
   readonly privileges: TablePrivileges;
   readonly columns: ReadonlyMap<string, ColumnFacts>;
 }
@@ -97,10 +100,11 @@ export function* assembleTables(
   const distributed = new Map(document.distributed ?? []);
   const shards = new Map([...(document.shards ?? []), ...distributed]);
   const digested = new Map(document.digested ?? []);
+  const exempt = new Set(document.exempt);
   // A role that may read only some columns of a table may not read xmin.
   const partial = new Set([
-    ...(document.privileges ?? []).flatMap(([table, mayRead]) => (mayRead ? [] : [table])),
-    ...(document.role_privileges ?? []).flatMap(([, table, , read]) => (read?.length ? [table] : [])),
+    ...ownPrivileges(document).flatMap(([table, mayRead]) => (mayRead ? [] : [table])),
+    ...(document.role_privileges?.tables ?? []).flatMap(([, table, , read]) => (read?.length ? [table] : [])),
   ]);
   const rowTagOf = (table: number): RowTag | null => {
     if (digested.get(table) === false) return null;
@@ -134,6 +138,7 @@ export function* assembleTables(
       rules: lookups.writes.rules.get(table) ?? NONE,
       isWrittenInBatches: !lookups.writes.unbatched.has(table),
       hasRowSecurity: lookups.writes.rowSecurity.has(table),
+      isExempt: exempt.has(table),
       privileges: lookups.writes.privileges.get(table) ?? ALL_PRIVILEGES,
       columns: new Map(
         entries.map((entry) => [entry[2], assembleColumn(entry, name, key.includes(entry[2]), lookups)]),
@@ -408,10 +413,15 @@ interface WriteFacts {
   privilegesOf(table: number, column: number): ColumnPrivileges;
 }
 
+/** Statements that run with the roles of callers need no privilege of the service's own role. */
+function ownPrivileges({ privileges, role_privileges: ofCallers }: CatalogDocument): readonly PrivilegeEntry[] {
+  return ofCallers ? NONE : (privileges ?? NONE);
+}
+
 function indexWriteFacts(document: CatalogDocument): WriteFacts {
   const privileges = new Map<number, TablePrivileges>();
   const ofColumns = new Map<number, ReadonlyMap<number, ColumnPrivileges>>();
-  for (const [table, select, insert, update, remove, columns] of document.privileges ?? []) {
+  for (const [table, select, insert, update, remove, columns] of ownPrivileges(document)) {
     privileges.set(table, Object.freeze({ select, insert, update, delete: remove }));
     ofColumns.set(
       table,

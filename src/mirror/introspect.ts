@@ -9,7 +9,7 @@ import { fieldTypeOf } from './column-types.js';
 import { assembleTables, type ColumnFacts, listOf, type TableFacts } from './columns.js';
 import { freezeMap, freezeTree } from './freeze.js';
 import { buildFunctions, computedBy, type FindComputed } from './functions.js';
-import type { Collection, Field, Model, Relation, RolePrivileges } from './model.js';
+import type { Collection, CollectionPrivileges, Field, Model, Relation, RolePrivileges } from './model.js';
 import { isReserved, relate } from './relations.js';
 import { namesCollections, ownName, type Synonyms } from './synonyms.js';
 import { isReadable } from './write-facts.js';
@@ -84,19 +84,34 @@ export function* modelSteps(
   });
 }
 
+interface IndexedPrivileges extends RolePrivileges {
+  readonly collections: Map<string, CollectionPrivileges>;
+  readonly deniedFunctions: Set<string>;
+}
+
 function indexRolePrivileges(
-  entries: NonNullable<CatalogDocument['role_privileges']>,
+  { tables, functions }: NonNullable<CatalogDocument['role_privileges']>,
   names: ReadonlyMap<number, string>,
-): Model['rolePrivileges'] & object {
-  const byRole = new Map<string, Map<string, RolePrivileges>>();
+): ReadonlyMap<string, RolePrivileges> {
+  const byRole = new Map<string, IndexedPrivileges>();
+  const ofRole = (role: string): IndexedPrivileges => {
+    const known = byRole.get(role) ?? { collections: new Map(), deniedFunctions: new Set() };
+    byRole.set(role, known);
+    return known;
+  };
   const columns = (list: readonly string[] | null): ReadonlySet<string> | null => list && new Set(list);
-  for (const [role, table, mayDelete, read, create, update] of entries) {
+  for (const [role, table, mayDelete, read, create, update, unnumbered] of tables) {
     const name = names.get(table);
-    if (name === undefined) continue;
-    const ofRole = byRole.get(role) ?? new Map<string, RolePrivileges>();
-    byRole.set(role, ofRole);
-    ofRole.set(name, { read: columns(read), create: columns(create), update: columns(update), delete: mayDelete });
+    if (name !== undefined)
+      ofRole(role).collections.set(name, {
+        read: columns(read),
+        create: columns(create),
+        update: columns(update),
+        delete: mayDelete,
+        unnumbered: new Set(unnumbered),
+      });
   }
+  for (const [role, schema, name] of functions) ofRole(role).deniedFunctions.add(`${schema}.${name}`);
   return byRole;
 }
 
@@ -138,6 +153,8 @@ function refusalOf(table: TableFacts, declaredKey: string | undefined): string |
     if (isReserved(name)) return 'has a column whose name starts with %';
   }
   if (table.columns.size === 0) return 'has no columns';
+  if (table.isExempt)
+    return 'has row-level security that does not bind the role of the service: alter table ... force row level security';
   if (table.kind !== 'view' || table.key.length > 0) return null;
   if (declaredKey !== undefined) return `is a view whose declared key "${declaredKey}" is not one of its columns`;
   if (table.extension === null) return null;

@@ -61,18 +61,27 @@ export interface Model {
   readonly extensions: ReadonlyMap<string, string>;
   /** Those of full text search; PostgreSQL's own first. */
   readonly textSearch: readonly TextSearchConfiguration[];
-  /** Privileges of the database roles of callers, by role and collection: a role may do everything with one that is not listed. */
-  readonly rolePrivileges?: ReadonlyMap<string, ReadonlyMap<string, RolePrivileges>>;
+  /** Privileges of the database roles of callers, by role. */
+  readonly rolePrivileges?: ReadonlyMap<string, RolePrivileges>;
   /** Absent where collections have no other names. */
   readonly synonyms?: Synonyms | undefined;
 }
 
-/** The columns that a database role may use; null for all. */
+/** A database role may do everything with a collection or function that is not listed. */
 export interface RolePrivileges {
+  readonly collections: ReadonlyMap<string, CollectionPrivileges>;
+  /** Functions that it may not call, as schema.name. */
+  readonly deniedFunctions: ReadonlySet<string>;
+}
+
+/** The columns of a collection that a database role may use; null for all. */
+export interface CollectionPrivileges {
   readonly read: ReadonlySet<string> | null;
   readonly create: ReadonlySet<string> | null;
   readonly update: ReadonlySet<string> | null;
   readonly delete: boolean;
+  /** Columns that only the database can number: the role may not use their sequence. */
+  readonly unnumbered: ReadonlySet<string>;
 }
 
 export interface TextSearchConfiguration {

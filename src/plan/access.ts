@@ -3,7 +3,7 @@
  * and fields that no rule grants are not in it, so that they look as if they did not exist.
  * Collections of such a model carry which of their rows may be seen, and which fields in some of these rows only.
  */
-import type { Collection, Field, Model } from '../mirror/model.js';
+import type { Collection, CollectionPrivileges, Field, Model } from '../mirror/model.js';
 import type { Filter } from '../request/ast.js';
 import { ALWAYS, type Condition, type OperandPlan } from './plan.js';
 
@@ -17,6 +17,8 @@ export interface Access {
   view(model: Model): Model;
   /** The permission to write to a collection, or null if there is none. */
   grant(action: WriteAction, collection: Collection, model: Model): Grant | null;
+  /** The privileges of the caller's database role on a collection, or null if it has all or statements run with another role. */
+  privileges(collection: Collection, model: Model): CollectionPrivileges | null;
 }
 
 export type WriteAction = Exclude<Action, 'read' | 'execute'>;
@@ -54,6 +56,13 @@ export interface RestrictedCollection extends Collection {
 
 export interface RestrictedModel extends Model {
   readonly unrestricted: Model;
+  /** Collections that the database role of the caller may not read. */
+  readonly denied: ReadonlySet<string>;
+}
+
+/** Whether PostgreSQL would refuse to read the collection for the caller. */
+export function isDenied(model: Model, collection: string): boolean {
+  return isRestrictedModel(model) && model.denied.has(collection);
 }
 
 /** The model for reads with the service's own permissions, such as fields of the caller. */

@@ -2,9 +2,9 @@
 import { assertNever } from '../base/assert-never.js';
 import { forbiddenField, invalidQuery } from '../base/errors.js';
 import { showsKey } from '../mirror/item-key.js';
-import type { Collection, Field } from '../mirror/model.js';
+import type { Collection, Field, Model } from '../mirror/model.js';
 import { NO_QUERY, type Selection, type ShapedSelection } from '../request/ast.js';
-import { unrestrictedCollection } from './access.js';
+import { isDenied, unrestrictedCollection } from './access.js';
 import { planGroups } from './aggregate.js';
 import { type Budget, KEYS_WEIGHT, LEVEL_WEIGHT, planConditions, spend } from './filter.js';
 import { planCursor, planLimit, planOffset, planOrder } from './order.js';
@@ -64,7 +64,8 @@ function planOutput(name: string, wanted: Wanted, position: Position, planner: P
     return { kind: 'value', name: checkName(name), operand };
   }
   const toMany = toManyOf(model, collection, field);
-  if (toMany && field.relation?.kind === 'one-to-many') {
+  if (field.relation?.kind === 'one-to-many') {
+    if (!toMany) return withoutTarget(wanted, position, model);
     const nested = nestedIn(position, toMany.collection, field, name);
     spend(planner, fields.length === 0 ? KEYS_WEIGHT : LEVEL_WEIGHT);
     const isGrouped = nested.query.aggregate !== null || nested.query.groupBy !== null;
@@ -78,8 +79,7 @@ function planOutput(name: string, wanted: Wanted, position: Position, planner: P
   const keys = fields.length === 0;
   if (field.relation?.kind === 'one-to-one' || (field.relation?.kind === 'many-to-one' && !keys)) {
     const toOne = toOneJoin(model, collection, field, field.relation);
-    // A relation to a collection that the caller may not see is left out.
-    if (!toOne) return null;
+    if (!toOne) return withoutTarget(wanted, position, model);
     if (keys && !showsKey(toOne.target)) return withoutKeys(wanted, toOne.target, location);
     spend(planner, keys ? KEYS_WEIGHT : LEVEL_WEIGHT);
     return {
@@ -95,10 +95,19 @@ function planOutput(name: string, wanted: Wanted, position: Position, planner: P
   }
   if (field.relation?.kind === 'many-to-one' && !field.column) {
     const toOne = toOneJoin(model, collection, field, field.relation);
-    return toOne && { kind: 'reference', name, toOne };
+    return toOne ? { kind: 'reference', name, toOne } : withoutTarget(wanted, position, model);
   }
   // Alias fields without a relation (groups, presentation) have nothing to show.
   return field.column ? { kind: 'value', name, operand: { kind: 'field', through: [], field } } : null;
+}
+
+/** A relation to a collection that the caller may not see is left out. One that the database refuses to read is an error if it is named. */
+function withoutTarget({ field, isNamed }: Wanted, { collection, location }: Position, model: Model): null {
+  const { relation } = field;
+  const target = relation?.kind === 'many-to-one' ? relation.oneCollection : relation?.manyCollection;
+  if (isNamed && target !== undefined && isDenied(model, target))
+    throw forbiddenField(field.name, collection.name, location);
+  return null;
 }
 
 /** Related items that have no keys to show. Keys that the caller may not see are left out. */

@@ -77,7 +77,7 @@ function databaseOptions(config: Config, url: string): DatabaseOptions {
     startTimeout: config.DATABASE_START_TIMEOUT,
     asksPositions: config.DATABASE_REPLICA_URLS.length > 0,
     synonyms: config.DIRECTUS_COMPATIBILITY ? directusSynonyms() : null,
-    hasCallerRoles: config.DATABASE_CALLER === 'role',
+    callers: config.DATABASE_CALLER === 'service' ? null : config.DATABASE_CALLER,
   };
 }
 

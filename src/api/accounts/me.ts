@@ -175,7 +175,7 @@ async function readAllowed(exchange: Exchange, services: MeServices): Promise<Re
   const collection = services.mirror.model.collections.get(name);
   if (!collection && !access) throw forbiddenCollection(name);
   const allowed = async (action: WriteAction): Promise<{ readonly access: boolean }> => {
-    const { access: extent } = collection ? describeAction(action, collection, access) : NOTHING;
+    const { access: extent } = collection ? describeAction(action, collection, services.mirror.model, access) : NOTHING;
     if (!collection || extent === 'none') return { access: false };
     return {
       access: key === null || (await isOpen({ collection, key, exchange, caller: identity }, action, services)),
@@ -186,7 +186,7 @@ async function readAllowed(exchange: Exchange, services: MeServices): Promise<Re
   const [update, remove, share] = [await allowed(changing), await allowed('delete'), await allowed('share')];
   if (!collection?.singleton || !access || !update.access)
     return dataReply({ data: { update, delete: remove, share } });
-  const { fields = [], presets = {} } = describeAction(changing, collection, access);
+  const { fields = [], presets = {} } = describeAction(changing, collection, services.mirror.model, access);
   return dataReply({ data: { update: { ...update, fields, presets }, delete: remove, share } });
 }
 

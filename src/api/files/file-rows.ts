@@ -129,6 +129,7 @@ export function permitFields(access: Access | null, names: readonly string[]): {
         const grant = access.grant(action, collection, model);
         return grant && collection.name === FILES ? extend(grant) : grant;
       },
+      privileges: (collection, model) => access.privileges(collection, model),
     },
   };
 }

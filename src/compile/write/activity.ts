@@ -55,11 +55,14 @@ export interface Recorded {
 /** Added to the returned keys: the row as it is now, and its changed fields. */
 export function snapshot(node: WriteNode, changed: (column: WriteColumn) => Fragment | null): Fragment {
   if (node.collection.accountability !== 'all') return nothing;
-  const fields = [...node.collection.fields.values()].filter(
-    (field) => field.column !== null && !field.computed && isReadable(field),
-  );
+  const fields = [...node.collection.fields.values()].filter((field) => !field.computed && isReturned(node, field));
   const data = sql`(${jsonObject(fields.map((field) => ({ name: field.name, value: show(field) })))})::json`;
   return sql`, ${data} as ${alias('j')}, ${node.verb === 'insert' ? sql`null::json` : delta(node, changed)} as ${alias('d')}`;
+}
+
+/** Whether the statement may return the column. */
+function isReturned({ privileges }: WriteNode, field: WriteColumn['field']): boolean {
+  return field.column !== null && isReadable(field) && (privileges?.read?.has(field.column.name) ?? true);
 }
 
 function show(field: WriteColumn['field']): JsonValue {
@@ -67,7 +70,7 @@ function show(field: WriteColumn['field']): JsonValue {
 }
 
 function delta(node: WriteNode, changed: (column: WriteColumn) => Fragment | null): Fragment {
-  const columns = node.columns.filter((column) => isChanged(column) && isReadable(column.field));
+  const columns = node.columns.filter((column) => isChanged(column) && isReturned(node, column.field));
   if (columns.length === 0) return sql`'{}'::json`;
   if (columns.every((column) => changed(column) === null))
     return sql`(${jsonObject(columns.map(({ field }) => ({ name: field.name, value: show(field) })))})::json`;

@@ -231,11 +231,16 @@ export function makesKeys({ verb, conflict }: WriteNode): boolean {
   return verb === 'insert' || conflict !== null;
 }
 
+/** Whether the role that the statement runs with may give new rows a value of the column. */
+function mayNumber({ privileges }: WriteNode, column: string): boolean {
+  return (privileges?.create?.has(column) ?? true) && !privileges?.unnumbered.has(column);
+}
+
 /** Whether rows are inserted without the column of their key, since the database alone can fill it. */
 export function isLeftOut(node: WriteNode, field: Field): boolean {
   const isBrought = node.bringsKeys || (makesParts(node) && keyParts(node).some((column) => column.field === field));
   if (!makesKeys(node) || isBrought) return false;
-  if (!field.column?.privileges.insert) return true;
+  if (!field.column?.privileges.insert || !mayNumber(node, field.column.name)) return true;
   return node.collection.kind === 'view' && initialValue(field) === null;
 }
 
@@ -248,6 +253,7 @@ export function madeKey(node: WriteNode): Fragment | null {
 /** Whether keys of new rows come from a sequence that has to be ahead of those which the payload supplies. */
 function takesKeys(node: WriteNode): boolean {
   const counted = countedKey(node.collection);
+  if (counted?.column && !mayNumber(node, counted.column.name)) return false;
   if (!counted || singleKey(node.collection)) return counted !== null && makesKeys(node) && !makesParts(node);
   return (
     makesParts(node) &&

@@ -6,11 +6,12 @@ import type { PlannedWrite, WriteNode } from '../../plan/write/write.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import { withCatalog } from '../../sql/catalog-names.js';
 
+/** A sequence that the service may not use stays where it is, as for other clients of the database. */
 const ADVANCE_SEQUENCE = withCatalog(`
   select setval($1::regclass, $2::int8)
   from (select pg_advisory_xact_lock($1::regclass::oid::int8)) as locked, pg_catalog.pg_sequence
-  where seqrelid = $1::regclass and seqincrement > 0 and $2::int8 < seqmax
-    and $2::int8 > coalesce(pg_sequence_last_value($1::regclass), 0)`);
+  where seqrelid = $1::regclass and case when has_sequence_privilege($1::regclass::oid, 'update') and has_sequence_privilege($1::regclass::oid, 'usage')
+    then seqincrement > 0 and $2::int8 < seqmax and $2::int8 > coalesce(pg_sequence_last_value($1::regclass), 0) else false end`);
 
 /** A sequence that keys were supplied past is put ahead of them, once it is certain that they were written. */
 export async function advancePast(

@@ -7,7 +7,7 @@ import type { Collection, Field, Model } from '../../mirror/model.js';
 import { type Access, type Grant, maskOf, type PlannedRule, restrictionOf, type WriteAction } from '../access.js';
 import { ALWAYS, both, type Condition, isAlways } from '../plan.js';
 import { fieldOf } from '../resolve-names.js';
-import type { RowGuard, Verb, WriteColumn } from './write.js';
+import type { RowGuard, Verb, WriteColumn, WriteNode } from './write.js';
 
 export class Guard {
   constructor(
@@ -114,6 +114,10 @@ export class Guard {
   /** The collection as the caller may read it; null where nothing of it may be read. */
   readable(collection: Collection): Collection | null {
     return this.access.view(this.model).collections.get(collection.name) ?? null;
+  }
+
+  privileges(collection: Collection): WriteNode['privileges'] {
+    return this.access.privileges(collection, this.model);
   }
 
   /** Rows that may leave a relation; null where all may. */

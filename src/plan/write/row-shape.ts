@@ -34,6 +34,7 @@ export interface RowChecks {
   readonly validations: readonly Validation[];
   /** The collection as the caller may read it. */
   readonly readable: Collection | null;
+  readonly privileges: WriteNode['privileges'];
 }
 
 /** A column is inserted for all rows of a list or for none, and the service does not know the defaults of a view's tables. */
@@ -95,12 +96,13 @@ export async function shapeList(
     rows.push(entry);
   });
   const { collection, verb } = list;
-  const { guard, validations } = checks;
+  const { guard, validations, privileges } = checks;
   const readable = columns.some(({ only }) => only === 'kept') ? checks.readable : null;
   const keyed = list.rows.some((row) => row.fields.has(singleKey(collection)?.name ?? ''));
   const bringsKeys = list.rows.some((row) => row.key !== null);
   const { conflict } = list;
-  return { node: { collection, verb, columns, keyed, bringsKeys, guard, validations, readable, conflict }, rows };
+  const node = { collection, verb, columns, keyed, bringsKeys, guard, validations, readable, privileges, conflict };
+  return { node, rows };
 }
 
 /** The cells of a row for the column at the position. */

@@ -239,13 +239,14 @@ export class Rows {
     const validations = planFieldValidations(fieldsOf(rows, collection), collection, this.context.model);
     const guard = this.guard;
     const readable = guard ? guard.readable(collection) : collection;
-    if (!guard) return { guard, needBits: [], validations, readable };
+    const privileges = guard?.privileges(collection) ?? null;
+    if (!guard) return { guard, needBits: [], validations, readable, privileges };
     if (verb !== 'update') {
       await forEachInSlices(rows, (row) => guard.check('create', collection, [...row.fields], row.path));
       const rules = guard.grant('create', collection).validations;
       validations.push(...planValidations(rules, collection, this.context.model, 'insert'));
     }
-    if (verb === 'insert') return { guard: null, needBits: [], validations, readable };
+    if (verb === 'insert') return { guard: null, needBits: [], validations, readable, privileges };
     const isLink = (row: Row): boolean => verb === 'upsert' && row.fields.size === 0;
     const changedFields: (string[] | null)[] = [];
     const changed = ({ fields: names }: Row): string[] =>
@@ -259,7 +260,7 @@ export class Rows {
       const rules = guard.grant('update', collection).validations;
       validations.push(...planValidations(rules, collection, this.context.model, 'update'));
     }
-    return { ...(await guard.rows(collection, changedFields, operatedFields)), validations, readable };
+    return { ...(await guard.rows(collection, changedFields, operatedFields)), validations, readable, privileges };
   }
 
   /** Presets of policies for fields that the payload leaves out. */

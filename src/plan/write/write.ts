@@ -3,7 +3,7 @@
  * their numbers. The plan says which lists there are and which columns they have: that is the shape of the statement. The
  * rows themselves are its parameters, one for each list.
  */
-import type { Collection, Field, Model } from '../../mirror/model.js';
+import type { Collection, CollectionPrivileges, Field, Model } from '../../mirror/model.js';
 import type { UpdateOperator } from '../../request/update-operators.js';
 import type { Condition, ValuePlan } from '../plan.js';
 
@@ -30,6 +30,8 @@ export interface WriteNode {
   readonly validations: readonly Validation[];
   /** The collection as the caller may read it, where values of items are compared; else null. */
   readonly readable: Collection | null;
+  /** The privileges of the database role that the statement runs with, or null if it may do everything. */
+  readonly privileges: CollectionPrivileges | null;
   /** How items that exist are found where not by their keys. */
   readonly conflict: ConflictTarget | null;
 }

@@ -94,14 +94,16 @@ export async function loadSchema(session: Session, database: Database, partial =
   const document = parseOwnJson<CatalogDocument>(text);
   const more: string[] = [];
   if (document.extensions?.['citus']) more.push(`"distributed":${await session.cell(DISTRIBUTED, [])}`);
-  if (database.hasCallerRoles)
-    more.push(`"role_privileges":${await session.cell(ROLE_PRIVILEGES, [JSON.stringify(database.schemas)])}`);
+  const schemas = [JSON.stringify(database.schemas)];
+  if (database.callers !== null) more.push(`"exempt":${await session.cell(EXEMPT, schemas)}`);
+  if (database.callers === 'role') more.push(`"role_privileges":${await session.cell(ROLE_PRIVILEGES, schemas)}`);
   if (more.length === 0) return { text, document, digest: hash('sha1', bytes, 'base64url') };
   const whole = `${text.slice(0, -1)},${more.join()}}`;
   return { text: whole, document: parseOwnJson(whole), digest: hash('sha1', whole, 'base64url') };
 }
 
 const ROLE_PRIVILEGES = readSql('role-privileges.sql');
+const EXEMPT = readSql('exempt-tables.sql');
 
 /** Tables of Citus, with the column by which they are distributed. Other databases do not have this catalog. */
 const DISTRIBUTED = `select pg_catalog.json_agg(pg_catalog.json_build_array(logicalrelid::pg_catalog.oid::int8,

@@ -49,8 +49,8 @@ export interface DatabaseOptions extends FirstConnectionOptions, WatchedServer {
   readonly asksPositions?: boolean;
   /** For a replica: the server that its connections must reach. */
   readonly choice?: ServerChoice;
-  /** Whether statements run with the database roles of callers, whose privileges are part of the schema then. */
-  readonly hasCallerRoles?: boolean;
+  /** What the database learns of callers, or null for nothing. Row-level security and privileges of roles are part of the schema then. */
+  readonly callers?: 'claims' | 'role' | null;
 }
 
 type KnownOptions = Omit<DatabaseOptions, 'pooler'> & { readonly pooler: Pooler };
@@ -82,7 +82,7 @@ export class Database {
   /** The schema of the service's own tables: found or decided when the service starts, before anything asks them. */
   system: string;
   readonly synonyms: ServerOptions['synonyms'];
-  readonly hasCallerRoles: boolean;
+  readonly callers: 'claims' | 'role' | null;
   /** For reads of requests, which take turns statement by statement. */
   readonly readConnections: readonly Connection[];
   /** The queue of reads that uses these connections; it reports how many are in use and how many reads wait. */
@@ -123,7 +123,7 @@ export class Database {
     this.schema = this.system = options.schema;
     this.schemas = schemasOf(options);
     this.synonyms = options.synonyms;
-    this.hasCallerRoles = options.hasCallerRoles ?? false;
+    this.callers = options.callers ?? null;
     this.waitTimeout = waitTimeout;
     this.transactionTimeout = options.statementTimeout;
     this.watchdog = watchdog;
