@@ -27,7 +27,7 @@ import {
 import { UsageError } from './options.js';
 import { postmasterOf, spentBy, spentByServer } from './processor.js';
 import { percent } from './report/format.js';
-import { readStatement, type Statement } from './statement.js';
+import { prepareRows, readStatement, type Statement } from './statement.js';
 import { addSubjects, removeAdded } from './subjects.js';
 import { type Change, judgeChange, type Round, type Side, type Turn } from './verdict.js';
 
@@ -136,7 +136,7 @@ async function compareCase(
   let statements: readonly Statement[];
   try {
     const make = (side: Side): Promise<Contender> =>
-      makeContender(each, addressOf(each, services[side].url), connections, signal);
+      makeContender(each, addressOf(each, services[side].url), { connections, databaseUrl, signal });
     contenders.set('now', await make('now'));
     const before = await make('before').catch((error: unknown) => complaintOf(error, signal));
     if (typeof before === 'string') {
@@ -178,6 +178,7 @@ async function compareCase(
     const reached = new Map<number, Ceiling>();
     for (const statement of statements) {
       for (const count of clientsOf(each)) {
+        await prepareRows(each, databaseUrl);
         const latest = await ceiling({ databaseUrl, ...statement, connections: count, seconds, signal });
         reached.set(count, higherOf(reached.get(count), latest));
       }

@@ -3,14 +3,15 @@
  * makes a figure better than it is. Pages begin at a key, not at an offset: PostgreSQL would spend time on skipped rows, and the service
  * would look cheap.
  */
-import { LINES_PER_ORDER, NOTES, SHARING_ORDERS } from './own-tables.js';
+import { flatWriteCases } from './flat-writes.js';
+import { LINES_PER_ORDER, SHARING_ORDERS } from './own-tables.js';
 import { SUBJECTS, subjectKeys } from './subjects.js';
 
 export interface Case {
   readonly id: string;
   readonly title: string;
   /** Cases that write run last and delete what they wrote. */
-  readonly method?: 'SEARCH' | 'POST' | 'PATCH';
+  readonly method?: 'SEARCH' | 'POST' | 'PATCH' | 'DELETE';
   readonly requests: readonly BenchRequest[] | (() => readonly BenchRequest[]);
   /** Reads, although its method could write. */
   readonly reads?: true;
@@ -30,6 +31,8 @@ export interface Case {
   readonly target?: number;
   /** SQL written by hand for the same effect: the ceiling runs it in place of the statement of the service. */
   readonly plain?: { readonly text: string; readonly parameters: readonly (readonly string[])[] };
+  /** SQL that runs before each measurement, such as to insert the rows again that it deletes. */
+  readonly prepare?: string;
   /** Measured by the bytes that arrive: a request takes seconds, so complete responses would be too few. */
   readonly streamed?: true;
 }
@@ -62,18 +65,6 @@ const DOCUMENT = `query ($key: GraphQLStringOrFloat) {
 
 /** Only the time of one request is of interest. pgbench would also keep a response of 16 MB for each of its clients. */
 const SUBTREE = { connections: 1, clients: [] } as const;
-
-const NOTE = `'{"data":{"id":' || id || ',"name":' || to_json(name) || ',"views":' || views || '}}'`;
-const PLAIN_INSERT = `insert into bench_notes (name) values ($1::varchar) returning ${NOTE}`;
-const PLAIN_UPDATE = `update bench_notes set views = $2::int where id = $1::int returning ${NOTE}`;
-const TAG = `'{"id":' || id || ',"name":' || to_json(name) || '}'`;
-/** One row of the table, one of activity and one of revisions. */
-const RECORDED_INSERT = `
-  with w as (insert into tags (name) values ($1::varchar) returning id, name, (${TAG})::json as data),
-  a as (insert into service_activity (action, collection, item) select 'create', 'tags', id::text from w returning id, item),
-  r as (insert into service_revisions (activity, collection, item, data, delta)
-    select a.id, 'tags', a.item, w.data, w.data from a, w)
-  select '{"data":' || data || '}' from w`;
 
 export const CASES: readonly Case[] = [
   { id: 'key', title: 'by key', target: 1, requests: vary(byKey) },
@@ -259,7 +250,7 @@ export const CASES: readonly Case[] = [
     streamed: true,
     requests: [{ path: `/items/articles?fields=${FLAT}&limit=-1` }],
   },
-  ...flatWrites(),
+  ...flatWriteCases(),
   { id: 'create', title: 'create', method: 'POST', requests: [create(newArticle(1))] },
   { id: 'nested-create', title: 'nested create', target: 0.9, method: 'POST', requests: [create(newTree())] },
   { id: 'nested-update', title: 'nested update, detailed form', method: 'PATCH', requests: changes() },
@@ -271,62 +262,12 @@ export const CASES: readonly Case[] = [
   },
 ];
 
-/** Writes of one row, compared with SQL written by hand, by 32 clients and by 8. */
-function flatWrites(): readonly Case[] {
-  const created = {
-    method: 'POST',
-    requests: [{ path: '/items/bench_notes', body: '{"name":"t"}' }],
-    plain: { text: PLAIN_INSERT, parameters: [['t']] },
-  } as const;
-  const changed = {
-    method: 'PATCH',
-    requests: Array.from({ length: VARIANTS }, (_, index) => ({
-      path: `/items/bench_notes/${noteKey(index)}`,
-      body: JSON.stringify({ views: index }),
-    })),
-    plain: {
-      text: PLAIN_UPDATE,
-      parameters: Array.from({ length: VARIANTS }, (_, index) => [String(noteKey(index)), String(index)]),
-    },
-  } as const;
-  const recorded = {
-    method: 'POST',
-    requests: [{ path: '/items/tags', body: '{"name":"t"}' }],
-    plain: { text: RECORDED_INSERT, parameters: [['t']] },
-  } as const;
-  return [
-    { id: 'flat-create', title: 'create of one row', target: 1, ...created },
-    {
-      id: 'flat-create-8',
-      title: 'create of one row, 8 connections',
-      target: 0.5,
-      connections: 8,
-      clients: [8],
-      ...created,
-    },
-    { id: 'flat-update', title: 'change of one row', target: 1, ...changed },
-    {
-      id: 'flat-update-8',
-      title: 'change of one row, 8 connections',
-      target: 0.5,
-      connections: 8,
-      clients: [8],
-      ...changed,
-    },
-    { id: 'flat-create-recorded', title: 'create of one row, with the activity log', target: 0.8, ...recorded },
-  ];
-}
-
-function noteKey(index: number): number {
-  return 1 + ((index * 61_803) % NOTES);
-}
-
 export function findCase(id: string): Case | undefined {
   return CASES.find((each) => each.id === id);
 }
 
 export function isWrite({ method, reads }: Case): boolean {
-  return !reads && (method === 'POST' || method === 'PATCH');
+  return !reads && (method === 'POST' || method === 'PATCH' || method === 'DELETE');
 }
 
 export function requestsOf({ requests }: Pick<Case, 'requests'>): readonly BenchRequest[] {

@@ -101,6 +101,7 @@ export async function startService(options: ServiceOptions): Promise<RunningServ
       DATABASE_URL: databaseUrl,
       DATABASE_POOL_SIZE: String(poolSize),
       DATABASE_WRITE_POOL_SIZE: String(poolSize),
+      IMPORT_MAX_CONCURRENCY: String(poolSize),
       ADMIN_TOKEN: ADMINISTRATOR.token,
       SECRET: 'of the bench alone, for as long as it runs',
       LOG_LEVEL: 'warn',

@@ -129,7 +129,7 @@ async function measurePoint(
   signal.throwIfAborted();
   const address = addressOf(each, url);
   const statement = await readStatement(each, address, databaseUrl, signal);
-  const contender = await makeContender(each, address, connections, signal);
+  const contender = await makeContender(each, address, { connections, databaseUrl, signal });
   await warm(contender, Math.min(warmUp, 1), signal);
   let best = await contender(seconds);
   let highest = 0;

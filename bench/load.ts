@@ -59,8 +59,8 @@ async function measureWithWrk(options: LoadOptions): Promise<LoadResult | null> 
     await writeFile(pathsFile, `${options.paths.join('\n')}\n`);
     const bodiesFile = join(folder, 'bodies');
     await writeFile(bodiesFile, (options.bodies ?? []).map((body) => `${body}\n`).join(''));
-    await writeFile(scriptFile, writeLua(options, pathsFile, bodiesFile));
     const threads = Math.max(1, Math.min(options.connections, availableParallelism() >> 1));
+    await writeFile(scriptFile, writeLua(options, threads, pathsFile, bodiesFile));
     const seconds = Math.max(1, Math.round(options.seconds));
     const args = ['-t', threads, '-c', options.connections, '-d', `${seconds}s`, '--timeout', '30s'].map(String);
     const ran = await runWrk([...args, '-s', scriptFile, new URL(options.url).origin], options.signal);
@@ -89,10 +89,10 @@ async function measureWithWrk(options: LoadOptions): Promise<LoadResult | null> 
 }
 
 /**
- * Requests are built once, before the clock starts. The script has no response(): with it, wrk would pass every header and body to Lua
+ * Requests are built once, before the clock starts. Each thread begins with another part of them. The script has no response(): with it, wrk would pass every header and body to Lua
  * and measure that.
  */
-function writeLua(options: LoadOptions, pathsFile: string, bodiesFile: string): string {
+function writeLua(options: LoadOptions, threads: number, pathsFile: string, bodiesFile: string): string {
   const headers = Object.entries(options.headers).map(([name, value]) => `[${quoteLua(name)}] = ${quoteLua(value)}`);
   return `
 local starts = 0
@@ -109,7 +109,7 @@ function init()
   for path in io.lines(${quoteLua(pathsFile)}) do
     requests[#requests + 1] = wrk.format(${quoteLua(options.method ?? 'GET')}, path, headers, ${options.bodies === undefined ? 'nil' : 'nextBody()'})
   end
-  turn = start * 997 % #requests
+  turn = math.floor(#requests * start / ${threads})
 end
 
 function request()

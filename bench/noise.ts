@@ -26,7 +26,7 @@ export async function takeSample(measuring: Measuring, when: string, report: Rep
   if (key === undefined) throw new Error('there is no case "key"');
   const address = addressOf(key, url);
   const statement = await readStatement(key, address, databaseUrl, signal);
-  const contender = await makeContender(key, address, connections, signal);
+  const contender = await makeContender(key, address, { connections, databaseUrl, signal });
   await warm(contender, warmUp, signal);
   let best = await contender(seconds);
   let highest = 0;

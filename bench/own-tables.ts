@@ -1,11 +1,11 @@
 /**
- * Tables in addition to those of the demo model: a composite key, a subtree that many rows share, a table to import into, and one to write single rows to. They are
- * created once, and again if an older bench created them.
+ * Tables in addition to those of the demo model: a composite key, a subtree that many rows share, a table to import into, and tables for plain
+ * writes. They are created once, and again if an older bench created them.
  */
 import postgres from 'postgres';
 
 /** Increment it with every change of these tables. */
-const VERSION = 'bench tables 2';
+const VERSION = 'bench tables 3';
 
 /** Rows with a composite key: as many as there are articles. */
 export const LINES_PER_ORDER = 10;
@@ -14,8 +14,19 @@ const LINES = 100_000;
 /** Orders in the one currency with many rates, and as many in a currency each. */
 export const SHARING_ORDERS = 10_000;
 
-/** Rows of bench_notes, whose changes are not recorded. */
+/** Rows of the tables for plain writes. */
 export const NOTES = 100_000;
+export const STOCK = 100_000;
+/** More rows than a measurement can delete. */
+export const DRAFTS = 200_000;
+
+/** Tables for plain writes exist twice. Writes to those with this suffix have an activity log. */
+export const RECORDED = '_recorded';
+
+/** All tables for plain writes. */
+export const WRITTEN_TABLES: readonly string[] = ['', RECORDED].flatMap((suffix) =>
+  ['bench_notes', 'bench_stock', 'bench_drafts'].map((name) => `${name}${suffix}`),
+);
 
 export async function makeOwnTables(url: string): Promise<void> {
   const sql = postgres(url, { max: 1, fetch_types: false, onnotice: () => undefined });
@@ -26,18 +37,33 @@ export async function makeOwnTables(url: string): Promise<void> {
       await transaction.unsafe(MAKE).simple();
       await transaction.unsafe(`comment on table bench_lines is '${VERSION}'`);
     });
+    const written = WRITTEN_TABLES.join(', ');
     await sql.unsafe(
-      'vacuum (analyze) bench_lines, bench_currencies, bench_rates, bench_orders, bench_imported, bench_notes',
+      `vacuum (analyze) bench_lines, bench_currencies, bench_rates, bench_orders, bench_imported, ${written}`,
     );
   } finally {
     await sql.end({ timeout: 5 });
   }
 }
 
+/** With and without the activity log. */
+const MAKE_WRITTEN = ['', RECORDED]
+  .map(
+    (suffix) => `
+  drop sequence if exists bench_drafts${suffix}_next;
+  create table bench_notes${suffix} (id serial primary key, name varchar(255), views integer not null default 0);
+  insert into bench_notes${suffix} (name) select 'Note ' || n from generate_series(1, ${NOTES}) as n;
+  create table bench_stock${suffix} (id serial primary key, code varchar(255) unique, views integer not null default 0);
+  insert into bench_stock${suffix} (code) select 'code ' || n from generate_series(1, ${STOCK}) as n;
+  create table bench_drafts${suffix} (id serial primary key, name varchar(255));
+  create sequence bench_drafts${suffix}_next;`,
+  )
+  .join('');
+
 /** The columns of bench_lines are those that reads of articles by key show. */
 const MAKE = `
-  drop table if exists bench_lines, bench_orders, bench_rates, bench_currencies, bench_imported, bench_notes;
-  delete from service_collections where collection = 'bench_notes';
+  drop table if exists bench_lines, bench_orders, bench_rates, bench_currencies, bench_imported, ${WRITTEN_TABLES.join(', ')};
+  delete from service_collections where collection like 'bench\\_%';
   delete from service_relations where many_collection like 'bench\\_%';
   create table bench_lines (
     order_number integer not null,
@@ -81,8 +107,8 @@ const MAKE = `
     rating numeric(10, 2),
     published_at timestamp with time zone
   );
-  create table bench_notes (id serial primary key, name varchar(255), views integer not null default 0);
-  insert into bench_notes (name) select 'Note ' || n from generate_series(1, ${NOTES}) as n;
-  insert into service_collections (collection, accountability) values ('bench_notes', null);
+  ${MAKE_WRITTEN}
+  insert into service_collections (collection, accountability)
+    values ('bench_notes', null), ('bench_stock', null), ('bench_drafts', null);
   insert into service_relations (many_collection, many_field, one_collection, one_field) values
     ('bench_rates', 'currency', 'bench_currencies', 'rates'), ('bench_orders', 'currency', 'bench_currencies', 'orders')`;

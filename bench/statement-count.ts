@@ -4,8 +4,9 @@
  */
 import { setTimeout as wait } from 'node:timers/promises';
 import postgres from 'postgres';
+import { propertiesOf } from '../src/base/narrow.js';
 import { runOpenLoop } from './open-loop.js';
-import { type Address, type Question, readAnswer, sentTo } from './statement.js';
+import { type Address, prepareRows, type Question, readAnswer, sentTo } from './statement.js';
 
 /** The settings with which PostgreSQL starts. */
 export const COUNTING = { shared_preload_libraries: 'pg_stat_statements' };
@@ -44,8 +45,10 @@ export async function countStatements(
   databaseUrl: string,
   signal: AbortSignal,
 ): Promise<StatementCount> {
+  await prepareRows(question, databaseUrl);
   const { document } = await readAnswer(question, address, signal);
-  const nodes = countNodes((document as { data?: unknown }).data);
+  const nodes = countNodes(propertiesOf(document)['data']);
+  await prepareRows(question, databaseUrl);
   return withServer(databaseUrl, async (sql, database) => {
     await track(sql, 'top');
     try {

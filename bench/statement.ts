@@ -2,6 +2,7 @@
  * The requests of a case, and the one statement that the service compiles from them: the ceiling runs this text with the values of all
  * requests.
  */
+import postgres from 'postgres';
 import { type BenchRequest, type Case, isWrite, requestsOf } from './cases.js';
 import { type LoadResult, measure } from './load.js';
 import type { OpenLoopOptions } from './open-loop.js';
@@ -25,7 +26,7 @@ export interface Explained {
   readonly parameters: readonly (string | null)[];
 }
 
-export type Question = Pick<Case, 'method' | 'requests'>;
+export type Question = Pick<Case, 'method' | 'requests' | 'prepare'>;
 
 export interface Load {
   readonly connections: number;
@@ -45,6 +46,16 @@ export function putUnderLoad(question: Question, { url, headers }: Address, load
   });
 }
 
+/** Runs the SQL that a case needs before each of its measurements. */
+export async function prepareRows({ prepare }: Pick<Case, 'prepare'>, databaseUrl: string): Promise<void> {
+  if (prepare === undefined) return;
+  const sql = postgres(databaseUrl, { max: 1, fetch_types: false, onnotice: () => undefined });
+  await sql
+    .unsafe(prepare)
+    .simple()
+    .finally(() => sql.end({ timeout: 5 }));
+}
+
 /** All requests as they are sent. */
 export function sentTo(
   question: Question,
@@ -58,7 +69,7 @@ export function sentTo(
   };
 }
 
-/** The first request of a case and its response. Without this check, a case with quick errors would look fast. */
+/** The first request of a case and its response, null for 204. Without this check, a case with quick errors would look fast. */
 export async function readAnswer(
   question: Question,
   address: Address,
@@ -69,8 +80,11 @@ export async function readAnswer(
   const response = await send(question, request, address, signal);
   const text = await response.text();
   if (!response.ok) throw new Error(`status ${response.status}: ${text.slice(0, 300)}`);
-  return { document: JSON.parse(text) as unknown, bytes: Buffer.byteLength(text) };
+  const document: unknown = response.status === NO_CONTENT ? null : JSON.parse(text);
+  return { document, bytes: Buffer.byteLength(text) };
 }
+
+const NO_CONTENT = 204;
 
 /** One text for all requests, or there would be no single ceiling. */
 export async function readStatement(
@@ -79,7 +93,8 @@ export async function readStatement(
   databaseUrl: string,
   signal: AbortSignal,
 ): Promise<Statement> {
-  if (each.plain) return { ...each.plain, exclusive: true };
+  // Without values there is nothing that two of them could both change.
+  if (each.plain) return { ...each.plain, exclusive: each.plain.parameters.length > 0 };
   const explained = isWrite(each)
     ? await compileWrites(databaseUrl, requestsOf(each))
     : await explainAll(each, address, signal);

@@ -4,7 +4,7 @@
  */
 import postgres from 'postgres';
 import { FILLINGS, secondsSince, VACUUM } from './generate.js';
-import { NOTES } from './own-tables.js';
+import { NOTES, RECORDED, WRITTEN_TABLES } from './own-tables.js';
 
 export const SUBJECTS = 256;
 
@@ -45,9 +45,13 @@ export async function removeAdded(url: string, report: (message: string) => void
         await transaction`select setval(pg_get_serial_sequence(${table}, 'id'), ${String(rows)}::int8)`;
       }
     });
-    await sql`delete from bench_notes where id > ${NOTES}`;
+    for (const suffix of ['', RECORDED]) {
+      await sql.unsafe(`delete from bench_notes${suffix} where id > ${NOTES}`);
+      await sql.unsafe(`truncate bench_drafts${suffix}`);
+    }
+    await sql`truncate service_activity, service_revisions`;
     await sql.unsafe(VACUUM);
-    await sql`vacuum (analyze) bench_notes`;
+    await sql.unsafe(`vacuum (analyze) ${WRITTEN_TABLES.join(', ')}`);
     report(`rows that were written are removed: ${secondsSince(begun)} s`);
   } finally {
     await sql.end();

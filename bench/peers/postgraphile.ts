@@ -103,6 +103,11 @@ const BY_KEY = `query ($key: Int!) { articleByRowId(rowId: $key) { ${FLAT} } }`;
 const CREATE = `mutation ($input: CreateArticleInput!) { createArticle(input: $input) {
   article { rowId title slug body status views rating publishedAt meta author } } }`;
 
+const NOTE = 'benchNote { rowId name views }';
+const CREATE_NOTE = `mutation ($note: BenchNoteInput!) { createBenchNote(input: { benchNote: $note }) { ${NOTE} } }`;
+const UPDATE_NOTE = `mutation ($key: Int!, $note: BenchNotePatch!) {
+  updateBenchNoteByRowId(input: { rowId: $key, benchNotePatch: $note }) { ${NOTE} } }`;
+
 const DOCUMENTS: Readonly<Record<string, string>> = {
   key: BY_KEY,
   'key-128': BY_KEY,
@@ -121,6 +126,7 @@ export function questionOf(each: Case, cursor: string): Question | null {
     );
     return { method: 'POST', requests };
   }
+  if (/^flat-(create|update)(-8)?$/.test(each.id)) return { method: 'POST', requests: requestsOf(each).map(writeNote) };
   const query = DOCUMENTS[each.id];
   if (query === undefined) return null;
   const requests = Array.from({ length: VARIANTS }, (_, index) => {
@@ -128,6 +134,12 @@ export function questionOf(each: Case, cursor: string): Question | null {
     return ask(query, query === BY_KEY ? { key } : { after: cursorBefore(cursor, key) });
   });
   return { method: 'POST', requests };
+}
+
+function writeNote({ path, body }: BenchRequest): BenchRequest {
+  const [, key] = /\/(\d+)$/.exec(path) ?? [];
+  const note: unknown = JSON.parse(body ?? '');
+  return key === undefined ? ask(CREATE_NOTE, { note }) : ask(UPDATE_NOTE, { key: Number(key), note });
 }
 
 function page(fields: string, first = 25): string {

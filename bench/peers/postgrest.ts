@@ -67,6 +67,19 @@ export function questionOf(each: Case): Question | null {
     const requests = requestsOf(each).map(({ body }): BenchRequest => ({ path: '/articles', body: body ?? '' }));
     return { method: 'POST', requests };
   }
+  if (/^flat-create(-8)?$/.test(each.id)) {
+    const requests = requestsOf(each).map(({ body }): BenchRequest => ({ path: '/bench_notes', body: body ?? '' }));
+    return { method: 'POST', requests };
+  }
+  if (/^flat-update(-8)?$/.test(each.id)) {
+    const requests = requestsOf(each).map(
+      ({ path, body }): BenchRequest => ({
+        path: `/bench_notes?id=eq.${path.split('/').at(-1)}`,
+        body: body ?? '',
+      }),
+    );
+    return { method: 'PATCH', requests };
+  }
   const pathOf = QUESTIONS[each.id];
   if (pathOf === undefined) return null;
   return { requests: Array.from({ length: VARIANTS }, (_, index) => ({ path: pathOf(spread(index)) })) };
