@@ -5,7 +5,7 @@ import { SYSTEM_RESOURCES } from '../mirror/system-resources.js';
 import { UrlCache } from '../request/url-cache.js';
 import type { FilesServices } from './files/file-rows.js';
 import { filesRoutes } from './files/files.js';
-import { type ItemPath, type ItemsServices, updateItems } from './items/item-writes.js';
+import { type ItemPath, type ItemsServices, writeItems } from './items/item-writes.js';
 import { readItems, readRoutes, resourceRoutes } from './items/items.js';
 
 export function systemRoutes(services: FilesServices): Route[] {
@@ -42,10 +42,15 @@ function placeIn(name: string): (exchange: Exchange) => ItemPath {
 
 /** One item, without a key. */
 function singletonRoutes(name: string, services: ItemsServices): Route[] {
-  const urls = new UrlCache();
+  const [urls, written] = [new UrlCache(), new UrlCache()];
   const location: ItemPath = { collection: `service_${name}`, key: null };
   return [
     { method: 'GET', path: `/${name}`, handle: (exchange) => readItems(exchange, services, urls, location) },
-    { method: 'PATCH', path: `/${name}`, handle: (exchange) => updateItems(exchange, services, location) },
+    {
+      method: 'PATCH',
+      path: `/${name}`,
+      handle: (exchange) => writeItems(exchange, services, written, location),
+      isConditional: true,
+    },
   ];
 }

@@ -148,6 +148,7 @@ function createHandler(router: Router, cors: Cors | null, { config, limit, names
     }
     const route = router.find(exchange, names);
     if (exchange.headers.viewAs !== '' && !isRead(exchange) && !route.mayRead) throw viewWrites();
+    if (!route.isConditional && !isRead(exchange)) refuseConditions(exchange);
     if (!streamsBody(route, exchange)) exchange.collect(config.MAX_PAYLOAD_SIZE, config.BODY_TIMEOUT);
     if (exchange.headers.cookie !== '') checkOrigin(exchange);
     return route;
@@ -164,6 +165,12 @@ function createHandler(router: Router, cors: Cors | null, { config, limit, names
     if (limit) return handleLimited(exchange, limit);
     return accept(exchange).handle(exchange);
   };
+}
+
+/** A condition that would have no effect is refused, not dropped. */
+function refuseConditions({ headers: { ifMatch, ifNoneMatch } }: Exchange): void {
+  if (ifMatch !== '' || ifNoneMatch !== '')
+    throw invalidQuery('"If-Match" and "If-None-Match" apply to writes of one item');
 }
 
 function isRead({ method }: Exchange): boolean {
@@ -236,6 +243,7 @@ class Responder implements ServerHooks {
   }
 
   respondError(exchange: Exchange, error: unknown): void {
+    exchange.withdrawPreferences();
     const failure = errorReply(error);
     if (failure.status >= 500) this.#report(exchange, error);
     if (!exchange.cookieRefused) this.#reply(exchange, failure);

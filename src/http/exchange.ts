@@ -219,6 +219,12 @@ export class Exchange {
     this.extraHeaders += `\r\nPreference-Applied: ${preference}`;
   }
 
+  /** An error honours no preference. */
+  withdrawPreferences(): void {
+    if (this.extraHeaders === '') return;
+    this.extraHeaders = this.extraHeaders.replace(/\r\nPreference-Applied: [^\r]*/g, '');
+  }
+
   viewedAs(text: string): void {
     this.extraHeaders += `\r\nLateral-View-As: ${text}`;
   }

@@ -14,6 +14,8 @@ export interface Route {
   readonly streamsBody?: boolean | 'form';
   /** A POST that may be a read: then the route itself refuses what writes with `Lateral-View-As`. */
   readonly mayRead?: boolean;
+  /** A write that compares `If-Match` and `If-None-Match`: for others these headers are refused. */
+  readonly isConditional?: boolean;
 }
 
 export function streamsBody({ streamsBody = false }: Route, { headers }: Exchange): boolean {

@@ -1,10 +1,13 @@
 /** A write of items as REST names it: a method, the path of a collection or item, a query string and a body. */
-import { invalidPayload } from '../base/errors.js';
+import { routeNotFound } from '../base/errors.js';
+import type { Parsed } from './ast.js';
 import { parseConflictParameters } from './on-conflict.js';
 import type { ParseLimits } from './parse-context.js';
-import { checkWriteUrl, parseReadBack } from './rest.js';
+import { checkWriteUrl } from './rest.js';
 import {
-  type IfMatch,
+  type Conditions,
+  checkConditions,
+  type IdempotencyKey,
   type Key,
   parseCreate,
   parseDelete,
@@ -13,41 +16,46 @@ import {
   type WriteRequest,
 } from './write.js';
 
-export interface ItemWrite {
-  readonly method: 'POST' | 'PATCH' | 'DELETE';
+export const WRITE_METHODS = ['POST', 'PATCH', 'DELETE'] as const;
+
+export interface ItemWrite extends Conditions {
+  readonly method: (typeof WRITE_METHODS)[number];
   readonly collection: string;
   /** The key of the item, or null for the collection. */
   readonly key: Key | null;
   readonly queryString: string;
   /** Undefined for none. */
   readonly body: unknown;
-  /** Only for one item. */
-  readonly ifMatch: IfMatch | null;
 }
 
-/** The URL says what is read of the items once they are written. */
-export function parseItemWrite(
-  { method, collection, key, queryString, body, ifMatch }: ItemWrite,
-  isSingleton: boolean,
-  limits: ParseLimits,
-): WriteRequest {
-  const readBackOf = (one: boolean) => ({ collection, readBack: parseReadBack(collection, one, queryString, limits) });
-  if (isSingleton && (method !== 'PATCH' || key !== null))
-    throw invalidPayload(`"${collection}" is a singleton: only PATCH without a key writes it`);
-  if (ifMatch && !isSingleton && (key === null || method === 'POST'))
-    throw invalidPayload('"if_match" applies to PATCH and DELETE of one item');
+interface ItemWriteContext {
+  readonly isSingleton: boolean;
+  readonly limits: ParseLimits;
+  readonly idempotencyKey: IdempotencyKey | null;
+  /** What is read of the items once they are written, as the URL says it; null for nothing. */
+  readonly readBackOf: (one: boolean) => Parsed | null;
+}
+
+export function parseItemWrite(write: ItemWrite, context: ItemWriteContext): WriteRequest {
+  const { method, collection, key, queryString, body, ifMatch } = write;
+  const { isSingleton, limits, idempotencyKey, readBackOf } = context;
+  if (isSingleton && method !== 'DELETE' && (method === 'POST' || key !== null))
+    throw routeNotFound(`/items/${collection}${key === null ? '' : `/${key}`}`);
+  const isOne = key !== null || (isSingleton && method === 'PATCH');
+  checkConditions(write, method === 'POST' ? 'new items' : isOne ? 'one item' : 'several items');
   if (method === 'DELETE') {
     checkWriteUrl(queryString, limits);
     const selected = key === null ? parseDelete(body) : ({ kind: 'keys', keys: [key] } as const);
-    return { kind: 'delete', collection, selected, ifMatch };
+    return { kind: 'delete', collection, selected, idempotencyKey, ifMatch };
   }
   if (method === 'POST') {
-    const create = parseCreate(body);
     const onConflict = parseConflictParameters(queryString);
-    return { kind: 'create', ...create, ...readBackOf(!create.many), idempotencyKey: null, onConflict };
+    const create = parseCreate(body);
+    const readBack = readBackOf(!create.many);
+    return { kind: 'create', ...create, collection, readBack, idempotencyKey, onConflict, isNew: write.isNew };
   }
-  if (isSingleton)
-    return { kind: 'update-singleton', data: requireObject(body, 'The body'), ...readBackOf(true), ifMatch };
-  if (key === null) return { ...parseUpdate(body), ...readBackOf(false) };
-  return { kind: 'update-item', key, data: requireObject(body, 'The body'), ...readBackOf(true), ifMatch };
+  if (!isOne) return { ...parseUpdate(body), collection, readBack: readBackOf(false), idempotencyKey };
+  const data = requireObject(body, 'The body');
+  const one = { data, collection, readBack: readBackOf(true), idempotencyKey, ifMatch };
+  return key === null ? { kind: 'update-singleton', ...one } : { kind: 'update-item', key, ...one };
 }

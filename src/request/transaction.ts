@@ -4,13 +4,12 @@
  */
 import { invalidPayload } from '../base/errors.js';
 import { isObject } from '../base/exact-json.js';
-import type { ItemWrite } from './item-write.js';
+import { type ItemWrite, WRITE_METHODS } from './item-write.js';
 import { type Input, refuseOthers } from './parse-context.js';
+import { SET } from './update-operators.js';
 import { parseIfMatch, readKey, requireObject } from './write.js';
 
 export const MAX_OPERATIONS = 100;
-
-export const OPERATION_METHODS = ['POST', 'PATCH', 'DELETE'] as const;
 
 /** An operation. Its key and body may contain references. */
 export interface Operation extends Omit<ItemWrite, 'key'> {
@@ -37,8 +36,8 @@ export function parseOperations(body: unknown): readonly unknown[] {
 export function parseOperation(input: unknown, earlier: readonly Operation[]): Operation {
   const { method: named, path, key: given, body, if_match: tag, ...rest } = requireObject(input, 'An operation');
   refuseOthers(rest);
-  const method = OPERATION_METHODS.find((each) => each === named);
-  if (!method) throw invalidPayload(`"method" must be one of ${OPERATION_METHODS.join(', ')}`);
+  const method = WRITE_METHODS.find((each) => each === named);
+  if (!method) throw invalidPayload(`"method" must be one of ${WRITE_METHODS.join(', ')}`);
   const { collection, key: inPath, queryString } = parsePath(path);
   if (given !== undefined && inPath !== null) throw invalidPayload('"key" is not allowed: the path names the item');
   const key = given === undefined ? inPath : readOperationKey(given);
@@ -50,7 +49,8 @@ export function parseOperation(input: unknown, earlier: readonly Operation[]): O
   const ifMatch = tag === undefined ? null : parseIfMatch(tag);
   const references = [...referencesIn(key), ...referencesIn(body)];
   for (const reference of references) checkReference(reference, earlier);
-  return { method, collection, key, queryString, body, ifMatch, needs: references.map(({ operation }) => operation) };
+  const needs = references.map(({ operation }) => operation);
+  return { method, collection, key, queryString, body, ifMatch, isNew: false, needs };
 }
 
 const PATH = /^\/items\/([^/?#]+)(?:\/([^/?#]+))?\/?(?:\?([^#]*))?$/i;
@@ -95,9 +95,9 @@ function isReference(value: unknown): value is Input {
   return isObject(value) && Object.hasOwn(value, REFERENCE) && Object.keys(value).length === 1;
 }
 
-/** The value of `_set` is written as it is. */
+/** The value of `_set` is written as it is, so it contains no references. */
 function isLiteral(value: unknown): boolean {
-  return isObject(value) && Object.hasOwn(value, '_set') && Object.keys(value).length === 1;
+  return isObject(value) && Object.hasOwn(value, SET) && Object.keys(value).length === 1;
 }
 
 function readReference({ [REFERENCE]: text }: Input): Reference {

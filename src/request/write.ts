@@ -58,6 +58,23 @@ interface Conditional {
   readonly ifMatch?: IfMatch | null;
 }
 
+/** What a write requires of the items that it is about. */
+export interface Conditions {
+  /** Null if the item may have any entity tag. */
+  readonly ifMatch: IfMatch | null;
+  /** Whether no item may exist that has the key of the new one. */
+  readonly isNew: boolean;
+}
+
+/** Conditions that would have no effect are refused, not dropped. */
+export function checkConditions(
+  { ifMatch, isNew }: Conditions,
+  written: 'new items' | 'one item' | 'several items',
+): void {
+  if (ifMatch && written !== 'one item') throw invalidQuery('"If-Match" applies to PATCH and DELETE of one item');
+  if (isNew && written !== 'new items') throw invalidQuery('"If-None-Match" of a write applies to POST');
+}
+
 /** The row parts of entity tags, or `any` if it is enough that the item exists. An empty list matches no item. */
 export type IfMatch = 'any' | readonly string[];
 

@@ -206,6 +206,51 @@ t.test('conditions that have no effect are refused', async (t) => {
   t.match(await send('POST', '/items/counters', { name: 'a' }, { none: '"a.b"' }), refused);
 });
 
+t.test('routes that compare no tags refuse conditions', async (t) => {
+  const refused = failure(400, 'INVALID_QUERY');
+  for (const [method, path, body] of [
+    ['POST', '/utils/sort/counters', { item: 1, to: 2 }],
+    ['POST', '/utils/import/counters', [{ name: 'imported' }]],
+    ['PATCH', '/fields/counters/name', { meta: { note: 'x' } }],
+    ['POST', '/collections', { collection: 'conditional', schema: {} }],
+    ['DELETE', '/collections/counters', undefined],
+    ['POST', '/graphql', { query: 'mutation { update_counters_item(id: 1, data: { name: "x" }) { id } }' }],
+    ['POST', '/auth/logout', {}],
+    ['POST', '/utils/cache/clear', {}],
+  ] as const)
+    for (const condition of [{ match: '"1"' }, { none: '*' }])
+      t.match(await send(method, path, body, condition), refused, `${method} ${path} ${JSON.stringify(condition)}`);
+  t.equal((await sql`select from counters where name in ('imported', 'x')`).length, 0);
+  t.equal((await send('SEARCH', '/items/counters', { query: { limit: 1 } }, { none: '"1"' })).status, 200, 'a read');
+});
+
+t.test('the own account has a tag, and takes conditions and preferences', async (t) => {
+  const caller = await makeCaller(sql, 'self', [
+    {
+      permissions: [
+        { collection: 'service_users', action: 'read' },
+        { collection: 'service_users', action: 'update' },
+      ],
+    },
+  ]);
+  const { token } = caller;
+  await inForce(service, caller, '/users/me');
+  const read = await send('GET', '/users/me?fields=first_name', undefined, { token });
+  const tag = String(read.headers.etag);
+  t.match(tag, /^"-?\d+\.[^.]+\.[^.]+"$/);
+  t.equal((await send('GET', '/users/me?fields=first_name', undefined, { token, none: tag })).status, 304);
+  const change = (match: string, prefer = '') =>
+    send('PATCH', '/users/me?fields=first_name', { first_name: 'Ada' }, { token, match, headers: { prefer } });
+  const changed = await change(tag);
+  t.strictSame(changed.json, { data: { first_name: 'Ada' } });
+  t.match(await change(tag), failure(412, 'PRECONDITION_FAILED'));
+  const minimal = await change(String(changed.headers.etag), 'return=minimal');
+  t.strictSame([minimal.status, minimal.text, minimal.headers['preference-applied']], [204, '', 'return=minimal']);
+  const failed = await change(tag, 'return=minimal');
+  t.match(failed, failure(412, 'PRECONDITION_FAILED'));
+  t.equal(failed.headers['preference-applied'], undefined, 'an error honours no preference');
+});
+
 t.test('fifty clients that change one counter lose no change', async (t) => {
   const path = '/items/counters/6';
   let [successes, failures] = [0, 0];

@@ -8,8 +8,7 @@ import {
 import { CLI_IDENTITY, type Identity, onlyUser } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
 import { forbidden, forbiddenCollection, ServiceError } from '../../base/errors.js';
-import { parseJson } from '../../base/exact-json.js';
-import { read, write } from '../../engine/pipeline.js';
+import { read } from '../../engine/pipeline.js';
 import { countOf } from '../../engine/reads/session-reads.js';
 import type { Exchange } from '../../http/exchange.js';
 import { JSON_TYPE, type Reply } from '../../http/reply.js';
@@ -17,13 +16,15 @@ import type { Collection } from '../../mirror/model.js';
 import type { Mirror } from '../../mirror/watch.js';
 import type { WriteAction } from '../../plan/access.js';
 import type { Parsed } from '../../request/ast.js';
-import { parseCountOfKeys, parseOwn, parseReadBack, parseSearch, tagged } from '../../request/rest.js';
-import { requireObject } from '../../request/write.js';
+import { parseCountOfKeys, parseOwn, parseSearch, tagged } from '../../request/rest.js';
+import { UrlCache } from '../../request/url-cache.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, dataReply, route } from '../action.js';
-import { type ItemsServices, readIdempotencyKey, readIfMatch, writerOf, writtenReply } from '../items/item-writes.js';
+import { type ItemsServices, writeItems } from '../items/item-writes.js';
+import { taggedReply } from '../items/items.js';
 import {
   BOOLEAN,
   done,
+  failedPrecondition,
   ITEM_PARAMETERS,
   data as inEnvelope,
   list,
@@ -47,18 +48,22 @@ const OPEN_ACTIONS = object({ update: OPEN, delete: OPEN, share: OPEN });
 
 export function meRoutes(services: MeServices): ApiRoute[] {
   const action = actionRoutes(services);
+  const urls = new UrlCache();
   return [
     route('GET /users/me', (exchange) => readMe(exchange, services), {
       summary: 'Read one’s own account',
       parameters: ITEM_QUERY,
       data: RECORD,
     }),
-    route('PATCH /users/me', (exchange) => updateMe(exchange, services), {
-      summary: 'Change one’s own account',
-      parameters: ITEM_QUERY,
-      body: RECORD,
-      answers: [ok(inEnvelope(RECORD)), done],
-    }),
+    {
+      ...route('PATCH /users/me', (exchange) => updateMe(exchange, services, urls), {
+        summary: 'Change one’s own account',
+        parameters: [...ITEM_QUERY, ...parameterRefs(['idempotencyKey', 'ifMatch'])],
+        body: RECORD,
+        answers: [ok(inEnvelope(RECORD)), done, failedPrecondition],
+      }),
+      isConditional: true,
+    },
     route('GET /roles/me', (exchange) => readRoles(exchange, services), {
       summary: 'Read one’s own roles',
       parameters: ITEM_QUERY,
@@ -92,27 +97,14 @@ async function readMe(exchange: Exchange, services: MeServices): Promise<Reply> 
   const caller = await services.identities.identify(exchange);
   if (caller.share) return dataReply({ data: { share: caller.share.id } });
   const identity = onlyUser(caller);
-  const parsed = parseOwn('service_users', identity.user, exchange.queryString, services.limits);
+  const parsed = tagged(parseOwn('service_users', identity.user, exchange.queryString, services.limits));
   const body = await readVisible(parsed, identity, exchange, services);
-  return body ? { status: 200, type: JSON_TYPE, body } : dataReply({ data: { id: identity.user } });
+  return body ? taggedReply(exchange, body) : dataReply({ data: { id: identity.user } });
 }
 
-async function updateMe(exchange: Exchange, services: MeServices): Promise<Reply> {
-  const caller = onlyUser(await services.identities.identify(exchange));
-  const collection = 'service_users';
-  return write({
-    client: exchange,
-    identify: () => writerOf(exchange, caller),
-    parse: async () => {
-      const data = requireObject(await exchange.json(parseJson), 'The body');
-      const readBack = tagged(parseReadBack(collection, true, exchange.queryString, services.limits));
-      const idempotencyKey = readIdempotencyKey(exchange, caller, data);
-      const ifMatch = readIfMatch(exchange);
-      return { kind: 'update-item' as const, collection, key: caller.user, data, readBack, idempotencyKey, ifMatch };
-    },
-    execute: (request, writer) => services.writes.run(request, writer, exchange),
-    reply: writtenReply,
-  });
+async function updateMe(exchange: Exchange, services: MeServices, urls: UrlCache): Promise<Reply> {
+  const { user: key } = onlyUser(await services.identities.identify(exchange));
+  return writeItems(exchange, services, urls, { collection: 'service_users', key });
 }
 
 /** The caller's role and those above it. */

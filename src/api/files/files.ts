@@ -17,11 +17,11 @@ import { Guard } from '../../plan/write/guard.js';
 import type { Parsed } from '../../request/ast.js';
 import type { Input } from '../../request/parse-context.js';
 import { parseReadBack, tagged } from '../../request/rest.js';
-import { requireObject } from '../../request/write.js';
+import { checkConditions, requireObject } from '../../request/write.js';
 import { MAX_IMAGE_BYTES, wholeFile } from '../../storage/images.js';
 import { fetchRemote } from '../../storage/remote-file.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
-import { createItems, type ItemPath, readIfMatch, updateItem, writerOf, writtenReply } from '../items/item-writes.js';
+import { type ItemPath, readConditions, wantsItems, writerOf, writtenReply } from '../items/item-writes.js';
 import { resourceRoutes } from '../items/items.js';
 import { done, data as inEnvelope, object, ok, RECORD, STRING } from '../openapi/json-schema.js';
 import { atMost, FORM_BYTES, type FormFile, readFileForm } from './file-form.js';
@@ -35,15 +35,13 @@ export function filesRoutes(services: FilesServices): ApiRoute[] {
       return {
         ...route,
         streamsBody: 'form',
-        handle: (exchange) =>
-          isContent(exchange) ? uploadFiles(exchange, services) : createItems(exchange, services, pathOf(exchange)),
+        handle: (exchange) => (isContent(exchange) ? uploadFiles(exchange, services) : route.handle(exchange)),
       };
     if (route.method === 'PATCH' && route.path.endsWith('/:key'))
       return {
         ...route,
         streamsBody: 'form',
-        handle: (exchange) =>
-          isContent(exchange) ? replaceFile(exchange, services) : updateItem(exchange, services, pathOf(exchange)),
+        handle: (exchange) => (isContent(exchange) ? replaceFile(exchange, services) : route.handle(exchange)),
       };
     return route;
   });
@@ -77,7 +75,8 @@ async function uploadFiles(exchange: Exchange, services: FilesServices): Promise
     client: exchange,
     identify: () => identifyWriter(exchange, services, 'create'),
     parse: async () => {
-      // A URL that cannot be read is refused before anything is stored.
+      // A URL or a condition that cannot be read is refused before anything is stored.
+      checkConditions(readConditions(exchange), 'several items');
       const [one, many] = [true, false].map((isOne) =>
         parseReadBack(FILES, isOne, exchange.queryString, services.limits),
       );
@@ -90,7 +89,7 @@ async function uploadFiles(exchange: Exchange, services: FilesServices): Promise
         collection: FILES,
         many: !isOne,
         items: stored.map(({ row }) => row),
-        readBack: (isOne ? one : many) ?? null,
+        readBack: wantsItems(exchange) ? ((isOne ? one : many) ?? null) : null,
         idempotencyKey: null,
         onConflict: null,
       };
@@ -110,6 +109,8 @@ async function replaceFile(exchange: Exchange, services: FilesServices): Promise
     client: exchange,
     identify: () => identifyWriter(exchange, services, 'update'),
     parse: async () => {
+      const conditions = readConditions(exchange);
+      checkConditions(conditions, 'one item');
       const readBack = tagged(parseReadBack(FILES, true, exchange.queryString, services.limits));
       const id = key.toLowerCase();
       if (!/^[0-9a-f-]{36}$/.test(id)) throw forbiddenCollection(FILES);
@@ -120,14 +121,13 @@ async function replaceFile(exchange: Exchange, services: FilesServices): Promise
           stored.push(await store(file, `${id}-${randomBytes(8).toString('hex')}`, services, current));
         }),
       );
-      const ifMatch = readIfMatch(exchange);
       return {
         kind: 'update-item' as const,
         collection: FILES,
         key: id,
         data: stored[0]?.row ?? {},
-        readBack,
-        ifMatch,
+        readBack: wantsItems(exchange) ? readBack : null,
+        ifMatch: conditions.ifMatch,
       };
     },
     execute: (request, writer) =>

@@ -14,22 +14,11 @@ import type { Exchange } from '../../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../../http/reply.js';
 import type { SocketClient } from '../../http/websocket.js';
 import type { LiveQueries } from '../../live/queries/live-queries.js';
-import type { Parsed } from '../../request/ast.js';
-import { parseConflictParameters } from '../../request/on-conflict.js';
+import { parseItemWrite, WRITE_METHODS } from '../../request/item-write.js';
 import { limitsOf, type ParseLimits } from '../../request/parse-context.js';
-import { checkWriteUrl, parseReadBack, tagged } from '../../request/rest.js';
-import { UrlCache } from '../../request/url-cache.js';
-import {
-  type IdempotencyKey,
-  type IfMatch,
-  parseCreate,
-  parseDelete,
-  parseIfMatch,
-  parseUpdate,
-  requireObject,
-  type Selected,
-  type WriteRequest,
-} from '../../request/write.js';
+import { parseReadBack, tagged } from '../../request/rest.js';
+import type { UrlCache } from '../../request/url-cache.js';
+import { type Conditions, type IdempotencyKey, parseIfMatch, type WriteRequest } from '../../request/write.js';
 
 export interface ItemsServices {
   readonly identities: Identities;
@@ -46,66 +35,61 @@ export interface ItemPath {
   readonly key: string | null;
 }
 
-/** Makes a write of the request. The body is undefined if there is none. */
-type ParseWrite = (body: unknown, context: ParseWriteContext) => WriteRequest;
-
-interface ParseWriteContext {
-  readonly exchange: Exchange;
-  readonly services: ItemsServices;
-  readonly path: ItemPath;
-  readonly caller: Identity;
-  readonly isSingleton: boolean;
-}
-
-function writeItems(exchange: Exchange, services: ItemsServices, path: ItemPath, parse: ParseWrite): Promise<Reply> {
+/** POST, PATCH and DELETE of the items that the path names. */
+export function writeItems(
+  exchange: Exchange,
+  services: ItemsServices,
+  urls: UrlCache,
+  path: ItemPath,
+): Promise<Reply> {
   return write({
     client: exchange,
     identify: async () => {
       if (/\bexplain\b/.test(exchange.headers.prefer)) throw invalidQuery('"Prefer: explain" applies to reads');
       return writerOf(exchange, await services.identities.identify(exchange));
     },
-    parse: async ({ caller }) => {
-      const isSingleton = services.writes.isSingleton(path.collection, caller);
-      // One item is deleted by its path.
-      const isDeleted = exchange.method === 'DELETE' && path.key !== null;
-      const body = isDeleted ? undefined : await exchange.json(parseJson);
-      const request = parse(body, { exchange, services, path, caller, isSingleton });
-      checkConditions(exchange, request);
-      return request;
-    },
+    parse: ({ caller }) => parseWrite(exchange, services, urls, { path, caller }),
     execute: (request, writer) => services.writes.run(request, writer, exchange),
     reply: writtenReply,
   });
 }
 
-/** Conditions that would have no effect are refused, not dropped. */
-function checkConditions({ headers: { ifMatch, ifNoneMatch } }: Exchange, request: WriteRequest): void {
-  if (ifMatch !== '' && !('ifMatch' in request))
-    throw invalidQuery('"If-Match" applies to PATCH and DELETE of one item');
-  if (ifNoneMatch !== '' && (request.kind !== 'create' || ifNoneMatch.trim() !== '*'))
-    throw invalidQuery('"If-None-Match" of a write must be * and applies to POST');
+async function parseWrite(
+  exchange: Exchange,
+  services: ItemsServices,
+  urls: UrlCache,
+  { path, caller }: { readonly path: ItemPath; readonly caller: Identity },
+): Promise<WriteRequest> {
+  const { queryString } = exchange;
+  const { collection } = path;
+  const method = WRITE_METHODS.find((each) => each === exchange.method);
+  if (!method) throw routeNotFound(exchange.path);
+  // One item is deleted by its path.
+  const isDeleted = method === 'DELETE' && path.key !== null;
+  const body = isDeleted ? undefined : await exchange.json(parseJson);
+  const limits = limitsOf(services.limits, exchange.prefer);
+  const strict = limits === services.limits ? '' : 'strict ';
+  return parseItemWrite(
+    { method, ...path, queryString, body, ...readConditions(exchange) },
+    {
+      isSingleton: services.writes.isSingleton(collection, caller),
+      limits,
+      idempotencyKey: readIdempotencyKey(exchange, caller, body),
+      readBackOf: (one) => {
+        const readBack = urls.get(`${strict}${one ? 'item' : 'list'} ${collection}`, queryString, (text) => {
+          const read = parseReadBack(collection, one, text, limits);
+          return one ? tagged(read) : read;
+        });
+        return wantsItems(exchange) ? readBack : null;
+      },
+    },
+  );
 }
 
-/** For writes that take no condition. */
-export function refuseConditions({ headers: { ifMatch, ifNoneMatch } }: Exchange): void {
-  if (ifMatch !== '' || ifNoneMatch !== '')
-    throw invalidQuery('"If-Match" and "If-None-Match" apply to writes of one item');
-}
-
-/** Null without the header. */
-export function readIfMatch({ headers: { ifMatch } }: Exchange): IfMatch | null {
-  return ifMatch === '' ? null : parseIfMatch(ifMatch);
-}
-
-export function createItems(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
-  return writeItems(exchange, services, path, (body, context) => {
-    if (context.isSingleton) throw routeNotFound(exchange.path);
-    const idempotencyKey = readIdempotencyKey(exchange, context.caller, body);
-    const onConflict = parseConflictParameters(exchange.queryString);
-    const create = parseCreate(body);
-    const isNew = exchange.headers.ifNoneMatch !== '';
-    return { kind: 'create', ...create, ...withReadBack(context, !create.many), idempotencyKey, onConflict, isNew };
-  });
+/** The headers `If-Match` and `If-None-Match` of a write. */
+export function readConditions({ headers: { ifMatch, ifNoneMatch } }: Exchange): Conditions {
+  if (ifNoneMatch !== '' && ifNoneMatch.trim() !== '*') throw invalidQuery('"If-None-Match" of a write must be *');
+  return { ifMatch: ifMatch === '' ? null : parseIfMatch(ifMatch), isNew: ifNoneMatch !== '' };
 }
 
 /** A key belongs to its caller. The same key for another request is an error, which the fingerprint reveals. */
@@ -123,67 +107,11 @@ export function readIdempotencyKey(exchange: Exchange, caller: Identity, payload
   };
 }
 
-export function updateItem(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
-  return writeItems(exchange, services, path, (body, context) => {
-    if (context.isSingleton) throw routeNotFound(exchange.path);
-    return {
-      kind: 'update-item',
-      key: keyOf(path),
-      data: requireObject(body, 'The body'),
-      ...withReadBack(context, true),
-      idempotencyKey: readIdempotencyKey(exchange, context.caller, body),
-      ifMatch: readIfMatch(exchange),
-    };
-  });
-}
-
-export function updateItems(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
-  return writeItems(exchange, services, path, (body, context) => {
-    const idempotencyKey = readIdempotencyKey(exchange, context.caller, body);
-    if (!context.isSingleton) return { ...parseUpdate(body), ...withReadBack(context, false), idempotencyKey };
-    const data = requireObject(body, 'The body');
-    const ifMatch = readIfMatch(exchange);
-    return { kind: 'update-singleton', data, ...withReadBack(context, true), idempotencyKey, ifMatch };
-  });
-}
-
-export function deleteItem(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
-  const selected = { kind: 'keys', keys: [keyOf(path)] } as const;
-  return writeItems(exchange, services, path, (_, context) => ({
-    ...deleteRequest(selected, undefined, context),
-    ifMatch: readIfMatch(exchange),
-  }));
-}
-
-export function deleteItems(exchange: Exchange, services: ItemsServices, path: ItemPath): Promise<Reply> {
-  return writeItems(exchange, services, path, (body, context) => deleteRequest(parseDelete(body), body, context));
-}
-
-function keyOf({ key }: ItemPath): string {
-  if (key === null) throw new Error('the path of a single item names it');
-  return key;
-}
-
-/** The URL says what is read of the items once they are written. */
-function withReadBack({ exchange, services, path: { collection } }: ParseWriteContext, one: boolean) {
-  const limits = limitsOf(services.limits, exchange.prefer);
-  const path = `${limits === services.limits ? '' : 'strict '}${one ? 'item' : 'list'} ${collection}`;
-  const parse = (text: string): Parsed => {
-    const read = parseReadBack(collection, one, text, limits);
-    return one ? tagged(read) : read;
-  };
-  const readBack = urlsOf(services).get(path, exchange.queryString, parse);
+/** Whether the response has the written items: `Prefer: return=minimal` leaves them out. */
+export function wantsItems(exchange: Exchange): boolean {
   const wanted = exchange.prefer === '' ? null : returnPreference(exchange.prefer);
   if (wanted !== null) exchange.applied(`return=${wanted}`);
-  return { collection, readBack: wanted === 'minimal' ? null : readBack };
-}
-
-const urlCaches = new WeakMap<ItemsServices, UrlCache>();
-
-function urlsOf(services: ItemsServices): UrlCache {
-  const known = urlCaches.get(services) ?? new UrlCache();
-  urlCaches.set(services, known);
-  return known;
+  return wanted !== 'minimal';
 }
 
 /** Whether the caller wants the items that it wrote (RFC 7240, 4.2). Null if the caller does not say. */
@@ -191,17 +119,6 @@ function returnPreference(prefer: string): 'minimal' | 'representation' | null {
   const [, wanted] = /(?:^|,)\s*return\s*=\s*"?(minimal|representation)"?\s*(?:[,;]|$)/i.exec(prefer) ?? [];
   if (wanted === undefined) return null;
   return wanted.toLowerCase() === 'minimal' ? 'minimal' : 'representation';
-}
-
-function deleteRequest(
-  selected: Selected,
-  body: unknown,
-  context: ParseWriteContext,
-): Extract<WriteRequest, { kind: 'delete' }> {
-  const { exchange, services, caller, path } = context;
-  checkWriteUrl(exchange.queryString, limitsOf(services.limits, exchange.prefer));
-  const idempotencyKey = readIdempotencyKey(exchange, caller, body);
-  return { kind: 'delete', collection: path.collection, selected, idempotencyKey };
 }
 
 export function writerOf({ address, headers: { userAgent, origin } }: Exchange, caller: Identity): Writer {

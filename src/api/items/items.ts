@@ -16,15 +16,7 @@ import { limitsOf, type ParseLimits } from '../../request/parse-context.js';
 import { parseRead, parseSearch, tagged } from '../../request/rest.js';
 import { UrlCache } from '../../request/url-cache.js';
 import { exportItems, streamItems } from './export-formats.js';
-import {
-  createItems,
-  deleteItem,
-  deleteItems,
-  type ItemPath,
-  type ItemsServices,
-  updateItem,
-  updateItems,
-} from './item-writes.js';
+import { type ItemPath, type ItemsServices, writeItems } from './item-writes.js';
 import { eventStream, preferredWait, waitForChange } from './live.js';
 
 export function itemsRoutes(services: ItemsServices): Route[] {
@@ -41,21 +33,15 @@ export function resourceRoutes(
   services: ItemsServices,
   itemPathOf: (exchange: Exchange) => ItemPath,
 ): Route[] {
+  const urls = new UrlCache();
+  const write: Handler = (exchange) => writeItems(exchange, services, urls, itemPathOf(exchange));
   return [
     ...readRoutes(path, services, itemPathOf),
-    { method: 'POST', path, handle: (exchange) => createItems(exchange, services, itemPathOf(exchange)) },
-    { method: 'PATCH', path, handle: (exchange) => updateItems(exchange, services, itemPathOf(exchange)) },
-    {
-      method: 'PATCH',
-      path: `${path}/:key`,
-      handle: (exchange) => updateItem(exchange, services, itemPathOf(exchange)),
-    },
-    { method: 'DELETE', path, handle: (exchange) => deleteItems(exchange, services, itemPathOf(exchange)) },
-    {
-      method: 'DELETE',
-      path: `${path}/:key`,
-      handle: (exchange) => deleteItem(exchange, services, itemPathOf(exchange)),
-    },
+    { method: 'POST', path, handle: write, isConditional: true },
+    { method: 'PATCH', path, handle: write, isConditional: true },
+    { method: 'PATCH', path: `${path}/:key`, handle: write, isConditional: true },
+    { method: 'DELETE', path, handle: write, isConditional: true },
+    { method: 'DELETE', path: `${path}/:key`, handle: write, isConditional: true },
   ];
 }
 
@@ -177,7 +163,7 @@ export function explainPreference(prefer: string): ExplainPreference | undefined
 const ACCEPT_QUERY = { 'Accept-Query': 'application/json' };
 
 /** A strong tag of the bytes: a client that has them already is spared the transfer. */
-function taggedReply(exchange: Exchange, cell: Buffer): Reply {
+export function taggedReply(exchange: Exchange, cell: Buffer): Reply {
   if (exchange.method === 'SEARCH') return { status: 200, type: JSON_TYPE, body: cell, headers: ACCEPT_QUERY };
   if (exchange.method === 'POST') return { status: 200, type: JSON_TYPE, body: cell };
   const { body, row } = withoutRow(cell);

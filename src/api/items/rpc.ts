@@ -12,14 +12,7 @@ import type { Parsed } from '../../request/ast.js';
 import { limitsOf } from '../../request/parse-context.js';
 import { parseRpc, parseRpcSearch } from '../../request/rest.js';
 import { UrlCache } from '../../request/url-cache.js';
-import {
-  type ItemPath,
-  type ItemsServices,
-  readIdempotencyKey,
-  refuseConditions,
-  writerOf,
-  writtenReply,
-} from './item-writes.js';
+import { type ItemPath, type ItemsServices, readIdempotencyKey, writerOf, writtenReply } from './item-writes.js';
 import { explainPreference, ItemsRead } from './items.js';
 
 export function functionRoutes(services: ItemsServices): Route[] {
@@ -70,7 +63,6 @@ class FunctionRead extends ItemsRead {
       return { ...errorReply(refusal), headers: { Allow: 'POST' } };
     }
     if (explainPreference(this.client.headers.prefer)) throw invalidQuery('"Prefer: explain" applies to reads');
-    refuseConditions(this.client);
     const idempotencyKey = readIdempotencyKey(this.client, caller, this.#body);
     const writer = writerOf(this.client, caller);
     return this.services.writes.call({ query, writer, client: this.client, idempotencyKey }).then(writtenReply);

@@ -5,13 +5,13 @@ import { write } from '../../engine/pipeline.js';
 import type { Writer } from '../../engine/writer.js';
 import type { TransactionStep } from '../../engine/writes/transaction.js';
 import type { Exchange } from '../../http/exchange.js';
-import { JSON_TYPE, type Reply } from '../../http/reply.js';
-import { parseItemWrite } from '../../request/item-write.js';
+import { JSON_TYPE, noContent, type Reply } from '../../http/reply.js';
+import type { Parsed } from '../../request/ast.js';
+import { parseItemWrite, WRITE_METHODS } from '../../request/item-write.js';
 import { limitsOf } from '../../request/parse-context.js';
-import { checkWriteUrl } from '../../request/rest.js';
+import { checkWriteUrl, parseReadBack } from '../../request/rest.js';
 import {
   MAX_OPERATIONS,
-  OPERATION_METHODS,
   type Operation,
   parseOperation,
   parseOperations,
@@ -21,12 +21,12 @@ import {
 import type { IdempotencyKey } from '../../request/write.js';
 import { type ApiRoute, type Description, route } from '../action.js';
 import { either, INTEGER, KEY, list, object, oneOf, RECORD, STRING } from '../openapi/json-schema.js';
-import { type ItemsServices, readIdempotencyKey, refuseConditions, writerOf } from './item-writes.js';
+import { type ItemsServices, readIdempotencyKey, wantsItems, writerOf } from './item-writes.js';
 import { explainPreference, refuseSystem } from './items.js';
 
 const OPERATION = object(
   {
-    method: oneOf(...OPERATION_METHODS),
+    method: oneOf(...WRITE_METHODS),
     path: { ...STRING, description: '/items/{collection} or /items/{collection}/{key}, with or without a query.' },
     key: {
       ...either(KEY, RECORD),
@@ -60,6 +60,8 @@ interface ParsedTransaction {
 class Transaction {
   /** The operation that an error belongs to, or null. */
   #operation: number | null = null;
+  /** Whether the response has the written items. */
+  #wantsItems = true;
 
   constructor(
     private readonly exchange: Exchange,
@@ -78,7 +80,7 @@ class Transaction {
         parse: (writer) => this.#parse(writer),
         execute: ({ steps, idempotencyKey }, writer) =>
           services.writes.transact(steps, { writer, client: exchange }, { at: this.#at, idempotencyKey, bodyOf }),
-        reply: (body) => ({ status: 200, type: JSON_TYPE, body }),
+        reply: (body) => (this.#wantsItems ? { status: 200, type: JSON_TYPE, body } : noContent),
       });
     } catch (error) {
       throw this.#withOperation(error);
@@ -97,9 +99,9 @@ class Transaction {
   /** All operations are checked before the first of them is carried out. */
   async #parse(writer: Writer): Promise<ParsedTransaction> {
     const { exchange } = this;
-    refuseConditions(exchange);
     checkWriteUrl(exchange.queryString, limitsOf(this.services.limits, exchange.prefer));
     const body = await exchange.json(parseJson);
+    this.#wantsItems = wantsItems(exchange);
     const operations: Operation[] = [];
     const steps: TransactionStep[] = [];
     for (const [index, input] of parseOperations(body).entries()) {
@@ -116,14 +118,22 @@ class Transaction {
     const { writes, limits } = this.services;
     const { collection, needs } = operation;
     refuseSystem(collection);
-    const isSingleton = writes.isSingleton(collection, writer.caller);
     const parseLimits = limitsOf(limits, this.exchange.prefer);
-    const request = parseItemWrite(unresolved(operation), isSingleton, parseLimits);
+    const context = {
+      isSingleton: writes.isSingleton(collection, writer.caller),
+      limits: parseLimits,
+      idempotencyKey: null,
+      readBackOf: (one: boolean): Parsed | null => {
+        const readBack = parseReadBack(collection, one, operation.queryString, parseLimits);
+        return this.#wantsItems ? readBack : null;
+      },
+    };
+    const request = parseItemWrite(unresolved(operation), context);
     if (needs.length > 0)
       return {
         kind: 'write',
         needs,
-        request: (keys) => parseItemWrite(resolveReferences(operation, keys, operations), isSingleton, parseLimits),
+        request: (keys) => parseItemWrite(resolveReferences(operation, keys, operations), context),
       };
     const prepared = await writes.prepare(request, writer);
     return { kind: 'write', needs, request: () => prepared };
