@@ -11,6 +11,7 @@ import {
   isObjectType,
 } from 'graphql';
 import type { AggregateFunction, FunctionCall, Representation } from '../request/ast.js';
+import { UPDATE_OPERATORS, type UpdateOperator } from '../request/update-operators.js';
 import type { Codec } from '../sql/codec.js';
 
 /** Fields of object types. */
@@ -138,3 +139,12 @@ export function isStaged(type: GraphQLInputObjectType): boolean {
 }
 
 export const STAGED: Record<string, unknown> = { [KEY]: 'staged' };
+
+/** The operator whose operands an input field has, by field; undefined for fields of the item itself. */
+export function operatorOf(field: GraphQLInputField): UpdateOperator | undefined {
+  return UPDATE_OPERATORS.find((operator) => field.extensions[KEY] === operator);
+}
+
+export function operatorExtensions(operator: UpdateOperator): Record<string, unknown> {
+  return { [KEY]: operator };
+}

@@ -14,9 +14,9 @@ import {
 } from 'graphql';
 import { isKey, keyNames } from '../mirror/item-key.js';
 import { type Collection, type Field, isRequired } from '../mirror/model.js';
-import { operatorsOf } from '../request/update-operators.js';
+import { operatorsOf, UPDATE_OPERATORS, type UpdateOperator } from '../request/update-operators.js';
 import { valueTypeOf } from './common.js';
-import { STAGED } from './field-binding.js';
+import { operatorExtensions, STAGED } from './field-binding.js';
 import { descriptionOf } from './item-types.js';
 import { ID_SCALAR, JSON_SCALAR } from './scalars.js';
 import type { SchemaAccess } from './schema-access.js';
@@ -24,6 +24,8 @@ import { expressibleFields, isExpressible, type OperandKind, type TypeNames } fr
 
 type Fields = Record<string, GraphQLInputFieldConfig>;
 type Action = 'create' | 'update';
+
+const OPERAND_KINDS = { increment: 'increment', decrement: 'increment', append: 'append', merge: 'merge' } as const;
 
 const STAGES = ['create', 'update', 'delete'] as const;
 
@@ -83,11 +85,28 @@ export class InputTypes {
       : null;
     const fields = (): Fields => ({
       ...this.#fields(collection, actions, kind === 'create'),
+      ...(kind === 'create' ? {} : this.#operatorFields(collection)),
       ...(isStaged && type ? staged(type) : {}),
     });
     this.#known.set(name, type);
     if (type) this.made.set(name, type);
     return type;
+  }
+
+  /** The operators that fit fields of the collection, with their operands. */
+  operators(collection: Collection): (readonly [UpdateOperator, GraphQLInputObjectType])[] {
+    return UPDATE_OPERATORS.flatMap((operator) => {
+      const type = this.operands(collection, OPERAND_KINDS[operator]);
+      return type ? [[operator, type] as const] : [];
+    });
+  }
+
+  /** `_increment: {views: 1}` next to the fields of an item. A field of the same name takes precedence. */
+  #operatorFields(collection: Collection): Fields {
+    const entries = this.operators(collection).map(
+      ([operator, type]) => [`_${operator}`, { type, extensions: operatorExtensions(operator) }] as const,
+    );
+    return Object.fromEntries(entries.filter(([name]) => !collection.fields.has(name)));
   }
 
   #writable(collection: Collection, action: Action): Field[] {

@@ -7,12 +7,12 @@ import { NO_QUERY, type Parsed, type ReadTarget } from '../request/ast.js';
 import { parseOnConflict } from '../request/on-conflict.js';
 import type { Input } from '../request/parse-context.js';
 import { parsedRead } from '../request/rest.js';
-import { Operated, UPDATE_OPERATORS } from '../request/update-operators.js';
+import { Operated, UPDATE_OPERATORS, type UpdateOperator } from '../request/update-operators.js';
 import { type IfMatch, parseIfMatch, requireObject, type WriteRequest } from '../request/write.js';
 import { type Arguments, parseQueryArguments } from './arguments.js';
 import { parseCall } from './calls.js';
 import { FieldFailure, withPosition } from './failure.js';
-import { isStaged, objectTypeOf, type RootBinding, rootBindingOf } from './field-binding.js';
+import { isStaged, objectTypeOf, operatorOf, type RootBinding, rootBindingOf } from './field-binding.js';
 import type { MutationStep, ParsedMutationDocument } from './parsed-document.js';
 import {
   argumentsOf,
@@ -135,21 +135,31 @@ function itemOf(selected: DefinedRoot, args: Arguments): Input {
 
 /** Values and operators. A field may have one of them. */
 function changesOf(selected: DefinedRoot, args: Arguments): Input {
-  const operated = UPDATE_OPERATORS.flatMap((operator) =>
-    Object.entries(propertiesOf(args[operator])).map(
-      ([name, operand]) => [name, new Operated(operator, operand)] as const,
-    ),
-  );
-  if (operated.length === 0) return itemOf(selected, args);
-  const changes = new Map<string, unknown>(
-    Object.entries((args['data'] ?? null) === null ? {} : itemOf(selected, args)),
-  );
+  const operated = UPDATE_OPERATORS.flatMap((operator) => operatedBy(operator, args[operator]));
+  const isMissing = (args['data'] ?? null) === null;
+  if (operated.length === 0 && isMissing)
+    throw invalidPayload(`"data" is required, or one of ${UPDATE_OPERATORS.join(', ')}`);
+  return withOperated(isMissing ? [] : Object.entries(itemOf(selected, args)), operated, '');
+}
+
+/** `path` leads to the item, with a dot behind it. */
+function withOperated(
+  values: readonly (readonly [string, unknown])[],
+  operated: readonly (readonly [string, Operated])[],
+  path: string,
+): Input {
+  const changes = new Map(values);
   for (const [name, value] of operated) {
     if (changes.has(name))
-      throw invalidPayload(`"${name}" has a value and an operator, or two operators: send one of them`);
+      throw invalidPayload(`"${path}${name}" has a value and an operator, or two operators: send one of them`);
     changes.set(name, value);
   }
   return Object.fromEntries(changes);
+}
+
+/** The operands of an operator, by the fields that they change. */
+function operatedBy(operator: UpdateOperator, operands: unknown): (readonly [string, Operated])[] {
+  return Object.entries(propertiesOf(operands)).map(([name, operand]) => [name, new Operated(operator, operand)]);
 }
 
 function itemsOf(selected: DefinedRoot, args: Arguments): Input[] {
@@ -202,13 +212,16 @@ function parsePayload(value: unknown, input: GraphQLInputType, path: string): un
   }
   if (!isInputObjectType(type) || !isObject(value)) return value;
   const fields = type.getFields();
-  const entries = Object.entries(value).map(([key, inner]): [string, unknown] => {
+  const operated: (readonly [string, Operated])[] = [];
+  const entries = Object.entries(value).flatMap(([key, inner]): [string, unknown][] => {
     const field = fields[key];
-    return [key, field ? parsePayload(inner, field.type, `${path}.${key}`) : inner];
+    const operator = field && operatorOf(field);
+    if (operator) operated.push(...operatedBy(operator, inner));
+    return operator ? [] : [[key, field ? parsePayload(inner, field.type, `${path}.${key}`) : inner]];
   });
   if (isStaged(type) && entries.some(([key]) => STAGES.has(key)))
     throw invalidPayload(`"${path}" mixes fields of an item with create, update and delete`);
-  return Object.fromEntries(entries);
+  return withOperated(entries, operated, `${path}.`);
 }
 
 function parseStages(list: readonly unknown[], input: GraphQLInputType, path: string): Input | null {

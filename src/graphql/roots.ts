@@ -19,7 +19,6 @@ import { hasVersions, showsKey } from '../mirror/item-key.js';
 import type { Collection, Field, Overload, Returns, ServedFunction } from '../mirror/model.js';
 import { SYSTEM_RESOURCES } from '../mirror/system-resources.js';
 import { RESOLUTIONS } from '../request/on-conflict.js';
-import { UPDATE_OPERATORS } from '../request/update-operators.js';
 import { DELETE_MANY, DELETE_ONE, EVENT_ENUM, valueTypeOf } from './common.js';
 import { extend, type FunctionBinding } from './field-binding.js';
 import type { InputTypes } from './inputs.js';
@@ -236,14 +235,9 @@ function singletonField(collection: Collection, { types, inputs }: SchemaTypes):
   };
 }
 
-const OPERAND_KINDS = { increment: 'increment', decrement: 'increment', append: 'append', merge: 'merge' } as const;
-
 /** Values, and operators for the fields that they fit. A change may consist of operators alone. */
 function changeArguments(collection: Collection, input: GraphQLInputObjectType, inputs: InputTypes): Arguments {
-  const operators = UPDATE_OPERATORS.flatMap((operator) => {
-    const type = inputs.operands(collection, OPERAND_KINDS[operator]);
-    return type ? [[operator, { type }] as const] : [];
-  });
+  const operators = inputs.operators(collection).map(([operator, type]) => [operator, { type }] as const);
   if (operators.length === 0) return dataArgument(input);
   return { data: { type: input }, ...Object.fromEntries(operators) };
 }

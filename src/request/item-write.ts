@@ -32,7 +32,7 @@ interface ItemWriteContext {
   readonly isSingleton: boolean;
   readonly limits: ParseLimits;
   readonly idempotencyKey: IdempotencyKey | null;
-  /** What is read of the items once they are written, as the URL says it; null for nothing. */
+  /** The read of the written items, as the URL says it, or null if the response has none. */
   readonly readBackOf: (one: boolean) => Parsed | null;
 }
 

@@ -58,7 +58,7 @@ interface Conditional {
   readonly ifMatch?: IfMatch | null;
 }
 
-/** What a write requires of the items that it is about. */
+/** Requirements of a write on the items that it is about. */
 export interface Conditions {
   /** Null if the item may have any entity tag. */
   readonly ifMatch: IfMatch | null;

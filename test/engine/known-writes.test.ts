@@ -87,6 +87,30 @@ t.test('the stages of the planner are skipped', async (t) => {
   t.match(await stages({ amount: 4, facts: {} }), /plan/);
 });
 
+t.test('operators are known by their names', async (t) => {
+  const path = '/items/parts/4?fields=amount,kind';
+  await sql`update parts set amount = 0, kind = null where id = 4`;
+  await warm('PATCH', path, { amount: { _increment: 2 }, kind: { _append: 'a' } });
+  const stages = async (body: unknown): Promise<string> =>
+    String((await send('PATCH', path, body)).headers['server-timing']);
+  t.notMatch(await stages({ amount: { _increment: 3 }, kind: { _append: 'b' } }), /plan/);
+  t.match(await stages({ amount: { _decrement: 1 }, kind: { _append: 'c' } }), /plan/, 'another operator');
+  t.match((await send('PATCH', path, { amount: 1, kind: 'x' })).json, { data: { amount: 1, kind: 'x' } });
+  await warm('PATCH', path, { amount: { _increment: 1 } });
+  for (const [operand, message] of [
+    ['many', /amount\._increment.*whole number/],
+    [null, /amount\._increment.*must not be null/],
+    [2_147_483_647, /amount/],
+    [[1], /amount/],
+  ] as const) {
+    const { status, text } = await send('PATCH', path, { amount: { _increment: operand } });
+    t.equal(status, 400, JSON.stringify(operand));
+    t.match(text, message);
+  }
+  t.equal((await send('PATCH', path, { amount: { _increment: 1, more: 1 } })).status, 400);
+  t.same(await sql`select amount, kind from parts where id = 4`, [{ amount: 4, kind: 'x' }]);
+});
+
 t.test('an item that does not exist, and a key that is none', async (t) => {
   await warm('PATCH', '/items/parts/1', { amount: 3 });
   t.equal((await send('PATCH', '/items/parts/999999', { amount: 3 })).status, 403);

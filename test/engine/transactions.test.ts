@@ -30,8 +30,14 @@ await sql.unsafe(`
   create table wallets (id bigserial primary key, owner text unique);
   create table payments (id serial primary key, wallet bigint references wallets, pair_a int, pair_b int);
   create table left_out (id serial primary key, name text);
-  create function leave_out() returns trigger language plpgsql as 'begin return null; end';
+  create function leave_out() returns trigger language plpgsql as
+    $$ begin return case when new.name = 'kept' then new end; end $$;
   create trigger leave_out before insert on left_out for each row execute function leave_out();
+  create table redirected (id serial primary key, name text);
+  create table redirected_2026 () inherits (redirected);
+  create function redirect() returns trigger language plpgsql as
+    $$ begin insert into redirected_2026 values (new.*); return null; end $$;
+  create trigger redirect before insert on redirected for each row execute function redirect();
   create table late (id serial primary key, name text, constraint late_name unique (name) deferrable initially deferred);
   insert into stock values (7, 10), (8, 10), (9, 10);
   insert into pairs values (1, 1, 'one');`);
@@ -260,7 +266,15 @@ t.test('references that lead nowhere', async (t) => {
         { method: 'PATCH', path: '/items/left_out', key: { $ref: '0' }, body: { name: 'b' } },
       ],
       1,
-      /./,
+      /did not create all/,
+    ],
+    [
+      [
+        { method: 'POST', path: '/items/left_out', body: [{ name: 'a' }, { name: 'kept' }] },
+        { method: 'POST', path: '/items/orders', body: { customer: 'a', total: { $ref: '0.1' } } },
+      ],
+      1,
+      /did not create all/,
     ],
     [
       [
@@ -281,6 +295,35 @@ t.test('references that lead nowhere', async (t) => {
   }
   t.strictSame(await state(), before);
   t.equal((await sql`select from wallets where owner = 'Eve'`).length, 0);
+});
+
+t.test('a reference to an item that a trigger stores', async (t) => {
+  const answer = await send([
+    { method: 'POST', path: '/items/left_out?fields=name', body: { name: 'kept' } },
+    { method: 'PATCH', path: '/items/left_out?fields=name', key: { $ref: '0' }, body: { name: 'changed' } },
+    { method: 'POST', path: '/items/redirected?fields=name', body: { name: 'moved' } },
+    { method: 'PATCH', path: '/items/redirected?fields=name', key: { $ref: '2' }, body: { name: 'found' } },
+  ]);
+  t.strictSame(answer.json, {
+    data: ['kept', 'changed', 'moved', 'found'].map((name) => ({ status: 200, data: { name } })),
+  });
+});
+
+t.test('Prefer: return=minimal leaves out the results', async (t) => {
+  const operations = [order('minimal'), { method: 'DELETE', path: '/items/orders', key: { $ref: '0' } }];
+  const headers = { prefer: 'return=minimal', 'idempotency-key': randomUUID() };
+  const minimal = await send(operations, { headers });
+  t.strictSame([minimal.status, minimal.text], [204, '']);
+  t.equal(minimal.headers['preference-applied'], 'return=minimal');
+  t.equal((await send(operations, { headers })).status, 204, 'the repetition');
+  const failed = await send([order('a'), { method: 'POST', path: '/items/orders', body: {} }], {
+    headers: { prefer: 'return=minimal' },
+  });
+  t.equal(failed.status, 400);
+  t.equal(failed.headers['preference-applied'], undefined, 'an error honours no preference');
+  const whole = await send([order('whole')], { headers: { prefer: 'return=representation' } });
+  t.strictSame(whole.json, { data: [{ status: 200, data: { customer: 'whole' } }] });
+  t.equal(whole.headers['preference-applied'], 'return=representation');
 });
 
 t.test('permissions are those of the caller', async (t) => {

@@ -559,7 +559,7 @@ t.test('GraphQL has an argument for each operator', async (t) => {
     ['update_counters_item(id: 48, increment: { id: 1 })', /id/],
     ['update_counters_item(id: 48, increment: { n: null })', /n\._increment/],
     ['update_counters_item(id: 48, increment: { n: 2147483647 })', /"n"/],
-    ['update_counters_item(id: 48)', /"data" must be an object/],
+    ['update_counters_item(id: 48)', /"data" is required, or one of increment, decrement, append, merge/],
     ['update_counters_item(id: 48, append: { secret: "x" })', /secret/],
     ['create_counters_item(data: { n: 1 }, increment: { n: 1 })', /increment/],
   ] as const) {
@@ -572,6 +572,71 @@ t.test('GraphQL has an argument for each operator', async (t) => {
   t.match(text, /input increment_counters_input \{\s+n: Int\s+rate: Float\s+\}/, 'fields to read and update');
   t.match(text, /input append_counters_input \{\s+label: String\s+\}/);
   t.notMatch(text, /merge_counters_input/);
+});
+
+t.test('GraphQL has operators in items of a batch and in related items', async (t) => {
+  await sql`update counters set n = 1, label = 'a', facts = '{"a":1}', parent = null where id between 50 and 53`;
+  await sql`update counters set parent = 50 where id in (52, 53)`;
+  const ask = (query: string, token = ADMIN_TOKEN) => send('POST', '/graphql', { query }, token);
+  const batch = await ask(`mutation { update_counters_batch(data: [
+    { id: 50, _increment: { n: 2 }, label: "b" }, { id: 51, _append: { label: "c" }, _merge: { facts: { b: 2 } } }]) { n label facts } }`);
+  t.strictSame(batch.json, {
+    data: {
+      update_counters_batch: [
+        { n: 3, label: 'b', facts: { a: 1 } },
+        { n: 1, label: 'ac', facts: { a: 1, b: 2 } },
+      ],
+    },
+  });
+  const nested = await ask(`mutation { update_counters_item(id: 50, data: { _decrement: { n: 1 },
+    children: [{ update: [{ id: 52, _increment: { n: 4 } }] }] }, append: { label: "d" }) { n label } }`);
+  t.strictSame(nested.json, { data: { update_counters_item: { n: 2, label: 'bd' } } });
+  const parent =
+    await ask(`mutation { update_counters_item(id: 53, data: { parent: { id: 50, _increment: { n: 10 } } }) {
+    parent { n } } }`);
+  t.strictSame(parent.json, { data: { update_counters_item: { parent: { n: 12 } } } });
+  const [child] = await sql`select n from counters where id = 52`;
+  t.equal(child?.['n'], 5);
+  for (const [query, message] of [
+    ['update_counters_batch(data: [{ id: 50, n: 1, _increment: { n: 1 } }])', /"data.0.n" has a value and an operator/],
+    ['update_counters_batch(data: [{ id: 50, _increment: { n: 1 }, _decrement: { n: 1 } }])', /"data.0.n" has a value/],
+    ['update_counters_batch(data: [{ id: 50, _increment: { label: "x" } }])', /label/],
+    ['update_counters_item(id: 50, data: { _increment: { n: 1 } }, increment: { n: 1 })', /"n" has a value/],
+    [
+      'update_counters_item(id: 50, data: { children: [{ name: "never", _increment: { n: 1 } }] })',
+      /a new item cannot/,
+    ],
+    ['create_counters_item(data: { _increment: { n: 1 } })', /_increment/],
+  ] as const) {
+    const answer = await ask(`mutation { ${query} { id } }`);
+    t.match(refused(answer), message, query);
+  }
+  const [row] =
+    await sql`select n, (select count(*)::int from counters where name = 'never') as made from counters where id = 50`;
+  t.strictSame({ ...row }, { n: 12, made: 0 });
+});
+
+t.test('_set writes a reference, and no key', async (t) => {
+  await sql`update counters set n = 1, parent = 1 where id = 54`;
+  const update = (body: unknown) => send('PATCH', '/items/counters/54?fields=n,parent', body);
+  t.strictSame((await update({ parent: { _set: 2 } })).json, { data: { n: 1, parent: 2 } });
+  t.strictSame((await update({ parent: { _set: null } })).json, { data: { n: 1, parent: null } });
+  const made = await send('POST', '/items/counters?fields=parent', { parent: { _set: 3 } });
+  t.strictSame(made.json, { data: { parent: 3 } });
+  const upsert = '/items/counters?fields=parent&on_conflict=name';
+  t.strictSame((await send('POST', upsert, { name: 'set', parent: { _set: 4 } })).json, { data: { parent: 4 } });
+  for (const [body, expected] of [
+    [{ id: { _set: 99 } }, /"id" is a part of the key of "counters", which cannot be changed/],
+    [{ id: { _set: 54 } }, /"id" is a part of the key/],
+    [{ parent: { _set: 5, n: 1 } }, /"parent" has other keys next to "_set"/],
+    [{ parent: { _increment: 1 } }, /"parent": "_increment" does not apply/],
+    [{ parent: { _set: 'x' } }, /"parent" must be a whole number/],
+  ] as const)
+    t.match(refused(await update({ n: 2, ...body })), expected, JSON.stringify(body));
+  t.match(refused(await send('POST', '/items/counters', { id: { _set: 99 } })), /^400 INVALID_PAYLOAD: .*key/);
+  const [row] =
+    await sql`select n, parent, (select count(*)::int from counters where id = 99) as others from counters where id = 54`;
+  t.strictSame({ ...row }, { n: 1, parent: null, others: 0 });
 });
 
 /** Holds the row in a transaction of its own, and changes it before it ends. */

@@ -1,17 +1,22 @@
 /**
  * Flat writes that are not planned again. The names of the fields in a payload, the permissions of the caller and the fields of the
  * answer determine the statement, so only the values of the next payload with these names are checked, by the functions that the
- * planner uses. A payload with nested items, JSON or lists is planned each time.
+ * planner uses. Operators such as `{"_increment": 1}` are part of the names. A payload with nested items, JSON or lists is planned each
+ * time.
  */
 import { LRUCache } from 'lru-cache';
+import { isObject } from '../../base/exact-json.js';
+import { propertiesOf } from '../../base/narrow.js';
 import { isKey } from '../../mirror/item-key.js';
 import type { Collection, Field } from '../../mirror/model.js';
 import { checkValue } from '../../plan/write/column-value.js';
 import { checkKey, keyEntries } from '../../plan/write/key.js';
+import { checkOperand } from '../../plan/write/operators.js';
 import { isMadeByDatabase } from '../../plan/write/payload-fields.js';
 import { NO_AUTHOR, type PlannedWrite, type WriteNode } from '../../plan/write/write.js';
 import { filledVariable, type VariableName } from '../../plan/write/write-rows.js';
 import type { Input } from '../../request/parse-context.js';
+import { namedOperator, type UpdateOperator } from '../../request/update-operators.js';
 import type { Key, WriteRequest } from '../../request/write.js';
 import type { Writer } from '../writer.js';
 
@@ -37,17 +42,28 @@ export function flatPayload(request: WriteRequest, permissions: string): FlatPay
 
 /** Lengths and marks stand before names, which may have any characters. */
 function payloadOf(
-  { kind, collection, readBack }: Extract<WriteRequest, { kind: 'create' | 'update-item' }>,
+  { kind, collection, readBack, isLiteral }: Extract<WriteRequest, { kind: 'create' | 'update-item' }>,
   { data, key }: Pick<FlatPayload, 'data' | 'key'>,
   permissions: string,
 ): FlatPayload | null {
   let text = `${kind} ${collection.length} ${collection} ${permissions} ${readBack?.shape ?? ''}`;
   for (const name in data) {
-    const value = data[name];
-    if (value === undefined || (typeof value === 'object' && value !== null)) return null;
-    text += ` ${name.length}${value === null ? ':' : '='}${name}`;
+    const mark = markOf(data[name], key !== null && !isLiteral);
+    if (mark === null) return null;
+    text += ` ${name.length}${mark}${name}`;
   }
   return { text, permissions, data, key };
+}
+
+/** The kind of a value: a value, null, or an operator with a plain operand. Null for all others. */
+function markOf(value: unknown, mayOperate: boolean): string | null {
+  if (value === undefined) return null;
+  if (typeof value !== 'object' || value === null) return value === null ? ':' : '=';
+  if (!mayOperate || !isObject(value)) return null;
+  const named = namedOperator(value);
+  if (!named || named.isMixed || named.operator === null) return null;
+  const operand = value[named.key];
+  return operand === undefined || typeof operand === 'object' ? null : `${named.key}=`;
 }
 
 /** A write that was planned before. */
@@ -58,10 +74,13 @@ interface KnownWrite<Compiled> {
   readonly compiled: Compiled;
 }
 
-/** The variable that fills the column, or null if the payload has its value. */
+/** Where the value of a column comes from. */
 interface Source {
   readonly field: Field;
+  /** The variable that fills the column, or null if the payload has its value. */
   readonly variable: VariableName | null;
+  /** The operator whose operand the payload has, or null if it has the value. */
+  readonly operator: UpdateOperator | null;
 }
 
 export class KnownWrites<Compiled> {
@@ -83,7 +102,11 @@ export class KnownWrites<Compiled> {
   learn(payload: FlatPayload, planned: PlannedWrite, compiled: Compiled): void {
     const [node] = planned.plan.nodes;
     if (!node || (node.verb === 'insert' && node.bringsKeys)) return;
-    const sources = node.columns.map(({ field }) => ({ field, variable: filledVariable(field, node.verb) }));
+    const sources = node.columns.map(({ field, operators: [operator = null] }) => ({
+      field,
+      variable: filledVariable(field, node.verb),
+      operator,
+    }));
     const isKnown = (name: string): boolean => sources.some(({ field }) => field.name === name);
     const isGiven = ({ field, variable }: Source): boolean =>
       variable !== null || (Object.hasOwn(payload.data, field.name) && isPlain(field, node.collection));
@@ -102,6 +125,12 @@ function isPlain(field: Field, collection: Collection): boolean {
   return !relation || (relation.kind === 'many-to-one' && relation.columns.length <= 1);
 }
 
+/** The operand of `{"_increment": 1}`. */
+function checkNamedOperand(field: Field, operator: UpdateOperator, value: unknown): unknown {
+  const key = `_${operator}`;
+  return checkOperand(field, operator, propertiesOf(value)[key], `${field.name}.${key}`);
+}
+
 /** The plan with the values of another payload. */
 export function withPayload(
   { planned, node, sources }: KnownWrite<unknown>,
@@ -110,8 +139,9 @@ export function withPayload(
 ): { readonly planned: PlannedWrite; readonly row: Readonly<Record<string, unknown>> } {
   const row: Record<string, unknown> =
     key === null ? {} : keyEntries(node.collection, 'k', checkKey(node.collection, key));
-  sources.forEach(({ field, variable }, position) => {
-    if (variable === null) row[`c${position}`] = checkValue(field, data[field.name], field.name);
+  sources.forEach(({ field, variable, operator }, position) => {
+    if (operator !== null) row[`c${position}`] = checkNamedOperand(field, operator, data[field.name]);
+    else if (variable === null) row[`c${position}`] = checkValue(field, data[field.name], field.name);
     else row[`c${position}`] = variable === 'now' ? new Date().toISOString() : caller[variable];
   });
   const input = { nodes: [[row]], unlinks: [], root: [0], by: author };

@@ -38,7 +38,7 @@ export function withOperators(
   { isLiteral = false }: { readonly isLiteral?: boolean },
   operators: 'changes' | 'all',
 ): WritePlanContext {
-  return isLiteral ? context : { ...context, operators };
+  return { ...context, operators, isLiteral };
 }
 
 export async function planWrite(

@@ -9,17 +9,18 @@ import type { Observer } from '../../base/observe.js';
 import type { WriteBatcher } from '../../batching/write-batcher.js';
 import { tagList } from '../../compile/write/write-input.js';
 import type { Collection, Model } from '../../mirror/model.js';
-import { checkArguments } from '../../plan/call-arguments.js';
+import { isIntercepted } from '../../mirror/write-facts.js';
 import { servedCollection } from '../../plan/read.js';
 import { planImported } from '../../plan/write/conflict.js';
 import { Guard } from '../../plan/write/guard.js';
-import { checkKeyed, checkKeys, shownKey } from '../../plan/write/key.js';
+import { checkKeyed, checkKeys, displayWrittenKey, shownKey } from '../../plan/write/key.js';
 import { planCreate, planUpdate } from '../../plan/write/payload.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
 import { checkRows } from '../../plan/write/write-rows.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import type { OnConflict } from '../../request/on-conflict.js';
 import type { Input } from '../../request/parse-context.js';
+import { parseCountOfKeys } from '../../request/rest.js';
 import type { Key, Selected, WriteRequest } from '../../request/write.js';
 import { bind } from '../../sql/parameter.js';
 import { runJoined, settingsFor, writeSettings } from '../caller-scope.js';
@@ -28,7 +29,7 @@ import { isDistributed, parseWrittenKeys, planForShard, WRITTEN_KEYS, withKeysLe
 import type { HookedWrite } from '../hooks/write-hook.js';
 import { WriteHooks } from '../hooks/write-hooks.js';
 import { cellOf } from '../reads/reads.js';
-import { compileInSession } from '../reads/session-reads.js';
+import { countInSession } from '../reads/session-reads.js';
 import { retry } from '../retry.js';
 import type { RequestClient } from '../stages.js';
 import { type ImportTransaction, isKnownSingleton, type Writer, type WritingCall, type WrittenBy } from '../writer.js';
@@ -44,6 +45,7 @@ import {
   type WriteOption,
   type WriteServices,
 } from './compiled-write.js';
+import { callFunction } from './function-call.js';
 import { answerOnce, answerRepeated, isRepeated, keepWrittenKeys, takeNewKey } from './idempotency.js';
 import { hashNewSecrets, preparePayloads } from './password-hashing.js';
 import {
@@ -364,41 +366,9 @@ export class Writes {
     });
   }
 
-  /** Calls a function that may write, then reads what it returned. With an Idempotency-Key it is called once, and answered as the first time. */
+  /** Calls a function that may write, then reads what it returned. */
   call(call: WritingCall): Promise<Buffer | null> {
-    return this.#retry(call, () => this.#call(call));
-  }
-
-  async #call({ query, writer, client, idempotencyKey }: WritingCall): Promise<Buffer | null> {
-    const { reads, database } = this.services;
-    const compiled = compileInSession({ reads, writer, client }, query);
-    client.statement(compiled.statement.text);
-    checkArguments(compiled.calls, query.values);
-    const read = { query, compiled, caller: writer.caller };
-    const statements = [...(compiled.before ? [reads.bind(read, compiled.before)] : []), reads.bind(read)];
-    const settings = reads.settingsOf({ ...read, origin: client });
-    const callIn = async (session: Session): Promise<Buffer | null> => {
-      let body: Buffer | null = null;
-      const run = async (): Promise<Buffer | null> => {
-        for (const statement of statements) body = await cellOf(statement, session);
-        return body;
-      };
-      return settings === null ? run() : session.asCaller(settings, run);
-    };
-    try {
-      if (this.#session) return await callIn(this.#session);
-      if (idempotencyKey) {
-        const { idempotencyLifetime } = this.limits;
-        return await database.transaction((session) =>
-          answerOnce(idempotencyKey, { database, session, idempotencyLifetime }, () => callIn(session)),
-        );
-      }
-      const pipelined = statements.map((statement) => ({ ...statement, columns: 1 as const }));
-      const cells = await database.sessions.use((session) => session.runPipelined(pipelined, settings));
-      return cells.at(-1) ?? null;
-    } finally {
-      client.staged('execute');
-    }
+    return this.#retry(call, () => callFunction(call, this.#session, this.services, this.limits));
   }
 
   /** All writes of `work` are one transaction if it makes them with the writes that it is given. */
@@ -456,8 +426,9 @@ export class Writes {
     };
     const target = this.#restrict(request.collection, call.writer, this.services.mirror.model);
     const planned = isSelecting(request) ? null : await planWrite(request, target);
+    const isChecked = isReferenced && isIntercepted(target.collection, 'insert');
     const pipelined = planned
-      ? await this.#pipelineWrite(planned, call, session, isReferenced)
+      ? !isChecked && (await this.#pipelineWrite(planned, call, session, isReferenced))
       : request.kind === 'delete' && this.#pipelineDelete(request.selected, target, call);
     if (pipelined) {
       pipeline.add(index, pipelined);
@@ -471,7 +442,22 @@ export class Writes {
     pipeline.receive(index, await runJoined(session, collectionsOf(planned), execute));
     if (!isReferenced) return;
     const keys = planned.keys ?? parseWrittenKeys(await session.cell(WRITTEN_KEYS.text, []));
-    pipeline.keys.set(index, shownKeys(planned, keys));
+    const isLost = isChecked && !(await this.#areStored(planned, keys, call, session));
+    pipeline.keys.set(index, isLost ? [] : shownKeys(planned, keys));
+  }
+
+  /** Whether all new items exist. A trigger may have left some of them out, or stored them elsewhere. */
+  async #areStored(
+    { plan: { collection } }: PlannedWrite,
+    keys: readonly Key[],
+    call: WriteCall,
+    session: Session,
+  ): Promise<boolean> {
+    const shown = keys.map((key) => displayWrittenKey(collection, key));
+    const query = parseCountOfKeys(collection.name, shown, this.limits.parse);
+    const count = (): Promise<number> =>
+      countInSession(this.#hookContext(session, call), query, { caller: CLI_IDENTITY });
+    return (await session.asService(count)) === keys.length;
   }
 
   /** The statements of the write, or null if something is done between them or there is nothing to write. */

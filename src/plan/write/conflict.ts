@@ -49,7 +49,7 @@ export async function planOnConflict(
   const guard = context.access && new Guard(context.access, context.model);
   const conflict = targetOf(collection, onConflict, guard);
   const rows = new Rows(context, guard, conflict);
-  const operators = new PayloadOperators(context.operators, guard);
+  const operators = new PayloadOperators(context, guard);
   const rowsFound = new Set<Row>();
   await forEachInSlices(payloads, (payload, position) => {
     const path = payloads.length > 1 ? `${position}` : '';
@@ -129,7 +129,7 @@ function addRow({ rows, collection, conflict, guard, operators, model }: Target,
       setReference(row, relation, values, (verb, part, columnValue) => rows[verb](row, part, columnValue, location));
       continue;
     }
-    checkRelation(field, payload, location, model);
+    checkRelation(field, { payload, value }, location, model);
     if (!field.column) continue;
     if (isMadeByDatabase(collection, field)) throw isGenerated(location);
     rows.set(row, field, columnValueOf(row, field, value, location), location);
@@ -148,13 +148,12 @@ function isNested(value: unknown): boolean {
 }
 
 function checkRelation(
-  { name: fieldName, relation, column }: Field,
-  payload: Payload,
+  { relation, column }: Field,
+  { payload, value }: { readonly payload: Payload; readonly value: unknown },
   location: string,
   { synonyms }: Model,
 ): void {
   if (!relation) return;
-  const value = payload[fieldName];
   if (isNested(value) || !column)
     throw invalidPayload(`"${location}" cannot be nested: with "on_conflict" a payload holds values and keys`);
   if (relation.kind !== 'many-to-any' || value === null) return;

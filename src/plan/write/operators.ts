@@ -1,7 +1,7 @@
 /** Operators of a payload: which objects are operators, and whether they fit the field, its item and the caller's permissions. */
 import { invalidPayload } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';
-import { isKey } from '../../mirror/item-key.js';
+import { isKey, singleKey } from '../../mirror/item-key.js';
 import type { Field } from '../../mirror/model.js';
 import { isIntercepted } from '../../mirror/write-facts.js';
 import {
@@ -22,23 +22,23 @@ type OperatedRow = Pick<Row, 'collection' | 'verb'>;
 
 export class PayloadOperators {
   constructor(
-    private readonly mode: WritePlanContext['operators'] | undefined,
+    private readonly context: Pick<WritePlanContext, 'operators' | 'isLiteral' | 'model'>,
     private readonly guard: Guard | null,
   ) {}
 
   /** The value of a field as the payload means it: an operator is an `Operated`, `{"_set": value}` is the value. */
   read(row: OperatedRow, field: Field, value: unknown, path: string): unknown {
-    if (!isObject(value) || !field.column || field.relation) return value;
+    if (!isObject(value) || !field.column) return value;
     if (value instanceof Operated) return this.#check(row, field, value, path);
-    if (!this.mode || row.collection.system) return value;
+    const { operators, isLiteral } = this.context;
+    if (!operators || isLiteral || row.collection.system) return value;
     const named = namedOperator(value);
-    if (!named) return value;
+    if (!named || this.#isRelated(field, named.key)) return value;
     const { key, operator, isMixed } = named;
-    if (row.verb === 'insert' && this.mode !== 'all') {
+    if (isKey(row.collection, field) && !takesObjects(field)) refuseKey(row, path);
+    if (row.verb === 'insert' && operators !== 'all') {
       if (operator === null && !isMixed) return value[SET];
       if (takesObjects(field)) return value;
-      if (operator !== null)
-        throw invalidPayload(`"${path}": "${key}" changes an item that exists, so a new item cannot have it`);
     }
     if (isMixed)
       throw invalidPayload(
@@ -47,8 +47,17 @@ export class PayloadOperators {
     return operator === null ? value[SET] : this.#check(row, field, new Operated(operator, value[key]), path);
   }
 
+  /** Whether an object with this key may describe a related item: its collection has a field with the name of an operator. */
+  #isRelated({ relation }: Field, key: string): boolean {
+    if (relation?.kind !== 'many-to-one' && relation?.kind !== 'many-to-any') return false;
+    const targets = relation.kind === 'many-to-one' ? [relation.oneCollection] : relation.allowedCollections;
+    return targets.some((name) => this.context.model.collections.get(name)?.fields.has(key));
+  }
+
   /** An operator reads the stored value, and errors may reveal it: the caller needs permission to read the field. */
-  #check({ collection }: OperatedRow, field: Field, { operator, operand }: Operated, path: string): Operated {
+  #check({ collection, verb }: OperatedRow, field: Field, { operator, operand }: Operated, path: string): Operated {
+    if (verb === 'insert' && this.context.operators !== 'all')
+      throw invalidPayload(`"${path}": "_${operator}" changes an item that exists, so a new item cannot have it`);
     if (isKey(collection, field)) throw changedKey(path, collection);
     const allowed = operatorsOf(field);
     if (!allowed.includes(operator)) {
@@ -71,7 +80,14 @@ export class PayloadOperators {
   }
 }
 
-function checkOperand(field: Field, operator: UpdateOperator, operand: unknown, path: string): unknown {
+/** A part of a composite key is a column of a new item. */
+function refuseKey({ collection, verb }: OperatedRow, path: string): void {
+  if (verb !== 'insert') throw changedKey(path, collection);
+  if (singleKey(collection)) throw invalidPayload(`"${path}" is the key of "${collection.name}": send a single value`);
+}
+
+/** `path` leads to the operand. */
+export function checkOperand(field: Field, operator: UpdateOperator, operand: unknown, path: string): unknown {
   if (operand === null || operand === undefined) throw invalidPayload(`The value of "${path}" must not be null`);
   if (operator === 'merge' && !isObject(operand)) throw invalidPayload(`The value of "${path}" must be an object`);
   const isList = field.column?.is_array || field.type === 'json';

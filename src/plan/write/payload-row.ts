@@ -73,6 +73,8 @@ export interface WritePlanContext {
   readonly access: Access | null;
   /** Items may lack required values: the plan only checks the values that they have, and is not executed. */
   readonly isPartial?: boolean;
-  /** Whether objects such as `{"_increment": 1}` are operators: in changes of existing items, or also in new ones. Null by default: they are values. */
-  readonly operators?: 'changes' | 'all' | null;
+  /** Where operators are allowed: in changes of existing items, or also in new ones. By default nowhere: `{"_increment": 1}` is a value. */
+  readonly operators?: 'changes' | 'all';
+  /** Whether all objects are values: operators are `Operated` then. */
+  readonly isLiteral?: boolean;
 }

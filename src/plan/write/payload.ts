@@ -155,7 +155,7 @@ class PayloadWalker {
   constructor(context: WritePlanContext) {
     this.#model = context.model;
     this.#guard = context.access && new Guard(context.access, context.model);
-    this.#operators = new PayloadOperators(context.operators, this.#guard);
+    this.#operators = new PayloadOperators(context, this.#guard);
     this.rows = new Rows(context, this.#guard);
   }
 
