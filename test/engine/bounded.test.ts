@@ -111,13 +111,13 @@ t.test(
   async (t) => {
     const service = await startTestService({ databaseUrl, MAX_RESPONSE_SIZE: '64kb' });
     const body = 'y'.repeat(100_000);
-    const written = async (): Promise<unknown> =>
+    const written = async (): Promise<unknown[]> =>
       (await sql`select count(*) from children where body = ${body}`.values()).flat();
     const before = await written();
     const mutation = 'mutation($body: String) { create_children_item(data: { body: $body }) { body } }';
     const cases: [string, string, unknown, Record<string, string>][] = [
-      ['POST', '/items/children', { body }, { 'idempotency-key': 'large' }],
-      ['POST', '/items/children', { id: 100_000, body }, {}],
+      ['POST', `/items/parents?${NESTED}`, { id: 50, children: [{ body }] }, { 'idempotency-key': 'large' }],
+      ['POST', `/items/parents?${NESTED}`, { id: 51, children: [{ id: 100_000, body }] }, {}],
       ['PATCH', '/items/children', { keys: [1], data: { body } }, {}],
       ['PATCH', '/items/children', { query: { filter: { id: { _eq: 1 } } }, data: { body } }, {}],
       ['POST', '/graphql', { query: mutation, variables: { body } }, {}],
@@ -132,12 +132,17 @@ t.test(
     }
     t.strictSame(await written(), before);
     t.strictSame([...(await sql`select id from service_roles where name = 'large'`)], []);
-    const done = await request(service, 'POST', '/items/children', {
-      headers: JSON_HEADERS,
-      body: JSON.stringify({ body }),
-    });
-    t.equal(done.status, 204, 'else it is carried out');
-    t.notSame(await written(), before);
+    const flat: [unknown, Record<string, string>][] = [
+      [{ body }, {}],
+      [{ body }, { 'idempotency-key': 'flat' }],
+      [{ id: 100_000, body }, {}],
+    ];
+    for (const [payload, headers] of flat) {
+      const options = { headers: { ...JSON_HEADERS, ...headers }, body: JSON.stringify(payload) };
+      const done = await request(service, 'POST', '/items/children', options);
+      t.equal(done.status, 204, 'a flat create is carried out');
+    }
+    t.strictSame(await written(), [String(Number(before[0]) + flat.length)]);
   },
 );
 
