@@ -51,6 +51,7 @@ export async function measureHits(databaseUrl: string): Promise<void> {
         timing: false,
         timingFor: 'false' as const,
         positions: null,
+        caches: false,
         names: null,
         answersOrigins: false,
         respond: ignore,

@@ -84,6 +84,7 @@ async function read(streams: number, isForwarding: boolean): Promise<void> {
     const begun = performance.now();
     const connection = new ReplicationConnection(replication, {
       take: (message) => decoder.take(message),
+      advanced: () => {},
       lost: (error) => {
         throw error;
       },

@@ -40,6 +40,17 @@ export interface ReadListener {
   /** The cell, borrowed from the connection during the call, or null if there is none. `reads` shared the statement. */
   onResult(cell: Buffer | null, reads: number): void;
   onError(error: unknown): void;
+  /** The answer is in memory. Only reads that may be answered from memory need it. */
+  onKept?(answer: KeptAnswer): void;
+}
+
+/** An answer in memory, which is not borrowed. */
+export interface KeptAnswer {
+  readonly body: Buffer | null;
+  /** Whether it may have changed. */
+  readonly isDropped: boolean;
+  /** Called once, when it may have changed or had to leave. */
+  onDropped: (() => void) | null;
 }
 
 /** Statements of cheap reads in flight on a connection: while one is in PostgreSQL, the other is in Node. */

@@ -364,6 +364,15 @@ export const OPTIONS = {
     100_000_000,
     'Item keys kept per thread to report deletions to subscribers with row rules; one user may have a quarter of them',
   ),
+  READ_CACHE_SIZE: size(
+    '0',
+    'Memory per thread for answers of reads, which are kept until a commit changes them; 0 keeps none; needs LIVE',
+    0,
+  ),
+  READ_CACHE_MAX_LAG: duration(
+    '1s',
+    'How far answers from memory may be behind the commits of others; if changes arrive later, reads go to PostgreSQL',
+  ),
   WEBSOCKETS_ENABLED: boolean('true', 'Accept WebSockets'),
   WEBSOCKETS_REST_AUTH: choice(
     'handshake',

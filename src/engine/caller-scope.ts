@@ -16,12 +16,21 @@ export type CallerScope = 'system' | 'plain' | 'secured';
 /** The scope of a read. A function that it calls may read anything. */
 export function readScope(text: string, isCalling: boolean, model: Model): CallerScope {
   if (isCalling) return 'secured';
-  const byTable = tablesOf(model);
-  const used = namesInStatement(text).tables.flatMap(({ schema, name }) =>
-    schema === undefined ? [] : [byTable.get(tableKey(schema, name))],
-  );
+  const used = collectionsIn(text, model);
   if (used.every((collection) => collection?.system)) return 'system';
   return used.every((collection) => collection && isPlain(collection)) ? 'plain' : 'secured';
+}
+
+function collectionsIn(text: string, model: Model): readonly (Collection | undefined)[] {
+  const byTable = tablesOf(model);
+  return namesInStatement(text).tables.flatMap(({ schema, name }) =>
+    schema === undefined ? [] : [byTable.get(tableKey(schema, name))],
+  );
+}
+
+/** The collections whose tables a statement names. */
+export function usedCollections(text: string, model: Model): readonly Collection[] {
+  return collectionsIn(text, model).filter((collection) => collection !== undefined);
 }
 
 /** The scope of a write. Triggers and defaults of tables that are not the service's may read the settings. */

@@ -1,12 +1,13 @@
 /**
- * The consistency of reads from replicas: by default a read sees all that its caller has written. The log position after a
- * write goes to the client, which may send it back, and is stored for the caller.
+ * The consistency of reads from replicas and from memory: by default a read sees all that its caller has written. The log position
+ * after a write goes to the client, which may send it back, and is stored for the caller.
  */
 import { callerName, type Identity } from '../access/identity.js';
 import { invalidQuery, isOutcomeUnknown } from '../base/errors.js';
 import type { Database } from '../postgres/pools/database.js';
 import { type LogPosition, NO_POSITION, UNKNOWN_POSITION } from '../postgres/pools/sessions.js';
 import type { Replicas } from '../postgres/replicas/replicas.js';
+import { hashOf, type WriteTimes } from './cache/write-times.js';
 import type { RequestClient } from './stages.js';
 import type { WrittenBy } from './writer.js';
 
@@ -34,11 +35,13 @@ export class SessionConsistency {
   /** How often the primary has been replaced, as far as it was seen here. */
   #primaries: number;
 
+  /** `replicas` is null if there are none, `writes` if no reads are served from memory. */
   constructor(
     private readonly database: Database,
-    private readonly replicas: Replicas,
+    private readonly replicas: Replicas | null,
+    private readonly writes: WriteTimes | null,
   ) {
-    this.#primaries = replicas.board.primaries;
+    this.#primaries = replicas?.board.primaries ?? 0;
   }
 
   /** Returns null if only the primary may answer. A promise if another server may have become the primary: it is searched for. */
@@ -47,6 +50,7 @@ export class SessionConsistency {
     caller: Identity,
     consistency: Consistency,
   ): ReadNeed | null | Promise<ReadNeed | null> {
+    if (this.replicas === null) return null;
     const { board } = this.replicas;
     const requested = client.position === '' ? NO_POSITION : readPosition(client.position);
     const timeline = Math.max(requested.timeline, board.writtenTimeline);
@@ -62,9 +66,9 @@ export class SessionConsistency {
 
   /** A write of the caller was committed: to be called before it is answered. */
   committed(client: RequestClient, caller: Identity): void | Promise<void> {
-    const { board } = this.replicas;
     const position = this.database.committed;
-    if (position === null || board.primaries !== this.#primaries) return this.askAgain(client, caller);
+    const primaries = this.replicas?.board.primaries ?? 0;
+    if (position === null || primaries !== this.#primaries) return this.askAgain(client, caller);
     this.#note(position, client, caller);
   }
 
@@ -76,7 +80,7 @@ export class SessionConsistency {
   /** Earlier writes of the caller may be anywhere up to the current position. */
   async askAgain(client: RequestClient, caller: Identity): Promise<void> {
     const database = this.database;
-    const { primaries } = this.replicas.board;
+    const primaries = this.replicas?.board.primaries ?? 0;
     const position = await database.position().catch(() => null);
     if (position !== null) {
       if (primaries !== this.#primaries) database.committed = NO_POSITION;
@@ -87,9 +91,13 @@ export class SessionConsistency {
   }
 
   #note(position: LogPosition | null, client: RequestClient, caller: Identity): void {
-    const { board } = this.replicas;
-    board.raiseWrittenTimeline(position?.timeline ?? this.database.primary?.timeline ?? 0);
-    board.raiseWritten(hashOf(callerName(caller, client)), position?.position ?? UNKNOWN_POSITION);
+    const name = callerName(caller, client);
+    this.writes?.wrote(name);
+    if (this.replicas) {
+      const { board } = this.replicas;
+      board.raiseWrittenTimeline(position?.timeline ?? this.database.primary?.timeline ?? 0);
+      board.raiseWritten(hashOf(name), position?.position ?? UNKNOWN_POSITION);
+    }
     if (position) client.wrote(positionText(position));
   }
 }
@@ -98,7 +106,7 @@ function positionText({ position, timeline }: LogPosition): string {
   return `${position.toString(36)}-${timeline.toString(36)}`;
 }
 
-function readPosition(text: string): LogPosition {
+export function readPosition(text: string): LogPosition {
   const [, digits = '', timeline = '0'] = /^([0-9a-z]{1,11})(?:-([0-9a-z]{1,6}))?$/.exec(text) ?? [];
   const position = Number.parseInt(digits, 36);
   if (!(position < UNKNOWN_POSITION))
@@ -114,14 +122,7 @@ export function laterPosition(first: string, second: string): string {
   return a.position >= b.position ? first : second;
 }
 
-/** FNV-1a. */
-function hashOf(text: string): number {
-  let hash = 0x811c9dc5;
-  for (let index = 0; index < text.length; index++) hash = Math.imul(hash ^ text.charCodeAt(index), 0x01000193);
-  return hash >>> 0;
-}
-
-/** Later reads of the caller from replicas must see the write. `consistency` is null without replicas. */
+/** Later reads of the caller, from replicas or from memory, must see the write. `consistency` is null if there are neither. */
 export async function noteCommit<Result>(
   consistency: SessionConsistency | null,
   written: Promise<Result>,

@@ -3,9 +3,10 @@
  * identify → parse → restrict → plan → compile → execute → reply. `Server-Timing` carries these words.
  */
 import { callerName, type Identity, PUBLIC } from '../access/identity.js';
-import type { ReadListener } from '../batching/shape-queue.js';
-import { consistencyOf, type ReadNeed } from './consistency.js';
-import type { ReadQuery } from './reads/compiled-read.js';
+import type { KeptAnswer, ReadListener } from '../batching/shape-queue.js';
+import type { ReadCache } from './cache/read-cache.js';
+import { consistencyOf, type ReadNeed, readPosition } from './consistency.js';
+import type { CompiledRead, ReadQuery } from './reads/compiled-read.js';
 import type { PreparedRead, Reads } from './reads/reads.js';
 import type { RequestClient } from './stages.js';
 import type { Writer } from './writer.js';
@@ -62,22 +63,31 @@ interface ParsedRead<Query extends ReadQuery> {
 }
 
 function prepareRead<Query extends ReadQuery, Answer>(
-  { query, caller, need }: ParsedRead<Query>,
+  parsed: ParsedRead<Query>,
   stages: ReadStages<Query, Answer>,
   reads: Reads,
 ): MaybePromise<Answer> {
-  const compiled = reads.prepare(query, caller, stages.client);
-  if (compiled instanceof Promise)
-    return compiled.then((done) => executeRead({ query, compiled: done, caller, need, origin: stages.client }, stages));
-  return executeRead({ query, compiled, caller, need, origin: stages.client }, stages);
+  const compiled = reads.prepare(parsed.query, parsed.caller, stages.client);
+  if (compiled instanceof Promise) return compiled.then((done) => executeRead(parsed, done, stages, reads));
+  return executeRead(parsed, compiled, stages, reads);
+}
+
+/** Whether an answer that is kept in memory is recent enough for the request. */
+function mayReadMemory(client: RequestClient, caller: Identity, cache: ReadCache): boolean {
+  if (client.noCache || (client.prefer !== '' && consistencyOf(client.prefer) === 'strong')) return false;
+  return cache.serves(caller, client, client.position === '' ? 0 : readPosition(client.position).position);
 }
 
 function executeRead<Query extends ReadQuery, Answer>(
-  prepared: PreparedRead<Query>,
+  { query, caller, need }: ParsedRead<Query>,
+  compiled: CompiledRead,
   stages: ReadStages<Query, Answer>,
+  { cache }: Reads,
 ): MaybePromise<Answer> {
-  stages.client.statement(prepared.compiled.statement.text);
-  return executed(stages.execute(prepared), stages.client);
+  const { client } = stages;
+  const fromMemory = cache !== null && mayReadMemory(client, caller, cache) ? client : null;
+  client.statement(compiled.statement.text);
+  return executed(stages.execute({ query, compiled, caller, need, origin: client, fromMemory }), client);
 }
 
 /** A promise ends when the statement has run; a `RepliedRead` times other answers. */
@@ -131,6 +141,12 @@ export abstract class RepliedRead implements ReadListener {
 
   get caller(): string {
     return callerName(this.#identity, this.client);
+  }
+
+  onKept(answer: KeptAnswer): void {
+    this.client.staged('execute');
+    this.client.cached();
+    this.reply(answer.body);
   }
 
   onResult(body: Buffer | null, reads: number): void {

@@ -32,6 +32,10 @@ export interface RequestClient extends RequestOrigin {
   wrote(position: string): void;
   /** The preference that the answer reports as applied. */
   applied(preference: string): void;
+  /** Whether the client asks for an answer of the database itself (`Cache-Control: no-cache`). */
+  readonly noCache: boolean;
+  /** The answer comes from memory (`Cache-Status`). */
+  cached(): void;
 }
 
 /** The command line, and what the service asks for itself. */
@@ -47,4 +51,6 @@ export const NO_CLIENT: RequestClient = Object.freeze({
   batched: () => {},
   wrote: () => {},
   applied: () => {},
+  noCache: false,
+  cached: () => {},
 });

@@ -194,6 +194,7 @@ class Responder implements ServerHooks {
   readonly answersOrigins: boolean;
   readonly names: EdgeNames | null;
   readonly positions: PositionCookies | null;
+  readonly caches: boolean;
   readonly compression: Compression | null;
   /** Whether each answer closes its connection. */
   closing = false;
@@ -224,7 +225,9 @@ class Responder implements ServerHooks {
     this.timing = config.SERVER_TIMING !== 'false' || isTraced;
     this.timingFor = config.SERVER_TIMING;
     this.answersOrigins = config.CORS_ENABLED;
-    this.positions = config.DATABASE_REPLICA_URLS.length > 0 ? positionCookies(this.#cookies) : null;
+    this.caches = config.READ_CACHE_SIZE > 0;
+    const hasPositions = this.caches || config.DATABASE_REPLICA_URLS.length > 0;
+    this.positions = hasPositions ? positionCookies(this.#cookies) : null;
   }
 
   /** Counts a request that will be answered. */

@@ -22,7 +22,9 @@ export interface Headers {
   readonly origin: string;
   readonly requestMethod: string;
   readonly prefer: string;
-  /** '' without replicas. */
+  /** '' if no reads are served from memory. */
+  readonly cacheControl: string;
+  /** '' if reads are served neither from replicas nor from memory. */
   readonly position: string;
   readonly ifNoneMatch: string;
   /** '' for reads. */
@@ -55,8 +57,10 @@ export interface ServerHooks {
   readonly timing: boolean;
   /** Callers whose responses carry the times: SERVER_TIMING. */
   readonly timingFor: 'administrators' | 'true' | 'false';
-  /** Cookies with positions, or null without replicas. */
+  /** Cookies with positions, or null if reads are served neither from replicas nor from memory. */
   readonly positions: PositionCookies | null;
+  /** Whether reads are served from memory. */
+  readonly caches: boolean;
   /** The names that clients use, or null if they are those of the service. */
   readonly names: EdgeNames | null;
   /** Whether a response depends on the origin of the request. */
@@ -150,6 +154,7 @@ export class Exchange {
       origin: !reads || hooks.answersOrigins ? request.getHeader('origin') : '',
       requestMethod: reads ? '' : request.getHeader('access-control-request-method'),
       prefer: request.getHeader('prefer'),
+      cacheControl: hooks.caches ? request.getHeader('cache-control') : '',
       position: hooks.positions === null ? '' : request.getHeader('lateral-position'),
       ifNoneMatch: request.getHeader('if-none-match'),
       ifMatch: reads ? '' : request.getHeader('if-match'),
@@ -223,6 +228,15 @@ export class Exchange {
   withdrawPreferences(): void {
     if (this.extraHeaders === '') return;
     this.extraHeaders = this.extraHeaders.replace(/\r\nPreference-Applied: [^\r]*/g, '');
+  }
+
+  get noCache(): boolean {
+    const { cacheControl } = this.headers;
+    return cacheControl !== '' && /(?:^|,)\s*no-(?:cache|store)\b/i.test(cacheControl);
+  }
+
+  cached(): void {
+    this.extraHeaders += '\r\nCache-Status: lateral; hit';
   }
 
   viewedAs(text: string): void {

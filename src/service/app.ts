@@ -117,6 +117,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
     graphqlSocketProtocol({ ...graphql, ...connections }),
   ];
   const { live, readiness, files } = parts;
+  await live.startCache();
   return {
     router,
     names: config.DIRECTUS_COMPATIBILITY ? directusNames : null,

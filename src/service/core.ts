@@ -4,6 +4,8 @@ import type { Policies } from '../access/policies.js';
 import { directusSynonyms } from '../api/directus/compatibility.js';
 import type { Observer } from '../base/observe.js';
 import type { Config } from '../config/config.js';
+import { ReadCache } from '../engine/cache/read-cache.js';
+import type { WriteTimes } from '../engine/cache/write-times.js';
 import { SessionConsistency } from '../engine/consistency.js';
 import { Reads } from '../engine/reads/reads.js';
 import { Writes } from '../engine/writes/writes.js';
@@ -24,6 +26,8 @@ export interface Core {
   readonly schemaChanges: SchemaChanges;
   /** The replicas, or null if there are none. */
   readonly replicas: Replicas | null;
+  /** Answers in memory, or null with READ_CACHE_SIZE=0. */
+  readonly cache: ReadCache | null;
 }
 
 /** An external server may be behind a pooler: one thread checks that for all (`checksSessions`). */
@@ -75,15 +79,21 @@ function databaseOptions(config: Config, url: string): DatabaseOptions {
     poll: config.SCHEMA_POLL_INTERVAL,
     staleness: config.MAX_STALENESS,
     startTimeout: config.DATABASE_START_TIMEOUT,
-    asksPositions: config.DATABASE_REPLICA_URLS.length > 0,
+    asksPositions: config.DATABASE_REPLICA_URLS.length > 0 || config.READ_CACHE_SIZE > 0,
     synonyms: config.DIRECTUS_COMPATIBILITY ? directusSynonyms() : null,
     callers: config.DATABASE_CALLER === 'service' ? null : config.DATABASE_CALLER,
   };
 }
 
+/** The parts that a core is made from. */
+interface CoreSources extends Pick<Core, 'database' | 'mirror' | 'policies' | 'replicas'> {
+  /** When callers have written, in memory of all threads; null if no reads are served from memory. */
+  readonly writeTimes: WriteTimes | null;
+}
+
 export function createCore(
   config: Config,
-  { database, mirror, policies, replicas }: Pick<Core, 'database' | 'mirror' | 'policies' | 'replicas'>,
+  { database, mirror, policies, replicas, writeTimes }: CoreSources,
   observe: Observer,
 ): Core {
   const readLimits = {
@@ -99,8 +109,10 @@ export function createCore(
   };
   const callers = databaseCaller(config);
   if (callers?.mode === 'role') policies.limitByRole((identity) => callers.roleNameOf(identity));
-  const consistency = replicas && new SessionConsistency(database, replicas);
-  const reads = new Reads({ database, mirror, policies, callers, replicas, consistency }, readLimits, observe);
+  const consistency = replicas || writeTimes ? new SessionConsistency(database, replicas, writeTimes) : null;
+  const cache =
+    writeTimes && new ReadCache({ size: config.READ_CACHE_SIZE, maxLag: config.READ_CACHE_MAX_LAG }, writeTimes);
+  const reads = new Reads({ database, mirror, policies, callers, replicas, consistency, cache }, readLimits, observe);
   const writeLimits = {
     maxRows: config.MAX_BATCH_MUTATION,
     parse: parseLimits(config),
@@ -115,7 +127,7 @@ export function createCore(
     lockTimeout: config.SCHEMA_LOCK_TIMEOUT,
     patience: config.SCHEMA_CHANGE_TIMEOUT,
   });
-  return { database, mirror, policies, reads, writes, schemaChanges, replicas };
+  return { database, mirror, policies, reads, writes, schemaChanges, replicas, cache };
 }
 
 /** The callers as the database learns them, or null with DATABASE_CALLER=service. */

@@ -246,7 +246,7 @@ export async function withCore<Result>(
     const sources = await startSources({ config, observe, report, started }, (message) => {
       if (message.kind === 'policies') policies.apply(message.text);
     });
-    return await work(createCore(config, { ...sources, policies, replicas: null }, observe));
+    return await work(createCore(config, { ...sources, policies, replicas: null, writeTimes: null }, observe));
   } finally {
     await started.stop();
   }

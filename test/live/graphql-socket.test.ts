@@ -391,6 +391,7 @@ t.test('a connection that is ended while it opens is not kept', async (t) => {
     answersOrigins: false,
     names: null,
     positions: null,
+    caches: false,
     respond: () => {},
     respondError: () => {},
     openResponse: () => {

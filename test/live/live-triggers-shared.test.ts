@@ -238,6 +238,8 @@ t.test('triggers that are disabled or dropped are made anew, and all begin anew'
     const listener = {
       wanted: () => null,
       committed: () => {},
+      arriving: () => {},
+      refreshing: () => {},
       resynced: () => void resyncs++,
       lost: () => void losses++,
     };
@@ -274,6 +276,8 @@ t.test('a table that is served since the stream began to open is seen', async (t
     const listener = {
       wanted: () => null,
       committed: () => {},
+      arriving: () => {},
+      refreshing: () => {},
       resynced: (sources: Sources) => {
         seen = [...sources.keys()];
       },
@@ -303,7 +307,14 @@ t.test('a table that is in use for a moment gets triggers at the next look at th
     await sql`drop trigger service_live_update_public on tags`;
     await busy.unsafe('begin; lock table tags in row exclusive mode');
     const opened: number[] = [];
-    const listener = { wanted: () => null, committed: () => {}, resynced: () => void opened.push(0), lost: () => {} };
+    const listener = {
+      wanted: () => null,
+      committed: () => {},
+      arriving: () => {},
+      refreshing: () => {},
+      resynced: () => void opened.push(0),
+      lost: () => {},
+    };
     // Six of these are between two looks for missing ones, longer than is waited for.
     const source = new TriggerSource({ database, tables: () => tables, installsFirst: false, ping: 5_000 });
     const stream = new ChangeStream([source], listener, () => {});

@@ -413,7 +413,7 @@ t.test('a log connection that opens after its stream was stopped is closed', asy
   };
   const handler = { wanted: () => null, begin: () => {}, change: () => {}, commit: () => {} };
   let lost = 0;
-  const stream = new SlotStream(database, handler, () => lost++);
+  const stream = new SlotStream(database, handler, { advanced: () => {}, lost: () => lost++ });
   const created = t.rejects(stream.create(5_000));
   await waitFor(async () => isHeld, 5_000);
   await stream.stop();

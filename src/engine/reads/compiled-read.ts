@@ -15,7 +15,7 @@ import { anyRule } from '../../plan/write/guard.js';
 import type { OperationRequest, Parsed, ParsedOperation, ReadRequest } from '../../request/ast.js';
 import type { Statement } from '../../sql/fragment.js';
 import { qualify } from '../../sql/qualify.js';
-import { type CallerScope, readScope } from '../caller-scope.js';
+import { type CallerScope, readScope, usedCollections } from '../caller-scope.js';
 import type { RequestClient } from '../stages.js';
 import { checked } from '../statement-cache.js';
 
@@ -60,6 +60,8 @@ export interface CompiledRead {
   readonly primaryOnly: boolean;
   /** Whether it carries the settings of its caller. */
   readonly callerScope: () => CallerScope;
+  /** Why its answer must not be kept in memory, apart from changes that are not reported; null if it may. */
+  readonly uncacheable: () => string | null;
   /** Whether it is a page of a list that is read with cursors. */
   readonly paged: boolean;
   /** The statement before it in its transaction: the call of a function whose items it reads. */
@@ -126,6 +128,7 @@ export function* compileShape(
     batchText: model.extensions.has('citus') ? () => '' : once(() => readable(compileBatchRead(plan), model).text),
     uneven,
     callerScope: once(() => readScope(statement.text, called.calls.length > 0, model)),
+    uncacheable: once(() => uncacheable(statement.text, plan, called.calls.length > 0, model)),
     rowProbe: once(() => rowProbe(plan)),
     fenced: once(() => compileFenced(plan, statement, uneven, model)),
     readBack: once(() => {
@@ -186,6 +189,15 @@ function describeServers(plan: ReadPlan | OperationPlan): Pick<CompiledRead, 'pr
     ),
     paged: plans.some(({ cursor }) => cursor),
   };
+}
+
+function uncacheable(text: string, plan: ReadPlan | OperationPlan, isCalling: boolean, model: Model): string | null {
+  if (plansOf(plan).some(({ stream }) => stream)) return 'it is streamed';
+  if (text.includes('service_estimate')) return 'it has an estimate of the planner';
+  if (readScope(text, isCalling, model) !== 'plain')
+    return 'a view, a function, a computed field or row-level security may depend on more than its tables';
+  const excluded = usedCollections(text, model).find(({ system, meta }) => !system && meta?.['cache'] === 'off');
+  return excluded ? `the collection "${excluded.name}" has "cache": "off"` : null;
 }
 
 function describeCalls(

@@ -24,6 +24,7 @@ import type { ResponseMemory } from '../../postgres/wire/response-memory.js';
 import type { BoundStatement } from '../../postgres/wire/wire-query.js';
 import type { Parsed } from '../../request/ast.js';
 import { bind } from '../../sql/parameter.js';
+import { KeepingListener, type ReadCache } from '../cache/read-cache.js';
 import { type BilledCaller, billWriter, type CallerBudgetLimits, CallerBudgets } from '../caller-budget.js';
 import { settingsFor } from '../caller-scope.js';
 import { consistencyOf, type ReadNeed, type SessionConsistency } from '../consistency.js';
@@ -46,6 +47,8 @@ export interface PreparedRead<Query extends ReadQuery = ReadQuery> {
   readonly need?: ReadNeed | null;
   /** The request that it belongs to, for the settings of the caller. */
   readonly origin?: RequestOrigin;
+  /** The request may be answered from memory: the client, by whose address callers without an account are told apart. */
+  readonly fromMemory?: { readonly address: string } | null;
 }
 
 interface ReadLimits extends PlanLimits, StatementCacheLimits {
@@ -86,6 +89,8 @@ interface ReadServices {
   /** Null without replicas. */
   readonly replicas: Replicas | null;
   readonly consistency: SessionConsistency | null;
+  /** Answers in memory, or null with READ_CACHE_SIZE=0. */
+  readonly cache: ReadCache | null;
 }
 
 export class Reads {
@@ -126,6 +131,11 @@ export class Reads {
     if (preferred) client.applied(`consistency=${preferred}`);
     const { consistency } = this.services;
     return consistency === null ? null : consistency.needOf(client, caller, preferred ?? 'session');
+  }
+
+  /** Answers in memory, or null if none are kept. */
+  get cache(): ReadCache | null {
+    return this.services.cache;
   }
 
   /** Memory for large answers. */
@@ -201,9 +211,36 @@ export class Reads {
 
   /** As `run`, but a listener takes the body as it arrives: a warm read needs no promise. */
   answer(read: PreparedRead, listener: ReadListener): void {
+    if (read.fromMemory) this.#answerFromMemory(read, listener, read.fromMemory);
+    else this.#answer(read, listener);
+  }
+
+  #answer(read: PreparedRead, listener: ReadListener): void {
     if (this.limits.cost === null || this.#affordable.has(read.compiled))
       this.#send(read, new RecoveringListener(listener, (error) => this.#recover(error, read, listener)));
     else this.#settle(this.run(read, listener), listener);
+  }
+
+  /** Only answers of the primary are kept: a replica may be behind the changes that were reported. */
+  #answerFromMemory(read: PreparedRead, listener: ReadListener, from: { readonly address: string }): void {
+    const { cache } = this.services;
+    if (cache === null) {
+      this.#answer(read, listener);
+      return;
+    }
+    const { query, compiled, caller } = read;
+    const bound = bind(compiled.statement.parameters, query.values, caller);
+    const digest = this.settingsOf(read)?.digest ?? '';
+    const cacheable = { compiled, values: query.values, caller, bound, digest };
+    const key = cache.keyOf(cacheable);
+    const kept = cache.find(cacheable, key);
+    if (kept) {
+      listener.onKept?.(kept);
+      return;
+    }
+    const entry = cache.begin(cacheable, key, from);
+    if (entry === null) this.#answer(read, listener);
+    else this.#answer({ ...read, need: null }, new KeepingListener(listener, cache, entry));
   }
 
   #run(read: PreparedRead, client: { readonly aborted: boolean }): Promise<Buffer | null> {
@@ -230,7 +267,9 @@ export class Reads {
   }
 
   /** After a failure that may lie in a schema which changed. */
-  #recover(failure: unknown, read: PreparedRead, listener: ReadListener): void {
+  #recover(failure: unknown, read: PreparedRead, waiting: ReadListener): void {
+    // The answer of another attempt may come from another server.
+    const listener = waiting instanceof KeepingListener ? waiting.giveUp() : waiting;
     const body = this.#retry(read, (current, attempt) =>
       attempt === 1 ? Promise.reject(failure) : this.#run(current, listener),
     );

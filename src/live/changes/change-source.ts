@@ -1,16 +1,10 @@
 /** Sources of changes, and what they report: transactions, which `TransactionReader` collects in bounded memory. */
 
+import type { TableChanges } from '../../engine/cache/dependency-index.js';
 import type { LoggedChange, LoggedTable, LogHandler } from '../../postgres/changes/pgoutput.js';
 import type { Source } from '../../postgres/changes/publication.js';
 
 export type LiveMode = 'auto' | 'logical' | 'triggers' | 'off';
-
-/** The rows of one table that a transaction has changed. */
-export interface TableChanges {
-  readonly table: LoggedTable;
-  /** The rows, or null if they are too many or not known. */
-  readonly rows: readonly LoggedChange[] | null;
-}
 
 export interface Transaction {
   readonly xid: number;
@@ -31,6 +25,8 @@ export interface ChangeReceiver {
   wanted(table: LoggedTable): readonly boolean[] | null;
   /** Also called if none of the changes are needed. */
   committed(transaction: Transaction): void;
+  /** A transaction that changes these tables arrives in several parts: it was committed, and is reported when all of it is here. */
+  arriving(xid: number, tables: Iterable<LoggedTable>): void;
 }
 
 export interface SourceEvents extends ChangeReceiver {
@@ -69,6 +65,11 @@ export interface ChangeSource {
   obstacle(): Promise<string | null>;
   /** Resolves when every change from now on is reported. If it fails, nothing is left open. */
   open(events: SourceEvents, stopping: AbortSignal): Promise<Opened>;
+  /**
+   * Resolves when every change that was committed before the call has been reported, with a position in the log up to which this
+   * holds. Rejects if that takes too long, or the source is lost.
+   */
+  caughtUp(): Promise<number>;
   /** Adapts an open source to the tables that are served. */
   refresh(): Promise<Sources>;
   /** Ends it, whether it is open already or not. */
@@ -86,6 +87,7 @@ export class TransactionReader implements LogHandler {
   /** When the first message of the current transaction arrived, by the clock of `performance`; null if there is none. */
   begunAt: number | null = null;
   #changes = new Map<LoggedTable, LoggedChange[] | null>();
+  #check: NodeJS.Immediate | null = null;
 
   /** `isVisible`: whether a transaction is visible to others when it is reported. */
   constructor(
@@ -107,6 +109,7 @@ export class TransactionReader implements LogHandler {
     const { table, action } = change;
     const rows = this.#changes.get(table);
     if (rows === null) return;
+    if (rows === undefined && !this.isVisible) this.#check ??= setImmediate(() => this.#checkArriving());
     if (action === 'truncate' || (rows && rows.length >= MAX_ROWS)) this.#changes.set(table, null);
     else if (rows) rows.push(change);
     else this.#changes.set(table, [change]);
@@ -117,5 +120,10 @@ export class TransactionReader implements LogHandler {
     this.#changes = new Map();
     this.begunAt = null;
     this.receiver.committed({ xid: this.#xid, position, time, changes, isVisible: this.isVisible });
+  }
+
+  #checkArriving(): void {
+    this.#check = null;
+    if (this.begunAt !== null) this.receiver.arriving(this.#xid, this.#changes.keys());
   }
 }

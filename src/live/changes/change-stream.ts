@@ -32,6 +32,8 @@ export interface ChangeListener extends ChangeReceiver {
   resynced(sources: Sources): void;
   /** Changes are not reported until it is resynced. */
   lost(): void;
+  /** Until it is resynced, changes of some tables may not be reported. */
+  refreshing(): void;
 }
 
 /** The sources to try, in order. `maxWal`: bytes of log that PostgreSQL may keep for a stream. */
@@ -124,12 +126,21 @@ export class ChangeStream {
     if (this.#stopping === null) await this.#choice.source?.release();
   }
 
+  /** Resolves when everything that was committed before the call has been reported, with a position up to which this holds. */
+  async caughtUp(): Promise<number> {
+    const { source } = this.#choice;
+    if (this.state !== 'open' || source === null) throw new Error('changes are not reported');
+    return source.caughtUp();
+  }
+
   /** The tables that are served may have changed. */
   tablesChanged(): void {
     this.#tablesChanges++;
     const { source } = this.#choice;
     // A refresh that has not begun yet covers this change as well.
-    if (this.state !== 'open' || source === null || this.#isRefreshAwaited) return;
+    if (this.state !== 'open' || source === null) return;
+    this.listener.refreshing();
+    if (this.#isRefreshAwaited) return;
     this.#isRefreshAwaited = true;
     this.#refreshing = this.#refreshing.then(async () => {
       this.#isRefreshAwaited = false;
@@ -188,6 +199,7 @@ export class ChangeStream {
     const events: SourceEvents = {
       wanted: (table) => this.listener.wanted(table),
       committed: (transaction) => this.#take(transaction),
+      arriving: (xid, tables) => this.listener.arriving(xid, tables),
       tablesChanged: () => this.tablesChanged(),
       lost: lose,
     };

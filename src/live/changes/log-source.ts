@@ -75,6 +75,12 @@ export class LogSource implements ChangeSource {
     }
   }
 
+  async caughtUp(): Promise<number> {
+    const watch = this.#watch;
+    if (watch === null) throw new Error('the log is not read');
+    return watch.caughtUp();
+  }
+
   async refresh(): Promise<Sources> {
     const { sources, membership } = await publish(this.database, this.tables());
     await this.#watch?.expect(membership);
@@ -161,6 +167,12 @@ class LogFeed {
   replacements = 0;
   /** Streams whose slots may still exist, with their readers. */
   readonly #made = new Map<SlotStream, TransactionReader>();
+  /** Who waits for the log to arrive up to a position, in bytes. */
+  readonly #waiting = new Set<{
+    readonly position: number;
+    readonly resolve: () => void;
+    readonly reject: (error: Error) => void;
+  }>();
   /** Differs between threads, so that not all replace their slots at the same time. */
   readonly #share = 0.75 + Math.random() / 4;
 
@@ -208,6 +220,43 @@ class LogFeed {
     this.#current.ask();
   }
 
+  /** The server that sends the log. */
+  get server(): string {
+    return this.#current.server;
+  }
+
+  /** Resolves when the log has arrived up to the position, in bytes, with false after so many milliseconds. Rejects if it ends before. */
+  reach(position: number, timeoutMs: number): Promise<boolean> {
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => {
+        this.#waiting.delete(waiting);
+        resolve(false);
+      }, timeoutMs).unref();
+      const waiting = {
+        position,
+        resolve: () => {
+          clearTimeout(timer);
+          resolve(true);
+        },
+        reject: (error: Error) => {
+          clearTimeout(timer);
+          reject(error);
+        },
+      };
+      this.#waiting.add(waiting);
+      this.#advanced();
+    });
+  }
+
+  #advanced(): void {
+    for (const waiting of this.#waiting) {
+      if (!this.#isOver && waiting.position > this.received) continue;
+      this.#waiting.delete(waiting);
+      if (this.#isOver) waiting.reject(new Error('the connection was closed'));
+      else waiting.resolve();
+    }
+  }
+
   /** Ends the whole feed. The next stream takes over only if a connection is lost. */
   fail(error: Error): void {
     this.#end();
@@ -235,14 +284,22 @@ class LogFeed {
     this.#isOver = true;
     if (this.#timer) clearInterval(this.#timer);
     this.#timer = null;
+    this.#advanced();
   }
 
   #make(): SlotStream {
     const reader = new TransactionReader(
-      { wanted: (table) => this.events.wanted(table), committed: (transaction) => this.#take(transaction) },
+      {
+        wanted: (table) => this.events.wanted(table),
+        committed: (transaction) => this.#take(transaction),
+        arriving: (xid, tables) => this.events.arriving(xid, tables),
+      },
       false,
     );
-    const stream: SlotStream = new SlotStream(this.database, reader, (error) => this.#lost(stream, error));
+    const stream: SlotStream = new SlotStream(this.database, reader, {
+      advanced: () => this.#advanced(),
+      lost: (error) => this.#lost(stream, error),
+    });
     this.#made.set(stream, reader);
     return stream;
   }
@@ -270,6 +327,7 @@ class LogFeed {
     this.#current = next;
     this.#next = null;
     this.replacements++;
+    this.#advanced();
   }
 
   #check(): void {
@@ -347,6 +405,20 @@ function megabytes(bytes: number): string {
 const WATCH_MS = 3_000;
 const ANSWER_TIMEOUT_MS = 10_000;
 
+/** Milliseconds after which the log is flushed, if it has not arrived. */
+const FLUSH_MS = 5;
+const FLUSH =
+  "select pg_catalog.set_config('synchronous_commit', 'local', true), pg_catalog.pg_logical_emit_message(true, 'lateral', '')";
+
+const PAGE_BYTES = 8_192;
+const PAGE_HEADERS: ReadonlySet<number> = new Set([24, 40]);
+
+/** The end of the last record before a position. On a page that is still empty, the next record begins behind the page's header. */
+function recordEnd(position: number): number {
+  const onPage = position % PAGE_BYTES;
+  return PAGE_HEADERS.has(onPage) ? position - onPage : position;
+}
+
 /** Bytes: the end of the log may be inside a record, which the server sends later. */
 const TOLERANCE = 65_536;
 
@@ -405,21 +477,41 @@ class LogWatch {
     this.#isAsking = true;
     const older = this.#older;
     try {
-      const state = await within(readLogState(this.database), ANSWER_TIMEOUT_MS);
-      const end = positionOf(state.end);
-      this.feed.end = end;
-      if (this.lagMs === 0 || end > (this.#marks.at(-1)?.position ?? 0))
-        this.#marks.push({ position: end, at: performance.now() });
-      this.feed.ask();
-      const isMissing = state.digest !== this.#checked && (await this.#isTableMissing(state));
-      // An answer from before they were remembered does not include them.
-      const hasEnded = this.#older === older && this.#hasOlderEnded(state);
-      if ((hasEnded || isMissing) && this.#timer !== null) this.onTablesChanged();
+      await this.#inspect(await within(readLogState(this.database), ANSWER_TIMEOUT_MS), older);
     } catch {
       // The next attempt may succeed. If the database is lost, so is the stream.
     } finally {
       this.#isAsking = false;
     }
+  }
+
+  /** `older`: the older transactions when the state was asked for. An answer from before does not include them. */
+  async #inspect(state: LogState, older: ReadonlySet<string>): Promise<void> {
+    const { server } = this.feed;
+    if (server !== state.server) this.feed.fail(new Error('another server has become the primary'));
+    const end = positionOf(state.end);
+    this.feed.end = end;
+    if (this.lagMs === 0 || end > (this.#marks.at(-1)?.position ?? 0))
+      this.#marks.push({ position: end, at: performance.now() });
+    this.feed.ask();
+    const isMissing = state.digest !== this.#checked && (await this.#isTableMissing(state));
+    const hasEnded = this.#older === older && this.#hasOlderEnded(state);
+    if ((hasEnded || isMissing) && this.#timer !== null) this.onTablesChanged();
+  }
+
+  /**
+   * Compares the stream with the position that the log had when the server was asked. Commits are visible before they are flushed where
+   * synchronous_commit is off, and only what is flushed is sent: if it takes too long, a message flushes the log.
+   */
+  async caughtUp(): Promise<number> {
+    const state = await within(readLogState(this.database), ANSWER_TIMEOUT_MS);
+    await this.#inspect(state, this.#older);
+    const position = recordEnd(positionOf(state.written));
+    if (await this.feed.reach(position, FLUSH_MS)) return position;
+    await this.database.rows(FLUSH).catch(() => {});
+    this.feed.ask();
+    if (await this.feed.reach(position, ANSWER_TIMEOUT_MS)) return position;
+    throw new Error('the log is behind');
   }
 
   /** Whether one of the older transactions has ended. */

@@ -2,6 +2,7 @@
  * Changes that triggers report by NOTIFY. A notification arrives when its transaction is visible, in the order of commits, and the
  * notifications of one transaction follow each other.
  */
+import { randomBytes } from 'node:crypto';
 import { asError, propertiesOf } from '../../base/narrow.js';
 import { within } from '../../base/time-limit.js';
 import {
@@ -31,6 +32,11 @@ const PING_MS = 5_000;
 /** Checks of the connection between two checks of the triggers: tables may have lost theirs, and new partitions have none. */
 const PINGS_PER_CHECK = 6;
 
+/** Begins the notifications by which an instance finds out how far it is. */
+const MARK = 'mark ';
+const NOTIFY_MARK =
+  'select pg_catalog.pg_current_wal_insert_lsn()::pg_catalog.text as position, pg_catalog.pg_notify($1, $2)::pg_catalog.text';
+
 /** Milliseconds to wait for the lock of a table: its writers wait as well. */
 const LOCK_TIMEOUT_MS = 100;
 
@@ -57,6 +63,10 @@ export class TriggerSource implements ChangeSource {
   #written: TriggeredTables['written'] = new Map();
   /** The result of the last check, to compare. */
   #seen = '';
+  /** Marks that were sent and have not arrived, and who waits for them. */
+  readonly #awaited = new Map<string, () => void>();
+  readonly #own = randomBytes(6).toString('hex');
+  #marks = 0;
 
   constructor(private readonly options: Options) {}
 
@@ -81,7 +91,10 @@ export class TriggerSource implements ChangeSource {
     const session: Session = database.listener.open(
       (_, payload) => {
         if (payload === TABLES_CHANGED) events.tablesChanged();
-        else notifications.take(payload);
+        else if (payload.startsWith(MARK)) {
+          notifications.flush();
+          this.#awaited.get(payload)?.();
+        } else notifications.take(payload);
       },
       () => this.#lose(session, new Error('the connection was closed')),
     );
@@ -98,6 +111,23 @@ export class TriggerSource implements ChangeSource {
     } catch (error) {
       await this.close();
       throw error;
+    }
+  }
+
+  /** A notification of its own arrives behind all that were committed before. */
+  async caughtUp(): Promise<number> {
+    const session = this.#session;
+    if (session === null) throw new Error('the connection was closed');
+    const { database } = this.options;
+    const mark = `${MARK}${this.#own}-${++this.#marks}`;
+    const arrived = new Promise<void>((resolve) => this.#awaited.set(mark, resolve));
+    try {
+      const [row] = await database.rows<{ position: string }>(NOTIFY_MARK, [channelOf(database.system), mark]);
+      await within(arrived, PING_MS);
+      if (this.#session !== session) throw new Error('the connection was closed');
+      return positionOf(row?.position ?? '0/0');
+    } finally {
+      this.#awaited.delete(mark);
     }
   }
 
@@ -239,6 +269,11 @@ export class Notifications {
     for (const table of this.written().get(written) ?? []) this.#change(table, rows);
     // The rest of the transaction may be in the next chunk of the connection: it counts as another transaction then.
     this.#flush ??= setImmediate(() => this.#commit());
+  }
+
+  /** Reports all that has arrived. */
+  flush(): void {
+    this.#commit();
   }
 
   #commit(): void {

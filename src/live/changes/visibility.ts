@@ -26,6 +26,8 @@ export interface Known {
   has(xid: number): boolean;
   /** Whether the transaction began to write after the snapshot: in the log, no later transaction is visible in it. */
   isBefore(xid: number): boolean;
+  /** The transactions that have written something and are open. */
+  readonly running: ReadonlySet<number>;
 }
 
 export class CommitVisibility {
@@ -132,7 +134,8 @@ export function knownBy(snapshot: string): Known {
 }
 
 function knownIn(snapshot: Snapshot): Known {
-  return { has: (xid) => isVisible(xid, snapshot), isBefore: (xid) => ((xid - snapshot.end) | 0) >= 0 };
+  const { end, running } = snapshot;
+  return { has: (xid) => isVisible(xid, snapshot), isBefore: (xid) => ((xid - end) | 0) >= 0, running };
 }
 
 function parseSnapshot(text: string): Snapshot {

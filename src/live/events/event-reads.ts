@@ -2,6 +2,7 @@
 import { callerName, type Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
 import { forbiddenCollection, unprocessable } from '../../base/errors.js';
+import { tableKey } from '../../engine/cache/dependencies.js';
 import type { PreparedRead, Reads } from '../../engine/reads/reads.js';
 import { NO_CLIENT } from '../../engine/stages.js';
 import { showsKey } from '../../mirror/item-key.js';
@@ -14,7 +15,6 @@ import { withKeys } from '../../request/rest.js';
 import { joinKey } from '../../sql/key-text.js';
 import type { Sources } from '../changes/change-source.js';
 import { type CommitVisibility, type Known, knownBy } from '../changes/visibility.js';
-import { tableKey } from '../dependencies.js';
 import type { LiveStats } from '../live-stats.js';
 import type { EventSource } from './event-subscriber.js';
 import { Semaphore } from './semaphore.js';

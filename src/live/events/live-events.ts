@@ -5,15 +5,16 @@
  */
 import type { Identity } from '../../access/identity.js';
 import { forbiddenCollection, isPassing } from '../../base/errors.js';
+import { readsOwnTables, relatedTables, tableKey } from '../../engine/cache/dependencies.js';
+import type { TableChanges } from '../../engine/cache/dependency-index.js';
 import type { PreparedRead } from '../../engine/reads/reads.js';
 import type { Collection } from '../../mirror/model.js';
 import type { LoggedTable } from '../../postgres/changes/pgoutput.js';
 import type { Parsed } from '../../request/ast.js';
 import { withKeys } from '../../request/rest.js';
 import { bind } from '../../sql/parameter.js';
-import type { Sources, TableChanges } from '../changes/change-source.js';
+import type { Sources } from '../changes/change-source.js';
 import type { CommitVisibility, Known } from '../changes/visibility.js';
-import { readsOwnTables, relatedTables, tableKey } from '../dependencies.js';
 import type { Subscribers, SubscriptionCounts } from '../subscribers.js';
 import { checkTable, EventReads, type EventServices, showsAllRows, showsKeys } from './event-reads.js';
 import {

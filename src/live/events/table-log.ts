@@ -1,8 +1,9 @@
 /** The changed rows of a table, by their keys, in the order of commits. It is bounded: subscribers that fall too far behind get a resync. */
+
+import type { TableChanges } from '../../engine/cache/dependency-index.js';
 import type { Collection } from '../../mirror/model.js';
 import type { LoggedChange, LoggedRow, LoggedTable } from '../../postgres/changes/pgoutput.js';
 import { joinKey } from '../../sql/key-text.js';
-import type { TableChanges } from '../changes/change-source.js';
 
 export const CHANGES = ['create', 'update', 'delete'] as const;
 export type Change = (typeof CHANGES)[number];

@@ -6,10 +6,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
-import { forbidden, invalidQuery, isPassing, serviceUnavailable } from '../../base/errors.js';
+import { forbidden, invalidQuery, isPassing, StartError, serviceUnavailable } from '../../base/errors.js';
 import { asError } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import { within } from '../../base/time-limit.js';
+import type { ReadCache } from '../../engine/cache/read-cache.js';
 import type { Reads } from '../../engine/reads/reads.js';
 import { NO_CLIENT } from '../../engine/stages.js';
 import { tagOf } from '../../http/etag.js';
@@ -20,6 +21,7 @@ import { type Check, type Checks, HEALTH_TIMEOUT_MS } from '../../postgres/healt
 import type { Database } from '../../postgres/pools/database.js';
 import type { LiveMode, LogFigures, Sources, Transaction } from '../changes/change-source.js';
 import { type ChangeListener, ChangeStream, changeSources } from '../changes/change-stream.js';
+import { Freshness } from '../changes/freshness.js';
 import { CommitVisibility } from '../changes/visibility.js';
 import { LiveEvents } from '../events/live-events.js';
 import { LiveStats } from '../live-stats.js';
@@ -54,6 +56,8 @@ export interface LiveServices {
   readonly database: Database;
   readonly mirror: Mirror;
   readonly policies: Policies;
+  /** Answers in memory, which changes drop; null if none are kept. */
+  readonly cache: ReadCache | null;
 }
 
 /** Milliseconds between two polls of everything while no changes arrive. */
@@ -73,6 +77,8 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
   readonly stats = new LiveStats();
   readonly events: LiveEvents;
   readonly topics = new Topics((read) => this.#reads.settingsOf(read)?.digest ?? '');
+  readonly #cache: ReadCache | null;
+  readonly #freshness: Freshness | null;
   readonly #visibility: CommitVisibility;
   readonly #subscribers: Subscribers;
   readonly #reader: TopicReader;
@@ -82,11 +88,12 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
   #isStopped = false;
 
   constructor(
-    { reads, database, mirror, policies }: LiveServices,
+    { reads, database, mirror, policies, cache }: LiveServices,
     private readonly limits: LiveLimits,
     observe: Observer,
   ) {
     this.#reads = reads;
+    this.#cache = cache;
     const { stats } = this;
     const subscribers = new Subscribers(limits, () => this.#onEmpty());
     const visibility = new CommitVisibility(database, () => this.#onLateCommits());
@@ -100,12 +107,26 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
     const tables = (): TableName[] =>
       [...mirror.model.collections.values()].map(({ schema, table }) => ({ schema, name: table }));
     this.stream = new ChangeStream(changeSources(limits.mode, database, tables, limits.maxWal), this, observe);
+    this.#freshness = cache && new Freshness(this.stream, visibility, cache);
     mirror.onChange(() => {
+      cache?.clear();
       this.topics.forgetSources();
       this.stream.tablesChanged();
       this.rightsChanged();
     });
-    policies.onChange(() => this.rightsChanged());
+    policies.onChange(() => {
+      cache?.clear();
+      this.rightsChanged();
+    });
+  }
+
+  /** Opens the stream for the cache of reads, which keeps it open. Throws if there is none. */
+  async startCache(): Promise<void> {
+    if (this.#freshness === null) return;
+    const obstacle = await this.obstacle();
+    if (obstacle !== null) throw new StartError(`READ_CACHE_SIZE needs live queries: ${obstacle}`);
+    this.stream.open();
+    this.#freshness.start();
   }
 
   get generation(): number {
@@ -152,6 +173,8 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
     this.#isStopped = true;
     this.#subscribers.endAll();
     this.#stopTimers();
+    this.#freshness?.stop();
+    this.#cache?.lose();
     await within(this.stream.close(), STOP_MS).catch(() => {});
   }
 
@@ -202,7 +225,8 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
     if (this.#isStopped) return;
     this.#idle ??= setTimeout(() => {
       this.#stopTimers();
-      void this.stream.close();
+      this.#idle = null;
+      if (this.#cache === null) void this.stream.close();
     }, IDLE_MS).unref();
   }
 
@@ -221,15 +245,21 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
   }
 
   wanted(table: LoggedTable): readonly boolean[] | null {
-    const byQueries = this.topics.wanted(table);
-    const byEvents = this.events.wanted(table);
-    if (byQueries === null || byEvents === null) return byQueries ?? byEvents;
-    return byQueries.map((isWanted, position) => isWanted || byEvents[position] === true);
+    return wantedByAny([
+      this.topics.wanted(table),
+      this.events.wanted(table),
+      this.#cache === null ? null : this.#cache.wanted(table),
+    ]);
+  }
+
+  arriving(xid: number, tables: Iterable<LoggedTable>): void {
+    this.#cache?.arriving(xid, tables);
   }
 
   committed({ xid, time, changes, isVisible }: Transaction): void {
     if (!isVisible) this.#visibility.add(xid);
     if (changes.length === 0) return;
+    this.#cache?.committed({ xid, changes, isVisible });
     this.stats.transactions++;
     for (const change of changes)
       for (const topic of this.topics.touchedBy(change)) {
@@ -244,13 +274,19 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
   resynced(sources: Sources): void {
     this.topics.reset(sources);
     this.events.resynced(sources);
+    this.#cache?.reset(sources);
     this.stats.resyncs++;
     this.rightsChanged();
   }
 
   lost(): void {
+    this.#cache?.lose();
     this.#visibility.forget();
     this.#touchAll();
+  }
+
+  refreshing(): void {
+    this.#cache?.lose();
   }
 
   /** Commits became visible after reads had stopped waiting for them: these reads lack changes that were reported already. */
@@ -294,6 +330,14 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
       if (topic.subscribers.size > 0) this.#reader.touch(topic);
     }, pause).unref();
   }
+}
+
+/** The columns that one of them wants, or null if none wants the table. */
+function wantedByAny(each: readonly (readonly boolean[] | null)[]): readonly boolean[] | null {
+  const wanting = each.filter((wanted) => wanted !== null);
+  const [first, ...others] = wanting;
+  if (first === undefined || others.length === 0) return first ?? null;
+  return first.map((_, position) => wanting.some((wanted) => wanted[position] === true));
 }
 
 /** Milliseconds behind the log from which on live answers are too late. */

@@ -5,13 +5,14 @@
  */
 import { callerName, type Identity } from '../../access/identity.js';
 import { unprocessable } from '../../base/errors.js';
+import { dependenciesOf, probeKey } from '../../engine/cache/dependencies.js';
+import { DependencyIndex, DependentShape, type TableChanges } from '../../engine/cache/dependency-index.js';
 import type { CompiledRead } from '../../engine/reads/compiled-read.js';
 import type { PreparedRead, Reads } from '../../engine/reads/reads.js';
 import type { LoggedTable } from '../../postgres/changes/pgoutput.js';
 import { bind } from '../../sql/parameter.js';
-import type { Sources, TableChanges } from '../changes/change-source.js';
+import type { Sources } from '../changes/change-source.js';
 import type { CommitVisibility } from '../changes/visibility.js';
-import { changedKeys, type Dependencies, dependenciesOf, probeKey, tableKey, wantedColumns } from '../dependencies.js';
 import type { LiveStats } from '../live-stats.js';
 import { type LiveAnswer, type LiveListener, type LiveSource, type Rights, Subscriber } from '../subscribers.js';
 
@@ -106,58 +107,11 @@ export class Topic {
   }
 }
 
-/** All topics of one statement. */
-class LiveShape {
-  readonly topics = new Map<string, Topic>();
-  /** By the values of the probe. */
-  readonly #byProbe = new Map<string, Set<Topic>>();
-  /** Topics without such values. */
-  readonly #unprobed = new Set<Topic>();
-
-  constructor(
-    readonly compiled: CompiledRead,
-    readonly dependencies: Dependencies,
-  ) {}
-
-  add(topic: Topic): void {
-    this.topics.set(topic.key, topic);
-    if (topic.probe === null) this.#unprobed.add(topic);
-    else addTo(this.#byProbe, topic.probe, topic);
-  }
-
-  remove(topic: Topic): void {
-    this.topics.delete(topic.key);
-    this.#unprobed.delete(topic);
-    if (topic.probe !== null) removeFrom(this.#byProbe, topic.probe, topic);
-  }
-
-  /** The topics whose answer may differ after the change of a table that they depend on. */
-  *touchedBy({ table, rows }: TableChanges): Iterable<Topic> {
-    const { probe } = this.dependencies;
-    if (probe === null || rows === null || probe.table !== table.name || probe.schema !== table.schema) {
-      yield* this.topics.values();
-      return;
-    }
-    const keys = new Set<string>();
-    for (const row of rows) {
-      const changed = changedKeys(probe, row);
-      if (changed === null) {
-        yield* this.topics.values();
-        return;
-      }
-      for (const key of changed) keys.add(key);
-    }
-    yield* this.#unprobed;
-    for (const key of keys) yield* this.#byProbe.get(key) ?? [];
-  }
-}
+type LiveShape = DependentShape<Topic>;
 
 /** All topics, by the statements that read them and the tables that these depend on. */
 export class Topics {
-  readonly #shapes = new Map<CompiledRead, LiveShape>();
-  readonly #byTable = new Map<string, Set<LiveShape>>();
-  /** The columns that are read of each table; cleared when shapes come or go. */
-  #wanted = new WeakMap<LoggedTable, readonly boolean[] | null>();
+  readonly #index = new DependencyIndex<Topic>();
   /** Null until the tables below each view are known. */
   #sources: Sources | null = null;
 
@@ -165,17 +119,15 @@ export class Topics {
   constructor(private readonly digestOf: (read: PreparedRead) => string) {}
 
   get shapes(): number {
-    return this.#shapes.size;
+    return this.#index.shapes.size;
   }
 
   get size(): number {
-    let topics = 0;
-    for (const shape of this.#shapes.values()) topics += shape.topics.size;
-    return topics;
+    return this.#index.size;
   }
 
-  *all(): Iterable<Topic> {
-    for (const shape of this.#shapes.values()) yield* shape.topics.values();
+  all(): Iterable<Topic> {
+    return this.#index.all();
   }
 
   /** Tables or views may have been added. */
@@ -186,20 +138,17 @@ export class Topics {
   /** Every subscriber has to join again. */
   reset(sources: Sources): void {
     this.#sources = sources;
-    this.#shapes.clear();
-    this.#byTable.clear();
-    this.#wanted = new WeakMap();
+    this.#index.clear();
   }
 
   join(subscriber: QuerySubscriber, prepared: PreparedRead): Topic {
     const { compiled, query, caller } = prepared;
-    const shape = this.#shapes.get(compiled) ?? this.#newShape(compiled);
+    const shape = this.#index.shapes.get(compiled) ?? this.#newShape(compiled);
     const values = bind(compiled.statement.parameters, query.values, caller);
     const key = JSON.stringify([this.digestOf(prepared), ...values]);
-    const topic = shape.topics.get(key) ?? new Topic(shape, key, prepared);
+    const topic = shape.entries.get(key) ?? new Topic(shape, key, prepared);
     if (subscriber.topic !== topic) this.leave(subscriber);
-    if (topic.subscribers.size === 0) shape.add(topic);
-    this.#keep(shape);
+    this.#index.add(shape, topic);
     subscriber.topic = topic;
     topic.subscribers.add(subscriber);
     return topic;
@@ -210,9 +159,7 @@ export class Topics {
     subscriber.topic = null;
     if (topic === null) return;
     topic.subscribers.delete(subscriber);
-    if (topic.subscribers.size > 0) return;
-    topic.shape.remove(topic);
-    if (topic.shape.topics.size === 0) this.#remove(topic.shape);
+    if (topic.subscribers.size === 0) this.#index.remove(topic.shape, topic);
   }
 
   #newShape(compiled: CompiledRead): LiveShape {
@@ -221,50 +168,18 @@ export class Topics {
       throw unprocessable(
         `This query cannot be live, because some changes of its data are not reported: ${dependencies.unseen}`,
       );
-    return new LiveShape(compiled, dependencies);
-  }
-
-  #keep(shape: LiveShape): void {
-    if (this.#shapes.get(shape.compiled) === shape) return;
-    this.#shapes.set(shape.compiled, shape);
-    this.#wanted = new WeakMap();
-    for (const table of shape.dependencies.tables) addTo(this.#byTable, table, shape);
-  }
-
-  #remove(shape: LiveShape): void {
-    if (this.#shapes.get(shape.compiled) !== shape) return;
-    this.#shapes.delete(shape.compiled);
-    this.#wanted = new WeakMap();
-    for (const table of shape.dependencies.tables) removeFrom(this.#byTable, table, shape);
+    return new DependentShape(compiled, dependencies);
   }
 
   /** The topics whose answer may differ after the change. */
-  *touchedBy(change: TableChanges): Iterable<Topic> {
-    for (const shape of this.#byTable.get(tableKey(change.table)) ?? []) yield* shape.touchedBy(change);
+  touchedBy(change: TableChanges): Iterable<Topic> {
+    return this.#index.touchedBy(change);
   }
 
   /** The columns of a table, by position, that decide which topics a change touches; null if no topic reads the table. */
   wanted(table: LoggedTable): readonly boolean[] | null {
-    const cached = this.#wanted.get(table);
-    if (cached !== undefined) return cached;
-    const shapes = this.#byTable.get(tableKey(table));
-    const probes = [...(shapes ?? [])].flatMap(({ dependencies: { probe } }) => probe ?? []);
-    const wanted = shapes ? wantedColumns(table, probes) : null;
-    this.#wanted.set(table, wanted);
-    return wanted;
+    return this.#index.wanted(table);
   }
-}
-
-function addTo<Key, Value>(sets: Map<Key, Set<Value>>, key: Key, value: Value): void {
-  const set = sets.get(key);
-  if (set) set.add(value);
-  else sets.set(key, new Set([value]));
-}
-
-function removeFrom<Key, Value>(sets: Map<Key, Set<Value>>, key: Key, value: Value): void {
-  const set = sets.get(key);
-  set?.delete(value);
-  if (set?.size === 0) sets.delete(key);
 }
 
 /** Reads at the same time: more would delay those of requests. */

@@ -34,6 +34,8 @@ export interface TableName {
 export interface Source extends TableName {
   /** Why some of its changes are not reported; null if all are. */
   readonly unseen: string | null;
+  /** Whether only inserts are reported. */
+  readonly insertsOnly?: boolean;
 }
 
 interface LogRights {
@@ -148,22 +150,31 @@ const ALL_MEMBERS = withCatalog(
 );
 
 export interface LogState {
-  /** How far the log has been written. */
+  /** How far the log has been flushed. */
   readonly end: string;
+  /** How far the log has been written. */
+  readonly written: string;
+  /** Differs between servers, and between starts of one. */
+  readonly server: string;
   /** A digest of the tables in the publications. */
   readonly digest: string;
   /** The transactions that have written something and are open. */
   readonly running: ReadonlySet<string>;
 }
 
+/** When the server was started: a standby that is promoted has another time than the primary. */
+export const SERVER = 'pg_catalog.pg_postmaster_start_time()::pg_catalog.text';
+
 export async function readLogState(database: Database): Promise<LogState> {
-  const [row] = await database.rows<{ end: string; digest: string; snapshot: string }>(
-    `select pg_catalog.pg_current_wal_flush_lsn()::pg_catalog.text as end, pg_catalog.md5(coalesce((${ALL_MEMBERS}), '')) as digest,
+  const [row] = await database.rows<{ end: string; written: string; server: string; digest: string; snapshot: string }>(
+    `select pg_catalog.pg_current_wal_flush_lsn()::pg_catalog.text as end,
+       pg_catalog.pg_current_wal_insert_lsn()::pg_catalog.text as written, ${SERVER} as server, pg_catalog.md5(coalesce((${ALL_MEMBERS}), '')) as digest,
        pg_catalog.pg_current_snapshot()::pg_catalog.text as snapshot`,
   );
   if (!row) throw new Error('the database does not say how far its log is');
   const running = row.snapshot.split(':')[2] ?? '';
-  return { end: row.end, digest: row.digest, running: new Set(running === '' ? [] : running.split(',')) };
+  const { end, written, server, digest } = row;
+  return { end, written, server, digest, running: new Set(running === '' ? [] : running.split(',')) };
 }
 
 export async function readMembership(database: Database): Promise<Membership> {
@@ -249,7 +260,10 @@ function sourcesOf(rows: readonly SourceRow[]): Map<string, Source[]> {
   for (const row of rows) {
     const { schema, name, served, owned, publication, narrowed } = row;
     const foreign = owned || (publication !== null && !narrowed) ? null : FOREIGN;
-    sources.set(served, [...(sources.get(served) ?? []), { schema, name, unseen: unseenOf(row) ?? foreign }]);
+    sources.set(served, [
+      ...(sources.get(served) ?? []),
+      { schema, name, unseen: unseenOf(row) ?? foreign, insertsOnly: !row.keyed },
+    ]);
   }
   return sources;
 }

@@ -24,10 +24,17 @@ import {
 import { RowDecoder } from '../wire/row-decoder.js';
 import { cancelStatement } from '../wire/socket.js';
 import { LogDecoder, type LogHandler, positionAt, positionOf } from './pgoutput.js';
-import { PUBLICATIONS, SLOT_PREFIX, slotGone } from './publication.js';
+import { PUBLICATIONS, SERVER, SLOT_PREFIX, slotGone } from './publication.js';
 
 /** Milliseconds for a command that waits for nobody. */
 const COMMAND_TIMEOUT_MS = 10_000;
+
+interface SlotOwner {
+  /** More of the log has arrived. */
+  advanced(): void;
+  /** Called once, also after `stop`. */
+  lost(error: Error): void;
+}
 
 export class SlotStream {
   readonly name = `${SLOT_PREFIX}${randomBytes(8).toString('hex')}`;
@@ -43,20 +50,23 @@ export class SlotStream {
   isStarted = false;
   isOver = false;
 
-  /** `onLost` is called once, also after `stop`. */
+  /** The server that it reads the log of. */
+  server = '';
+
   constructor(
     private readonly database: Database,
     handler: LogHandler,
-    onLost: (error: Error) => void,
+    owner: SlotOwner,
   ) {
     const { replication } = database;
     if (replication === null) throw new Error('the log cannot be read');
     const decoder = new LogDecoder(handler);
     this.#connection = new ReplicationConnection(replication, {
       take: (message) => decoder.take(message),
+      advanced: () => owner.advanced(),
       lost: (error) => {
         this.isOver = true;
-        onLost(error);
+        owner.lost(error);
       },
     });
   }
@@ -78,12 +88,13 @@ export class SlotStream {
     );
     this.consistent = positionOf(String(created?.['consistent_point']));
     const [slot] = await connection.query(
-      `select restart_lsn::text as restart, pg_catalog.pg_size_bytes(pg_catalog.current_setting('max_slot_wal_keep_size'))::text as most
+      `select restart_lsn::text as restart, pg_catalog.pg_size_bytes(pg_catalog.current_setting('max_slot_wal_keep_size'))::text as most, ${SERVER} as server
        from pg_catalog.pg_replication_slots where slot_name operator(pg_catalog.=) '${this.name}'`,
       COMMAND_TIMEOUT_MS,
     );
     this.restart = positionOf(String(slot?.['restart']));
     this.serverLimit = Number(slot?.['most']);
+    this.server = String(slot?.['server']);
     this.createdAt = performance.now();
   }
 
@@ -133,6 +144,8 @@ const MAX_SILENCE_MS = 10_000;
 interface LogReader {
   /** The memory is borrowed for the time of the call. */
   take(message: Buffer): void;
+  /** More of the log has arrived. */
+  advanced(): void;
   /** Once, when the connection is lost or could not go on. */
   lost(error: Error): void;
 }
@@ -288,9 +301,11 @@ export class ReplicationConnection {
     if (data[0] === LOG_DATA) {
       this.received = Math.max(this.received, positionAt(data, 1));
       this.reader.take(data.subarray(25));
+      this.reader.advanced();
     } else if (data[0] === KEEP_ALIVE) {
       this.received = Math.max(this.received, positionAt(data, 1));
       if (data[17] === 1) this.#report(false);
+      this.reader.advanced();
     }
   }
 

@@ -6,6 +6,7 @@ import { Policies } from '../../access/policies.js';
 import type { Gather } from '../../api/server/metrics.js';
 import type { Event, Observer } from '../../base/observe.js';
 import type { Config } from '../../config/config.js';
+import { WriteTimes } from '../../engine/cache/write-times.js';
 import { type HttpServer, startHttpServer } from '../../http/app.js';
 import type { Limits } from '../../http/limiter.js';
 import { type ListenAddress, listenAddressOf } from '../../http/listen.js';
@@ -83,7 +84,8 @@ export class SingleThread implements Threads {
   async serve(main: MainContext): Promise<string> {
     const { secret, limits, events, accessChanged } = main;
     const config = this.config;
-    const core = createCore(config, { ...main, policies: this.#policies }, this.observe);
+    const writeTimes = config.READ_CACHE_SIZE > 0 ? new WriteTimes() : null;
+    const core = createCore(config, { ...main, policies: this.#policies, writeTimes }, this.observe);
     const shared = {
       secret,
       limits,

@@ -3,6 +3,7 @@ import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { Policies } from '../../access/policies.js';
 import { type Event, type Observer, withPlainError } from '../../base/observe.js';
 import { createSequence } from '../../base/time-slices.js';
+import { WriteTimes } from '../../engine/cache/write-times.js';
 import { remoteLimits } from '../../http/limiter.js';
 import { FollowingMirror } from '../../mirror/watch.js';
 import { loadGrammar } from '../../sql/grammar.js';
@@ -80,7 +81,8 @@ async function openCore(
   const policies = new Policies();
   policies.apply(assignment.policies);
   const replicas = assignment.replicas && openReplicas(config, assignment.replicas);
-  return { core: createCore(config, { database, mirror, policies, replicas }, observe), mirror };
+  const writeTimes = assignment.writeTimes && new WriteTimes(assignment.writeTimes);
+  return { core: createCore(config, { database, mirror, policies, replicas, writeTimes }, observe), mirror };
 }
 
 function sharedOf({ config, secret }: Assignment, main: Main, url: () => string): Shared {

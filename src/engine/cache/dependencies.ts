@@ -1,12 +1,12 @@
 /** Which changes may change the answer of a read: of which tables and, if the plan says so, of which rows. */
-import type { CompiledRead } from '../engine/reads/compiled-read.js';
-import type { ProbedKind, RowProbe } from '../plan/row-probe.js';
-import { systemTables } from '../postgres/catalog/system-tables.js';
-import type { LoggedChange, LoggedRow, LoggedTable } from '../postgres/changes/pgoutput.js';
-import type { Source } from '../postgres/changes/publication.js';
-import { splitKey } from '../sql/key-text.js';
-import { type Caller, resolveVariable, type Values } from '../sql/parameter.js';
-import { namesInStatement } from '../sql/verify.js';
+import type { ProbedKind, RowProbe } from '../../plan/row-probe.js';
+import { systemTables } from '../../postgres/catalog/system-tables.js';
+import type { LoggedChange, LoggedRow, LoggedTable } from '../../postgres/changes/pgoutput.js';
+import type { Source } from '../../postgres/changes/publication.js';
+import { splitKey } from '../../sql/key-text.js';
+import { type Caller, resolveVariable, type Values } from '../../sql/parameter.js';
+import { namesInStatement } from '../../sql/verify.js';
+import type { CompiledRead } from '../reads/compiled-read.js';
 
 export interface Dependencies {
   /** As schema.name. */
@@ -15,11 +15,15 @@ export interface Dependencies {
   readonly probe: RowProbe | null;
   /** Data whose changes are not reported, and why; null if there is none. */
   readonly unseen: string | null;
+  /** A table of which only inserts are reported, and why; null if there is none. */
+  readonly insertsOnly: string | null;
 }
 
 export function tableKey({ schema, name }: { readonly schema: string; readonly name: string }): string {
   return `${schema}.${name}`;
 }
+
+const INSERTS_ONLY = 'it has no key, so its updates and deletions are not in the log';
 
 /** The tables below the ones that the statement names. */
 export function dependenciesOf(
@@ -28,6 +32,7 @@ export function dependenciesOf(
 ): Dependencies {
   const found: string[] = [];
   const unseen: string[] = [];
+  let insertsOnly: string | null = null;
   if (calls.length > 0) unseen.push('a function: its tables are not known');
   for (const { schema, name } of namesInStatement(statement.text).tables) {
     if (schema === undefined) continue;
@@ -35,13 +40,14 @@ export function dependenciesOf(
     for (const source of sources.get(served) ?? [{ schema, name, unseen: 'its tables are not known' }]) {
       found.push(tableKey(source));
       if (source.unseen !== null) unseen.push(`"${tableKey(source)}": ${source.unseen}`);
+      if (source.insertsOnly) insertsOnly = `"${tableKey(source)}": ${INSERTS_ONLY}`;
     }
   }
   const probe = rowProbe();
   const probed = probe && tableKey({ schema: probe.schema, name: probe.table });
   // If the table occurs again, in a nested list or a rule, other rows of it matter too.
   const isExact = probed !== null && found.filter((table) => table === probed).length === 1;
-  return { tables: new Set(found), probe: isExact ? probe : null, unseen: unseen[0] ?? null };
+  return { tables: new Set(found), probe: isExact ? probe : null, unseen: unseen[0] ?? null, insertsOnly };
 }
 
 /** The tables that a statement reads, without one occurrence of `own`: if it occurs again, other rows of it matter too. */

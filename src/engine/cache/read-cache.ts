@@ -1,0 +1,378 @@
+/**
+ * Reads from memory. An answer is kept until a transaction commits that may change it: the stream of changes drops it then. While the
+ * stream is not known to be up to date, every read goes to PostgreSQL. In doubt an answer is not kept. See docs/decisions/read-cache.md.
+ */
+import { performance } from 'node:perf_hooks';
+import { callerName, type Identity } from '../../access/identity.js';
+import type { ReadListener } from '../../batching/shape-queue.js';
+import type { LoggedTable } from '../../postgres/changes/pgoutput.js';
+import type { Source } from '../../postgres/changes/publication.js';
+import type { Values } from '../../sql/parameter.js';
+import type { CompiledRead } from '../reads/compiled-read.js';
+import { CacheSpace, groupOf, type Kept } from './cache-space.js';
+import { dependenciesOf, probeKey, tableKey } from './dependencies.js';
+import { DependencyIndex, type Dependent, DependentShape, type TableChanges } from './dependency-index.js';
+import { hashOf, type WriteTimes } from './write-times.js';
+
+/** A read with everything that its answer depends on. */
+export interface CacheableRead {
+  readonly compiled: CompiledRead;
+  readonly values: Values;
+  readonly caller: Identity;
+  /** The statement's values, and the digest of the settings that the database learns; '' for none. */
+  readonly bound: readonly (string | null)[];
+  readonly digest: string;
+}
+
+/** The changes of a transaction that may not be visible to new reads yet. */
+interface Commit {
+  readonly xid: number;
+  readonly changes: readonly TableChanges[];
+  readonly isVisible: boolean;
+}
+
+interface CacheLimits {
+  /** Bytes. */
+  readonly size: number;
+  /** Milliseconds that an answer may be older than the database. */
+  readonly maxLag: number;
+}
+
+let shapes = 0;
+
+/** The reads of one statement. */
+class CachedShape extends DependentShape<CacheEntry> {
+  readonly number = ++shapes;
+  /** Answers that were dropped before they were used, since the last one that was used. */
+  wasted = 0;
+  /** Until then nothing is kept, by the clock of `performance`: its tables change more often than they are read. */
+  pausedUntil = 0;
+}
+
+/** Bytes of an entry besides its body and its key: objects, and its places in maps. */
+const ENTRY_BYTES = 700;
+
+export class CacheEntry implements Dependent, Kept {
+  body: Buffer | null = null;
+  size: number;
+  hits = 0;
+  isDropped = false;
+  usedAt = 0;
+  /** Forms in which it is sent, which go with it. */
+  onDropped: (() => void) | null = null;
+
+  constructor(
+    readonly shape: CachedShape,
+    readonly key: string,
+    readonly probe: string | null,
+    readonly group: number,
+  ) {
+    this.size = ENTRY_BYTES + 2 * key.length;
+  }
+}
+
+/** Milliseconds within which a read must come again to be kept. */
+const SEEN_MS = 60_000;
+const MAX_SEEN = 50_000;
+/** After so many answers in a row that nobody used, a statement pauses: the first time so many milliseconds, at most so many. */
+const MAX_WASTED = 8;
+const FIRST_PAUSE_MS = 1_000;
+const MAX_PAUSE_MS = 60_000;
+/** Milliseconds between two changes of an entry's place in the order of use. */
+const TOUCH_MS = 1_000;
+
+export class ReadCache {
+  readonly #index = new DependencyIndex<CacheEntry>();
+  readonly #space: CacheSpace<CacheEntry>;
+  /** Null for a statement whose answers are not kept. */
+  #shapes = new WeakMap<CompiledRead, CachedShape | { readonly reason: string }>();
+  /** When a read was seen first, by its hash. */
+  readonly #seen = new Map<number, number>();
+  /** Null while changes are not reported. */
+  #sources: ReadonlyMap<string, readonly Source[]> | null = null;
+  /** Transactions by the tables that they changed, which may not be visible to new reads yet. */
+  readonly #unsettled = new Map<string, Set<number>>();
+  /** Transactions that ran when the stream was opened: their changes may not be reported. Null before they are known. */
+  #older: Set<number> | null = null;
+  #resetAt = 0;
+  /** Everything that was committed before is known, by the clock of `performance`. */
+  #freshAt = Number.NEGATIVE_INFINITY;
+  /** The position in the log that goes with it, in bytes. */
+  position = 0;
+  hits = 0;
+  misses = 0;
+  evictions = 0;
+  invalidations = 0;
+  /** Called if it must learn soon whether commits are visible. */
+  onUnsettled: () => void = () => {};
+
+  constructor(
+    readonly limits: CacheLimits,
+    readonly writes: WriteTimes,
+  ) {
+    this.#space = new CacheSpace(limits.size, (entry) => {
+      this.evictions++;
+      this.#drop(entry);
+    });
+  }
+
+  /** Bytes. */
+  get used(): number {
+    return this.#space.used;
+  }
+
+  get entries(): number {
+    return this.#index.size;
+  }
+
+  /** Milliseconds since everything that had been committed was known. */
+  get lag(): number {
+    return performance.now() - this.#freshAt;
+  }
+
+  /** Whether answers may be served from memory to a caller, who has seen the database at that position. */
+  serves(caller: Identity, from: { readonly address: string }, position = 0): boolean {
+    if (performance.now() - this.#freshAt > this.limits.maxLag || position > this.position) return false;
+    return this.writes.isQuiet || this.writes.of(callerName(caller, from)) <= this.#freshAt;
+  }
+
+  keyOf({ digest, bound }: CacheableRead): string {
+    return JSON.stringify(digest === '' ? bound : [digest, bound]);
+  }
+
+  /** The kept answer, or null. */
+  find({ compiled }: CacheableRead, key: string): CacheEntry | null {
+    const entry = this.#index.shapes.get(compiled)?.entries.get(key);
+    if (entry === undefined || entry.body === null) return null;
+    this.hit(entry);
+    return entry;
+  }
+
+  hit(entry: CacheEntry): void {
+    this.hits++;
+    entry.hits++;
+    entry.shape.wasted = 0;
+    const now = performance.now();
+    if (now - entry.usedAt < TOUCH_MS) return;
+    entry.usedAt = now;
+    this.#space.touch(entry);
+  }
+
+  /** An entry for the answer of a read that is sent to the primary after this call, or null if it is not to be kept. */
+  begin(read: CacheableRead, key: string, from: { readonly address: string }): CacheEntry | null {
+    this.misses++;
+    const { compiled, values, caller } = read;
+    const shape = this.#shapeOf(compiled);
+    if (!(shape instanceof CachedShape) || !this.#wasSeen(shape, key)) return null;
+    if (shape.entries.has(key) || performance.now() < shape.pausedUntil || !this.#isSettled(shape)) return null;
+    const { probe } = shape.dependencies;
+    const group = groupOf(hashOf(callerName(caller, from)));
+    const entry = new CacheEntry(shape, key, probe && probeKey(probe, values, caller), group);
+    this.#index.add(shape, entry);
+    return entry;
+  }
+
+  /** The answer of the read; null for none. */
+  keep(entry: CacheEntry, cell: Buffer | null): void {
+    if (entry.isDropped) return;
+    if (cell === null) {
+      this.#drop(entry);
+      return;
+    }
+    // Small buffers would share memory, which stays as long as one of them.
+    const body = Buffer.allocUnsafeSlow(cell.length);
+    cell.copy(body);
+    entry.body = body;
+    entry.size += body.length;
+    if (!this.#space.add(entry)) this.#drop(entry);
+  }
+
+  /** Why answers of the statement are not kept, or null if they are. */
+  reason(compiled: CompiledRead): string | null {
+    if (this.#sources === null) return 'changes are not reported at the moment';
+    const shape = this.#shapeOf(compiled);
+    return shape instanceof CachedShape ? null : shape.reason;
+  }
+
+  /** More bytes are kept with an entry. */
+  grow(entry: CacheEntry, bytes: number): void {
+    entry.size += bytes;
+    this.#space.grown(entry, bytes);
+  }
+
+  drop(entry: CacheEntry): void {
+    this.#drop(entry);
+  }
+
+  clear(): void {
+    for (const entry of this.#index.all()) this.#forget(entry);
+    this.#index.clear();
+    this.#shapes = new WeakMap();
+  }
+
+  /** From now on all changes are reported. `sources`: the tables below each table and view. */
+  reset(sources: ReadonlyMap<string, readonly Source[]>): void {
+    this.clear();
+    this.#sources = sources;
+    this.#older = null;
+    this.#resetAt = performance.now();
+    this.onUnsettled();
+  }
+
+  /** Changes are not reported any more. */
+  lose(): void {
+    this.#sources = null;
+    this.#older = null;
+    this.#freshAt = Number.NEGATIVE_INFINITY;
+    this.#unsettled.clear();
+    this.clear();
+  }
+
+  wanted(table: LoggedTable): readonly boolean[] {
+    return this.#index.wanted(table) ?? table.columns.map(() => false);
+  }
+
+  committed({ xid, changes, isVisible }: Commit): void {
+    for (const change of changes) {
+      if (!isVisible) this.#unsettle(change.table, xid);
+      for (const entry of this.#index.touchedBy(change)) this.#invalidate(entry);
+    }
+    if (!isVisible && changes.length > 0) this.onUnsettled();
+  }
+
+  /** A large transaction arrives that has changed these tables. */
+  arriving(xid: number, tables: Iterable<LoggedTable>): void {
+    for (const table of tables) {
+      this.#unsettle(table, xid);
+      for (const entry of this.#index.touchedBy({ table, rows: null })) this.#invalidate(entry);
+    }
+    this.onUnsettled();
+  }
+
+  /** Whether it waits for transactions to become visible. */
+  get isUnsettled(): boolean {
+    return this.#unsettled.size > 0 || this.#older === null || this.#older.size > 0;
+  }
+
+  /** By a snapshot that was asked for at that time: the transactions that are visible, and those that run. */
+  settle(known: { has(xid: number): boolean; readonly running: ReadonlySet<number> }, askedAt: number): void {
+    for (const [table, xids] of this.#unsettled) {
+      for (const xid of xids) if (known.has(xid)) xids.delete(xid);
+      if (xids.size === 0) this.#unsettled.delete(table);
+    }
+    if (this.#older === null) {
+      if (this.#sources !== null && askedAt >= this.#resetAt) this.#older = new Set(known.running);
+    } else for (const xid of this.#older) if (!known.running.has(xid)) this.#older.delete(xid);
+  }
+
+  /** Everything that was committed before `at`, by the clock of `performance`, or before the position has been reported. */
+  caughtUp(at: number, position: number): void {
+    if (this.#sources === null) return;
+    this.#freshAt = at;
+    this.position = position;
+    this.writes.settled(at);
+  }
+
+  #shapeOf(compiled: CompiledRead): CachedShape | { readonly reason: string } {
+    const known = this.#shapes.get(compiled);
+    if (known) return known;
+    if (this.#sources === null) return NOT_REPORTED;
+    const shape = this.#newShape(compiled, this.#sources);
+    this.#shapes.set(compiled, shape);
+    return shape;
+  }
+
+  #newShape(
+    compiled: CompiledRead,
+    sources: ReadonlyMap<string, readonly Source[]>,
+  ): CachedShape | { readonly reason: string } {
+    const reason = compiled.uncacheable();
+    if (reason !== null) return { reason };
+    const dependencies = dependenciesOf(compiled, sources);
+    const unseen = dependencies.unseen ?? dependencies.insertsOnly;
+    return unseen === null ? new CachedShape(compiled, dependencies) : { reason: unseen };
+  }
+
+  /** Whether the read has come before within a minute. */
+  #wasSeen({ number }: CachedShape, key: string): boolean {
+    const hash = hashOf(key, number);
+    const now = performance.now();
+    const seen = this.#seen.get(hash);
+    if (seen !== undefined && now - seen < SEEN_MS) return true;
+    if (this.#seen.size >= MAX_SEEN) this.#seen.clear();
+    this.#seen.set(hash, now);
+    return false;
+  }
+
+  /** Whether every transaction that was reported and concerns the shape is visible to a read that is sent now. */
+  #isSettled({ dependencies }: CachedShape): boolean {
+    if (this.#older === null || this.#older.size > 0) return false;
+    if (this.#unsettled.size === 0) return true;
+    for (const table of dependencies.tables) if (this.#unsettled.has(table)) return false;
+    return true;
+  }
+
+  #unsettle(table: LoggedTable, xid: number): void {
+    const key = tableKey(table);
+    const xids = this.#unsettled.get(key);
+    if (xids) xids.add(xid);
+    else this.#unsettled.set(key, new Set([xid]));
+  }
+
+  #invalidate(entry: CacheEntry): void {
+    this.invalidations++;
+    const { shape } = entry;
+    if (entry.body !== null && entry.hits === 0 && ++shape.wasted >= MAX_WASTED) {
+      const pause = Math.min(FIRST_PAUSE_MS * 2 ** (shape.wasted - MAX_WASTED), MAX_PAUSE_MS);
+      shape.pausedUntil = performance.now() + pause;
+    }
+    this.#drop(entry);
+  }
+
+  #drop(entry: CacheEntry): void {
+    if (entry.isDropped) return;
+    this.#index.remove(entry.shape, entry);
+    this.#forget(entry);
+  }
+
+  #forget(entry: CacheEntry): void {
+    entry.isDropped = true;
+    this.#space.remove(entry);
+    entry.body = null;
+    entry.onDropped?.();
+  }
+}
+
+const NOT_REPORTED = { reason: 'changes are not reported at the moment' };
+
+/** Keeps the answer that it passes on. */
+export class KeepingListener implements ReadListener {
+  constructor(
+    private readonly listener: ReadListener,
+    private readonly cache: ReadCache,
+    readonly entry: CacheEntry,
+  ) {}
+
+  get aborted(): boolean {
+    return this.listener.aborted;
+  }
+
+  get caller(): string {
+    return this.listener.caller ?? '';
+  }
+
+  onResult(cell: Buffer | null, reads: number): void {
+    this.cache.keep(this.entry, this.listener.aborted ? null : cell);
+    this.listener.onResult(cell, reads);
+  }
+
+  onError(error: unknown): void {
+    this.giveUp().onError(error);
+  }
+
+  /** The answer is not to be kept. Returns who waits for it. */
+  giveUp(): ReadListener {
+    this.cache.drop(this.entry);
+    return this.listener;
+  }
+}

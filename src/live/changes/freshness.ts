@@ -1,0 +1,109 @@
+/**
+ * Tells the cache of reads how recent it is. The stream of changes is compared with the database again and again: when everything that
+ * was committed before a comparison has been reported, answers in memory are at most as old as that comparison.
+ */
+import { performance } from 'node:perf_hooks';
+import type { ReadCache } from '../../engine/cache/read-cache.js';
+import type { ChangeStream } from './change-stream.js';
+import type { CommitVisibility } from './visibility.js';
+
+/** Comparisons within the allowed lag. */
+const COMPARISONS = 4;
+/** Milliseconds between two comparisons after writes. */
+const SHORTEST_MS = 5;
+/** Milliseconds between two questions whether commits are visible: the first pause, which doubles each time, and the longest. */
+const FIRST_PAUSE_MS = 2;
+const MAX_PAUSE_MS = 100;
+
+export class Freshness {
+  readonly #comparison: Repeated;
+  readonly #settling: Repeated;
+  #pause = FIRST_PAUSE_MS;
+
+  constructor(
+    private readonly stream: ChangeStream,
+    private readonly visibility: CommitVisibility,
+    private readonly cache: ReadCache,
+  ) {
+    const interval = cache.limits.maxLag / COMPARISONS;
+    this.#comparison = new Repeated(() => this.#compare().then(() => interval));
+    this.#settling = new Repeated(() => this.#settle());
+    cache.writes.onWrite = () => this.#comparison.soon(SHORTEST_MS);
+    cache.onUnsettled = () => {
+      this.#pause = FIRST_PAUSE_MS;
+      this.#settling.soon(0);
+    };
+  }
+
+  start(): void {
+    this.#comparison.soon(0);
+  }
+
+  stop(): void {
+    this.#comparison.stop();
+    this.#settling.stop();
+  }
+
+  async #compare(): Promise<void> {
+    const at = performance.now();
+    if (this.stream.state !== 'open') return;
+    const position = await this.stream.caughtUp().catch(() => null);
+    if (position !== null) this.cache.caughtUp(at, position);
+  }
+
+  /** Returns when to ask again, or null if all commits are visible. */
+  async #settle(): Promise<number | null> {
+    if (!this.cache.isUnsettled) return null;
+    const askedAt = performance.now();
+    const known = await this.visibility.knownNow();
+    if (known) this.cache.settle(known, askedAt);
+    if (!this.cache.isUnsettled) return null;
+    this.#pause = Math.min(this.#pause * 2, MAX_PAUSE_MS);
+    return this.#pause;
+  }
+}
+
+/** Work that is done again and again, never twice at the same time. */
+class Repeated {
+  #timer: NodeJS.Timeout | null = null;
+  #dueAt = Number.POSITIVE_INFINITY;
+  #beganAt = Number.NEGATIVE_INFINITY;
+  #isRunning = false;
+  #isStopped = false;
+
+  /** `work` resolves with the milliseconds until it is due again, or with null if it is not. */
+  constructor(private readonly work: () => Promise<number | null>) {}
+
+  /** Does it soon, at least so many milliseconds after it was begun last. */
+  soon(leastMs: number): void {
+    if (this.#isStopped) return;
+    const now = performance.now();
+    const dueAt = Math.max(now, this.#beganAt + leastMs);
+    if (dueAt >= this.#dueAt) return;
+    this.#dueAt = dueAt;
+    if (!this.#isRunning) this.#arm();
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    if (this.#timer) clearTimeout(this.#timer);
+  }
+
+  #arm(): void {
+    if (this.#timer) clearTimeout(this.#timer);
+    this.#timer = null;
+    if (this.#isStopped || this.#dueAt === Number.POSITIVE_INFINITY) return;
+    this.#timer = setTimeout(() => void this.#run(), this.#dueAt - performance.now()).unref();
+  }
+
+  async #run(): Promise<void> {
+    this.#timer = null;
+    this.#isRunning = true;
+    this.#beganAt = performance.now();
+    this.#dueAt = Number.POSITIVE_INFINITY;
+    const pause = await this.work();
+    this.#isRunning = false;
+    if (pause !== null) this.#dueAt = Math.min(this.#dueAt, performance.now() + pause);
+    this.#arm();
+  }
+}
