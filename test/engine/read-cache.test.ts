@@ -30,7 +30,7 @@ for (const LIVE of ['logical', 'triggers'] as const)
       await waitFor(async () => {
         answer = await read(path, options);
         return isHit(answer);
-      });
+      }, 10_000);
       return answer;
     };
 
@@ -42,7 +42,7 @@ for (const LIVE of ['logical', 'triggers'] as const)
       t.equal(hit.text, first.text);
       t.equal(hit.headers['etag'], first.headers['etag']);
       await sql`update articles set title = 'by plain SQL' where id = 1`;
-      await waitFor(async () => (await read(path)).text.includes('by plain SQL'));
+      await waitFor(async () => (await read(path)).text.includes('by plain SQL'), 5_000);
       t.match((await warm(path)).text, /by plain SQL/);
     });
 
@@ -53,23 +53,34 @@ for (const LIVE of ['logical', 'triggers'] as const)
         await warm(path);
         await warm(list);
         const title = `turn ${turn}`;
-        await request(service, 'PATCH', '/items/articles/2', { headers: JSON_HEADERS, body: JSON.stringify({ title }) });
+        await request(service, 'PATCH', '/items/articles/2', {
+          headers: JSON_HEADERS,
+          body: JSON.stringify({ title }),
+        });
         t.match((await read(path)).text, title);
         t.match((await read(list)).text, title);
       }
     });
 
     t.test('rows of another caller are not shown', async (t) => {
-      const rule = { collection: 'articles', action: 'read', fields: ['id', 'title'], permissions: { id: { _lte: 2 } } } as const;
+      const rule = {
+        collection: 'articles',
+        action: 'read',
+        fields: ['id', 'title'],
+        permissions: { id: { _lte: 2 } },
+      } as const;
       const caller = await makeCaller(sql, 'reader', [{ permissions: [rule] }]);
       const path = '/items/articles?sort=id&fields=*';
       const all = await warm(path);
-      await waitFor(async () => (await read(path, { token: caller.token })).status === 200);
+      await waitFor(async () => (await read(path, { token: caller.token })).status === 200, 5_000);
       const some = await warm(path, { token: caller.token });
-      t.ok(all.json.data.length > 2);
+      t.ok(JSON.parse(all.text).data.length > 2);
       t.strictSame(
-        some.json.data.map((item: { id: number }) => Object.keys(item).length),
-        [2, 2],
+        JSON.parse(some.text).data.map((item: object) => Object.keys(item)),
+        [
+          ['id', 'title'],
+          ['id', 'title'],
+        ],
       );
     });
 
