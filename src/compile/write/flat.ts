@@ -46,6 +46,7 @@ import {
   storedAtFirst,
   type Tags,
   tagList,
+  takeReceipt,
 } from './write-input.js';
 import { columnList } from './write-result.js';
 
@@ -135,7 +136,7 @@ function compileOnce(
           where ${parts.where} returning ${parts.returning}`;
   const steps = [
     ...(made ? [sql`${MADE} as materialized (select ${made} as ${alias('k')})`] : []),
-    sql`${TAKEN} as (${takeReceipt(receipts, value, source)})`,
+    sql`${TAKEN} as (${receiptOf(receipts, value, source)})`,
     sql`${WRITTEN} as (${written})`,
     ...logged,
   ];
@@ -150,15 +151,11 @@ function compileOnce(
 const DONE_ONCE = sql`case when (select count(*) from ${TAKEN}) = 0 then service_raise('repeated')
   when (select count(*) from ${WRITTEN}) = 0 then service_raise('missing') else true end`;
 
-/** Returns no row if the request was carried out before. `key` is that of the row. */
-function takeReceipt(receipts: Collection, key: Fragment, source: Fragment): Fragment {
+/** The receipt contains the key of the row. */
+function receiptOf(receipts: Collection, key: Fragment, source: Fragment): Fragment {
   const slot = (name: (typeof RECEIPT)[number]): Fragment =>
-    sql`${parameter({ kind: 'text', slot: AUTHOR.length + RECEIPT.indexOf(name) })}::text`;
-  return sql`insert into ${tableName(receipts)} as ${TABLE_ROW} (id, fingerprint, expires, keys)
-    select ${slot('id')}, ${slot('fingerprint')}, now() + ${slot('lifetime')}::interval, json_build_array((${key})::text)${source}
-    on conflict (id) do update
-    set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = excluded.keys, answer = null
-    where ${TABLE_ROW}.expires < now() returning 1`;
+    parameter({ kind: 'text', slot: AUTHOR.length + RECEIPT.indexOf(name) });
+  return takeReceipt(receipts, slot, { keys: sql`json_build_array((${key})::text)`, source });
 }
 
 /**
@@ -285,7 +282,7 @@ export function compileFlatDelete(
   const logged = collection.accountability === null ? [] : [recordActivity('delete', collection, activityLog, nothing)];
   const [name] = keyParameters(collection.key, KEY_SLOT, 'value');
   if (receipts && (!singleKey(collection) || !name)) return null;
-  const taken = receipts && name ? [sql`${TAKEN} as (${takeReceipt(receipts, name, nothing)})`] : [];
+  const taken = receipts && name ? [sql`${TAKEN} as (${receiptOf(receipts, name, nothing)})`] : [];
   const parts = join([...taken, ...matching, sql`${WRITTEN} as (${deleted})`, ...logged], sql`, `);
   const shown = receipts ? sql`select '' where ${DONE_ONCE}` : sql`select '' from ${WRITTEN}`;
   const answer = isMatched ? answerMatched(sql`''`) : shown;

@@ -334,19 +334,31 @@ function initialKey(field: Field, { conflict }: WriteNode): Fragment | null {
     : defaultValue;
 }
 
+/** The keys that a receipt stores, and the rows that they come from. */
+interface ReceiptKeys {
+  readonly keys: Fragment;
+  readonly source: Fragment;
+}
+
 /**
- * A request that comes again finds its record, unless that has expired; a concurrent one waits for the first. Every
- * list of rows waits for the second part, so that a repeated request fails for no other reason.
+ * Stores the receipt of a request with an `Idempotency-Key`. Returns no row if the request was carried out before and its receipt has not
+ * expired. A concurrent request with the same key waits for the first.
  */
-export function idempotencyRecord(records: Collection): Fragment[] {
-  const expired = sql`${alias('t')}.expires < now()`;
-  const values = sql`${slotOf('id')}::text, ${slotOf('fingerprint')}::text, now() + ${slotOf('lifetime')}::text::interval`;
-  const stored = sql`insert into ${tableName(records)} as ${alias('t')} (id, fingerprint, expires)
-    values (${values})
+export function takeReceipt(
+  receipts: Collection,
+  slot: (name: keyof Receipt) => Fragment,
+  { keys, source }: ReceiptKeys = { keys: sql`null`, source: nothing },
+): Fragment {
+  return sql`insert into ${tableName(receipts)} as ${alias('t')} (id, fingerprint, expires, keys)
+    select ${slot('id')}::text, ${slot('fingerprint')}::text, now() + ${slot('lifetime')}::text::interval, ${keys}${source}
     on conflict (id) do update
-    set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = null
-    where ${expired}
+    set fingerprint = excluded.fingerprint, expires = excluded.expires, keys = excluded.keys, answer = null
+    where ${alias('t')}.expires < now()
     returning 1`;
+}
+
+/** Every list of rows waits for the second part, so that a repeated request fails for no other reason. */
+export function idempotencyRecord(receipts: Collection): Fragment[] {
   const checked = sql`select case when (select count(*) from ${alias('q')}) = 0 then service_raise('repeated') end`;
-  return [sql`${alias('q')} as (${stored})`, sql`${alias('v')} as materialized (${checked})`];
+  return [sql`${alias('q')} as (${takeReceipt(receipts, slotOf)})`, sql`${alias('v')} as materialized (${checked})`];
 }

@@ -269,9 +269,14 @@ from (
   select pg_catalog.pg_advisory_xact_lock($1::regclass::oid::int8)
 ) as locked, pg_catalog.pg_sequence
 where seqrelid operator(pg_catalog.=) $1::regclass
-and seqincrement operator(pg_catalog.>) 0
+and
+case
+when pg_catalog.has_sequence_privilege($1::regclass::oid, 'update')
+and pg_catalog.has_sequence_privilege($1::regclass::oid, 'usage') then seqincrement operator(pg_catalog.>) 0
 and $2::int8 operator(pg_catalog.<) seqmax
-and $2::int8 operator(pg_catalog.>) coalesce(pg_catalog.pg_sequence_last_value($1::regclass), 0);
+and $2::int8 operator(pg_catalog.>) coalesce(pg_catalog.pg_sequence_last_value($1::regclass), 0)
+else false
+end;
 
 -- $1 = 'public.comments_id_seq'
 -- $2 = '80'
@@ -280,9 +285,14 @@ from (
   select pg_catalog.pg_advisory_xact_lock($1::regclass::oid::int8)
 ) as locked, pg_catalog.pg_sequence
 where seqrelid operator(pg_catalog.=) $1::regclass
-and seqincrement operator(pg_catalog.>) 0
+and
+case
+when pg_catalog.has_sequence_privilege($1::regclass::oid, 'update')
+and pg_catalog.has_sequence_privilege($1::regclass::oid, 'usage') then seqincrement operator(pg_catalog.>) 0
 and $2::int8 operator(pg_catalog.<) seqmax
-and $2::int8 operator(pg_catalog.>) coalesce(pg_catalog.pg_sequence_last_value($1::regclass), 0);
+and $2::int8 operator(pg_catalog.>) coalesce(pg_catalog.pg_sequence_last_value($1::regclass), 0)
+else false
+end;
 
 -- $1 = '2'
 select '{"data":' || "%r1"."%j" || ('}' || "%r1"."%e")
