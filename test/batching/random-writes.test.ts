@@ -1,6 +1,7 @@
 /**
  * Random flat writes of many clients at once, in batches and one by one, into plain tables and into tables with triggers, rules and
- * deferred constraints. Each client has items of its own, so an oracle knows each answer, and at the end every row with its activity.
+ * deferred constraints. Changes have values or operators, and some writes depend on an entity tag, which is the newest one or an older
+ * one. Each client has items of its own, so an oracle knows each answer, and at the end every row with its activity.
  * Then backends are killed below the same writes: nothing that was acknowledged is lost, doubled or done by half.
  * PROPERTY_SEED names a seed or `random`, PROPERTY_CASES the number of writes, KILLS the number of killed backends.
  */
@@ -80,10 +81,15 @@ interface Sender {
   readonly token: string;
 }
 
-function send({ service, token }: Sender, method: string, path: string, body?: unknown): Promise<Answer> {
+function send(
+  { service, token }: Sender,
+  method: string,
+  path: string,
+  { body, match }: { readonly body?: unknown; readonly match?: string | null } = {},
+): Promise<Answer> {
   const content = body === undefined ? {} : { body: JSON.stringify(body) };
   return request(service, method, path, {
-    headers: { 'content-type': 'application/json' },
+    headers: { 'content-type': 'application/json', ...(match ? { 'if-match': match } : {}) },
     token,
     agent,
     ...content,
@@ -117,8 +123,12 @@ async function prepare(name: string, batching: boolean): Promise<{ service: Serv
 class Client {
   readonly items = new Map<Name, Map<number, Item>>(NAMES.map((name) => [name, new Map()]));
   readonly wrong: string[] = [];
+  /** The newest entity tag of each item, and one that it had before, by table and key. */
+  readonly #tags = new Map<string, { readonly newest: string; readonly older: string | null }>();
   /** Successful writes by table. */
   readonly written = new Map<Name, number>();
+  /** Writes whose condition the item did not meet. */
+  unmet = 0;
   #made = 0;
 
   constructor(
@@ -157,35 +167,82 @@ class Client {
   async #create(table: Name, items: Map<number, Item>): Promise<void> {
     const item = this.#drawn(table);
     const stored = this.#stored(table, item, null);
-    const { status, json } = await send(this.sender, 'POST', `/items/${table}`, item);
+    const answer = await send(this.sender, 'POST', `/items/${table}`, { body: item });
+    const { status, json } = answer;
     if (stored === null) return this.#expect(status === 400, `POST ${table} ${JSON.stringify(item)}: ${status}`);
     const shown = (json as { data?: Item & { id: number } }).data;
     this.#expect(status === 200 && isSame(shown, stored), `POST ${table}: ${status} ${JSON.stringify(json)}`);
     if (shown) items.set(shown.id, stored);
+    if (shown) this.#tag(table, shown.id, answer);
     this.#count(table);
   }
 
+  #tag(table: Name, key: number, { headers }: Answer): void {
+    const before = this.#tags.get(`${table} ${key}`);
+    this.#expect(typeof headers.etag === 'string', `${table} ${key} has no entity tag`);
+    this.#tags.set(`${table} ${key}`, { newest: String(headers.etag), older: before?.newest ?? null });
+  }
+
+  /** A condition for some writes, and whether the item meets it. */
+  #condition(table: Name, key: number): { readonly match: string | null; readonly isMet: boolean } {
+    const { newest, older } = this.#tags.get(`${table} ${key}`) ?? { newest: '*', older: null };
+    const kind = draw(8);
+    if (kind === 0) return { match: '*', isMet: true };
+    if (kind === 1) return { match: `"0.a.b", ${newest}`, isMet: true };
+    if (kind === 2) return { match: newest, isMet: true };
+    // A view has digests, which are the same for the same values.
+    if (kind === 3 && older !== null) {
+      const isMet = rowOf(older) === rowOf(newest);
+      if (!isMet) this.unmet++;
+      return { match: older, isMet };
+    }
+    return { match: null, isMet: true };
+  }
+
+  /** A change, and the item that it makes of another. */
+  #change(table: Name, before: Item): { readonly body: unknown; readonly after: Item } {
+    const kind = draw(6);
+    const amount = draw(900);
+    if (kind === 0) return { body: { n: { _increment: amount } }, after: { ...before, n: before.n + amount } };
+    if (kind === 1) return { body: { n: { _decrement: amount } }, after: { ...before, n: before.n - amount } };
+    const ending = ` ${this.number}.${++this.#made}`;
+    const name = `${before.name ?? ''}${ending}`;
+    if (kind === 2) return { body: { name: { _append: ending } }, after: { ...before, name } };
+    const drawn = this.#drawn(table);
+    const change = kind === 3 ? { n: drawn.n } : drawn;
+    return { body: change, after: { ...before, ...change } };
+  }
+
   async #update(table: Name, items: Map<number, Item>, key: number): Promise<void> {
-    const change = draw(2) === 0 ? { n: this.#drawn(table).n } : this.#drawn(table);
-    const before = items.get(key) as Item;
-    const stored = this.#stored(table, { ...before, ...change }, key);
-    const { status, json } = await send(this.sender, 'PATCH', `/items/${table}/${key}`, change);
-    if (stored === null) return this.#expect(status === 400, `PATCH ${table} ${JSON.stringify(change)}: ${status}`);
+    const { body, after } = this.#change(table, items.get(key) as Item);
+    const stored = this.#stored(table, after, key);
+    const { match, isMet } = this.#condition(table, key);
+    const answer = await send(this.sender, 'PATCH', `/items/${table}/${key}`, { body, match });
+    const { status, json } = answer;
+    const sent = `PATCH ${table} ${JSON.stringify(body)} ${match}`;
+    if (!isMet) return this.#expect(status === 412, `${sent}: ${status}`);
+    if (stored === null) return this.#expect(status === 400, `${sent}: ${status}`);
     const shown = (json as { data?: Item } | undefined)?.data;
-    this.#expect(status === 200 && isSame(shown, stored), `PATCH ${table}: ${status} ${JSON.stringify(json)}`);
+    this.#expect(status === 200 && isSame(shown, stored), `${sent}: ${status} ${JSON.stringify(json)}`);
     items.set(key, stored);
+    this.#tag(table, key, answer);
     this.#count(table);
   }
 
   async #delete(table: Name, items: Map<number, Item>, key: number): Promise<void> {
-    const { status } = await send(this.sender, 'DELETE', `/items/${table}/${key}`);
-    this.#expect(status === 204, `DELETE ${table}: ${status}`);
+    const { match, isMet } = this.#condition(table, key);
+    const { status } = await send(this.sender, 'DELETE', `/items/${table}/${key}`, { match });
+    this.#expect(status === (isMet ? 204 : 412), `DELETE ${table} ${match}: ${status}`);
+    if (!isMet) return;
     items.delete(key);
     this.#count(table);
   }
 
   async #miss(table: Name): Promise<void> {
-    const { status } = await send(this.sender, 'PATCH', `/items/${table}/2000000000`, { n: 1 });
+    const { status } = await send(this.sender, 'PATCH', `/items/${table}/2000000000`, {
+      body: { n: draw(2) === 0 ? 1 : { _increment: 1 } },
+      match: draw(3) === 0 ? '"1.a.b"' : null,
+    });
     this.#expect(status === 403, `PATCH of nothing in ${table}: ${status}`);
   }
 
@@ -196,6 +253,11 @@ class Client {
   #count(table: Name): void {
     this.written.set(table, (this.written.get(table) ?? 0) + 1);
   }
+}
+
+/** The row part of an entity tag. */
+function rowOf(tag: string): string {
+  return tag.slice(1).split('.', 1)[0] ?? '';
 }
 
 function isSame(shown: Item | undefined, { client, n, name }: Item): boolean {
@@ -213,6 +275,10 @@ for (const batching of [true, false])
       clients.flatMap(({ wrong }) => wrong),
       [],
       'each answer is that of the oracle',
+    );
+    t.ok(
+      clients.some(({ unmet }) => unmet > 0),
+      'some conditions were not met',
     );
     await compareTables(t, sql, clients);
     if (batching) await checkBatches(t, service);
@@ -263,11 +329,20 @@ t.test('backends are killed below batches', async (t) => {
   const { senders, sql } = await prepare('killed', true);
   const outcomes = new Map<string, 'done' | 'unknown' | 'refused'>();
   const wrong: string[] = [];
-  const turns = senders.map((sender) => ({ sender, id: 0, done: 0, sent: 0 }));
-  for (const turn of turns) {
-    const { json } = await send(turn.sender, 'POST', '/items/bare', { client: -1, n: 0 });
-    turn.id = (json as { data: { id: number } }).data.id;
-  }
+  const make = async (sender: Sender): Promise<number> => {
+    const { json } = await send(sender, 'POST', '/items/bare', { body: { client: -1, n: 0 } });
+    return (json as { data: { id: number } }).data.id;
+  };
+  const turns = await Promise.all(
+    senders.map(async (sender) => ({
+      sender,
+      id: await make(sender),
+      counter: await make(sender),
+      done: 0,
+      sent: 0,
+      counted: { done: 0, unknown: 0, refused: 0 },
+    })),
+  );
   let isOver = false;
   let done = 0;
   const outcomeOf = ({ status, text: body }: Answer): 'done' | 'unknown' | 'refused' => {
@@ -278,10 +353,17 @@ t.test('backends are killed below batches', async (t) => {
   const writing = turns.map(async (turn, client) => {
     for (let number = 0; !isOver; number++) {
       const name = `killed ${client} ${number}`;
-      outcomes.set(name, outcomeOf(await send(turn.sender, 'POST', '/items/bare', { client, n: number, name })));
+      outcomes.set(
+        name,
+        outcomeOf(await send(turn.sender, 'POST', '/items/bare', { body: { client, n: number, name } })),
+      );
       turn.sent++;
-      const changed = outcomeOf(await send(turn.sender, 'PATCH', `/items/bare/${turn.id}`, { n: turn.sent }));
+      const body = { n: turn.sent };
+      const changed = outcomeOf(await send(turn.sender, 'PATCH', `/items/bare/${turn.id}`, { body }));
       if (changed === 'done') turn.done = turn.sent;
+      const increment = { n: { _increment: 1 } };
+      const counted = await send(turn.sender, 'PATCH', `/items/bare/${turn.counter}`, { body: increment });
+      turn.counted[outcomeOf(counted)]++;
     }
   });
   let killed = 0;
@@ -309,9 +391,12 @@ t.test('backends are killed below batches', async (t) => {
   }
   t.comment(`${killed} killed: ${JSON.stringify(kinds)}`);
   t.ok(kinds.done > 0);
-  for (const { id, done: acknowledged, sent } of turns) {
+  for (const { id, counter, done: acknowledged, sent, counted } of turns) {
     const [row] = await sql<{ n: number }[]>`select n from bare where id = ${id}`;
     t.ok(row && row.n >= acknowledged && row.n <= sent, `${row?.n} is between ${acknowledged} and ${sent}`);
+    const [found] = await sql<{ n: number }[]>`select n from bare where id = ${counter}`;
+    const most = counted.done + counted.unknown;
+    t.ok(found && found.n >= counted.done && found.n <= most, `${found?.n} is between ${counted.done} and ${most}`);
   }
   const halves = await sql`
     select b.id from bare b
