@@ -124,6 +124,7 @@ export default defineConfig({
           page('Sizing', 'sizing'),
           page('Several instances', 'instances'),
           page('Replicas', 'replicas'),
+          page('Reads from memory', 'caching'),
           page('Failover', 'failover'),
           page('Partitions and shards', 'sharding'),
           page('Citus and TimescaleDB', 'citus'),

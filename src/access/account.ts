@@ -80,7 +80,7 @@ export function cachedIdentity(
     if (known) return known;
     const policies = account.policies.filter((_, position) => tests[position]?.(address) ?? true);
     if (policies.length === 0 && account.user !== null) throw invalidIp();
-    const identity = identityOf(account, policies, use);
+    const identity = identityOf(account, policies, { ...use, isAddressBound: true });
     byAddress.set(address, identity);
     return identity;
   };
@@ -92,7 +92,7 @@ function testOf({ ip_access: list }: AssignedPolicy): AddressTest | null {
 }
 
 /** The part of an identity that depends on how it is asked for. */
-type Use = Pick<Identity, 'session' | 'isView' | 'validUntil' | 'inDatabase'>;
+type Use = Pick<Identity, 'session' | 'isView' | 'validUntil' | 'inDatabase' | 'isAddressBound'>;
 
 function databaseIdentity(
   { email, database_role: role }: Account,

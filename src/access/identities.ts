@@ -145,6 +145,11 @@ export class Identities {
     return identity;
   }
 
+  /** Changes whenever somebody may have become another caller. */
+  get generation(): number {
+    return this.#generation;
+  }
+
   /** After a change of anything that decides who may do what. */
   forget(): void {
     this.#generation++;

@@ -16,6 +16,8 @@ export interface Identity extends Caller {
   readonly isView: boolean;
   /** Until then only a notification can change it; in milliseconds since 1970. */
   readonly validUntil: number;
+  /** Whether the address of the client decides which policies apply. */
+  readonly isAddressBound?: boolean;
   /** The caller as the database may learn it; absent for the public and the command line. */
   readonly inDatabase?: DatabaseIdentity;
   /** The share through which they came in, if they have no account: they see only what is shared. */

@@ -49,8 +49,14 @@ export interface KeptAnswer {
   readonly body: Buffer | null;
   /** Whether it may have changed. */
   readonly isDropped: boolean;
-  /** Called once, when it may have changed or had to leave. */
-  onDropped: (() => void) | null;
+  /** Calls back once, when it may have changed or had to leave. */
+  onDrop(listener: () => void): void;
+  /** More bytes are kept with it. */
+  grow(bytes: number): void;
+  /** Whether it is recent enough for a caller, who has seen the database at that position of the log, in bytes. */
+  serves(user: string | null, position: number): boolean;
+  /** It is used once more. */
+  hit(): void;
 }
 
 /** Statements of cheap reads in flight on a connection: while one is in PostgreSQL, the other is in Node. */

@@ -34,6 +34,8 @@ export interface ShapeReport {
   readonly calls: number;
   readonly statements: number;
   readonly failed: number;
+  /** Requests that were answered from memory, without a statement. */
+  readonly hits: number;
   readonly totalMs: number;
   readonly maxMs: number;
   /** Answers whose rows were counted, and their rows. */
@@ -68,6 +70,11 @@ export class ShapeRecord {
     if (ms > window.maxMs) window.maxMs = ms;
     const bucket = bucketOf(ms);
     window.buckets[bucket] = (window.buckets[bucket] ?? 0) + 1;
+  }
+
+  /** Adds an answer from memory. */
+  addHit(now: number): void {
+    this.#current(now).hits++;
   }
 
   /** Counts the rows of some of the answers. */
@@ -115,7 +122,7 @@ export class ShapeRecord {
   }
 }
 
-const NOTHING = { calls: 0, statements: 0, failed: 0, totalMs: 0, maxMs: 0, samples: 0, sampledRows: 0 };
+const NOTHING = { calls: 0, statements: 0, failed: 0, hits: 0, totalMs: 0, maxMs: 0, samples: 0, sampledRows: 0 };
 
 export function addReports(one: ShapeReport, other: ShapeReport): ShapeReport {
   return { ...one, ...addCounts(one, other) };
@@ -126,6 +133,7 @@ function addCounts(one: Counts, other: Counts): Counts {
     calls: one.calls + other.calls,
     statements: one.statements + other.statements,
     failed: one.failed + other.failed,
+    hits: one.hits + other.hits,
     totalMs: one.totalMs + other.totalMs,
     maxMs: Math.max(one.maxMs, other.maxMs),
     samples: one.samples + other.samples,

@@ -145,7 +145,7 @@ export abstract class RepliedRead implements ReadListener {
 
   onKept(answer: KeptAnswer): void {
     this.client.staged('execute');
-    this.client.cached();
+    this.client.cached(answer, this.#identity);
     this.reply(answer.body);
   }
 

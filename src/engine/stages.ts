@@ -1,5 +1,8 @@
 /** The stages that a request passes, and the client that it came from: what the pipelines know of their transport. */
 
+import type { Identity } from '../access/identity.js';
+import type { KeptAnswer } from '../batching/shape-queue.js';
+
 /** In the order of a request. Names are resolved against the model that the caller may see, so it is restricted before planning. */
 export const STAGES = ['identify', 'parse', 'restrict', 'plan', 'compile', 'execute', 'reply'] as const;
 
@@ -35,7 +38,7 @@ export interface RequestClient extends RequestOrigin {
   /** Whether the client asks for an answer of the database itself (`Cache-Control: no-cache`). */
   readonly noCache: boolean;
   /** The answer comes from memory (`Cache-Status`). */
-  cached(): void;
+  cached(answer: KeptAnswer, caller: Identity): void;
 }
 
 /** The command line, and what the service asks for itself. */

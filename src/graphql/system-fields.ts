@@ -51,7 +51,7 @@ const TYPES = `
   type service_collections_meta {
     collection: String icon: String note: String display_template: String color: String archive_field: String
     archive_value: String unarchive_value: String sort_field: String search_field: String accountability: String
-    group: String collapse: String preview_url: String primary_key: String
+    group: String collapse: String preview_url: String primary_key: String cache: String
     hidden: Boolean singleton: Boolean archive_app_filter: Boolean versioning: Boolean
     translations: JSON item_duplication_fields: JSON sort: JSON
   }

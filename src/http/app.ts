@@ -14,6 +14,7 @@ import { type Compression, createCompression, negotiateEncoding } from './compre
 import { type Cookies, createCookies, positionCookies } from './cookies.js';
 import { type Cors, createCors, createOriginCheck, type HeaderList } from './cors.js';
 import { Exchange, type PositionCookies, type ServerHooks } from './exchange.js';
+import { KeptReplies } from './kept-replies.js';
 import type { Limit } from './limiter.js';
 import { type ListenAddress, loadSockets, openPort } from './listen.js';
 import {
@@ -55,6 +56,8 @@ interface HttpOptions {
   readonly limit: Limit | null;
   /** The protocols over WebSockets. */
   readonly sockets: readonly SocketProtocol[];
+  /** Changes whenever a token may belong to another caller. */
+  readonly generation: () => number;
 }
 
 /** Milliseconds for requests on connections that were accepted last. */
@@ -104,14 +107,17 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
 }
 
 function serveRequests(app: TemplatedApp, responder: Responder, traces: Traces | null, handle: Handler): void {
-  const { compression } = responder;
+  const { compression, kept } = responder;
   // Chosen once: without traces no request asks whether there are any.
   const exchangeOf =
     traces === null
       ? (request: HttpRequest, response: HttpResponse) => new Exchange(request, response, responder)
       : (request: HttpRequest, response: HttpResponse) => new TracedExchange(request, response, responder, traces);
   app.any('/*', (response, request) => {
+    const keptKey = kept === null || responder.closing ? null : kept.answer(request, response);
+    if (keptKey === true) return;
     const exchange = exchangeOf(request, response);
+    exchange.keptKey = keptKey;
     if (compression) exchange.encoding = compression.negotiate(request.getHeader('accept-encoding'));
     // The files of the Explorer are stored compressed, even if answers are not compressed.
     else if (exchange.path.startsWith('/explorer'))
@@ -195,6 +201,8 @@ class Responder implements ServerHooks {
   readonly names: EdgeNames | null;
   readonly positions: PositionCookies | null;
   readonly caches: boolean;
+  /** Replies from memory, or null if each request takes the usual way. */
+  readonly kept: KeptReplies | null;
   readonly compression: Compression | null;
   /** Whether each answer closes its connection. */
   closing = false;
@@ -226,6 +234,8 @@ class Responder implements ServerHooks {
     this.timingFor = config.SERVER_TIMING;
     this.answersOrigins = config.CORS_ENABLED;
     this.caches = config.READ_CACHE_SIZE > 0;
+    const isPlain = !this.#isLogging && !isTraced && options.limit === null;
+    this.kept = this.caches && isPlain ? new KeptReplies(options.generation) : null;
     const hasPositions = this.caches || config.DATABASE_REPLICA_URLS.length > 0;
     this.positions = hasPositions ? positionCookies(this.#cookies) : null;
   }
@@ -312,9 +322,11 @@ class Responder implements ServerHooks {
   #send(exchange: Exchange, reply: Reply): void {
     const headers = this.#commonHeaders(exchange);
     const close = this.closing || exchange.unread;
-    if (typeof reply.body !== 'function' || exchange.method === 'HEAD')
-      this.#queue.add({ exchange, reply, head: headOf(exchange, reply, headers, close), close });
-    else
+    if (typeof reply.body !== 'function' || exchange.method === 'HEAD') {
+      const head = headOf(exchange, reply, headers, close);
+      if (exchange.kept !== null && !close) this.kept?.keep(exchange, reply, head.slice(exchange.id.length));
+      this.#queue.add({ exchange, reply, head, close });
+    } else
       streamBody({ exchange, reply, headers, close }, reply.body, (error) => this.#report(exchange, error)).then(
         () => this.#done(exchange),
         (error: unknown) => this.respondError(exchange, error),

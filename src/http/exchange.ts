@@ -5,9 +5,11 @@
 
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { performance } from 'node:perf_hooks';
+import type { Identity } from '../access/identity.js';
 import { invalidPayload, unsupportedMediaType } from '../base/errors.js';
 import { onlyOf } from '../base/narrow.js';
 import { TurnQueue } from '../base/time-slices.js';
+import type { KeptAnswer } from '../batching/shape-queue.js';
 import type { Config } from '../config/config.js';
 import { laterPosition } from '../engine/consistency.js';
 import { STAGES, type Stage } from '../engine/stages.js';
@@ -119,6 +121,10 @@ export class Exchange {
   /** The session cookie is not valid: the response deletes it. */
   cookieRefused = false;
   fromAdministrator = false;
+  /** The answer in memory that it is answered with, and the caller. */
+  kept: { readonly answer: KeptAnswer; readonly caller: Identity } | null = null;
+  /** Its headers, if replies from memory are kept for its URL; null if not. */
+  keptKey: string | null = null;
   readonly #forwarded: string;
   readonly #forwardedProtocol: string;
   #address: string | null = null;
@@ -235,8 +241,11 @@ export class Exchange {
     return cacheControl !== '' && /(?:^|,)\s*no-(?:cache|store)\b/i.test(cacheControl);
   }
 
-  cached(): void {
+  /** An answer from memory has passed no stages. */
+  cached(answer: KeptAnswer, caller: Identity): void {
     this.extraHeaders += '\r\nCache-Status: lateral; hit';
+    this.#stageTimes = null;
+    this.kept = { answer, caller };
   }
 
   viewedAs(text: string): void {
@@ -414,7 +423,7 @@ let requests = 0;
 const prefix = Math.random().toString(36).slice(2, 8);
 
 /** A caller's id is kept when it is harmless as a header and in a log. */
-function requestId(headerValue: string): string {
+export function requestId(headerValue: string): string {
   return headerValue !== '' && /^[\w.:-]{1,128}$/.test(headerValue) ? headerValue : `${prefix}-${++requests}`;
 }
 

@@ -246,7 +246,7 @@ function inAscii(value: string): string {
 }
 
 /** From this size on it pays to send straight from the bytes PostgreSQL wrote: `end` copies all that the socket does not take at once. */
-const LARGE_BODY_BYTES = 65_536;
+export const LARGE_BODY_BYTES = 65_536;
 
 /** To be called in a cork, after the head. Resolves when the socket has taken everything, or the client has left. */
 function endLarge(exchange: Exchange, body: Buffer): Promise<void> {

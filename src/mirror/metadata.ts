@@ -32,6 +32,7 @@ export const COLLECTION_META: Properties = new Map([
   ['sort_field', optional('name')],
   ['search_field', optional('name')],
   ['accountability', optional(['all', 'activity'], 'all')],
+  ['cache', optional(['off'])],
   ['item_duplication_fields', optional('array')],
   ['sort', optional('integer')],
   ['group', optional('name')],

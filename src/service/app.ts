@@ -89,6 +89,8 @@ export interface App {
   readonly names: EdgeNames | null;
   /** The WebSocket protocols. */
   readonly sockets: readonly SocketProtocol[];
+  /** Changes whenever a token may belong to another caller. */
+  generation(): number;
   apply(message: Broadcast): void;
   /** The metrics of this thread. */
   collect(): Promise<readonly Metric[]>;
@@ -122,6 +124,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
     router,
     names: config.DIRECTUS_COMPATIBILITY ? directusNames : null,
     sockets: config.WEBSOCKETS_ENABLED ? sockets : [],
+    generation: () => parts.identities.generation,
     apply: (message) => apply(message, parts),
     collect: () => collect(metricsServices(parts, () => router)),
     check: async () => ({

@@ -3,6 +3,7 @@ import { DatabaseCaller } from '../access/database-caller.js';
 import type { Policies } from '../access/policies.js';
 import { directusSynonyms } from '../api/directus/compatibility.js';
 import type { Observer } from '../base/observe.js';
+import { ShapeStats } from '../batching/shape-stats.js';
 import type { Config } from '../config/config.js';
 import { ReadCache } from '../engine/cache/read-cache.js';
 import type { WriteTimes } from '../engine/cache/write-times.js';
@@ -110,9 +111,12 @@ export function createCore(
   const callers = databaseCaller(config);
   if (callers?.mode === 'role') policies.limitByRole((identity) => callers.roleNameOf(identity));
   const consistency = replicas || writeTimes ? new SessionConsistency(database, replicas, writeTimes) : null;
+  const shapeStats = new ShapeStats();
   const cache =
-    writeTimes && new ReadCache({ size: config.READ_CACHE_SIZE, maxLag: config.READ_CACHE_MAX_LAG }, writeTimes);
-  const reads = new Reads({ database, mirror, policies, callers, replicas, consistency, cache }, readLimits, observe);
+    writeTimes &&
+    new ReadCache({ size: config.READ_CACHE_SIZE, maxLag: config.READ_CACHE_MAX_LAG }, writeTimes, shapeStats);
+  const services = { database, mirror, policies, callers, consistency };
+  const reads = new Reads({ ...services, replicas, cache, shapeStats }, readLimits, observe);
   const writeLimits = {
     maxRows: config.MAX_BATCH_MUTATION,
     parse: parseLimits(config),
@@ -122,7 +126,7 @@ export function createCore(
     idempotencyLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
     storages: config.STORAGE_LOCATIONS.map(({ name }) => name),
   };
-  const writes = new Writes({ database, mirror, policies, reads, callers, consistency }, writeLimits, observe);
+  const writes = new Writes({ ...services, reads }, writeLimits, observe);
   const schemaChanges = new SchemaChanges(database, mirror, {
     lockTimeout: config.SCHEMA_LOCK_TIMEOUT,
     patience: config.SCHEMA_CHANGE_TIMEOUT,

@@ -181,6 +181,7 @@ const explanationBody = build({
         sql: { type: 'string' },
         parameters: { type: 'array', items: { type: ['string', 'null'] } },
         plan_kind: { type: 'string' },
+        cache: {},
         plan: {},
       },
     },

@@ -9,6 +9,7 @@ import { onlyAdministrator } from '../../access/identity.js';
 import type { Event } from '../../base/observe.js';
 import { packageVersion } from '../../base/package-files.js';
 import type { Config } from '../../config/config.js';
+import type { ReadCache } from '../../engine/cache/read-cache.js';
 import type { Reads } from '../../engine/reads/reads.js';
 import type { Writes } from '../../engine/writes/writes.js';
 import type { Exchange } from '../../http/exchange.js';
@@ -74,6 +75,7 @@ export async function collect(services: MetricsServices): Promise<Metric[]> {
     ...sourceMetrics(services),
     ...schemaMetrics(services),
     ...liveMetrics(services.live),
+    ...(services.reads.cache ? cacheMetrics(services.reads.cache) : []),
   ];
   return [...counted, ...(await defaultMetrics())];
 }
@@ -276,6 +278,22 @@ function liveMetrics({ subscriptions, topics, stats, stream: { figures } }: Live
     ...logMetrics(figures),
   ];
 }
+
+function cacheMetrics({ hits, misses, evictions, invalidations, used, entries, lag }: ReadCache): Metric[] {
+  const behind = 'How far answers from memory may be behind the database.';
+  return [
+    counter('lateral_read_cache_hits_total', 'Reads that were answered from memory.', hits),
+    counter('lateral_read_cache_misses_total', 'Reads whose answer was not in memory.', misses),
+    counter('lateral_read_cache_evictions_total', 'Answers that had to leave the memory for others.', evictions),
+    counter('lateral_read_cache_invalidations_total', 'Answers that a commit may have changed.', invalidations),
+    gauge('lateral_read_cache_bytes', 'Memory of the answers that are kept.', used),
+    gauge('lateral_read_cache_entries', 'Answers that are kept.', entries),
+    { ...gauge('lateral_read_cache_lag_seconds', behind, Math.min(lag, MAX_LAG_MS) / 1_000), aggregator: 'max' },
+  ];
+}
+
+/** Milliseconds: shown if the database was never compared. */
+const MAX_LAG_MS = 86_400_000;
 
 /** Threads read the same log: together they keep as much of it, and are as late, as the last of them. */
 function logMetrics(figures: LogFigures | null): Metric[] {

@@ -240,6 +240,7 @@ const SHAPE = {
   calls: INTEGER,
   statements: INTEGER,
   failed: INTEGER,
+  hits: INTEGER,
   total: { type: 'number' },
   mean: { type: 'number' },
   p99: { type: 'number' },
@@ -308,7 +309,7 @@ function idOf({ plan, text }: ShapeReport): string {
 }
 
 function describe(report: ShapeReport) {
-  const { text, plan, calls, statements, failed, totalMs, maxMs, samples, sampledRows } = report;
+  const { text, plan, calls, statements, failed, hits, totalMs, maxMs, samples, sampledRows } = report;
   return {
     id: idOf(report),
     digest: digestOf(text),
@@ -317,6 +318,8 @@ function describe(report: ShapeReport) {
     calls,
     statements,
     failed,
+    // Requests that were answered from memory; `calls` does not count them.
+    hits,
     total: rounded(totalMs),
     mean: rounded(statements === 0 ? 0 : totalMs / statements),
     p99: rounded(p99(report)),

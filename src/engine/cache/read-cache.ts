@@ -4,7 +4,8 @@
  */
 import { performance } from 'node:perf_hooks';
 import { callerName, type Identity } from '../../access/identity.js';
-import type { ReadListener } from '../../batching/shape-queue.js';
+import type { KeptAnswer, ReadListener } from '../../batching/shape-queue.js';
+import type { ShapeRecord, ShapeStats } from '../../batching/shape-stats.js';
 import type { LoggedTable } from '../../postgres/changes/pgoutput.js';
 import type { Source } from '../../postgres/changes/publication.js';
 import type { Values } from '../../sql/parameter.js';
@@ -47,27 +48,54 @@ class CachedShape extends DependentShape<CacheEntry> {
   wasted = 0;
   /** Until then nothing is kept, by the clock of `performance`: its tables change more often than they are read. */
   pausedUntil = 0;
+  record: ShapeRecord | null = null;
 }
 
 /** Bytes of an entry besides its body and its key: objects, and its places in maps. */
 const ENTRY_BYTES = 700;
 
-export class CacheEntry implements Dependent, Kept {
+export class CacheEntry implements Dependent, Kept, KeptAnswer {
+  readonly key: string;
+  readonly probe: string | null;
+  readonly group: number;
   body: Buffer | null = null;
   size: number;
   hits = 0;
   isDropped = false;
   usedAt = 0;
-  /** Forms in which it is sent, which go with it. */
-  onDropped: (() => void) | null = null;
+  readonly #listeners: (() => void)[] = [];
 
   constructor(
+    private readonly cache: ReadCache,
     readonly shape: CachedShape,
-    readonly key: string,
-    readonly probe: string | null,
-    readonly group: number,
+    { key, probe, group }: Dependent & Pick<Kept, 'group'>,
   ) {
+    this.key = key;
+    this.probe = probe;
+    this.group = group;
     this.size = ENTRY_BYTES + 2 * key.length;
+  }
+
+  onDrop(listener: () => void): void {
+    this.#listeners.push(listener);
+  }
+
+  grow(bytes: number): void {
+    this.cache.grow(this, bytes);
+  }
+
+  serves(user: string | null, position: number): boolean {
+    return this.cache.servesUser(user, position);
+  }
+
+  hit(): void {
+    this.cache.hit(this);
+  }
+
+  dropped(): void {
+    this.isDropped = true;
+    this.body = null;
+    for (const listener of this.#listeners.splice(0)) listener();
   }
 }
 
@@ -109,6 +137,7 @@ export class ReadCache {
   constructor(
     readonly limits: CacheLimits,
     readonly writes: WriteTimes,
+    private readonly shapeStats: ShapeStats,
   ) {
     this.#space = new CacheSpace(limits.size, (entry) => {
       this.evictions++;
@@ -136,6 +165,12 @@ export class ReadCache {
     return this.writes.isQuiet || this.writes.of(callerName(caller, from)) <= this.#freshAt;
   }
 
+  /** The same if only the user is known, or null for callers without an account: their addresses are not known. */
+  servesUser(user: string | null, position: number): boolean {
+    if (performance.now() - this.#freshAt > this.limits.maxLag || position > this.position) return false;
+    return this.writes.isQuiet || (user !== null && this.writes.of(user) <= this.#freshAt);
+  }
+
   keyOf({ digest, bound }: CacheableRead): string {
     return JSON.stringify(digest === '' ? bound : [digest, bound]);
   }
@@ -153,6 +188,7 @@ export class ReadCache {
     entry.hits++;
     entry.shape.wasted = 0;
     const now = performance.now();
+    this.#recordOf(entry.shape).addHit(now);
     if (now - entry.usedAt < TOUCH_MS) return;
     entry.usedAt = now;
     this.#space.touch(entry);
@@ -167,7 +203,8 @@ export class ReadCache {
     if (shape.entries.has(key) || performance.now() < shape.pausedUntil || !this.#isSettled(shape)) return null;
     const { probe } = shape.dependencies;
     const group = groupOf(hashOf(callerName(caller, from)));
-    const entry = new CacheEntry(shape, key, probe && probeKey(probe, values, caller), group);
+    const probed = probe && probeKey(probe, values, caller);
+    const entry = new CacheEntry(this, shape, { key, probe: probed, group });
     this.#index.add(shape, entry);
     return entry;
   }
@@ -293,6 +330,13 @@ export class ReadCache {
     return unseen === null ? new CachedShape(compiled, dependencies) : { reason: unseen };
   }
 
+  #recordOf(shape: CachedShape): ShapeRecord {
+    if (shape.record?.isKept) return shape.record;
+    const { text, parameters } = shape.compiled.statement;
+    shape.record = this.shapeStats.of(text, 'generic', parameters.length);
+    return shape.record;
+  }
+
   /** Whether the read has come before within a minute. */
   #wasSeen({ number }: CachedShape, key: string): boolean {
     const hash = hashOf(key, number);
@@ -336,10 +380,8 @@ export class ReadCache {
   }
 
   #forget(entry: CacheEntry): void {
-    entry.isDropped = true;
     this.#space.remove(entry);
-    entry.body = null;
-    entry.onDropped?.();
+    entry.dropped();
   }
 }
 

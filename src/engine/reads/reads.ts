@@ -12,7 +12,7 @@ import { fromDatabase } from '../../base/sqlstate.js';
 import { runSteps, type Steps } from '../../base/time-slices.js';
 import { ReadBatcher } from '../../batching/read-batcher.js';
 import { PromiseListener, planKindOf, type ReadListener, RecoveringListener } from '../../batching/shape-queue.js';
-import { type PlanKind, ShapeStats } from '../../batching/shape-stats.js';
+import type { PlanKind, ShapeStats } from '../../batching/shape-stats.js';
 import type { Mirror } from '../../mirror/watch.js';
 import type { Access } from '../../plan/access.js';
 import type { PlanLimits } from '../../plan/read.js';
@@ -68,6 +68,8 @@ interface Explanation {
   readonly parameters: readonly (string | null)[];
   /** How the read itself is planned: the plan below is made for its values. */
   readonly plan_kind: PlanKind;
+  /** Whether the answer is kept in memory, and if not, why. Absent if no reads are served from memory. */
+  readonly cache?: { readonly kept: boolean; readonly reason: string | null };
   /** As `explain (format json)` writes it. */
   readonly plan: readonly [{ readonly Plan: { readonly 'Total Cost': number } }] | undefined;
 }
@@ -91,13 +93,14 @@ interface ReadServices {
   readonly consistency: SessionConsistency | null;
   /** Answers in memory, or null with READ_CACHE_SIZE=0. */
   readonly cache: ReadCache | null;
+  readonly shapeStats: ShapeStats;
 }
 
 export class Reads {
   readonly #statements: StatementCache<CompiledRead>;
   readonly batcher: ReadBatcher;
   /** The times of the statements of each shape, including writes. */
-  readonly shapeStats = new ShapeStats();
+  readonly shapeStats: ShapeStats;
   readonly refusals: DatabaseRefusals;
   readonly budgets: CallerBudgets;
   readonly plans: PlanChoices;
@@ -113,6 +116,7 @@ export class Reads {
     observe: Observer,
   ) {
     const { database, mirror, replicas } = services;
+    this.shapeStats = services.shapeStats;
     this.#statements = new StatementCache(mirror, limits, observe);
     this.refusals = new DatabaseRefusals(observe);
     this.budgets = new CallerBudgets(limits.callerBudget);
@@ -360,7 +364,10 @@ export class Reads {
       text: explain + text,
       parameters: bound,
     });
-    return { sql: text, parameters: bound, plan_kind: planKindOf(shape), plan: row?.['QUERY PLAN'] };
+    const { cache } = this.services;
+    const reason = cache === null ? null : cache.reason(compiled);
+    const kept = cache === null ? {} : { cache: { kept: reason === null, reason } };
+    return { sql: text, parameters: bound, plan_kind: planKindOf(shape), ...kept, plan: row?.['QUERY PLAN'] };
   }
 
   #retry<Result>(

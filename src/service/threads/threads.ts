@@ -132,7 +132,8 @@ export class ThreadServer {
     const app = await createApp(config, core, shared, observe);
     const { router, names, sockets } = app;
     const { responseMemory } = core.database;
-    const options = { config, limit: shared.limits.requests, responseMemory, observe, names, sockets };
+    const generation = (): number => app.generation();
+    const options = { config, limit: shared.limits.requests, responseMemory, observe, names, sockets, generation };
     const start = (address: ListenAddress): Promise<HttpServer> => startHttpServer(router, { ...options, address });
     return new ThreadServer(app, start, config.SHUTDOWN_TIMEOUT);
   }

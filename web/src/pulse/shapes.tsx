@@ -16,6 +16,7 @@ interface Shape {
   readonly calls: number;
   readonly statements: number;
   readonly failed: number;
+  readonly hits: number;
   readonly total: number;
   readonly mean: number;
   readonly p99: number;
@@ -26,6 +27,7 @@ const EVERY_MS = 4_000;
 const COLUMNS = [
   ['calls', 'Calls'],
   ['statements', 'Statements'],
+  ['hits', 'From memory'],
   ['total', 'Total ms'],
   ['mean', 'Mean ms'],
   ['p99', 'p99 ms'],
