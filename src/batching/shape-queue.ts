@@ -53,10 +53,10 @@ export interface KeptAnswer {
   onDrop(listener: () => void): void;
   /** More bytes are kept with it. */
   grow(bytes: number): void;
-  /** Whether it is recent enough for a caller, who has seen the database at that position of the log, in bytes. */
-  serves(user: string | null, position: number): boolean;
+  /** Whether it is recent enough now for a caller, who has seen the database at that position of the log, in bytes. */
+  serves(user: string | null, position: number, now: number): boolean;
   /** It is used once more. */
-  hit(): void;
+  hit(now: number): void;
 }
 
 /** Statements of cheap reads in flight on a connection: while one is in PostgreSQL, the other is in Node. */

@@ -74,8 +74,9 @@ function prepareRead<Query extends ReadQuery, Answer>(
 
 /** Whether an answer that is kept in memory is recent enough for the request. */
 function mayReadMemory(client: RequestClient, caller: Identity, cache: ReadCache): boolean {
+  const position = client.position === '' ? 0 : readPosition(client.position).position;
   if (client.noCache || (client.prefer !== '' && consistencyOf(client.prefer) === 'strong')) return false;
-  return cache.serves(caller, client, client.position === '' ? 0 : readPosition(client.position).position);
+  return cache.serves(caller, client, position);
 }
 
 function executeRead<Query extends ReadQuery, Answer>(

@@ -74,9 +74,13 @@ export class KeptReplies {
     const reply = replies.get(key);
     if (reply === undefined) return key;
     const now = performance.now();
-    if (now > reply.until || reply.generation !== this.generation() || !reply.answer.serves(reply.user, reply.position))
+    if (
+      now > reply.until ||
+      reply.generation !== this.generation() ||
+      !reply.answer.serves(reply.user, reply.position, now)
+    )
       return key;
-    reply.answer.hit();
+    reply.answer.hit(now);
     if (!reply.isModified) response.writeStatus('304 Not Modified');
     response.writeHeader(REQUEST_ID, requestId(this.#requestId));
     response.writeHeader(NEXT_HEADER, reply.head);

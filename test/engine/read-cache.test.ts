@@ -91,4 +91,101 @@ for (const LIVE of ['logical', 'triggers'] as const)
         t.notOk(isHit(await read(path, { headers })), JSON.stringify(headers));
       t.ok(isHit(await read(path)));
     });
+
+    t.test('headers change an answer from memory as they change any other', async (t) => {
+      const path = '/items/articles?fields=id,title&sort=id&limit=2';
+      const known = (await warm(path)).headers['etag'] ?? '';
+      const others: Record<string, string>[] = [
+        { 'if-none-match': known },
+        { 'if-none-match': '"another"' },
+        { accept: 'text/html' },
+        { accept: 'application/json' },
+        { 'accept-encoding': 'gzip' },
+        { origin: 'https://example.com' },
+        { cookie: 'service_session_token=wrong' },
+        { prefer: 'handling=strict' },
+        { 'lateral-view-as': 'public' },
+        { 'lateral-position': 'wrong!' },
+        { 'x-request-id': 'an-id-of-the-client' },
+        { range: 'bytes=0-1' },
+        { connection: 'close' },
+        { authorization: 'Bearer wrong' },
+        { authorization: 'Basic eDp5' },
+      ];
+      for (const headers of others) {
+        const options = { headers, ...('authorization' in headers ? { token: null } : {}) };
+        const expected = await read(path, { ...options, headers: { ...headers, 'cache-control': 'no-cache' } });
+        for (let turn = 0; turn < 4; turn++) {
+          await warm(path);
+          const answer = await read(path, options);
+          const said = `${JSON.stringify(headers)} ${turn}`;
+          t.equal(answer.status, expected.status, said);
+          t.equal(answer.text, expected.text, said);
+          t.strictSame(withoutVolatile(answer), withoutVolatile(expected), said);
+          if (headers['x-request-id']) t.equal(answer.headers['x-request-id'], headers['x-request-id']);
+        }
+      }
+    });
+
+    t.test('SEARCH and GraphQL are served from memory too', async (t) => {
+      const post = (method: string, path: string, body: object): Promise<Answer> =>
+        request(service, method, path, { headers: JSON_HEADERS, body: JSON.stringify(body) });
+      const query = '{ articles(sort: ["id"], limit: 2) { id title comments { id } } }';
+      const asked: (() => Promise<Answer>)[] = [
+        () => post('SEARCH', '/items/articles', { query: { fields: ['id', 'title'], limit: 2 } }),
+        () => post('POST', '/graphql', { query }),
+        () => read(`/graphql?query=${encodeURIComponent(query)}`),
+        () => read('/items/articles?aggregate[count]=*'),
+      ];
+      for (const [index, ask] of asked.entries()) {
+        const first = await ask();
+        t.equal(first.status, 200, `${index}`);
+        await waitFor(async () => isHit(await ask()), 10_000);
+        t.equal((await ask()).text, first.text);
+        await sql`insert into articles (title) values ('one more')`;
+        await sql`update articles set title = title || '!' where id in (select id from articles order by id limit 2)`;
+        await waitFor(async () => (await ask()).text !== first.text, 5_000);
+      }
+    });
+
+    t.test('a suspended user and a changed policy end hits', async (t) => {
+      const rule = { collection: 'articles', action: 'read', fields: ['id', 'title'] } as const;
+      const caller = await makeCaller(sql, 'suspended', [{ permissions: [rule] }]);
+      const path = '/items/articles/1?fields=id,title';
+      const options = { token: caller.token };
+      await waitFor(async () => (await read(path, options)).status === 200, 5_000);
+      await warm(path, options);
+      await sql`update service_permissions set fields = 'id' where policy = ${caller.policies[0] ?? ''}`;
+      await waitFor(async () => (await read(path, options)).status === 403, 1_000);
+      const shown = '/items/articles/1?fields=id';
+      await warm(shown, options);
+      await sql`update service_users set status = 'suspended' where id = ${caller.user}`;
+      await waitFor(async () => (await read(shown, options)).status === 401, 1_000);
+      t.equal((await read(shown, options)).status, 401);
+    });
+
+    t.test('the reason why an answer is not kept is explained', async (t) => {
+      const explain = async (path: string): Promise<unknown> =>
+        JSON.parse((await read(path, { headers: { prefer: 'explain' } })).text).data.cache;
+      t.strictSame(await explain('/items/articles/1'), { kept: true, reason: null });
+      await request(service, 'PATCH', '/collections/articles', {
+        headers: JSON_HEADERS,
+        body: JSON.stringify({ meta: { cache: 'off' } }),
+      });
+      const off = { kept: false, reason: 'the collection "articles" has "cache": "off"' };
+      await waitFor(async () => JSON.stringify(await explain('/items/articles/1')) === JSON.stringify(off), 5_000);
+    });
   });
+
+t.test('without a source of changes the service does not start', async (t) => {
+  const databaseUrl = await createLibrary(server, 'cache_refused');
+  await t.rejects(startTestService({ databaseUrl, LIVE: 'off', READ_CACHE_SIZE: '16mb' }), {
+    message: 'READ_CACHE_SIZE needs live queries: LIVE is off',
+  });
+});
+
+/** The headers without those that differ between equal answers. */
+function withoutVolatile({ headers }: Answer): object {
+  const { date, 'cache-status': _, 'x-request-id': __, 'server-timing': ___, ...others } = headers;
+  return others;
+}

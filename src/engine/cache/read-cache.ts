@@ -84,12 +84,12 @@ export class CacheEntry implements Dependent, Kept, KeptAnswer {
     this.cache.grow(this, bytes);
   }
 
-  serves(user: string | null, position: number): boolean {
-    return this.cache.servesUser(user, position);
+  serves(user: string | null, position: number, now: number): boolean {
+    return this.cache.servesUser(user, position, now);
   }
 
-  hit(): void {
-    this.cache.hit(this);
+  hit(now: number): void {
+    this.cache.hit(this, now);
   }
 
   dropped(): void {
@@ -166,8 +166,8 @@ export class ReadCache {
   }
 
   /** The same if only the user is known, or null for callers without an account: their addresses are not known. */
-  servesUser(user: string | null, position: number): boolean {
-    if (performance.now() - this.#freshAt > this.limits.maxLag || position > this.position) return false;
+  servesUser(user: string | null, position: number, now: number): boolean {
+    if (now - this.#freshAt > this.limits.maxLag || position > this.position) return false;
     return this.writes.isQuiet || (user !== null && this.writes.of(user) <= this.#freshAt);
   }
 
@@ -179,15 +179,14 @@ export class ReadCache {
   find({ compiled }: CacheableRead, key: string): CacheEntry | null {
     const entry = this.#index.shapes.get(compiled)?.entries.get(key);
     if (entry === undefined || entry.body === null) return null;
-    this.hit(entry);
+    this.hit(entry, performance.now());
     return entry;
   }
 
-  hit(entry: CacheEntry): void {
+  hit(entry: CacheEntry, now: number): void {
     this.hits++;
     entry.hits++;
     entry.shape.wasted = 0;
-    const now = performance.now();
     this.#recordOf(entry.shape).addHit(now);
     if (now - entry.usedAt < TOUCH_MS) return;
     entry.usedAt = now;
