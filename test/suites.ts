@@ -107,6 +107,13 @@ export const SUITES: Readonly<Record<string, Suite>> = {
         minutes: 180,
       },
       { files: ['hostile'], daily: true, environment: { HOSTILE_RUNS: '20000' }, minutes: 60 },
+      {
+        files: ['database-caller-property'],
+        daily: true,
+        environment: { PROPERTY_SEED: 'random', CALLER_ROUNDS: '5', CALLER_READS: '4000', CALLER_WRITES: '1000' },
+        minutes: 120,
+      },
+      { files: ['caller-leaks'], daily: true, environment: { CALLER_REQUESTS: '100000' }, minutes: 120 },
     ],
   },
   cluster: {

@@ -8,6 +8,7 @@ import { checkKeyed } from '../../plan/write/key.js';
 import { planCreate, planUpdate } from '../../plan/write/payload.js';
 import type { WritePlanContext } from '../../plan/write/payload-row.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
+import type { Input } from '../../request/parse-context.js';
 import type { WriteRequest } from '../../request/write.js';
 import { changesByKey } from './write-errors.js';
 
@@ -30,6 +31,12 @@ export function deletionRule({ collection, context: { access, model } }: WriteTa
   const rule = access && anyRule(new Guard(access, model).grant('delete', collection).rules);
   checkKeyed(collection);
   return rule;
+}
+
+/** The caller must be allowed to change the columns that the payload names. */
+export function checkChanged({ collection, context: { access, model } }: WriteTarget, data: Input): void {
+  const names = Object.keys(data).filter((name) => collection.fields.get(name)?.column);
+  if (access) new Guard(access, model).check('update', collection, names, 'root');
 }
 
 /** A singleton that does not exist starts from the defaults of its fields, so an operator applies to these. */

@@ -49,6 +49,7 @@ import { callFunction } from './function-call.js';
 import { answerOnce, answerRepeated, isRepeated, keepWrittenKeys, takeNewKey } from './idempotency.js';
 import { hashNewSecrets, preparePayloads } from './password-hashing.js';
 import {
+  checkChanged,
   deletionRule,
   isSelecting,
   planWrite,
@@ -301,6 +302,8 @@ export class Writes {
           ? await this.#singletonKeys(collection, call, session)
           : await this.#compiler.selectKeys({ ...call, session }, collection, request.selected, 'update');
       const isNew = request.kind === 'update-singleton' && keys.length === 0;
+      // Without items, nothing else checks the fields.
+      if (keys.length === 0 && !isNew) checkChanged(target, data);
       const context = withOperators(target.context, request, isNew ? 'all' : 'changes');
       const planned = await (isNew
         ? planCreate(collection, [data], context)
