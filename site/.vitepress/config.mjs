@@ -148,6 +148,7 @@ export default defineConfig({
           page('Directus differences', 'directus-differences'),
           page('Tools made for Directus', 'directus-tools'),
           page('From PostgREST', 'from-postgrest'),
+          page('From Supabase', 'from-supabase'),
           page('From Hasura', 'from-hasura'),
         ],
       },

@@ -25,8 +25,17 @@ const STATUSES = {
 
 export type ErrorCode = keyof typeof STATUSES;
 
+/** The response that a function asked for, by `raise sqlstate 'PT402'`. It is sent with POSTGREST_ERRORS=true. */
+export interface RaisedResponse {
+  readonly status: number;
+  readonly message: string;
+  readonly details?: string;
+  readonly hint?: string;
+}
+
 export class ServiceError extends Error {
   readonly status: number;
+  raised: RaisedResponse | null = null;
 
   constructor(
     readonly code: ErrorCode,

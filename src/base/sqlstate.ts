@@ -105,7 +105,7 @@ export function fromDatabase(
   if (!isDatabaseFailure(error)) return error;
   const { code } = error;
   const authored = authoredText(error);
-  if (authored !== null) return invalidQuery(authored.replace(/\.$/, ''));
+  if (authored !== null) return asRaised(invalidQuery(authored.replace(/\.$/, '')), error);
   if (isOfFunction(error)) return functionFailed(error);
   if (code === '0A000') return invalidQuery('The database does not support this');
   // No such operator: the value of a type that has no order or no equality was sorted, grouped or compared.
@@ -164,6 +164,23 @@ function authoredText(error: ConstraintFailure): string | null {
     /^P0/.test(code) ||
     (isRaised(error) && constraint === undefined && (VALUE_CLASSES.test(code) || !OWN_CLASSES.test(code)));
   return isAuthored ? messageOf(error).slice(0, LONGEST_TEXT) : null;
+}
+
+/** PostgREST's code for an HTTP status: `PT` and the status. */
+const RAISED_STATUS = /^PT([45]\d\d)$/;
+
+/** Adds the response that the function asked for. */
+function asRaised(refusal: ServiceError, error: ConstraintFailure): ServiceError {
+  const [, status] = (isRaised(error) && RAISED_STATUS.exec(error.code)) || [];
+  const { detail: details, hint } = error;
+  if (status !== undefined)
+    refusal.raised = {
+      status: Number(status),
+      message: messageOf(error).slice(0, LONGEST_TEXT),
+      ...(details !== undefined && { details }),
+      ...(hint !== undefined && { hint }),
+    };
+  return refusal;
 }
 
 /** Whether a function or trigger caused the error: it names a missing object, or raises an error with a code of PostgreSQL. The statement is correct then. */
@@ -243,6 +260,7 @@ interface ConstraintFailure extends DatabaseFailure {
   /** As the driver spells it. */
   readonly 'data type_name'?: string;
   readonly detail?: string;
+  readonly hint?: string;
 }
 
 /** Characters of the message of a user's function. */
@@ -278,7 +296,7 @@ export function fromWrite(error: unknown, naming: Naming | null = null): unknown
   if (error.code === 'LT403') return forbidden();
   const authored = authoredText(error);
   const type = CONSTRAINTS[error.code] ?? (error.code.startsWith('23') || authored !== null ? 'check' : undefined);
-  if (type) return fromConstraint(error, type, naming, authored);
+  if (type) return asRaised(fromConstraint(error, type, naming, authored), error);
   if (isOfFunction(error)) return functionFailed(error);
   if (isMisfit(error)) return misfit(error, invalidPayload);
   if (isShapeFailure(error)) return invalidPayload('A geometry cannot be parsed or projected');

@@ -86,6 +86,10 @@ export const OPTIONS = {
   ),
   DATABASE_ROLES: names('Database roles that the role claim of a token of JWT_ISSUERS may name, comma separated'),
   DATABASE_ANON_ROLE: optional(anyText, 'Database role of callers who are not logged in'),
+  POSTGREST_ERRORS: boolean(
+    'false',
+    "Send the status that a function or trigger asks for as in PostgREST: 402 for raise sqlstate 'PT402'",
+  ),
   DATABASE_POOL_SIZE: integer('8', 1, 1_000, 'Connections to PostgreSQL for reads'),
   DATABASE_WRITE_POOL_SIZE: integer('8', 1, 1_000, 'Connections to PostgreSQL for writes; each write uses one'),
   DATABASE_STREAM_POOL_SIZE: integer(

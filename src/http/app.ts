@@ -197,6 +197,7 @@ class Responder implements ServerHooks {
   readonly clientAddress: ClientAddressResolver;
   readonly timing: boolean;
   readonly timingFor: ServerHooks['timingFor'];
+  readonly #hasRaisedStatuses: boolean;
   readonly answersOrigins: boolean;
   readonly names: EdgeNames | null;
   readonly positions: PositionCookies | null;
@@ -232,6 +233,7 @@ class Responder implements ServerHooks {
     this.clientAddress = createClientAddressResolver(config);
     this.timing = config.SERVER_TIMING !== 'false' || isTraced;
     this.timingFor = config.SERVER_TIMING;
+    this.#hasRaisedStatuses = config.POSTGREST_ERRORS;
     this.answersOrigins = config.CORS_ENABLED;
     this.caches = config.READ_CACHE_SIZE > 0;
     const isPlain = !this.#isLogging && !isTraced && options.limit === null;
@@ -257,7 +259,7 @@ class Responder implements ServerHooks {
 
   respondError(exchange: Exchange, error: unknown): void {
     exchange.withdrawPreferences();
-    const failure = errorReply(error);
+    const failure = errorReply(error, this.#hasRaisedStatuses);
     if (failure.status >= 500) this.#report(exchange, error);
     if (!exchange.cookieRefused) this.#reply(exchange, failure);
     else {

@@ -253,7 +253,9 @@ function failureOf({ status, text: body, json }: Answer, path: string): string |
   if (!error) return status < 300 ? null : `${status} ${body}`;
   const { code, type } = error.extensions;
   // A schema has only what the role may use.
-  const isUnknown = path === '/graphql' && /Cannot query field|is not defined by type|Unknown type|must not have a selection/.test(error.message);
+  const isUnknown =
+    path === '/graphql' &&
+    /Cannot query field|is not defined by type|Unknown type|must not have a selection/.test(error.message);
   if (code === 'FORBIDDEN' || isUnknown) return DENIED;
   return code === 'FAILED_VALIDATION' && type !== undefined ? type : `${status} ${body}`;
 }
