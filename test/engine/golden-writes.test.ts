@@ -166,6 +166,14 @@ const WRITES: Readonly<Record<string, Write>> = {
     path: '/items/licences?fields=id&on_conflict=author',
     body: { author: 1, number: { _append: '+' } },
   },
+  'create-list': {
+    method: 'POST',
+    path: '/items/authors?fields=id,name',
+    body: [
+      { name: 'One of two', born: '1912-06-23' },
+      { name: 'Two of two', born: null },
+    ],
+  },
 };
 
 const server = await startDatabase();

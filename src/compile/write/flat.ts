@@ -8,7 +8,7 @@ import { singleKey } from '../../mirror/item-key.js';
 import type { Collection, Field } from '../../mirror/model.js';
 import { isReadable } from '../../mirror/write-facts.js';
 import { ALWAYS, type Condition, type ReadPlan } from '../../plan/plan.js';
-import { type FlatRow, writtenColumns } from '../../plan/write/flat.js';
+import { type FlatRow, type FlatRows, writtenColumns } from '../../plan/write/flat.js';
 import type { Author, WriteColumn, WriteNode } from '../../plan/write/write.js';
 import type { Key } from '../../request/write.js';
 import {
@@ -24,6 +24,7 @@ import {
   statement,
   substitute,
 } from '../../sql/fragment.js';
+import { arrayLiteral } from '../../sql/literal.js';
 import type { Parameter, Value, Values } from '../../sql/parameter.js';
 import { namesInStatement } from '../../sql/verify.js';
 import { areEqual } from '../compare.js';
@@ -31,6 +32,7 @@ import { compileCondition } from '../condition.js';
 import { FromClause, Scope } from '../from-clause.js';
 import { withSridOf } from '../geometry.js';
 import { columnName, tableName, typeName } from '../identifiers.js';
+import { jsonList } from '../json.js';
 import { commaList, keyColumns, keyParameters, unnest } from '../key-columns.js';
 import { itemBody, ROW_TAG, readsTag, transactionOf } from '../row-tag.js';
 import { compileRowsFrom } from '../rows.js';
@@ -94,11 +96,11 @@ export function compileFlat(
   if (isMatched && (receipts || node.collection.rowTag !== 'xmin')) return null;
   const scope = new Scope(compileCondition);
   const body = answer ? compileAnswer(answer, node, scope) : sql`''`;
-  if (body === null || (answer && !isOwn(body, node.collection))) return null;
+  if (body === null || (answer && !isOwn(sql`select ${body} from ${WRITTEN}`, node.collection))) return null;
   const returning = returned(node, answer);
   const parts = node.verb === 'insert' ? insertParts(node, returning) : updateParts(node, scope, returning);
   if (parts === null) return null;
-  const logged = record(node, activityLog, nothing);
+  const logged = record(node, activityLog, { joined: nothing, isOne: true });
   if (receipts) return compileOnce(node, { ...parts, body, logged }, receipts);
   if (isMatched) return { statement: matchedUpdate(node, { ...parts, body }, logged), batch: null };
   const written = node.verb === 'insert' ? insert(node, parts) : update(node, parts);
@@ -108,6 +110,47 @@ export function compileFlat(
   );
   const isBatchable = node.collection.isWrittenInBatches && parts.fields.length > 0;
   return { statement: single, batch: isBatchable ? compileBatch(node, { ...parts, body }, activityLog, single) : null };
+}
+
+/**
+ * New rows of one list. Each column is one parameter, a list with a text for each row. The rows are returned in the order in which they are
+ * inserted, which is that of the lists. Null if the answer needs more than the rows themselves.
+ */
+export function compileFlatList(
+  node: WriteNode,
+  answer: ReadPlan | null,
+  activityLog: ActivityLog,
+): FlatStatement | null {
+  const body = answer ? compileListAnswer(answer, node, new Scope(compileCondition)) : sql`select ''`;
+  const { fields, values, returning } = insertParts(node, returned(node, answer));
+  if (body === null || fields.length === 0 || (answer && !isOwn(body, node.collection))) return null;
+  const names = node.columns.map((_, index) => alias(`v${index}`));
+  const lists = node.columns.map((_, index) => sql`(select ${columnParameter(node, index)}::text[])`);
+  const rowValue = (each: Parameter): Fragment => {
+    const index = 'slot' in each && typeof each.slot === 'number' ? each.slot - firstColumnSlot(node) : -1;
+    const name = names[index];
+    return name ? sql`${SETS}.${name}` : parameter(each);
+  };
+  const inserted = sql`insert into ${tableName(node.collection)} as ${TABLE_ROW}${columnList(fields.map(columnName))}${overriding({ fields })}
+    select ${substitute(commaList(values), rowValue)}
+    from ${unnest(lists)} with ordinality as ${SETS} (${commaList([...names, NUMBER])})
+    order by ${SETS}.${NUMBER}
+    returning ${returning}`;
+  const steps = [sql`${WRITTEN} as (${inserted})`, ...record(node, activityLog, { joined: nothing, isOne: false })];
+  return { statement: statement(sql`with ${join(steps, sql`, `)} ${body}`), batch: null };
+}
+
+/** The values of its parameters. */
+export function flatListValues({ node, rows }: FlatRows, author: Author, answered: Values): Value[] {
+  return [
+    ...firstValues(author, null),
+    ...node.collection.key.map(() => null),
+    ...node.columns.map(({ field }, index) =>
+      arrayLiteral(rows.map((row) => valueText(field, row[`c${index}`] ?? null))),
+    ),
+    null,
+    ...answered,
+  ];
 }
 
 /**
@@ -253,7 +296,7 @@ function compileBatch(
           sql`${WRITTEN} as (update ${table} set ${bound(assignments(parts))} from ${alias('l')} ${SETS}
             where ${bound(hasKey(collection))} returning ${parts.returning}, ${SETS}.${NUMBER})`,
         ];
-  const logged = record(node, log, joined).map(bound);
+  const logged = record(node, log, { joined, isOne: false }).map(bound);
   return statement(
     sql`with ${join([sets, ...steps, ...logged], sql`, `)}
       select ${WRITTEN}.${NUMBER}, ${bound(body)} from ${WRITTEN}${joined}${verb === 'insert' ? sql`${ALL_WRITTEN}${andAdvanced(node, sql` and `)}` : nothing}`,
@@ -320,7 +363,7 @@ function insert(node: WriteNode, parts: FlatParts): Fragment {
     returning ${parts.returning}`;
 }
 
-function overriding({ fields }: FlatParts): Fragment {
+function overriding({ fields }: Pick<FlatParts, 'fields'>): Fragment {
   return fields.some(({ column }) => column?.identity === 'always') ? sql` overriding system value` : nothing;
 }
 
@@ -392,9 +435,17 @@ function writtenValue(
   return operatedValue(column, { stored: storedOf(column.field), operand, operator: nothing, refusal });
 }
 
+function firstColumnSlot({ collection }: WriteNode): number {
+  return KEY_SLOT + collection.key.length;
+}
+
+function columnParameter(node: WriteNode, index: number): Fragment {
+  return parameter({ kind: 'text', slot: firstColumnSlot(node) + index });
+}
+
 /** Lists and composite values travel as JSON, all other values as the texts that their types read. */
-function columnValue({ collection }: WriteNode, field: Field, index: number): Fragment {
-  const slot = parameter({ kind: 'text', slot: KEY_SLOT + collection.key.length + index });
+function columnValue(node: WriteNode, field: Field, index: number): Fragment {
+  const slot = columnParameter(node, index);
   if (!isDocument(field)) return inputValue(field, sql`${slot}::${inputType(field)}`);
   return sql`(select v from json_to_record(${slot}::json) as ${alias('x')} (v ${inputType(field)}))`;
 }
@@ -437,13 +488,26 @@ function textOf(value: unknown): string | null {
 }
 
 /** The body of the answer, empty if the caller may not see the row; null if it cannot be made from the row. */
-function compileAnswer(answer: ReadPlan, { collection, columns }: WriteNode, scope: Scope): Fragment | null {
+function compileAnswer(answer: ReadPlan, node: WriteNode, scope: Scope): Fragment | null {
   const { level, result, meta } = answer;
   if (result !== 'item' || level.kind !== 'rows' || level.version || meta.length > 0) return null;
   const rows = compileRowsFrom({ ...level, where: ALWAYS }, scope, (row) => sql`(select ${WRITTEN}.*) ${row}`);
-  const body = sql`coalesce((select ${itemBody(level, rows.row)} from (${rows.query}) ${rows.row}), '')`;
-  const offset = KEY_SLOT + collection.key.length + columns.length + 1;
-  return substitute(body, (each) => parameter(shifted(each, offset)));
+  return behindColumns(sql`coalesce((select ${itemBody(level, rows.row)} from (${rows.query}) ${rows.row}), '')`, node);
+}
+
+/** The query of the answer with all rows that the caller may see, in the order in which they were written. */
+function compileListAnswer(answer: ReadPlan, node: WriteNode, scope: Scope): Fragment | null {
+  const { level, result, meta, stream, cursor } = answer;
+  if (result !== 'list' || level.kind !== 'rows' || level.version || meta.length > 0 || stream || cursor) return null;
+  if (level.limit.kind !== 'all' || level.order.some(({ operand }) => operand.kind !== 'position')) return null;
+  const rows = compileRowsFrom({ ...level, where: ALWAYS, order: [] }, scope, (row) => sql`${WRITTEN} ${row}`);
+  return behindColumns(sql`select ${jsonList(rows.row, '{"data":', '}')} from (${rows.query}) ${rows.row}`, node);
+}
+
+/** The values of the answer are behind those of the columns and the entity tags. */
+function behindColumns(answer: Fragment, node: WriteNode): Fragment {
+  const offset = firstColumnSlot(node) + node.columns.length + 1;
+  return substitute(answer, (each) => parameter(shifted(each, offset)));
 }
 
 function shifted(each: Parameter, offset: number): Parameter {
@@ -458,8 +522,8 @@ function shifted(each: Parameter, offset: number): Parameter {
  * Whether the answer reads no table and calls no function of the row: other tables may change by the action of a foreign key, and after
  * a wait for a lock the statement still sees them as they were before.
  */
-function isOwn(body: Fragment, { fields }: Collection): boolean {
-  const { text } = statement(sql`select ${body} from ${WRITTEN}`);
+function isOwn(query: Fragment, { fields }: Collection): boolean {
+  const { text } = statement(query);
   const isCalled = ({ computed }: Field): boolean =>
     computed !== undefined &&
     text.includes(`${quoteIdentifier(computed.schema)}.${quoteIdentifier(computed.function)}(`);
@@ -468,8 +532,12 @@ function isOwn(body: Fragment, { fields }: Collection): boolean {
   );
 }
 
-/** `joined` finds the values of the author for each row; there is only one row without it. */
-function record(node: WriteNode, log: ActivityLog, joined: Fragment): Fragment[] {
+/** `joined` finds the values of the author for each row of a batch. */
+function record(
+  node: WriteNode,
+  log: ActivityLog,
+  { joined, isOne }: { readonly joined: Fragment; readonly isOne: boolean },
+): Fragment[] {
   const { collection, verb } = node;
   if (collection.accountability === null) return [];
   const activity = recordActivity(verb === 'insert' ? 'create' : 'update', collection, log, joined);
@@ -477,7 +545,7 @@ function record(node: WriteNode, log: ActivityLog, joined: Fragment): Fragment[]
   const revision = sql`insert into ${tableName(log.revisions)} (activity, collection, item, data, delta)
     select ${ACTIVITY}.id, ${literal(collection.name)}, ${ACTIVITY}.item, ${WRITTEN}.${alias('j')},
       coalesce(${WRITTEN}.${alias('d')}, ${WRITTEN}.${alias('j')})
-    from ${ACTIVITY}${joined === nothing ? sql`, ${WRITTEN}` : sql` join ${WRITTEN} on ${itemText(collection, WRITTEN)} = ${ACTIVITY}.item`}`;
+    from ${ACTIVITY}${isOne ? sql`, ${WRITTEN}` : sql` join ${WRITTEN} on ${itemText(collection, WRITTEN)} = ${ACTIVITY}.item`}`;
   return [activity, sql`${alias('r')} as (${revision})`];
 }
 

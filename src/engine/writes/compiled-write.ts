@@ -13,9 +13,11 @@ import { compileDelete, compileSort } from '../../compile/write/delete.js';
 import {
   compileFlat,
   compileFlatDelete,
+  compileFlatList,
   type FlatStatement,
   type FlatTables,
   flatDeleteValues,
+  flatListValues,
   flatValues,
   UNMATCHED,
 } from '../../compile/write/flat.js';
@@ -26,7 +28,7 @@ import { type Collection, collectionOf, type Field, type Model } from '../../mir
 import type { Mirror } from '../../mirror/watch.js';
 import type { WriteAction } from '../../plan/access.js';
 import type { Condition } from '../../plan/plan.js';
-import { type FlatRow, flatRow, hasPlainKey, isPlainTable } from '../../plan/write/flat.js';
+import { type FlatRow, type FlatRows, flatRow, flatRows, hasPlainKey, isPlainTable } from '../../plan/write/flat.js';
 import { checkKey, keyOfRow, shownKey, shownWrittenKey } from '../../plan/write/key.js';
 import type { WritePlanContext } from '../../plan/write/payload-row.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
@@ -112,6 +114,7 @@ export interface FlatCall {
   readonly key: string | null;
   /** Whether the write may be sent again after it has been done: an operator would count twice. */
   readonly isRepeatable: boolean;
+  readonly rows: number;
 }
 
 /** The read of the response, and the form of its statement that fits the write. */
@@ -224,8 +227,10 @@ export class WriteCompiler {
   compileFlat(planned: PlannedWrite, call: WriteCall): FlatCall | null {
     const { writer, client, readBack, payload, tags } = call;
     const { model } = planned;
-    const flat = flatRow({ ...planned, input: { ...planned.input, nodes: hashedNodes(planned) } });
-    if (!flat || this.isLogDeferred([flat.node.collection])) return null;
+    const hashed = { ...planned, input: { ...planned.input, nodes: hashedNodes(planned) } };
+    const flat = flatRow(hashed);
+    if (!flat) return this.#compileFlatList(planned, flatRows(hashed), call);
+    if (this.isLogDeferred([flat.node.collection])) return null;
     const access = this.#policies.accessOf(writer.caller)?.key ?? '';
     const once = call.idempotencyKey ? 'once ' : '';
     const kind = tags ? `${once}matched` : once;
@@ -242,13 +247,32 @@ export class WriteCompiler {
     return this.#flatCall(planned, flat, known, call);
   }
 
+  /** Several new rows and their answer as one statement. */
+  #compileFlatList(planned: PlannedWrite, list: FlatRows | null, call: WriteCall): FlatCall | null {
+    const { writer, client, readBack } = call;
+    const { model, input } = planned;
+    if (!list || call.idempotencyKey || call.tags || this.isLogDeferred([list.node.collection])) return null;
+    const access = this.#policies.accessOf(writer.caller)?.key ?? '';
+    const shape = `flat list ${planned.shape} ${readBack ? `${access} ${readBack.shape}` : ''}`;
+    if (this.#chained.has(shape)) return null;
+    const answer = readBack && this.#reads.prepareReadBack(readBack, writer, client);
+    const plan = answer?.plan ?? null;
+    if (plan?.kind === 'operation') return null;
+    const compile = (): FlatStatement | null => compileFlatList(list.node, plan, activityLogOf(model));
+    const compiled = this.#findFlat(shape, model, writer, compile);
+    if (!compiled) return null;
+    const values = flatListValues(list, input.by, answer ? (readBack?.values ?? []) : []);
+    const bound = this.#bindFlat(compiled, values, call);
+    return { planned, ...bound, key: null, isRepeatable: false, rows: list.rows.length };
+  }
+
   #flatCall(planned: PlannedWrite, flat: FlatRow, { compiled, isAnswered }: KnownStatement, call: WriteCall): FlatCall {
     const answered = isAnswered ? (call.readBack?.values ?? []) : [];
     const conditions = { receipt: this.#receiptOf(call), tags: call.tags };
     const values = flatValues(flat, planned.input.by, conditions, answered);
     const key = flat.node.verb === 'insert' ? null : JSON.stringify(planned.keys);
     const isRepeatable = flat.node.columns.every(({ operators }) => operators.length === 0);
-    return { planned, ...this.#bindFlat(compiled, values, call), key, isRepeatable };
+    return { planned, ...this.#bindFlat(compiled, values, call), key, isRepeatable, rows: 1 };
   }
 
   #receiptOf({ idempotencyKey }: Pick<WriteCall, 'idempotencyKey'>): Receipt | null {
@@ -347,7 +371,7 @@ export class WriteCompiler {
     );
     if (!compiled) return null;
     const bound = this.#bindFlat(compiled, flatDeleteValues(key, author, this.#receiptOf(call), call.tags), call);
-    return { planned: null, ...bound, key: String(key), isRepeatable: true };
+    return { planned: null, ...bound, key: String(key), isRepeatable: true, rows: 1 };
   }
 
   compileSort(collection: Collection, field: Field, model: Model, writer: Writer): Statement {
@@ -407,8 +431,8 @@ export function flatBody(cell: Buffer | null): Buffer | null {
   return cell.length === 0 ? null : cell;
 }
 
-export function pipelineFlat({ statement }: FlatCall, asFailure: PipelinedWrite['asFailure']): PipelinedWrite {
-  return { statements: [statement], rows: 1, bodyOf: ([cell = null]) => flatBody(cell), keysOf: null, asFailure };
+export function pipelineFlat({ statement, rows }: FlatCall, asFailure: PipelinedWrite['asFailure']): PipelinedWrite {
+  return { statements: [statement], rows, bodyOf: ([cell = null]) => flatBody(cell), keysOf: null, asFailure };
 }
 
 /** Keys that a write has stored, as responses show them. */

@@ -17,6 +17,28 @@ export function flatRow({ plan, input }: PlannedWrite): FlatRow | null {
   return isPlainTable(node.collection) && isFlat(node, row) ? { node, row } : null;
 }
 
+/** Several new rows of one table, whose values are all known. */
+export interface FlatRows {
+  readonly node: WriteNode;
+  readonly rows: readonly FlatRow['row'][];
+}
+
+/** A longer list is written by the chain, which plans and sends it in slices. */
+const MAX_FLAT_ROWS = 5_000;
+
+/** The rows of a flat list, or null if the write is none. */
+export function flatRows({ plan, input }: PlannedWrite): FlatRows | null {
+  const [node, ...others] = plan.nodes;
+  const rows = input.nodes[0] ?? [];
+  if (!node || rows.length < 2 || rows.length > MAX_FLAT_ROWS || others.length > 0 || plan.unlinks.length > 0)
+    return null;
+  if (node.verb !== 'insert' || node.bringsKeys || !isPlainTable(node.collection)) return null;
+  // An answer has the rows in the order in which they are inserted, and each of them once. An import has none.
+  const { root } = input;
+  const isInOrder = root.length === 0 || (root.length === rows.length && root.every((row, index) => row === index));
+  return isInOrder && rows.every((row) => isFlat(node, row)) ? { node, rows } : null;
+}
+
 function isFlat({ verb, collection, conflict, guard, validations, columns }: WriteNode, row: FlatRow['row']): boolean {
   if (verb === 'upsert' || conflict || guard?.perRow || validations.length > 0) return false;
   if (!hasPlainKey(collection)) return false;
