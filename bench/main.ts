@@ -5,6 +5,7 @@
 import { relative } from 'node:path';
 import { checkOut, measureAgainst } from './against.js';
 import { measureBeside, reportBeside } from './beside.js';
+import { measureCache } from './cache.js';
 import { prepareData, type Report, serverVersion, startDatabase } from './environment.js';
 import { measureHits } from './hit.js';
 import { measureLive } from './live.js';
@@ -42,6 +43,7 @@ async function main(words: readonly string[]): Promise<void> {
       await makeReader(database.url);
       signal.throwIfAborted();
       if (options.command === 'hit') return await measureHits(database.url);
+      if (options.command === 'cache') return await measureCache(database.url, options, report);
       const origin = describeOrigin(version, options.settings);
       const run = { ...options, databaseUrl: database.url, signal };
       if (options.command === 'soak') return await runSoak(run, origin);

@@ -6,7 +6,7 @@ import { optionRows } from '../src/config/config.js';
 import { CASES, type Case } from './cases.js';
 import type { PeerOptions } from './peers/peer.js';
 
-export const COMMANDS = ['cases', 'soak', 'long-query', 'mirror', 'hit', 'live', 'report'] as const;
+export const COMMANDS = ['cases', 'soak', 'long-query', 'mirror', 'hit', 'cache', 'live', 'report'] as const;
 
 export type Command = (typeof COMMANDS)[number];
 
@@ -28,6 +28,7 @@ Commands:
   long-query  small reads during a query of two seconds; exits with 1 if their p99 more than doubles
   mirror      time to read a schema of 1,000 tables with 20,000 columns
   hit         CPU time of Node per request of a known shape, up to the driver
+  cache       reads from memory compared with uWebSockets alone, and reads that are not in memory
   live        time until subscribers have a change, and its cost
   report      writes the report again from the last results
 

@@ -114,10 +114,10 @@ function serveRequests(app: TemplatedApp, responder: Responder, traces: Traces |
       ? (request: HttpRequest, response: HttpResponse) => new Exchange(request, response, responder)
       : (request: HttpRequest, response: HttpResponse) => new TracedExchange(request, response, responder, traces);
   app.any('/*', (response, request) => {
-    const keptKey = kept === null || responder.closing ? null : kept.answer(request, response);
-    if (keptKey === true) return;
+    const keptHeaders = kept === null || responder.closing ? null : kept.answer(request, response);
+    if (keptHeaders === true) return;
     const exchange = exchangeOf(request, response);
-    exchange.keptKey = keptKey;
+    exchange.keptHeaders = keptHeaders;
     if (compression) exchange.encoding = compression.negotiate(request.getHeader('accept-encoding'));
     // The files of the Explorer are stored compressed, even if answers are not compressed.
     else if (exchange.path.startsWith('/explorer'))

@@ -124,7 +124,7 @@ export class Exchange {
   /** The answer in memory that it is answered with, and the caller. */
   kept: { readonly answer: KeptAnswer; readonly caller: Identity } | null = null;
   /** Its headers, if replies from memory are kept for its URL; null if not. */
-  keptKey: string | null = null;
+  keptHeaders: readonly string[] | null = null;
   readonly #forwarded: string;
   readonly #forwardedProtocol: string;
   #address: string | null = null;

@@ -13,10 +13,10 @@ import { LARGE_BODY_BYTES } from './write-reply.js';
 /** Milliseconds that a reply is used before its caller is identified again. */
 const LEASE_MS = 1_000;
 /** Requests whose headers are longer are not kept. */
-const MAX_KEY_LENGTH = 4_096;
+const MAX_HEADERS_LENGTH = 4_096;
 /** One URL has as many replies: for different callers, encodings and so on. */
 const MAX_REPLIES_OF_URL = 100;
-/** Bytes of a reply besides its body, its head and its key. */
+/** Bytes of a reply besides its body, its head and the headers of its request. */
 const REPLY_BYTES = 500;
 
 /** These headers change no reply of a read, or are read separately. */
@@ -30,7 +30,11 @@ const EXCLUDED: ReadonlySet<string> = new Set([
   'expect',
 ]);
 
+/** The names and values of the headers that may change a reply, one after the other. */
+export type KeptHeaders = readonly string[];
+
 interface KeptReply {
+  readonly headers: KeptHeaders;
   readonly answer: KeptAnswer;
   readonly user: string | null;
   /** The position in the log that the client has seen, in bytes. */
@@ -45,42 +49,47 @@ interface KeptReply {
   readonly counter: RequestCounter | null;
 }
 
+/** The replies of one URL. */
+interface UrlReplies {
+  /** The latest first. */
+  readonly replies: KeptReply[];
+  /** Answers that tell when they are dropped. */
+  readonly answers: WeakSet<KeptAnswer>;
+}
+
 export class KeptReplies {
-  readonly #byUrl = new Map<string, Map<string, KeptReply>>();
+  /** By path and query string. */
+  readonly #byPath = new Map<string, Map<string, UrlReplies>>();
   /** Filled by `#readHeader`. */
-  #key = '';
+  readonly #headers: string[] = [];
+  #count = 0;
   #requestId = '';
   readonly #readHeader = (name: string, value: string): void => {
-    if (name === 'x-request-id') this.#requestId = value;
-    else if (name === 'connection' && value === 'keep-alive') return;
-    else if (EXCLUDED.has(name)) this.#key += TOO_LONG;
-    else if (!IGNORED.has(name)) this.#key += `${name}:${value}\n`;
+    if (IGNORED.has(name)) {
+      if (name === 'x-request-id') this.#requestId = value;
+    } else if (name !== 'connection' || value !== 'keep-alive') {
+      this.#headers[this.#count++] = name;
+      this.#headers[this.#count++] = value;
+    }
   };
 
   /** `generation` changes whenever a token may belong to another caller. */
   constructor(private readonly generation: () => number) {}
 
   /** Answers the request if its reply is kept. Otherwise returns its headers, if replies of its URL are kept, or null. */
-  answer(request: HttpRequest, response: HttpResponse): true | string | null {
-    const query = request.getQuery();
-    const url = query === undefined || query === '' ? request.getUrl() : `${request.getUrl()}?${query}`;
-    const replies = this.#byUrl.get(url);
-    if (replies === undefined || request.getCaseSensitiveMethod() !== 'GET') return null;
-    this.#key = '';
+  answer(request: HttpRequest, response: HttpResponse): true | KeptHeaders | null {
+    const found = this.#byPath.get(request.getUrl())?.get(request.getQuery() ?? '');
+    if (found === undefined || request.getCaseSensitiveMethod() !== 'GET') return null;
+    this.#count = 0;
     this.#requestId = '';
     request.forEach(this.#readHeader);
-    const key = this.#key;
-    if (key.length > MAX_KEY_LENGTH) return null;
-    const reply = replies.get(key);
-    if (reply === undefined) return key;
+    const reply = this.#find(found);
+    if (reply === null) return this.#headers.slice(0, this.#count);
+    const { answer, user, position } = reply;
     const now = performance.now();
-    if (
-      now > reply.until ||
-      reply.generation !== this.generation() ||
-      !reply.answer.serves(reply.user, reply.position, now)
-    )
-      return key;
-    reply.answer.hit(now);
+    if (now > reply.until || reply.generation !== this.generation() || !answer.serves(user, position, now))
+      return reply.headers;
+    answer.hit(now);
     if (!reply.isModified) response.writeStatus('304 Not Modified');
     response.writeHeader(REQUEST_ID, requestId(this.#requestId));
     response.writeHeader(NEXT_HEADER, reply.head);
@@ -90,22 +99,25 @@ export class KeptReplies {
     return true;
   }
 
+  #find({ replies }: UrlReplies): KeptReply | null {
+    for (const reply of replies) if (isEqual(reply.headers, this.#headers, this.#count)) return reply;
+    return null;
+  }
+
   /** The reply that is about to leave, with its headers after the request id. */
   keep(exchange: Exchange, reply: Reply, head: string): void {
-    const { kept, keptKey, accessToken, method } = exchange;
-    if (kept === null || kept.answer.isDropped || accessToken !== '' || method !== 'GET') return;
+    const { kept, accessToken, method, closes } = exchange;
+    if (kept === null || kept.answer.isDropped || accessToken !== '' || method !== 'GET' || closes) return;
     const { answer, caller } = kept;
     const lease = Math.min(LEASE_MS, caller.validUntil - Date.now());
-    const url = exchange.queryString === '' ? exchange.path : `${exchange.path}?${exchange.queryString}`;
-    if (lease <= 0 || caller.isAddressBound || exchange.closes || !head.startsWith(NEXT)) return;
-    const replies = this.#repliesOf(url, answer);
-    if (keptKey === null) return;
+    if (lease <= 0 || caller.isAddressBound || !head.startsWith(NEXT)) return;
+    // The headers of the request are known if the URL was kept before it came.
+    const place = this.#placeOf(exchange, answer);
+    const headers = exchange.keptHeaders;
     const body = bodyOf(reply);
-    if (body === null || (reply.status !== 200 && reply.status !== 304)) return;
-    const isNew = !replies.has(keptKey);
-    const [oldest] = replies.keys();
-    if (isNew && replies.size >= MAX_REPLIES_OF_URL && oldest !== undefined) replies.delete(oldest);
-    const made: KeptReply = {
+    if (headers === null || body === null || !mayBeKept(headers)) return;
+    this.#put(place, {
+      headers,
       answer,
       user: caller.user,
       position: exchange.position === '' ? 0 : readPosition(exchange.position).position,
@@ -115,38 +127,64 @@ export class KeptReplies {
       head: Buffer.from(head.slice(NEXT.length), 'latin1'),
       body,
       counter: exchange.routeStats,
-    };
-    replies.set(keptKey, made);
-    if (!isNew) return;
-    const copied = answer.body !== null && body.buffer === answer.body.buffer ? 0 : body.length;
-    answer.grow(REPLY_BYTES + made.head.length + 2 * keptKey.length + copied);
-    answer.onDrop(() => {
-      if (replies.get(keptKey)?.answer === answer) replies.delete(keptKey);
-      if (replies.size === 0 && this.#byUrl.get(url) === replies) this.#byUrl.delete(url);
     });
   }
 
-  #repliesOf(url: string, answer: KeptAnswer): Map<string, KeptReply> {
-    const known = this.#byUrl.get(url);
-    if (known) return known;
-    const replies = new Map<string, KeptReply>();
-    this.#byUrl.set(url, replies);
-    answer.grow(REPLY_BYTES + 2 * url.length);
+  #put({ replies }: UrlReplies, made: KeptReply): void {
+    const { answer, body, head, headers } = made;
+    const former = replies.findIndex((each) => isEqual(each.headers, headers, headers.length));
+    const isNew = replies[former]?.answer !== answer;
+    if (former >= 0) replies.splice(former, 1);
+    else if (replies.length >= MAX_REPLIES_OF_URL) replies.pop();
+    replies.unshift(made);
+    if (!isNew) return;
+    const isCopy = answer.body === null || body.buffer !== answer.body.buffer;
+    answer.grow(REPLY_BYTES + head.length + 2 * lengthOf(headers) + (isCopy ? body.length : 0));
+  }
+
+  #placeOf({ path, queryString }: Exchange, answer: KeptAnswer): UrlReplies {
+    const byQuery = this.#byPath.get(path) ?? new Map<string, UrlReplies>();
+    const place = byQuery.get(queryString) ?? { replies: [], answers: new WeakSet() };
+    if (place.answers.has(answer)) return place;
+    place.answers.add(answer);
+    byQuery.set(queryString, place);
+    this.#byPath.set(path, byQuery);
+    answer.grow(REPLY_BYTES + 2 * (path.length + queryString.length));
     answer.onDrop(() => {
-      if (replies.size === 0 && this.#byUrl.get(url) === replies) this.#byUrl.delete(url);
+      const left = place.replies.filter((reply) => !reply.answer.isDropped);
+      place.replies.splice(0, place.replies.length, ...left);
+      if (left.length > 0 || byQuery.get(queryString) !== place) return;
+      byQuery.delete(queryString);
+      if (byQuery.size === 0 && this.#byPath.get(path) === byQuery) this.#byPath.delete(path);
     });
-    return replies;
+    return place;
   }
 }
 
-const TOO_LONG = ' '.repeat(MAX_KEY_LENGTH + 1);
 const NEXT = '\r\nX-Content-Type-Options: ';
 const REQUEST_ID = Buffer.from('X-Request-Id');
 const NEXT_HEADER = Buffer.from('X-Content-Type-Options');
 const NOTHING = Buffer.alloc(0);
 
-/** Null for a body that is not kept: one that is streamed, or so large that it leaves in several pieces. */
+/** Whether the first `count` of the others are these. */
+function isEqual(headers: KeptHeaders, others: KeptHeaders, count: number): boolean {
+  if (headers.length !== count) return false;
+  for (let index = count - 1; index >= 0; index--) if (headers[index] !== others[index]) return false;
+  return true;
+}
+
+function lengthOf(headers: KeptHeaders): number {
+  return headers.reduce((sum, text) => sum + text.length, 0);
+}
+
+function mayBeKept(headers: KeptHeaders): boolean {
+  return (
+    lengthOf(headers) <= MAX_HEADERS_LENGTH && !headers.some((text, index) => index % 2 === 0 && EXCLUDED.has(text))
+  );
+}
+
+/** Null for a reply that is not kept: its body is streamed, or so large that it leaves in several pieces. */
 function bodyOf({ status, body }: Reply): Buffer | null {
   if (status === 304) return NOTHING;
-  return typeof body === 'object' && body.length < LARGE_BODY_BYTES ? body : null;
+  return status === 200 && typeof body === 'object' && body.length < LARGE_BODY_BYTES ? body : null;
 }

@@ -1,0 +1,138 @@
+/**
+ * Reads from memory, compared with uWebSockets alone that sends the same bytes; and reads that are not in memory, compared with a service
+ * that keeps nothing. Both are measured in turns.
+ */
+import { fork } from 'node:child_process';
+import { once } from 'node:events';
+import { packagePath } from '../src/base/package-files.js';
+import type { BareTask } from './bare-server.js';
+import { CASES } from './cases.js';
+import { ADMINISTRATOR, type Report, type RunningService, startService } from './environment.js';
+import { measure } from './load.js';
+import type { Options } from './options.js';
+import { spentBy } from './processor.js';
+
+const HEADERS = { authorization: `Bearer ${ADMINISTRATOR.token}` };
+const HITS = ['key', 'nested', 'aggregate', 'graphql'];
+const TARGET = 0.75;
+const MISS_TARGET = 0.97;
+/** More reads than a measurement can send, so that none comes twice. */
+const MISSES = 200_000;
+
+type CacheOptions = Pick<Options, 'connections' | 'poolSize' | 'seconds' | 'rounds' | 'settings'>;
+
+export async function measureCache(databaseUrl: string, options: CacheOptions, report: Report): Promise<void> {
+  const { poolSize, settings } = options;
+  const start = (size: string): Promise<RunningService> =>
+    startService({ databaseUrl, poolSize, settings: { ...settings, READ_CACHE_SIZE: size } });
+  const [cached, plain] = await Promise.all([start('64mb'), start('0')]);
+  try {
+    for (const id of HITS) report(await compareHit(id, pathOf(id), cached, options));
+    report(await compareHit('/server/ping', '/server/ping', cached, options));
+    report(await compareMisses(cached, plain, options));
+  } finally {
+    await Promise.all([cached.stop(), plain.stop()]);
+  }
+}
+
+/** The first request of a case. A GraphQL query is sent in the URL. */
+function pathOf(id: string): string {
+  const found = CASES.find((each) => each.id === id)?.requests;
+  const first = Array.isArray(found) ? found[0] : undefined;
+  if (first?.path !== '/graphql') return first?.path ?? '';
+  const { query, variables } = JSON.parse(String(first.body));
+  return `/graphql?query=${encodeURIComponent(query)}&variables=${encodeURIComponent(JSON.stringify(variables))}`;
+}
+
+async function compareHit(
+  title: string,
+  path: string,
+  service: RunningService,
+  options: CacheOptions,
+): Promise<string> {
+  const { head, body } = await warm(`${service.url}${path}`, title);
+  const bare = fork(packagePath('dist', 'bench', 'bare-server.js'), { serialization: 'advanced' });
+  try {
+    bare.send({ head, body } satisfies BareTask);
+    const [port] = await once(bare, 'message');
+    const figures = await inTurns(
+      [
+        { url: service.url, pid: service.pid, paths: [path] },
+        { url: `http://127.0.0.1:${port}`, pid: bare.pid ?? 0, paths: [path] },
+      ],
+      options,
+    );
+    return line(`${title} from memory`, figures, 'uWebSockets alone', TARGET);
+  } finally {
+    bare.disconnect();
+  }
+}
+
+async function compareMisses(cached: RunningService, plain: RunningService, options: CacheOptions): Promise<string> {
+  const paths = Array.from(
+    { length: MISSES },
+    (_, index) =>
+      `/items/articles?fields=id,title&filter[id][_eq]=${1 + (index % 9_000)}&filter[views][_gte]=${-index}`,
+  );
+  const contenders = [cached, plain].map(({ url, pid }) => ({ url, pid, paths }));
+  return line('not in memory', await inTurns(contenders, options), 'READ_CACHE_SIZE=0', MISS_TARGET);
+}
+
+/** Asks until the answer comes from memory. Returns its headers and its body. */
+async function warm(url: string, title: string): Promise<BareTask> {
+  for (let turn = 0; turn < 100; turn++) {
+    const response = await fetch(url, { headers: HEADERS });
+    const body = await response.text();
+    if (response.status !== 200) throw new Error(`${title}: ${response.status} ${body}`);
+    const isKept = response.headers.get('cache-status') !== null || title.startsWith('/');
+    if (isKept) return { head: headOf(response.headers), body };
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  throw new Error(`${title}: the answer is not kept`);
+}
+
+/** The headers that uWebSockets does not write itself. */
+function headOf(headers: Headers): string {
+  const own = [...headers].filter(
+    ([name]) => !/^(x-request-id|date|uwebsockets|content-length|connection)$/.test(name),
+  );
+  return `bench-00000${own.map(([name, value]) => `\r\n${name}: ${value}`).join('')}`;
+}
+
+interface Contender {
+  readonly url: string;
+  readonly pid: number;
+  readonly paths: readonly string[];
+}
+
+/** The best figures of each: requests per second, and CPU time per request in microseconds, which depends less on other processes. */
+interface Figures {
+  perSecond: number;
+  spent: number;
+}
+
+async function inTurns(contenders: readonly Contender[], options: CacheOptions): Promise<Figures[]> {
+  const best = contenders.map((): Figures => ({ perSecond: 0, spent: Number.POSITIVE_INFINITY }));
+  const { connections, seconds, rounds } = options;
+  for (let round = 0; round <= rounds; round++)
+    for (const [index, each] of contenders.entries()) {
+      const before = spentBy(each.pid) ?? 0;
+      const result = await measure({ ...each, headers: HEADERS, connections, seconds: round === 0 ? 1 : seconds });
+      const requests = result.requestsPerSecond * result.seconds;
+      if (result.errors > 0) throw new Error(`${each.url}: ${result.errors} errors`);
+      const former = best[index];
+      if (round === 0 || former === undefined) continue;
+      former.perSecond = Math.max(former.perSecond, result.requestsPerSecond);
+      former.spent = Math.min(former.spent, (((spentBy(each.pid) ?? 0) - before) * 1_000) / requests);
+    }
+  return best;
+}
+
+function line(title: string, [ours, theirs]: readonly Figures[], other: string, target: number): string {
+  const ratio = (ours?.perSecond ?? 0) / (theirs?.perSecond ?? 0);
+  if (!(ratio >= target)) process.exitCode = 1;
+  const show = (figures?: Figures): string =>
+    `${Math.round(figures?.perSecond ?? 0).toLocaleString('en')} requests/s (${figures?.spent.toFixed(1)} µs)`;
+  const figures = `${show(ours)}, ${other} ${show(theirs)}`;
+  return `${title.padEnd(26)} ${figures}: ${ratio.toFixed(2)} (target ${target})`;
+}
