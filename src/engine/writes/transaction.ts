@@ -184,8 +184,8 @@ export class DeadlockLane {
   ) {}
 
   async run<Result>(attempt: () => Promise<Result>): Promise<Result> {
-    while (this.#running >= this.#limit) await this.#turn();
-    this.#running++;
+    if (this.#waiting.size > 0 || this.#running >= this.#limit) await this.#turn();
+    else this.#running++;
     try {
       return await attempt();
     } catch (error) {
@@ -193,7 +193,7 @@ export class DeadlockLane {
       throw error;
     } finally {
       this.#running--;
-      for (const resume of [...this.#waiting].slice(0, this.#limit - this.#running)) resume();
+      this.#admit();
     }
   }
 
@@ -201,18 +201,27 @@ export class DeadlockLane {
     return performance.now() < this.#calmAt ? 1 : this.size;
   }
 
+  /** Passes free slots to those who have waited longest: nobody who comes later can take them. */
+  #admit(): void {
+    for (const admit of this.#waiting) {
+      if (this.#running >= this.#limit) return;
+      this.#running++;
+      admit();
+    }
+  }
+
   #turn(): Promise<void> {
     return new Promise((resolve, reject) => {
-      const resume = (): void => {
+      const admit = (): void => {
         clearTimeout(timer);
-        this.#waiting.delete(resume);
+        this.#waiting.delete(admit);
         resolve();
       };
       const timer = setTimeout(() => {
-        this.#waiting.delete(resume);
+        this.#waiting.delete(admit);
         reject(serviceUnavailable('database', 'All connections are taken'));
       }, this.waitTimeout);
-      this.#waiting.add(resume);
+      this.#waiting.add(admit);
     });
   }
 }
