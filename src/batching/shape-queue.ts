@@ -61,6 +61,9 @@ export interface KeptAnswer {
 
 /** Statements of cheap reads in flight on a connection: while one is in PostgreSQL, the other is in Node. */
 const MAX_STATEMENTS_IN_FLIGHT = 2;
+/** The same, and connections, while the reads of a shape have different callers in the database: each needs a statement of its own. */
+const MAX_APART_IN_FLIGHT = 4;
+const MAX_APART_SLOTS = 4;
 /** A connection that is so many times slower than another gets no second statement. */
 const MAX_SLOT_SLOWDOWN = 2;
 /** After this time reads stop waiting for a batch, if a connection is free. */
@@ -130,6 +133,8 @@ export class ShapeQueue implements ReadProfile {
   /** When a statement was last sent. */
   #sentAt = 0;
   #batchable: boolean | null = null;
+  /** Whether waiting reads have callers with different settings, as far as the last statements showed. */
+  #isApart = false;
   #record: ShapeRecord;
 
   constructor(
@@ -162,13 +167,21 @@ export class ShapeQueue implements ReadProfile {
   }
 
   get #mayUseAnotherSlot(): boolean {
-    return this.#slots.length < this.#costs.maxSlots;
+    return this.#slots.length < this.#maxSlots;
+  }
+
+  get #maxSlots(): number {
+    return this.#isApart ? MAX_APART_SLOTS : this.#costs.maxSlots;
+  }
+
+  get #maxInFlight(): number {
+    return this.#isApart ? MAX_APART_IN_FLIGHT : MAX_STATEMENTS_IN_FLIGHT;
   }
 
   /** Reads that the next statement may carry. */
   get maxReads(): number {
     const { batchSize, costClass } = this.#costs;
-    return costClass === 'cheap' ? Math.min(batchSize, this.#share) : batchSize;
+    return costClass === 'cheap' && !this.#isApart ? Math.min(batchSize, this.#share) : batchSize;
   }
 
   /** A statement that is just small enough for one read may be too large or too deep for several. */
@@ -183,14 +196,15 @@ export class ShapeQueue implements ReadProfile {
 
   /** Reads per statement that keep all of its connections busy. */
   get #share(): number {
-    const statements = this.#costs.maxSlots * MAX_STATEMENTS_IN_FLIGHT;
+    const statements = this.#maxSlots * this.#maxInFlight;
     return Math.ceil((this.waiting.length + this.#readsInFlight) / statements);
   }
 
   /** Whether to wait for more reads: not if that would leave the database idle. */
   shouldWait(now: number): boolean {
     if (this.costClass !== 'cheap' || this.#slots.length === 0 || now - this.#sentAt > MAX_BATCH_WAIT_MS) return false;
-    return this.waiting.length < Math.min(this.#share, MAX_BATCH_READS) || !(this.#mayUseAnotherSlot || this.busySlot);
+    const wanted = this.#isApart ? 1 : Math.min(this.#share, MAX_BATCH_READS);
+    return this.waiting.length < wanted || !(this.#mayUseAnotherSlot || this.busySlot);
   }
 
   /**
@@ -202,8 +216,7 @@ export class ShapeQueue implements ReadProfile {
     let least = Infinity;
     for (const { slowdown } of this.#slots) least = Math.min(least, slowdown);
     return (
-      this.#slots.find((slot) => slot.load < MAX_STATEMENTS_IN_FLIGHT && slot.slowdown <= MAX_SLOT_SLOWDOWN * least) ??
-      null
+      this.#slots.find((slot) => slot.load < this.#maxInFlight && slot.slowdown <= MAX_SLOT_SLOWDOWN * least) ?? null
     );
   }
 
@@ -265,7 +278,11 @@ export class ShapeQueue implements ReadProfile {
     const digest = waiting[0]?.settings?.digest;
     let alike = 1;
     while (alike < maxReads && alike < waiting.length && waiting[alike]?.settings?.digest === digest) alike++;
-    if (alike >= Math.min(maxReads, waiting.length)) return waiting.splice(0, maxReads);
+    if (alike >= Math.min(maxReads, waiting.length)) {
+      if (alike > 1) this.#isApart = false;
+      return waiting.splice(0, maxReads);
+    }
+    this.#isApart = true;
     const [taken, left]: [PendingRead[], PendingRead[]] = [[], []];
     for (const read of waiting) (taken.length < maxReads && read.settings?.digest === digest ? taken : left).push(read);
     waiting.splice(0, Number.POSITIVE_INFINITY, ...left);
