@@ -132,7 +132,9 @@ function timeRound(router: Router, hooks: ServerHooks, urlOf: UrlOf, first: numb
       getCaseSensitiveMethod: () => 'GET',
       getUrl: () => path,
       getQuery: () => query,
-      getHeader: (name: string) => headers[name] ?? '',
+      forEach: (take: (name: string, value: string) => void) => {
+        for (const name in headers) take(name, headers[name] ?? '');
+      },
     } as unknown as HttpRequest;
   });
   const begun = process.cpuUsage();

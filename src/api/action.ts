@@ -114,11 +114,17 @@ export function actionRoutes<Services extends { readonly identities: Identities 
     const check = CHECKS[allow ?? 'anyone'] as (identity: Identity) => Callers[Allowed];
     const action: RouteAction =
       allow === undefined
-        ? (request) => act({ ...request, caller: check(PUBLIC) }, services)
+        ? (request) => act(withCaller(request, check(PUBLIC)), services)
         : async (request) =>
-            act({ ...request, caller: check(await services.identities.identify(request.client)) }, services);
+            act(withCaller(request, check(await services.identities.identify(request.client))), services);
     return { ...route(methodAndPath, handlerOf(action, reply), description), action };
   };
+}
+
+/** Named one by one: the spread of an object takes longer than most requests of this kind. */
+function withCaller<Caller>(request: UncheckedRequest, caller: Caller): ActionRequest<Caller> {
+  const { client, parameters, queryString } = request;
+  return { client, caller, parameters, queryString, json: (parse) => request.json(parse) };
 }
 
 export function handlerOf(action: RouteAction, reply: (result: ActionResult) => Reply = dataReply): Handler {

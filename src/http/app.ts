@@ -118,10 +118,10 @@ function serveRequests(app: TemplatedApp, responder: Responder, traces: Traces |
     if (keptHeaders === true) return;
     const exchange = exchangeOf(request, response);
     exchange.keptHeaders = keptHeaders;
-    if (compression) exchange.encoding = compression.negotiate(request.getHeader('accept-encoding'));
+    if (compression) exchange.encoding = compression.negotiate(exchange.acceptEncoding);
     // The files of the Explorer are stored compressed, even if answers are not compressed.
     else if (exchange.path.startsWith('/explorer'))
-      exchange.encoding = negotiateEncoding(request.getHeader('accept-encoding'), ['brotli']);
+      exchange.encoding = negotiateEncoding(exchange.acceptEncoding, ['brotli']);
     responder.begin();
     if (exchange.ambiguous) return responder.refuseAmbiguous(exchange);
     let outcome: Outcome;

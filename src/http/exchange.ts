@@ -95,6 +95,7 @@ export class Exchange {
   /** Removed from the query string, which is logged, cached and shown. */
   readonly accessToken: string;
   readonly headers: Headers;
+  readonly acceptEncoding: string;
   readonly id: string;
   /** Decoded parts of the path that the route names. */
   parameters: readonly string[] = [];
@@ -147,39 +148,14 @@ export class Exchange {
     const [queryString, accessToken] = query.includes('access_token=') ? takeAccessToken(query) : [query, ''];
     this.queryString = queryString;
     this.accessToken = accessToken;
-    // Reading a header costs time, so each is read only where it is used.
-    const reads = this.method === 'GET' || this.method === 'HEAD';
-    const readsFile = reads && this.path.startsWith('/assets/');
-    const authorization = request.getHeader('authorization');
-    const accept = request.getHeader('accept');
-    this.headers = {
-      authorization,
-      viewAs: request.getHeader('lateral-view-as'),
-      accept,
-      contentType: reads ? '' : request.getHeader('content-type'),
-      origin: !reads || hooks.answersOrigins ? request.getHeader('origin') : '',
-      requestMethod: reads ? '' : request.getHeader('access-control-request-method'),
-      prefer: request.getHeader('prefer'),
-      cacheControl: hooks.caches ? request.getHeader('cache-control') : '',
-      position: hooks.positions === null ? '' : request.getHeader('lateral-position'),
-      ifNoneMatch: request.getHeader('if-none-match'),
-      ifMatch: reads ? '' : request.getHeader('if-match'),
-      range: readsFile ? request.getHeader('range') : '',
-      ifRange: readsFile ? request.getHeader('if-range') : '',
-      ifModifiedSince: readsFile ? request.getHeader('if-modified-since') : '',
-      lastEventId: accept.startsWith(EVENT_STREAM) ? request.getHeader('last-event-id') : '',
-      idempotencyKey: reads ? '' : request.getHeader('idempotency-key'),
-      cookie: reads && hasBearerScheme(authorization) ? '' : request.getHeader('cookie'),
-      userAgent: reads ? '' : request.getHeader('user-agent'),
-      host: reads ? '' : request.getHeader('host'),
-      fetchSite: reads ? '' : request.getHeader('sec-fetch-site'),
-    };
-    const { header } = hooks.clientAddress;
-    this.#forwarded = header === '' ? '' : request.getHeader(header);
-    this.#forwardedProtocol = header === '' ? '' : request.getHeader('x-forwarded-proto');
-    this.closes = request.getHeader('connection').length === CLOSE_LENGTH;
-    this.ambiguous = request.getHeader('content-length') !== '' && hasTwoLengths(request);
-    this.id = requestId(request.getHeader('x-request-id'));
+    const read = readHeaders(request, this, hooks);
+    this.headers = read;
+    this.#forwarded = read.forwarded;
+    this.#forwardedProtocol = read.forwardedProtocol;
+    this.acceptEncoding = read.acceptEncoding;
+    this.closes = read.connection.length === CLOSE_LENGTH;
+    this.ambiguous = read.hasTwoLengths;
+    this.id = requestId(read.requestId);
     response.onAborted(() => {
       this.aborted = true;
       for (const listener of this.#abortListeners ?? []) listener();
@@ -374,12 +350,113 @@ const REFUSED = /^[^,]*;\s*q=0(?:\.0*)?\s*(?:,|;|$)/i;
 /** uWebSockets recognizes `Connection: close` by its length alone. */
 const CLOSE_LENGTH = 'close'.length;
 
-function hasTwoLengths(request: HttpRequest): boolean {
-  const lengths = new Set<string>();
-  request.forEach((name, value) => {
-    if (name === 'content-length') lengths.add(value);
-  });
-  return lengths.size > 1;
+type Writable<Type> = { -readonly [Name in keyof Type]: Type[Name] };
+
+/** All headers of a request that the service knows. Of several with one name, the first counts. */
+interface ReadHeaders extends Writable<Headers> {
+  acceptEncoding: string;
+  connection: string;
+  contentLength: string;
+  hasTwoLengths: boolean;
+  requestId: string;
+  forwarded: string;
+  forwardedProtocol: string;
+}
+
+/** One call into the server reads all headers: a call for each would take longer than most other parts of a small read. */
+function readHeaders(
+  request: HttpRequest,
+  { method, path }: Pick<Exchange, 'method' | 'path'>,
+  hooks: ServerHooks,
+): ReadHeaders {
+  const read: ReadHeaders = {
+    authorization: '',
+    viewAs: '',
+    accept: '',
+    contentType: '',
+    origin: '',
+    requestMethod: '',
+    prefer: '',
+    cacheControl: '',
+    position: '',
+    ifNoneMatch: '',
+    ifMatch: '',
+    range: '',
+    ifRange: '',
+    ifModifiedSince: '',
+    lastEventId: '',
+    idempotencyKey: '',
+    cookie: '',
+    userAgent: '',
+    host: '',
+    fetchSite: '',
+    acceptEncoding: '',
+    connection: '',
+    contentLength: '',
+    hasTwoLengths: false,
+    requestId: '',
+    forwarded: '',
+    forwardedProtocol: '',
+  };
+  target = read;
+  forwardedName = hooks.clientAddress.header;
+  request.forEach(readHeader);
+  const isRead = method === 'GET' || method === 'HEAD';
+  if (isRead) forgetHeadersOfWrites(read, hooks);
+  if (!isRead || !path.startsWith('/assets/')) read.range = read.ifRange = read.ifModifiedSince = '';
+  if (hooks.positions === null) read.position = '';
+  if (!read.accept.startsWith(EVENT_STREAM)) read.lastEventId = '';
+  return read;
+}
+
+/** These headers have no meaning for reads. */
+function forgetHeadersOfWrites(read: ReadHeaders, { answersOrigins }: ServerHooks): void {
+  read.contentType = read.requestMethod = read.ifMatch = read.idempotencyKey = '';
+  read.userAgent = read.host = read.fetchSite = '';
+  if (!answersOrigins) read.origin = '';
+  if (read.cookie !== '' && hasBearerScheme(read.authorization)) read.cookie = '';
+}
+
+/** Where `readHeader` writes: a function for each request would cost more. */
+let target: ReadHeaders;
+let forwardedName = '';
+
+const FIELDS: ReadonlyMap<string, Exclude<keyof ReadHeaders, 'hasTwoLengths'>> = new Map([
+  ['authorization', 'authorization'],
+  ['lateral-view-as', 'viewAs'],
+  ['accept', 'accept'],
+  ['content-type', 'contentType'],
+  ['origin', 'origin'],
+  ['access-control-request-method', 'requestMethod'],
+  ['prefer', 'prefer'],
+  ['cache-control', 'cacheControl'],
+  ['lateral-position', 'position'],
+  ['if-none-match', 'ifNoneMatch'],
+  ['if-match', 'ifMatch'],
+  ['range', 'range'],
+  ['if-range', 'ifRange'],
+  ['if-modified-since', 'ifModifiedSince'],
+  ['last-event-id', 'lastEventId'],
+  ['idempotency-key', 'idempotencyKey'],
+  ['cookie', 'cookie'],
+  ['user-agent', 'userAgent'],
+  ['host', 'host'],
+  ['sec-fetch-site', 'fetchSite'],
+  ['accept-encoding', 'acceptEncoding'],
+  ['connection', 'connection'],
+  ['x-request-id', 'requestId'],
+]);
+
+function readHeader(name: string, value: string): void {
+  const field = FIELDS.get(name);
+  if (field !== undefined && target[field] === '') target[field] = value;
+  if (name === 'content-length') {
+    if (target.contentLength !== '' && target.contentLength !== value) target.hasTwoLengths = true;
+    target.contentLength ||= value;
+  }
+  if (forwardedName === '') return;
+  if (name === forwardedName && target.forwarded === '') target.forwarded = value;
+  if (name === 'x-forwarded-proto' && target.forwardedProtocol === '') target.forwardedProtocol = value;
 }
 
 function peerOf(response: HttpResponse): string {
