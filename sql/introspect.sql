@@ -23,7 +23,7 @@ tables as materialized (
 ),
 columns as materialized (
   select attribute.attrelid, attribute.attnum, attribute.attname, attribute.atttypid, attribute.atttypmod,
-    attribute.attnotnull, attribute.attidentity, attribute.attgenerated
+    attribute.attnotnull, attribute.attidentity, attribute.attgenerated, attribute.xmin::text::bigint as defined
   from tables
   join pg_catalog.pg_attribute attribute on attribute.attrelid = tables.oid
   where attribute.attnum > 0 and not attribute.attisdropped
@@ -131,6 +131,13 @@ returned_types as (
 )
 select pg_catalog.json_build_object(
   'version', (select version from service_schema),
+  -- Changes when a column is defined anew or a partition comes or goes: the rows of a table may be others then, although none was written.
+  'stored', (
+    select pg_catalog.concat_ws('/',
+      (select pg_catalog.sum(columns.defined) from columns),
+      (select pg_catalog.sum(inherited.xmin::text::bigint) from pg_catalog.pg_inherits inherited)
+    )
+  ),
   'tables', (
     select pg_catalog.json_agg(pg_catalog.json_build_array(oid::int8, relname, relkind, nspname, system, extension) order by relname, nspname) from tables
   ),

@@ -48,7 +48,13 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     about: 'live queries and WebSockets under load, while PostgreSQL restarts, fails over or loses its log',
     packages: ['postgresql-15'],
     steps: [
-      { files: ['live-burdens', 'live-faults', 'live-standby', 'live-wal', 'live-triggers-shared'] },
+      { files: ['live-burdens', 'live-faults', 'live-standby', 'live-wal', 'live-triggers-shared', 'cache-standby'] },
+      {
+        files: ['cache-oracle'],
+        daily: true,
+        environment: { CACHE_READS: '1000000', CACHE_USERS: '50', CACHE_SEED: 'random', CACHE_MAX_LAG: '1000' },
+        minutes: 180,
+      },
       {
         files: ['live-oracle'],
         daily: true,

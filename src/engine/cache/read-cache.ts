@@ -2,6 +2,7 @@
  * Reads from memory. An answer is kept until a transaction commits that may change it: the stream of changes drops it then. While the
  * stream is not known to be up to date, every read goes to PostgreSQL. In doubt an answer is not kept. See docs/decisions/read-cache.md.
  */
+import { createHash } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
 import { callerName, type Identity } from '../../access/identity.js';
 import type { KeptAnswer, ReadListener } from '../../batching/shape-queue.js';
@@ -49,7 +50,14 @@ class CachedShape extends DependentShape<CacheEntry> {
   /** Until then nothing is kept, by the clock of `performance`: its tables change more often than they are read. */
   pausedUntil = 0;
   record: ShapeRecord | null = null;
+
+  /** About the bytes of the compiled statement, which stays as long as an answer of it does. */
+  get size(): number {
+    return SHAPE_BYTES + 6 * this.compiled.statement.text.length;
+  }
 }
+
+const SHAPE_BYTES = 8_192;
 
 /** Bytes of an entry besides its body and its key: objects, and its places in maps. */
 const ENTRY_BYTES = 700;
@@ -63,6 +71,12 @@ export class CacheEntry implements Dependent, Kept, KeptAnswer {
   hits = 0;
   isDropped = false;
   usedAt = 0;
+  /** While it waits for its answer: a digest of what another read has answered meanwhile, which may be later. */
+  rival: string | null = null;
+  /** The read whose answer it waits for; null before, and when the answer is there. */
+  reading: KeepingListener | null = null;
+  /** Whether its size includes that of the compiled statement. */
+  carriesShape = false;
   readonly #listeners: (() => void)[] = [];
 
   constructor(
@@ -162,13 +176,13 @@ export class ReadCache {
   /** Whether answers may be served from memory to a caller, who has seen the database at that position. */
   serves(caller: Identity, from: { readonly address: string }, position = 0): boolean {
     if (performance.now() - this.#freshAt > this.limits.maxLag || position > this.position) return false;
-    return this.writes.isQuiet || this.writes.of(callerName(caller, from)) <= this.#freshAt;
+    return this.writes.isQuiet || this.writes.isReported(callerName(caller, from));
   }
 
   /** The same if only the user is known, or null for callers without an account: their addresses are not known. */
   servesUser(user: string | null, position: number, now: number): boolean {
     if (now - this.#freshAt > this.limits.maxLag || position > this.position) return false;
-    return this.writes.isQuiet || (user !== null && this.writes.of(user) <= this.#freshAt);
+    return this.writes.isQuiet || (user !== null && this.writes.isReported(user));
   }
 
   keyOf({ digest, bound }: CacheableRead): string {
@@ -204,14 +218,50 @@ export class ReadCache {
     const group = groupOf(hashOf(callerName(caller, from)));
     const probed = probe && probeKey(probe, values, caller);
     const entry = new CacheEntry(this, shape, { key, probe: probed, group });
+    if (shape.entries.size === 0) this.#carryShape(entry);
     this.#index.add(shape, entry);
     return entry;
   }
 
+  /**
+   * The read under way whose answer may be taken for this one too, or null. It is as good as an answer in memory, for those who may get
+   * one: what was reported before it was sent is in it, and what was reported later has dropped its entry.
+   */
+  joinable({ compiled }: CacheableRead, key: string): KeepingListener | null {
+    const entry = this.#index.shapes.get(compiled)?.entries.get(key);
+    return entry === undefined || entry.rival !== null ? null : entry.reading;
+  }
+
+  /** Whether answers of the statement may be kept, now or while such a read is under way. */
+  mayKeep(compiled: CompiledRead): boolean {
+    const shape = this.#shapeOf(compiled);
+    return shape instanceof CachedShape || shape === NOT_REPORTED;
+  }
+
+  /**
+   * PostgreSQL has answered a read whose answer is not kept. It may be later than the one in memory, which would go back in time after
+   * it: that one stays only if both are equal.
+   */
+  answered(compiled: CompiledRead, key: () => string, cell: Buffer | null): void {
+    const entry = this.#index.shapes.get(compiled)?.entries.get(key());
+    if (entry === undefined) return;
+    if (entry.body !== null) {
+      if (cell === null || !entry.body.equals(cell)) this.#drop(entry);
+      return;
+    }
+    const rival = cell === null ? null : digestOf(cell);
+    if (rival === null || (entry.rival !== null && entry.rival !== rival)) this.#drop(entry);
+    else entry.rival = rival;
+  }
+
   /** The answer of the read; null for none. */
   keep(entry: CacheEntry, cell: Buffer | null): void {
-    if (entry.isDropped) return;
-    if (cell === null) {
+    entry.reading = null;
+    if (entry.isDropped) {
+      this.answered(entry.shape.compiled, () => entry.key, cell);
+      return;
+    }
+    if (cell === null || (entry.rival !== null && entry.rival !== digestOf(cell))) {
       this.#drop(entry);
       return;
     }
@@ -301,12 +351,15 @@ export class ReadCache {
     } else for (const xid of this.#older) if (!known.running.has(xid)) this.#older.delete(xid);
   }
 
-  /** Everything that was committed before `at`, by the clock of `performance`, or before the position has been reported. */
-  caughtUp(at: number, position: number): void {
+  /**
+   * Everything that was committed before `at`, by the clock of `performance`, or before the position has been reported, and also the
+   * writes of callers up to the number `written`.
+   */
+  caughtUp(at: number, position: number, written: bigint): void {
     if (this.#sources === null) return;
     this.#freshAt = at;
     this.position = position;
-    this.writes.settled(at);
+    this.writes.reported(written);
   }
 
   #shapeOf(compiled: CompiledRead): CachedShape | { readonly reason: string } {
@@ -376,6 +429,13 @@ export class ReadCache {
     if (entry.isDropped) return;
     this.#index.remove(entry.shape, entry);
     this.#forget(entry);
+    const [next] = entry.shape.entries.values();
+    if (entry.carriesShape && next) this.#carryShape(next);
+  }
+
+  #carryShape(entry: CacheEntry): void {
+    entry.carriesShape = true;
+    this.grow(entry, entry.shape.size);
   }
 
   #forget(entry: CacheEntry): void {
@@ -386,12 +446,65 @@ export class ReadCache {
 
 const NOT_REPORTED = { reason: 'changes are not reported at the moment' };
 
-/** Keeps the answer that it passes on. */
+function digestOf(cell: Buffer): string {
+  return createHash('sha1').update(cell).digest('base64');
+}
+
+/** Keeps the answer that it passes on to all who wait for it. */
 export class KeepingListener implements ReadListener {
+  readonly #listeners: ReadListener[];
+
+  constructor(
+    listener: ReadListener,
+    private readonly cache: ReadCache,
+    readonly entry: CacheEntry,
+  ) {
+    this.#listeners = [listener];
+    entry.reading = this;
+  }
+
+  join(listener: ReadListener): void {
+    this.#listeners.push(listener);
+  }
+
+  get aborted(): boolean {
+    return this.#listeners.every(({ aborted }) => aborted);
+  }
+
+  get caller(): string {
+    return this.#listeners[0]?.caller ?? '';
+  }
+
+  onResult(cell: Buffer | null, reads: number): void {
+    // The read of clients that have left may not have been sent.
+    if (this.aborted) this.giveUp();
+    else this.cache.keep(this.entry, cell);
+    for (const listener of this.#listeners)
+      try {
+        listener.onResult(cell, reads);
+      } catch (error) {
+        listener.onError(error);
+      }
+  }
+
+  onError(error: unknown): void {
+    this.giveUp();
+    for (const listener of this.#listeners) listener.onError(error);
+  }
+
+  /** The answer is not to be kept, because it may come from another server. No other read joins this one any more. */
+  giveUp(): void {
+    this.entry.reading = null;
+    this.cache.drop(this.entry);
+  }
+}
+
+/** Compares what it passes on with the answer in memory. */
+export class ComparingListener implements ReadListener {
   constructor(
     private readonly listener: ReadListener,
     private readonly cache: ReadCache,
-    readonly entry: CacheEntry,
+    private readonly read: CacheableRead,
   ) {}
 
   get aborted(): boolean {
@@ -403,17 +516,13 @@ export class KeepingListener implements ReadListener {
   }
 
   onResult(cell: Buffer | null, reads: number): void {
-    this.cache.keep(this.entry, this.listener.aborted ? null : cell);
+    // The read of a client that has left may not have been sent.
+    const { cache, read } = this;
+    if (!this.listener.aborted) cache.answered(read.compiled, () => cache.keyOf(read), cell);
     this.listener.onResult(cell, reads);
   }
 
   onError(error: unknown): void {
-    this.giveUp().onError(error);
-  }
-
-  /** The answer is not to be kept. Returns who waits for it. */
-  giveUp(): ReadListener {
-    this.cache.drop(this.entry);
-    return this.listener;
+    this.listener.onError(error);
   }
 }

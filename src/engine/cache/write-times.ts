@@ -1,52 +1,61 @@
 /**
- * When each caller has written last, in memory that all threads share. Callers are kept by a hash of the name: those that share a place
- * have the later time of both. A caller's read is served from memory only if the changes up to that time have been reported.
+ * The last write of each caller, in memory that all threads share: writes are numbered. Callers are kept by a hash of the name, and
+ * those that share a place have the later number of both. A caller's read is served from memory only if the changes of all writes up
+ * to that number have been reported.
  */
-import { performance } from 'node:perf_hooks';
-
 const CALLERS = 4_096;
 
 export class WriteTimes {
   readonly buffer: SharedArrayBuffer;
-  /** By the clock that all threads have. The first is the latest of all. */
-  readonly #times: Float64Array;
+  /** The first is the number of the last write of all. */
+  readonly #numbers: BigInt64Array;
   /** Called after a write. */
   onWrite: () => void = () => {};
-  /** By the clock of `performance` of this thread. */
-  #settledAt = 0;
+  /** The changes of writes up to this number have been reported. */
+  #reported = -1n;
 
-  /** With the buffer of another thread, the times of that thread as well. */
+  /** With the buffer of another thread, the writes of that thread as well. */
   constructor(buffer?: SharedArrayBuffer) {
-    this.buffer = buffer ?? new SharedArrayBuffer((1 + CALLERS) * Float64Array.BYTES_PER_ELEMENT);
-    this.#times = new Float64Array(this.buffer);
+    this.buffer = buffer ?? new SharedArrayBuffer((1 + CALLERS) * BigInt64Array.BYTES_PER_ELEMENT);
+    this.#numbers = new BigInt64Array(this.buffer);
   }
 
-  /** To be called before the write is answered. */
+  /** To be called after the commit, and before it is answered. */
   wrote(caller: string): void {
-    const now = performance.now() + OFFSET;
-    this.#times[1 + (hashOf(caller) % CALLERS)] = now;
-    this.#times[0] = now;
+    const number = Atomics.add(this.#numbers, 0, 1n) + 1n;
+    const place = placeOf(caller);
+    for (let known = Atomics.load(this.#numbers, place); known < number; ) {
+      const found = Atomics.compareExchange(this.#numbers, place, known, number);
+      if (found === known) break;
+      known = found;
+    }
     this.onWrite();
+  }
+
+  /** The number of the last write. */
+  get last(): bigint {
+    return Atomics.load(this.#numbers, 0);
   }
 
   /** Whether the changes of all writes have been reported. */
   get isQuiet(): boolean {
-    return (this.#times[0] ?? 0) <= this.#settledAt + OFFSET;
+    return this.last === this.#reported;
   }
 
-  /** By the clock of `performance` of this thread. */
-  of(caller: string): number {
-    return (this.#times[1 + (hashOf(caller) % CALLERS)] ?? 0) - OFFSET;
+  /** Whether the changes of all writes of the caller have been reported. */
+  isReported(caller: string): boolean {
+    return Atomics.load(this.#numbers, placeOf(caller)) <= this.#reported;
   }
 
-  /** The changes of writes before `at` have been reported. */
-  settled(at: number): void {
-    this.#settledAt = at;
+  /** The changes of writes up to the number have been reported. */
+  reported(number: bigint): void {
+    this.#reported = number;
   }
 }
 
-/** Milliseconds from the clock of `performance`, which begins with its thread, to that of the machine. */
-const OFFSET = Number(process.hrtime.bigint()) / 1e6 - performance.now();
+function placeOf(caller: string): number {
+  return 1 + (hashOf(caller) % CALLERS);
+}
 
 /** FNV-1a. */
 export function hashOf(text: string, seed = 0x811c9dc5): number {

@@ -24,7 +24,7 @@ import type { ResponseMemory } from '../../postgres/wire/response-memory.js';
 import type { BoundStatement } from '../../postgres/wire/wire-query.js';
 import type { Parsed } from '../../request/ast.js';
 import { bind } from '../../sql/parameter.js';
-import { KeepingListener, type ReadCache } from '../cache/read-cache.js';
+import { ComparingListener, KeepingListener, type ReadCache } from '../cache/read-cache.js';
 import { type BilledCaller, billWriter, type CallerBudgetLimits, CallerBudgets } from '../caller-budget.js';
 import { settingsFor } from '../caller-scope.js';
 import { consistencyOf, type ReadNeed, type SessionConsistency } from '../consistency.js';
@@ -215,8 +215,9 @@ export class Reads {
 
   /** As `run`, but a listener takes the body as it arrives: a warm read needs no promise. */
   answer(read: PreparedRead, listener: ReadListener): void {
-    if (read.fromMemory) this.#answerFromMemory(read, listener, read.fromMemory);
-    else this.#answer(read, listener);
+    const { cache } = this.services;
+    if (cache === null || !cache.mayKeep(read.compiled)) this.#answer(read, listener);
+    else this.#answerBesideMemory(read, listener, cache);
   }
 
   #answer(read: PreparedRead, listener: ReadListener): void {
@@ -226,25 +227,25 @@ export class Reads {
   }
 
   /** Only answers of the primary are kept: a replica may be behind the changes that were reported. */
-  #answerFromMemory(read: PreparedRead, listener: ReadListener, from: { readonly address: string }): void {
-    const { cache } = this.services;
-    if (cache === null) {
-      this.#answer(read, listener);
-      return;
-    }
-    const { query, compiled, caller } = read;
+  #answerBesideMemory(read: PreparedRead, listener: ReadListener, cache: ReadCache): void {
+    const { query, compiled, caller, fromMemory } = read;
     const bound = bind(compiled.statement.parameters, query.values, caller);
     const digest = this.settingsOf(read)?.digest ?? '';
     const cacheable = { compiled, values: query.values, caller, bound, digest };
-    const key = cache.keyOf(cacheable);
-    const kept = cache.find(cacheable, key);
-    if (kept) {
-      listener.onKept?.(kept);
+    if (!fromMemory) {
+      this.#answer(read, new ComparingListener(listener, cache, cacheable));
       return;
     }
-    const entry = cache.begin(cacheable, key, from);
-    if (entry === null) this.#answer(read, listener);
-    else this.#answer({ ...read, need: null }, new KeepingListener(listener, cache, entry));
+    const key = cache.keyOf(cacheable);
+    const kept = cache.find(cacheable, key);
+    const joined = kept ? null : cache.joinable(cacheable, key);
+    if (kept) listener.onKept?.(kept);
+    else if (joined) joined.join(listener);
+    else {
+      const entry = cache.begin(cacheable, key, fromMemory);
+      if (entry === null) this.#answer(read, new ComparingListener(listener, cache, cacheable));
+      else this.#answer({ ...read, need: null }, new KeepingListener(listener, cache, entry));
+    }
   }
 
   #run(read: PreparedRead, client: { readonly aborted: boolean }): Promise<Buffer | null> {
@@ -271,9 +272,8 @@ export class Reads {
   }
 
   /** After a failure that may lie in a schema which changed. */
-  #recover(failure: unknown, read: PreparedRead, waiting: ReadListener): void {
-    // The answer of another attempt may come from another server.
-    const listener = waiting instanceof KeepingListener ? waiting.giveUp() : waiting;
+  #recover(failure: unknown, read: PreparedRead, listener: ReadListener): void {
+    if (listener instanceof KeepingListener) listener.giveUp();
     const body = this.#retry(read, (current, attempt) =>
       attempt === 1 ? Promise.reject(failure) : this.#run(current, listener),
     );

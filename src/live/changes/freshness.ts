@@ -31,7 +31,7 @@ export class Freshness {
     cache.writes.onWrite = () => this.#comparison.soon(SHORTEST_MS);
     cache.onUnsettled = () => {
       this.#pause = FIRST_PAUSE_MS;
-      this.#settling.soon(0);
+      this.#settling.soon(FIRST_PAUSE_MS);
     };
   }
 
@@ -46,9 +46,10 @@ export class Freshness {
 
   async #compare(): Promise<void> {
     const at = performance.now();
+    const written = this.cache.writes.last;
     if (this.stream.state !== 'open') return;
     const position = await this.stream.caughtUp().catch(() => null);
-    if (position !== null) this.cache.caughtUp(at, position);
+    if (position !== null) this.cache.caughtUp(at, position, written);
   }
 
   /** Returns when to ask again, or null if all commits are visible. */

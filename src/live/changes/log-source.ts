@@ -506,11 +506,12 @@ class LogWatch {
   async caughtUp(): Promise<number> {
     const state = await within(readLogState(this.database), ANSWER_TIMEOUT_MS);
     await this.#inspect(state, this.#older);
-    const position = recordEnd(positionOf(state.written));
-    if (await this.feed.reach(position, FLUSH_MS)) return position;
-    await this.database.rows(FLUSH).catch(() => {});
+    const position = positionOf(state.written);
+    const end = recordEnd(position);
+    if (await this.feed.reach(end, FLUSH_MS)) return position;
+    await within(this.database.rows(FLUSH), ANSWER_TIMEOUT_MS).catch(() => {});
     this.feed.ask();
-    if (await this.feed.reach(position, ANSWER_TIMEOUT_MS)) return position;
+    if (await this.feed.reach(end, ANSWER_TIMEOUT_MS)) return position;
     throw new Error('the log is behind');
   }
 

@@ -64,7 +64,7 @@ export class TriggerSource implements ChangeSource {
   /** The result of the last check, to compare. */
   #seen = '';
   /** Marks that were sent and have not arrived, and who waits for them. */
-  readonly #awaited = new Map<string, () => void>();
+  readonly #awaited = new Map<string, (isLost: boolean) => void>();
   readonly #own = randomBytes(6).toString('hex');
   #marks = 0;
 
@@ -93,7 +93,7 @@ export class TriggerSource implements ChangeSource {
         if (payload === TABLES_CHANGED) events.tablesChanged();
         else if (payload.startsWith(MARK)) {
           notifications.flush();
-          this.#awaited.get(payload)?.();
+          this.#awaited.get(payload)?.(false);
         } else notifications.take(payload);
       },
       () => this.#lose(session, new Error('the connection was closed')),
@@ -120,11 +120,12 @@ export class TriggerSource implements ChangeSource {
     if (session === null) throw new Error('the connection was closed');
     const { database } = this.options;
     const mark = `${MARK}${this.#own}-${++this.#marks}`;
-    const arrived = new Promise<void>((resolve) => this.#awaited.set(mark, resolve));
+    const arrived = new Promise<boolean>((resolve) => this.#awaited.set(mark, resolve));
     try {
-      const [row] = await database.rows<{ position: string }>(NOTIFY_MARK, [channelOf(database.system), mark]);
-      await within(arrived, PING_MS);
-      if (this.#session !== session) throw new Error('the connection was closed');
+      const sent = database.rows<{ position: string }>(NOTIFY_MARK, [channelOf(database.system), mark]);
+      const [row] = await within(sent, PING_MS);
+      const isLost = await within(arrived, PING_MS);
+      if (isLost || this.#session !== session) throw new Error('the connection was closed');
       return positionOf(row?.position ?? '0/0');
     } finally {
       this.#awaited.delete(mark);
@@ -172,6 +173,7 @@ export class TriggerSource implements ChangeSource {
     if (this.#timer) clearInterval(this.#timer);
     this.#timer = null;
     session.destroy();
+    for (const resolve of this.#awaited.values()) resolve(true);
     this.#events?.lost(error);
   }
 

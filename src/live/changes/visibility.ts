@@ -4,6 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { serviceUnavailable } from '../../base/errors.js';
+import { within } from '../../base/time-limit.js';
 import type { Database } from '../../postgres/pools/database.js';
 
 /** Milliseconds between two checks of the snapshot. */
@@ -19,6 +20,8 @@ const MAX_WAIT_MS = 10_000;
 const MAX_SILENCE_MS = 500;
 /** Milliseconds between two checks of late commits. */
 const LATE_PAUSE_MS = 1_000;
+/** Milliseconds for a snapshot: a connection may be half open. */
+const ANSWER_TIMEOUT_MS = 10_000;
 
 /** The transactions that are visible in a snapshot. */
 export interface Known {
@@ -114,7 +117,8 @@ export class CommitVisibility {
 
   async #snapshot(): Promise<Snapshot | null> {
     try {
-      const [row] = await this.database.rows<{ snapshot: string }>('select pg_current_snapshot()::text as snapshot');
+      const asked = this.database.rows<{ snapshot: string }>('select pg_current_snapshot()::text as snapshot');
+      const [row] = await within(asked, ANSWER_TIMEOUT_MS);
       return parseSnapshot(row?.snapshot ?? '');
     } catch {
       return null;

@@ -162,8 +162,9 @@ export interface LogState {
   readonly running: ReadonlySet<string>;
 }
 
-/** When the server was started: a standby that is promoted has another time than the primary. */
-export const SERVER = 'pg_catalog.pg_postmaster_start_time()::pg_catalog.text';
+/** When the server was started, whatever time zone a session has: a standby that is promoted has another time than the primary. */
+export const SERVER =
+  "pg_catalog.to_char(pg_catalog.timezone('UTC', pg_catalog.pg_postmaster_start_time()), 'YYYYMMDDHH24MISSUS')";
 
 export async function readLogState(database: Database): Promise<LogState> {
   const [row] = await database.rows<{ end: string; written: string; server: string; digest: string; snapshot: string }>(

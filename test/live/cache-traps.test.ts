@@ -1,0 +1,188 @@
+/** Where a cache of reads goes wrong: answers that overtake each other, threads, other instances, and changes that no row reports. */
+import { Agent } from 'node:http';
+import t, { type Test } from 'tap';
+import { ReadCache } from '../../src/engine/cache/read-cache.js';
+import { startPrimary } from '../support/cluster.js';
+import {
+  type Answer,
+  connectSql,
+  createLibrary,
+  get,
+  type RequestOptions,
+  request,
+  type Sql,
+  startTestService,
+  type TestOptions,
+  waitFor,
+} from '../support/service.js';
+
+t.setTimeout(170_000);
+const JSON_HEADERS = { 'content-type': 'application/json' };
+const STRONG = { headers: { prefer: 'consistency=strong' } };
+const TAG = '/items/tags/1?fields=id,name';
+
+const server = await startPrimary({ settings: { wal_level: 'logical' } });
+const isHit = ({ headers }: Answer): boolean => headers['cache-status'] === 'lateral; hit';
+
+type Place = Awaited<ReturnType<typeof startTestService>>;
+
+async function open(
+  name: string,
+  options: Partial<TestOptions> = {},
+): Promise<{ readonly service: Place; readonly sql: Sql; readonly databaseUrl: string }> {
+  const databaseUrl = await createLibrary(server, name);
+  const sql = connectSql(databaseUrl);
+  t.teardown(() => sql.end({ timeout: 1 }));
+  return { service: await start(databaseUrl, options), sql, databaseUrl };
+}
+
+function start(databaseUrl: string, options: Partial<TestOptions> = {}): Promise<Place> {
+  return startTestService({ databaseUrl, LIVE: 'logical', WORKERS: '1', READ_CACHE_SIZE: '16mb', ...options });
+}
+
+/** Asks until the answer comes from memory. */
+async function warm(service: Place, path: string, options: RequestOptions = {}): Promise<Answer> {
+  let answer = await get(service, path, options);
+  await waitFor(async () => {
+    answer = await get(service, path, options);
+    return isHit(answer);
+  }, 10_000);
+  return answer;
+}
+
+/** Changes what the caches of this process learn, until the test ends. */
+function intercept(t: Test, wrap: (committed: ReadCache['committed']) => ReadCache['committed']): void {
+  const { committed } = ReadCache.prototype;
+  ReadCache.prototype.committed = wrap(committed);
+  t.teardown(() => {
+    ReadCache.prototype.committed = committed;
+  });
+}
+
+t.test('an answer of PostgreSQL is not followed by an older one from memory', async (t) => {
+  const { service, sql } = await open('order');
+  const held: (() => void)[] = [];
+  await warm(service, TAG);
+  t.notOk(isHit(await get(service, TAG, STRONG)));
+  t.ok(isHit(await get(service, TAG)), 'an equal answer does not drop the one in memory');
+  intercept(
+    t,
+    (committed) =>
+      function (this: ReadCache, commit) {
+        held.push(() => committed.call(this, commit));
+      },
+  );
+  await sql`update tags set name = 'later' where id = 1`;
+  t.match((await get(service, TAG, STRONG)).text, /later/);
+  t.match((await get(service, TAG)).text, /later/, 'the change has not been reported yet');
+  for (const report of held) report();
+});
+
+t.test('reads at the same time share an answer, and each is answered', async (t) => {
+  const { service, sql } = await open('together');
+  for (let turn = 0; turn < 20; turn++) {
+    await sql`update tags set name = ${`turn ${turn}`} where id = 1`;
+    const answers = await Promise.all(Array.from({ length: 20 }, () => get(service, TAG)));
+    if (!answers.every(({ status }) => status === 200)) t.fail('a read was not answered');
+    await waitFor(async () => (await get(service, TAG)).text.includes(`turn ${turn}`), 5_000);
+    const missing = await Promise.all(Array.from({ length: 5 }, () => get(service, '/items/tags/999?fields=id')));
+    if (!missing.every(({ status }) => status === 403)) t.fail('a read of nothing was not refused');
+  }
+  await warm(service, TAG);
+});
+
+for (const LIVE of ['logical', 'triggers'] as const)
+  t.test(`changes of the schema that keep the model, with ${LIVE}`, async (t) => {
+    const { service, sql } = await open(`schema_${LIVE}`, { LIVE });
+    const path = '/items/tags?fields=id,name&sort=id';
+    const changes: Readonly<Record<string, readonly string[]>> = {
+      'a column is rewritten': ["alter table tags alter name type varchar(255) using name || '!'"],
+      'tables change their names': [
+        'create table others (like tags including all)',
+        "insert into others values (7, 'from the other table')",
+        'alter table tags rename to former',
+        'alter table others rename to tags',
+        'alter table former rename to others',
+      ],
+      'a table is made again': [
+        'alter sequence tags_id_seq owned by none',
+        'drop table tags cascade',
+        "create table tags (id int primary key default nextval('tags_id_seq'), name varchar(255))",
+        "insert into tags values (8, 'made again')",
+      ],
+    };
+    // Answers of PostgreSQL itself would drop what is in memory.
+    const stored = async (): Promise<string> =>
+      JSON.stringify({ data: await sql`select id, name from tags order by id` });
+    const isSeen = async (): Promise<boolean> => (await get(service, path)).text === (await stored());
+    for (const [name, statements] of Object.entries(changes)) {
+      const before = (await warm(service, path)).text;
+      await sql.begin(async (tx) => {
+        for (const statement of statements) await tx.unsafe(statement);
+      });
+      t.not(await stored(), before, name);
+      await waitFor(isSeen, 4_000).catch(() => t.fail(`${name}: it is not seen`));
+      t.equal((await warm(service, path)).text, await stored(), `${name}: the answer that is kept then`);
+      await sql`update tags set name = name || '?'`;
+      await waitFor(isSeen, 4_000).catch(() => t.fail(`${name}: a later change is not seen`));
+    }
+  });
+
+t.test('partitions come and go', async (t) => {
+  const { service, sql } = await open('partitions');
+  await sql
+    .unsafe(`create table parts (id int primary key, name text) partition by range (id);
+    create table early partition of parts for values from (0) to (10); create table late (like parts including all);
+    insert into parts values (1, 'early'); insert into late values (11, 'late')`)
+    .simple();
+  const path = '/items/parts?fields=id,name';
+  await waitFor(async () => (await get(service, path)).status === 200, 5_000);
+  for (const [change, rows] of [
+    ['attach partition late for values from (10) to (20)', 2],
+    ['detach partition early', 1],
+  ] as const) {
+    await warm(service, path);
+    await sql.unsafe(`alter table parts ${change}`);
+    const isSeen = async (): Promise<boolean> => (await get(service, path)).text.split('"id"').length === rows + 1;
+    await waitFor(isSeen, 4_000).catch(() => t.fail(change));
+  }
+  await warm(service, path);
+  await sql`update late set name = 'by its partition'`;
+  await waitFor(async () => (await get(service, path)).text.includes('by its partition'), 4_000);
+  t.pass('all was seen');
+});
+
+t.test('with two threads, a caller sees their own writes over every connection', async (t) => {
+  const { service } = await open('threads', { WORKERS: '2' });
+  const agents = Array.from({ length: 6 }, () => new Agent({ keepAlive: true, maxSockets: 1 }));
+  t.teardown(() => {
+    for (const agent of agents) agent.destroy();
+  });
+  for (let turn = 0; turn < 25; turn++) {
+    for (const agent of agents) await warm(service, TAG, { agent });
+    const name = `turn ${turn}`;
+    const body = JSON.stringify({ name });
+    const [agent = new Agent()] = agents.splice(0, 1);
+    agents.push(agent);
+    t.equal((await request(service, 'PATCH', '/items/tags/1', { headers: JSON_HEADERS, body, agent })).status, 200);
+    const texts = await Promise.all(agents.map(async (each) => (await get(service, TAG, { agent: each })).text));
+    t.ok(
+      texts.every((text) => text.includes(`"${name}"`)),
+      name,
+    );
+  }
+});
+
+t.test('another instance sees a write by its position', async (t) => {
+  const { service, databaseUrl } = await open('positions');
+  const second = await start(databaseUrl);
+  for (let turn = 0; turn < 25; turn++) {
+    await warm(second, TAG);
+    const body = JSON.stringify({ name: `turn ${turn}` });
+    const written = await request(service, 'PATCH', '/items/tags/1', { headers: JSON_HEADERS, body });
+    const position = String(written.headers['lateral-position']);
+    const { text } = await get(second, TAG, { headers: { 'lateral-position': position } });
+    t.match(text, `turn ${turn}"`);
+  }
+  await warm(second, TAG);
+});
