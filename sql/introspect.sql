@@ -131,7 +131,7 @@ returned_types as (
 )
 select pg_catalog.json_build_object(
   'version', (select version from service_schema),
-  -- Changes when a column is defined anew or a partition comes or goes: the rows of a table may be others then, although none was written.
+  -- Changes when a column is defined again or a partition comes or goes: the rows of a table may be others then, although none was written.
   'stored', (
     select pg_catalog.concat_ws('/',
       (select pg_catalog.sum(columns.defined) from columns),

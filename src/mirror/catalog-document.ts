@@ -7,7 +7,7 @@ import type { Deferrable } from './model.js';
 export interface CatalogDocument {
   /** `service_schema.version`: grows with each change of the metadata. */
   readonly version: number;
-  /** Another one if a column was defined anew or a partition came or went: then rows may be others, although none was written. */
+  /** Another one if a column was defined again or a partition came or went: then rows may be others, although none was written. */
   readonly stored?: string;
   readonly tables: readonly TableEntry[] | null;
   /** Ordered by table and number. */

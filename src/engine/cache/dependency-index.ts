@@ -1,5 +1,5 @@
 /**
- * What depends on which rows: the entries of each statement, by the tables that it reads and, if it reads only rows with certain
+ * The entries of each statement that depend on rows, by the tables that it reads and, if it reads only rows with certain
  * values, by these values. Live queries and the cache of reads find in it what a change concerns.
  */
 import type { LoggedChange, LoggedTable } from '../../postgres/changes/pgoutput.js';

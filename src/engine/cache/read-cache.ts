@@ -305,7 +305,7 @@ export class ReadCache {
     this.onUnsettled();
   }
 
-  /** Changes are not reported any more. */
+  /** From now on changes are not reported. */
   lose(): void {
     this.#sources = null;
     this.#older = null;
@@ -492,7 +492,7 @@ export class KeepingListener implements ReadListener {
     for (const listener of this.#listeners) listener.onError(error);
   }
 
-  /** The answer is not to be kept, because it may come from another server. No other read joins this one any more. */
+  /** The answer is not to be kept, because it may come from another server. From now on no other read joins this one. */
   giveUp(): void {
     this.entry.reading = null;
     this.cache.drop(this.entry);

@@ -47,7 +47,7 @@ export interface PreparedRead<Query extends ReadQuery = ReadQuery> {
   readonly need?: ReadNeed | null;
   /** The request that it belongs to, for the settings of the caller. */
   readonly origin?: RequestOrigin;
-  /** The request may be answered from memory: the client, by whose address callers without an account are told apart. */
+  /** The request may be answered from memory: the client, whose address distinguishes callers without an account. */
   readonly fromMemory?: { readonly address: string } | null;
 }
 

@@ -1,5 +1,5 @@
 /**
- * Tells the cache of reads how recent it is. The stream of changes is compared with the database again and again: when everything that
+ * Determines how recent the cache of reads is. The stream of changes is compared with the database again and again: when everything that
  * was committed before a comparison has been reported, answers in memory are at most as old as that comparison.
  */
 import { performance } from 'node:perf_hooks';

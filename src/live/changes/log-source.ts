@@ -167,7 +167,7 @@ class LogFeed {
   replacements = 0;
   /** Streams whose slots may still exist, with their readers. */
   readonly #made = new Map<SlotStream, TransactionReader>();
-  /** Who waits for the log to arrive up to a position, in bytes. */
+  /** Callers that wait for the log to arrive up to a position, in bytes. */
   readonly #waiting = new Set<{
     readonly position: number;
     readonly resolve: () => void;
