@@ -302,7 +302,7 @@ export class Requests {
     };
   }
 
-  /** As many rows as the caller may change, none included. */
+  /** As many rows as the caller may change. PostgreSQL may refuse where no row is selected; nothing is changed either way. */
   #changeSelected(table: Table): Compared {
     const [rank, score] = [this.random.below(10), this.random.below(10)];
     return {
@@ -310,10 +310,10 @@ export class Requests {
       path: `/items/${table.name}?fields=id`,
       body: { query: { filter: { rank: { _eq: rank } }, limit: -1 }, data: { rank: score } },
       expected: async (tx) => {
-        await tx.unsafe(`update ${table.name} set rank = $1 where rank = $2 returning id`, [score, rank]);
-        return 'written';
+        const text = `update ${table.name} set rank = $1 where rank = $2 returning id`;
+        return (await tx.unsafe(text, [score, rank])).length || DENIED;
       },
-      actual: () => 'written',
+      actual: (answer) => rowsOf(answer).length || DENIED,
     };
   }
 
