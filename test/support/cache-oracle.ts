@@ -119,7 +119,7 @@ export class CacheOracle {
   /** Few are picked often, and all now and then. */
   pickHot<Entry>(entries: readonly Entry[]): Entry {
     const hot = Math.max(1, Math.ceil(entries.length / 10));
-    return entries[this.draw(this.draw(8) === 0 ? entries.length : hot)] as Entry;
+    return entries[this.draw(this.draw(20) === 0 ? entries.length : hot)] as Entry;
   }
 
   violate(message: string): void {
@@ -198,12 +198,12 @@ export class CacheOracle {
   }
 
   /** Reads one after the other over one connection until told to end. */
-  async reader(isOver: () => boolean, pause = 0): Promise<void> {
+  async reader(isOver: () => boolean): Promise<void> {
     const connection = new Connection();
     while (!isOver()) {
       const bypass = this.draw(40) === 0 ? this.pick(['strong', 'no-cache'] as const) : 'memory';
-      await this.read(this.pickHot(this.shapes), this.pickHot(this.users), connection, bypass);
-      if (pause > 0) await passTime(pause, 'reads come now and then');
+      const answer = await this.read(this.pickHot(this.shapes), this.pickHot(this.users), connection, bypass);
+      if (answer === null) await passTime(20, 'the service is being restarted');
     }
     connection.close();
   }

@@ -29,15 +29,44 @@ type Work = (tx: TransactionSql, write: Write) => Promise<Written[]>;
 export class CacheWriter {
   writes = 0;
   refused = 0;
+  #schemas = 0;
 
   constructor(private readonly oracle: CacheOracle) {}
 
-  /** One write after the other until told to end. */
-  async run(isOver: () => boolean, pause: number): Promise<void> {
+  /** A write for about so many reads, until told to end. */
+  async run(isOver: () => boolean, perWrite: number): Promise<void> {
+    let next = this.oracle.reads;
     while (!isOver()) {
+      next += this.oracle.draw(perWrite * 2);
+      while (this.oracle.reads < next && !isOver()) await passTime(1, 'writes come now and then');
       await this.one();
-      await passTime(this.oracle.draw(pause * 2), 'writes come now and then');
     }
+  }
+
+  /** Something rarer than a write: rights, users, the schema, or connections that break. */
+  async disturb(): Promise<void> {
+    const { sql } = this.oracle;
+    const kinds = [
+      () => this.changeRules(),
+      () => this.changeRules(),
+      () => this.suspend(),
+      () => this.#changeSchema(),
+      () => sql`select pg_terminate_backend(pid) from pg_stat_replication`,
+      () => sql`select pg_terminate_backend(pid) from pg_stat_activity
+        where datname = current_database() and application_name like 'lateral%' and backend_type = 'client backend'`,
+    ];
+    await this.oracle.pick(kinds)();
+  }
+
+  async #changeSchema(): Promise<void> {
+    const { sql } = this.oracle;
+    const number = ++this.#schemas;
+    const table = this.oracle.pick(['people', 'flash', 'teams'] as const);
+    await sql`alter table ${sql(table)} add column ${sql(`extra_${number}`)} int default 7`;
+    await passTime(this.oracle.draw(200), 'some reads see the column');
+    await sql`alter table ${sql(table)} drop column ${sql(`extra_${number}`)}`;
+    await sql`create table ${sql(`made_${number}`)} (id int primary key)`;
+    if (this.oracle.draw(2) === 0) await sql`drop table ${sql(`made_${number}`)}`;
   }
 
   async one(): Promise<void> {
