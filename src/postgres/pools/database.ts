@@ -49,7 +49,7 @@ export interface DatabaseOptions extends FirstConnectionOptions, WatchedServer {
   readonly asksPositions?: boolean;
   /** For a replica: the server that its connections must reach. */
   readonly choice?: ServerChoice;
-  /** What the database learns of callers, or null for nothing. Row-level security and privileges of roles are part of the schema then. */
+  /** The mode of DATABASE_CALLER, or null for `service`. With a mode, the schema has the facts about row-level security and roles. */
   readonly callers?: 'claims' | 'role' | null;
 }
 
