@@ -128,6 +128,29 @@ for (const LIVE of ['logical', 'triggers'] as const)
     }
   });
 
+t.test('compiled statements count as memory of the answers that keep them', async (t) => {
+  const { service } = await open('shapes', { READ_CACHE_SIZE: '1mb' });
+  const { begin } = ReadCache.prototype;
+  const caches = new Set<ReadCache>();
+  ReadCache.prototype.begin = function (...given) {
+    caches.add(this);
+    return begin.apply(this, given);
+  };
+  t.teardown(() => {
+    ReadCache.prototype.begin = begin;
+  });
+  const filterOf = (number: number): string => `${'0'.repeat(number % 16)}${'1'.repeat(Math.floor(number / 16) + 1)}`;
+  for (let number = 0; number < 200; number++) {
+    const parts = [...filterOf(number)].map((bit) => ({ id: { [bit === '0' ? '_gte' : '_lte']: 1 } }));
+    const path = `/items/tags?fields=id&limit=1&filter=${JSON.stringify({ _and: parts })}`;
+    for (let turn = 0; turn < 3; turn++) await get(service, path);
+  }
+  const [cache] = caches;
+  if (!cache) throw new Error('no read was kept');
+  t.ok(cache.evictions > 0 && cache.entries > 10, `${cache.entries} entries, ${cache.evictions} evictions`);
+  t.ok(cache.used <= 2 ** 20 && cache.used > cache.entries * 8_192, `${cache.used} bytes`);
+});
+
 t.test('partitions come and go', async (t) => {
   const { service, sql } = await open('partitions');
   await sql

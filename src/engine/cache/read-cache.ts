@@ -50,6 +50,8 @@ class CachedShape extends DependentShape<CacheEntry> {
   /** Until then nothing is kept, by the clock of `performance`: its tables change more often than they are read. */
   pausedUntil = 0;
   record: ShapeRecord | null = null;
+  /** The entry whose size includes that of the compiled statement, or null if none is kept. */
+  carrier: CacheEntry | null = null;
 
   /** About the bytes of the compiled statement, which stays as long as an answer of it does. */
   get size(): number {
@@ -75,8 +77,6 @@ export class CacheEntry implements Dependent, Kept, KeptAnswer {
   rival: string | null = null;
   /** The read whose answer it waits for; null before, and when the answer is there. */
   reading: KeepingListener | null = null;
-  /** Whether its size includes that of the compiled statement. */
-  carriesShape = false;
   readonly #listeners: (() => void)[] = [];
 
   constructor(
@@ -218,7 +218,6 @@ export class ReadCache {
     const group = groupOf(hashOf(callerName(caller, from)));
     const probed = probe && probeKey(probe, values, caller);
     const entry = new CacheEntry(this, shape, { key, probe: probed, group });
-    if (shape.entries.size === 0) this.#carryShape(entry);
     this.#index.add(shape, entry);
     return entry;
   }
@@ -271,6 +270,7 @@ export class ReadCache {
     entry.body = body;
     entry.size += body.length;
     if (!this.#space.add(entry)) this.#drop(entry);
+    else if (entry.shape.carrier === null) this.#carryShape(entry);
   }
 
   /** Why answers of the statement are not kept, or null if they are. */
@@ -429,12 +429,14 @@ export class ReadCache {
     if (entry.isDropped) return;
     this.#index.remove(entry.shape, entry);
     this.#forget(entry);
-    const [next] = entry.shape.entries.values();
-    if (entry.carriesShape && next) this.#carryShape(next);
+    const { shape } = entry;
+    if (shape.carrier !== entry) return;
+    shape.carrier = null;
+    for (const next of shape.entries.values()) if (next.body !== null && shape.carrier === null) this.#carryShape(next);
   }
 
   #carryShape(entry: CacheEntry): void {
-    entry.carriesShape = true;
+    entry.shape.carrier = entry;
     this.grow(entry, entry.shape.size);
   }
 
