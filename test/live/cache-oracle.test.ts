@@ -18,7 +18,7 @@ const SEED = given === 'random' ? Math.floor(Math.random() * 2_000_000_000) : Nu
 const MAX_LAG = Number(process.env['CACHE_MAX_LAG'] ?? 500);
 const READERS = 8;
 
-t.setTimeout(120_000 + READS * 4);
+t.setTimeout(300_000 + READS * 25);
 t.comment(`CACHE_SEED=${SEED} CACHE_READS=${READS} CACHE_USERS=${USERS} CACHE_SHAPES=${SHAPES}`);
 const server = await startDatabase({ settings: { wal_level: 'logical' } });
 
