@@ -88,11 +88,11 @@ for (const LIVE of ['logical', 'triggers'] as const)
     const opened = await openOracle(`oracle_${LIVE}`, { LIVE });
     const { oracle } = opened;
     const reads = LIVE === 'logical' ? READS : READS / 4;
-    const rounds = Math.max(1, Math.round(reads / 4_000));
+    const rounds = Math.min(10, Math.ceil(reads / 8_000));
     let rate = 0;
     for (let round = 0; round < rounds; round++) {
       const share = reads / rounds;
-      rate = await readBeside(oracle, share * 0.6, 120);
+      rate = await readBeside(oracle, share * 0.6, 250);
       await oracle.compare(40);
       await readBeside(oracle, share * 0.2, 10);
       await oracle.compare(40);
