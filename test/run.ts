@@ -59,6 +59,8 @@ const LONGEST = [
   'import',
   'start',
   'property',
+  'cache-oracle',
+  'cache-traps',
   'snapshot-command',
   'websocket',
   'transformations',
