@@ -47,6 +47,8 @@ interface KeptReply {
   readonly head: Buffer;
   readonly body: Buffer;
   readonly counter: RequestCounter | null;
+  /** The memory that it takes besides its answer. */
+  readonly bytes: number;
 }
 
 /** The replies of one URL. */
@@ -66,7 +68,7 @@ export class KeptReplies {
   #requestId = '';
   readonly #readHeader = (name: string, value: string): void => {
     if (IGNORED.has(name)) {
-      if (name === 'x-request-id') this.#requestId = value;
+      if (name === 'x-request-id') this.#requestId ||= value;
     } else if (name !== 'connection' || value !== 'keep-alive') {
       this.#headers[this.#count++] = name;
       this.#headers[this.#count++] = value;
@@ -87,7 +89,12 @@ export class KeptReplies {
     if (reply === null) return this.#headers.slice(0, this.#count);
     const { answer, user, position } = reply;
     const now = performance.now();
-    if (now > reply.until || reply.generation !== this.generation() || !answer.serves(user, position, now))
+    if (
+      answer.isDropped ||
+      now > reply.until ||
+      reply.generation !== this.generation() ||
+      !answer.serves(user, position, now)
+    )
       return reply.headers;
     answer.hit(now);
     if (!reply.isModified) response.writeStatus('304 Not Modified');
@@ -107,16 +114,18 @@ export class KeptReplies {
   /** The reply that is about to leave, with its headers after the request id. */
   keep(exchange: Exchange, reply: Reply, head: string): void {
     const { kept, accessToken, method, closes } = exchange;
-    if (kept === null || kept.answer.isDropped || accessToken !== '' || method !== 'GET' || closes) return;
+    if (kept === null || accessToken !== '' || method !== 'GET' || closes || reply.secret) return;
     const { answer, caller } = kept;
+    if (answer.isDropped) return;
     const lease = Math.min(LEASE_MS, caller.validUntil - Date.now());
     if (lease <= 0 || caller.isAddressBound || !head.startsWith(NEXT)) return;
     // The headers of the request are known if the URL was kept before it came.
     const place = this.#placeOf(exchange, answer);
     const headers = exchange.keptHeaders;
     const body = bodyOf(reply);
-    if (headers === null || body === null || !mayBeKept(headers)) return;
-    this.#put(place, {
+    if (answer.isDropped || headers === null || body === null || !mayBeKept(headers)) return;
+    const isCopy = answer.body === null || body.buffer !== answer.body.buffer;
+    put(place, {
       headers,
       answer,
       user: caller.user,
@@ -127,19 +136,8 @@ export class KeptReplies {
       head: Buffer.from(head.slice(NEXT.length), 'latin1'),
       body,
       counter: exchange.routeStats,
+      bytes: REPLY_BYTES + head.length + 2 * lengthOf(headers) + (isCopy ? body.length : 0),
     });
-  }
-
-  #put({ replies }: UrlReplies, made: KeptReply): void {
-    const { answer, body, head, headers } = made;
-    const former = replies.findIndex((each) => isEqual(each.headers, headers, headers.length));
-    const isNew = replies[former]?.answer !== answer;
-    if (former >= 0) replies.splice(former, 1);
-    else if (replies.length >= MAX_REPLIES_OF_URL) replies.pop();
-    replies.unshift(made);
-    if (!isNew) return;
-    const isCopy = answer.body === null || body.buffer !== answer.body.buffer;
-    answer.grow(REPLY_BYTES + head.length + 2 * lengthOf(headers) + (isCopy ? body.length : 0));
   }
 
   #placeOf({ path, queryString }: Exchange, answer: KeptAnswer): UrlReplies {
@@ -149,7 +147,6 @@ export class KeptReplies {
     place.answers.add(answer);
     byQuery.set(queryString, place);
     this.#byPath.set(path, byQuery);
-    answer.grow(REPLY_BYTES + 2 * (path.length + queryString.length));
     answer.onDrop(() => {
       const left = place.replies.filter((reply) => !reply.answer.isDropped);
       place.replies.splice(0, place.replies.length, ...left);
@@ -157,6 +154,7 @@ export class KeptReplies {
       byQuery.delete(queryString);
       if (byQuery.size === 0 && this.#byPath.get(path) === byQuery) this.#byPath.delete(path);
     });
+    answer.grow(REPLY_BYTES + 2 * (path.length + queryString.length));
     return place;
   }
 }
@@ -165,6 +163,16 @@ const NEXT = '\r\nX-Content-Type-Options: ';
 const REQUEST_ID = Buffer.from('X-Request-Id');
 const NEXT_HEADER = Buffer.from('X-Content-Type-Options');
 const NOTHING = Buffer.alloc(0);
+
+/** Puts it first. A reply that it replaces gives its memory back. */
+function put({ replies }: UrlReplies, made: KeptReply): void {
+  const former = replies.findIndex(({ headers }) => isEqual(headers, made.headers, made.headers.length));
+  const [replaced] = former >= 0 ? replies.splice(former, 1) : [];
+  const left = replies.length >= MAX_REPLIES_OF_URL ? replies.pop() : undefined;
+  for (const each of [replaced, left]) if (each && !each.answer.isDropped) each.answer.grow(-each.bytes);
+  replies.unshift(made);
+  made.answer.grow(made.bytes);
+}
 
 /** Whether the first `count` of the others are these. */
 function isEqual(headers: KeptHeaders, others: KeptHeaders, count: number): boolean {

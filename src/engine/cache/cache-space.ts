@@ -34,9 +34,14 @@ export class CacheSpace<Entry extends Kept> {
     private readonly onEvicted: (entry: Entry) => void,
   ) {}
 
-  /** Returns whether there is room for it. An entry may take a sixteenth of the space. */
+  /** Whether an entry may have so many bytes: a sixteenth of the space. */
+  mayHold(bytes: number): boolean {
+    return bytes <= this.limit / 16;
+  }
+
+  /** Returns whether there is room for it. */
   add(entry: Entry): boolean {
-    if (entry.size > this.limit / 16) return false;
+    if (!this.mayHold(entry.size)) return false;
     const group = this.#groups[entry.group];
     if (!group) return false;
     group.entries.add(entry);

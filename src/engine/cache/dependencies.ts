@@ -15,14 +15,15 @@ export interface Dependencies {
   readonly probe: RowProbe | null;
   /** Data whose changes are not reported, and why; null if there is none. */
   readonly unseen: string | null;
-  /** A table of which only inserts are reported, and why; null if there is none. */
-  readonly insertsOnly: string | null;
+  /** A table of which only some changes are reported, and why; null if there is none. */
+  readonly incomplete: string | null;
 }
 
 export function tableKey({ schema, name }: { readonly schema: string; readonly name: string }): string {
   return `${schema}.${name}`;
 }
 
+const INHERITED = 'other tables inherit from it, and not all changes of them are reported';
 const INSERTS_ONLY = 'it has no key, so its updates and deletions are not in the log';
 
 /** The tables below the ones that the statement names. */
@@ -32,7 +33,7 @@ export function dependenciesOf(
 ): Dependencies {
   const found: string[] = [];
   const unseen: string[] = [];
-  let insertsOnly: string | null = null;
+  let incomplete: string | null = null;
   if (calls.length > 0) unseen.push('a function: its tables are not known');
   for (const { schema, name } of namesInStatement(statement.text).tables) {
     if (schema === undefined) continue;
@@ -40,14 +41,15 @@ export function dependenciesOf(
     for (const source of sources.get(served) ?? [{ schema, name, unseen: 'its tables are not known' }]) {
       found.push(tableKey(source));
       if (source.unseen !== null) unseen.push(`"${tableKey(source)}": ${source.unseen}`);
-      if (source.insertsOnly) insertsOnly = `"${tableKey(source)}": ${INSERTS_ONLY}`;
+      if (source.insertsOnly) incomplete = `"${tableKey(source)}": ${INSERTS_ONLY}`;
+      if (tableKey(source) !== served) incomplete = `"${served}": ${INHERITED}`;
     }
   }
   const probe = rowProbe();
   const probed = probe && tableKey({ schema: probe.schema, name: probe.table });
   // If the table occurs again, in a nested list or a rule, other rows of it matter too.
   const isExact = probed !== null && found.filter((table) => table === probed).length === 1;
-  return { tables: new Set(found), probe: isExact ? probe : null, unseen: unseen[0] ?? null, insertsOnly };
+  return { tables: new Set(found), probe: isExact ? probe : null, unseen: unseen[0] ?? null, incomplete };
 }
 
 /** The tables that a statement reads, without one occurrence of `own`: if it occurs again, other rows of it matter too. */

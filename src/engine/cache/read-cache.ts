@@ -228,7 +228,9 @@ export class ReadCache {
    */
   joinable({ compiled }: CacheableRead, key: string): KeepingListener | null {
     const entry = this.#index.shapes.get(compiled)?.entries.get(key);
-    return entry === undefined || entry.rival !== null ? null : entry.reading;
+    if (entry === undefined || entry.rival !== null) return null;
+    // A read that everybody has left is about to be cancelled.
+    return entry.reading?.aborted === true ? null : entry.reading;
   }
 
   /** Whether answers of the statement may be kept, now or while such a read is under way. */
@@ -261,6 +263,11 @@ export class ReadCache {
       return;
     }
     if (cell === null || (entry.rival !== null && entry.rival !== digestOf(cell))) {
+      this.#drop(entry);
+      return;
+    }
+    if (!this.#space.mayHold(entry.size + cell.length)) {
+      entry.shape.pausedUntil = performance.now() + MAX_PAUSE_MS;
       this.#drop(entry);
       return;
     }
@@ -378,7 +385,7 @@ export class ReadCache {
     const reason = compiled.uncacheable();
     if (reason !== null) return { reason };
     const dependencies = dependenciesOf(compiled, sources);
-    const unseen = dependencies.unseen ?? dependencies.insertsOnly;
+    const unseen = dependencies.unseen ?? dependencies.incomplete;
     return unseen === null ? new CachedShape(compiled, dependencies) : { reason: unseen };
   }
 

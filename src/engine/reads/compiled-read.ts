@@ -196,8 +196,13 @@ function uncacheable(text: string, plan: ReadPlan | OperationPlan, isCalling: bo
   if (text.includes('service_estimate')) return 'it has an estimate of the planner';
   if (readScope(text, isCalling, model) !== 'plain')
     return 'a view, a function, a computed field or row-level security may depend on more than its tables';
-  const excluded = usedCollections(text, model).find(({ system, meta }) => !system && meta?.['cache'] === 'off');
-  return excluded ? `the collection "${excluded.name}" has "cache": "off"` : null;
+  const used = usedCollections(text, model);
+  const excluded = used.find(({ system, meta }) => !system && meta?.['cache'] === 'off');
+  if (excluded) return `the collection "${excluded.name}" has "cache": "off"`;
+  const divided = used.find(({ kind, distributed }) => kind === 'partitioned' || distributed);
+  if (divided) return `the rows of "${divided.name}" are in several tables, and some of their changes are not reported`;
+  // An insert into a hypertable may create a table whose changes are not reported yet.
+  return model.extensions.has('timescaledb') ? 'TimescaleDB moves rows to tables that are not served' : null;
 }
 
 function describeCalls(

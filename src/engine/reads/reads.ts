@@ -223,7 +223,11 @@ export class Reads {
   #answer(read: PreparedRead, listener: ReadListener): void {
     if (this.limits.cost === null || this.#affordable.has(read.compiled))
       this.#send(read, new RecoveringListener(listener, (error) => this.#recover(error, read, listener)));
-    else this.#settle(this.run(read, listener), listener);
+    else {
+      // Attempts may be repeated on another server.
+      if (listener instanceof KeepingListener) listener.giveUp();
+      this.#settle(this.run(read, listener), listener);
+    }
   }
 
   /** Only answers of the primary are kept: a replica may be behind the changes that were reported. */

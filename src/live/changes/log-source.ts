@@ -359,6 +359,7 @@ class LogFeed {
     this.#next = next;
     try {
       await next.create(REPLACEMENT_TIMEOUT_MS);
+      if (next.server !== former.server) throw new Error('another server has become the primary');
       former.ask();
       await this.#until(next, () => former.received >= next.consistent);
       await next.start();
