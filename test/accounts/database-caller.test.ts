@@ -117,25 +117,6 @@ async function noteOf(caller: MadeCaller): Promise<number> {
   return Number(row?.['id']);
 }
 
-t.test('the start is refused if row-level security does not bind the login', async (t) => {
-  const start = (databaseUrl: string, mode: string): Promise<Service> =>
-    startService(
-      readConfig({ DATABASE_URL: databaseUrl, PORT: '0', ADMIN_TOKEN, DATABASE_CALLER: mode }),
-      () => {},
-      () => {},
-    );
-  await t.rejects(start(url, 'claims'), /DATABASE_CALLER=claims: .*superuser/);
-  await sql`alter role app bypassrls`;
-  await t.rejects(start(databaseUrl(server, 'callers', LOGIN), 'role'), /DATABASE_CALLER=role: .*nobypassrls/);
-  await sql`alter role app nobypassrls`;
-  await sql`alter table notes no force row level security`;
-  await t.rejects(
-    start(databaseUrl(server, 'callers', LOGIN), 'claims'),
-    /owns public\.notes: .*force row level security/,
-  );
-  await sql`alter table notes force row level security`;
-});
-
 t.test('claims: reads show the rows of the caller', async (t) => {
   for (const caller of callers) {
     const name = nameOf(caller);
@@ -569,4 +550,24 @@ t.test('service: the database learns nothing', async (t) => {
   const service = await launch({});
   t.match(await send(service, ann, 'GET', '/items/notes'), { status: 200, json: { data: [] } });
   t.match(dataOf(await send(service, ann, 'GET', '/rpc/whoami')), { sub: null, claims: null, lateral: null });
+});
+
+// Last: services that run no longer serve a table whose security does not bind the login.
+t.test('the start is refused if row-level security does not bind the login', async (t) => {
+  const start = (databaseUrl: string, mode: string): Promise<Service> =>
+    startService(
+      readConfig({ DATABASE_URL: databaseUrl, PORT: '0', ADMIN_TOKEN, DATABASE_CALLER: mode }),
+      () => {},
+      () => {},
+    );
+  await t.rejects(start(url, 'claims'), /DATABASE_CALLER=claims: .*superuser/);
+  await sql`alter role app bypassrls`;
+  await t.rejects(start(databaseUrl(server, 'callers', LOGIN), 'role'), /DATABASE_CALLER=role: .*nobypassrls/);
+  await sql`alter role app nobypassrls`;
+  await sql`alter table notes no force row level security`;
+  await t.rejects(
+    start(databaseUrl(server, 'callers', LOGIN), 'claims'),
+    /owns public\.notes: .*force row level security/,
+  );
+  await sql`alter table notes force row level security`;
 });

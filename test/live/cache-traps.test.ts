@@ -151,6 +151,14 @@ t.test('compiled statements count as memory of the answers that keep them', asyn
   t.ok(cache.used <= 2 ** 20 && cache.used > cache.entries * 8_192, `${cache.used} bytes`);
 });
 
+t.test('a table that is rewritten is read again', async (t) => {
+  const { service, sql } = await open('rewritten');
+  const before = (await warm(service, TAG)).text;
+  await sql`alter table tags alter name type varchar(255) using 'rewritten'`;
+  await waitFor(async () => (await get(service, TAG)).text !== before, 2_000);
+  t.match((await get(service, TAG)).text, /rewritten/);
+});
+
 t.test('rows in several tables are never kept', async (t) => {
   const { service, sql } = await open('partitions');
   await sql

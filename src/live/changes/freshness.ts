@@ -4,8 +4,22 @@
  */
 import { performance } from 'node:perf_hooks';
 import type { ReadCache } from '../../engine/cache/read-cache.js';
+import type { Database } from '../../postgres/pools/database.js';
+import { withCatalog } from '../../sql/catalog-names.js';
 import type { ChangeStream } from './change-stream.js';
 import type { CommitVisibility } from './visibility.js';
+
+/**
+ * Changes with each table that is created, rewritten, truncated or dropped, and with grants, memberships of roles, policies and labels
+ * of enums. Statistics that VACUUM and ANALYZE write do not change it.
+ */
+const CATALOG = withCatalog(`select concat_ws(' ',
+  (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_class where relkind in ('r', 'p') and relpersistence = 'p'),
+  (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_inherits),
+  (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_auth_members),
+  (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_policy),
+  (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_enum),
+  (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_namespace where not starts_with(nspname::text, 'pg_'))) as digest`);
 
 /** Comparisons within the allowed lag. */
 const COMPARISONS = 4;
@@ -19,13 +33,19 @@ export class Freshness {
   readonly #comparison: Repeated;
   readonly #settling: Repeated;
   #pause = FIRST_PAUSE_MS;
+  readonly #interval: number;
+  #catalog = '';
+  /** By the clock of `performance`. */
+  #catalogReadAt = Number.NEGATIVE_INFINITY;
 
   constructor(
+    private readonly database: Database,
     private readonly stream: ChangeStream,
     private readonly visibility: CommitVisibility,
     private readonly cache: ReadCache,
   ) {
     const interval = cache.limits.maxLag / COMPARISONS;
+    this.#interval = interval;
     this.#comparison = new Repeated(() => this.#compare().then(() => interval));
     this.#settling = new Repeated(() => this.#settle());
     cache.writes.onWrite = () => this.#comparison.soon(SHORTEST_MS);
@@ -48,8 +68,20 @@ export class Freshness {
     const at = performance.now();
     const written = this.cache.writes.last;
     if (this.stream.state !== 'open') return;
+    if (at - this.#catalogReadAt > this.#interval / 2 && !(await this.#compareCatalog(at))) return;
     const position = await this.stream.caughtUp().catch(() => null);
     if (position !== null) this.cache.caughtUp(at, position, written);
+  }
+
+  /** The stream does not report changes of the catalog. Returns whether it was read. */
+  async #compareCatalog(at: number): Promise<boolean> {
+    const rows = await this.database.rows<{ digest: string }>(CATALOG).catch(() => []);
+    const digest = rows[0]?.digest;
+    if (digest === undefined) return false;
+    if (digest !== this.#catalog) this.cache.clear();
+    this.#catalog = digest;
+    this.#catalogReadAt = at;
+    return true;
   }
 
   /** Returns when to ask again, or null if all commits are visible. */

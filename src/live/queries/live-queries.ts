@@ -107,7 +107,7 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
     const tables = (): TableName[] =>
       [...mirror.model.collections.values()].map(({ schema, table }) => ({ schema, name: table }));
     this.stream = new ChangeStream(changeSources(limits.mode, database, tables, limits.maxWal), this, observe);
-    this.#freshness = cache && new Freshness(this.stream, visibility, cache);
+    this.#freshness = cache && new Freshness(database, this.stream, visibility, cache);
     mirror.onChange(() => {
       cache?.clear();
       this.topics.forgetSources();
