@@ -130,7 +130,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
       {
         files: ['transfers'],
         daily: true,
-        environment: { TRANSFER_CLIENTS: '100', TRANSFERS: '1000' },
+        environment: { TRANSFER_CLIENTS: '100', TRANSFERS: '100' },
         minutes: 120,
       },
     ],
