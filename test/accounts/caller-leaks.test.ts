@@ -2,7 +2,6 @@
  * DATABASE_CALLER: nothing of a caller survives its transaction, on any path. Statements that carry no settings tell it: the row-level security of
  * the tables that they read shows rows only to the login, without claims. CALLER_REQUESTS sets the number of mixed requests.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import type { Service } from '../../src/service/start.js';
 import { inForce, type MadeCaller, makeCaller, makePolicy, type Permission } from '../support/callers.js';
@@ -21,6 +20,7 @@ import {
   startTestService,
   waitFor,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 const REQUESTS = Number(process.env['CALLER_REQUESTS'] ?? 400);
 t.setTimeout(200_000 + REQUESTS * 60);
@@ -361,7 +361,7 @@ async function kill(isDone: () => boolean): Promise<void> {
     await killer.unsafe(`
       select ${end}(pid) from pg_stat_activity
       where usename = 'app' and backend_type = 'client backend' and random() < 0.2 and query not like '%listen%'`);
-    await sleep(150);
+    await passTime(150, 'backends are killed now and then');
   }
 }
 
