@@ -120,9 +120,12 @@ t.test('the oracle notices a table whose changes are ignored', async (t) => {
     Object.assign(ReadCache.prototype, { committed, arriving });
   });
   const { oracle } = await openOracle('broken');
-  await readBeside(oracle, 1_000, 60);
-  await oracle.sql`update people set level = (level + 1) % 6`;
-  await oracle.compare(60);
+  // Which answers are in memory depends on the machine.
+  for (let round = 0; round < 20 && oracle.violated === 0; round++) {
+    await readBeside(oracle, 500, 250);
+    await oracle.sql`update people set level = (level + 1) % 6`;
+    await oracle.compare(60);
+  }
   report(t, oracle);
   t.ok(oracle.violated > 0, `${oracle.violated} violations, such as ${oracle.violations[0]}`);
 });

@@ -36,15 +36,15 @@ alter table "public"."articles" add constraint "articles_slug_unique" unique ("s
 
 -- $1 = '{"icon":null,"note":null,"color":null,"display_template":null,"hidden":false,"singleton":false,
 --   "translations":null,"archive_field":null,"archive_app_filter":true,"archive_value":null,"unarchive_value":null,
---   "sort_field":null,"search_field":null,"accountability":"all","item_duplication_fields":null,"sort":null,
---   "group":null,"collapse":"open","preview_url":null,"versioning":false,"status":"active",
+--   "sort_field":null,"search_field":null,"accountability":"all","cache":null,"item_duplication_fields":null,
+--   "sort":null,"group":null,"collapse":"open","preview_url":null,"versioning":false,"status":"active",
 --   "autosave_revision_interval":null,"primary_key":null,"schema":null,"table":null,"collection":"genres"}'
 insert into "public"."service_collections" ("icon", "note", "color", "display_template", "hidden", "singleton",
   "translations", "archive_field", "archive_app_filter", "archive_value", "unarchive_value", "sort_field",
-  "search_field", "accountability", "item_duplication_fields", "sort", "group", "collapse", "preview_url", "versioning",
-  "status", "autosave_revision_interval", "primary_key", "schema", "table", "collection")
+  "search_field", "accountability", "cache", "item_duplication_fields", "sort", "group", "collapse", "preview_url",
+  "versioning", "status", "autosave_revision_interval", "primary_key", "schema", "table", "collection")
 select "icon", "note", "color", "display_template", "hidden", "singleton", "translations", "archive_field",
-  "archive_app_filter", "archive_value", "unarchive_value", "sort_field", "search_field", "accountability",
+  "archive_app_filter", "archive_value", "unarchive_value", "sort_field", "search_field", "accountability", "cache",
   "item_duplication_fields", "sort", "group", "collapse", "preview_url", "versioning", "status",
   "autosave_revision_interval", "primary_key", "schema", "table", "collection"
 from pg_catalog.json_populate_record(null::"public"."service_collections", $1::json)
@@ -54,7 +54,7 @@ set "icon" = excluded."icon", "note" = excluded."note", "color" = excluded."colo
   "translations" = excluded."translations", "archive_field" = excluded."archive_field",
   "archive_app_filter" = excluded."archive_app_filter", "archive_value" = excluded."archive_value",
   "unarchive_value" = excluded."unarchive_value", "sort_field" = excluded."sort_field",
-  "search_field" = excluded."search_field", "accountability" = excluded."accountability",
+  "search_field" = excluded."search_field", "accountability" = excluded."accountability", "cache" = excluded."cache",
   "item_duplication_fields" = excluded."item_duplication_fields", "sort" = excluded."sort", "group" = excluded."group",
   "collapse" = excluded."collapse", "preview_url" = excluded."preview_url", "versioning" = excluded."versioning",
   "status" = excluded."status", "autosave_revision_interval" = excluded."autosave_revision_interval",
