@@ -1,6 +1,6 @@
 /**
- * The memory of the cache. Callers share it by groups: if it is full, the group that uses most gives up what it used least recently, so
- * nobody evicts what others use by asking for more.
+ * The memory of the cache. Callers are divided into groups. If the memory is full, the least recently used entries of the largest group
+ * leave first, so a caller who asks for many different answers evicts those of the own group.
  */
 
 export interface Kept {

@@ -126,7 +126,7 @@ const TOUCH_MS = 1_000;
 export class ReadCache {
   readonly #index = new DependencyIndex<CacheEntry>();
   readonly #space: CacheSpace<CacheEntry>;
-  /** Null for a statement whose answers are not kept. */
+  /** By statement: its reads, or the reason why its answers are not kept. */
   #shapes = new WeakMap<CompiledRead, CachedShape | { readonly reason: string }>();
   /** When a read was seen first, by its hash. */
   readonly #seen = new Map<number, number>();
@@ -223,8 +223,8 @@ export class ReadCache {
   }
 
   /**
-   * The read under way whose answer may be taken for this one too, or null. It is as good as an answer in memory, for those who may get
-   * one: what was reported before it was sent is in it, and what was reported later has dropped its entry.
+   * The same read of another client that waits for PostgreSQL, or null. Both clients may get its answer: it contains every change that was
+   * reported before it was sent, and a later change would have dropped its entry.
    */
   joinable({ compiled }: CacheableRead, key: string): KeepingListener | null {
     const entry = this.#index.shapes.get(compiled)?.entries.get(key);
@@ -513,7 +513,8 @@ export class ComparingListener implements ReadListener {
   constructor(
     private readonly listener: ReadListener,
     private readonly cache: ReadCache,
-    private readonly read: CacheableRead,
+    private readonly compiled: CompiledRead,
+    private readonly key: () => string,
   ) {}
 
   get aborted(): boolean {
@@ -526,8 +527,7 @@ export class ComparingListener implements ReadListener {
 
   onResult(cell: Buffer | null, reads: number): void {
     // The read of a client that has left may not have been sent.
-    const { cache, read } = this;
-    if (!this.listener.aborted) cache.answered(read.compiled, () => cache.keyOf(read), cell);
+    if (!this.listener.aborted) this.cache.answered(this.compiled, this.key, cell);
     this.listener.onResult(cell, reads);
   }
 

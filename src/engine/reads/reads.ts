@@ -237,7 +237,7 @@ export class Reads {
     const digest = this.settingsOf(read)?.digest ?? '';
     const cacheable = { compiled, values: query.values, caller, bound, digest };
     if (!fromMemory) {
-      this.#answer(read, new ComparingListener(listener, cache, cacheable));
+      this.#answer(read, new ComparingListener(listener, cache, compiled, () => cache.keyOf(cacheable)));
       return;
     }
     const key = cache.keyOf(cacheable);
@@ -247,7 +247,7 @@ export class Reads {
     else if (joined) joined.join(listener);
     else {
       const entry = cache.begin(cacheable, key, fromMemory);
-      if (entry === null) this.#answer(read, new ComparingListener(listener, cache, cacheable));
+      if (entry === null) this.#answer(read, new ComparingListener(listener, cache, compiled, () => key));
       else this.#answer({ ...read, need: null }, new KeepingListener(listener, cache, entry));
     }
   }
