@@ -363,9 +363,10 @@ select pg_catalog.json_build_object(
     from tables
     join pg_catalog.pg_class class on class.oid = tables.oid
     where class.relrowsecurity
-      or exists (
-        select from pg_catalog.pg_constraint "constraint"
-        where ("constraint".conrelid = tables.oid or "constraint".confrelid = tables.oid) and "constraint".condeferrable
+      or tables.oid in (
+        select pg_catalog.unnest(array["constraint".conrelid, "constraint".confrelid])
+        from pg_catalog.pg_constraint "constraint"
+        where "constraint".condeferrable
       )
   ),
   'row_security', (

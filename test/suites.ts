@@ -50,12 +50,6 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     steps: [
       { files: ['live-burdens', 'live-faults', 'live-standby', 'live-wal', 'live-triggers-shared', 'cache-standby'] },
       {
-        files: ['cache-oracle'],
-        daily: true,
-        environment: { CACHE_READS: '1000000', CACHE_USERS: '50', CACHE_SEED: 'random', CACHE_MAX_LAG: '1000' },
-        minutes: 180,
-      },
-      {
         files: ['live-oracle'],
         daily: true,
         environment: { LIVE_SUBSCRIPTIONS: '200', LIVE_WRITES: '20000' },
@@ -118,6 +112,12 @@ export const SUITES: Readonly<Record<string, Suite>> = {
         daily: true,
         environment: { PROPERTY_SEED: 'random', CALLER_ROUNDS: '5', CALLER_READS: '4000', CALLER_WRITES: '1000' },
         minutes: 120,
+      },
+      {
+        files: ['cache-oracle'],
+        daily: true,
+        environment: { CACHE_READS: '1000000', CACHE_USERS: '50', CACHE_SEED: 'random', CACHE_MAX_LAG: '1000' },
+        minutes: 180,
       },
       { files: ['caller-leaks'], daily: true, environment: { CALLER_REQUESTS: '100000' }, minutes: 120 },
     ],

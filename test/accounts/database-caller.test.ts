@@ -22,7 +22,7 @@ import {
 } from '../support/service.js';
 
 const LOGIN = { user: 'app', password: 'app' };
-const COLLECTIONS = ['notes', 'teams', 'plain', 'own_notes'] as const;
+const COLLECTIONS = ['notes', 'teams', 'plain', 'own_notes', 'posts'] as const;
 const PERMISSIONS: readonly Permission[] = [
   ...COLLECTIONS.flatMap((collection) =>
     (['read', 'create', 'update', 'delete'] as const).map((action) => ({ collection, action })),
@@ -48,6 +48,11 @@ await sql.unsafe(`
   create table teams (id integer primary key, name text, members uuid[] not null default '{}');
   create table notes (id serial primary key, owner uuid default auth.uid(), team integer references teams, body text, made_by text);
   create index on notes (owner);
+  create table posts (id integer primary key, owner uuid default auth.uid(), body text);
+  alter table posts enable row level security;
+  alter table posts force row level security;
+  create policy readable on posts for select using (true);
+  create policy own_new on posts for insert with check (owner = (select auth.uid()));
   create table plain (id serial primary key, body text);
   create view own_notes with (security_invoker = false) as select id, body from notes where owner = auth.uid();
   alter table notes enable row level security;
@@ -165,6 +170,24 @@ t.test('claims: a hidden row does not exist', async (t) => {
   t.equal((await send(claims, ann, 'PATCH', '/items/notes', many)).status, 403);
   const [row] = await sql`select body from notes where id = ${other}`;
   t.match(row, { body: /^bob / });
+});
+
+t.test('claims: an upsert that no policy lets change the row is refused', async (t) => {
+  t.equal((await send(claims, ann, 'POST', '/items/posts?on_conflict=id', { id: 1, body: 'first' })).status, 200);
+  for (const entries of [
+    { id: 1, body: 'second' },
+    [
+      { id: 2, body: 'new' },
+      { id: 1, body: 'second' },
+    ],
+  ]) {
+    const refused = await send(claims, ann, 'POST', '/items/posts?on_conflict=id', entries);
+    t.match(refused, { status: 403, json: { errors: [{ extensions: { code: 'FORBIDDEN' } }] } });
+  }
+  t.strictSame(
+    [...(await sql`select id, body from posts`)].map((row) => ({ ...row })),
+    [{ id: 1, body: 'first' }],
+  );
 });
 
 t.test('claims: writes, triggers, defaults and functions see the caller', async (t) => {

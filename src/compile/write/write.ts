@@ -154,7 +154,7 @@ class Chain {
       ...nodes.flatMap((node, position) => this.#skipped(node, position)),
       ...nodes.flatMap(lostKeys),
       ...nodes.flatMap((node, position) =>
-        node.verb === 'update' || (node.verb === 'upsert' && node.guard)
+        node.verb === 'update' || (node.verb === 'upsert' && (node.guard || node.collection.hasRowSecurity))
           ? [missingItems(this.plan, node, position)]
           : [],
       ),
