@@ -1,34 +1,21 @@
-/** The service inside of a Node program: `import { start } from 'lateral'`. */
+/** The service inside of a Node program: `import { createLateral } from 'lateral'`. */
 
-import { createObserver } from './base/observe.js';
-import { type OptionName, readConfig } from './config/config.js';
-import { startService } from './service/start.js';
+import { readConfig } from './config/config.js';
+import { environmentOf, type LateralOptions } from './config/program-options.js';
+import type { Lateral } from './engine/extensions/api.js';
+import { LateralService } from './service/lateral.js';
 
-/** Options by the names of environment variables. Those of the process are not read: pass `...process.env` to use them. */
-export type LateralOptions = {
-  readonly [Name in OptionName | `AUTH_${string}`]?: string | number | boolean;
-};
+export { LateralError, Refused, StartError } from './base/errors.js';
+export type { LateralOptions } from './config/program-options.js';
+export type * from './engine/extensions/api.js';
+export { type NodeHandler, toNodeHandler } from './service/node-handler.js';
 
-export interface Lateral {
-  /** Where it listens. */
-  readonly url: string;
-  /** The first administrator, where this start has made one. */
-  readonly administrator: { readonly email: string; readonly password: string; readonly token: string } | null;
-  /** Resolves if the service fails later on: it must be stopped then. */
-  readonly failure: Promise<Error>;
-  /** Finishes what runs, then stops everything that was started. */
-  stop(): Promise<void>;
+/** Throws if an option is unknown or has a wrong value. The environment of the process is not read: pass `...process.env` to use it. */
+export function createLateral(options: LateralOptions = {}): Lateral {
+  return new LateralService(readConfig(environmentOf(options)));
 }
 
-/** Rejects with a message that says what is wrong if it cannot start. An aborted signal ends a start that takes too long. */
-export async function start(options: LateralOptions = {}, signal?: AbortSignal): Promise<Lateral> {
-  const texts = Object.entries(options).map(([name, value]) => [name, value === undefined ? undefined : String(value)]);
-  const config = readConfig(Object.fromEntries(texts));
-  const { url, administrator, failure, stop } = await startService(
-    config,
-    createObserver(config.LOG_LEVEL),
-    () => {},
-    signal,
-  );
-  return { url, administrator, failure, stop };
+/** Creates it and starts it, on its port. An aborted signal ends a start that takes too long. */
+export function start(options: LateralOptions = {}, signal?: AbortSignal): Promise<Lateral> {
+  return createLateral(options).start(signal ? { signal } : {});
 }

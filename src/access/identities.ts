@@ -5,7 +5,7 @@
 import { forbidden, invalidCredentials, invalidPayload, ServiceError } from '../base/errors.js';
 import { growingCache } from '../base/growing-cache.js';
 import { type Account, type CachedIdentity, cachedIdentity } from './account.js';
-import type { Identity } from './identity.js';
+import { CLI_IDENTITY, type Identity } from './identity.js';
 import { type AccessClaims, type AccessVerifier, digestToken } from './tokens.js';
 import { parseViewAs, unknownView, VIEW_AS_HEADER, type ViewKey } from './view-as.js';
 
@@ -18,6 +18,8 @@ export interface RequestCredentials {
   /** When it came, by the clock of `performance`. */
   readonly begun: number;
   cookie(name: string): string;
+  /** The caller of a request that the program itself sends; its credentials do not matter then. */
+  readonly caller?: Identity | null;
   /** Set where the session cookie was refused: the response deletes it. */
   cookieRefused: boolean;
   /** Set if an administrator sends it, also one who views as another user. */
@@ -32,6 +34,15 @@ export type LookupKey =
   | { readonly kind: 'token'; readonly digest: string }
   | { readonly kind: 'user'; readonly user: string; readonly session: string | null }
   | { readonly kind: 'share'; readonly share: string; readonly session: string | null };
+
+/** A caller by the words of a program. */
+export type NamedCaller =
+  | ViewKey
+  | { readonly kind: 'token'; readonly token: string }
+  | { readonly kind: 'administrator' };
+
+/** A program that acts as an administrator without an account. */
+const PROGRAM: Identity = Object.freeze({ ...CLI_IDENTITY });
 
 type Lookup = (key: LookupKey) => Promise<Account | null>;
 
@@ -60,6 +71,8 @@ export class Identities {
   readonly #pending = new Map<string, Promise<CachedIdentity>>();
   /** By the administrator, and whom they view as. */
   readonly #views = growingCache<CachedIdentity>(MAX_CACHED_VIEWS);
+  /** By the caller that a program names. */
+  readonly #named = growingCache<CachedIdentity>(MAX_CACHED_TOKENS);
   #generation = 0;
 
   constructor(
@@ -69,6 +82,10 @@ export class Identities {
 
   /** Answers at once for cached callers. Throws, or rejects, for a token that is not valid. */
   identify(credentials: RequestCredentials): Identity | Promise<Identity> {
+    if (credentials.caller) {
+      credentials.fromAdministrator = credentials.caller.administrator;
+      return credentials.caller;
+    }
     return credentials.headers.viewAs === '' ? this.#identify(credentials) : this.#view(credentials);
   }
 
@@ -93,6 +110,7 @@ export class Identities {
 
   /** The identity when the database could last be read, or null if it is not cached. Only for responses while the database is unavailable. */
   remembered(presented: RequestCredentials): Identity | null {
+    if (presented.caller) return presented.caller;
     if (presented.headers.viewAs !== '') return null;
     const cached = this.#known.get(this.#carriedBy(presented));
     return cached && Date.now() < cached.expires ? identityAt(cached, presented) : null;
@@ -101,6 +119,7 @@ export class Identities {
   /** Whether all clients get the same response to the request: it has no credentials, and the address makes no difference. */
   isFromAnybody(credentials: RequestCredentials): boolean {
     const { authorization, viewAs } = credentials.headers;
+    if (credentials.caller) return false;
     return (
       authorization + viewAs + this.#carriedBy(credentials) === '' && typeof this.#known.get('')?.identity === 'object'
     );
@@ -113,6 +132,22 @@ export class Identities {
     return identityAt(cachedIdentity(account, { session: null, expires: Number.POSITIVE_INFINITY, staleness: 0 }), {
       address,
     });
+  }
+
+  /** The caller that a program names. Throws if there is no such user, role or token. */
+  async named(caller: NamedCaller, address: string): Promise<Identity> {
+    if (caller.kind === 'administrator') return PROGRAM;
+    if (caller.kind === 'token') return identityAt(await this.#find(`Bearer ${caller.token}`), { address });
+    const name = JSON.stringify(caller);
+    const cached = this.#named.get(name);
+    if (cached && performance.now() < cached.until) return identityAt(cached, { address });
+    const generation = this.#generation;
+    const account = await this.lookup(caller);
+    if (!account) throw invalidCredentials();
+    const staleness = this.options.stalenessMs;
+    const identity = cachedIdentity(account, { session: null, expires: Number.POSITIVE_INFINITY, staleness });
+    if (generation === this.#generation) this.#named.set(name, identity);
+    return identityAt(identity, { address });
   }
 
   /** With the permissions of another user. Only administrators learn whether the user exists. */
@@ -156,6 +191,7 @@ export class Identities {
     this.#pending.clear();
     this.#known.clear();
     this.#views.clear();
+    this.#named.clear();
   }
 
   forgetSession(session: string): void {

@@ -33,18 +33,40 @@ export interface RaisedResponse {
   readonly hint?: string;
 }
 
-export class ServiceError extends Error {
-  readonly status: number;
-  raised: RaisedResponse | null = null;
-
+/** The error of a request: what a client gets over HTTP, and a program from its calls. */
+export class LateralError extends Error {
   constructor(
-    readonly code: ErrorCode,
+    readonly status: number,
+    readonly code: string,
     message: string,
     readonly extensions: Readonly<Record<string, unknown>> = {},
   ) {
     super(message);
+    this.name = 'LateralError';
+  }
+}
+
+/** Thrown by an extension: the request fails with this status, from 400 to 499, and nothing is written. */
+export class Refused extends LateralError {
+  constructor(status: number, code: string, message: string) {
+    super(status, code, message);
+    this.name = 'Refused';
+  }
+}
+
+export class ServiceError extends LateralError {
+  declare readonly code: ErrorCode;
+  raised: RaisedResponse | null = null;
+
+  /** `status` differs from that of the code only for errors of extensions. */
+  constructor(
+    code: ErrorCode,
+    message: string,
+    extensions: Readonly<Record<string, unknown>> = {},
+    status: number = STATUSES[code],
+  ) {
+    super(status, code, message, extensions);
     this.name = 'ServiceError';
-    this.status = STATUSES[code];
   }
 }
 

@@ -103,7 +103,7 @@ async function start(flags: readonly string[]): Promise<void> {
   const config = readConfig({ ...process.env, ...readFlags(flags) });
   const observe = createObserver(config.LOG_LEVEL);
   const stopped = new AbortController();
-  const service = startService(config, observe, (message) => console.log(message), stopped.signal);
+  const service = startService(config, observe, (message) => console.log(message), { signal: stopped.signal });
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     process.on(signal, () => {
       // A second signal while the first is being served ends the wait.

@@ -1,12 +1,13 @@
 /** The HTTP server: every request passes here, from the socket to its route, and its response back to the socket. */
-import type { HttpRequest, HttpResponse, TemplatedApp } from 'uWebSockets.js';
 import { performance } from 'node:perf_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Identity } from '../access/identity.js';
 import { viewWrites } from '../access/view-as.js';
 import { invalidPayload, invalidQuery, type ServiceError, serviceUnavailable } from '../base/errors.js';
 import type { Observer } from '../base/observe.js';
 import { isUnavailable } from '../base/sqlstate.js';
 import type { Config } from '../config/config.js';
+import type { RequestEvent } from '../engine/extensions/api.js';
 import { type ResponseMemory, UNCOUNTED_BYTES } from '../postgres/wire/response-memory.js';
 import { holdBody } from './body.js';
 import { type ClientAddressResolver, createClientAddressResolver } from './client-address.js';
@@ -17,6 +18,7 @@ import { Exchange, type PositionCookies, type ServerHooks } from './exchange.js'
 import { KeptReplies } from './kept-replies.js';
 import type { Limit } from './limiter.js';
 import { type ListenAddress, loadSockets, openPort } from './listen.js';
+import { MemoryRequest, MemoryResponse, type ServerRequest, type ServerResponse } from './memory-socket.js';
 import {
   DEFERRED,
   type EdgeNames,
@@ -32,8 +34,19 @@ import { openTraces, TracedExchange, type Traces } from './traces.js';
 import { type SocketProtocol, serveSockets } from './websocket.js';
 import { breakOff, headOf, OpenResponseWriter, ResponseQueue, streamBody, writeBody } from './write-reply.js';
 
+/** Where a request comes from that the program passes on. */
+export interface RequestSource {
+  /** The address of the client; '' if it is not known. */
+  readonly address: string;
+  /** The caller, or null if the credentials of the request name it. */
+  readonly caller: Identity | null;
+}
+
 export interface HttpServer {
+  /** 0 without a port. */
   readonly port: number;
+  /** Serves a request without a socket. */
+  fetch(request: Request, source: RequestSource): Promise<Response>;
   /** Requests are answered from now on. Before, each of them gets a 503. */
   startServing(): void;
   /** Goes on accepting connections, but each answer closes its connection: the next request goes to another instance. */
@@ -44,14 +57,19 @@ export interface HttpServer {
   abandon(): void;
 }
 
+export type RequestListener = (request: RequestEvent) => void;
+
 interface HttpOptions {
   readonly config: Config;
   /** Memory for large responses: each has its part until it has left. */
   readonly responseMemory: ResponseMemory;
   readonly observe: Observer;
+  /** Called after each request, or null. */
+  readonly onRequest: RequestListener | null;
   /** The names that clients use, or null if they are those of the service. */
   readonly names: EdgeNames | null;
-  readonly address: ListenAddress;
+  /** The address to listen on, or null if only the program itself sends requests. */
+  readonly address: ListenAddress | null;
   /** The limit of requests per client, or null for none. */
   readonly limit: Limit | null;
   /** The protocols over WebSockets. */
@@ -67,57 +85,96 @@ const LAST_REQUESTS_MS = 100;
 const LAST_SPANS_MS = 1_000;
 
 export async function startHttpServer(router: Router, options: HttpOptions): Promise<HttpServer> {
-  const { config, address, limit, sockets } = options;
-  const uws = await loadSockets(config.MAX_URL_SIZE);
+  const { config, address } = options;
   const traces = await openTraces(config, options.observe);
-  const app = uws.App();
   const cors = createCors(config);
   const responder = new Responder(router, cors, traces !== null, options);
   const serve = createHandler(router, cors, options);
-  let handle: Handler = refuseWhileStarting;
+  const serveProgram = createHandler(router, cors, { ...options, limit: null });
+  let isServing = false;
   const admit = (): void => {
-    if (handle !== serve) throw starting();
+    if (!isServing) throw starting();
   };
-  const refuse = (exchange: Exchange, error: unknown): void => responder.refuse(exchange, error);
-  for (const protocol of sockets) serveSockets(app, protocol, { config, hooks: responder, limit, admit, refuse });
-  serveRequests(app, responder, traces, (exchange) => handle(exchange));
-  const socket = await openPort(app, address);
+  const receive = createReceiver(responder, traces, (exchange) => {
+    admit();
+    return exchange.caller === null ? serve(exchange) : serveProgram(exchange);
+  });
+  const socket = address === null ? null : await openSocket(address, options, { responder, admit, receive });
   return {
-    port: uws.us_socket_local_port(socket),
+    port: socket?.port ?? 0,
+    fetch: (request, source) => fetchFrom(receive, request, source),
     startServing: () => {
-      handle = serve;
+      isServing = true;
     },
     drain: () => {
       responder.closing = true;
-      for (const protocol of sockets) protocol.stop();
+      for (const protocol of options.sockets) protocol.stop();
     },
     close: async (graceMs) => {
       responder.closing = true;
+      await socket?.refuseOthers(graceMs);
+      await responder.idle(graceMs);
+      socket?.close();
+      await traces?.close(Math.min(LAST_SPANS_MS, graceMs));
+    },
+    abandon: () => socket?.close(),
+  };
+}
+
+type Receive = (request: ServerRequest, response: ServerResponse, caller: Identity | null) => void;
+
+interface ListeningSocket {
+  readonly port: number;
+  /** Stops accepting connections. */
+  refuseOthers(graceMs: number): Promise<void>;
+  close(): void;
+}
+
+async function openSocket(
+  address: ListenAddress,
+  { config, limit, sockets }: HttpOptions,
+  { responder, admit, receive }: { responder: Responder; admit: () => void; receive: Receive },
+): Promise<ListeningSocket> {
+  const uws = await loadSockets(config.MAX_URL_SIZE);
+  const app = uws.App();
+  const refuse = (exchange: Exchange, error: unknown): void => responder.refuse(exchange, error);
+  for (const protocol of sockets) serveSockets(app, protocol, { config, hooks: responder, limit, admit, refuse });
+  app.any('/*', (response, request) => receive(request, response, null));
+  const socket = await openPort(app, address);
+  return {
+    port: uws.us_socket_local_port(socket),
+    refuseOthers: async (graceMs) => {
       // After the loop's turn for sockets, when all waiting connections are accepted: a listener that closes resets the others.
       await new Promise((resolve) => setImmediate(resolve));
       uws.us_listen_socket_close(socket);
       // A client that has connected is about to send a request.
       if (config.DRAIN_DELAY > 0 || config.REUSE_PORT) await sleep(Math.min(LAST_REQUESTS_MS, graceMs));
-      await responder.idle(graceMs);
-      app.close();
-      await traces?.close(Math.min(LAST_SPANS_MS, graceMs));
     },
-    abandon: () => void app.close(),
+    close: () => void app.close(),
   };
 }
 
-function serveRequests(app: TemplatedApp, responder: Responder, traces: Traces | null, handle: Handler): void {
+async function fetchFrom(receive: Receive, request: Request, { address, caller }: RequestSource): Promise<Response> {
+  if (request.signal.aborted) throw request.signal.reason;
+  const response = new MemoryResponse(request, address);
+  receive(new MemoryRequest(request), response, caller);
+  return response.response;
+}
+
+function createReceiver(responder: Responder, traces: Traces | null, handle: Handler): Receive {
   const { compression, kept } = responder;
   // Chosen once: without traces no request asks whether there are any.
   const exchangeOf =
     traces === null
-      ? (request: HttpRequest, response: HttpResponse) => new Exchange(request, response, responder)
-      : (request: HttpRequest, response: HttpResponse) => new TracedExchange(request, response, responder, traces);
-  app.any('/*', (response, request) => {
-    const keptHeaders = kept === null || responder.closing ? null : kept.answer(request, response);
+      ? (request: ServerRequest, response: ServerResponse) => new Exchange(request, response, responder)
+      : (request: ServerRequest, response: ServerResponse) => new TracedExchange(request, response, responder, traces);
+  return (request, response, caller) => {
+    // Replies are kept by the credentials of their requests.
+    const keptHeaders = kept === null || responder.closing || caller !== null ? null : kept.answer(request, response);
     if (keptHeaders === true) return;
     const exchange = exchangeOf(request, response);
     exchange.keptHeaders = keptHeaders;
+    exchange.caller = caller;
     if (compression) exchange.encoding = compression.negotiate(exchange.acceptEncoding);
     // The files of the Explorer are stored compressed, even if answers are not compressed.
     else if (exchange.path.startsWith('/explorer'))
@@ -131,14 +188,10 @@ function serveRequests(app: TemplatedApp, responder: Responder, traces: Traces |
       return responder.respondError(exchange, error);
     }
     responder.respond(exchange, outcome);
-  });
+  };
 }
 
 /** The port is taken before the first administrator is made: a start that fails must not leave an account. */
-function refuseWhileStarting(): never {
-  throw starting();
-}
-
 function starting(): ServiceError {
   return serviceUnavailable('lateral', 'It is starting');
 }
@@ -209,7 +262,7 @@ class Responder implements ServerHooks {
   closing = false;
   readonly #cookies: Cookies;
   readonly #isCounting: boolean;
-  readonly #isLogging: boolean;
+  readonly #onRequest: RequestListener | null;
   readonly #queue = new ResponseQueue(
     ({ exchange }) => this.#done(exchange),
     ({ exchange }, error) => this.#fail(exchange, error),
@@ -227,7 +280,8 @@ class Responder implements ServerHooks {
     const { config } = options;
     this.#cookies = createCookies(config);
     this.#isCounting = config.METRICS !== 'off';
-    this.#isLogging = config.REQUEST_LOG || config.LOG_LEVEL === 'debug' || config.LOG_LEVEL === 'trace';
+    const isLogged = config.REQUEST_LOG || config.LOG_LEVEL === 'debug' || config.LOG_LEVEL === 'trace';
+    this.#onRequest = listenerOf(options, isLogged);
     this.compression = createCompression(config);
     this.names = options.names;
     this.clientAddress = createClientAddressResolver(config);
@@ -236,7 +290,7 @@ class Responder implements ServerHooks {
     this.#hasRaisedStatuses = config.POSTGREST_ERRORS;
     this.answersOrigins = config.CORS_ENABLED;
     this.caches = config.READ_CACHE_SIZE > 0;
-    const isPlain = !this.#isLogging && !isTraced && options.limit === null;
+    const isPlain = this.#onRequest === null && !isTraced && options.limit === null;
     this.kept = this.caches && isPlain ? new KeptReplies(options.generation) : null;
     const hasPositions = this.caches || config.DATABASE_REPLICA_URLS.length > 0;
     this.positions = hasPositions ? positionCookies(this.#cookies) : null;
@@ -355,14 +409,22 @@ class Responder implements ServerHooks {
     exchange.ended(status);
     if (this.#isCounting)
       (exchange.routeStats ?? this.router.unmatched).count(status, performance.now() - exchange.begun);
-    if (this.#isLogging) this.#log(exchange, status);
+    if (this.#onRequest !== null) this.#onRequest(summaryOf(exchange, status));
     if (--this.#running === 0) this.#onIdle?.();
   }
+}
 
-  #log({ id, method, routeStats, begun }: Exchange, status: number): void {
-    const ms = Math.round((performance.now() - begun) * 100) / 100;
-    this.options.observe({ kind: 'request-completed', id, method, route: routeStats?.path ?? null, status, ms });
-  }
+function summaryOf({ id, method, routeStats, begun }: Exchange, status: number): RequestEvent {
+  const ms = Math.round((performance.now() - begun) * 100) / 100;
+  return { id, method, route: routeStats?.path ?? null, status, ms };
+}
+
+function listenerOf({ onRequest, observe }: HttpOptions, isLogged: boolean): RequestListener | null {
+  if (!isLogged) return onRequest;
+  return (request) => {
+    observe({ kind: 'request-completed', ...request });
+    onRequest?.(request);
+  };
 }
 
 const NO_HEADERS: HeaderList = [];

@@ -3,7 +3,6 @@
  * here at once; the response may be written at any later time, unless the client has left.
  */
 
-import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { performance } from 'node:perf_hooks';
 import type { Identity } from '../access/identity.js';
 import { invalidPayload, unsupportedMediaType } from '../base/errors.js';
@@ -14,6 +13,7 @@ import type { Config } from '../config/config.js';
 import { laterPosition } from '../engine/consistency.js';
 import { STAGES, type Stage } from '../engine/stages.js';
 import type { ClientAddressResolver } from './client-address.js';
+import type { ServerRequest, ServerResponse } from './memory-socket.js';
 import type { EdgeNames, OpenListener, OpenResponse, Outcome, Reply } from './reply.js';
 
 export interface Headers {
@@ -122,6 +122,8 @@ export class Exchange {
   /** The session cookie is not valid: the response deletes it. */
   cookieRefused = false;
   fromAdministrator = false;
+  /** The caller if the program itself sends the request; null if its credentials name the caller. */
+  caller: Identity | null = null;
   /** The answer in memory that it is answered with, and the caller. */
   kept: { readonly answer: KeptAnswer; readonly caller: Identity } | null = null;
   /** Its headers, if replies from memory are kept for its URL; null if not. */
@@ -137,8 +139,8 @@ export class Exchange {
   #body: Promise<Buffer> | null = null;
 
   constructor(
-    request: HttpRequest,
-    readonly response: HttpResponse,
+    request: ServerRequest,
+    readonly response: ServerResponse,
     private readonly hooks: ServerHooks,
   ) {
     const method = request.getCaseSensitiveMethod();
@@ -365,7 +367,7 @@ interface ReadHeaders extends Writable<Headers> {
 
 /** One call into the server reads all headers: a call for each would take longer than most other parts of a small read. */
 function readHeaders(
-  request: HttpRequest,
+  request: ServerRequest,
   { method, path }: Pick<Exchange, 'method' | 'path'>,
   hooks: ServerHooks,
 ): ReadHeaders {
@@ -459,7 +461,7 @@ function readHeader(name: string, value: string): void {
   if (name === 'x-forwarded-proto' && target.forwardedProtocol === '') target.forwardedProtocol = value;
 }
 
-function peerOf(response: HttpResponse): string {
+function peerOf(response: ServerResponse): string {
   return Buffer.from(response.getRemoteAddressAsText()).toString('latin1');
 }
 

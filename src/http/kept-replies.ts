@@ -2,11 +2,11 @@
  * Replies from memory, found by the bytes of a request before anything of it is parsed. A reply is kept by the URL and by all headers
  * that may change it, so that an equal request gets an equal reply. It is used for a second at most: then the caller is identified again.
  */
-import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { performance } from 'node:perf_hooks';
 import type { KeptAnswer } from '../batching/shape-queue.js';
 import { readPosition } from '../engine/consistency.js';
 import { type Exchange, type RequestCounter, requestId } from './exchange.js';
+import type { ServerRequest, ServerResponse } from './memory-socket.js';
 import type { Reply } from './reply.js';
 import { LARGE_BODY_BYTES } from './write-reply.js';
 
@@ -79,7 +79,7 @@ export class KeptReplies {
   constructor(private readonly generation: () => number) {}
 
   /** Answers the request if its reply is kept. Otherwise returns its headers, if replies of its URL are kept, or null. */
-  answer(request: HttpRequest, response: HttpResponse): true | KeptHeaders | null {
+  answer(request: ServerRequest, response: ServerResponse): true | KeptHeaders | null {
     const found = this.#byPath.get(request.getUrl())?.get(request.getQuery() ?? '');
     if (found === undefined || request.getCaseSensitiveMethod() !== 'GET') return null;
     this.#count = 0;

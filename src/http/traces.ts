@@ -3,7 +3,6 @@
  * OTEL_EXPORTER_OTLP_ENDPOINT is set.
  */
 
-import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { hostname } from 'node:os';
 import { performance } from 'node:perf_hooks';
 import type * as OpenTelemetry from '@opentelemetry/api';
@@ -19,6 +18,7 @@ import { digestOf } from '../batching/shape-stats.js';
 import type { Config } from '../config/config.js';
 import type { Stage } from '../engine/stages.js';
 import { Exchange, type ServerHooks } from './exchange.js';
+import type { ServerRequest, ServerResponse } from './memory-socket.js';
 
 export interface Traces {
   readonly api: typeof OpenTelemetry;
@@ -122,8 +122,8 @@ export class TracedExchange extends Exchange {
   #lastStageEnded = this.begun;
 
   constructor(
-    request: HttpRequest,
-    response: HttpResponse,
+    request: ServerRequest,
+    response: ServerResponse,
     hooks: ServerHooks,
     private readonly traces: Traces,
   ) {

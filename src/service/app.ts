@@ -48,6 +48,7 @@ import { Router } from '../http/router.js';
 import type { SocketProtocol } from '../http/websocket.js';
 import { LiveQueries } from '../live/queries/live-queries.js';
 import { type Checks, checkHealth, type Health, Readiness } from '../postgres/health.js';
+import type { ParseLimits } from '../request/parse-context.js';
 import { Images } from '../storage/images.js';
 import { Storages } from '../storage/storage.js';
 import { type Core, parseLimits } from './core.js';
@@ -87,6 +88,8 @@ export interface App {
   readonly router: Router;
   /** Names of another API that clients use instead of ours, or null. */
   readonly names: EdgeNames | null;
+  readonly identities: Identities;
+  readonly limits: ParseLimits;
   /** The WebSocket protocols. */
   readonly sockets: readonly SocketProtocol[];
   /** Changes whenever a token may belong to another caller. */
@@ -122,6 +125,8 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
   await live.startCache();
   return {
     router,
+    identities: parts.identities,
+    limits: parts.items.limits,
     names: config.DIRECTUS_COMPATIBILITY ? directusNames : null,
     sockets: config.WEBSOCKETS_ENABLED ? sockets : [],
     generation: () => parts.identities.generation,

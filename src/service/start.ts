@@ -17,6 +17,7 @@ import type { Config } from '../config/config.js';
 import { findRunning, holdsCluster, startEmbedded } from '../embedded/cluster.js';
 import { deleteExpiredKeys } from '../engine/writes/idempotency.js';
 import { openAdmin } from '../http/admin-server.js';
+import type { RequestListener } from '../http/app.js';
 import { deleteExpiredCounts, openLimitStore } from '../http/limit-store.js';
 import { createLimits } from '../http/limiter.js';
 import type { Collection, Model } from '../mirror/model.js';
@@ -33,7 +34,15 @@ import { loadGrammar } from '../sql/grammar.js';
 import { RemovedFiles } from '../storage/removed-files.js';
 import { Storages } from '../storage/storage.js';
 import { type Core, createCore, openDatabase, openReplicas } from './core.js';
-import { type MainBroadcast, type MainContext, SingleThread, type Threads, urlOf } from './threads/threads.js';
+import {
+  type LocalServer,
+  type MainBroadcast,
+  type MainContext,
+  type ServingOptions,
+  SingleThread,
+  type Threads,
+  urlOf,
+} from './threads/threads.js';
 import { centralConfig, WorkerPool } from './threads/worker-pool.js';
 
 export interface Service {
@@ -49,6 +58,8 @@ export interface Service {
   stop(): Promise<void>;
   /** Resolves if the service fails: it must be stopped then. */
   readonly failure: Promise<Error>;
+  /** The server of this thread, or null if other threads serve. */
+  readonly local: LocalServer | null;
 }
 
 type Report = (message: string) => void;
@@ -108,26 +119,36 @@ interface Start {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** `signal` ends the wait for a database that cannot be reached. */
+export interface StartOptions {
+  /** Ends the wait for a database that cannot be reached. */
+  readonly signal?: AbortSignal | undefined;
+  /** Whether it opens its port. Without one, only the program itself sends requests. True by default. */
+  readonly listens?: boolean;
+  /** Called after each request. */
+  readonly onRequest?: RequestListener | null;
+}
+
 export async function startService(
   config: Config,
   log: Observer,
   report: Report,
-  signal?: AbortSignal,
+  { signal, listens = true, onRequest = null }: StartOptions = {},
 ): Promise<Service> {
   const { observe, counts } = countEvents(log);
   const started = new Started(config);
   try {
-    return await serve({ config, observe, report, started, signal }, counts);
+    return await serve({ config, observe, report, started, signal }, counts, { listens, onRequest });
   } catch (error) {
     await started.stop();
     throw error;
   }
 }
 
-async function serve(start: Start, events: MainContext['events']): Promise<Service> {
+async function serve(start: Start, events: MainContext['events'], serving: ServingOptions): Promise<Service> {
   const { config, observe, started } = start;
-  const threads: Threads = config.WORKERS === 1 ? new SingleThread(config, observe) : new WorkerPool(config, observe);
+  if (!serving.listens && config.WORKERS > 1) throw new StartError('WORKERS must be 1 for a service without a port');
+  const threads: Threads =
+    config.WORKERS === 1 ? new SingleThread(config, observe, serving) : new WorkerPool(config, observe);
   const admin = await startAdmin(start, threads);
   const { main, messages } = await startMain(start, threads, events);
   started.add(() => threads.stop(), Infinity);
@@ -136,7 +157,8 @@ async function serve(start: Start, events: MainContext['events']): Promise<Servi
   const administrator = await makeAdministrator(config, main.database);
   await threads.broadcast({ kind: 'serving' });
   admin.onServing();
-  for (const message of [{ kind: 'listening', url } as const, ...messages]) observe(message);
+  const listening = serving.listens ? [{ kind: 'listening', url } as const] : [];
+  for (const message of [...listening, ...messages]) observe(message);
   const stop = async (): Promise<void> => {
     admin.onStopping();
     threads.drain();
@@ -156,6 +178,7 @@ async function serve(start: Start, events: MainContext['events']): Promise<Servi
       return stopped;
     },
     failure: threads.failure,
+    local: threads.local,
   };
 }
 

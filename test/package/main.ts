@@ -123,13 +123,18 @@ t.test('a program imports it, with types', async (t) => {
   await mkdir(program);
   await writeFile(join(program, 'package.json'), '{"type": "module", "private": true}');
   await run('npm', ['install', tarball], { cwd: program });
-  const source = (option: string): string => `import { start } from 'lateral';
+  const source = (option: string): string => `import { createServer } from 'node:http';
+import { createLateral, LateralError, start, toNodeHandler } from 'lateral';
 const service = await start({ PORT: 0, LOG_LEVEL: 'warn', ${option} });
 const answer: Response = await fetch(service.url + '/server/ping');
 console.log(await answer.text(), service.administrator?.email);
+const [article] = await service.items<{ id: number }>('articles', { as: 'administrator' }).read({ limit: 1, sort: ['id'] });
+const failure = await service.items('articles', { as: 'public' }).read().catch((error: unknown) => error);
+console.log(article?.id, failure instanceof LateralError && failure.status);
+createServer(toNodeHandler(createLateral({ databaseUrl: 'postgres://localhost/x', port: 0 })));
 await service.stop();
 `;
-  await writeFile(join(program, 'good.ts'), source("DATA_DIR: './data'"));
+  await writeFile(join(program, 'good.ts'), source("dataDir: './data'"));
   await writeFile(join(program, 'bad.ts'), source("DATA_DIRECTORY: './data'"));
   const types = [
     '--strict',
@@ -146,5 +151,5 @@ await service.stop();
   const complaint = await compile('bad.ts').then(String, ({ stdout }: { stdout: string }) => stdout);
   t.match(complaint, /DATA_DIRECTORY/, 'an option that does not exist is an error');
   const { stdout } = await run(process.execPath, ['good.js'], { cwd: program });
-  t.equal(stdout, 'pong admin@example.com\n');
+  t.equal(stdout, 'pong admin@example.com\n1 403\n');
 });

@@ -93,7 +93,8 @@ class Transaction {
 
   #withOperation(error: unknown): unknown {
     if (this.#operation === null || !(error instanceof ServiceError)) return error;
-    return new ServiceError(error.code, error.message, { ...error.extensions, operation: this.#operation });
+    const extensions = { ...error.extensions, operation: this.#operation };
+    return new ServiceError(error.code, error.message, extensions, error.status);
   }
 
   /** All operations are checked before the first of them is carried out. */

@@ -4,19 +4,16 @@
  */
 import { CLI_IDENTITY, type Identity } from '../../access/identity.js';
 import { invalidPayload, preconditionFailed } from '../../base/errors.js';
-import { parseOwnJson } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import type { WriteBatcher } from '../../batching/write-batcher.js';
 import { tagList } from '../../compile/write/write-input.js';
 import type { Collection, Model } from '../../mirror/model.js';
 import { isIntercepted } from '../../mirror/write-facts.js';
-import { servedCollection } from '../../plan/read.js';
 import { planImported } from '../../plan/write/conflict.js';
 import { Guard } from '../../plan/write/guard.js';
 import { checkKeyed, checkKeys, displayWrittenKey, shownKey } from '../../plan/write/key.js';
 import { planCreate, planUpdate } from '../../plan/write/payload.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
-import { checkRows } from '../../plan/write/write-rows.js';
 import type { Session } from '../../postgres/pools/sessions.js';
 import type { OnConflict } from '../../request/on-conflict.js';
 import type { Input } from '../../request/parse-context.js';
@@ -25,28 +22,24 @@ import type { Key, Selected, WriteRequest } from '../../request/write.js';
 import { bind } from '../../sql/parameter.js';
 import { runJoined, settingsFor, writeSettings } from '../caller-scope.js';
 import { noteCommit } from '../consistency.js';
-import { isDistributed, parseWrittenKeys, planForShard, WRITTEN_KEYS, withKeysLeft } from '../distributed.js';
-import type { HookedWrite } from '../hooks/write-hook.js';
+import { isDistributed, parseWrittenKeys, planForShard, WRITTEN_KEYS } from '../distributed.js';
+import type { TransactionScope } from '../extensions/transaction-items.js';
 import { WriteHooks } from '../hooks/write-hooks.js';
-import { cellOf } from '../reads/reads.js';
 import { countInSession } from '../reads/session-reads.js';
 import { retry } from '../retry.js';
 import type { RequestClient } from '../stages.js';
 import { type ImportTransaction, isKnownSingleton, type Writer, type WritingCall, type WrittenBy } from '../writer.js';
 import {
   collectionsOf,
-  type FlatCall,
-  flatBody,
   pipelineFlat,
   shownKeys,
   type WriteCall,
   WriteCompiler,
   type WriteLimits,
-  type WriteOption,
   type WriteServices,
 } from './compiled-write.js';
 import { callFunction } from './function-call.js';
-import { answerOnce, answerRepeated, isRepeated, keepWrittenKeys, takeNewKey } from './idempotency.js';
+import { answerOnce, answerRepeated, isRepeated, takeNewKey } from './idempotency.js';
 import { hashNewSecrets, preparePayloads } from './password-hashing.js';
 import {
   checkChanged,
@@ -59,7 +52,7 @@ import {
   type WriteTarget,
   withOperators,
 } from './plan-request.js';
-import { advancePast, advancePastTable, suppliesKeys } from './sequences.js';
+import { advancePastTable, suppliesKeys } from './sequences.js';
 import {
   DeadlockLane,
   type PipelinedWrite,
@@ -77,42 +70,30 @@ import {
   lock,
   rowsOf,
 } from './write-errors.js';
+import { WriteExecution } from './write-execution.js';
 
-export class Writes {
-  readonly #compiler: WriteCompiler;
-  readonly #accessListeners: (() => Promise<void>)[];
-  /** The transaction that the writes joined, or null if each of them has its own. */
-  readonly #session: Session | null;
-  /** Rows that the joined transaction has written so far. */
-  #rows = 0;
+export class Writes extends WriteExecution {
   readonly #deadlocks: DeadlockLane;
 
   /** Writes that join a transaction share the statements of their origin. */
   constructor(
-    private readonly services: WriteServices,
-    private readonly limits: WriteLimits,
+    services: WriteServices,
+    limits: WriteLimits,
     private readonly observe: Observer,
     joined: { readonly origin: Writes; readonly session: Session } | null = null,
   ) {
-    this.#compiler = joined ? joined.origin.#compiler : new WriteCompiler(services, limits, observe);
-    this.#accessListeners = joined ? joined.origin.#accessListeners : [];
-    this.#session = joined?.session ?? null;
+    super(services, limits, joined?.origin.compiler ?? new WriteCompiler(services, limits, observe), joined);
     this.#deadlocks = new DeadlockLane(services.database.sessions.max, services.database.waitTimeout);
   }
 
   /** Number of cached shapes. */
   get shapes(): number {
-    return this.#compiler.shapes;
+    return this.compiler.shapes;
   }
 
   /** Null if each write is a statement of its own. */
   get batcher(): WriteBatcher | null {
-    return this.#compiler.batcher;
-  }
-
-  /** Calls back after a commit that may have changed permissions; the answer to the write waits for it. */
-  onAccessChange(listener: () => Promise<void>): void {
-    this.#accessListeners.push(listener);
+    return this.compiler.batcher;
   }
 
   /** The body of the read-back, or null if the request has none or the caller may not read the items. */
@@ -131,21 +112,21 @@ export class Writes {
   }
 
   async #attempt(request: WriteRequest, given: WriteCall, model: Model): Promise<Buffer | null> {
-    const payload = this.#session ? null : this.#compiler.payloadOf(request, given.writer);
+    const payload = this.session ? null : this.compiler.payloadOf(request, given.writer);
     const call = { ...given, payload };
-    const known = this.#compiler.compileKnown(model, call);
-    if (known) return this.#sendFlat(known, call);
-    const target = this.#restrict(request.collection, call.writer, model);
+    const known = this.compiler.compileKnown(model, call);
+    if (known) return this.sendFlat(known, call);
+    const target = this.restrict(request.collection, call.writer, model);
     call.client.staged('restrict');
     if (isSelecting(request)) return this.#writeSelected(request, target, call);
     const planned = await planWrite(request, target);
-    const joined = this.#session;
+    const joined = this.session;
     if (joined)
       return runJoined(joined, collectionsOf(planned), () =>
-        this.#executeIn(joined, planned, call, call.idempotencyKey),
+        this.executeIn(joined, planned, call, call.idempotencyKey),
       );
     call.client.staged('plan');
-    return this.#execute(planned, call);
+    return this.execute(planned, call);
   }
 
   #writeSelected(request: SelectingRequest, target: WriteTarget, call: WriteCall): Promise<Buffer | null> {
@@ -154,150 +135,6 @@ export class Writes {
       : this.#updateSelected(request, target, call);
   }
 
-  #restrict(name: string, { caller, author, access }: Writer, model: Model): WriteTarget {
-    const context = {
-      model,
-      author,
-      maxRows: this.limits.maxRows,
-      variables: { ...caller, now: new Date().toISOString() },
-      access: access ?? this.services.policies.accessOf(caller),
-    };
-    return { collection: servedCollection(model, name), context };
-  }
-
-  /** One round trip, unless something is done between the statements: for an `Idempotency-Key`, supplied keys, or a hook. */
-  async #execute(planned: PlannedWrite, call: WriteCall): Promise<Buffer | null> {
-    const { database, reads } = this.services;
-    await hashNewSecrets(planned, call.writer, (text) => database.rows(text));
-    const hooks = WriteHooks.ofPlan(planned);
-    hooks.validate(this.limits);
-    const isHooked = hooks.needTransaction || isDistributed(planned);
-    const flat = isHooked ? null : this.#compiler.compileFlat(planned, call);
-    if (flat) return this.#sendFlat(flat, call);
-    const isApart = isHooked || call.idempotencyKey || suppliesKeys(planned);
-    const settings = writeSettings(this.services.callers, call, () => collectionsOf(planned));
-    const written = isApart ? null : this.#compiler.compileWrite(planned, call, null);
-    const readBack = written && this.#compiler.prepareReadBack(planned, call);
-    if (!written || (readBack && settings === null && reads.settingsOf(readBack.read))) {
-      // The role of the caller may not write to the table of idempotency keys.
-      const isTaken = settings?.role ? call.idempotencyKey : null;
-      return database.transaction(async (session) => {
-        if (isTaken) await takeNewKey(isTaken, this.limits, database, session);
-        await session.become(settings);
-        return this.#executeIn(session, planned, call, isTaken ? null : call.idempotencyKey);
-      });
-    }
-    call.client.staged('compile');
-    const read = readBack && { ...reads.bind(readBack.read, readBack.statement), columns: 1 as const };
-    const log = this.#compiler.compileLog(collectionsOf(planned), call);
-    const statements = [written, ...(log ? [log] : []), ...(read ? [read] : [])];
-    const send = (session: Session): Promise<(Buffer | null)[]> =>
-      reads.shapeStats.time(written, rowsOf(planned), () => session.runPipelined(statements, settings));
-    const cells = await database.sessions
-      .use(send)
-      .catch((error: unknown) => Promise.reject(asWriteFailure(error, planned)));
-    return read ? (cells.at(-1) ?? null) : null;
-  }
-
-  /** The answer is the cell of the row that was written: empty if the caller may not read it. There is none if no row was written. */
-  async #sendFlat(
-    { planned, statement, batchText, key, isRepeatable, rows }: FlatCall,
-    { client, writer }: WriteCall,
-    deletedFrom: Collection | null = null,
-  ): Promise<Buffer | null> {
-    const { database, reads, callers } = this.services;
-    client.staged('compile');
-    const settings = settingsFor(callers, () => 'secured', writer.caller, client);
-    const send = async (): Promise<Buffer | null> => {
-      const { batcher } = this.#compiler;
-      if (batcher && batchText !== null && settings === null)
-        return batcher.write({
-          statement,
-          batchText,
-          key,
-          isRepeatable,
-          caller: writer.caller.user ?? writer.author.ip ?? '',
-        });
-      const [cell = null] = await database.sessions.use((session) => session.runPipelined([statement], settings));
-      return cell;
-    };
-    const body = await reads.shapeStats.time(statement, rows, send).catch((error: unknown) => {
-      throw planned ? asWriteFailure(error, planned) : deletedFrom ? asDeleteFailure(error, deletedFrom) : error;
-    });
-    return flatBody(body);
-  }
-
-  async #executeIn(
-    session: Session,
-    planned: PlannedWrite,
-    call: WriteCall,
-    option: WriteOption,
-  ): Promise<Buffer | null> {
-    if (this.#session) this.#countPlanned(planned);
-    await this.#writeIn(session, planned, call, option);
-    const readBack = this.#compiler.prepareReadBack(await withKeysLeft(planned, session), call);
-    const body = readBack && (await this.services.reads.cellIn(session, readBack.read, readBack.statement));
-    if (call.idempotencyKey) await keepWrittenKeys(call.idempotencyKey, planned.keys, this.services.database, session);
-    return body;
-  }
-
-  /** Rows of all writes of a transaction count together. */
-  #countRows(rows: number): void {
-    if (this.#session) this.#rows += rows;
-    checkRows(this.#session ? this.#rows : rows, this.limits.maxRows);
-  }
-
-  #countPlanned({ input }: PlannedWrite): void {
-    this.#countRows(input.nodes.reduce((sum, rows) => sum + rows.length, 0));
-  }
-
-  /** Writes with hooks. Answers the number of rows that triggers left out, if the option is to count them. */
-  async #writeIn(session: Session, planned: PlannedWrite, call: WriteCall, option: WriteOption): Promise<number> {
-    call.client.staged('plan');
-    const { database } = this.services;
-    const isLimited = option !== 'count' && !call.writer.caller.administrator;
-    const query = (text: string) => session.asService(() => session.query(database.qualified(text)));
-    await hashNewSecrets(planned, call.writer, query, isLimited);
-    const hooks = WriteHooks.ofPlan(planned);
-    hooks.validate(this.limits);
-    return hooks.around(this.#hookContext(session, call), () => this.#send(session, planned, call, option));
-  }
-
-  async #send(session: Session, planned: PlannedWrite, call: WriteCall, option: WriteOption): Promise<number> {
-    const isNew = planned.plan.nodes.every(({ verb }) => verb === 'insert');
-    const flat =
-      option === 'count' && isNew && !isDistributed(planned) ? this.#compiler.compileFlat(planned, call) : null;
-    const statement = flat?.statement ?? this.#compiler.compileWrite(planned, call, option);
-    if (!statement) return 0;
-    call.client.staged('compile');
-    try {
-      if (isDistributed(planned)) await session.setPlanMode('force_custom_plan');
-      const cell = await this.services.reads.shapeStats.time(statement, rowsOf(planned), () =>
-        cellOf(statement, session),
-      );
-      // No trigger leaves out new rows of a flat write, and its statement advances the sequence.
-      if (flat) return 0;
-      await this.#compiler.writeLog(session, collectionsOf(planned), call);
-      const maxKeys = parseOwnJson<(string | null)[]>(String(cell));
-      await session.asService(() => advancePast(planned, maxKeys, session));
-      return option === 'count' ? rowsOf(planned) - Number(maxKeys.at(-1)) : 0;
-    } catch (error) {
-      throw asWriteFailure(error, planned);
-    } finally {
-      call.client.staged('execute');
-    }
-  }
-
-  #hookContext(session: Session, { writer, client }: WriteCall): Omit<HookedWrite, 'model' | 'changes' | 'planned'> {
-    const { database, reads } = this.services;
-    const parseLimits = this.limits.parse;
-    return { writer, client, session, database, reads, parseLimits, accessChanged: this.#accessChanged };
-  }
-
-  readonly #accessChanged = async (): Promise<void> => {
-    await Promise.all(this.#accessListeners.map((listener) => listener()));
-  };
-
   async #updateSelected(request: SelectingUpdate, target: WriteTarget, call: WriteCall): Promise<Buffer | null> {
     const { collection } = target;
     const { data } = await this.prepare(request, call.writer);
@@ -305,7 +142,7 @@ export class Writes {
       const keys =
         request.kind === 'update-singleton'
           ? await this.#singletonKeys(collection, call, session)
-          : await this.#compiler.selectKeys({ ...call, session }, collection, request.selected, 'update');
+          : await this.compiler.selectKeys({ ...call, session }, collection, request.selected, 'update');
       const isNew = request.kind === 'update-singleton' && keys.length === 0;
       // Without items, nothing else checks the fields.
       if (keys.length === 0 && !isNew) checkChanged(target, data);
@@ -318,7 +155,7 @@ export class Writes {
             context,
           ));
       if (isNew && request.ifMatch) throw preconditionFailed('The item does not exist yet');
-      return this.#executeIn(session, planned, call, null);
+      return this.executeIn(session, planned, call, null);
     });
   }
 
@@ -327,7 +164,7 @@ export class Writes {
     await lock(collection, session);
     const writer = { ...call.writer, caller: CLI_IDENTITY };
     const first = { kind: 'query', query: { limit: 1 } } as const;
-    return this.#compiler.selectKeys({ ...call, writer, session }, collection, first, 'update');
+    return this.compiler.selectKeys({ ...call, writer, session }, collection, first, 'update');
   }
 
   async #delete(selected: Selected, { collection, context }: WriteTarget, call: WriteCall): Promise<Buffer | null> {
@@ -335,24 +172,24 @@ export class Writes {
     const rule = deletionRule({ collection, context });
     client.staged('plan');
     const hooks = WriteHooks.ofDelete(collection, context.model);
-    const isApart = this.#session || hooks.needTransaction;
-    const flat = isApart ? null : this.#compiler.compileFlatDelete({ collection, rule, selected }, context, call);
-    if (flat) return this.#sendFlat(flat, call, collection);
-    const { text, parameters } = this.#compiler.compileDelete(collection, rule, context, call);
+    const isApart = this.session || hooks.needTransaction;
+    const flat = isApart ? null : this.compiler.compileFlatDelete({ collection, rule, selected }, context, call);
+    if (flat) return this.sendFlat(flat, call, collection);
+    const { text, parameters } = this.compiler.compileDelete(collection, rule, context, call);
     client.statement(text);
     client.staged('compile');
     await this.#transaction(call, collection, async (session) => {
-      const keys = await this.#compiler.selectKeys({ ...call, session }, collection, selected, 'delete');
+      const keys = await this.compiler.selectKeys({ ...call, session }, collection, selected, 'delete');
       await checkKeys(collection, keys);
-      this.#countRows(keys.length);
+      this.countRows(keys.length);
       if (collection.distributed) await planForShard(collection, keys, session);
       const values = bind(parameters, [keys, JSON.stringify(writer.author), tagList(call.tags)], writer.caller);
-      await hooks.around(this.#hookContext(session, call), () =>
+      await hooks.around(this.hookContext(session, call), () =>
         session.cell(text, values).catch((error: unknown) => {
           throw asDeleteFailure(error, collection);
         }),
       );
-      await this.#compiler.writeLog(session, [collection], call);
+      await this.compiler.writeLog(session, [collection], call);
     });
     return null;
   }
@@ -363,7 +200,7 @@ export class Writes {
     collection: Collection,
     work: (session: Session) => Promise<Result>,
   ): Promise<Result> {
-    const joined = this.#session;
+    const joined = this.session;
     if (joined) return runJoined(joined, [collection], () => work(joined));
     const { database } = this.services;
     const { idempotencyKey: key } = call;
@@ -376,7 +213,7 @@ export class Writes {
 
   /** Calls a function that may write, then reads what it returned. */
   call(call: WritingCall): Promise<Buffer | null> {
-    return this.#retry(call, () => callFunction(call, this.#session, this.services, this.limits));
+    return this.#retry(call, () => callFunction(call, this.session, this.services, this.limits));
   }
 
   /** All writes of `work` are one transaction if it makes them with the writes that it is given. */
@@ -391,6 +228,16 @@ export class Writes {
         return work(new Writes(this.services, this.limits, this.observe, { origin: this, session }), session);
       });
     return this.#retry(by, () => this.#deadlocks.run(attempt));
+  }
+
+  /** The transaction that these writes have joined, for the calls of a program. */
+  scopeOf(session: Session, by: WrittenBy): Omit<TransactionScope, 'callerOf'> {
+    const { reads, mirror, policies } = this.services;
+    const asError = (error: unknown): unknown => {
+      const { caller, access } = by.writer;
+      return reads.refusals.to(caller, asWriteError(error, mirror.model, access ?? policies.accessOf(caller)));
+    };
+    return { session, writes: this, reads, parseLimits: this.limits.parse, ...by, asError };
   }
 
   /** Runs the steps in order, in one transaction; answers the response. All of them together have the time of one statement. */
@@ -432,7 +279,7 @@ export class Writes {
       idempotencyKey: null,
       tags: tagsOf(request),
     };
-    const target = this.#restrict(request.collection, call.writer, this.services.mirror.model);
+    const target = this.restrict(request.collection, call.writer, this.services.mirror.model);
     const planned = isSelecting(request) ? null : await planWrite(request, target);
     const isChecked = isReferenced && isIntercepted(target.collection, 'insert');
     const pipelined = planned
@@ -446,7 +293,7 @@ export class Writes {
     pipeline.begin(index);
     if (isSelecting(request)) pipeline.receive(index, await this.#writeSelected(request, target, call));
     if (!planned) return;
-    const execute = (): Promise<Buffer | null> => this.#executeIn(session, planned, call, null);
+    const execute = (): Promise<Buffer | null> => this.executeIn(session, planned, call, null);
     pipeline.receive(index, await runJoined(session, collectionsOf(planned), execute));
     if (!isReferenced) return;
     const keys = planned.keys ?? parseWrittenKeys(await session.cell(WRITTEN_KEYS.text, []));
@@ -464,7 +311,7 @@ export class Writes {
     const shown = keys.map((key) => displayWrittenKey(collection, key));
     const query = parseCountOfKeys(collection.name, shown, this.limits.parse);
     const count = (): Promise<number> =>
-      countInSession(this.#hookContext(session, call), query, { caller: CLI_IDENTITY });
+      countInSession(this.hookContext(session, call), query, { caller: CLI_IDENTITY });
     return (await session.asService(count)) === keys.length;
   }
 
@@ -483,12 +330,12 @@ export class Writes {
     if (suppliesKeys(planned) || hooks.needTransaction || isDistributed(planned)) return null;
     hooks.validate(this.limits);
     const asFailure = (error: unknown): unknown => asWriteFailure(error, planned);
-    const pipelined = this.#compiler.compilePipelined(planned, call, {
+    const pipelined = this.compiler.compilePipelined(planned, call, {
       isReferenced,
       rows: rowsOf(planned),
       asFailure,
     });
-    if (pipelined) this.#countPlanned(planned);
+    if (pipelined) this.countPlanned(planned);
     return pipelined;
   }
 
@@ -498,9 +345,9 @@ export class Writes {
     const rule = deletionRule(target);
     if (this.services.callers?.mode === 'role') return null;
     if (WriteHooks.ofDelete(collection, context.model).needTransaction) return null;
-    const flat = this.#compiler.compileFlatDelete({ collection, rule, selected }, context, call);
+    const flat = this.compiler.compileFlatDelete({ collection, rule, selected }, context, call);
     if (!flat) return null;
-    this.#countRows(1);
+    this.countRows(1);
     return pipelineFlat(flat, (error) => asDeleteFailure(error, collection));
   }
 
@@ -515,9 +362,9 @@ export class Writes {
   async #prepareItems(request: WriteRequest, items: readonly Input[], writer: Writer) {
     const { mirror, database } = this.services;
     if (!mirror.model.collections.has(request.collection)) return items;
-    const { collection, context } = this.#restrict(request.collection, writer, mirror.model);
+    const { collection, context } = this.restrict(request.collection, writer, mirror.model);
     // An invalid query is refused before anything is done for it.
-    if ('selected' in request) this.#compiler.parseSelected(collection, request.selected);
+    if ('selected' in request) this.compiler.parseSelected(collection, request.selected);
     return preparePayloads(collection, items, context, (text) => database.rows(text));
   }
 
@@ -534,7 +381,7 @@ export class Writes {
   ): Promise<Result> {
     const call: WriteCall = { ...by, readBack: null, idempotencyKey: null, tags: null };
     const attempt = (model: Model): Promise<Result> => {
-      const { collection, context } = this.#restrict(name, by.writer, model);
+      const { collection, context } = this.restrict(name, by.writer, model);
       const { access } = context;
       const guard = access && new Guard(access, model);
       if (guard && !guard.covers('update', collection, [])) guard.grant('create', collection);
@@ -543,7 +390,7 @@ export class Writes {
         planImported(collection, rows, onConflict, { ...context, maxRows: null });
       return this.services.database.imports.use((session) => {
         const write = async (planned: PlannedWrite, rows: number): Promise<number> => {
-          const skipped = await this.#writeIn(session, planned, call, 'count');
+          const skipped = await this.writeIn(session, planned, call, 'count');
           // Nested items of the same collection cannot be distinguished from those of the file.
           return rowsOf(planned) === rows ? skipped : 0;
         };
@@ -564,14 +411,14 @@ export class Writes {
   sort(name: string, item: unknown, to: unknown, by: WrittenBy): Promise<void> {
     const { writer } = by;
     return this.#retry(by, async (model) => {
-      const { collection, context } = this.#restrict(name, writer, model);
+      const { collection, context } = this.restrict(name, writer, model);
       if (context.access) new Guard(context.access, model).checkOrder(collection);
       checkKeyed(collection);
       const field = collection.sortField === null ? undefined : collection.fields.get(collection.sortField);
       if (!field?.column) throw invalidPayload(`The collection "${name}" has no sort field`);
       const keys = [item, to].map((key) => shownKey(collection, key));
       if (keys.includes(null)) throw invalidPayload('"item" and "to" must be keys');
-      const { text, parameters } = this.#compiler.compileSort(collection, field, model, writer);
+      const { text, parameters } = this.compiler.compileSort(collection, field, model, writer);
       await this.#transaction(by, collection, async (session) => {
         await lock(collection, session);
         await session.cell(text, bind(parameters, keys, writer.caller));
@@ -582,7 +429,7 @@ export class Writes {
   /** Writes that joined a transaction are retried with it. */
   #retry<Result>(by: WrittenBy, work: (model: Model) => Promise<Result>): Promise<Result> {
     const { mirror, reads, policies, database } = this.services;
-    if (this.#session) return work(mirror.model);
+    if (this.session) return work(mirror.model);
     const { caller, access } = by.writer;
     const written = retry(mirror, work, {
       asError: (error, model) =>

@@ -4,10 +4,11 @@
  */
 import { Policies } from '../../access/policies.js';
 import type { Gather } from '../../api/server/metrics.js';
+import { serviceUnavailable } from '../../base/errors.js';
 import type { Event, Observer } from '../../base/observe.js';
 import type { Config } from '../../config/config.js';
 import { WriteTimes } from '../../engine/cache/write-times.js';
-import { type HttpServer, startHttpServer } from '../../http/app.js';
+import { type HttpServer, type RequestListener, type RequestSource, startHttpServer } from '../../http/app.js';
 import type { Limits } from '../../http/limiter.js';
 import { type ListenAddress, listenAddressOf } from '../../http/listen.js';
 import type { Mirror } from '../../mirror/watch.js';
@@ -41,7 +42,24 @@ export interface MainContext {
   accessChanged(): Promise<void>;
 }
 
+/** How the only thread serves. */
+export interface ServingOptions {
+  /** Whether it opens the port. */
+  readonly listens: boolean;
+  /** Called after each request. */
+  readonly onRequest: RequestListener | null;
+}
+
+/** The server of the main thread, for the program that it runs in. */
+export interface LocalServer {
+  readonly app: App;
+  readonly core: Core;
+  fetch(request: Request, source: RequestSource): Promise<Response>;
+}
+
 export interface Threads {
+  /** Null before it serves, and if other threads serve. */
+  readonly local: LocalServer | null;
   /** Resolves when every thread has applied it. */
   broadcast(message: MainBroadcast): Promise<void>;
   /** Listens, and answers 503 until `serving` is broadcast; returns the URL. */
@@ -74,7 +92,12 @@ export class SingleThread implements Threads {
   constructor(
     private readonly config: Config,
     private readonly observe: Observer,
+    private readonly options: ServingOptions,
   ) {}
+
+  get local(): LocalServer | null {
+    return this.#server;
+  }
 
   async broadcast(message: MainBroadcast): Promise<void> {
     if (message.kind === 'policies') this.#policies.apply(message.text);
@@ -97,8 +120,11 @@ export class SingleThread implements Threads {
       shapes: async () => core.reads.shapeStats.reports,
       health: this.health,
     };
-    this.#server = await ThreadServer.create(config, core, shared, this.observe);
-    this.#url = urlOf(config, await this.#server.listen(listenAddressOf(config)));
+    const { listens, onRequest } = this.options;
+    this.#server = await ThreadServer.create(config, core, shared, { observe: this.observe, onRequest });
+    const port = await this.#server.listen(listens ? listenAddressOf(config) : null);
+    // Links in e-mails need PUBLIC_URL then.
+    this.#url = listens ? urlOf(config, port) : '';
     return this.#url;
   }
 
@@ -119,27 +145,40 @@ export class SingleThread implements Threads {
 }
 
 /** The server of one thread: its application behind its HTTP server. */
-export class ThreadServer {
+export class ThreadServer implements LocalServer {
   #http: HttpServer | null = null;
 
   private constructor(
     readonly app: App,
-    private readonly start: (address: ListenAddress) => Promise<HttpServer>,
+    readonly core: Core,
+    private readonly start: (address: ListenAddress | null) => Promise<HttpServer>,
     private readonly shutdownTimeout: number,
   ) {}
 
-  static async create(config: Config, core: Core, shared: Shared, observe: Observer): Promise<ThreadServer> {
+  static async create(
+    config: Config,
+    core: Core,
+    shared: Shared,
+    { observe, onRequest }: { readonly observe: Observer; readonly onRequest: RequestListener | null },
+  ): Promise<ThreadServer> {
     const app = await createApp(config, core, shared, observe);
     const { router, names, sockets } = app;
     const { responseMemory } = core.database;
     const generation = (): number => app.generation();
-    const options = { config, limit: shared.limits.requests, responseMemory, observe, names, sockets, generation };
-    const start = (address: ListenAddress): Promise<HttpServer> => startHttpServer(router, { ...options, address });
-    return new ThreadServer(app, start, config.SHUTDOWN_TIMEOUT);
+    const { requests: limit } = shared.limits;
+    const options = { config, limit, responseMemory, observe, onRequest, names, sockets, generation };
+    const start = (address: ListenAddress | null): Promise<HttpServer> =>
+      startHttpServer(router, { ...options, address });
+    return new ThreadServer(app, core, start, config.SHUTDOWN_TIMEOUT);
   }
 
-  /** Returns the port. */
-  async listen(address: ListenAddress): Promise<number> {
+  fetch(request: Request, source: RequestSource): Promise<Response> {
+    if (!this.#http) throw serviceUnavailable('lateral', 'It is starting');
+    return this.#http.fetch(request, source);
+  }
+
+  /** Returns the port, or 0 without an address. */
+  async listen(address: ListenAddress | null): Promise<number> {
     this.#http = await this.start(address);
     return this.#http.port;
   }

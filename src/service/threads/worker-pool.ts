@@ -59,6 +59,7 @@ export function shareOf(config: Config, position: number): Config {
 }
 
 export class WorkerPool implements Threads {
+  readonly local = null;
   readonly #closed = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
   #workers: readonly WorkerHandle[] = [];
   #main: MainContext | null = null;

@@ -32,7 +32,7 @@ async function work(assignment: Assignment, port: MessagePort): Promise<void> {
     config,
     core,
     sharedOf(assignment, main, () => url),
-    observe,
+    { observe, onRequest: null },
   );
   server = serving;
   // A model is built with pauses. Rights and the end of sessions do not wait for it.

@@ -1,0 +1,80 @@
+/** `items(…)` of programs and hooks: each call becomes a request to /items, as its method, key, query string and body. */
+import { invalidPayload, invalidQuery } from '../../base/errors.js';
+import { isObject } from '../../base/exact-json.js';
+import type { Item, ItemKey, Items, ItemsQuery, ItemsSelection } from './api.js';
+
+/** A request to `/items/<collection>` or `/items/<collection>/<key>`. */
+export interface ItemsCall {
+  readonly method: 'GET' | 'SEARCH' | 'POST' | 'PATCH' | 'DELETE';
+  readonly collection: string;
+  readonly key: string | null;
+  readonly queryString: string;
+  /** Undefined for none. */
+  readonly body: unknown;
+}
+
+/** Sends the request; answers the data of the response, or null if it has none. The program vouches for its type. */
+export type SendItemsCall = <Data>(call: ItemsCall) => Promise<Data>;
+
+export function itemsApi<Row extends object = Item>(collection: string, send: SendItemsCall): Items<Row> {
+  if (typeof collection !== 'string' || collection === '') throw invalidQuery('"collection" must be a name');
+  const call = async <Data>(
+    method: ItemsCall['method'],
+    { key = null, query, body }: { key?: string | null; query?: ItemsQuery | undefined; body?: unknown },
+  ): Promise<Data> => {
+    const queryString = query === undefined ? '' : queryStringOf(query);
+    return send<Data>({ method, collection, key, queryString, body });
+  };
+  return {
+    read: (query = {}) => call('SEARCH', { body: { query: checkedQuery(query) } }),
+    readOne: (key, query) => call('GET', { key: keyText(key), query }),
+    create: (data, query) => call('POST', { query, body: checkedItem(data) }),
+    createMany: (data, query) => call('POST', { query, body: checkedList(data) }),
+    update: (key, data, query) => call('PATCH', { key: keyText(key), query, body: checkedItem(data) }),
+    updateMany: (selection, data, query) =>
+      call('PATCH', { query, body: { ...checkedSelection(selection), data: checkedItem(data) } }),
+    delete: async (selected) => {
+      if (typeof selected !== 'object') await call('DELETE', { key: keyText(selected) });
+      else await call('DELETE', { body: checkedSelection(selected) });
+    },
+  };
+}
+
+function checkedQuery(query: unknown): ItemsQuery {
+  if (!isObject(query)) throw invalidQuery('"query" must be an object');
+  return query;
+}
+
+function keyText(key: ItemKey): string {
+  if ((typeof key !== 'string' && typeof key !== 'number') || key === '')
+    throw invalidQuery('The key of an item must be a string or a number');
+  return String(key);
+}
+
+function checkedItem(data: unknown): Item {
+  if (!isObject(data)) throw invalidPayload('An item must be an object');
+  return data;
+}
+
+function checkedList(data: readonly unknown[]): Item[] {
+  if (!Array.isArray(data)) throw invalidPayload('Several items must be a list');
+  return data.map(checkedItem);
+}
+
+/** A misspelt property must not select everything. */
+function checkedSelection(selection: ItemsSelection): ItemsSelection {
+  const names = isObject(selection) ? Object.keys(selection) : [];
+  if (names.length !== 1 || (names[0] !== 'keys' && names[0] !== 'query'))
+    throw invalidPayload('Items are selected by a key, { keys } or { query }');
+  return selection;
+}
+
+function queryStringOf(query: ItemsQuery): string {
+  const entries = Object.entries(checkedQuery(query)).flatMap(([name, value]) => {
+    if (value === undefined) return [];
+    const isList = Array.isArray(value) && value.every((each) => typeof each !== 'object');
+    const text = isList ? value.join() : typeof value === 'object' ? JSON.stringify(value) : String(value);
+    return [`${encodeURIComponent(name)}=${encodeURIComponent(text)}`];
+  });
+  return entries.join('&');
+}

@@ -1,0 +1,136 @@
+/** `tx.items(…)`: reads and writes of a program or a hook inside of an open transaction. */
+import type { Identity } from '../../access/identity.js';
+import { forbidden, invalidQuery, ServiceError } from '../../base/errors.js';
+import { parseJson } from '../../base/exact-json.js';
+import { parseOwnJson } from '../../base/narrow.js';
+import { createSequence } from '../../base/time-slices.js';
+import { isConflict } from '../../postgres/pools/conflicts.js';
+import type { Session } from '../../postgres/pools/sessions.js';
+import type { Parsed } from '../../request/ast.js';
+import { parseItemWrite } from '../../request/item-write.js';
+import type { ParseLimits } from '../../request/parse-context.js';
+import { parseRead, parseReadBack, parseSearch } from '../../request/rest.js';
+import type { WriteRequest } from '../../request/write.js';
+import type { Reads } from '../reads/reads.js';
+import type { RequestClient } from '../stages.js';
+import type { Writer } from '../writer.js';
+import type { As, Items } from './api.js';
+import { type ItemsCall, itemsApi } from './items-api.js';
+
+/** The writes of a transaction, as far as its calls need them. */
+export interface JoinedWrites {
+  run(request: WriteRequest, writer: Writer, client: RequestClient): Promise<Buffer | null>;
+  isSingleton(name: string, caller: Identity): boolean;
+}
+
+export interface TransactionScope {
+  readonly session: Session;
+  readonly writes: JoinedWrites;
+  readonly reads: Reads;
+  readonly parseLimits: ParseLimits;
+  /** The caller of the transaction. */
+  readonly writer: Writer;
+  readonly client: RequestClient;
+  /** The caller that `as` names. */
+  readonly callerOf: (as: As) => Promise<Identity>;
+  /** The error as the caller of a write gets it. */
+  readonly asError: (error: unknown) => unknown;
+}
+
+const SAVEPOINT = 'lateral_call';
+
+/** The calls of one hook, or of one function of a program. They run one after the other, and none after its end. */
+export class TransactionItems {
+  /** The error after which the whole transaction is run again or has ended, whatever the hook makes of it. */
+  fatal: { readonly error: unknown } | null = null;
+  #isClosed = false;
+  #running: Promise<unknown> = Promise.resolve();
+  readonly #inOrder = createSequence();
+
+  constructor(private readonly scope: TransactionScope) {}
+
+  items<Row extends object>(collection: string, { as = 'caller' }: { readonly as?: As | 'caller' } = {}): Items<Row> {
+    return itemsApi<Row>(collection, <Data>(call: ItemsCall) => {
+      const done = this.#inOrder(() => this.#run<Data>(call, as));
+      this.#running = done.catch(() => {});
+      return done;
+    });
+  }
+
+  /** Resolves when the call that runs has ended: the transaction must not end before. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#running;
+    if (this.fatal) throw this.fatal.error;
+  }
+
+  /** A failed call is undone alone: the hook may catch its error and go on. */
+  async #run<Data>(call: ItemsCall, as: As | 'caller'): Promise<Data> {
+    if (this.#isClosed) throw invalidQuery('The transaction of this call has ended: await each call of "tx"');
+    const { session, asError } = this.scope;
+    const caller = as === 'caller' ? this.scope.writer.caller : await this.scope.callerOf(as);
+    try {
+      await session.query(`savepoint ${SAVEPOINT}`);
+      const data = await this.#send<Data>(call, caller);
+      await session.query(`release savepoint ${SAVEPOINT}`);
+      return data;
+    } catch (error) {
+      if (session.lost || isConflict(error)) this.fatal = { error };
+      else await this.#undo();
+      throw error instanceof ServiceError || this.fatal ? error : asError(error);
+    }
+  }
+
+  async #undo(): Promise<void> {
+    try {
+      await this.scope.session.query(`rollback to savepoint ${SAVEPOINT}; release savepoint ${SAVEPOINT}`);
+    } catch (error) {
+      this.fatal = { error };
+    }
+  }
+
+  async #send<Data>(call: ItemsCall, caller: Identity): Promise<Data> {
+    const { method } = call;
+    const body =
+      method === 'GET' || method === 'SEARCH'
+        ? await this.#read(call, caller)
+        : await this.#write({ ...call, method }, caller);
+    return parseOwnJson<{ data: Data }>(body === null ? '{"data":null}' : String(body)).data;
+  }
+
+  async #read({ method, collection, key, queryString, body }: ItemsCall, caller: Identity): Promise<Buffer> {
+    const { session, reads, client, parseLimits: limits } = this.scope;
+    const query: Parsed =
+      method === 'SEARCH'
+        ? parseSearch(collection, normalized(body), queryString, limits)
+        : parseRead(collection, key, queryString, limits);
+    const compiled = reads.compile(query, caller, { client });
+    if (compiled.stream) throw invalidQuery('A transaction cannot stream a list: set a smaller "limit"');
+    const cell = await reads.cellIn(session, { query, compiled, caller, origin: client });
+    if (cell === null) throw forbidden();
+    return cell;
+  }
+
+  #write(
+    { method, collection, key, queryString, body }: ItemsCall & { readonly method: 'POST' | 'PATCH' | 'DELETE' },
+    caller: Identity,
+  ): Promise<Buffer | null> {
+    const { writer, client, writes, parseLimits: limits } = this.scope;
+    const request = parseItemWrite(
+      { method, collection, key, queryString, body: normalized(body), ifMatch: null, isNew: false },
+      {
+        isSingleton: writes.isSingleton(collection, caller),
+        limits,
+        idempotencyKey: null,
+        readBackOf: (one) => parseReadBack(collection, one, queryString, limits),
+      },
+    );
+    const author = { ...writer.author, user: caller.user };
+    return writes.run(request, { caller, author }, client);
+  }
+}
+
+/** The body as its JSON is read. */
+function normalized(body: unknown): unknown {
+  return body === undefined ? undefined : parseJson(JSON.stringify(body));
+}

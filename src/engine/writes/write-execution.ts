@@ -1,0 +1,208 @@
+import { parseOwnJson } from '../../base/narrow.js';
+import type { Collection, Model } from '../../mirror/model.js';
+import { servedCollection } from '../../plan/read.js';
+import type { PlannedWrite } from '../../plan/write/write.js';
+import { checkRows } from '../../plan/write/write-rows.js';
+import type { Session } from '../../postgres/pools/sessions.js';
+import { settingsFor, writeSettings } from '../caller-scope.js';
+import { isDistributed, withKeysLeft } from '../distributed.js';
+import type { HookedWrite } from '../hooks/write-hook.js';
+import { WriteHooks } from '../hooks/write-hooks.js';
+import { cellOf } from '../reads/reads.js';
+import type { Writer } from '../writer.js';
+import {
+  collectionsOf,
+  type FlatCall,
+  flatBody,
+  type WriteCall,
+  type WriteCompiler,
+  type WriteLimits,
+  type WriteOption,
+  type WriteServices,
+} from './compiled-write.js';
+import { keepWrittenKeys, takeNewKey } from './idempotency.js';
+import { hashNewSecrets } from './password-hashing.js';
+import type { WriteTarget } from './plan-request.js';
+import { advancePast, suppliesKeys } from './sequences.js';
+import { asDeleteFailure, asWriteFailure, rowsOf } from './write-errors.js';
+
+/** The transaction that writes have joined, and the writes that opened it. */
+interface Joined {
+  readonly origin: WriteExecution;
+  readonly session: Session;
+}
+
+export abstract class WriteExecution {
+  protected readonly accessListeners: (() => Promise<void>)[];
+  /** The transaction that the writes joined, or null if each of them has its own. */
+  protected readonly session: Session | null;
+  /** Rows that the joined transaction has written so far. */
+  #rows = 0;
+
+  constructor(
+    protected readonly services: WriteServices,
+    protected readonly limits: WriteLimits,
+    protected readonly compiler: WriteCompiler,
+    joined: Joined | null,
+  ) {
+    this.accessListeners = joined?.origin.accessListeners ?? [];
+    this.session = joined?.session ?? null;
+  }
+
+  /** Calls back after a commit that may have changed permissions; the answer to the write waits for it. */
+  onAccessChange(listener: () => Promise<void>): void {
+    this.accessListeners.push(listener);
+  }
+
+  protected restrict(name: string, { caller, author, access }: Writer, model: Model): WriteTarget {
+    const context = {
+      model,
+      author,
+      maxRows: this.limits.maxRows,
+      variables: { ...caller, now: new Date().toISOString() },
+      access: access ?? this.services.policies.accessOf(caller),
+    };
+    return { collection: servedCollection(model, name), context };
+  }
+
+  /** One round trip, unless something is done between the statements: for an `Idempotency-Key`, supplied keys, or a hook. */
+  protected async execute(planned: PlannedWrite, call: WriteCall): Promise<Buffer | null> {
+    const { database, reads } = this.services;
+    await hashNewSecrets(planned, call.writer, (text) => database.rows(text));
+    const hooks = WriteHooks.ofPlan(planned);
+    hooks.validate(this.limits);
+    const isHooked = hooks.needTransaction || isDistributed(planned);
+    const flat = isHooked ? null : this.compiler.compileFlat(planned, call);
+    if (flat) return this.sendFlat(flat, call);
+    const isApart = isHooked || call.idempotencyKey || suppliesKeys(planned);
+    const settings = writeSettings(this.services.callers, call, () => collectionsOf(planned));
+    const written = isApart ? null : this.compiler.compileWrite(planned, call, null);
+    const readBack = written && this.compiler.prepareReadBack(planned, call);
+    if (!written || (readBack && settings === null && reads.settingsOf(readBack.read))) {
+      // The role of the caller may not write to the table of idempotency keys.
+      const isTaken = settings?.role ? call.idempotencyKey : null;
+      return database.transaction(async (session) => {
+        if (isTaken) await takeNewKey(isTaken, this.limits, database, session);
+        await session.become(settings);
+        return this.executeIn(session, planned, call, isTaken ? null : call.idempotencyKey);
+      });
+    }
+    call.client.staged('compile');
+    const read = readBack && { ...reads.bind(readBack.read, readBack.statement), columns: 1 as const };
+    const log = this.compiler.compileLog(collectionsOf(planned), call);
+    const statements = [written, ...(log ? [log] : []), ...(read ? [read] : [])];
+    const send = (session: Session): Promise<(Buffer | null)[]> =>
+      reads.shapeStats.time(written, rowsOf(planned), () => session.runPipelined(statements, settings));
+    const cells = await database.sessions
+      .use(send)
+      .catch((error: unknown) => Promise.reject(asWriteFailure(error, planned)));
+    return read ? (cells.at(-1) ?? null) : null;
+  }
+
+  /** The answer is the cell of the row that was written: empty if the caller may not read it. There is none if no row was written. */
+  protected async sendFlat(
+    { planned, statement, batchText, key, isRepeatable, rows }: FlatCall,
+    { client, writer }: WriteCall,
+    deletedFrom: Collection | null = null,
+  ): Promise<Buffer | null> {
+    const { database, reads, callers } = this.services;
+    client.staged('compile');
+    const settings = settingsFor(callers, () => 'secured', writer.caller, client);
+    const send = async (): Promise<Buffer | null> => {
+      const { batcher } = this.compiler;
+      if (batcher && batchText !== null && settings === null)
+        return batcher.write({
+          statement,
+          batchText,
+          key,
+          isRepeatable,
+          caller: writer.caller.user ?? writer.author.ip ?? '',
+        });
+      const [cell = null] = await database.sessions.use((session) => session.runPipelined([statement], settings));
+      return cell;
+    };
+    const body = await reads.shapeStats.time(statement, rows, send).catch((error: unknown) => {
+      throw planned ? asWriteFailure(error, planned) : deletedFrom ? asDeleteFailure(error, deletedFrom) : error;
+    });
+    return flatBody(body);
+  }
+
+  protected async executeIn(
+    session: Session,
+    planned: PlannedWrite,
+    call: WriteCall,
+    option: WriteOption,
+  ): Promise<Buffer | null> {
+    if (this.session) this.countPlanned(planned);
+    await this.writeIn(session, planned, call, option);
+    const readBack = this.compiler.prepareReadBack(await withKeysLeft(planned, session), call);
+    const body = readBack && (await this.services.reads.cellIn(session, readBack.read, readBack.statement));
+    if (call.idempotencyKey) await keepWrittenKeys(call.idempotencyKey, planned.keys, this.services.database, session);
+    return body;
+  }
+
+  /** Rows of all writes of a transaction count together. */
+  protected countRows(rows: number): void {
+    if (this.session) this.#rows += rows;
+    checkRows(this.session ? this.#rows : rows, this.limits.maxRows);
+  }
+
+  protected countPlanned({ input }: PlannedWrite): void {
+    this.countRows(input.nodes.reduce((sum, rows) => sum + rows.length, 0));
+  }
+
+  /** Writes with hooks. Answers the number of rows that triggers left out, if the option is to count them. */
+  protected async writeIn(
+    session: Session,
+    planned: PlannedWrite,
+    call: WriteCall,
+    option: WriteOption,
+  ): Promise<number> {
+    call.client.staged('plan');
+    const { database } = this.services;
+    const isLimited = option !== 'count' && !call.writer.caller.administrator;
+    const query = (text: string) => session.asService(() => session.query(database.qualified(text)));
+    await hashNewSecrets(planned, call.writer, query, isLimited);
+    const hooks = WriteHooks.ofPlan(planned);
+    hooks.validate(this.limits);
+    return hooks.around(this.hookContext(session, call), () => this.#send(session, planned, call, option));
+  }
+
+  async #send(session: Session, planned: PlannedWrite, call: WriteCall, option: WriteOption): Promise<number> {
+    const isNew = planned.plan.nodes.every(({ verb }) => verb === 'insert');
+    const flat =
+      option === 'count' && isNew && !isDistributed(planned) ? this.compiler.compileFlat(planned, call) : null;
+    const statement = flat?.statement ?? this.compiler.compileWrite(planned, call, option);
+    if (!statement) return 0;
+    call.client.staged('compile');
+    try {
+      if (isDistributed(planned)) await session.setPlanMode('force_custom_plan');
+      const cell = await this.services.reads.shapeStats.time(statement, rowsOf(planned), () =>
+        cellOf(statement, session),
+      );
+      // No trigger leaves out new rows of a flat write, and its statement advances the sequence.
+      if (flat) return 0;
+      await this.compiler.writeLog(session, collectionsOf(planned), call);
+      const maxKeys = parseOwnJson<(string | null)[]>(String(cell));
+      await session.asService(() => advancePast(planned, maxKeys, session));
+      return option === 'count' ? rowsOf(planned) - Number(maxKeys.at(-1)) : 0;
+    } catch (error) {
+      throw asWriteFailure(error, planned);
+    } finally {
+      call.client.staged('execute');
+    }
+  }
+
+  protected hookContext(
+    session: Session,
+    { writer, client }: WriteCall,
+  ): Omit<HookedWrite, 'model' | 'changes' | 'planned'> {
+    const { database, reads } = this.services;
+    const parseLimits = this.limits.parse;
+    return { writer, client, session, database, reads, parseLimits, accessChanged: this.#accessChanged };
+  }
+
+  readonly #accessChanged = async (): Promise<void> => {
+    await Promise.all(this.accessListeners.map((listener) => listener()));
+  };
+}
