@@ -181,13 +181,14 @@ function createReceiver(responder: Responder, traces: Traces | null, handle: Han
       exchange.encoding = negotiateEncoding(exchange.acceptEncoding, ['brotli']);
     responder.begin();
     if (exchange.ambiguous) return responder.refuseAmbiguous(exchange);
-    let outcome: Outcome;
+    let outcome: Outcome | null = null;
     try {
       outcome = handle(exchange);
     } catch (error) {
-      return responder.respondError(exchange, error);
+      responder.respondError(exchange, error);
     }
-    responder.respond(exchange, outcome);
+    if (outcome !== null) responder.respond(exchange, outcome);
+    if (!exchange.replied) exchange.outlive();
   };
 }
 

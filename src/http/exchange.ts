@@ -100,6 +100,8 @@ export class Exchange {
   /** Decoded parts of the path that the route names. */
   parameters: readonly string[] = [];
   aborted = false;
+  /** Whether the handler of uWebSockets runs, which sends all that is written until it returns at once. */
+  isCorked = true;
   /** The request gives two lengths of its body: proxies may disagree on where the next one begins. */
   readonly ambiguous: boolean;
   /** The client asked to close the connection after the response, which uWebSockets does. */
@@ -158,7 +160,12 @@ export class Exchange {
     this.closes = read.connection.length === CLOSE_LENGTH;
     this.ambiguous = read.hasTwoLengths;
     this.id = requestId(read.requestId);
-    response.onAborted(() => {
+  }
+
+  /** To be called before the handler of uWebSockets returns, unless the response is written: a call that small replies do not need. */
+  outlive(): void {
+    this.isCorked = false;
+    this.response.onAborted(() => {
       this.aborted = true;
       for (const listener of this.#abortListeners ?? []) listener();
     });

@@ -169,6 +169,7 @@ function createUpgrade(protocol: SocketProtocol, options: SocketOptions, open: {
   const origins = createOriginTest(options.config);
   return async (response, request, context) => {
     const exchange = new Exchange(request, response, hooks);
+    exchange.outlive();
     // The request is gone after the first await.
     const [origin = '', host = '', userAgent = '', key = '', offered = '', extensions = ''] = UPGRADE_HEADERS.map(
       (name) => request.getHeader(name),

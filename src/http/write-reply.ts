@@ -17,27 +17,34 @@ interface PendingResponse {
 }
 
 /** Writes a whole body. Resolves when a large one has left; a small one is buffered at once. */
-export function writeBody({ exchange, reply, head, close }: PendingResponse): Promise<void> | undefined {
+export function writeBody(pending: PendingResponse): Promise<void> | undefined {
+  const { exchange } = pending;
   if (exchange.aborted) return undefined;
-  const { response } = exchange;
-  const { body } = reply;
   exchange.replied = true;
+  if (exchange.isCorked) return writeWhole(pending);
   let sent: Promise<void> | undefined;
-  response.cork(() => {
-    writeHead(exchange, reply, head);
-    if (reply.status === 204 || reply.status === 304) endEmpty(exchange, close);
-    else if (typeof body === 'function') {
-      if (reply.length === undefined) endEmpty(exchange, close);
-      else endWithLength(exchange, reply.length, close);
-    } else if (exchange.method === 'HEAD') endWithLength(exchange, Buffer.byteLength(body), close);
-    else if (body.length < LARGE_BODY_BYTES) response.end(body, close);
-    else {
-      // `end` would not say when all of it has left, and what has not is lost when the service stops.
-      if (close && !exchange.closes) response.writeHeader('Connection', 'close');
-      sent = endLarge(exchange, typeof body === 'string' ? Buffer.from(body) : body);
-    }
+  exchange.response.cork(() => {
+    sent = writeWhole(pending);
   });
   return sent;
+}
+
+function writeWhole({ exchange, reply, head, close }: PendingResponse): Promise<void> | undefined {
+  const { response } = exchange;
+  const { body } = reply;
+  writeHead(exchange, reply, head);
+  if (reply.status === 204 || reply.status === 304) endEmpty(exchange, close);
+  else if (typeof body === 'function') {
+    if (reply.length === undefined) endEmpty(exchange, close);
+    else endWithLength(exchange, reply.length, close);
+  } else if (exchange.method === 'HEAD') endWithLength(exchange, Buffer.byteLength(body), close);
+  else if (body.length < LARGE_BODY_BYTES) response.end(body, close);
+  else {
+    // `end` would not say when all of it has left, and what has not is lost when the service stops.
+    if (close && !exchange.closes) response.writeHeader('Connection', 'close');
+    return endLarge(exchange, typeof body === 'string' ? Buffer.from(body) : body);
+  }
+  return undefined;
 }
 
 /** Ends without the body. With a length uWebSockets would wait for as many bytes before it takes the next request. */
@@ -284,14 +291,22 @@ export class ResponseQueue {
     private readonly onFailed: (response: PendingResponse, error: unknown) => void,
   ) {}
 
-  /** The response is written in a microtask, before the event loop goes on: until then borrowed memory is valid. */
+  /**
+   * A small response is written at once if the handler of uWebSockets still runs; another one in a microtask, before the event loop goes
+   * on: until then borrowed memory is valid.
+   */
   add(response: PendingResponse): void {
-    if (this.#pending.length === 0) void RESOLVED.then(this.#flush);
     const start = this.#used;
     if (typeof response.head === 'string' && start + response.head.length <= HEADER_BUFFER_BYTES) {
       this.#used += this.#headers.write(response.head, start, 'latin1');
       response.head = this.#headers.subarray(start, this.#used);
     }
+    if (response.exchange.isCorked && isSmall(response.reply)) {
+      this.#used = start;
+      this.#finish(response, attempt(response));
+      return;
+    }
+    if (this.#pending.length === 0) void RESOLVED.then(this.#flush);
     this.#pending.push(response);
   }
 
@@ -304,13 +319,19 @@ export class ResponseQueue {
     if (this.#pending.length === 0) this.#used = 0;
     for (let position = 0; position < responses.length; position++) {
       const response = responses[position];
-      if (response === undefined) continue;
-      const outcome = outcomes[position];
-      if (outcome === undefined) this.onSent(response);
-      else if (outcome instanceof Promise) void outcome.then(() => this.onSent(response));
-      else this.onFailed(response, outcome.error);
+      if (response !== undefined) this.#finish(response, outcomes[position]);
     }
   }
+
+  #finish(response: PendingResponse, outcome: Attempt): void {
+    if (outcome === undefined) this.onSent(response);
+    else if (outcome instanceof Promise) void outcome.then(() => this.onSent(response));
+    else this.onFailed(response, outcome.error);
+  }
+}
+
+function isSmall({ body }: Reply): boolean {
+  return typeof body !== 'function' && body.length < LARGE_BODY_BYTES;
 }
 
 type Attempt = Promise<void> | undefined | { readonly error: unknown };
