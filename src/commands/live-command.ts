@@ -12,9 +12,9 @@ import {
   installedTriggers,
   installTriggers,
   removeTriggers,
-  type TriggerChange,
 } from '../postgres/changes/live-triggers.js';
 import type { TableName } from '../postgres/changes/publication.js';
+import type { TriggerChange } from '../postgres/changes/statement-triggers.js';
 import type { Database } from '../postgres/pools/database.js';
 import { withDatabase } from '../service/start.js';
 import { loadGrammar } from '../sql/grammar.js';

@@ -4,11 +4,10 @@
  * connection goes to one of those. A private address counts as allowed only where the list itself names it as an address. Redirects are
  * followed by the same rules.
  */
-import { lookup as lookupAll } from 'node:dns';
 import { get as getHttp, type IncomingMessage } from 'node:http';
 import { get as getHttps } from 'node:https';
-import { isIP, type LookupFunction } from 'node:net';
-import { type AddressTest, addressTest, normalizeAddress } from '../access/addresses.js';
+import { isIP } from 'node:net';
+import { isPublicAddress, publicLookup } from '../access/public-addresses.js';
 import { forbidden, invalidPayload, ServiceError, serviceUnavailable } from '../base/errors.js';
 import { ANY_ORIGIN } from '../config/option-kinds.js';
 
@@ -35,25 +34,6 @@ const MAX_REDIRECTS = 3;
 
 /** A server may be silent for so long, and never for longer than the whole download may take. */
 const SILENCE_MS = 10_000;
-
-/** Addresses that are not reached over the Internet, or are assigned to nobody there (RFC 6890 and its successors). */
-const NOT_PUBLIC: AddressTest = addressTest(
-  [
-    ...['0.0.0.0/8', '10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '169.254.0.0/16', '172.16.0.0/12', '192.0.0.0/24'],
-    ...['192.0.2.0/24', '192.88.99.0/24', '192.168.0.0/16', '198.18.0.0/15', '198.51.100.0/24', '203.0.113.0/24'],
-    ...['224.0.0.0/4', '240.0.0.0/4'],
-  ].join(),
-);
-
-/** Only assigned IPv6 addresses are public, without those that hold an IPv4 address. This is a separate list because `BlockList` treats IPv4 addresses as IPv6 addresses. */
-const NOT_PUBLIC_6: AddressTest = addressTest(
-  ['::/3', '4000::/2', '8000::/1', '2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'].join(),
-);
-
-export function isPublicAddress(text: string): boolean {
-  const address = normalizeAddress(text);
-  return address !== '' && !(isIP(address) === 4 ? NOT_PUBLIC : NOT_PUBLIC_6)(address);
-}
 
 export async function fetchRemote(text: string, options: RemoteOptions): Promise<RemoteFile> {
   if (options.allowed.length === 0) throw forbidden('Importing files from a URL is off (FILES_IMPORT_ALLOW_LIST).');
@@ -89,6 +69,8 @@ function refused(): ServiceError {
   return forbidden('Files may not be imported from this URL.');
 }
 
+const lookupPublic = publicLookup(refused);
+
 function request(url: URL, allowed: readonly string[], deadline: Deadline): Promise<IncomingMessage> {
   const isNamed = allowed.includes(url.origin);
   if (!isNamed && !allowed.includes(ANY_ORIGIN)) throw refused();
@@ -106,17 +88,6 @@ function request(url: URL, allowed: readonly string[], deadline: Deadline): Prom
     });
   });
 }
-
-/** The connection goes to what was checked: a name that resolves to something else a moment later changes nothing. */
-const lookupPublic: LookupFunction = (host, options, callback) => {
-  lookupAll(host, { ...options, all: true }, (error, addresses) => {
-    const [first] = addresses ?? [];
-    if (error || !first) callback(error ?? new Error('not found'), '', 4);
-    else if (!addresses.every(({ address }) => isPublicAddress(address))) callback(refused(), '', 4);
-    else if (options.all) callback(null, addresses);
-    else callback(null, first.address, first.family);
-  });
-};
 
 async function* bytesOf(response: IncomingMessage, deadline: Deadline): AsyncIterable<Buffer> {
   const stop = (): void => void response.destroy(tooSlow(deadline));

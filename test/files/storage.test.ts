@@ -24,8 +24,8 @@ import {
 } from '@directus/sdk';
 import sharp from 'sharp';
 import t from 'tap';
+import { isPublicAddress } from '../../src/access/public-addresses.js';
 import { readLocations } from '../../src/config/storage-options.js';
-import { isPublicAddress } from '../../src/storage/remote-file.js';
 import { isStorageName, Storages } from '../../src/storage/storage.js';
 import {
   ADMIN_TOKEN,

@@ -3,40 +3,34 @@
  * them. A statement fires the triggers of the table that it names, and no others: rows of a partition can be changed by a statement
  * that names it or what it is a partition of, rows of a table that inherits also by one that names an ancestor.
  */
-import { createHash } from 'node:crypto';
 import { asError, parseOwnJson } from '../../base/narrow.js';
 import { withCatalog } from '../../sql/catalog-names.js';
-import { quoteIdentifier, quoteLiteral } from '../../sql/fragment.js';
 import type { Database } from '../pools/database.js';
 import { BELOW, type Source, type TableName } from './publication.js';
+import {
+  createTriggers,
+  dropTriggers,
+  nameEnding,
+  TRIGGERS_PER_TABLE,
+  type TriggerChange,
+  type TriggerFamily,
+  triggerNames,
+} from './statement-triggers.js';
 
 /** The notification that other tables have triggers now. */
 export const TABLES_CHANGED = 'tables';
 
 const FUNCTION = 'service_live_change';
 
-/** The event of each trigger. */
-const TRIGGERS: ReadonlyMap<string, string> = new Map([
-  ['insert', 'insert on % referencing new table as new_rows'],
-  ['update', 'update on % referencing old table as old_rows new table as new_rows'],
-  ['delete', 'delete on % referencing old table as old_rows'],
-  ['truncate', 'truncate on %'],
-]);
+const PREFIX = 'service_live';
+
+function familyOf(system: string): TriggerFamily {
+  return { prefix: PREFIX, function: FUNCTION, system };
+}
 
 /** The channel of an installation: others in the same database have their own triggers, also on the same tables. */
 export function channelOf(system: string): string {
-  return `service_live_${ownName(system)}`;
-}
-
-function triggerName(kind: string, system: string): string {
-  return `service_live_${kind}_${ownName(system)}`;
-}
-
-/** Bytes of a name of PostgreSQL that the longest of these leaves. */
-const MAX_OWN_BYTES = 63 - 'service_live_truncate_'.length;
-
-function ownName(system: string): string {
-  return Buffer.byteLength(system) <= MAX_OWN_BYTES ? system : createHash('md5').update(system).digest('hex');
+  return `${PREFIX}_${nameEnding({ prefix: PREFIX, system })}`;
 }
 
 /** Types whose text is the same for every writer. The text of other types depends on settings of the session. */
@@ -68,7 +62,7 @@ select s.served, s.schema, s.name, s.kind::text as kind, w.exact, c.oid::int8::t
    where t.tgrelid = c.oid and f.proname = '${FUNCTION}' and h.nspname = $2 and t.tgenabled in ('O', 'A')
      and t.tgname in (select json_array_elements_text($4::json))
      and t.tgargs = (convert_to($3, getdatabaseencoding()) || '\\x00'::bytea || key.arguments))::int
-  = ${TRIGGERS.size} as installed
+  = ${TRIGGERS_PER_TABLE} as installed
 from sources s join writers w on w.oid = s.oid
 join pg_class c on c.oid = w.writer join pg_namespace n on n.oid = c.relnamespace
 cross join lateral (
@@ -102,11 +96,6 @@ export interface Written extends TableName {
   readonly isExact: boolean;
 }
 
-/** A table that gets triggers, or loses them, by these statements. */
-export interface TriggerChange extends TableName {
-  readonly statements: readonly string[];
-}
-
 /** A table that lacks triggers. */
 export interface Missing extends TriggerChange {
   readonly mayInstall: boolean;
@@ -128,6 +117,8 @@ const UNTOLD: ReadonlySet<string> = new Set([
   'service_receipts',
   'service_sessions',
   'service_logins',
+  'service_webhook_changes',
+  'service_webhook_deliveries',
 ]);
 
 /** Reads which tables have triggers. `failures`: why triggers could not be installed, by schema.name. */
@@ -139,7 +130,7 @@ export async function inspectTriggers(
   const told = tables.filter(({ schema, name }) => schema !== database.system || !UNTOLD.has(name));
   const wanted = JSON.stringify(told.map(({ schema, name }) => [schema, name]));
   const { system } = database;
-  const names = JSON.stringify([...TRIGGERS.keys()].map((kind) => triggerName(kind, system)));
+  const names = JSON.stringify(triggerNames(familyOf(system)));
   const rows = await database.rows<WriterRow>(WRITERS, [wanted, system, channelOf(system), names]);
   const written = new Map<number, Map<string, Written>>();
   const missing = new Map<string, Missing>();
@@ -183,13 +174,9 @@ function lacking({ writer_schema, writer_name }: WriterRow, failures: ReadonlyMa
 }
 
 function statementsFor({ writer_schema, writer_name, key_columns }: WriterRow, system: string): string[] {
-  const table = `${quoteIdentifier(writer_schema)}.${quoteIdentifier(writer_name)}`;
   const columns = parseOwnJson<string[]>(key_columns);
-  const call = `${quoteIdentifier(system)}.${FUNCTION}(${[channelOf(system), ...columns].map(quoteLiteral).join(', ')})`;
-  return [...TRIGGERS].map(([kind, after]) => {
-    const name = quoteIdentifier(triggerName(kind, system));
-    return `create or replace trigger ${name} after ${after.replace('%', () => table)} for each statement execute function ${call}`;
-  });
+  const table = { schema: writer_schema, name: writer_name };
+  return createTriggers(familyOf(system), table, [channelOf(system), ...columns]);
 }
 
 /** The triggers of the installation in schema $1. */
@@ -251,7 +238,7 @@ export async function removeTriggers(
   );
 }
 
-async function eachTable(
+export async function eachTable(
   changes: readonly TriggerChange[],
   change: (of: TriggerChange) => Promise<void>,
   onTable: ChangeOptions['onTable'] = () => {},
@@ -279,10 +266,7 @@ export async function installedTriggers(database: Database): Promise<readonly Tr
   return rows.map(({ schema, name, triggers }) => ({
     schema,
     name,
-    statements: parseOwnJson<string[]>(triggers).map(
-      (trigger) =>
-        `drop trigger if exists ${quoteIdentifier(trigger)} on ${quoteIdentifier(schema)}.${quoteIdentifier(name)}`,
-    ),
+    statements: dropTriggers({ schema, name }, parseOwnJson<string[]>(triggers)),
   }));
 }
 
