@@ -73,6 +73,7 @@ export default defineConfig({
           page('Change events', 'live-events'),
           page('Set up PostgreSQL', 'live-setup'),
           page('Triggers', 'live-triggers'),
+          page('Webhooks', 'webhooks'),
         ],
       },
       {

@@ -2,19 +2,23 @@
 import type { Exchange } from '../http/exchange.js';
 import type { Handler, Route } from '../http/router.js';
 import { SYSTEM_RESOURCES } from '../mirror/system-resources.js';
+import type { Database } from '../postgres/pools/database.js';
 import { UrlCache } from '../request/url-cache.js';
 import type { FilesServices } from './files/file-rows.js';
 import { filesRoutes } from './files/files.js';
 import { type ItemPath, type ItemsServices, writeItems } from './items/item-writes.js';
 import { readItems, readRoutes, resourceRoutes } from './items/items.js';
+import { withNewSecrets } from './webhooks.js';
 
-export function systemRoutes(services: FilesServices): Route[] {
+export function systemRoutes(services: FilesServices & { readonly database: Database }): Route[] {
   return [
     ...SYSTEM_RESOURCES.flatMap(({ name, kind }) => {
       if (kind === 'single') return singletonRoutes(name, services);
       if (kind === 'read') return readRoutes(`/${name}`, services, placeIn(name));
       if (name === 'functions') return functionRowRoutes(services);
       if (name === 'files') return filesRoutes(services);
+      if (name === 'webhooks')
+        return withNewSecrets(resourceRoutes('/webhooks', services, placeIn(name)), services.database);
       return resourceRoutes(`/${name}`, services, placeIn(name));
     }),
   ];

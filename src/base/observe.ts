@@ -138,6 +138,12 @@ const EVENTS = {
     warn('refused a registration: public_registration_role has admin access', { role }),
   'mail-failed': ({ to, error }: { readonly to: string } & Failure) =>
     logError('could not send an e-mail', { to, error: describeError(error) }),
+  'webhooks-failed': ({ error }: Failure) =>
+    repeated(`cannot read or write webhook deliveries, trying again: ${messageOf(error)}`),
+  'webhook-incomplete': ({ webhook, reason }: { readonly webhook: string; readonly reason: string }) =>
+    warn(`webhook ${webhook} has missed changes: ${reason}`),
+  'webhook-triggers-missing': ({ table, reason }: { readonly table: string; readonly reason: string }) =>
+    repeated(`cannot change the triggers of webhooks on ${table}, trying again: ${reason}`),
   'files-not-removed': ({ error }: Failure) =>
     logError('could not remove the bytes of deleted files: will try again', { error: describeError(error) }),
   'request-completed': ({ method, route, status, ms, id }: CompletedRequest) =>

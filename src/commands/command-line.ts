@@ -26,6 +26,7 @@ import { DOCTOR_HELP, doctor } from './doctor.js';
 import { LIVE_HELP, live } from './live-command.js';
 import { RELATIONS_HELP, relations } from './relations-command.js';
 import { SCHEMA_HELP, schema } from './schema-command.js';
+import { WEBHOOKS_HELP, webhooks } from './webhooks-command.js';
 
 const USAGE = `Lateral ${packageVersion}: a REST and GraphQL API over PostgreSQL. One request, one statement.
 
@@ -38,6 +39,7 @@ Usage: lateral [start] [--option value ...]
        lateral files [--remove] [--option value ...]
        lateral doctor [--json] [--option value ...]
        lateral live {install | remove} [--dry-run] [--option value ...]
+       lateral webhooks {list | test | pause | resume | rotate | deliveries | redeliver} [WEBHOOK] [--option value ...]
        lateral adopt [--dry-run] [--option value ...]
        lateral --help | --version
 
@@ -52,6 +54,7 @@ Usage: lateral [start] [--option value ...]
   files      finds stored files without a row, and rows without a stored file (lateral files --help)
   doctor     checks the database and says how to fix problems (lateral doctor --help)
   live       makes or drops the triggers for live queries without the log of PostgreSQL (lateral live --help)
+  webhooks   lists, tests and pauses webhooks, and sends deliveries again (lateral webhooks --help)
   adopt      takes over an installation of Directus in the same database (lateral adopt --help)
 
 Options, as environment variables or flags (PORT=9000 or --port 9000):
@@ -71,6 +74,7 @@ DATABASE_URL say where to look.`;
 const COMMANDS = new Map([
   ['schema', { help: SCHEMA_HELP, run: schema }],
   ['live', { help: LIVE_HELP, run: live }],
+  ['webhooks', { help: WEBHOOKS_HELP, run: webhooks }],
   ['adopt', { help: ADOPT_HELP, run: adopt }],
   ['doctor', { help: DOCTOR_HELP, run: doctor }],
   ['files', { help: FILES_HELP, run: files }],

@@ -23,7 +23,7 @@ import { alias, type Fragment, integerLiteral, join, nothing, parameter, sql } f
 import { operandOperator, operandSchema } from './compare.js';
 import { compileCondition } from './condition.js';
 import { FromClause, type Scope } from './from-clause.js';
-import { columnName } from './identifiers.js';
+import { columnName, tableName } from './identifiers.js';
 import { compileOperand, isNotNull, isNull, operandTypeName } from './operand.js';
 import { ROW_TAG, readsTag, rowTag } from './row-tag.js';
 import { CHANGES, changedColumn, keysOfReference, type RowChanges } from './version.js';
@@ -97,9 +97,16 @@ interface PageContext {
   readonly table?: ((row: Fragment) => Fragment) | undefined;
 }
 
+/** The row in a JSON document, in place of the table. */
+function imageOf({ image, collection }: RowLevel): ((row: Fragment) => Fragment) | undefined {
+  if (image === undefined) return undefined;
+  const document = sql`${parameter({ kind: 'text', slot: image })}::json`;
+  return (row) => sql`pg_catalog.json_populate_record(null::${tableName(collection)}, ${document}) ${row}`;
+}
+
 export function compilePage(level: RowLevel, context: PageContext): Page {
   const { number, scope, joinedBy, isShared, changes } = context;
-  const table = changes?.made ?? context.table;
+  const table = changes?.made ?? context.table ?? imageOf(level);
   const derived = table ? { table } : {};
   const source = new FromClause(alias(`t${number}`), scope, level.collection, derived);
   source.assume(level.where);

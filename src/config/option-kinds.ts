@@ -204,6 +204,13 @@ export function duration(initial: string, about: string): Option<number> {
   return { initial, about, parse: (value) => scaled(value, DURATIONS, 'ms', 'a duration such as 500ms, 30s or 15m') };
 }
 
+/** Several of them, comma separated, in milliseconds. */
+export function durations(initial: string, about: string): Option<readonly number[]> {
+  const parse = (value: string): readonly number[] =>
+    value.split(',').map((each) => scaled(each, DURATIONS, 'ms', 'a list of durations such as 5s,30s,2m'));
+  return { initial, about, parse };
+}
+
 const SIZE_OF_MB = 1_048_576;
 const SIZES: Readonly<Record<string, number>> = { b: 1, kb: 1_024, mb: SIZE_OF_MB, gb: 1_073_741_824 };
 

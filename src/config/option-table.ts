@@ -12,6 +12,7 @@ import {
   cookieName,
   domain,
   duration,
+  durations,
   encodings,
   headerName,
   headers,
@@ -368,6 +369,23 @@ export const OPTIONS = {
     100_000_000,
     'Item keys kept per thread to report deletions to subscribers with row rules; one user may have a quarter of them',
   ),
+  WEBHOOKS_ALLOW_LOCAL: boolean(
+    'false',
+    'Let webhooks post to local and private addresses; otherwise only to addresses of the Internet',
+  ),
+  WEBHOOK_TIMEOUT: duration('10s', 'How long one attempt of a delivery may take'),
+  WEBHOOK_CONCURRENCY: integer('8', 1, 1_000, 'Deliveries of one webhook at the same time, per thread'),
+  WEBHOOK_RETRY_DELAYS: durations(
+    '5s,30s,2m,10m,30m,1h,2h,4h,6h,10h',
+    'How long after each failed attempt the next one follows, comma separated; a delivery is dead after the last',
+  ),
+  WEBHOOK_MAX_BACKLOG: integer(
+    '100000',
+    100,
+    100_000_000,
+    'Deliveries of one webhook that may be pending; beyond it the webhook is paused and marked as incomplete',
+  ),
+  WEBHOOK_RETENTION: duration('3d', 'How long finished deliveries and their answers are kept'),
   READ_CACHE_SIZE: size(
     '0',
     'Memory per thread for answers of reads, which are kept until a commit changes them; 0 keeps none; needs LIVE',

@@ -28,6 +28,8 @@ export const SYSTEM_RESOURCES: readonly SystemResource[] = [
   { name: 'panels', kind: 'write', sdk: true },
   { name: 'versions', kind: 'write', sdk: true },
   { name: 'shares', kind: 'write', sdk: true },
+  { name: 'webhooks', kind: 'write', sdk: false },
+  { name: 'webhook_deliveries', kind: 'read', sdk: false },
   { name: 'activity', kind: 'read', sdk: true },
   { name: 'revisions', kind: 'read', sdk: true },
   { name: 'settings', kind: 'single', sdk: true },

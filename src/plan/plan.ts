@@ -69,6 +69,8 @@ export interface RowLevel {
   readonly fenced?: boolean;
   /** The content version that its rows are shown as. */
   readonly version?: VersionPlan;
+  /** The only row is the one in this JSON document, in place of those of the table. */
+  readonly image?: number;
 }
 
 /** Where the changes of a content version are found. */

@@ -58,6 +58,7 @@ export function planRead(
   const rowsCall = callOf(collection);
   if (rowsCall) checkVolatile(rowsCall, request);
   const version = planVersion(request, collection, model);
+  if (request.image !== undefined) return planImage(request.image, planRows(fields, position, planner, ALWAYS));
   const single = target.kind === 'item' || (collection.singleton && target.kind === 'list' && !query.aggregate);
   if (single && !request.export) {
     return planItem(request, collection, planOutputs(fields, position, planner), version);
@@ -88,6 +89,11 @@ export function planRead(
     meta: query.meta,
     cursor: query.cursor !== null,
   };
+}
+
+/** One row, which has no order. */
+function planImage(image: number, level: RowLevel): ReadPlan {
+  return readPlan('list', { ...level, image, order: [], limit: { kind: 'constant', value: 1 } });
 }
 
 function isLarge(limit: PageLimit | null): boolean {

@@ -152,6 +152,17 @@ export function withKeys(readBack: Parsed, keys: readonly Key[]): Parsed {
   return { ...readBack, values: [value, ...readBack.values.slice(1)] };
 }
 
+/** A read of the image of a row, which is filled in later (`withImage`): it shows these fields if the row matches the filter. */
+export function parseImage(collection: string, query: Input, limits: ParseLimits): Parsed {
+  const context = contextOf(limits, true);
+  const image = context.values.add(null);
+  return finish({ collection, target: LIST, image }, { ...query, limit: 1 }, context);
+}
+
+export function withImage(parsed: Parsed, image: string): Parsed {
+  return { ...parsed, values: [image, ...parsed.values.slice(1)] };
+}
+
 /** The keys of the items that a query selects; it has no limit unless it names one. */
 export function parseSelection(collection: string, query: Input, key: readonly string[], limits: ParseLimits): Parsed {
   const { filter, search, sort, limit: requestedLimit, offset, page } = query;
@@ -232,7 +243,7 @@ function contextOf(limits: ParseLimits, typed = false): RequestContext {
 const LIST: ReadTarget = { kind: 'list' };
 
 /** A collection or function, and which of its items are meant. */
-type Subject = Pick<ReadRequest, 'collection' | 'target' | 'call'>;
+type Subject = Pick<ReadRequest, 'collection' | 'target' | 'call' | 'image'>;
 
 function finish(subject: Subject, input: Input, context: RequestContext): Parsed {
   const format = parseFormat(input['export']);

@@ -33,6 +33,7 @@ import { serverRoutes, shapesRoutes } from '../api/server/server.js';
 import { specsRoutes } from '../api/server/specs.js';
 import { utilsRoutes } from '../api/server/utils.js';
 import { systemRoutes } from '../api/system-collections.js';
+import { webhookRoutes } from '../api/webhooks.js';
 import { assertNever } from '../base/assert-never.js';
 import type { Event, Observer } from '../base/observe.js';
 import type { ShapeReport } from '../batching/shape-stats.js';
@@ -47,6 +48,7 @@ import type { EdgeNames } from '../http/reply.js';
 import { Router } from '../http/router.js';
 import type { SocketProtocol } from '../http/websocket.js';
 import { LiveQueries } from '../live/queries/live-queries.js';
+import { Webhooks } from '../live/webhooks/webhooks.js';
 import { type Checks, checkHealth, type Health, Readiness } from '../postgres/health.js';
 import type { ParseLimits } from '../request/parse-context.js';
 import { Images } from '../storage/images.js';
@@ -62,7 +64,9 @@ export type Broadcast =
   | { readonly kind: 'sessions-ended'; readonly sessions: readonly string[] }
   /** The replica does not answer. */
   | { readonly kind: 'replica-lost'; readonly replica: number }
-  | { readonly kind: 'persisted-query'; readonly digest: string; readonly text: string };
+  | { readonly kind: 'persisted-query'; readonly digest: string; readonly text: string }
+  /** A webhook has changed, or changes wait to be delivered. */
+  | { readonly kind: 'webhooks' };
 
 /** The parts that all threads share, as one of them sees them. */
 export interface Shared {
@@ -121,8 +125,9 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
     websocketProtocol({ ...parts.items, ...connections, authentication: parts.access }),
     graphqlSocketProtocol({ ...graphql, ...connections }),
   ];
-  const { live, readiness, files } = parts;
+  const { live, webhooks, readiness, files } = parts;
   await live.startCache();
+  webhooks.start();
   return {
     router,
     identities: parts.identities,
@@ -135,10 +140,11 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
     check: async () => ({
       ...(await checkHealth({ ...core, replicas: isMainThread ? core.replicas : null })),
       ...(await live.check()),
+      ...webhooks.check(),
     }),
-    stopping: () => {
+    stopping: async () => {
       readiness.stop();
-      return live.stop();
+      await Promise.all([live.stop(), webhooks.stop()]);
     },
     endProcesses: () => files.images.stop(),
   };
@@ -173,11 +179,13 @@ async function createParts(config: Config, core: Core, shared: Shared, observe: 
     publicUrl: () => config.PUBLIC_URL ?? shared.url(),
   };
   const live = openLive(config, core, observe);
+  const webhooks = openWebhooks(config, core, observe);
   const items = { identities, mirror, policies, reads, writes, limits: parseLimits(config), live };
   const files = { ...items, config, storages: new Storages(config.STORAGE_LOCATIONS), images: new Images(config) };
   const persisted = openPersistedQueries(config, shared);
   const readiness = new Readiness(shared.health);
-  return { config, core, shared, observe, resolveUser, identities, access, live, items, files, persisted, readiness };
+  const services = { resolveUser, identities, access, live, webhooks, items, files, persisted, readiness };
+  return { config, core, shared, observe, ...services };
 }
 
 /** The claims of foreign tokens that the database may learn. */
@@ -195,7 +203,7 @@ interface Later {
 
 /** All routes but those of GraphQL. */
 function restRoutes(parts: Parts, { operations, routes, router }: Later): ApiRoute[] {
-  const { config, core, shared, observe, resolveUser, identities, access, items, files, readiness } = parts;
+  const { config, core, shared, observe, resolveUser, identities, access, items, files, webhooks, readiness } = parts;
   const { database, mirror, policies, reads, writes, schemaChanges } = core;
   const reload = async (): Promise<void> => {
     await mirror.refresh(true);
@@ -225,7 +233,8 @@ function restRoutes(parts: Parts, { operations, routes, router }: Later): ApiRou
     ...versionsRoutes({ ...items, database, limits: { parse: items.limits } }),
     ...sharesRoutes({ ...access, database, reads, limits: items.limits }),
     ...assetsRoutes(files),
-    ...systemRoutes(files),
+    ...webhookRoutes({ identities, database, webhooks }),
+    ...systemRoutes({ ...files, database }),
     ...itemsRoutes(items),
     ...transactionsRoutes(items),
     ...functionRoutes(items),
@@ -239,11 +248,11 @@ function modelRoutes({ config, identities, core: { policies, schemaChanges } }: 
   return config.DIRECTUS_COMPATIBILITY ? withDirectusSchema(routes) : routes;
 }
 
-function metricsServices({ config, core, shared, identities, live }: Parts, router: () => Router) {
-  return { ...core, config, events: shared.events, identities, live, router };
+function metricsServices({ config, core, shared, identities, live, webhooks }: Parts, router: () => Router) {
+  return { ...core, config, events: shared.events, identities, live, webhooks, router };
 }
 
-function apply(message: Broadcast, { core, identities, live, persisted }: Parts): void {
+function apply(message: Broadcast, { core, identities, live, persisted, webhooks }: Parts): void {
   switch (message.kind) {
     case 'policies':
       core.policies.apply(message.text);
@@ -262,6 +271,9 @@ function apply(message: Broadcast, { core, identities, live, persisted }: Parts)
     case 'persisted-query':
       persisted.take(message.digest, message.text);
       break;
+    case 'webhooks':
+      webhooks.wake();
+      break;
     default:
       assertNever(message);
   }
@@ -277,6 +289,19 @@ export function openLive(config: Config, core: Core, observe: Observer): LiveQue
     keys: config.LIVE_MAX_REMEMBERED_KEYS,
   };
   return new LiveQueries(core, limits, observe);
+}
+
+function openWebhooks(config: Config, core: Core, observe: Observer): Webhooks {
+  const options = {
+    parse: parseLimits(config),
+    concurrency: config.WEBHOOK_CONCURRENCY,
+    timeout: config.WEBHOOK_TIMEOUT,
+    delays: config.WEBHOOK_RETRY_DELAYS,
+    maxBacklog: config.WEBHOOK_MAX_BACKLOG,
+    allowLocal: config.WEBHOOKS_ALLOW_LOCAL,
+    retention: config.WEBHOOK_RETENTION,
+  };
+  return new Webhooks(core, options, observe);
 }
 
 function createOperations(config: Config, routes: readonly ApiRoute[]): Operations {

@@ -9,6 +9,7 @@ import { ReadCache } from '../engine/cache/read-cache.js';
 import type { WriteTimes } from '../engine/cache/write-times.js';
 import { SessionConsistency } from '../engine/consistency.js';
 import { Reads } from '../engine/reads/reads.js';
+import type { WebhookLimits } from '../engine/system-collections/webhooks.js';
 import { Writes } from '../engine/writes/writes.js';
 import type { Mirror } from '../mirror/watch.js';
 import { Database, type DatabaseOptions } from '../postgres/pools/database.js';
@@ -125,6 +126,7 @@ export function createCore(
     batching: config.WRITE_BATCHING,
     idempotencyLifetime: `${config.IDEMPOTENCY_TTL} milliseconds`,
     storages: config.STORAGE_LOCATIONS.map(({ name }) => name),
+    webhooks: webhookLimits(config),
   };
   const writes = new Writes({ ...services, reads }, writeLimits, observe);
   const schemaChanges = new SchemaChanges(database, mirror, {
@@ -138,6 +140,10 @@ export function createCore(
 function databaseCaller(config: Config): DatabaseCaller | null {
   const { DATABASE_CALLER: mode, DATABASE_ROLES: roles, DATABASE_ANON_ROLE: anonRole } = config;
   return mode === 'service' ? null : new DatabaseCaller({ mode, roles, anonRole });
+}
+
+function webhookLimits(config: Config): WebhookLimits {
+  return { maxBacklog: config.WEBHOOK_MAX_BACKLOG, allowLocal: config.WEBHOOKS_ALLOW_LOCAL };
 }
 
 export function parseLimits(config: Config): ParseLimits {

@@ -440,6 +440,8 @@ async function broadcastChanges(database: Database, broadcast: Send, started: St
   // Cached identities expire by themselves, so that health can be read while the database cannot be reached.
   const access = (): void => broadcast({ kind: 'access' });
   started.add(await listen(database, 'service_access', access, { stale: () => {} }));
+  // Threads look for changes by themselves while no notifications arrive.
+  started.add(await listen(database, 'service_webhooks', () => broadcast({ kind: 'webhooks' }), { stale: () => {} }));
   started.add(
     await listenForSessions(database, (session) => broadcast({ kind: 'sessions-ended', sessions: [session] })),
   );

@@ -75,7 +75,10 @@ t.test('OpenAPI: every operation says what it takes and answers', async (t) => {
   for (const [path, operations] of Object.entries(api.paths)) {
     for (const [method, { requestBody, responses }] of Object.entries(operations)) {
       const name = `${method} ${path}`;
-      const bare = ['post /utils/cache/clear', 'post /users/{key}/tfa/disable'].includes(name);
+      const bare =
+        /^post \/(utils\/cache\/clear|users\/{key}\/tfa\/disable|webhooks\/{key}\/(test|pause|resume|rotate))$/.test(
+          name,
+        );
       if (method === 'post' || method === 'patch') t.ok(bare || (requestBody && isTyped(requestBody.content)), name);
       const answers = Object.entries(responses).filter(([status]) => status !== 'default');
       t.ok(answers.length > 0 && answers.every(([, { content }]) => !content || isTyped(content)), `answers: ${name}`);

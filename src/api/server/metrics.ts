@@ -18,6 +18,7 @@ import { DURATION_BOUNDS_S, type Handler, type Router, type RouteStats } from '.
 import type { LogFigures } from '../../live/changes/change-source.js';
 import { LAG_BOUNDS_S } from '../../live/live-stats.js';
 import type { LiveQueries } from '../../live/queries/live-queries.js';
+import type { Webhooks } from '../../live/webhooks/webhooks.js';
 import type { Mirror } from '../../mirror/watch.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Replica } from '../../postgres/replicas/replicas.js';
@@ -33,6 +34,7 @@ interface MetricsServices {
   readonly writes: Writes;
   readonly events: ReadonlyMap<Event['kind'], number>;
   readonly live: LiveQueries;
+  readonly webhooks: Webhooks;
   readonly router: () => Router;
 }
 
@@ -75,6 +77,7 @@ export async function collect(services: MetricsServices): Promise<Metric[]> {
     ...sourceMetrics(services),
     ...schemaMetrics(services),
     ...liveMetrics(services.live),
+    ...webhookMetrics(services.webhooks),
     ...(services.reads.cache ? cacheMetrics(services.reads.cache) : []),
   ];
   return [...counted, ...(await defaultMetrics())];
@@ -276,6 +279,23 @@ function liveMetrics({ subscriptions, topics, stats, stream: { figures } }: Live
     counter('lateral_live_resyncs_total', 'Times that all live queries were read again.', stats.resyncs),
     { name, help, type: 'histogram', aggregator: 'sum', values: lags },
     ...logMetrics(figures),
+  ];
+}
+
+/** Every thread sees the same backlog. */
+function webhookMetrics({ stats, backlog }: Webhooks): Metric[] {
+  const shared = (name: string, help: string, value: number): Metric => ({
+    ...gauge(name, help, value),
+    aggregator: 'max',
+  });
+  return [
+    shared('lateral_webhook_changes', 'Changes that are not deliveries yet.', backlog.changes),
+    shared('lateral_webhook_pending', 'Deliveries that are not finished.', backlog.pending),
+    shared('lateral_webhook_dead', 'Deliveries that failed for good and are kept.', backlog.dead),
+    shared('lateral_webhook_incomplete', 'Webhooks that have missed changes.', backlog.incomplete),
+    shared('lateral_webhook_oldest_seconds', 'Age of the oldest change that is not delivered.', backlog.oldest),
+    counter('lateral_webhook_delivered_total', 'Deliveries that a receiver accepted.', stats.delivered),
+    counter('lateral_webhook_failed_total', 'Attempts of deliveries that failed.', stats.failed),
   ];
 }
 

@@ -3,6 +3,7 @@ import { invalidPayload } from '../../base/errors.js';
 import { type Collection, isStamped, type Model } from '../../mirror/model.js';
 import type { PlannedWrite, WriteColumn } from '../../plan/write/write.js';
 import type { TransactionContext } from '../reads/session-reads.js';
+import type { WebhookLimits } from '../system-collections/webhooks.js';
 
 /** Rows of one collection that a write changes in one way, nested ones included. */
 export interface Change {
@@ -22,6 +23,7 @@ export interface HookedWrite extends TransactionContext {
   readonly changes: readonly Change[];
   /** The plan, or null for a request that deletes items. */
   readonly planned: PlannedWrite | null;
+  readonly limits: HookLimits;
   /** Invalidates cached permissions; to be called after the commit. */
   readonly accessChanged: () => Promise<void>;
 }
@@ -38,6 +40,7 @@ export interface WriteHook {
 export interface HookLimits {
   /** Storage locations that a file may name. */
   readonly storages: readonly string[];
+  readonly webhooks: WebhookLimits;
 }
 
 /** An error of the first two undoes the transaction. A retry calls all of them again. */

@@ -16,6 +16,7 @@ import type { Key } from '../../request/write.js';
 import { arrayLiteral } from '../../sql/literal.js';
 import { compileInSession, countInSession, querySystem, readItem } from '../reads/session-reads.js';
 import { versions } from './versions.js';
+import { webhooks } from './webhooks.js';
 import {
   bringsRows,
   type Change,
@@ -230,4 +231,4 @@ const files: WriteHook = {
 };
 
 /** In the order in which `beforeWrite` is called; `afterWrite` is called in the opposite order. */
-const SYSTEM_HOOKS: readonly WriteHook[] = [access, comments, shares, versions, files];
+const SYSTEM_HOOKS: readonly WriteHook[] = [access, comments, shares, versions, files, webhooks];

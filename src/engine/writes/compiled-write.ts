@@ -45,6 +45,7 @@ import { billWriter } from '../caller-budget.js';
 import { writeScope } from '../caller-scope.js';
 import type { SessionConsistency } from '../consistency.js';
 import { isDistributed, parseWrittenKeys, shardValue, WRITTEN_KEYS } from '../distributed.js';
+import type { HookLimits } from '../hooks/write-hook.js';
 import type { PreparedRead, Reads } from '../reads/reads.js';
 import { compileInSession } from '../reads/session-reads.js';
 import type { RequestClient } from '../stages.js';
@@ -65,15 +66,13 @@ export interface WriteServices {
   readonly consistency: SessionConsistency | null;
 }
 
-export interface WriteLimits extends StatementCacheLimits {
+export interface WriteLimits extends StatementCacheLimits, HookLimits {
   readonly maxRows: number | null;
   /** Whether waiting writes of one shape share a statement. */
   readonly batching: boolean;
   readonly parse: ParseLimits;
   /** As PostgreSQL reads an interval. */
   readonly idempotencyLifetime: string;
-  /** Storage locations that a file may name. */
-  readonly storages: readonly string[];
 }
 
 /** The values that the stages of one write share. */

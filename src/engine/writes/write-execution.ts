@@ -198,8 +198,9 @@ export abstract class WriteExecution {
     { writer, client }: WriteCall,
   ): Omit<HookedWrite, 'model' | 'changes' | 'planned'> {
     const { database, reads } = this.services;
-    const parseLimits = this.limits.parse;
-    return { writer, client, session, database, reads, parseLimits, accessChanged: this.#accessChanged };
+    const { limits } = this;
+    const services = { database, reads, limits, parseLimits: limits.parse, accessChanged: this.#accessChanged };
+    return { writer, client, session, ...services };
   }
 
   readonly #accessChanged = async (): Promise<void> => {

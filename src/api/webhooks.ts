@@ -1,0 +1,133 @@
+/** /webhooks beyond its items: the secret of a new one, tests, pauses, rotation of the secret, and deliveries that are sent again. */
+import type { Identities } from '../access/identities.js';
+import { invalidPayload } from '../base/errors.js';
+import { isObject, parseJson, writeJson } from '../base/exact-json.js';
+import { elementAt } from '../base/narrow.js';
+import { DEFERRED, type Reply } from '../http/reply.js';
+import type { Handler, Route } from '../http/router.js';
+import {
+  newSecrets,
+  pauseWebhook,
+  redeliver,
+  resumeWebhook,
+  rotateSecret,
+  testWebhook,
+} from '../live/webhooks/actions.js';
+import type { Webhooks } from '../live/webhooks/webhooks.js';
+import type { Database } from '../postgres/pools/database.js';
+import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from './action.js';
+import { readBody } from './body-fields.js';
+import { BOOLEAN, INTEGER, list, object, orNull, STRING, UUID } from './openapi/json-schema.js';
+
+interface WebhookRouteServices {
+  readonly identities: Identities;
+  readonly database: Database;
+  readonly webhooks: Webhooks;
+}
+
+const ATTEMPT = object({
+  id: UUID,
+  delivered: BOOLEAN,
+  status: orNull(INTEGER),
+  ms: INTEGER,
+  body: STRING,
+  error: orNull(STRING),
+});
+
+export function webhookRoutes(services: WebhookRouteServices): ApiRoute[] {
+  const action = actionRoutes(services);
+  const allow = 'administrators';
+  return [
+    action('POST /webhooks/:key/test', test, {
+      summary: 'Send a test delivery, and answer how the receiver responded',
+      allow,
+      data: ATTEMPT,
+      graphql: { name: 'webhooks_test' },
+    }),
+    action('POST /webhooks/:key/pause', pause, {
+      summary: 'Pause deliveries: changes are still recorded',
+      allow,
+      data: BOOLEAN,
+      graphql: { name: 'webhooks_pause' },
+    }),
+    action('POST /webhooks/:key/resume', resume, {
+      summary: 'Resume deliveries, and mark the webhook as complete',
+      allow,
+      data: BOOLEAN,
+      graphql: { name: 'webhooks_resume' },
+    }),
+    action('POST /webhooks/:key/rotate', rotate, {
+      summary: 'Replace the secret; the former one signs for one more day',
+      allow,
+      data: object({ secret: STRING }),
+      graphql: { name: 'webhooks_rotate' },
+    }),
+    action('POST /webhooks/:key/redeliver', sendAgain, {
+      summary: 'Send finished deliveries again: those listed, or all dead ones',
+      allow,
+      optional: true,
+      body: object({ deliveries: list(UUID) }),
+      data: object({ count: INTEGER }),
+      graphql: { name: 'webhooks_redeliver' },
+    }),
+  ];
+}
+
+type Request = Pick<ActionRequest, 'parameters' | 'json'>;
+
+function keyOf({ parameters }: Request): string {
+  return elementAt(parameters, 0);
+}
+
+async function test(request: Request, { database, webhooks }: WebhookRouteServices): Promise<ActionResult> {
+  const { id, isDelivered, status, ms, body, error } = await testWebhook(database, webhooks.sender, keyOf(request));
+  return { data: { id, delivered: isDelivered, status, ms, body, error } };
+}
+
+async function pause(request: Request, { database }: WebhookRouteServices): Promise<ActionResult> {
+  await pauseWebhook(database, keyOf(request));
+  return { data: true };
+}
+
+async function resume(request: Request, { database }: WebhookRouteServices): Promise<ActionResult> {
+  await resumeWebhook(database, keyOf(request));
+  return { data: true };
+}
+
+async function rotate(request: Request, { database }: WebhookRouteServices): Promise<ActionResult> {
+  return { data: { secret: await rotateSecret(database, keyOf(request)) }, secret: true };
+}
+
+async function sendAgain(request: Request, { database }: WebhookRouteServices): Promise<ActionResult> {
+  const { deliveries } = readBody((await request.json()) ?? {});
+  const isIds = Array.isArray(deliveries) && deliveries.every((each) => typeof each === 'string');
+  if (deliveries !== undefined && !isIds) throw invalidPayload('"deliveries" must be a list of ids');
+  return { data: { count: await redeliver(database, keyOf(request), isIds ? deliveries : null) } };
+}
+
+/** The answer that creates webhooks is the only one that shows their secrets. */
+export function withNewSecrets(routes: readonly Route[], database: Database): Route[] {
+  const showing = ({ handle }: Route): Handler => {
+    return async (exchange) => {
+      const reply = await handle(exchange);
+      return reply === DEFERRED ? reply : showSecrets(reply, database);
+    };
+  };
+  return routes.map((route) => (route.method === 'POST' ? { ...route, handle: showing(route) } : route));
+}
+
+async function showSecrets(reply: Reply, database: Database): Promise<Reply> {
+  if (reply.status !== 200 || typeof reply.body === 'function') return reply;
+  const answer = parseJson(String(reply.body));
+  if (!isObject(answer)) return reply;
+  const { data } = answer;
+  const items = Array.isArray(data) ? data : [data];
+  const ids = items.flatMap((item) => (isObject(item) && typeof item['id'] === 'string' ? [item['id']] : []));
+  const secrets = await newSecrets(database, ids);
+  const shown = items.map((item: unknown) =>
+    isObject(item) && 'secret' in item ? { ...item, secret: secrets.get(String(item['id'])) ?? item['secret'] } : item,
+  );
+  const body = writeJson({ ...answer, data: Array.isArray(data) ? shown : shown[0] });
+  const { tag: _, ...rest } = reply;
+  return { ...rest, body, secret: true };
+}

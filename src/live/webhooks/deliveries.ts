@@ -1,0 +1,152 @@
+/**
+ * Deliveries in the database: which ones an instance may send, and what became of them. A delivery is claimed for a while in a short
+ * transaction. If the instance ends before it reports the result, another one claims the delivery when that time has passed.
+ */
+import { parseOwnJson } from '../../base/narrow.js';
+import type { Database } from '../../postgres/pools/database.js';
+import { withCatalog } from '../../sql/catalog-names.js';
+
+export interface Delivery {
+  readonly id: string;
+  readonly payload: string;
+  /** Attempts that failed before. */
+  readonly attempts: number;
+}
+
+/** Due deliveries that one claim considers: more would make claims slow if many wait for an older one of their item. */
+const MAX_CONSIDERED = 1_000;
+
+/**
+ * A delivery waits while an older one of the same webhook and item is pending. One that concerns the whole collection, such as a
+ * truncate, waits for all older ones of the collection, and all later ones wait for it.
+ */
+const CLAIM = withCatalog(`
+with due as (
+  select d.id, d.collection, d.item, d.sequence, d.next_attempt_at
+  from service_webhook_deliveries d
+  where d.webhook = $1::uuid and d.status::text = 'pending' and d.next_attempt_at <= now()
+    and (d.claimed_until is null or d.claimed_until < now())
+    and exists (select from service_webhooks w where w.id = $1::uuid and w.status::text = 'active')
+  order by d.next_attempt_at, d.sequence limit ${MAX_CONSIDERED}
+), heads as (
+  select due.id from due
+  where not exists (
+      select from service_webhook_deliveries o where o.webhook = $1::uuid and o.status::text = 'pending'
+        and o.collection::text = due.collection::text and o.item = due.item and o.sequence < due.sequence)
+    and not exists (
+      select from service_webhook_deliveries o where o.webhook = $1::uuid and o.status::text = 'pending'
+        and o.collection::text = due.collection::text and o.item is null and o.sequence < due.sequence)
+    and (due.item is not null or not exists (
+      select from service_webhook_deliveries o where o.webhook = $1::uuid and o.status::text = 'pending'
+        and o.collection::text = due.collection::text and o.sequence < due.sequence))
+  order by due.next_attempt_at, due.sequence limit $2::int
+), locked as (
+  select d.id from service_webhook_deliveries d
+  where d.id in (select id from heads) and d.status::text = 'pending' and (d.claimed_until is null or d.claimed_until < now())
+  for update skip locked
+)
+update service_webhook_deliveries d
+set claimed_until = now() + make_interval(secs => $3::float8), claimed_by = $4::uuid
+from locked where d.id = locked.id
+returning d.id::text, d.payload::text, d.attempts`);
+
+export function claimDeliveries(
+  database: Database,
+  webhook: string,
+  { count, leaseMs, by }: { readonly count: number; readonly leaseMs: number; readonly by: string },
+): Promise<Delivery[]> {
+  return database.rows(CLAIM, [webhook, String(count), String(leaseMs / 1_000), by]);
+}
+
+const DUE = withCatalog(`
+select w.id::text from service_webhooks w
+where w.status::text = 'active' and exists (
+  select from service_webhook_deliveries d where d.webhook = w.id and d.status::text = 'pending' and d.next_attempt_at <= now()
+    and (d.claimed_until is null or d.claimed_until < now()))`);
+
+/** The active webhooks with deliveries that are due. */
+export async function dueWebhooks(database: Database): Promise<ReadonlySet<string>> {
+  return new Set((await database.rows<{ id: string }>(DUE)).map(({ id }) => id));
+}
+
+/** The result of an attempt. */
+export interface Result {
+  readonly id: string;
+  readonly outcome: 'delivered' | 'pending' | 'dead';
+  readonly status: number | null;
+  readonly ms: number;
+  readonly body: string;
+  readonly error: string | null;
+  /** Milliseconds until the next attempt, if the delivery is still pending. */
+  readonly delay: number;
+}
+
+/** Later deliveries of an item whose delivery has failed are not due before it. */
+const FINISH = withCatalog(`
+with results as (
+  select * from json_to_recordset($1::json)
+    as r (id uuid, outcome text, status int, ms int, body text, error text, delay float8)
+), done as (
+  update service_webhook_deliveries d
+  set status = r.outcome, attempts = d.attempts + 1, response_status = r.status, response_ms = r.ms, response_body = r.body,
+    error = r.error, finished_at = case when r.outcome <> 'pending' then now() end,
+    next_attempt_at = case when r.outcome = 'pending' then now() + make_interval(secs => r.delay / 1000) else d.next_attempt_at end,
+    claimed_until = null, claimed_by = null
+  from results r
+  where d.id = r.id and d.claimed_by = $2::uuid and d.status::text = 'pending'
+  returning d.webhook, d.collection, d.item, d.sequence, d.status, d.next_attempt_at
+)
+update service_webhook_deliveries f
+set next_attempt_at = p.next_attempt_at
+from done p
+where p.status::text = 'pending' and f.status::text = 'pending' and f.webhook = p.webhook
+  and f.collection::text = p.collection::text and f.item = p.item and f.sequence > p.sequence
+  and f.next_attempt_at < p.next_attempt_at`);
+
+export async function finishDeliveries(database: Database, results: readonly Result[], by: string): Promise<void> {
+  await database.rows(FINISH, [JSON.stringify(results), by]);
+}
+
+const RELEASE = withCatalog(
+  'update service_webhook_deliveries set claimed_until = null, claimed_by = null where claimed_by = $1::uuid',
+);
+
+/** Other instances need not wait until the claims end. */
+export async function releaseDeliveries(database: Database, by: string): Promise<void> {
+  await database.rows(RELEASE, [by]);
+}
+
+const EXPIRE = withCatalog(`
+delete from service_webhook_deliveries where id in (
+  select id from service_webhook_deliveries
+  where status::text <> 'pending' and finished_at < (now() - make_interval(secs => $1::float8))
+  limit 5000 for update skip locked)
+returning 1`);
+
+/** Deletes some finished deliveries that were kept long enough. Returns how many. */
+export async function expireDeliveries(database: Database, retentionMs: number): Promise<number> {
+  return (await database.rows(EXPIRE, [String(retentionMs / 1_000)])).length;
+}
+
+/** Figures of all webhooks together. */
+export interface Backlog {
+  readonly changes: number;
+  readonly pending: number;
+  readonly dead: number;
+  readonly incomplete: number;
+  /** Seconds. */
+  readonly oldest: number;
+}
+
+const BACKLOG = withCatalog(`select json_build_object(
+  'changes', (select count(*) from service_webhook_changes),
+  'pending', (select count(*) from service_webhook_deliveries where status::text = 'pending'),
+  'dead', (select count(*) from service_webhook_deliveries where status::text = 'dead'),
+  'incomplete', (select count(*) from service_webhooks where incomplete_since is not null and status::text <> 'inactive'),
+  'oldest', coalesce(extract(epoch from now() - least(
+    (select min(changed_at) from service_webhook_changes),
+    (select min(created_at) from service_webhook_deliveries where status::text = 'pending'))), 0))::text`);
+
+export async function readBacklog(database: Database): Promise<Backlog> {
+  return parseOwnJson(String(await database.cell(BACKLOG, [])));
+}

@@ -1,0 +1,321 @@
+/**
+ * Turns the changes that triggers have written into deliveries, one for each webhook that wants the change. Filters and fields are
+ * evaluated here, by PostgreSQL, over the image of the row. One instance at a time does this, in short transactions: the
+ * deliveries of an item are created in the order of its changes.
+ */
+import { CLI_IDENTITY } from '../../access/identity.js';
+import { ServiceError } from '../../base/errors.js';
+import { elementAt, isOneOf, messageOf, parseOwnJson } from '../../base/narrow.js';
+import { isUnavailable } from '../../base/sqlstate.js';
+import type { Reads } from '../../engine/reads/reads.js';
+import {
+  EVENTS,
+  imageQuery,
+  parseWebhooks,
+  READ_WEBHOOKS,
+  type Webhook,
+  type WebhookEvent,
+  type WebhookRow,
+} from '../../engine/system-collections/webhooks.js';
+import type { Collection, Model } from '../../mirror/model.js';
+import type { Mirror } from '../../mirror/watch.js';
+import type { Database } from '../../postgres/pools/database.js';
+import type { Session } from '../../postgres/pools/sessions.js';
+import type { ParseLimits } from '../../request/parse-context.js';
+import { withImage } from '../../request/rest.js';
+import { withCatalog } from '../../sql/catalog-names.js';
+import { joinKey } from '../../sql/key-text.js';
+import { arrayLiteral } from '../../sql/literal.js';
+import { bind } from '../../sql/parameter.js';
+import { payloadOf } from './payload.js';
+
+const LOCK = withCatalog(
+  "select pg_try_advisory_xact_lock(hashtextextended('lateral webhook changes ' || $1::text, 0)) as is_mine",
+);
+
+/** Changes, and bytes of them as they are stored, that one transaction turns into deliveries. */
+const MAX_CHANGES = 500;
+const MAX_BYTES = 8_388_608;
+
+/** The oldest changes. A change with a lower number may be committed later, but it is of another item. */
+const TAKE = withCatalog(`
+select t.id::text, n.nspname as schema, r.relname as "table", t.event, t.item, t.image::text, t.previous::text,
+  to_char(pg_catalog.timezone('UTC', t.changed_at), 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as changed_at
+from (
+  select c.*, sum(coalesce(pg_catalog.pg_column_size(c.image), 0) + coalesce(pg_catalog.pg_column_size(c.previous), 0)) over (order by c.id) as bytes,
+    row_number() over (order by c.id) as number
+  from (select * from service_webhook_changes order by id limit $1::int) c
+) t
+left join pg_class r on r.oid = t.relation left join pg_namespace n on n.oid = r.relnamespace
+where t.bytes <= ${MAX_BYTES} or t.number = 1
+order by t.id`);
+
+interface ChangeRow {
+  readonly id: string;
+  /** The table, or null if it was dropped. */
+  readonly schema: string | null;
+  readonly table: string | null;
+  readonly event: WebhookEvent | 'gap';
+  readonly item: string | null;
+  readonly image: string | null;
+  readonly previous: string | null;
+  readonly changed_at: string;
+}
+
+const DELETE = withCatalog('delete from service_webhook_changes where id = any ($1::text[]::bigint[])');
+
+/** A delivery of an item whose older one waits for its next attempt is not due before that one. */
+const INSERT = withCatalog(`
+insert into service_webhook_deliveries (webhook, sequence, collection, item, event, payload, next_attempt_at)
+select d.webhook, d.sequence, d.collection, d.item, d.event, d.payload::json, coalesce((
+  select max(o.next_attempt_at) from service_webhook_deliveries o
+  where o.webhook = d.webhook and o.status::text = 'pending' and o.collection::text = d.collection and o.item = d.item), now())
+from json_to_recordset($1::json) as d (webhook uuid, sequence bigint, collection text, item text, event text, payload text)
+order by d.sequence`);
+
+const MARK = withCatalog(`
+update service_webhooks set status = case when $3::boolean then 'paused' else status::text end,
+  incomplete_since = coalesce(incomplete_since, now()), incomplete_reason = coalesce(incomplete_reason, $2)
+where id = $1::uuid`);
+
+const OVERFULL = withCatalog(`
+select w.id::text from service_webhooks w
+where w.status::text <> 'inactive' and w.incomplete_since is null
+  and (select count(*) from (select from service_webhook_deliveries d where d.webhook = w.id and d.status::text = 'pending'
+    limit $1::bigint + 1) pending) > $1::bigint`);
+
+/** Milliseconds between two counts of what is pending. */
+const COUNT_INTERVAL_MS = 1_000;
+
+interface NewDelivery {
+  readonly webhook: string;
+  readonly sequence: string;
+  readonly collection: string;
+  readonly item: string | null;
+  readonly event: WebhookEvent;
+  readonly payload: string;
+}
+
+/** A change of a collection that webhooks follow. */
+interface Change extends Omit<ChangeRow, 'event'> {
+  readonly event: WebhookEvent;
+  readonly collection: Collection;
+}
+
+interface OutboxServices {
+  readonly database: Database;
+  readonly mirror: Mirror;
+  readonly reads: Reads;
+}
+
+interface OutboxLimits {
+  readonly parse: ParseLimits;
+  readonly maxBacklog: number;
+}
+
+export class Outbox {
+  #size = MAX_CHANGES;
+  #countedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(
+    private readonly services: OutboxServices,
+    private readonly limits: OutboxLimits,
+    private readonly onIncomplete: (webhook: string, reason: string) => void,
+  ) {}
+
+  /** Returns `all` if changes were turned into deliveries and no others were there, `some` if there may be more, and `none` if there were none. */
+  async drain(): Promise<'all' | 'some' | 'none'> {
+    const size = this.#size;
+    try {
+      const taken = await this.#transaction((session) => this.#drainSome(session, size));
+      this.#size = Math.min(MAX_CHANGES, size * 2);
+      if (taken === null || taken === 0) return 'none';
+      return taken >= size ? 'some' : 'all';
+    } catch (error) {
+      if (isUnavailable(error)) throw error;
+      // One change cannot be read: the others must not wait for it.
+      if (size > 1) this.#size = 1;
+      else await this.#transaction((session) => this.#skip(session, messageOf(error)));
+      return 'some';
+    }
+  }
+
+  /** Returns null if another instance is at it. */
+  #transaction<Result>(work: (session: Session) => Promise<Result>): Promise<Result | null> {
+    const { database } = this.services;
+    return database.transaction(async (session) => {
+      const [lock] = await session.query<{ is_mine: boolean }>(database.qualified(LOCK), [database.system]);
+      return lock?.is_mine ? work(session) : null;
+    });
+  }
+
+  async #drainSome(session: Session, size: number): Promise<number> {
+    const { database, mirror } = this.services;
+    const rows = await session.query<ChangeRow>(database.qualified(TAKE), [String(size)]);
+    if (rows.length === 0) return 0;
+    const { webhooks, broken } = parseWebhooks(await session.query<WebhookRow>(database.qualified(READ_WEBHOOKS)));
+    for (const { id, status, reason } of broken) if (status === 'active') await this.#mark(session, id, reason, true);
+    const deliveries: NewDelivery[] = [];
+    for (const webhook of webhooks.filter(isRecording))
+      deliveries.push(...(await this.#deliveriesOf(session, webhook, rows, mirror.model)));
+    await session.query(database.qualified(INSERT), [JSON.stringify(deliveries)]);
+    await session.query(database.qualified(DELETE), [arrayLiteral(rows.map(({ id }) => id))]);
+    await this.#pauseOverfull(session);
+    return rows.length;
+  }
+
+  /** Removes the oldest change, which cannot be read. */
+  async #skip(session: Session, reason: string): Promise<void> {
+    const { database, mirror } = this.services;
+    const rows = await session.query<ChangeRow>(database.qualified(TAKE), ['1']);
+    const { webhooks } = parseWebhooks(await session.query<WebhookRow>(database.qualified(READ_WEBHOOKS)));
+    for (const webhook of webhooks.filter(isRecording))
+      if (changesFor(webhook, rows, mirror.model).length > 0) await this.#mark(session, webhook.id, reason, false);
+    await session.query(database.qualified(DELETE), [arrayLiteral(rows.map(({ id }) => id))]);
+  }
+
+  async #mark(session: Session, webhook: string, reason: string, isPaused: boolean): Promise<void> {
+    await session.query(this.services.database.qualified(MARK), [webhook, reason, String(isPaused)]);
+    this.onIncomplete(webhook, reason);
+  }
+
+  async #pauseOverfull(session: Session): Promise<void> {
+    if (performance.now() - this.#countedAt < COUNT_INTERVAL_MS) return;
+    this.#countedAt = performance.now();
+    const { maxBacklog } = this.limits;
+    const text = this.services.database.qualified(OVERFULL);
+    const reason = `more than ${maxBacklog} deliveries are pending (WEBHOOK_MAX_BACKLOG)`;
+    for (const { id } of await session.query<{ id: string }>(text, [String(maxBacklog)]))
+      await this.#mark(session, id, reason, true);
+  }
+
+  async #deliveriesOf(
+    session: Session,
+    webhook: Webhook,
+    rows: readonly ChangeRow[],
+    model: Model,
+  ): Promise<NewDelivery[]> {
+    const gap = rows.find((row) => row.event === 'gap' && follows(webhook, collectionOf(row, model)));
+    if (gap) await this.#mark(session, webhook.id, gapReason(gap), false);
+    const changes = changesFor(webhook, rows, model);
+    const deliveries: NewDelivery[] = [];
+    try {
+      for (const collection of new Set(changes.map((change) => change.collection))) {
+        const own = changes.filter((change) => change.collection === collection);
+        deliveries.push(...(await this.#evaluate(session, webhook, collection, own)));
+      }
+      return deliveries;
+    } catch (error) {
+      if (!(error instanceof ServiceError) || isUnavailable(error)) throw error;
+      // The filter or the fields do not fit the schema: nobody knows which changes match.
+      await this.#mark(session, webhook.id, error.message, true);
+      return [];
+    }
+  }
+
+  async #evaluate(
+    session: Session,
+    webhook: Webhook,
+    collection: Collection,
+    changes: readonly Change[],
+  ): Promise<NewDelivery[]> {
+    const items = await this.#show(
+      session,
+      webhook,
+      collection,
+      changes.map(({ image }) => image),
+    );
+    const matching = changes.flatMap((change, position) => {
+      const data = items[position] ?? null;
+      return change.image === null || data !== null ? [{ change, data }] : [];
+    });
+    const former = matching.map(({ change }) => change.previous);
+    const previous = await this.#show(session, { ...webhook, filter: null }, collection, former);
+    return matching.map(({ change, data }, position) => {
+      const key = keyOf(change);
+      const { id, event, changed_at: timestamp } = change;
+      const payload = payloadOf(
+        { collection: collection.name, event, timestamp, key },
+        data,
+        previous[position] ?? null,
+      );
+      return { webhook: webhook.id, sequence: id, collection: collection.name, item: key, event, payload };
+    });
+  }
+
+  /** Each image as the webhook shows the item, or null if there is no image or the item does not match the filter. */
+  async #show(
+    session: Session,
+    webhook: Webhook,
+    { name }: Collection,
+    images: readonly (string | null)[],
+  ): Promise<(string | null)[]> {
+    const shown: (string | null)[] = images.map(() => null);
+    const positions = images.flatMap((image, position) => (image === null ? [] : [position]));
+    if (positions.length === 0) return shown;
+    const query = imageQuery(webhook, name, this.limits.parse);
+    const compiled = this.services.reads.compile(query, CLI_IDENTITY);
+    const { parameters, text } = compiled.statement;
+    const bound = positions.map((position) =>
+      bind(parameters, withImage(query, images[position] ?? '').values, CLI_IDENTITY),
+    );
+    const batch = compiled.batchText();
+    if (batch === '') {
+      for (const [index, values] of bound.entries())
+        shown[elementAt(positions, index)] = itemIn(String(await session.cell(text, values, false)));
+      return shown;
+    }
+    const lists = parameters.map((_, slot) => arrayLiteral(bound.map((values) => values[slot] ?? null)));
+    for (const row of await session.query(batch, lists)) {
+      const [number, cell] = Object.values(row);
+      shown[elementAt(positions, Number(number) - 1)] = itemIn(String(cell));
+    }
+    return shown;
+  }
+}
+
+/** Whether changes are kept for it. If changes were missed while it was paused, it starts again when it is resumed. */
+function isRecording({ status, incompleteSince }: Webhook): boolean {
+  return status === 'active' || (status === 'paused' && incompleteSince === null);
+}
+
+function collectionOf({ schema, table }: ChangeRow, { collections }: Model): Collection | null {
+  for (const collection of collections.values())
+    if (collection.schema === schema && collection.table === table) return collection;
+  return null;
+}
+
+function follows({ collections }: Webhook, collection: Collection | null): collection is Collection {
+  return collection !== null && collections.includes(collection.name);
+}
+
+function changesFor(webhook: Webhook, rows: readonly ChangeRow[], model: Model): Change[] {
+  const found = new Map<string, Collection | null>();
+  return rows.flatMap((row) => {
+    const name = JSON.stringify([row.schema, row.table]);
+    const collection = found.has(name) ? (found.get(name) ?? null) : collectionOf(row, model);
+    found.set(name, collection);
+    const { event } = row;
+    if (!isOneOf(EVENTS, event) || !webhook.events.includes(event) || !follows(webhook, collection)) return [];
+    return [{ ...row, event, collection }];
+  });
+}
+
+function gapReason({ image }: ChangeRow): string {
+  const { reason = 'a change was not recorded' } = parseOwnJson<{ reason?: string }>(image ?? '{}');
+  return reason;
+}
+
+/** The key as in the path of the item, or null if there is none. */
+function keyOf({ item, collection }: Change): string | null {
+  if (item === null || collection.key.length < 2) return item;
+  return joinKey(parseOwnJson<string[]>(item));
+}
+
+const OPENING = '{"data":[';
+
+/** The only item of an answer, or null if there is none. */
+function itemIn(body: string): string | null {
+  const item = body.slice(OPENING.length, -2);
+  return item === '' ? null : item;
+}

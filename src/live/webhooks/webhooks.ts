@@ -1,0 +1,229 @@
+/**
+ * Webhooks of one thread. Each thread of each instance does the same: it turns changes into deliveries if no other does, and sends what
+ * it can claim. NOTIFY wakes it. If a notification is lost, it finds the changes by looking for them from time to time.
+ */
+import { randomUUID } from 'node:crypto';
+import type { Observer } from '../../base/observe.js';
+import type { Reads } from '../../engine/reads/reads.js';
+import {
+  parseWebhooks,
+  READ_WEBHOOKS,
+  type Webhook,
+  type WebhookRow,
+} from '../../engine/system-collections/webhooks.js';
+import type { Mirror } from '../../mirror/watch.js';
+import type { Check, Checks } from '../../postgres/health.js';
+import type { Database } from '../../postgres/pools/database.js';
+import type { ParseLimits } from '../../request/parse-context.js';
+import { withCatalog } from '../../sql/catalog-names.js';
+import { type Backlog, dueWebhooks, expireDeliveries, readBacklog, releaseDeliveries } from './deliveries.js';
+import { type DeliveryStats, Lane, type LaneLimits } from './lane.js';
+import { Outbox } from './outbox.js';
+import { Sender } from './sender.js';
+import { TableTriggers } from './table-triggers.js';
+
+export interface WebhookOptions extends LaneLimits {
+  readonly parse: ParseLimits;
+  readonly maxBacklog: number;
+  readonly allowLocal: boolean;
+  /** Milliseconds that finished deliveries are kept. */
+  readonly retention: number;
+}
+
+interface WebhookServices {
+  readonly database: Database;
+  readonly mirror: Mirror;
+  readonly reads: Reads;
+}
+
+/**
+ * Milliseconds between two looks for changes: after changes were found, because writers do not notify while changes wait; with
+ * webhooks; and without any.
+ */
+const BUSY_POLL_MS = 30;
+const POLL_MS = 1_000;
+const IDLE_POLL_MS = 30_000;
+
+/** Milliseconds between two checks of triggers and of old deliveries, and of the figures. */
+const UPKEEP_MS = 30_000;
+const FIGURES_MS = 5_000;
+
+/** Requests to receivers at the same time. */
+const MAX_REQUESTS = 256;
+
+/** Milliseconds that deliveries under way get when the service stops. */
+const STOP_MS = 1_000;
+
+const NO_BACKLOG: Backlog = { changes: 0, pending: 0, dead: 0, incomplete: 0, oldest: 0 };
+
+export class Webhooks {
+  readonly stats: DeliveryStats = { delivered: 0, failed: 0, dead: 0 };
+  /** As it was when it was last read. */
+  backlog: Backlog = NO_BACKLOG;
+  readonly sender: Sender;
+  readonly #claimant = randomUUID();
+  readonly #slots = { free: MAX_REQUESTS };
+  readonly #lanes = new Map<string, Lane>();
+  readonly #outbox: Outbox;
+  #timer: NodeJS.Timeout | null = null;
+  #running: Promise<void> | null = null;
+  #again = false;
+  #isStopped = false;
+  #hasWebhooks = false;
+  /** Whether the last look found changes. */
+  #isBusy = false;
+  /** The tables that webhooks follow, as text. */
+  #definitions = '[]';
+  #keptUpAt = Number.NEGATIVE_INFINITY;
+  #figuresAt = Number.NEGATIVE_INFINITY;
+  readonly #triggers: TableTriggers;
+
+  constructor(
+    private readonly services: WebhookServices,
+    private readonly options: WebhookOptions,
+    private readonly observe: Observer,
+  ) {
+    this.sender = new Sender(options);
+    this.#triggers = new TableTriggers(services, options.maxBacklog);
+    this.#outbox = new Outbox(services, options, (webhook, reason) =>
+      this.observe({ kind: 'webhook-incomplete', webhook, reason }),
+    );
+    services.mirror.onChange(() => {
+      this.#keptUpAt = Number.NEGATIVE_INFINITY;
+      this.wake();
+    });
+  }
+
+  start(): void {
+    this.wake();
+  }
+
+  /** Looks for changes and sends what is due. Returns at once. */
+  wake(): void {
+    this.#again = true;
+    if (this.#isStopped) return;
+    this.#running ??= this.#run().finally(() => {
+      this.#running = null;
+      this.#schedule();
+    });
+  }
+
+  async stop(): Promise<void> {
+    if (this.#isStopped) return;
+    this.#isStopped = true;
+    if (this.#timer) clearTimeout(this.#timer);
+    await Promise.all([...this.#lanes.values()].map((lane) => lane.stop(STOP_MS)));
+    this.sender.close();
+    if (this.#lanes.size > 0) await releaseDeliveries(this.services.database, this.#claimant).catch(() => {});
+  }
+
+  check(): Checks {
+    if (!this.#hasWebhooks) return {};
+    const { incomplete, pending, changes } = this.backlog;
+    const [failure] = this.#triggers.failures;
+    const output =
+      failure !== undefined
+        ? `"${failure[0]}" has no triggers: ${failure[1]}`
+        : incomplete > 0
+          ? `${incomplete} webhooks have missed changes`
+          : null;
+    const check: Check = {
+      status: output === null ? 'ok' : 'degraded',
+      componentType: 'component',
+      observedValue: pending + changes,
+      observedUnit: 'deliveries',
+      ...(output !== null && { output }),
+    };
+    return { 'webhooks:pending': [check] };
+  }
+
+  #schedule(): void {
+    if (this.#isStopped) return;
+    if (this.#again) {
+      this.wake();
+      return;
+    }
+    if (this.#timer) clearTimeout(this.#timer);
+    const pause = this.#isBusy ? BUSY_POLL_MS : this.#hasWebhooks ? POLL_MS : IDLE_POLL_MS;
+    this.#timer = setTimeout(() => this.wake(), pause).unref();
+  }
+
+  async #run(): Promise<void> {
+    this.#again = false;
+    try {
+      const webhooks = await this.#readWebhooks();
+      this.#hasWebhooks = webhooks.some(({ status }) => status !== 'inactive');
+      if (performance.now() - this.#keptUpAt >= UPKEEP_MS) await this.#keepUp(webhooks);
+      if (!this.#hasWebhooks) return;
+      let drained = await this.#outbox.drain();
+      this.#isBusy = drained !== 'none';
+      while (!this.#isStopped && drained === 'some') {
+        await this.#wakeLanes(webhooks);
+        drained = await this.#outbox.drain();
+      }
+      await this.#wakeLanes(webhooks);
+      if (performance.now() - this.#figuresAt >= FIGURES_MS) {
+        this.#figuresAt = performance.now();
+        this.backlog = await readBacklog(this.services.database);
+      }
+    } catch (error) {
+      if (!this.#isStopped) this.observe({ kind: 'webhooks-failed', error });
+      this.#again = this.#isBusy = false;
+    }
+  }
+
+  async #readWebhooks(): Promise<readonly Webhook[]> {
+    const rows = await this.services.database.rows<WebhookRow>(READ_WEBHOOKS);
+    const { webhooks } = parseWebhooks(rows);
+    const definitions = JSON.stringify(rows.map(({ id, status, collections }) => [id, status, collections]));
+    if (definitions !== this.#definitions) this.#keptUpAt = Number.NEGATIVE_INFINITY;
+    this.#definitions = definitions;
+    const existing = new Set(webhooks.map(({ id }) => id));
+    for (const [id, lane] of this.#lanes) if (!existing.has(id) && lane.isIdle) this.#lanes.delete(id);
+    return webhooks;
+  }
+
+  async #wakeLanes(webhooks: readonly Webhook[]): Promise<void> {
+    const due = await dueWebhooks(this.services.database);
+    for (const webhook of webhooks) {
+      const existing = this.#lanes.get(webhook.id);
+      if (existing) existing.webhook = webhook;
+      if (this.#isStopped) continue;
+      if (existing?.hasResults) existing.wake();
+      else if (due.has(webhook.id)) (existing ?? this.#open(webhook)).wake();
+    }
+  }
+
+  #open(webhook: Webhook): Lane {
+    const { database } = this.services;
+    const services = { database, sender: this.sender, claimant: this.#claimant, slots: this.#slots, stats: this.stats };
+    const lane = new Lane(webhook, services, this.options, (error) => this.observe({ kind: 'webhooks-failed', error }));
+    this.#lanes.set(webhook.id, lane);
+    return lane;
+  }
+
+  /** Tables may have been created, dropped or renamed, and triggers disabled. */
+  async #keepUp(webhooks: readonly Webhook[]): Promise<void> {
+    this.#keptUpAt = performance.now();
+    await this.#triggers.sync(webhooks);
+    for (const [table, reason] of this.#triggers.failures)
+      this.observe({ kind: 'webhook-triggers-missing', table, reason });
+    await this.#markMissing(webhooks);
+    if (this.#hasWebhooks) while ((await expireDeliveries(this.services.database, this.options.retention)) > 0);
+  }
+
+  /** A collection that a webhook follows does not exist. */
+  async #markMissing(webhooks: readonly Webhook[]): Promise<void> {
+    const { database, mirror } = this.services;
+    for (const { id, status, collections, incompleteSince } of webhooks) {
+      const missing = collections.find((name) => !mirror.model.collections.has(name));
+      if (missing === undefined || status === 'inactive' || incompleteSince !== null) continue;
+      const reason = `the collection "${missing}" does not exist`;
+      await database.rows(MARK_INCOMPLETE, [id, reason]);
+      this.observe({ kind: 'webhook-incomplete', webhook: id, reason });
+    }
+  }
+}
+
+const MARK_INCOMPLETE = withCatalog(`update service_webhooks set incomplete_since = now(), incomplete_reason = $2
+  where id = $1::uuid and incomplete_since is null`);

@@ -1,0 +1,109 @@
+/**
+ * Triggers that write the changes of a table to service_webhook_changes (sql/system/028_webhooks.sql). The tables that webhooks name have
+ * them, and so have their partitions: a statement fires the triggers of the table that it names, and no others.
+ */
+import { parseOwnJson } from '../../base/narrow.js';
+import { withCatalog } from '../../sql/catalog-names.js';
+import type { TableName } from './publication.js';
+import {
+  createTriggers,
+  dropTriggers,
+  TRIGGERS_PER_TABLE,
+  type TriggerChange,
+  type TriggerFamily,
+  triggerNames,
+} from './statement-triggers.js';
+
+const FUNCTION = 'service_webhook_change';
+
+function familyOf(system: string): TriggerFamily {
+  return { prefix: 'service_webhook', function: FUNCTION, system };
+}
+
+/** A table whose changes webhooks want. */
+export interface WantedTable extends TableName {
+  /** The columns of the item's key. */
+  readonly key: readonly string[];
+}
+
+/** The tables in $1 and their partitions, and whether each has the triggers in $3 of the installation in schema $2. */
+const TABLES = withCatalog(`
+with wanted as (
+  select c.oid, c.relkind, each.value -> 2 as arguments
+  from json_array_elements($1::json) each (value)
+  join pg_namespace n on n.nspname = (each.value ->> 0)
+  join pg_class c on c.relnamespace = n.oid and c.relname = (each.value ->> 1)
+), tables as (
+  select oid, arguments from wanted
+  union all
+  select p.relid, w.arguments from wanted w cross join lateral pg_partition_tree(w.oid) p
+  where w.relkind = 'p' and p.relid <> w.oid
+)
+select n.nspname as schema, c.relname as name, t.arguments::text as arguments,
+  pg_has_role(c.relowner, 'usage') or has_table_privilege(c.oid, 'trigger') as may_install,
+  (select count(*) from pg_trigger g join pg_proc f on f.oid = g.tgfoid join pg_namespace h on h.oid = f.pronamespace
+   where g.tgrelid = c.oid and f.proname = '${FUNCTION}' and h.nspname = $2 and g.tgenabled in ('O', 'A')
+     and g.tgname in (select json_array_elements_text($3::json))
+     and g.tgargs = (select string_agg(convert_to(a.value, getdatabaseencoding()) || '\\x00'::bytea, ''::bytea order by a.position)
+       from json_array_elements_text(t.arguments) with ordinality a (value, position)))::int = ${TRIGGERS_PER_TABLE} as installed
+from tables t join pg_class c on c.oid = t.oid join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p')`);
+
+interface TableRow extends TableName {
+  readonly arguments: string;
+  readonly may_install: boolean;
+  readonly installed: boolean;
+}
+
+/** Tables that have triggers of the installation in schema $1. */
+const INSTALLED = withCatalog(`
+select n.nspname as schema, c.relname as name, json_agg(t.tgname order by t.tgname)::text as triggers
+from pg_trigger t join pg_proc f on f.oid = t.tgfoid and f.proname = '${FUNCTION}'
+join pg_namespace s on s.oid = f.pronamespace and s.nspname = $1
+join pg_class c on c.oid = t.tgrelid join pg_namespace n on n.oid = c.relnamespace
+group by 1, 2 order by 1, 2`);
+
+type Query = <Row>(text: string, parameters: (string | null)[]) => Promise<Row[]>;
+
+export interface TriggerPlan {
+  /** Tables that get triggers. */
+  readonly missing: readonly (TriggerChange & { readonly mayInstall: boolean })[];
+  /** Tables that lose theirs. */
+  readonly unwanted: readonly TriggerChange[];
+}
+
+/** Compares the triggers with the tables that need them. `maxChanges`: how many changes may wait. */
+export async function planTriggers(
+  query: Query,
+  system: string,
+  wanted: readonly WantedTable[],
+  maxChanges: number,
+): Promise<TriggerPlan> {
+  const family = familyOf(system);
+  const given = wanted.map(({ schema, name, key }) => [schema, name, [String(maxChanges), ...key]]);
+  const tables = await query<TableRow>(TABLES, [JSON.stringify(given), system, JSON.stringify(triggerNames(family))]);
+  const installed = await query<TableName & { readonly triggers: string }>(INSTALLED, [system]);
+  const isWanted = new Set(tables.map(({ schema, name }) => JSON.stringify([schema, name])));
+  return {
+    missing: tables
+      .filter((table) => !table.installed)
+      .map((table) => ({
+        schema: table.schema,
+        name: table.name,
+        mayInstall: table.may_install,
+        statements: createTriggers(family, table, parseOwnJson<string[]>(table.arguments)),
+      })),
+    unwanted: installed
+      .filter(({ schema, name }) => !isWanted.has(JSON.stringify([schema, name])))
+      .map(({ schema, name, triggers }) => ({
+        schema,
+        name,
+        statements: dropTriggers({ schema, name }, parseOwnJson<string[]>(triggers)),
+      })),
+  };
+}
+
+/** Held while triggers of the installation in schema $1 are changed. */
+export const TRIGGER_LOCK = withCatalog(
+  "select pg_advisory_xact_lock(hashtextextended('lateral webhook triggers ' || $1::text, 0))",
+);

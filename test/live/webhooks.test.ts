@@ -1,0 +1,311 @@
+/** Webhooks: changes by the API and by SQL are posted, signed and in order, and nothing but the changes that were asked for. */
+import { createHmac } from 'node:crypto';
+import t, { type Test } from 'tap';
+import {
+  ADMIN_TOKEN,
+  type Answer,
+  connectSql,
+  createLibrary,
+  get,
+  request,
+  startDatabase,
+  startTestService,
+  waitFor,
+} from '../support/service.js';
+import { type Received, type Receiver, startReceiver } from '../support/webhook-receiver.js';
+
+const server = await startDatabase();
+const url = await createLibrary(server, 'webhooks');
+const sql = connectSql(url);
+t.teardown(() => sql.end());
+await sql.unsafe(`
+  create type mood as enum ('sad', 'glad');
+  create table keyless (v text);
+  create table pairs (a int, b text, v text, primary key (a, b));
+  create table odd (id bigint primary key, m mood, list mood[], f float8, n numeric, d jsonb, bytes bytea, span daterange);
+  create table parted (id int primary key, v text) partition by range (id);
+  create table parted_low partition of parted for values from (0) to (100)`);
+
+const options = { databaseUrl: url, WORKERS: '1', WEBHOOKS_ALLOW_LOCAL: 'true', WEBHOOK_RETRY_DELAYS: '50ms,100ms' };
+const service = await startTestService(options);
+const receiver = await startReceiver();
+
+interface Created {
+  readonly id: string;
+  readonly secret: string;
+}
+
+/** A request with a JSON body, of the administrator unless another token is given. */
+function send(method: string, path: string, body?: object, token = ADMIN_TOKEN): Promise<Answer> {
+  const headers = { 'content-type': 'application/json' };
+  return request(service, method, path, { token, headers, ...(body && { body: JSON.stringify(body) }) });
+}
+
+async function create(t: Test, webhook: object, to: Receiver = receiver): Promise<Created> {
+  const answer = await send('POST', '/webhooks', { name: t.name, url: `${to.url}/hook`, ...webhook });
+  t.equal(answer.status, 200, answer.text);
+  to.received.length = 0;
+  const { id, secret } = (answer.json as { data: Created }).data;
+  t.teardown(() => send('DELETE', `/webhooks/${id}`));
+  return { id, secret };
+}
+
+const act = (id: string, name: string, body?: object): Promise<Answer> => send('POST', `/webhooks/${id}/${name}`, body);
+
+/** Event, key and the data without the fields that the library has by default. */
+const brief = ({ json: { event, key, data } }: Received): unknown[] => [event, key, data];
+
+/** Different items arrive in any order. */
+const byKey = (one: unknown[], other: unknown[]): number => (String(one[1]) < String(other[1]) ? -1 : 1);
+
+t.test('changes by the API and by SQL arrive with the item as the API shows it', async (t) => {
+  await create(t, { collections: ['tags'] });
+  await send('POST', '/items/tags', { id: 900, name: 'one' });
+  await sql`update tags set name = 'two' where id = 900`;
+  await sql`delete from tags where id = 900`;
+  const received = await receiver.count(3);
+  t.strictSame(
+    received.map(brief).map(([event, key]) => [event, key]),
+    [
+      ['create', '900'],
+      ['update', '900'],
+      ['delete', '900'],
+    ],
+  );
+  t.match(received[1]?.json, { type: 'tags.update', data: { id: 900, name: 'two' }, previous: { name: 'one' } });
+  t.match(received[2]?.json.data, { name: 'two' });
+  t.match(received[0]?.headers, { 'content-type': 'application/json', 'user-agent': 'lateral' });
+});
+
+t.test('filter, fields and events select what is sent', async (t) => {
+  const filter = { _and: [{ status: { _eq: 'published' } }, { author: { name: { _starts_with: 'Ada' } } }] };
+  await sql`insert into authors (id, name) values (700, 'Ada L'), (701, 'Bob')`;
+  await create(t, {
+    collections: ['articles'],
+    events: ['create', 'update'],
+    filter,
+    fields: ['title', 'author.name'],
+  });
+  await sql`insert into articles (id, title, status, author) values (700, 'draft', 'draft', 700), (701, 'of Bob', 'published', 701),
+    (702, 'sent', 'published', 700)`;
+  await sql`update articles set status = 'published' where id = 700`;
+  await sql`delete from articles where id between 700 and 702`;
+  await sql`insert into articles (id, title, status, author) values (703, 'last', 'published', 700)`;
+  await receiver.count(3);
+  t.strictSame(receiver.received.map(brief).sort(byKey), [
+    ['update', '700', { title: 'draft', author: { name: 'Ada L' } }],
+    ['create', '702', { title: 'sent', author: { name: 'Ada L' } }],
+    ['create', '703', { title: 'last', author: { name: 'Ada L' } }],
+  ]);
+});
+
+t.test('keys of several columns, tables without a key, truncate and partitions', async (t) => {
+  await create(t, { collections: ['pairs', 'keyless', 'parted'] });
+  await sql`insert into pairs values (1, 'a~b', 'x')`;
+  await sql`update pairs set b = 'c' where a = 1`;
+  await receiver.count(3);
+  t.strictSame(
+    receiver.received.map(({ json: { event, key } }) => [event, key]).sort(),
+    [
+      ['create', '1~a\\~b'],
+      ['create', '1~c'],
+      ['delete', '1~a\\~b'],
+    ],
+    'a change of the key deletes one item and creates another',
+  );
+  receiver.received.length = 0;
+  await sql`insert into keyless values ('first')`;
+  await sql`update keyless set v = 'second'`;
+  await sql`truncate keyless`;
+  await sql`insert into keyless values ('third')`;
+  await receiver.count(4);
+  t.strictSame(receiver.received.map(brief), [
+    ['create', null, { v: 'first' }],
+    ['update', null, { v: 'second' }],
+    ['truncate', null, null],
+    ['create', null, { v: 'third' }],
+  ]);
+  receiver.received.length = 0;
+  await sql`insert into parted values (1, 'root')`;
+  await sql`update parted_low set v = 'partition'`;
+  await receiver.count(2);
+  t.strictSame(
+    receiver.received.map(({ json: { collection, event, data } }) => [collection, event, data]),
+    [
+      ['parted', 'create', { id: 1, v: 'root' }],
+      ['parted', 'update', { id: 1, v: 'partition' }],
+    ],
+  );
+});
+
+t.test('values of all kinds survive, whatever the settings of the writer', async (t) => {
+  await create(t, { collections: ['odd'] });
+  await sql.begin(async (sql) => {
+    await sql`set local extra_float_digits = -10`;
+    await sql`set local datestyle = 'SQL, DMY'`;
+    await sql`insert into odd values (9007199254740993, 'glad', '{sad,glad}', 0.1::float8 + 0.2::float8, 'NaN', '{"a":[1,"é"]}',
+      '\\x00ff', '[2026-02-01,2026-03-04)')`;
+  });
+  await receiver.count(1);
+  const shown = await get(service, '/items/odd/9007199254740993', { token: ADMIN_TOKEN });
+  t.equal(receiver.received[0]?.body.match(/"data":(.*)}$/)?.[1], shown.text.match(/"data":(.*)}$/)?.[1]);
+});
+
+t.test('a rolled back change is not sent, and one transaction sends all of its changes', async (t) => {
+  await create(t, { collections: ['tags'] });
+  await sql
+    .begin(async (sql) => {
+      await sql`insert into tags (id, name) values (910, 'never')`;
+      throw new Error('undo');
+    })
+    .catch(() => {});
+  await sql.begin(async (sql) => {
+    await sql`insert into tags (id, name) values (911, 'a')`;
+    await sql`update tags set name = 'b' where id = 911`;
+    await sql`insert into tags (id, name) values (911, 'c') on conflict (id) do update set name = excluded.name`;
+  });
+  await receiver.count(3);
+  t.strictSame(
+    receiver.received.map(({ json: { data } }) => data?.['name']),
+    ['a', 'b', 'c'],
+  );
+});
+
+t.test('deliveries are signed; after a rotation both secrets sign', async (t) => {
+  const { id, secret } = await create(t, { collections: ['tags'] });
+  t.match(secret, /^whsec_[A-Za-z0-9+/]{43}=$/);
+  const verify = ({ headers, body }: Received, key: string): boolean => {
+    const content = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${body}`;
+    const bytes = Buffer.from(key.replace('whsec_', ''), 'base64');
+    const expected = `v1,${createHmac('sha256', bytes).update(content).digest('base64')}`;
+    return String(headers['webhook-signature']).split(' ').includes(expected);
+  };
+  await sql`insert into tags (id, name) values (920, 'signed')`;
+  const [first] = await receiver.count(1);
+  t.ok(first && verify(first, secret));
+  const shown = await get(service, `/webhooks/${id}`, { token: ADMIN_TOKEN });
+  t.match(shown.json, { data: { secret: '**********', previous_secret: null } });
+  const rotated = await act(id, 'rotate');
+  const { secret: next } = (rotated.json as { data: { secret: string } }).data;
+  t.not(next, secret);
+  await sql`update tags set name = 'again' where id = 920`;
+  const [, second] = await receiver.count(2);
+  t.ok(second && verify(second, secret) && verify(second, next));
+});
+
+t.test('a failed delivery is repeated in order, then dead, and can be sent again', async (t) => {
+  const { id } = await create(t, { collections: ['tags'] });
+  let isBroken = true;
+  receiver.answer = ({ json: { key } }, response) =>
+    void response.writeHead(isBroken && key === '930' ? 500 : 200).end('x'.repeat(2_000));
+  await sql`insert into tags (id, name) values (930, 'a')`;
+  await sql`update tags set name = 'b' where id = 930`;
+  await sql`insert into tags (id, name) values (931, 'other')`;
+  const deliveries = async () => {
+    const path = `/webhook_deliveries?filter[webhook][_eq]=${id}&sort=sequence&fields=item,status,attempts,response_status,response_body`;
+    return ((await get(service, path, { token: ADMIN_TOKEN })).json as { data: Record<string, unknown>[] }).data;
+  };
+  await waitFor(async () => (await deliveries()).filter(({ status }) => status === 'dead').length === 2, 10_000);
+  const [dead, , delivered] = await deliveries();
+  t.match(dead, { item: '930', status: 'dead', attempts: 3, response_status: 500 });
+  t.equal(String(dead?.['response_body']).length, 1_024);
+  t.match(delivered, { item: '931', status: 'delivered', attempts: 1 }, 'other items do not wait');
+  const ofItem = receiver.received.filter(({ json: { key } }) => key === '930');
+  t.strictSame(
+    ofItem.map(({ json: { data } }) => data?.['name']),
+    ['a', 'a', 'a', 'b', 'b', 'b'],
+  );
+  t.equal(new Set(ofItem.map(({ headers }) => headers['webhook-id'])).size, 2, 'all attempts have the same id');
+  isBroken = false;
+  receiver.received.length = 0;
+  t.match((await act(id, 'redeliver')).json, { data: { count: 2 } });
+  await receiver.count(2);
+  t.strictSame(
+    receiver.received.map(({ json: { data } }) => data?.['name']),
+    ['a', 'b'],
+  );
+  receiver.answer = (_, response) => void response.writeHead(204).end();
+});
+
+t.test('a paused webhook keeps its changes; an inactive one does not', async (t) => {
+  const { id } = await create(t, { collections: ['tags'] });
+  t.match(await act(id, 'pause'), { status: 200 });
+  await sql`insert into tags (id, name) values (940, 'kept')`;
+  t.match(await act(id, 'resume'), { status: 200 });
+  await receiver.count(1);
+  await send('PATCH', `/webhooks/${id}`, { status: 'inactive' });
+  const [{ count } = { count: -1 }] = await sql<{ count: number }[]>`
+    select count(*)::int from pg_trigger where tgname like 'service_webhook%'`;
+  t.equal(count, 0, 'the triggers are gone');
+  await sql`update tags set name = 'unseen' where id = 940`;
+  t.match(await act(id, 'resume'), { status: 400 });
+  t.match((await act(id, 'test')).json, { data: { delivered: true, status: 204, error: null } });
+  t.equal(receiver.received.at(-1)?.json.type, 'tags.test');
+  t.equal(receiver.received.length, 2);
+});
+
+t.test('a receiver that hangs delays no other', async (t) => {
+  const slow = await startReceiver();
+  slow.answer = () => {};
+  await create(t, { collections: ['tags'] }, slow);
+  await create(t, { collections: ['tags'] });
+  const start = Date.now();
+  await sql`insert into tags (id, name) select n, 'x' from generate_series(2000, 2099) n`;
+  await receiver.count(100);
+  t.ok(Date.now() - start < 8_000);
+  t.ok(slow.received.length <= 8);
+});
+
+t.test('bad webhooks are refused, and only administrators write them', async (t) => {
+  const good = { name: 'x', url: 'https://example.com/x', collections: ['tags'] };
+  const bad: readonly [object, RegExp][] = [
+    [{ url: 'ftp://example.com' }, /"url" must be/],
+    [{ url: 'http://user:x@example.com' }, /credentials/],
+    [{ collections: [] }, /"collections" must be/],
+    [{ collections: 'tags' }, /"collections" must be/],
+    [{ collections: ['nothing'] }, /nothing/],
+    [{ collections: ['service_users'] }, /belongs to the service/],
+    [{ events: ['created'] }, /"events" must be some of/],
+    [{ filter: { nam: { _eq: 'x' } } }, /nam/],
+    [{ filter: { name: { _is: 'x' } } }, /_is/],
+    [{ fields: ['nothing'] }, /nothing/],
+    [{ headers: { 'Webhook-Id': 'x' } }, /cannot contain/],
+    [{ headers: { 'X-A': 'a\r\nB: c' } }, /printable/],
+    [{ secret: 'short' }, /whsec_/],
+    [{ status: 'on' }, /status/],
+  ];
+  for (const [part, expected] of bad) {
+    const answer = await send('POST', '/webhooks', { ...good, ...part });
+    t.ok(answer.status >= 400 && answer.status < 500, `${answer.status} ${JSON.stringify(part)}`);
+    t.match(answer.text.replaceAll('\\"', '"'), expected);
+  }
+  await sql`insert into service_users (email, token) values ('reader@example.com', encode(sha256('a-token-of-the-reader'), 'hex'))`;
+  for (const [method, path] of [
+    ['POST', '/webhooks'],
+    ['GET', '/webhooks'],
+    ['POST', '/webhooks/x/rotate'],
+  ] as const) {
+    const answer = await send(method, path, method === 'GET' ? undefined : good, 'a-token-of-the-reader');
+    t.equal(answer.status, 403, `${method} ${path}`);
+  }
+  t.match((await get(service, '/webhooks', { token: ADMIN_TOKEN })).json, { data: [] });
+});
+
+t.test('changes that cannot be recorded do not fail the writer: the webhook is incomplete', async (t) => {
+  const { id } = await create(t, { collections: ['tags'] });
+  await sql`alter table service_webhook_changes add constraint broken check (event <> 'create')`;
+  await sql`insert into tags (id, name) values (950, 'missed')`;
+  await sql`alter table service_webhook_changes drop constraint broken`;
+  const incomplete = async () => {
+    const { json } = await get(service, `/webhooks/${id}?fields=incomplete_since,incomplete_reason`, {
+      token: ADMIN_TOKEN,
+    });
+    return (json as { data: { incomplete_reason: string | null } }).data.incomplete_reason;
+  };
+  await waitFor(async () => (await incomplete()) !== null, 5_000);
+  t.match(await incomplete(), /broken/);
+  await sql`update tags set name = 'sent' where id = 950`;
+  await receiver.count(1);
+  t.match(await act(id, 'resume'), { status: 200 });
+  t.equal(await incomplete(), null);
+});
