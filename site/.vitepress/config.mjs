@@ -116,6 +116,7 @@ export default defineConfig({
           page('Logs and traces', 'logs'),
           page('Metrics', 'metrics'),
           page('Database outages', 'outages'),
+          page('Plan checks', 'plan-checks'),
         ],
       },
       {

@@ -24,6 +24,7 @@ import { Storages } from '../storage/storage.js';
 import { ADOPT_HELP, adopt } from './adopt.js';
 import { DOCTOR_HELP, doctor } from './doctor.js';
 import { LIVE_HELP, live } from './live-command.js';
+import { PLANS_HELP, plans, STATISTICS_HELP, statistics } from './plans-command.js';
 import { RELATIONS_HELP, relations } from './relations-command.js';
 import { SCHEMA_HELP, schema } from './schema-command.js';
 import { WEBHOOKS_HELP, webhooks } from './webhooks-command.js';
@@ -38,6 +39,8 @@ Usage: lateral [start] [--option value ...]
        lateral relations suggest [COLLECTION ...] [--apply] [--option value ...]
        lateral files [--remove] [--option value ...]
        lateral doctor [--json] [--option value ...]
+       lateral statistics -o FILE [--redact COLUMNS] [--option value ...]
+       lateral plans check [--statistics FILE] [--traffic FILE] [--accept] [--option value ...]
        lateral live {install | remove} [--dry-run] [--option value ...]
        lateral webhooks {list | test | pause | resume | rotate | deliveries | redeliver} [WEBHOOK] [--option value ...]
        lateral adopt [--dry-run] [--option value ...]
@@ -53,6 +56,8 @@ Usage: lateral [start] [--option value ...]
   relations  finds the one-to-many, one-to-one and many-to-many relations that foreign keys imply (lateral relations --help)
   files      finds stored files without a row, and rows without a stored file (lateral files --help)
   doctor     checks the database and says how to fix problems (lateral doctor --help)
+  statistics writes what the planner knows about a database to a file, without rows (lateral statistics --help)
+  plans      plans recorded requests on an empty twin of a database, and fails if a plan got worse (lateral plans --help)
   live       makes or drops the triggers for live queries without the log of PostgreSQL (lateral live --help)
   webhooks   lists, tests and pauses webhooks, and sends deliveries again (lateral webhooks --help)
   adopt      takes over an installation of Directus in the same database (lateral adopt --help)
@@ -79,6 +84,8 @@ const COMMANDS = new Map([
   ['doctor', { help: DOCTOR_HELP, run: doctor }],
   ['files', { help: FILES_HELP, run: files }],
   ['relations', { help: RELATIONS_HELP, run: relations }],
+  ['statistics', { help: STATISTICS_HELP, run: statistics }],
+  ['plans', { help: PLANS_HELP, run: plans }],
 ]);
 
 export async function main(words: readonly string[]): Promise<void> {

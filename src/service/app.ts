@@ -304,7 +304,8 @@ function openWebhooks(config: Config, core: Core, observe: Observer): Webhooks {
   return new Webhooks(core, options, observe);
 }
 
-function createOperations(config: Config, routes: readonly ApiRoute[]): Operations {
+/** Parses documents of GraphQL; `routes` are those that root fields may call. */
+export function createOperations(config: Config, routes: readonly ApiRoute[]): Operations {
   const limits = {
     tokens: config.GRAPHQL_QUERY_TOKEN_LIMIT,
     depth: config.GRAPHQL_QUERY_DEPTH_LIMIT,

@@ -12,6 +12,7 @@ import { packagePath } from '../../src/base/package-files.js';
 const ORDER: readonly (readonly string[])[] = [
   ['main', 'index'],
   ['commands'],
+  ['twin'],
   ['service'],
   ['api'],
   ['live'],
@@ -31,6 +32,7 @@ const ORDER: readonly (readonly string[])[] = [
 const LEAVES: readonly string[] = ['config', 'base'];
 /** Stands beside the others: it starts a program and knows nothing of the service. */
 const APART = 'embedded';
+const STARTERS: readonly string[] = ['service', 'twin'];
 const KNOWN_ONLY_TO: Readonly<Record<string, string>> = {
   'uWebSockets.js': 'http',
   postgres: 'postgres',
@@ -129,7 +131,7 @@ t.test('a wrong import is found, however it is written', async (t) => {
     [
       'api/items/items.ts',
       "import { startEmbedded } from '../../embedded/cluster.js';",
-      /embedded is for the service alone/,
+      /embedded is for the service and the twin alone/,
     ],
     ['embedded/cluster.ts', "import { StartError } from '../base/errors.js';", null],
     ['embedded/cluster.ts', "import { Database } from '../postgres/pools/database.js';", /only leaves/],
@@ -234,7 +236,7 @@ function judgeRoom(room: string, target: string): string | null {
   if (goal === room || LEAVES.includes(goal)) return isKnown(room) ? null : `${room} is no room of the house`;
   if (LEAVES.includes(room)) return `${room} is a leaf and may only know other leaves`;
   if (room === APART) return `${APART} may know only leaves`;
-  if (goal === APART) return room === 'service' ? null : `${APART} is for the service alone`;
+  if (goal === APART) return STARTERS.includes(room) ? null : `${APART} is for the service and the twin alone`;
   if (!isKnown(room)) return `${room} is no room of the house`;
   if (!isKnown(goal)) return `${goal} is no room of the house`;
   return levelOf(goal) > levelOf(room) ? null : `it leads to ${goal}, which lies above ${room}`;

@@ -12,6 +12,14 @@ export interface PlanNode {
   readonly 'Join Filter'?: string;
   readonly 'Index Cond'?: string;
   readonly 'Recheck Cond'?: string;
+  readonly 'Relation Name'?: string;
+  readonly 'Index Name'?: string;
+  readonly 'CTE Name'?: string;
+  readonly 'Function Name'?: string;
+  readonly 'Subplan Name'?: string;
+  readonly 'Join Type'?: string;
+  readonly 'Scan Direction'?: string;
+  readonly Strategy?: string;
   readonly Plans?: readonly PlanNode[];
 }
 
@@ -35,7 +43,26 @@ export async function explainGeneric(
       await session.query(`deallocate ${name}`).catch(() => {});
     }
   });
-  const plan = rows[0]?.['QUERY PLAN'][0]?.Plan;
+  return planOf(rows);
+}
+
+/** The plan of a statement for these values, as connections for reads make it. */
+export async function explainCustom(
+  database: Database,
+  text: string,
+  values: readonly (string | null)[],
+): Promise<PlanNode> {
+  const rows = await database.own.use((session) =>
+    session.transaction(async () => {
+      await session.query(SETTINGS);
+      return session.query<Explained>(`explain (format json) ${text}`, values);
+    }),
+  );
+  return planOf(rows);
+}
+
+function planOf([row]: readonly Explained[]): PlanNode {
+  const plan = row?.['QUERY PLAN'][0]?.Plan;
   if (!plan) throw new Error('PostgreSQL explained nothing');
   return plan;
 }
@@ -85,6 +112,6 @@ export function findsByIndex(plan: PlanNode): boolean {
   return nodes.some((node) => VALUE.test(node['Index Cond'] ?? '')) && !nodes.some(isWhole);
 }
 
-function allNodes(node: PlanNode): PlanNode[] {
+export function allNodes(node: PlanNode): PlanNode[] {
   return [node, ...(node.Plans ?? []).flatMap(allNodes)];
 }

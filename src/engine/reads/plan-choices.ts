@@ -64,6 +64,13 @@ export class PlanChoices {
     return choice ? choice.shapeFor(values) : this.#undecided(shape);
   }
 
+  /** As `shapeFor`, when the choice is made. */
+  async chosenFor(shape: UnevenShape, values: BoundTexts, billed: BilledCaller): Promise<Shape> {
+    this.shapeFor(shape, values, billed);
+    await this.#last;
+    return this.shapeFor(shape, values, null);
+  }
+
   #decide(shape: UnevenShape, billed: BilledCaller): void {
     this.#pending.add(shape);
     this.#last = this.#last.then(async () => {

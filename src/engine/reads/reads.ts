@@ -11,7 +11,13 @@ import type { Observer } from '../../base/observe.js';
 import { fromDatabase } from '../../base/sqlstate.js';
 import { runSteps, type Steps } from '../../base/time-slices.js';
 import { ReadBatcher } from '../../batching/read-batcher.js';
-import { PromiseListener, planKindOf, type ReadListener, RecoveringListener } from '../../batching/shape-queue.js';
+import {
+  PromiseListener,
+  planKindOf,
+  type ReadListener,
+  RecoveringListener,
+  type Shape,
+} from '../../batching/shape-queue.js';
 import type { PlanKind, ShapeStats } from '../../batching/shape-stats.js';
 import type { Mirror } from '../../mirror/watch.js';
 import type { Access } from '../../plan/access.js';
@@ -72,6 +78,11 @@ interface Explanation {
   readonly cache?: { readonly kept: boolean; readonly reason: string | null };
   /** As `explain (format json)` writes it. */
   readonly plan: readonly [{ readonly Plan: { readonly 'Total Cost': number } }] | undefined;
+}
+
+export interface ChosenShape {
+  readonly shape: Shape;
+  readonly values: readonly (string | null)[];
 }
 
 interface CompileOptions {
@@ -351,6 +362,14 @@ export class Reads {
     };
     // An answer that has begun cannot be repeated.
     return this.#retry(read, send, () => !isSent);
+  }
+
+  /** The shape that a read is sent with once its shape is known well, and its values. */
+  async chosenShape({ query, compiled, caller }: PreparedRead): Promise<ChosenShape> {
+    const values = bind(compiled.statement.parameters, query.values, caller);
+    if (compiled.stream) return { shape: { ...compiled, isUnprepared: true }, values };
+    if (!isUneven(compiled)) return { shape: compiled, values };
+    return { shape: await this.plans.chosenFor(compiled, values, { caller, from: NO_ADDRESS }), values };
   }
 
   /** The statement and PostgreSQL's plan for it. With `analyze` the statement is executed. */

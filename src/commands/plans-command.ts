@@ -1,0 +1,210 @@
+/** `lateral statistics` and `lateral plans check`: the plans of recorded requests, compared with accepted ones. */
+import { StartError } from '../base/errors.js';
+import { createObserver } from '../base/observe.js';
+import { type CommandLine, readArguments, readConfig } from '../config/config.js';
+import { withDatabase } from '../service/start.js';
+import { type AcceptedFile, acceptedFile, readAccepted, writeAccepted } from '../twin/accepted-plans.js';
+import { type CheckedPlans, type ComparedPlan, checkPlans, describeAge, differencesOf } from '../twin/check-plans.js';
+import type { PlannedClass, UnplannedRequest } from '../twin/plan-requests.js';
+import { planLines } from '../twin/plan-tree.js';
+import { readRequests } from '../twin/requests.js';
+import { writeStatistics } from '../twin/statistics-file.js';
+import { takeStatistics } from '../twin/take-statistics.js';
+import { showProgress, TWIN_HELP, TWIN_SWITCHES, TWIN_VALUES, withTwinOf } from './twin-options.js';
+
+export const STATISTICS_HELP = `Usage: lateral statistics -o FILE [--redact COLUMNS] [--option value ...]
+
+Writes what the planner of a database knows to a file: its structure, sizes, statistics of columns, settings and the permissions of
+roles. The file has no rows. The most common values and the histograms of columns are data: --redact leaves them out. Values of
+concealed fields and of the service's own tables are always left out.
+
+  -o FILE            the file; it is compressed if its name ends in .gz
+  --redact COLUMNS   columns whose values are left out, such as "customers.email,customers.phone,notes.*"
+
+"lateral plans check" builds an empty PostgreSQL from the file that plans as the database does. PostgreSQL 15 or newer is needed. The role should be allowed to read all served tables: PostgreSQL hides the statistics of others.
+
+All options of lateral --help are accepted; DATABASE_URL selects the database.`;
+
+export const PLANS_HELP = `Usage: lateral plans check [--statistics FILE] [--traffic FILE] [--accept] [--plans FILE] [--factor N] [--json] [--option value ...]
+
+Plans recorded requests on a twin, an empty PostgreSQL with the statistics of production, and compares the plans with accepted ones.
+Each request is compiled as the service compiles it, with the permissions of its caller.
+
+  --accept           writes the plans of today to the file of accepted plans
+  --plans FILE       the file of accepted plans [plans.yaml]; its requests are planned too
+  --factor N         a plan is worse if its cost grew N times [2]
+${TWIN_HELP}
+  --json             prints the result as JSON
+
+Exits with 0 if no plan is worse, with 1 if a plan's cost grew by the factor or it lost an index, and with 2 if nothing could be checked.
+
+All options of lateral --help are accepted.`;
+
+export async function statistics(words: readonly string[]): Promise<void> {
+  const long = words.map((word) => (word === '-o' ? '--output' : word));
+  const { operands, values, environment } = readArguments(long, [], ['output', 'redact']);
+  const { output, redact = '' } = values;
+  if (operands.length > 0 || output === undefined)
+    throw new StartError('statistics needs a file: lateral statistics -o production.stats.gz');
+  const config = readConfig({ ...process.env, ...environment });
+  const names = redact
+    .split(',')
+    .map((name) => name.trim())
+    .filter((name) => name !== '');
+  const file = await withDatabase(config, createObserver('error'), console.error, (database) =>
+    takeStatistics(database, { system: config.SYSTEM_SCHEMA, redact: names }),
+  );
+  for (const name of names) {
+    const [table = '', column = ''] = name.split('.').slice(-2);
+    const facts = file.tables.find((each) => each.table === table);
+    if (!facts || (column !== '*' && !Object.hasOwn(facts.columns, column)))
+      throw new StartError(`--redact: there is no column "${name}", and nothing was written`);
+  }
+  const bytes = await writeStatistics(output, file);
+  const size = `${Math.ceil(bytes / 1_024).toLocaleString('en')} kB`;
+  console.error(
+    `${file.tables.length} tables, ${file.indexes.length} indexes, ${file.columns.length} columns written to ${output} (${size})`,
+  );
+}
+
+/** Not 1: a pipeline must distinguish a worse plan from a check that did not take place. */
+const NOT_CHECKED = 2;
+
+export async function plans(words: readonly string[]): Promise<void> {
+  try {
+    const [command, ...rest] = words;
+    if (command !== 'check') throw new StartError('plans expects check: see lateral plans --help');
+    await check(readArguments(rest, [...TWIN_SWITCHES, 'accept'], [...TWIN_VALUES, 'factor']));
+  } catch (error) {
+    if (!(error instanceof StartError)) throw error;
+    console.error(`lateral: ${error.message}`);
+    process.exitCode = NOT_CHECKED;
+  }
+}
+
+async function check(commandLine: CommandLine): Promise<void> {
+  const { operands, switches, environment, values } = commandLine;
+  if (operands.length > 0) throw new StartError(`unexpected argument "${operands[0]}": see lateral plans --help`);
+  const factor = Number(values['factor'] ?? 2);
+  if (!(factor > 1)) throw new StartError('--factor must be a number above 1');
+  const path = values['plans'] ?? 'plans.yaml';
+  const isAccepting = switches.has('accept');
+  const accepted = await readAccepted(path);
+  const requests = values['traffic'] === undefined ? [] : await readRequests(values['traffic']);
+  if (!accepted && !isAccepting)
+    throw new StartError(`"${path}" does not exist: --accept writes it, with the plans of the requests of --traffic`);
+  if (requests.length + (accepted?.plans.length ?? 0) === 0)
+    throw new StartError('there are no requests to plan: name a file of them with --traffic');
+  const config = readConfig({ ...process.env, ...environment });
+  await withTwinOf(commandLine, config, async (twin) => {
+    const checked = await checkPlans(twin, accepted, requests, { factor, onProgress: showProgress });
+    if (checked.compared.length + checked.added.length === 0)
+      throw new StartError(`no request could be planned: ${checked.unplanned[0]?.reason ?? 'there are none'}`);
+    const differences = differencesOf(twin);
+    if (switches.has('json')) console.log(JSON.stringify(asJson(checked, differences), null, 2));
+    else {
+      const { statistics: source, buildMs } = twin;
+      console.log(
+        `Statistics ${describeAge(source)}; ${source.tables.length} tables; twin built in ${(buildMs / 1_000).toFixed(1)} s`,
+      );
+      console.log(report(checked, differences));
+    }
+    if (isAccepting) await accept(path, checked);
+    else if (checked.compared.some(({ verdict }) => verdict === 'worse')) process.exitCode = 1;
+  });
+}
+
+/** Entries whose request can no longer be planned leave the file. */
+async function accept(path: string, { compared, added, state }: CheckedPlans): Promise<void> {
+  const current = compared.flatMap(({ now }) => now ?? []);
+  const unique = new Map([...current, ...added].map((each) => [`${each.id} ${each.kind}`, each]));
+  const file: AcceptedFile = acceptedFile([...unique.values()], state);
+  await writeAccepted(path, file);
+  console.error(`${file.plans.length} plans accepted in ${path}`);
+}
+
+function report({ compared, added, unplanned }: CheckedPlans, differences: readonly string[]): string {
+  const worse = compared.filter(({ verdict }) => verdict === 'worse');
+  const changed = compared.filter(({ verdict }) => verdict === 'changed');
+  const count = (number: number, one: string, many: string): string => `${number} ${number === 1 ? one : many}`;
+  return [
+    ...worse.map(describeWorse),
+    ...changed.map(
+      (each) =>
+        `changed  ${titleOf(each)}\n  the plan differs and costs ${each.now?.cost} instead of ${each.before.cost}`,
+    ),
+    ...added.map((each) => `new      ${titleOf({ before: null, now: each })}\n  cost ${each.cost}, ${each.kind} plan`),
+    ...groupReasons(unplanned),
+    ...(differences.length === 0
+      ? []
+      : [`The twin differs from the database:\n${differences.map((each) => `  - ${each}`).join('\n')}`]),
+    `${count(compared.length, 'accepted plan', 'accepted plans')}: ${worse.length} worse, ${changed.length} changed, ${compared.length - worse.length - changed.length} equal; ${added.length} new.`,
+  ].join('\n\n');
+}
+
+function describeWorse(compared: ComparedPlan): string {
+  const { before, now, complaints, reasons } = compared;
+  const tree = (title: string, lines: readonly string[]): string[] => [
+    `  ${title}`,
+    ...lines.map((line) => `    ${line}`),
+  ];
+  return [
+    `WORSE    ${titleOf(compared)}`,
+    ...complaints.map((each) => `  ${each}`),
+    ...reasons.map((each) => `  reason: ${each}`),
+    ...tree(`accepted plan (${before.kind}, cost ${before.cost})`, before.plan),
+    ...(now ? tree(`plan now (${now.kind}, cost ${now.cost})`, planLines(now.plan)) : []),
+  ].join('\n');
+}
+
+function titleOf({
+  before,
+  now,
+}: {
+  readonly before: ComparedPlan['before'] | null;
+  readonly now: PlannedClass | null;
+}): string {
+  const request = before?.request ?? (now ? `${now.request.method} ${now.request.path}` : '');
+  const body = before?.body ?? now?.request.body ?? '';
+  const document = body === '' ? '' : ` ${body.replace(/\s+/g, ' ').slice(0, 120)}`;
+  return `${request}${document} (${before?.role ?? now?.role}, shape ${before?.shape ?? now?.id})`;
+}
+
+/** One line for each reason, with an example. */
+function groupReasons(unplanned: readonly UnplannedRequest[]): string[] {
+  const byReason = new Map<string, UnplannedRequest[]>();
+  for (const each of unplanned) byReason.set(each.reason, [...(byReason.get(each.reason) ?? []), each]);
+  return [...byReason].map(([reason, [first, ...rest]]) => {
+    const more = rest.length === 0 ? '' : ` and ${rest.length} more`;
+    return `not planned  ${first?.request.method} ${first?.request.path}${more}\n  ${reason}`;
+  });
+}
+
+function asJson({ compared, added, unplanned }: CheckedPlans, differences: readonly string[]) {
+  const shown = (plan: PlannedClass | null) => plan && { kind: plan.kind, cost: plan.cost, plan: planLines(plan.plan) };
+  return {
+    ok: compared.every(({ verdict }) => verdict !== 'worse'),
+    compared: compared.map(({ before, now, verdict, complaints, reasons }) => ({
+      shape: before.shape,
+      request: before.request,
+      role: before.role,
+      verdict,
+      complaints,
+      reasons,
+      accepted: { kind: before.kind, cost: before.cost, plan: before.plan },
+      now: shown(now),
+    })),
+    added: added.map((each) => ({
+      shape: each.id,
+      request: `${each.request.method} ${each.request.path}`,
+      role: each.role,
+      ...shown(each),
+    })),
+    unplanned: unplanned.map(({ request, reason, calls }) => ({
+      request: `${request.method} ${request.path}`,
+      reason,
+      calls,
+    })),
+    differences,
+  };
+}

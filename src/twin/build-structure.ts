@@ -1,0 +1,123 @@
+/** Builds the schema of a twin: from the statements of the statistics file, or from the scripts of migrations. */
+import { readdir, readFile, stat } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { StartError } from '../base/errors.js';
+import { codeOf, messageOf } from '../base/narrow.js';
+import type { Database } from '../postgres/pools/database.js';
+import type { Session } from '../postgres/pools/sessions.js';
+import type { StatisticsFile, StructureStatement } from './statistics-file.js';
+
+/** A part of the structure that could not be built, and the reason in PostgreSQL's words. */
+export interface Unbuilt {
+  readonly kind: string;
+  readonly name: string;
+  readonly reason: string;
+}
+
+export interface Script {
+  readonly name: string;
+  readonly text: string;
+}
+
+interface Scripts {
+  readonly migrations: readonly Script[] | null;
+  readonly pending: readonly Script[];
+}
+
+export async function buildStructure(
+  database: Database,
+  { structure }: StatisticsFile,
+  { migrations, pending }: Scripts,
+): Promise<readonly Unbuilt[]> {
+  return database.own.use(async (session) => {
+    const path = String((await session.cell('show search_path', [], false)) ?? '');
+    let unbuilt: readonly Unbuilt[] = [];
+    if (migrations === null) {
+      await session.query("set check_function_bodies = off; set search_path = ''");
+      unbuilt = await runInAnyOrder(session, structure);
+      await session.query(`reset check_function_bodies; set search_path = ${path}`);
+    }
+    for (const script of [...(migrations ?? []), ...pending]) await runScript(session, script, path);
+    return unbuilt;
+  });
+}
+
+/** Objects need others. Statements that fail are repeated as long as others succeed. */
+async function runInAnyOrder(session: Session, structure: readonly StructureStatement[]): Promise<readonly Unbuilt[]> {
+  let pending = structure;
+  for (;;) {
+    const failed: (readonly [StructureStatement, string])[] = [];
+    for (const group of groupsOf(pending)) failed.push(...(await runGroup(session, group)));
+    if (failed.length === 0) return [];
+    if (failed.length === pending.length) return failed.map(([[kind, name], reason]) => ({ kind, name, reason }));
+    pending = failed.map(([statement]) => statement);
+  }
+}
+
+/** Statements of one kind that follow each other: mostly all of them succeed. */
+function groupsOf(structure: readonly StructureStatement[]): StructureStatement[][] {
+  const groups: StructureStatement[][] = [];
+  for (const statement of structure) {
+    const last = groups.at(-1);
+    if (last?.[0]?.[0] === statement[0]) last.push(statement);
+    else groups.push([statement]);
+  }
+  return groups;
+}
+
+async function runGroup(
+  session: Session,
+  group: readonly StructureStatement[],
+): Promise<(readonly [StructureStatement, string])[]> {
+  try {
+    await session.query(group.map(([, , text]) => text).join(';\n'));
+    return [];
+  } catch (error) {
+    if (group.length === 1) return exists(error) ? [] : group.map((each) => [each, messageOf(error)] as const);
+    const half = Math.ceil(group.length / 2);
+    return [...(await runGroup(session, group.slice(0, half))), ...(await runGroup(session, group.slice(half)))];
+  }
+}
+
+/** A schema, table, function, type or constraint that is there already: the service's own, or one that another statement has made. */
+const EXISTS: ReadonlySet<string> = new Set(['42P06', '42P07', '42710', '42723', '42701', '42P16']);
+
+function exists(error: unknown): boolean {
+  return EXISTS.has(codeOf(error));
+}
+
+async function runScript(session: Session, { name, text }: Script, path: string): Promise<void> {
+  try {
+    await session.query(withoutConcurrently(text));
+    await session.query(`set search_path = ${path}`);
+  } catch (error) {
+    throw new StartError(`${name} cannot be run on the twin: ${messageOf(error)}`);
+  }
+}
+
+/** It needs a transaction of its own, and the twin has no other users. */
+function withoutConcurrently(text: string): string {
+  return text.replace(/\b((?:create\s+(?:unique\s+)?|drop\s+|re)index)\s+concurrently\b/gi, '$1');
+}
+
+/** The part that undoes a migration follows these lines, and stays out. */
+const UNDO = /^--\s*(?:migrate:down|\+goose\s+down)\b[\s\S]*/im;
+
+/** The .sql files of a folder in the order of their names, numbers by value; or one file. */
+export async function readScripts(path: string): Promise<readonly Script[]> {
+  const found = await stat(path).catch(() => {
+    throw new StartError(`"${path}" cannot be read`);
+  });
+  if (!found.isDirectory()) return [await readScript(path)];
+  const names = (await readdir(path)).filter((name) => name.endsWith('.sql') && !name.endsWith('.down.sql'));
+  if (names.length === 0) throw new StartError(`"${path}" has no .sql files`);
+  const order = new Intl.Collator('en', { numeric: true });
+  return Promise.all(names.sort(order.compare).map((name) => readScript(join(path, name))));
+}
+
+async function readScript(path: string): Promise<Script> {
+  const text = await readFile(path, 'utf8').catch(() => {
+    throw new StartError(`"${path}" cannot be read`);
+  });
+  return { name: basename(path), text: text.replace(UNDO, '') };
+}

@@ -1,0 +1,138 @@
+/** The file of `lateral statistics`: the structure of a database and all that its planner knows, without its rows. */
+import { readFile, writeFile } from 'node:fs/promises';
+import { gunzipSync, gzipSync } from 'node:zlib';
+import { StartError } from '../base/errors.js';
+import { isRecord, messageOf, parseOwnJson } from '../base/narrow.js';
+
+export const STATISTICS_FORMAT = 'lateral-statistics';
+export const STATISTICS_VERSION = 1;
+
+/** A statement that builds a part of the structure again. */
+export type StructureStatement = readonly [kind: string, name: string, statement: string];
+
+export interface TableFacts {
+  readonly schema: string;
+  readonly table: string;
+  /** Whether it is one of the service's own tables. */
+  readonly own: boolean;
+  /** `r` for a table, `p` for a partitioned one, `m` for a materialized view. */
+  readonly kind: string;
+  /** The length of its file; `relpages` is what it was when the table was last analyzed. */
+  readonly pages: number;
+  readonly relpages: number;
+  /** Below 0 if the table was never analyzed. */
+  readonly reltuples: number;
+  readonly relallvisible: number;
+  readonly secured: boolean;
+  readonly analyzed: string | null;
+  /** Rows that were written since. */
+  readonly changed: number;
+  /** Rows that were written since the counters of PostgreSQL were reset. */
+  readonly written: number;
+  readonly columns: Readonly<Record<string, string>>;
+}
+
+export interface IndexFacts {
+  readonly schema: string;
+  readonly table: string;
+  readonly index: string;
+  readonly own: boolean;
+  readonly definition: string;
+  readonly unique: boolean;
+  readonly pages: number;
+  readonly relpages: number;
+  readonly reltuples: number;
+  readonly scans: number;
+  /** The columns that the values of an index over an expression come from. */
+  readonly sources: readonly string[];
+}
+
+/** A row of pg_stats. Lists of values are PostgreSQL's text of an array. */
+export interface ColumnFacts {
+  readonly schema: string;
+  /** A table, or an index over an expression. */
+  readonly table: string;
+  readonly column: string;
+  readonly inherited: boolean;
+  readonly null_frac: number;
+  readonly avg_width: number;
+  readonly n_distinct: number;
+  readonly most_common_vals: string | null;
+  readonly most_common_freqs: string | null;
+  readonly histogram_bounds: string | null;
+  readonly correlation: number | null;
+  readonly most_common_elems: string | null;
+  readonly most_common_elem_freqs: string | null;
+  readonly elem_count_histogram: string | null;
+  readonly range_length_histogram: string | null;
+  readonly range_empty_frac: number | null;
+  readonly range_bounds_histogram: string | null;
+}
+
+/** The result of sql/twin/statistics.sql. */
+export interface PlannerFacts {
+  /** As `server_version_num`. */
+  readonly server: number;
+  readonly database: {
+    /** `c` for the C library, `i` for ICU, `b` for PostgreSQL's own. */
+    readonly provider: string;
+    readonly collate: string;
+    readonly ctype: string;
+    readonly locale: string | null;
+    readonly encoding: string;
+  };
+  readonly settings: Readonly<Record<string, string>>;
+  /** The names of settings that do not have PostgreSQL's own value. */
+  readonly changed: readonly string[];
+  readonly tables: readonly TableFacts[];
+  readonly indexes: readonly IndexFacts[];
+  readonly columns: readonly ColumnFacts[];
+  readonly extended: readonly { readonly table: string; readonly name: string; readonly definition: string }[];
+}
+
+export interface StatisticsFile extends PlannerFacts {
+  readonly format: typeof STATISTICS_FORMAT;
+  readonly version: number;
+  readonly taken: string;
+  readonly schemas: readonly string[];
+  /** The schema of the service's own tables, or null if there are none. */
+  readonly system: string | null;
+  readonly structure: readonly StructureStatement[];
+  /** Rows of the service's tables that describe collections and permissions, as JSON, by table. */
+  readonly metadata: Readonly<Record<string, string>>;
+  /** Columns whose values were left out. */
+  readonly redacted: readonly string[];
+}
+
+/** Compressed if the name ends in `.gz`. */
+export async function writeStatistics(path: string, file: StatisticsFile): Promise<number> {
+  const text = `${JSON.stringify(file)}\n`;
+  const bytes = path.endsWith('.gz') ? gzipSync(text) : Buffer.from(text);
+  await writeFile(path, bytes).catch((error: unknown) => {
+    throw new StartError(`"${path}" cannot be written: ${messageOf(error)}`);
+  });
+  return bytes.length;
+}
+
+export async function readStatistics(path: string): Promise<StatisticsFile> {
+  const bytes = await readFile(path).catch((error: unknown) => {
+    throw new StartError(`"${path}" cannot be read: ${messageOf(error)}`);
+  });
+  const found = parse(bytes);
+  if (!isRecord(found) || found['format'] !== STATISTICS_FORMAT)
+    throw new StartError(`"${path}" is not a file of "lateral statistics"`);
+  if (found['version'] !== STATISTICS_VERSION)
+    throw new StartError(
+      `"${path}" has version ${String(found['version'])} of the format, and this program reads version ${STATISTICS_VERSION}: run "lateral statistics" again`,
+    );
+  return parseOwnJson<StatisticsFile>(JSON.stringify(found));
+}
+
+function parse(bytes: Buffer): unknown {
+  try {
+    const isCompressed = bytes[0] === 0x1f && bytes[1] === 0x8b;
+    return JSON.parse((isCompressed ? gunzipSync(bytes) : bytes).toString());
+  } catch {
+    return null;
+  }
+}

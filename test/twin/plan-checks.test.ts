@@ -1,0 +1,285 @@
+/**
+ * `lateral statistics` and `lateral plans check`: an empty twin plans like the filled database that its statistics come from, and a plan
+ * that got worse ends the check with status 1, the shape and the reason.
+ */
+import { readdirSync } from 'node:fs';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
+import t from 'tap';
+import { createObserver } from '../../src/base/observe.js';
+import { readConfig } from '../../src/config/config.js';
+import { withCore, withDatabase } from '../../src/service/start.js';
+import { loadGrammar } from '../../src/sql/grammar.js';
+import { RequestPlanner } from '../../src/twin/plan-requests.js';
+import { planLines } from '../../src/twin/plan-tree.js';
+import { readRequests } from '../../src/twin/requests.js';
+import type { StatisticsFile } from '../../src/twin/statistics-file.js';
+import { takeStatistics } from '../../src/twin/take-statistics.js';
+import { type Twin, withTwin } from '../../src/twin/twin.js';
+import { runCommand } from '../support/command.js';
+import {
+  createDatabase,
+  makeFolder,
+  type Outcome,
+  startDatabase,
+  startTestService,
+  withSql,
+} from '../support/service.js';
+
+const READER = '11111111-1111-4111-8111-111111111111';
+const POLICY = '22222222-2222-4222-8222-222222222222';
+const USER = '33333333-3333-4333-8333-333333333333';
+
+const TABLES = `
+  create table customers (id int primary key, name text, email text, country text, tags text[], profile jsonb, period int4range);
+  create table orders (id int primary key, customer int references customers, status text, at timestamptz, total numeric, memo text);
+  create table lines (id int primary key, orders_id int references orders, product text, quantity int);
+  create table readings (id int, day date, value int, primary key (id, day)) partition by range (day);
+  create table readings_2023 partition of readings for values from ('2023-01-01') to ('2024-01-01');
+  create table readings_2024 partition of readings for values from ('2024-01-01') to ('2025-01-01');
+  create view failed_orders as select id, at from orders where status = 'failed';`;
+
+const INDEXES = `
+  create index orders_at on orders (at);
+  create index orders_status on orders (status);
+  create index orders_customer on orders (customer);
+  create index lines_orders on lines (orders_id);
+  create index customers_lower on customers (lower(email));
+  create index customers_tags on customers using gin (tags);
+  create index customers_profile on customers using gin (profile);
+  create index customers_li on customers (name) where country = 'li';
+  create index readings_value on readings (value);`;
+
+const ROWS = `
+  insert into customers select n, 'Name ' || md5(n::text), 'mail' || n || '@example.com', case when n % 997 = 0 then 'li' when n % 3 = 0 then 'fr' else 'de' end,
+    array['t' || n % 500, 'u' || n % 7], jsonb_build_object('a', n % 1000), int4range(n, n + 5) from generate_series(1, 6000) n;
+  insert into orders select n, 1 + n % 6000, case when n % 1000 = 0 then 'failed' when n % 20 = 0 then 'open' else 'done' end,
+    timestamptz '2020-01-01' + n * interval '1 minute', n % 977, repeat(md5(n::text), 3) from generate_series(1, 40000) n;
+  insert into lines select n, 1 + n % 40000, 'p' || n % 300, n % 9 from generate_series(1, 60000) n;
+  insert into readings select n, date '2023-01-01' + n % 700, n % 1000 from generate_series(1, 20000) n;`;
+
+const REQUESTS = `
+# Pages by a common and by a rare value.
+GET /items/orders?filter[status][_eq]=done&sort=-at&limit=10
+GET /items/orders?filter[status][_eq]=failed&sort=-at&limit=10
+GET /items/orders/5?fields=*,customer.name,customer.country
+GET /items/orders?filter[customer][country][_eq]=li&sort=at&limit=5
+GET /items/orders?filter[total][_gt]=970&fields=id,total
+GET /items/orders?filter[at][_between]=2020-01-02,2020-01-03&limit=-1
+GET /items/orders?aggregate[sum]=total&groupBy=status
+GET /items/customers?filter[tags][_contains_all]=t3&fields=id
+GET /items/customers?filter[profile][_json_contains]={"a":5}&fields=id
+GET /items/customers?filter[country][_eq]=li&sort=name&fields=id,name
+GET /items/customers?search=Name
+GET /items/lines?filter[product][_in]=p3,p4&aggregate[count]=*
+GET /items/lines?filter[orders_id][status][_eq]=failed&fields=id,orders_id.at
+GET /items/readings?filter[day][_eq]=2024-02-01&sort=value
+GET /items/readings?filter[value][_eq]=5
+GET /items/failed_orders?sort=-at&limit=3
+SEARCH /items/orders {"query":{"filter":{"customer":{"_eq":7}},"limit":20}}
+POST /graphql {"query":"query Page { orders(filter: { status: { _eq: \\"open\\" } }, sort: [\\"at\\"], limit: 3) { id customer { name } } }"}
+`;
+
+const server = await startDatabase();
+const url = await createDatabase(server, 'original');
+const folder = await makeFolder();
+const path = (name: string): string => join(folder, name);
+await (await startTestService({ databaseUrl: url, WORKERS: '1' })).stop();
+await withSql(url, async (sql) => {
+  await sql.unsafe(TABLES + INDEXES + ROWS).simple();
+  await sql`vacuum analyze`;
+  await sql
+    .unsafe(`
+    insert into service_roles (id, name) values ('${READER}', 'Reader');
+    insert into service_policies (id, name) values ('${POLICY}', 'Reader');
+    insert into service_access (id, role, policy) values (gen_random_uuid(), '${READER}', '${POLICY}');
+    insert into service_permissions (policy, collection, action, permissions, fields)
+      values ('${POLICY}', 'orders', 'read', '{"status":{"_eq":"open"}}', 'id,at,total');`)
+    .simple();
+});
+await writeFile(path('requests.txt'), REQUESTS);
+
+const PAGE = { method: 'GET', path: '/items/orders?sort=at&limit=5&fields=id', status: 200, ms: 1.5 };
+/** As a recording has them: by a user with the role, and by the public. */
+const RECORDED = [
+  { ...PAGE, user: USER, role: READER },
+  { ...PAGE, user: null, role: null },
+  { ...PAGE, method: 'PATCH', path: '/items/orders/1', body: { total: 1 }, user: USER, role: READER },
+].map((line) => JSON.stringify(line));
+
+function check(...words: string[]): Promise<Outcome> {
+  return runCommand(['plans', 'check', '--statistics', path('s.gz'), '--plans', path('plans.yaml'), ...words]);
+}
+
+async function script(name: string, text: string): Promise<string> {
+  await writeFile(path(name), text);
+  return path(name);
+}
+
+await t.test('statistics hold no rows, no secrets and no redacted values', async (t) => {
+  const words = ['statistics', '-o', path('s.json'), '--redact', 'customers.email'];
+  const { code, complaints } = await runCommand(words, { DATABASE_URL: url });
+  t.equal(code, 0, complaints);
+  t.match(complaints, /tables, \d+ indexes, \d+ columns written to/);
+  const text = await readFile(path('s.json'), 'utf8');
+  t.notMatch(text, /mail\d+@example\.com/, 'neither of the column nor of the index over it');
+  const file = JSON.parse(text) as StatisticsFile;
+  t.match(file, { format: 'lateral-statistics', version: 1, schemas: ['public'], redacted: ['customers.email'] });
+  const own = file.columns.filter(({ table }) => table.startsWith('service_'));
+  t.ok(own.every((each) => each.most_common_vals === null && each.histogram_bounds === null));
+  const missing = await runCommand([...words.slice(0, -1), 'customers.mail'], { DATABASE_URL: url });
+  t.equal(missing.code, 1);
+  t.match(missing.complaints, /--redact: there is no column "customers.mail"/);
+  const whole = await runCommand(['statistics', '-o', path('s.gz')], { DATABASE_URL: url });
+  t.equal(whole.code, 0, whole.complaints);
+});
+
+await t.test('the twin plans like the database', async (t) => {
+  await loadGrammar();
+  const config = readConfig({ DATABASE_URL: url, WORKERS: '1' });
+  const observe = createObserver('error');
+  const statistics = await withDatabase(
+    config,
+    observe,
+    () => {},
+    (database) => takeStatistics(database, { system: null, redact: [] }),
+  );
+  const requests = await readRequests(path('requests.txt'));
+  const real = await withCore(
+    config,
+    observe,
+    () => {},
+    (core) => new RequestPlanner({ core, config, statistics } as Twin).planAll(requests),
+  );
+  const twin = await withTwin(config, statistics, { migrations: null, pending: [] }, async (built) => {
+    t.strictSame(built.unbuilt, [], 'all of the structure was built');
+    t.strictSame(built.unknown, []);
+    return new RequestPlanner(built).planAll(requests);
+  });
+  t.strictSame(real.unplanned, []);
+  t.strictSame(twin.unplanned, []);
+  t.ok(real.planned.length >= 18, `${real.planned.length} plans`);
+  const shown = ({ planned }: typeof real) =>
+    planned.map(({ request, kind, plan }) => [request.path, kind, planLines(plan)]);
+  t.strictSame(shown(twin), shown(real));
+  t.strictSame(
+    readdirSync(tmpdir()).filter((name) => name.startsWith('lateral-twin-')),
+    [],
+    'and is removed',
+  );
+});
+
+await t.test('a recording names the caller of each request', async (t) => {
+  const lines = ['{"format":"lateral-traffic","version":1}', ...RECORDED, JSON.stringify(PAGE)];
+  await writeFile(path('traffic.lateral'), gzipSync(`${lines.join('\n')}\n`));
+  const requests = await readRequests(path('traffic.lateral'));
+  const nobody = { user: null, role: null };
+  t.strictSame(
+    requests.map(({ caller }) => caller),
+    [{ user: USER, role: READER }, nobody, { user: USER, role: READER }, nobody],
+  );
+  t.match(requests[2], { method: 'PATCH', body: '{"total":1}', ms: 1.5 });
+});
+
+await t.test('plans are accepted with the permissions of their callers', async (t) => {
+  await writeFile(path('mixed.txt'), `${REQUESTS}${RECORDED.join('\n')}`);
+  const none = await check('--traffic', path('mixed.txt'));
+  t.equal(none.code, 2, 'there is no file to compare with');
+  t.match(none.complaints, /plans.yaml" does not exist: --accept writes it/);
+  const { code, output, complaints } = await check('--accept', '--traffic', path('mixed.txt'));
+  t.equal(code, 0, complaints);
+  t.match(output, /new {6}GET \/items\/orders\?sort=at&limit=5&fields=id \(Reader, shape/);
+  t.match(output, /not planned {2}GET .*limit=5&fields=id\n {2}the service refuses it: You don't have permission/);
+  t.match(output, /not planned {2}PATCH \/items\/orders\/1\n {2}it is a write/);
+  const accepted = await readFile(path('plans.yaml'), 'utf8');
+  t.match(
+    accepted,
+    /request: GET \/items\/orders\?filter\[status\]\[_eq\]=failed[\s\S]*indexes:\n {6}- orders_status\n/,
+  );
+  t.match(accepted, new RegExp(`role: Reader\n {4}caller:\n {6}user: .?${USER}`));
+});
+
+await t.test('a dropped index, a changed type and a dropped column end the check, with shape and reason', async (t) => {
+  const drop = 'drop index concurrently orders_status; alter table orders drop column total;';
+  const type =
+    'alter table lines drop constraint lines_orders_id_fkey; alter table lines alter orders_id type numeric;';
+  const relation = `insert into service_relations (many_collection, many_field, one_collection) values ('lines', 'orders_id', 'orders')`;
+  const { code, output } = await check('--json', '--apply', await script('worse.sql', `${drop} ${type} ${relation}`));
+  t.equal(code, 1);
+  const { compared } = JSON.parse(output) as { compared: Compared[] };
+  const worse = compared.filter(({ verdict }) => verdict === 'worse');
+  const complaintsOf = (request: string) => worse.find((each) => each.request === request);
+  t.match(complaintsOf('GET /items/orders?filter[status][_eq]=failed&sort=-at&limit=10'), {
+    complaints: [/the cost grew \d+(\.\d)? times/, 'the plan lost the index "orders_status"'],
+    reasons: [/^index "orders_status" no longer exists \(CREATE INDEX/],
+  });
+  t.match(complaintsOf('GET /items/lines?filter[orders_id][status][_eq]=failed&fields=id,orders_id.at'), {
+    complaints: [/the cost grew/, 'the plan lost the index "lines_orders"'],
+    reasons: [/"orders_status"/, 'the type of "lines"."orders_id" changed from integer to numeric'],
+  });
+  t.match(complaintsOf('GET /items/orders?filter[total][_gt]=970&fields=id,total'), {
+    complaints: [/the request cannot be planned: .*"total"/],
+    reasons: ['column "orders"."total" no longer exists'],
+  });
+});
+
+interface Compared {
+  readonly request: string;
+  readonly verdict: string;
+  readonly complaints: readonly string[];
+  readonly reasons: readonly string[];
+}
+
+await t.test('migrations that build the same schema and a new index pass', async (t) => {
+  await mkdir(path('migrations'));
+  await script('migrations/2_indexes.sql', `${INDEXES}\n-- migrate:down\ndrop table orders;`);
+  await script('migrations/1_tables.sql', TABLES);
+  await script('migrations/10_more.sql', 'create index concurrently on orders (status, at);');
+  const { code, output, complaints } = await check('--migrations', path('migrations'));
+  t.equal(code, 0, output + complaints);
+  t.match(output, /: 0 worse, \d changed, \d+ equal; 0 new\.\n$/);
+  t.match(output, /index public.orders_status_at_idx is not in the statistics: its size is estimated/);
+});
+
+await t.test('old statistics are a reason', async (t) => {
+  await withSql(url, async (sql) => {
+    await sql
+      .unsafe(
+        'alter table lines set (autovacuum_enabled = off); create statistics pair on product, quantity from lines',
+      )
+      .simple();
+    await sql.unsafe(`insert into lines select n, 1 + n % 40000, 'q', 1 from generate_series(60001, 200000) n`);
+    await sql.unsafe('select pg_stat_force_next_flush()');
+  });
+  const { code, output } = await runCommand(['plans', 'check', '--plans', path('plans.yaml')], { DATABASE_URL: url });
+  t.equal(code, 1, output);
+  t.match(
+    output,
+    /WORSE {4}GET \/items\/lines\?filter\[product\][\s\S]*reason: table "lines" grew from 60,000 to \d+,\d+ rows/,
+  );
+  t.match(output, /reason: the statistics of "lines" are old: 140,000 rows changed since ANALYZE on \d{4}-/);
+  t.match(output, /- extended statistics "pair" of public.lines cannot be restored/);
+});
+
+await t.test('bad usage is status 2', async (t) => {
+  for (const [words, complaint] of [
+    [['plans'], /plans expects check/],
+    [['plans', 'check', '--factor', '1'], /--factor must be a number above 1/],
+    [
+      ['plans', 'check', '--statistics', path('requests.txt'), '--plans', path('plans.yaml')],
+      /is not a file of "lateral statistics"/,
+    ],
+    [['plans', 'check', '--plans', path('requests.txt')], /requests.txt"/],
+    [['plans', 'check', '--traffic', path('none'), '--accept'], /none" cannot be read/],
+    [
+      ['plans', 'check', '--migrations', folder, '--snapshot', path('x'), '--plans', path('plans.yaml')],
+      /exclude each other/,
+    ],
+  ] as const) {
+    const { code, complaints } = await runCommand(words);
+    t.equal(code, 2, words.join(' '));
+    t.match(complaints, complaint);
+  }
+});
