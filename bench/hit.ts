@@ -42,6 +42,7 @@ export async function measureHits(databaseUrl: string): Promise<void> {
         begun: 0,
         cookieRefused: false,
         fromAdministrator: false,
+        identity: null,
         viewedAs: () => undefined,
       });
       const ignore = (): void => undefined;

@@ -10,7 +10,8 @@ import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads';
 import { packagePath } from '../src/base/package-files.js';
-import { ResponseReader } from './response-reader.js';
+import { writeRequest } from '../src/traffic/open-loop.js';
+import { ResponseReader } from '../src/traffic/response-reader.js';
 
 /**
  * Latencies in milliseconds. wrk corrects its own for coordinated omission, so compare only those of one tool. Errors are broken
@@ -180,7 +181,7 @@ function measureInWorker(options: LoadOptions): Promise<LoadResult> {
 async function generateLoad(options: LoadOptions): Promise<LoadResult> {
   const target = new URL(options.url);
   const requests = options.paths.map((path, index) =>
-    writeRequest(options, target.host, path, options.bodies?.[index]),
+    writeRequest({ ...options, path, body: options.bodies?.[index] }, target.host),
   );
   const tally: Tally = { latencies: [], errors: 0, bytes: 0 };
   let turn = 0;
@@ -226,20 +227,6 @@ interface Tally {
   readonly latencies: number[];
   errors: number;
   bytes: number;
-}
-
-export function writeRequest(
-  options: Pick<LoadOptions, 'method' | 'headers'>,
-  host: string,
-  path: string,
-  body: string | undefined,
-): Buffer {
-  const names = Object.keys(options.headers).map((name) => name.toLowerCase());
-  const lines = [`${options.method ?? 'GET'} ${path} HTTP/1.1`];
-  if (!names.includes('host')) lines.push(`Host: ${host}`);
-  for (const [name, value] of Object.entries(options.headers)) lines.push(`${name}: ${value}`);
-  if (body !== undefined) lines.push(`Content-Length: ${Buffer.byteLength(body)}`);
-  return Buffer.from(`${lines.join('\r\n')}\r\n\r\n${body ?? ''}`);
 }
 
 /** How long a response may arrive after the end before the client closes the connection. */

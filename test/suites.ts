@@ -90,6 +90,12 @@ export const SUITES: Readonly<Record<string, Suite>> = {
       { files: ['busy-machine'] },
     ],
   },
+  traffic: {
+    about: 'recording and replaying for a minute; PAGILA names the folder with the files of Pagila',
+    steps: [
+      { files: ['traffic'], daily: true, environment: { TRAFFIC_SECONDS: '60', TRAFFIC_RATE: '200' }, minutes: 20 },
+    ],
+  },
   replicas: {
     about: 'reads on two standbys: 100,000 writes, each read again',
     steps: [

@@ -1,7 +1,8 @@
 /** Latency at constant rates: a plot for each kind of read, and all numbers below. */
+
+import { SHARES } from '../../src/traffic/percentiles.js';
 import type { Open, OpenCurve } from '../open.js';
 import { PEERS, type PeerId } from '../peers/peer.js';
-import { SHARES } from '../statistics.js';
 import { escapeText, figure, milliseconds } from './format.js';
 import { type Axes, linePlot, type Series } from './plot.js';
 

@@ -131,6 +131,7 @@ export default defineConfig({
           page('Partitions and shards', 'sharding'),
           page('Citus and TimescaleDB', 'citus'),
           page('Benchmarks', 'benchmarks'),
+          page('Benchmark your own traffic', 'benchmark-your-own'),
           { text: 'Bench report', link: '/bench/report' },
         ],
       },

@@ -24,6 +24,8 @@ export interface RequestCredentials {
   cookieRefused: boolean;
   /** Set if an administrator sends it, also one who views as another user. */
   fromAdministrator: boolean;
+  /** Set to the identity whose permissions apply. */
+  identity: Identity | null;
   /** The answer says with whose permissions it was read. */
   viewedAs(text: string): void;
 }
@@ -47,7 +49,8 @@ const PROGRAM: Identity = Object.freeze({ ...CLI_IDENTITY });
 type Lookup = (key: LookupKey) => Promise<Account | null>;
 
 const MAX_CACHED_TOKENS = 50_000;
-const MAX_CACHED_VIEWS = 100;
+/** A replay of recorded traffic views as all of its callers. */
+const MAX_CACHED_VIEWS = 10_000;
 
 interface IdentityOptions {
   readonly verifiers: readonly AccessVerifier[];
@@ -84,6 +87,7 @@ export class Identities {
   identify(credentials: RequestCredentials): Identity | Promise<Identity> {
     if (credentials.caller) {
       credentials.fromAdministrator = credentials.caller.administrator;
+      credentials.identity = credentials.caller;
       return credentials.caller;
     }
     return credentials.headers.viewAs === '' ? this.#identify(credentials) : this.#view(credentials);
@@ -162,7 +166,8 @@ export class Identities {
     if (viewed !== cached) this.options.onView?.(user, viewAs);
     credentials.viewedAs(viewAs);
     try {
-      return identityAt(viewed, credentials);
+      credentials.identity = identityAt(viewed, credentials);
+      return credentials.identity;
     } catch {
       // The address of the viewed user is refused, not that of the administrator.
       throw forbidden(`No policy of "${viewAs}" applies to the client address of this request`);
@@ -274,5 +279,6 @@ function identityAt({ identity }: CachedIdentity, from: Pick<RequestCredentials,
 function senderAt(cached: CachedIdentity, credentials: RequestCredentials): Identity {
   const identity = identityAt(cached, credentials);
   credentials.fromAdministrator = identity.administrator;
+  credentials.identity = identity;
   return identity;
 }

@@ -1,5 +1,6 @@
 /** The credentials of a connection that stays open: presented again and again, as a client would with each request. */
 import type { RequestCredentials } from './identities.js';
+import type { Identity } from './identity.js';
 
 /** The credentials that a connection began with. */
 type Presented = Pick<RequestCredentials, 'headers' | 'accessToken' | 'address' | 'cookie'>;
@@ -8,6 +9,7 @@ type Presented = Pick<RequestCredentials, 'headers' | 'accessToken' | 'address' 
 export class LastingCredentials implements RequestCredentials {
   cookieRefused = false;
   fromAdministrator = false;
+  identity: Identity | null = null;
 
   constructor(private readonly presented: Presented) {}
 

@@ -129,6 +129,13 @@ const EVENTS = {
   /** An administrator begins to read with the permissions of another. */
   'viewed-as': ({ administrator, as }: { readonly administrator: string | null; readonly as: string }) =>
     info('an administrator reads with the permissions of another caller', { administrator, as }),
+  'traffic-recorded': ({
+    administrator,
+    seconds,
+  }: {
+    readonly administrator: string | null;
+    readonly seconds: number;
+  }) => info('an administrator records the requests of the service', { administrator, seconds }),
   'secret-made-up': () =>
     warn('SECRET is not set: a random one is used, so tokens become invalid on restart and on other instances'),
   'secret-short': () => warn('SECRET is too short to be safe: use at least 32 random characters'),

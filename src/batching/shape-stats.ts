@@ -4,6 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import { performance } from 'node:perf_hooks';
+import { LRUCache } from 'lru-cache';
 
 /** Planned once for all values, planned for each read, or with its rows found before they are sorted. */
 export type PlanKind = 'generic' | 'custom' | 'fenced';
@@ -23,6 +24,18 @@ const BUCKETS = 96;
 /** A short name for a statement, for traces. */
 export function digestOf(text: string): string {
   return createHash('sha256').update(text).digest('base64url').slice(0, 16);
+}
+
+const MAX_CACHED_DIGESTS = 1_000;
+const digests = new LRUCache<string, string>({ max: MAX_CACHED_DIGESTS });
+
+/** The same, computed once for a statement that comes again. */
+export function shapeDigest(text: string): string {
+  const known = digests.get(text);
+  if (known !== undefined) return known;
+  const digest = digestOf(text);
+  digests.set(text, digest);
+  return digest;
 }
 
 /** The statistics of one thread about a shape: plain data that can be added to those of others. */

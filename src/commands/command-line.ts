@@ -21,11 +21,14 @@ import { parseLimits } from '../service/core.js';
 import { type Service, startService, withCore } from '../service/start.js';
 import { pretty } from '../sql/pretty.js';
 import { Storages } from '../storage/storage.js';
+import { UsageError } from '../traffic/limits.js';
 import { ADOPT_HELP, adopt } from './adopt.js';
 import { DOCTOR_HELP, doctor } from './doctor.js';
 import { LIVE_HELP, live } from './live-command.js';
 import { PLANS_HELP, plans, STATISTICS_HELP, statistics } from './plans-command.js';
+import { RECORD_HELP, record } from './record.js';
 import { RELATIONS_HELP, relations } from './relations-command.js';
+import { REPLAY_HELP, replay } from './replay.js';
 import { SCHEMA_HELP, schema } from './schema-command.js';
 import { WEBHOOKS_HELP, webhooks } from './webhooks-command.js';
 
@@ -44,6 +47,8 @@ Usage: lateral [start] [--option value ...]
        lateral live {install | remove} [--dry-run] [--option value ...]
        lateral webhooks {list | test | pause | resume | rotate | deliveries | redeliver} [WEBHOOK] [--option value ...]
        lateral adopt [--dry-run] [--option value ...]
+       lateral record --url URL --token TOKEN [--for 10m] [--sample 0.1] [--redact] -o FILE
+       lateral replay FILE --url URL --token TOKEN [--rate 1x] [--for 1m] [--slo p99=50ms,errors=0.1%] [--writes]
        lateral --help | --version
 
   start      serves the API; this is the default command
@@ -61,6 +66,8 @@ Usage: lateral [start] [--option value ...]
   live       makes or drops the triggers for live queries without the log of PostgreSQL (lateral live --help)
   webhooks   lists, tests and pauses webhooks, and sends deliveries again (lateral webhooks --help)
   adopt      takes over an installation of Directus in the same database (lateral adopt --help)
+  record     records the traffic of a running service (lateral record --help)
+  replay     sends recorded traffic to a service, and checks limits of latency and errors (lateral replay --help)
 
 Options, as environment variables or flags (PORT=9000 or --port 9000):
 `;
@@ -86,6 +93,8 @@ const COMMANDS = new Map([
   ['relations', { help: RELATIONS_HELP, run: relations }],
   ['statistics', { help: STATISTICS_HELP, run: statistics }],
   ['plans', { help: PLANS_HELP, run: plans }],
+  ['record', { help: RECORD_HELP, run: record }],
+  ['replay', { help: REPLAY_HELP, run: replay }],
 ]);
 
 export async function main(words: readonly string[]): Promise<void> {
@@ -324,7 +333,12 @@ function help(): string {
 
 export function fail(error: unknown): never {
   console.error(`lateral: ${complaintOf(error)}`);
-  process.exit(1);
+  process.exit(exitCodeOf(error));
+}
+
+/** 2 for a wrong command line of a command that has limits to miss. */
+export function exitCodeOf(error: unknown): number {
+  return error instanceof UsageError ? 2 : 1;
 }
 
 /** Unexpected errors are shown with their stack. */

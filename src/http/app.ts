@@ -9,6 +9,7 @@ import { isUnavailable } from '../base/sqlstate.js';
 import type { Config } from '../config/config.js';
 import type { RequestEvent } from '../engine/extensions/api.js';
 import { type ResponseMemory, UNCOUNTED_BYTES } from '../postgres/wire/response-memory.js';
+import type { TrafficRecorder } from '../traffic/recorder.js';
 import { holdBody } from './body.js';
 import { type ClientAddressResolver, createClientAddressResolver } from './client-address.js';
 import { type Compression, createCompression, negotiateEncoding } from './compress.js';
@@ -76,6 +77,7 @@ interface HttpOptions {
   readonly sockets: readonly SocketProtocol[];
   /** Changes whenever a token may belong to another caller. */
   readonly generation: () => number;
+  readonly traffic: TrafficRecorder;
 }
 
 /** Milliseconds for requests on connections that were accepted last. */
@@ -249,7 +251,7 @@ function attempt<Result>(work: () => Result): { readonly result: Result } | { re
 /** From the outcome of a handler to the queue of responses. Counts and logs each request at its end. */
 class Responder implements ServerHooks {
   readonly clientAddress: ClientAddressResolver;
-  readonly timing: boolean;
+  timing: boolean;
   readonly timingFor: ServerHooks['timingFor'];
   readonly #hasRaisedStatuses: boolean;
   readonly answersOrigins: boolean;
@@ -286,13 +288,17 @@ class Responder implements ServerHooks {
     this.compression = createCompression(config);
     this.names = options.names;
     this.clientAddress = createClientAddressResolver(config);
-    this.timing = config.SERVER_TIMING !== 'false' || isTraced;
+    const isTimed = config.SERVER_TIMING !== 'false' || isTraced;
+    this.timing = isTimed;
+    options.traffic.onChange(() => {
+      this.timing = isTimed || options.traffic.current !== null;
+    });
     this.timingFor = config.SERVER_TIMING;
     this.#hasRaisedStatuses = config.POSTGREST_ERRORS;
     this.answersOrigins = config.CORS_ENABLED;
     this.caches = config.READ_CACHE_SIZE > 0;
     const isPlain = this.#onRequest === null && !isTraced && options.limit === null;
-    this.kept = this.caches && isPlain ? new KeptReplies(options.generation) : null;
+    this.kept = this.caches && isPlain ? new KeptReplies(options.generation, options.traffic) : null;
     const hasPositions = this.caches || config.DATABASE_REPLICA_URLS.length > 0;
     this.positions = hasPositions ? positionCookies(this.#cookies) : null;
   }
@@ -362,6 +368,8 @@ class Responder implements ServerHooks {
   #reply(exchange: Exchange, given: Reply): void {
     const reply = this.names === null ? given : this.names.reply(given);
     const { body } = reply;
+    if (this.options.traffic.current !== null && typeof body !== 'function')
+      exchange.sentBytes = Buffer.byteLength(body);
     if (typeof body === 'object' && body.length > UNCOUNTED_BYTES)
       exchange.onDone = this.options.responseMemory.reserve(body.length);
     const encoded = this.compression === null ? reply : this.compression.encode(exchange, reply);
@@ -411,6 +419,7 @@ class Responder implements ServerHooks {
     if (this.#isCounting)
       (exchange.routeStats ?? this.router.unmatched).count(status, performance.now() - exchange.begun);
     if (this.#onRequest !== null) this.#onRequest(summaryOf(exchange, status));
+    if (this.options.traffic.current !== null) this.options.traffic.add(exchange, status);
     if (--this.#running === 0) this.#onIdle?.();
   }
 }

@@ -126,6 +126,15 @@ export class Exchange {
   fromAdministrator = false;
   /** The caller if the program itself sends the request; null if its credentials name the caller. */
   caller: Identity | null = null;
+  /** The caller, with whose permissions it is answered; null until the caller is identified. */
+  identity: Identity | null = null;
+  /** The text of the statement that answers it; '' for none. */
+  statementText = '';
+  /** The body of the request, if it was collected. */
+  received: Buffer | null = null;
+  isWrite = false;
+  /** Bytes of the response's body, before compression: counted while traffic is recorded. */
+  sentBytes = 0;
   /** The answer in memory that it is answered with, and the caller. */
   kept: { readonly answer: KeptAnswer; readonly caller: Identity } | null = null;
   /** Its headers, if replies from memory are kept for its URL; null if not. */
@@ -276,10 +285,12 @@ export class Exchange {
     this.#stageBegun = now;
   }
 
-  /** For traces, as `statement` and `ended` are: a server without them has no exchange that does something here. */
+  /** For traces, as `ended` is: a server without them has no exchange that does something here. */
   protected stageEnded(_stage: Stage, _begun: number, _now: number): void {}
 
-  statement(_text: string): void {}
+  statement(text: string): void {
+    this.statementText = text;
+  }
 
   /** The answer has left, or never will. */
   ended(_status: number): void {}
@@ -301,14 +312,28 @@ export class Exchange {
     return isSent ? serverTiming(this.#stageTimes, this.#batch) : '';
   }
 
+  /** The template of its route; '' if none matched. */
+  get route(): string {
+    return this.routeStats?.path ?? '';
+  }
+
+  /** Milliseconds by stage, negative for those that it did not pass; null for none. */
+  get stageTimes(): readonly number[] | null {
+    return this.#stageTimes;
+  }
+
+  /** Whether the body was collected, and is JSON or empty. */
+  get hasJsonBody(): boolean {
+    if (this.#body === null || this.unread) return false;
+    return this.received === null || this.received.length === 0 || isJson(this.headers.contentType);
+  }
+
   /** The body as JSON; a missing body is `undefined`. Routes whose numbers are data bring a parser that keeps their digits. */
   async json(parse: (text: string) => unknown = JSON.parse): Promise<unknown> {
     const body = await (this.#body ?? Promise.resolve(Buffer.alloc(0)));
     if (body.length === 0) return undefined;
-    const type = this.headers.contentType.split(';', 1)[0]?.trim().toLowerCase() ?? '';
-    if (type !== 'application/json' && !/^application\/[a-z0-9.+-]+\+json$/.test(type)) {
-      throw unsupportedMediaType(type, 'Content-Type header');
-    }
+    const { contentType } = this.headers;
+    if (!isJson(contentType)) throw unsupportedMediaType(mediaType(contentType), 'Content-Type header');
     const read = (): unknown => {
       if (this.aborted) throw invalidPayload('The client disconnected');
       return parse(new TextDecoder('utf-8', { fatal: true }).decode(body));
@@ -345,7 +370,8 @@ export class Exchange {
         chunks.push(Buffer.from(Buffer.from(chunk)));
         if (!last) return;
         clearTimeout(timer);
-        resolve(onlyOf(chunks) ?? Buffer.concat(chunks));
+        this.received = onlyOf(chunks) ?? Buffer.concat(chunks);
+        resolve(this.received);
       });
     });
   }
@@ -466,6 +492,15 @@ function readHeader(name: string, value: string): void {
   if (forwardedName === '') return;
   if (name === forwardedName && target.forwarded === '') target.forwarded = value;
   if (name === 'x-forwarded-proto' && target.forwardedProtocol === '') target.forwardedProtocol = value;
+}
+
+function mediaType(contentType: string): string {
+  return contentType.split(';', 1)[0]?.trim().toLowerCase() ?? '';
+}
+
+function isJson(contentType: string): boolean {
+  const type = mediaType(contentType);
+  return type === 'application/json' || /^application\/[a-z0-9.+-]+\+json$/.test(type);
 }
 
 function peerOf(response: ServerResponse): string {

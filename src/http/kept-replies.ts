@@ -3,8 +3,10 @@
  * that may change it, so that an equal request gets an equal reply. It is used for a second at most: then the caller is identified again.
  */
 import { performance } from 'node:perf_hooks';
+import type { Identity } from '../access/identity.js';
 import type { KeptAnswer } from '../batching/shape-queue.js';
 import { readPosition } from '../engine/consistency.js';
+import type { AnsweredRequest, TrafficRecorder } from '../traffic/recorder.js';
 import { type Exchange, type RequestCounter, requestId } from './exchange.js';
 import type { ServerRequest, ServerResponse } from './memory-socket.js';
 import type { Reply } from './reply.js';
@@ -36,7 +38,9 @@ export type KeptHeaders = readonly string[];
 interface KeptReply {
   readonly headers: KeptHeaders;
   readonly answer: KeptAnswer;
-  readonly user: string | null;
+  readonly caller: Identity;
+  /** The text of the statement that it was read with. */
+  readonly statementText: string;
   /** The position in the log that the client has seen, in bytes. */
   readonly position: number;
   /** By the clock of `performance`. */
@@ -76,7 +80,10 @@ export class KeptReplies {
   };
 
   /** `generation` changes whenever a token may belong to another caller. */
-  constructor(private readonly generation: () => number) {}
+  constructor(
+    private readonly generation: () => number,
+    private readonly traffic: TrafficRecorder,
+  ) {}
 
   /** Answers the request if its reply is kept. Otherwise returns its headers, if replies of its URL are kept, or null. */
   answer(request: ServerRequest, response: ServerResponse): true | KeptHeaders | null {
@@ -87,13 +94,13 @@ export class KeptReplies {
     request.forEach(this.#readHeader);
     const reply = this.#find(found);
     if (reply === null) return this.#headers.slice(0, this.#count);
-    const { answer, user, position } = reply;
+    const { answer, caller, position } = reply;
     const now = performance.now();
     if (
       answer.isDropped ||
       now > reply.until ||
       reply.generation !== this.generation() ||
-      !answer.serves(user, position, now)
+      !answer.serves(caller.user, position, now)
     )
       return reply.headers;
     answer.hit(now);
@@ -102,7 +109,9 @@ export class KeptReplies {
     response.writeHeader(NEXT_HEADER, reply.head);
     if (reply.isModified) response.end(reply.body);
     else response.endWithoutBody();
-    reply.counter?.count(reply.isModified ? 200 : 304, performance.now() - now);
+    const status = reply.isModified ? 200 : 304;
+    reply.counter?.count(status, performance.now() - now);
+    if (this.traffic.current !== null) this.traffic.add(answeredRequest(request, reply, now), status);
     return true;
   }
 
@@ -128,7 +137,8 @@ export class KeptReplies {
     put(place, {
       headers,
       answer,
-      user: caller.user,
+      caller,
+      statementText: exchange.statementText,
       position: exchange.position === '' ? 0 : readPosition(exchange.position).position,
       until: performance.now() + lease,
       generation: this.generation(),
@@ -157,6 +167,27 @@ export class KeptReplies {
     answer.grow(REPLY_BYTES + 2 * (path.length + queryString.length));
     return place;
   }
+}
+
+/** A request that was answered from memory, for a recording. */
+function answeredRequest(request: ServerRequest, reply: KeptReply, begun: number): AnsweredRequest {
+  const { caller, statementText, counter, body } = reply;
+  return {
+    method: 'GET',
+    path: request.getUrl(),
+    queryString: request.getQuery() ?? '',
+    headers: { prefer: request.getHeader('prefer'), accept: request.getHeader('accept') },
+    route: counter?.path ?? '',
+    begun,
+    identity: caller,
+    statementText,
+    received: null,
+    hasJsonBody: false,
+    isWrite: false,
+    sentBytes: body.length,
+    stageTimes: null,
+    wantsEvents: false,
+  };
 }
 
 const NEXT = '\r\nX-Content-Type-Options: ';

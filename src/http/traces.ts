@@ -8,13 +8,12 @@ import { performance } from 'node:perf_hooks';
 import type * as OpenTelemetry from '@opentelemetry/api';
 import type { Context, Span, SpanContext, Tracer } from '@opentelemetry/api';
 import type { ReadableSpan, SpanExporter } from '@opentelemetry/sdk-trace';
-import { LRUCache } from 'lru-cache';
 import { StartError } from '../base/errors.js';
 import { asError } from '../base/narrow.js';
 import type { Observer } from '../base/observe.js';
 import { packageVersion } from '../base/package-files.js';
 import { atMost } from '../base/time-limit.js';
-import { digestOf } from '../batching/shape-stats.js';
+import { shapeDigest } from '../batching/shape-stats.js';
 import type { Config } from '../config/config.js';
 import type { Stage } from '../engine/stages.js';
 import { Exchange, type ServerHooks } from './exchange.js';
@@ -103,16 +102,6 @@ function epoch(now: number): number {
   return performance.timeOrigin + now;
 }
 
-const digests = new LRUCache<string, string>({ max: 1_000 });
-
-function cachedDigest(text: string): string {
-  const known = digests.get(text);
-  if (known !== undefined) return known;
-  const digest = digestOf(text);
-  digests.set(text, digest);
-  return digest;
-}
-
 /** A request with a span. The times of Server-Timing are the spans of its stages. */
 export class TracedExchange extends Exchange {
   readonly #span: Span;
@@ -147,7 +136,8 @@ export class TracedExchange extends Exchange {
 
   /** The last of several statements: the write itself, not the read of its rows. */
   override statement(text: string): void {
-    if (this.#isRecording) this.#span.setAttribute('lateral.shape', cachedDigest(text));
+    super.statement(text);
+    if (this.#isRecording) this.#span.setAttribute('lateral.shape', shapeDigest(text));
   }
 
   override batched(reads: number): void {

@@ -114,6 +114,7 @@ class StreamSink implements Sink {
   write(piece: Buffer): boolean | Promise<boolean> {
     const { exchange, reply } = this.response;
     if (exchange.aborted) return false;
+    exchange.sentBytes += piece.length;
     if (reply.length !== undefined) {
       if (piece.length === 0) return true;
       this.#left -= piece.length;

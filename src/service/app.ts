@@ -31,6 +31,7 @@ import { collect, type Gather, type Metric, metricsRoutes } from '../api/server/
 import { explorerRoutes } from '../api/server/pages.js';
 import { serverRoutes, shapesRoutes } from '../api/server/server.js';
 import { specsRoutes } from '../api/server/specs.js';
+import { trafficRoutes } from '../api/server/traffic.js';
 import { utilsRoutes } from '../api/server/utils.js';
 import { systemRoutes } from '../api/system-collections.js';
 import { webhookRoutes } from '../api/webhooks.js';
@@ -53,6 +54,7 @@ import { type Checks, checkHealth, type Health, Readiness } from '../postgres/he
 import type { ParseLimits } from '../request/parse-context.js';
 import { Images } from '../storage/images.js';
 import { Storages } from '../storage/storage.js';
+import type { TrafficBatch, TrafficPull } from '../traffic/recorder.js';
 import { type Core, parseLimits } from './core.js';
 
 /** A change that every thread applies at once. */
@@ -84,6 +86,8 @@ export interface Shared {
   readonly gather: Gather;
   /** The statistics of all threads about the shapes of their statements. */
   readonly shapes: () => Promise<readonly ShapeReport[]>;
+  /** The requests that each thread has recorded since the last pull. */
+  readonly traffic: (pull: TrafficPull) => Promise<readonly TrafficBatch[]>;
   /** The health of all threads. */
   readonly health: () => Promise<Health>;
 }
@@ -144,6 +148,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
     }),
     stopping: async () => {
       readiness.stop();
+      core.traffic.stop();
       await Promise.all([live.stop(), webhooks.stop()]);
     },
     endProcesses: () => files.images.stop(),
@@ -221,6 +226,7 @@ function restRoutes(parts: Parts, { operations, routes, router }: Later): ApiRou
     ...serverRoutes({ config, identities, database, health: shared.health, readiness }),
     ...metricsRoutes(metricsServices(parts, router), shared.gather),
     ...shapesRoutes({ identities, database, shapes: shared.shapes }),
+    ...trafficRoutes({ identities, recorder: core.traffic, pull: shared.traffic, observe }),
     ...authRoutes(access),
     ...signInRoutes({ ...access, resolveUser }),
     ...accountRoutes(access),

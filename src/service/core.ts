@@ -18,6 +18,7 @@ import { ReplicaServer, serverBuffer } from '../postgres/replicas/replica-server
 import { Replica, type ReplicaMemory, Replicas } from '../postgres/replicas/replicas.js';
 import type { ParseLimits } from '../request/parse-context.js';
 import { SchemaChanges } from '../schema/change/change.js';
+import { TrafficRecorder } from '../traffic/recorder.js';
 
 export interface Core {
   readonly database: Database;
@@ -30,6 +31,8 @@ export interface Core {
   readonly replicas: Replicas | null;
   /** Answers in memory, or null with READ_CACHE_SIZE=0. */
   readonly cache: ReadCache | null;
+  /** Records the requests of this thread while an administrator asks for them. */
+  readonly traffic: TrafficRecorder;
 }
 
 /** An external server may be behind a pooler: one thread checks that for all (`checksSessions`). */
@@ -133,7 +136,8 @@ export function createCore(
     lockTimeout: config.SCHEMA_LOCK_TIMEOUT,
     patience: config.SCHEMA_CHANGE_TIMEOUT,
   });
-  return { database, mirror, policies, reads, writes, schemaChanges, replicas, cache };
+  const traffic = new TrafficRecorder(() => mirror.model);
+  return { database, mirror, policies, reads, writes, schemaChanges, replicas, cache, traffic };
 }
 
 /** The callers as the database learns them, or null with DATABASE_CALLER=service. */

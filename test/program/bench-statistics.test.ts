@@ -7,9 +7,10 @@ import { chooseCeiling, higherOf } from '../../bench/measure.js';
 import { spreadOf } from '../../bench/noise.js';
 import { runOpenLoop, Schedule } from '../../bench/open-loop.js';
 import { countNodes } from '../../bench/statement-count.js';
-import { median, percentilesOf } from '../../bench/statistics.js';
+import { median } from '../../bench/statistics.js';
 import { comparisonTable } from '../../bench/table.js';
 import { judgeChange, type Round } from '../../bench/verdict.js';
+import { percentilesOf } from '../../src/traffic/percentiles.js';
 
 /** Rates and processor times of both revisions in each round: now, before. */
 function rounds(...turns: readonly (readonly [number, number, number?, number?])[]): readonly Round[] {

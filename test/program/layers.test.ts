@@ -17,6 +17,7 @@ const ORDER: readonly (readonly string[])[] = [
   ['api'],
   ['live'],
   ['http'],
+  ['traffic'],
   ['engine'],
   ['schema', 'accounts', 'batching', 'adopt', 'storage'],
   ['postgres'],

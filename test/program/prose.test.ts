@@ -39,6 +39,7 @@ const CLEAN_SOURCES: readonly string[] = [
   'src/plan',
   'src/request',
   'src/sql/pretty.ts',
+  'src/traffic',
   'bench',
   'web/src',
   'test/program/docs',

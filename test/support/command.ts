@@ -1,6 +1,6 @@
 /** `lateral` in the process of the test: to load the program again for each command would take longer than most commands do. */
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { complaintOf, main } from '../../src/commands/command-line.js';
+import { complaintOf, exitCodeOf, main } from '../../src/commands/command-line.js';
 import { type Outcome, ways } from './service.js';
 
 interface Written {
@@ -35,7 +35,7 @@ async function run(words: readonly string[], environment: Readonly<Record<string
     await written.run(found, () => main(words));
     return { ...found, code: Number(process.exitCode ?? 0) };
   } catch (error) {
-    return { ...found, complaints: `${found.complaints}lateral: ${complaintOf(error)}\n`, code: 1 };
+    return { ...found, complaints: `${found.complaints}lateral: ${complaintOf(error)}\n`, code: exitCodeOf(error) };
   } finally {
     process.env = env;
     process.exitCode = exitCode;

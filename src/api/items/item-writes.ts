@@ -121,9 +121,14 @@ function returnPreference(prefer: string): 'minimal' | 'representation' | null {
   return wanted.toLowerCase() === 'minimal' ? 'minimal' : 'representation';
 }
 
-export function writerOf({ address, headers: { userAgent, origin } }: Exchange, caller: Identity): Writer {
+export function writerOf(exchange: Exchange, caller: Identity): Writer {
   // A mutation is known as a write only now.
+  exchange.isWrite = true;
   if (caller.isView) throw viewWrites();
+  const {
+    address,
+    headers: { userAgent, origin },
+  } = exchange;
   return writerFrom({ address, userAgent, origin }, caller);
 }
 

@@ -22,6 +22,7 @@ import type { Webhooks } from '../../live/webhooks/webhooks.js';
 import type { Mirror } from '../../mirror/watch.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Replica } from '../../postgres/replicas/replicas.js';
+import type { TrafficRecorder } from '../../traffic/recorder.js';
 import { type ApiRoute, route } from '../action.js';
 import { TEXT } from '../openapi/json-schema.js';
 
@@ -35,6 +36,7 @@ interface MetricsServices {
   readonly events: ReadonlyMap<Event['kind'], number>;
   readonly live: LiveQueries;
   readonly webhooks: Webhooks;
+  readonly traffic: TrafficRecorder;
   readonly router: () => Router;
 }
 
@@ -75,6 +77,7 @@ export async function collect(services: MetricsServices): Promise<Metric[]> {
     ...databaseMetrics(services),
     ...replicaMetrics(services.reads),
     ...sourceMetrics(services),
+    recordingMetric(services.traffic),
     ...schemaMetrics(services),
     ...liveMetrics(services.live),
     ...webhookMetrics(services.webhooks),
@@ -246,6 +249,12 @@ function sourceMetrics({ mirror, events }: Pick<MetricsServices, 'mirror' | 'eve
     counter('lateral_mirror_reads_total', 'Times the schema of the database was read.', mirror.loads),
     labelled('counter', 'lateral_events_total', 'Events by kind, as logged.', byKind),
   ];
+}
+
+/** All threads have the same recordings. */
+function recordingMetric({ current }: TrafficRecorder): Metric {
+  const help = 'Recordings of the traffic that are running.';
+  return { ...gauge('lateral_traffic_recordings', help, current?.length ?? 0), aggregator: 'max' };
 }
 
 function schemaMetrics({ mirror, reads, writes }: MetricsServices): Metric[] {

@@ -12,6 +12,7 @@ import type { Config } from '../../config/config.js';
 import type { Checks, Health } from '../../postgres/health.js';
 import type { ServerIdentity } from '../../postgres/pools/server-identity.js';
 import type { ReplicaMemory } from '../../postgres/replicas/replicas.js';
+import type { TrafficBatch, TrafficPull } from '../../traffic/recorder.js';
 import type { Broadcast } from '../app.js';
 import type { MainBroadcast, SchemaBroadcast } from './threads.js';
 
@@ -46,6 +47,8 @@ export interface MainCalls {
   gather(): Promise<readonly (readonly Metric[])[]>;
   /** The statistics of all threads about the shapes of their statements. */
   shapes(): Promise<readonly ShapeReport[]>;
+  /** The requests that each thread has recorded. */
+  traffic(pull: TrafficPull): Promise<readonly TrafficBatch[]>;
   /** The health of all threads. */
   health(): Promise<Health>;
   countRequest(address: string): Promise<void>;
@@ -68,6 +71,7 @@ export interface WorkerCalls {
   listen(port: number, url: string): Promise<void>;
   metrics(): Promise<readonly Metric[]>;
   shapes(): Promise<readonly ShapeReport[]>;
+  traffic(pull: TrafficPull): TrafficBatch;
   health(): Promise<Checks>;
   drain(): void;
   stop(): void;

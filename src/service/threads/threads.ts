@@ -15,6 +15,7 @@ import type { Mirror } from '../../mirror/watch.js';
 import { type Health, joinHealth, unhealthy } from '../../postgres/health.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Replicas } from '../../postgres/replicas/replicas.js';
+import type { TrafficPull } from '../../traffic/recorder.js';
 import { type App, type Broadcast, createApp, type Shared } from '../app.js';
 import { type Core, createCore } from '../core.js';
 
@@ -118,6 +119,7 @@ export class SingleThread implements Threads {
       events,
       gather: this.gather,
       shapes: async () => core.reads.shapeStats.reports,
+      traffic: async (pull: TrafficPull) => [core.traffic.pull(pull)],
       health: this.health,
     };
     const { listens, onRequest } = this.options;
@@ -166,7 +168,8 @@ export class ThreadServer implements LocalServer {
     const { responseMemory } = core.database;
     const generation = (): number => app.generation();
     const { requests: limit } = shared.limits;
-    const options = { config, limit, responseMemory, observe, onRequest, names, sockets, generation };
+    const { traffic } = core;
+    const options = { config, limit, responseMemory, observe, onRequest, names, sockets, generation, traffic };
     const start = (address: ListenAddress | null): Promise<HttpServer> =>
       startHttpServer(router, { ...options, address });
     return new ThreadServer(app, core, start, config.SHUTDOWN_TIMEOUT);

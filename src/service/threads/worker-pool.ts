@@ -20,6 +20,7 @@ import {
   joinHealth,
   unhealthy,
 } from '../../postgres/health.js';
+import type { TrafficBatch, TrafficPull } from '../../traffic/recorder.js';
 import { type Assignment, Channel, errorOf, type MainCalls, type Message, type WorkerCalls } from './channel.js';
 import { type MainBroadcast, type MainContext, type SchemaBroadcast, type Threads, urlOf } from './threads.js';
 
@@ -180,6 +181,7 @@ export class WorkerPool implements Threads {
       gather: this.gather,
       // The main thread sends no statements of requests.
       shapes: async () => (await Promise.all(this.#workers.map((worker) => worker.shapes()))).flat(),
+      traffic: async (pull) => (await Promise.all(this.#workers.map((worker) => worker.traffic(pull)))).flat(),
       health: this.health,
       countRequest: async (address) => requests?.(address),
       countRegistration: (address) => registrations(address),
@@ -279,6 +281,14 @@ class WorkerHandle {
 
   shapes(): Promise<readonly ShapeReport[]> {
     return this.#channel.call('shapes').catch(() => []);
+  }
+
+  /** Returns nothing if the worker has ended, or its thread is blocked. */
+  traffic(pull: TrafficPull): Promise<readonly TrafficBatch[]> {
+    return within(this.#channel.call('traffic', pull), HEALTH_TIMEOUT_MS).then(
+      (batch) => [batch],
+      () => [],
+    );
   }
 
   /** Also answers if the worker has ended, or its thread is blocked for too long. */

@@ -53,6 +53,7 @@ async function work(assignment: Assignment, port: MessagePort): Promise<void> {
     },
     metrics: () => serving.app.collect(),
     shapes: async () => core.reads.shapeStats.reports,
+    traffic: (pull) => core.traffic.pull(pull),
     health: () => serving.app.check(),
     drain: () => serving.drain(),
     stop: () => void end(serving, core).then(() => leave(closed, 0), die),
@@ -105,6 +106,7 @@ function sharedOf({ config, secret }: Assignment, main: Main, url: () => string)
     events: new Map(),
     gather: () => main.call('gather'),
     shapes: () => main.call('shapes'),
+    traffic: (pull) => main.call('traffic', pull),
     health: () => main.call('health'),
   };
 }

@@ -13,7 +13,8 @@ export class ResponseReader {
   /** A head or line whose end has not arrived yet. */
   #unread: Buffer = NOTHING;
 
-  constructor(private readonly bodiless: boolean) {}
+  /** `bodiless`: the response of a HEAD request has no body, whatever its length says. */
+  constructor(public bodiless: boolean) {}
 
   /** Whether the response ends when the server closes the connection. */
   get endsWithConnection(): boolean {

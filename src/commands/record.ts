@@ -1,0 +1,134 @@
+/** `lateral record`: the traffic of a running service, in a file. */
+import { createWriteStream } from 'node:fs';
+import { rename, rm } from 'node:fs/promises';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { createGzip } from 'node:zlib';
+import { StartError } from '../base/errors.js';
+import { isRecord, messageOf, parseOwnJson, propertiesOf } from '../base/narrow.js';
+import { parseDuration, UsageError } from '../traffic/limits.js';
+import { Redactor } from '../traffic/redact.js';
+import { ask, type Target } from '../traffic/target.js';
+import { endLine, headerLine, splitLines, type Traffic, TrafficReader } from '../traffic/traffic-file.js';
+import { readOwnOptions, readTarget } from './own-options.js';
+
+export const RECORD_HELP = `Usage: lateral record --url URL --token TOKEN [--for 10m] [--sample 0.1] [--redact] -o traffic.lateral
+
+Records the requests that a running service answers: their times, statements, callers, statuses and durations. lateral replay sends them
+again, and lateral capacity finds the highest rate. Tokens, passwords, cookies and values of concealed fields are never recorded.
+
+  --url URL     the service; with several instances, the one to record
+  --token TOKEN an administrator's token; ADMIN_TOKEN is used if it is absent
+  --for 10m     how long, up to 1h [1m]
+  --sample 0.1  the share of requests to record [1]
+  --redact      replaces values: numbers, dates, UUIDs and keys by other recorded ones, texts by invented ones of the same length
+  -o FILE       the recording, which is NDJSON compressed with gzip
+
+Ctrl-C ends the recording and keeps it. The file format and what --redact loses: docs/benchmark-your-own.md.`;
+
+export async function record(words: readonly string[]): Promise<void> {
+  const options = readOwnOptions('record', words, {
+    url: 'value',
+    token: 'value',
+    for: 'value',
+    sample: 'value',
+    redact: 'switch',
+    output: 'value',
+  });
+  if (options.operands.length > 0)
+    throw new UsageError(`unexpected argument "${options.operands[0]}": see lateral record --help`);
+  const target = readTarget(options);
+  const file = options.required('output');
+  const milliseconds = parseDuration('--for', options.value('for') ?? '1m');
+  const sample = Number(options.value('sample') ?? '1');
+  if (!(sample > 0 && sample <= 1))
+    throw new UsageError(`--sample must be a number above 0 and up to 1, not "${options.value('sample')}"`);
+  const redactor = options.has('redact') ? new Redactor() : null;
+  const traffic = await listen(target, milliseconds, sample);
+  await write(file, traffic, redactor);
+  const { requests, dropped, recorded } = traffic;
+  const lost = dropped === 0 ? '' : `; the service dropped ${dropped} because they came too fast: use --sample`;
+  const shapes = new Set(recorded.map(({ shape }) => shape)).size;
+  console.error(
+    `${requests} requests of ${shapes} shapes in ${Math.round(traffic.milliseconds / 1_000)} s, written to ${file}${lost}`,
+  );
+}
+
+/** Milliseconds after which a recording should have ended. */
+const GRACE_MS = 30_000;
+
+/** Milliseconds between two lines of progress. */
+const PROGRESS_MS = 5_000;
+
+async function listen(target: Target, milliseconds: number, sample: number): Promise<Traffic> {
+  const stopped = new AbortController();
+  const stop = (): void => stopped.abort();
+  process.once('SIGINT', stop);
+  const signal = AbortSignal.any([stopped.signal, AbortSignal.timeout(milliseconds + GRACE_MS)]);
+  const response = await ask(target, `/server/traffic?for=${milliseconds}ms&sample=${sample}`, { signal });
+  if (response.status !== 200) throw await refusal(target, response);
+  const reader = new TrafficReader(target.url.origin);
+  const timer = setInterval(() => console.error(`${reader.requests} requests`), PROGRESS_MS).unref();
+  try {
+    // The whole recording is kept in memory until it ends: values are replaced by how often they come.
+    const body = response.body;
+    if (body === null) throw new StartError(`${target.url.origin} sent nothing`);
+    await splitLines(body, (line) => reader.add(line));
+  } catch (error) {
+    if (error instanceof StartError) throw error;
+    if (!stopped.signal.aborted)
+      throw new StartError(`the recording of ${target.url.origin} broke off: ${messageOf(error)}`);
+  } finally {
+    clearInterval(timer);
+    process.off('SIGINT', stop);
+  }
+  if (!reader.isComplete && !stopped.signal.aborted)
+    throw new StartError(`the recording of ${target.url.origin} broke off: is it running?`);
+  return reader.finish();
+}
+
+/** The reason of the service, if it has one. */
+async function refusal({ url }: Target, response: Response): Promise<StartError> {
+  const text = await response.text().catch(() => '');
+  const reason = messageIn(text);
+  if (response.status === 401 || response.status === 403)
+    return new StartError(`${url.origin} refuses the token (${response.status}): it must be an administrator's`);
+  if (response.status === 404)
+    return new StartError(`${url.origin} has no /server/traffic: is it Lateral, and recent enough?`);
+  return new StartError(`${url.origin} refuses to record (${response.status})${reason === '' ? '' : `: ${reason}`}`);
+}
+
+function messageIn(text: string): string {
+  try {
+    const { errors } = propertiesOf(parseOwnJson<unknown>(text));
+    const first: unknown = Array.isArray(errors) ? errors[0] : null;
+    return isRecord(first) ? messageOf(first) : '';
+  } catch {
+    return '';
+  }
+}
+
+/** The file appears when it is complete. */
+async function write(file: string, traffic: Traffic, redactor: Redactor | null): Promise<void> {
+  const partial = `${file}.partial`;
+  try {
+    await pipeline(
+      Readable.from(linesOf(traffic, redactor)),
+      createGzip(),
+      createWriteStream(partial, { mode: 0o600 }),
+    );
+    await rename(partial, file);
+  } catch (error) {
+    await rm(partial, { force: true });
+    throw new StartError(`${file} cannot be written: ${messageOf(error)}`);
+  }
+}
+
+function* linesOf(traffic: Traffic, redactor: Redactor | null): Iterable<string> {
+  const { header, statements, recorded } = traffic;
+  yield `${headerLine({ ...header, isRedacted: redactor !== null })}\n`;
+  for (const [shape, text] of statements) yield `${JSON.stringify({ shape, text })}\n`;
+  if (redactor) for (const request of recorded) redactor.learn(request);
+  for (const request of recorded) yield `${JSON.stringify(redactor ? redactor.redact(request) : request)}\n`;
+  yield `${endLine(traffic)}\n`;
+}
