@@ -56,6 +56,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
         minutes: 60,
       },
       { files: ['live-oracle-faults'], minutes: 60 },
+      { files: ['webhook-faults'], environment: { WEBHOOK_CHANGES: '100000', WEBHOOK_KILLS: '200' }, minutes: 60 },
       { files: ['websocket-limits'], environment: { HOSTILE_FRAMES: '100000' }, minutes: 60 },
     ],
   },
