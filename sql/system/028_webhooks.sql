@@ -181,7 +181,7 @@ begin
 exception when others then
   begin
     insert into %1$I.service_webhook_changes (relation, event, image)
-    select root, 'gap', json_build_object('reason', sqlerrm)
+    select root, 'gap', json_build_object('reason', sqlerrm, 'overfull', sqlstate = 'P0001')
     where not exists (select from %1$I.service_webhook_changes g where g.relation = root and g.event::text = 'gap');
   exception when others then
     raise log 'service_webhook_change: %%', sqlerrm;

@@ -13,6 +13,7 @@ import type { Session } from '../postgres/pools/sessions.js';
 import { type Fragment, sql } from '../sql/fragment.js';
 import { type Copied, type Copy, copyNumbered, copyRows, UNCHANGED } from './copy.js';
 import { copyHistory, copySettings, dataCopies, HAS_FITTING_NAME, numberedData } from './data.js';
+import { adoptFlows } from './flows.js';
 import {
   addOwnColumns,
   collectionRows,
@@ -113,6 +114,8 @@ async function carryOver(session: Session, database: Database, options: AdoptOpt
   const places = columns.length === 0 ? found : await findInstallations(session, database);
   await checkUsers(session, places);
   const { kinds, suspended } = await copyAll(session, places, own, options);
+  options.progress('flows');
+  const flows = await adoptFlows(session, places, options.keepReferences);
   options.progress('references');
   const references = await findReferences(session, places, own);
   const carried = references.filter(({ kind }) => kind === 'own' || !options.keepReferences);
@@ -124,13 +127,13 @@ async function carryOver(session: Session, database: Database, options: AdoptOpt
   return {
     schema: places.schema,
     major: places.major,
-    kinds,
+    kinds: flows.copied.created === 0 ? kinds : [...kinds, { name: 'webhooks', ...flows.copied }],
     columns,
     references: carried.map(({ field }) => field),
     keptReferences: references.filter((each) => !carried.includes(each)).map(({ field }) => field),
     renamed,
     suspended,
-    notes: await notesOf(session, places),
+    notes: [...flows.notes, ...(await notesOf(session, places))],
     unfit: await unfitRules(session, database, places),
   };
 }
@@ -184,9 +187,6 @@ async function copyAll(
 
 /** Tables that have no counterpart here, with the reason. */
 const LEFT: readonly (readonly [table: string, reason: string])[] = [
-  ['flows', 'flows are not offered: what they did on events must be done elsewhere'],
-  ['operations', 'they belong to flows'],
-  ['webhooks', 'webhooks are not offered'],
   ['extensions', 'extensions are code of the other server: hooks and endpoints do not run here'],
   ['sessions', 'everybody signs in again; static tokens go on working'],
 ];
@@ -197,8 +197,7 @@ async function notesOf(session: Session, places: Installations): Promise<readonl
   for (const [table, reason] of LEFT) {
     if (!places.tables.has(`directus_${table}`) || places.shared.includes(table)) continue;
     const number = await count(session, sql`from ${theirs(places, table)}`);
-    if (number > 0)
-      notes.push(`${rows(number)} of directus_${table}: ${reason}${await namesIn(session, places, table)}`);
+    if (number > 0) notes.push(`${rows(number)} of directus_${table}: ${reason}`);
   }
   for (const [from, say] of doubtful(places)) {
     const number = await count(session, from);
@@ -209,16 +208,6 @@ async function notesOf(session: Session, places: Installations): Promise<readonl
 
 function rows(number: number): string {
   return number === 1 ? '1 row' : `${number} rows`;
-}
-
-/** Names of flows, since without them the behaviour changes. */
-async function namesIn(session: Session, places: Installations, table: string): Promise<string> {
-  if (table !== 'flows') return '';
-  const flows = await run<{ name: string; trigger: string | null; status: string }>(
-    session,
-    sql`select name, trigger, status from ${theirs(places, 'flows')} order by name limit 20`,
-  );
-  return ` (${flows.map(({ name, trigger, status }) => `"${name}", ${trigger ?? 'no trigger'}, ${status}`).join('; ')})`;
 }
 
 type Doubt = readonly [from: Fragment, say: (number: number) => string];

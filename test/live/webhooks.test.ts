@@ -8,6 +8,7 @@ import {
   createLibrary,
   get,
   request,
+  runProgram,
   startDatabase,
   startTestService,
   waitFor,
@@ -188,9 +189,13 @@ t.test('deliveries are signed; after a rotation both secrets sign', async (t) =>
   const rotated = await act(id, 'rotate');
   const { secret: next } = (rotated.json as { data: { secret: string } }).data;
   t.not(next, secret);
-  await sql`update tags set name = 'again' where id = 920`;
-  const [, second] = await receiver.count(2);
-  t.ok(second && verify(second, secret) && verify(second, next));
+  // A delivery that was prepared before has the former signature alone.
+  await waitFor(async () => {
+    const { length } = receiver.received;
+    await sql`update tags set name = 'again' where id = 920`;
+    const second = (await receiver.count(length + 1)).at(-1);
+    return second !== undefined && verify(second, secret) && verify(second, next);
+  }, 5_000);
 });
 
 t.test('a failed delivery is repeated in order, then dead, and can be sent again', async (t) => {
@@ -308,4 +313,91 @@ t.test('changes that cannot be recorded do not fail the writer: the webhook is i
   await receiver.count(1);
   t.match(await act(id, 'resume'), { status: 200 });
   t.equal(await incomplete(), null);
+});
+
+t.test('a dropped table, a renamed one and a new key keep the triggers right', async (t) => {
+  await sql`create table passing (id int primary key, v text)`;
+  await send('POST', '/utils/cache/clear');
+  const { id } = await create(t, { collections: ['passing'] });
+  await sql`alter table passing drop constraint passing_pkey, add column code text primary key default 'c'`;
+  await waitFor(async () => (await triggerArguments('passing')).includes('code'), 10_000);
+  await sql`insert into passing values (1, 'v', 'k')`;
+  const [first] = await receiver.count(1);
+  t.equal(first?.json.key, 'k');
+  await sql`alter table passing rename to passed`;
+  const reason = async (): Promise<unknown> => {
+    const { json } = await get(service, `/webhooks/${id}?fields=incomplete_reason`);
+    return (json as { data: { incomplete_reason: string | null } }).data.incomplete_reason;
+  };
+  await waitFor(async () => (await reason()) !== null, 10_000);
+  t.match(await reason(), /the collection "passing" does not exist/);
+  await waitFor(async () => (await triggerArguments('passed')) === '', 10_000);
+  await sql`drop table passed`;
+});
+
+async function triggerArguments(table: string): Promise<string> {
+  const rows = await sql<{ text: string }[]>`
+    select encode(tgargs, 'escape') as text from pg_trigger
+    where tgrelid = to_regclass(${table}) and tgname like 'service\\_webhook\\_insert%'`;
+  return rows.map(({ text }) => text).join();
+}
+
+t.test('beyond WEBHOOK_MAX_BACKLOG the webhook is paused and incomplete, and the tables stay small', async (t) => {
+  const small = await createLibrary(server, 'webhooks_backlog');
+  const limited = await startTestService({ ...options, databaseUrl: small, WEBHOOK_MAX_BACKLOG: '100' });
+  const hung = await startReceiver();
+  hung.answer = () => {};
+  const writer = connectSql(small);
+  t.teardown(() => writer.end());
+  const headers = { 'content-type': 'application/json' };
+  const body = JSON.stringify({ name: 'x', url: hung.url, collections: ['tags'] });
+  t.equal((await request(limited, 'POST', '/webhooks', { headers, body })).status, 200);
+  for (let round = 0; round < 40; round++)
+    await writer`insert into tags (id, name) select n, 'x' from generate_series(${1_000 + round * 20}::int, ${1_019 + round * 20}::int) n`;
+  const webhook = async () => (await writer`select status, incomplete_reason from service_webhooks`)[0];
+  await waitFor(async () => (await webhook())?.['status'] === 'paused', 10_000);
+  t.match((await webhook())?.['incomplete_reason'], /WEBHOOK_MAX_BACKLOG/);
+  await writer`update tags set name = 'y'`;
+  const left = async (): Promise<number> =>
+    Number((await writer`select count(*)::int as count from service_webhook_changes`)[0]?.['count']);
+  await waitFor(async () => (await left()) === 0, 10_000);
+  const [{ count } = { count: 0 }] = await writer<{ count: number }[]>`
+    select count(*)::int from service_webhook_deliveries`;
+  t.ok(count <= 900, `${count} deliveries`);
+  const { text } = await get(limited, '/server/health');
+  t.match(text, /webhooks:pending/);
+});
+
+t.test('lateral webhooks', async (t) => {
+  const { id } = await create(t, { name: 'by hand', collections: ['tags'] });
+  const run = (...words: string[]) =>
+    runProgram(['webhooks', ...words], { DATABASE_URL: url, WEBHOOKS_ALLOW_LOCAL: 'true' });
+  t.match((await run('list')).output, new RegExp(`${id}  by hand  active.*0 pending, 0 dead`));
+  t.match(await run('test', 'by hand'), { code: 0, output: /^delivered: status 204/ });
+  t.match(await run('deliveries', id), { code: 0, output: /tags\.test {2}delivered \(1\) {2}status 204/ });
+  t.match(await run('pause', 'nothing'), { code: 1, complaints: /There is no webhook "nothing"/ });
+  t.match(await run('shout'), { code: 1, complaints: /webhooks expects one of list, test/ });
+});
+
+t.test('local addresses are refused by default, also behind a name', async (t) => {
+  const other = await createLibrary(server, 'webhooks_strict');
+  const strict = await startTestService({ databaseUrl: other, WORKERS: '1' });
+  const headers = { 'content-type': 'application/json' };
+  for (const host of [
+    '127.0.0.1',
+    '[::1]',
+    'localhost',
+    '10.0.0.1',
+    '169.254.169.254',
+    '[::ffff:127.0.0.1]',
+    '0x7f.1',
+  ]) {
+    const body = JSON.stringify({ name: 'x', url: `http://${host}:9/`, collections: ['tags'] });
+    const answer = await request(strict, 'POST', '/webhooks', { headers, body });
+    t.match(answer, { status: 400, text: /local address/ }, host);
+  }
+  const redirecting = await startReceiver();
+  redirecting.answer = (_, response) => void response.writeHead(307, { location: receiver.url }).end();
+  const { id } = await create(t, { collections: ['tags'] }, redirecting);
+  t.match((await act(id, 'test')).json, { data: { delivered: false, status: 307 } });
 });

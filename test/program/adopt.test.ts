@@ -16,6 +16,7 @@ import {
   type Sql,
   startDatabase,
   startTestService,
+  waitFor,
   withSql,
 } from '../support/service.js';
 import { adoptedRows } from './adopt/rows.js';
@@ -39,7 +40,10 @@ t.test('an installation is adopted', async (t) => {
     t.match(output, /^Directus 12 in schema "public"/);
     t.match(output, /users +4 new, 0 changed/);
     t.match(output, /articles\.user_created/);
-    t.match(output, /flows are not offered.*"Mails", event, active/);
+    t.match(output, /webhooks +1 new/);
+    t.match(output, /flow "Mails" \(active\): it does more than to send one request/);
+    t.match(output, /flow "Nightly" \(inactive\): its trigger is "schedule"/);
+    t.match(output, /flow "Chat" \(active\): the body of its request is a template/);
     t.match(output, /1 row of directus_fields: their columns no longer exist/);
     t.match(output, /policy "Editing", read "tags": its rule does not fit/);
     t.match(output, /comments +2 new/);
@@ -95,6 +99,27 @@ t.test('an installation is adopted', async (t) => {
     t.match((await get(service, '/files?filter[title]=Odd', { token: ADMIN })).json, {
       data: [{ filename_disk: '00000000-0000-4000-8000-0000000000d2.png', storage: 'local' }],
     });
+  });
+
+  await t.test('a flow that posts changes is a webhook with triggers', async (t) => {
+    t.match((await get(service, '/webhooks', { token: ADMIN })).json, {
+      data: [
+        {
+          name: 'Search index',
+          status: 'active',
+          url: 'https://search.example.com/hook',
+          collections: ['articles'],
+          events: ['create', 'update'],
+          headers: { 'X-Key': 'k' },
+        },
+      ],
+    });
+    const hasTriggers = (): Promise<boolean> =>
+      withSql(url, async (sql) => {
+        const found = await sql`select from pg_trigger where tgname like 'service\\_webhook\\_%'`;
+        return found.length === 4;
+      });
+    await waitFor(hasTriggers, 10_000);
   });
 
   const login = (body: object) =>

@@ -64,7 +64,10 @@ create table directus_revisions (
   id serial primary key, activity integer not null references directus_activity on delete cascade, collection varchar(64) not null,
   item varchar(255) not null, data json, delta json, parent integer references directus_revisions, version uuid
 );
-create table directus_flows (id uuid primary key, name varchar(255) not null, trigger varchar(255), status varchar(255) not null default 'active');
+create table directus_flows (id uuid primary key, name varchar(255) not null, trigger varchar(255), status varchar(255) not null default 'active',
+  options json, operation uuid);
+create table directus_operations (id uuid primary key, name varchar(255), key varchar(255) not null, type varchar(255) not null, options json,
+  resolve uuid, reject uuid, flow uuid not null references directus_flows on delete cascade);
 create table directus_files (id uuid primary key, storage varchar(255) not null default 'local', filename_disk varchar(255),
   filename_download varchar(255) not null default 'a.jpg', title varchar(255), type varchar(255), folder uuid, uploaded_by uuid,
   created_on timestamptz not null default '2024-01-01T00:00:00Z', modified_by uuid, modified_on timestamptz not null default '2024-01-01T00:00:00Z',
@@ -172,4 +175,14 @@ insert into articles_translations values (1, 1, 'de-DE', 'Eins');
 insert into directus_activity (action, "user", collection, item) values
   ('create', '00000000-0000-4000-8000-0000000000a1', 'articles', '1'), ('create', '00000000-0000-4000-8000-0000000000a1', 'directus_users', '00000000-0000-4000-8000-0000000000a2');
 insert into directus_revisions (activity, collection, item, data, delta) values (1, 'articles', '1', '{"title":"One"}', '{"title":"One"}');
-insert into directus_flows values ('00000000-0000-4000-8000-0000000000f1', 'Mails', 'event', 'active');
+insert into directus_flows values
+  ('00000000-0000-4000-8000-0000000000f1', 'Mails', 'event', 'active', '{"type":"action","scope":["items.create"],"collections":["articles"]}', '00000000-0000-4000-8000-0000000000e1'),
+  ('00000000-0000-4000-8000-0000000000f2', 'Search index', 'event', 'active', '{"type":"action","scope":["items.create","items.update"],"collections":["articles"]}', '00000000-0000-4000-8000-0000000000e2'),
+  ('00000000-0000-4000-8000-0000000000f3', 'Nightly', 'schedule', 'inactive', '{"cron":"0 0 * * *"}', '00000000-0000-4000-8000-0000000000e3'),
+  ('00000000-0000-4000-8000-0000000000f4', 'Chat', 'event', 'active', '{"type":"action","scope":["items.create"],"collections":["articles"]}', '00000000-0000-4000-8000-0000000000e4');
+insert into directus_operations (id, key, type, options, flow) values
+  ('00000000-0000-4000-8000-0000000000e1', 'mail', 'mail', '{"to":"a@example.com"}', '00000000-0000-4000-8000-0000000000f1'),
+  ('00000000-0000-4000-8000-0000000000e2', 'index', 'request',
+   '{"method":"POST","url":"https://search.example.com/hook","headers":[{"header":"X-Key","value":"k"}],"body":"{{$trigger}}"}', '00000000-0000-4000-8000-0000000000f2'),
+  ('00000000-0000-4000-8000-0000000000e3', 'night', 'request', '{"method":"POST","url":"https://x.example.com"}', '00000000-0000-4000-8000-0000000000f3'),
+  ('00000000-0000-4000-8000-0000000000e4', 'chat', 'request', '{"method":"POST","url":"https://chat.example.com","body":"{\"text\":\"{{$trigger.key}}\"}"}', '00000000-0000-4000-8000-0000000000f4');

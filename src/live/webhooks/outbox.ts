@@ -96,6 +96,12 @@ interface NewDelivery {
   readonly payload: string;
 }
 
+/** Why the trigger did not record a change, and whether too many changes waited. */
+interface Gap {
+  readonly reason: string;
+  readonly overfull: boolean;
+}
+
 /** A change of a collection that webhooks follow. */
 interface Change extends Omit<ChangeRow, 'event'> {
   readonly event: WebhookEvent;
@@ -196,7 +202,11 @@ export class Outbox {
     model: Model,
   ): Promise<NewDelivery[]> {
     const gap = rows.find((row) => row.event === 'gap' && follows(webhook, collectionOf(row, model)));
-    if (gap) await this.#mark(session, webhook.id, gapReason(gap), false);
+    if (gap) {
+      const { reason, overfull } = parseOwnJson<Gap>(gap.image ?? '{}');
+      await this.#mark(session, webhook.id, reason, overfull);
+      if (overfull) return [];
+    }
     const changes = changesFor(webhook, rows, model);
     const deliveries: NewDelivery[] = [];
     try {
@@ -299,11 +309,6 @@ function changesFor(webhook: Webhook, rows: readonly ChangeRow[], model: Model):
     if (!isOneOf(EVENTS, event) || !webhook.events.includes(event) || !follows(webhook, collection)) return [];
     return [{ ...row, event, collection }];
   });
-}
-
-function gapReason({ image }: ChangeRow): string {
-  const { reason = 'a change was not recorded' } = parseOwnJson<{ reason?: string }>(image ?? '{}');
-  return reason;
 }
 
 /** The key as in the path of the item, or null if there is none. */
