@@ -9,7 +9,7 @@ import { isRecord, messageOf, parseOwnJson, propertiesOf } from '../base/narrow.
 import { parseDuration, UsageError } from '../traffic/limits.js';
 import { Redactor } from '../traffic/redact.js';
 import { ask, type Target } from '../traffic/target.js';
-import { endLine, headerLine, splitLines, type Traffic, TrafficReader } from '../traffic/traffic-file.js';
+import { endLine, headerLine, requestLine, splitLines, type Traffic, TrafficReader } from '../traffic/traffic-file.js';
 import { readOwnOptions, readTarget } from './own-options.js';
 
 export const RECORD_HELP = `Usage: lateral record --url URL --token TOKEN [--for 10m] [--sample 0.1] [--redact] -o traffic.lateral
@@ -129,6 +129,6 @@ function* linesOf(traffic: Traffic, redactor: Redactor | null): Iterable<string>
   yield `${headerLine({ ...header, isRedacted: redactor !== null })}\n`;
   for (const [shape, text] of statements) yield `${JSON.stringify({ shape, text })}\n`;
   if (redactor) for (const request of recorded) redactor.learn(request);
-  for (const request of recorded) yield `${JSON.stringify(redactor ? redactor.redact(request) : request)}\n`;
+  for (const request of recorded) yield `${requestLine(redactor ? redactor.redact(request) : request)}\n`;
   yield `${endLine(traffic)}\n`;
 }

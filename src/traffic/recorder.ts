@@ -181,10 +181,11 @@ function lineOf(request: AnsweredRequest, { time, shape, status }: Measured, nam
   const { method, route, identity, sentBytes } = request;
   const body = bodyOf(request);
   const omitted = omissionOf(request, body, names);
-  let line = `{"t":${hundredths(time)},"method":${JSON.stringify(method)},"path":${JSON.stringify(omitted === null ? request.path : route)}`;
-  if (omitted !== null) line += `,"omitted":"${omitted}"`;
+  let line = `{"t":${hundredths(time)},"method":${JSON.stringify(method)}`;
+  if (omitted !== null) line += `,"route":${JSON.stringify(route)},"omitted":"${omitted}"`;
   else {
-    if (request.queryString !== '') line += `,"query":${JSON.stringify(request.queryString)}`;
+    const { path, queryString } = request;
+    line += `,"path":${JSON.stringify(queryString === '' ? path : `${path}?${queryString}`)}`;
     if (body !== null && body !== '') line += `,"body":${JSON.stringify(body)}`;
     const { prefer, accept } = request.headers;
     if (prefer !== '' && PREFERENCES.test(prefer)) line += `,"prefer":${JSON.stringify(prefer)}`;

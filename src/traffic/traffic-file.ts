@@ -9,7 +9,7 @@ import { createGunzip } from 'node:zlib';
 import { StartError } from '../base/errors.js';
 import { codeOf, isRecord, messageOf } from '../base/narrow.js';
 
-const FORMAT = 'traffic';
+const FORMAT = 'lateral-traffic';
 export const TRAFFIC_VERSION = 1;
 
 export interface TrafficHeader {
@@ -30,7 +30,7 @@ export interface TrafficEnd {
   readonly dropped: number;
 }
 
-/** A request, as its line has it. */
+/** A request. In its line, `path` has the query string too, and a request that is omitted has a `route` instead. */
 export interface RecordedRequest {
   /** Milliseconds from the beginning of the recording. */
   readonly t: number;
@@ -67,7 +67,7 @@ export interface Traffic extends TrafficEnd {
 
 export function headerLine({ started, sample, service, isRedacted = false }: TrafficHeader): string {
   return JSON.stringify({
-    lateral: FORMAT,
+    format: FORMAT,
     version: TRAFFIC_VERSION,
     started: started.toISOString(),
     sample,
@@ -78,6 +78,11 @@ export function headerLine({ started, sample, service, isRedacted = false }: Tra
 
 export function endLine({ milliseconds, requests, dropped }: TrafficEnd): string {
   return JSON.stringify({ end: true, milliseconds, requests, dropped });
+}
+
+export function requestLine({ path, query, ...others }: RecordedRequest): string {
+  const url = query === undefined ? path : `${path}?${query}`;
+  return JSON.stringify({ ...others, ...(others.omitted === undefined ? { path: url } : { route: path }) });
 }
 
 /** Reads a recording, compressed or not. */
@@ -171,15 +176,8 @@ export class TrafficReader {
     throw this.#header === null ? this.#notTraffic() : this.#failure(`has no JSON object in line ${this.#number}`);
   }
 
-  #headerOf({
-    lateral,
-    version,
-    started,
-    sample,
-    service,
-    redacted,
-  }: Readonly<Record<string, unknown>>): TrafficHeader {
-    if (lateral !== FORMAT) throw this.#notTraffic();
+  #headerOf({ format, version, started, sample, service, redacted }: Readonly<Record<string, unknown>>): TrafficHeader {
+    if (format !== FORMAT) throw this.#notTraffic();
     if (version !== TRAFFIC_VERSION)
       throw this.#failure(
         `has version ${JSON.stringify(version)} of the format, and this program reads version ${TRAFFIC_VERSION}: record it again`,
@@ -194,9 +192,11 @@ export class TrafficReader {
     return { milliseconds, requests, dropped };
   }
 
-  #requestOf(value: Readonly<Record<string, unknown>>): RecordedRequest {
-    if (!isRequest(value)) throw this.#failure(`has no request in line ${this.#number}`);
-    return value;
+  #requestOf({ path: url, route, ...others }: Readonly<Record<string, unknown>>): RecordedRequest {
+    const [path, query] = typeof url === 'string' ? url.split(/\?(.*)/s, 2) : [route];
+    const request = { ...others, path, ...(query === undefined ? {} : { query }) };
+    if (!isRequest(request)) throw this.#failure(`has no request in line ${this.#number}`);
+    return request;
   }
 
   #notTraffic(): StartError {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import t from 'tap';
 import { Redactor } from '../../src/traffic/redact.js';
-import { headerLine, type RecordedRequest } from '../../src/traffic/traffic-file.js';
+import { headerLine, type RecordedRequest, requestLine, TrafficReader } from '../../src/traffic/traffic-file.js';
 import { makeCaller } from '../support/callers.js';
 import { runCommand } from '../support/command.js';
 import {
@@ -127,12 +127,9 @@ function callersOf(requests: readonly RecordedRequest[]): string[] {
 }
 
 function linesOf(file: Buffer): RecordedRequest[] {
-  const lines = gunzipSync(file)
-    .toString()
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line));
-  return lines.filter((line) => line.method !== undefined).sort((one, other) => one.t - other.t);
+  const reader = new TrafficReader('the file');
+  for (const line of gunzipSync(file).toString().split('\n')) reader.add(line);
+  return [...reader.finish().recorded];
 }
 
 t.test('only administrators record, and bad numbers are refused', async (t) => {
@@ -315,8 +312,10 @@ t.test('limits, reports and a comparison of two targets', async (t) => {
 /** A recording with these requests, one each ten milliseconds. */
 async function recordingOf(requests: readonly Partial<RecordedRequest>[], header = HEADER): Promise<string> {
   const lines = requests.map((each, index) =>
-    JSON.stringify({
+    requestLine({
       t: index * 10,
+      method: 'GET',
+      path: '',
       status: 200,
       bytes: 1,
       ms: 1,
