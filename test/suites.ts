@@ -92,9 +92,10 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     ],
   },
   traffic: {
-    about: 'recording and replaying for a minute; PAGILA names the folder with the files of Pagila',
+    about: 'recording and replaying for a minute, and the capacity of a service with scarce resources',
     steps: [
       { files: ['traffic'], daily: true, environment: { TRAFFIC_SECONDS: '60', TRAFFIC_RATE: '200' }, minutes: 20 },
+      { files: ['capacity'], minutes: 20 },
     ],
   },
   replicas: {

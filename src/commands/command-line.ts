@@ -23,6 +23,7 @@ import { pretty } from '../sql/pretty.js';
 import { Storages } from '../storage/storage.js';
 import { UsageError } from '../traffic/limits.js';
 import { ADOPT_HELP, adopt } from './adopt.js';
+import { CAPACITY_HELP, capacity } from './capacity.js';
 import { DOCTOR_HELP, doctor } from './doctor.js';
 import { LIVE_HELP, live } from './live-command.js';
 import { PLANS_HELP, plans, STATISTICS_HELP, statistics } from './plans-command.js';
@@ -49,6 +50,7 @@ Usage: lateral [start] [--option value ...]
        lateral adopt [--dry-run] [--option value ...]
        lateral record --url URL --token TOKEN [--for 10m] [--sample 0.1] [--redact] -o FILE
        lateral replay FILE --url URL --token TOKEN [--rate 1x] [--for 1m] [--slo p99=50ms,errors=0.1%] [--writes]
+       lateral capacity FILE --url URL --token TOKEN --slo p99=50ms,errors=0.1%
        lateral --help | --version
 
   start      serves the API; this is the default command
@@ -68,6 +70,7 @@ Usage: lateral [start] [--option value ...]
   adopt      takes over an installation of Directus in the same database (lateral adopt --help)
   record     records the traffic of a running service (lateral record --help)
   replay     sends recorded traffic to a service, and checks limits of latency and errors (lateral replay --help)
+  capacity   finds the highest rate of recorded traffic within limits, and what limits it (lateral capacity --help)
 
 Options, as environment variables or flags (PORT=9000 or --port 9000):
 `;
@@ -95,6 +98,7 @@ const COMMANDS = new Map([
   ['plans', { help: PLANS_HELP, run: plans }],
   ['record', { help: RECORD_HELP, run: record }],
   ['replay', { help: REPLAY_HELP, run: replay }],
+  ['capacity', { help: CAPACITY_HELP, run: capacity }],
 ]);
 
 export async function main(words: readonly string[]): Promise<void> {

@@ -70,7 +70,8 @@ export async function replay(words: readonly string[]): Promise<void> {
   if (!isWithinLimits(report)) process.exitCode = 1;
 }
 
-const CONNECTIONS = [1, 1_000] as const;
+/** The least and the most. */
+export const CONNECTIONS = [1, 1_000] as const;
 
 function readSettings(options: OwnOptions) {
   const length = options.value('for');

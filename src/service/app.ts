@@ -27,6 +27,7 @@ import { websocketProtocol } from '../api/realtime/directus-connection.js';
 import { graphqlSocketProtocol } from '../api/realtime/graphql-connection.js';
 import { collectionsRoutes, fieldsRoutes, relationsRoutes } from '../api/schema/definitions.js';
 import { schemaRoutes, suggestionsRoutes } from '../api/schema/snapshots.js';
+import { loadRoutes } from '../api/server/load.js';
 import { collect, type Gather, type Metric, metricsRoutes } from '../api/server/metrics.js';
 import { explorerRoutes } from '../api/server/pages.js';
 import { serverRoutes, shapesRoutes } from '../api/server/server.js';
@@ -226,6 +227,7 @@ function restRoutes(parts: Parts, { operations, routes, router }: Later): ApiRou
     ...serverRoutes({ config, identities, database, health: shared.health, readiness }),
     ...metricsRoutes(metricsServices(parts, router), shared.gather),
     ...shapesRoutes({ identities, database, shapes: shared.shapes }),
+    ...loadRoutes({ identities, database, gather: shared.gather }),
     ...trafficRoutes({ identities, recorder: core.traffic, pull: shared.traffic, observe }),
     ...authRoutes(access),
     ...signInRoutes({ ...access, resolveUser }),

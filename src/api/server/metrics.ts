@@ -2,7 +2,8 @@
  * GET /server/metrics, for Prometheus. The hot path counts in plain numbers, which become metrics when they are requested. `collect` returns
  * the counts of one thread as plain JSON, so that those of several threads can be added.
  */
-import { isMainThread } from 'node:worker_threads';
+import { performance } from 'node:perf_hooks';
+import { isMainThread, threadId } from 'node:worker_threads';
 import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
 import type { Identities } from '../../access/identities.js';
 import { onlyAdministrator } from '../../access/identity.js';
@@ -77,6 +78,7 @@ export async function collect(services: MetricsServices): Promise<Metric[]> {
     ...databaseMetrics(services),
     ...replicaMetrics(services.reads),
     ...sourceMetrics(services),
+    threadMetric(),
     recordingMetric(services.traffic),
     ...schemaMetrics(services),
     ...liveMetrics(services.live),
@@ -249,6 +251,14 @@ function sourceMetrics({ mirror, events }: Pick<MetricsServices, 'mirror' | 'eve
     counter('lateral_mirror_reads_total', 'Times the schema of the database was read.', mirror.loads),
     labelled('counter', 'lateral_events_total', 'Events by kind, as logged.', byKind),
   ];
+}
+
+/** Each thread has a label of its own, because one that is busy all the time limits the others. */
+function threadMetric(): Metric {
+  const thread = isMainThread ? 'main' : String(threadId);
+  const value = performance.eventLoopUtilization().active / 1_000;
+  const help = 'Seconds that the event loop of a thread was busy.';
+  return labelled('counter', 'lateral_thread_busy_seconds_total', help, [{ labels: { thread }, value }]);
 }
 
 /** All threads have the same recordings. */

@@ -1,0 +1,104 @@
+/** `lateral capacity`: the highest rate of recorded traffic that a service serves within limits, and what limits it. */
+import { StartError } from '../base/errors.js';
+import { type Capacity, findCapacity, type Step } from '../traffic/capacity.js';
+import { parseCount, parseDuration, parseRate, parseServiceLimits, UsageError } from '../traffic/limits.js';
+import { prepareReplay } from '../traffic/replay.js';
+import { milliseconds } from '../traffic/report.js';
+import { checkTarget } from '../traffic/target.js';
+import { readFileOperand, readOwnOptions, readTarget } from './own-options.js';
+import { CONNECTIONS, readRecording } from './replay.js';
+
+export const CAPACITY_HELP = `Usage: lateral capacity FILE --url URL --token TOKEN --slo p99=50ms,errors=0.1% [--step 5s] [--json]
+
+Finds the highest rate at which a service answers the requests of a recording within limits. The rate doubles until a limit is missed, then
+the interval is halved. Names what is exhausted first (service processor, PostgreSQL processor, connections, locks), the requests per
+processor-second of the service, and recommends the size of the pool, the threads and a value of lateral_pool_waiting for autoscaling.
+
+  --url URL         the service; nothing else should use it meanwhile
+  --token TOKEN     an administrator's token; ADMIN_TOKEN is used if it is absent
+  --slo LIMITS      p50, p90, p99 and p99.9 as times, errors and status (other than recorded) as percentages
+  --step 5s         how long each rate is tried, at least 1s
+  --from 50/s       the first rate [that of the recording]
+  --writes          sends writes too, as the owner of the token
+  --connections 64  connections to the service
+  --json            prints JSON
+
+Exits with 1 if no rate keeps the limits, with 2 if an option is wrong.`;
+
+const KINDS = {
+  url: 'value',
+  token: 'value',
+  slo: 'value',
+  step: 'value',
+  from: 'value',
+  writes: 'switch',
+  connections: 'value',
+  json: 'switch',
+} as const;
+
+const MIN_STEP_MS = 1_000;
+
+export async function capacity(words: readonly string[]): Promise<void> {
+  const options = readOwnOptions('capacity', words, KINDS);
+  const file = readFileOperand('capacity', options);
+  const target = readTarget(options);
+  const limits = parseServiceLimits(options.required('slo'));
+  const stepMs = parseDuration('--step', options.value('step') ?? '5s');
+  if (stepMs < MIN_STEP_MS) throw new UsageError('--step must be at least 1s');
+  const first = options.value('from') === null ? null : parseRate(options.required('from'));
+  if (first?.kind === 'factor') throw new UsageError('--from must be a rate such as 50/s');
+  const connections = parseCount('--connections', options.value('connections') ?? '64', CONNECTIONS);
+  const writes = options.has('writes');
+  const traffic = await readRecording(file);
+  await checkTarget(target);
+  const prepared = await prepareReplay(traffic, [target], writes);
+  if (prepared.requests.length === 0) throw new StartError(`${file} has no requests that can be replayed`);
+  const stopped = new AbortController();
+  process.once('SIGINT', () => stopped.abort());
+  const firstRate = first?.perSecond ?? (prepared.requests.length * 1_000) / Math.max(1, traffic.milliseconds);
+  const settings = { limits, stepMs, connections, writes, firstRate, onStep: showStep, signal: stopped.signal };
+  const found = await findCapacity(prepared, target, settings);
+  console.log(options.has('json') ? jsonOf(found) : textOf(found));
+  if (found.perSecond === 0) process.exitCode = 1;
+}
+
+function showStep({ perSecond, isKept, figures: { latency, errors } }: Step): void {
+  console.error(
+    `${Math.round(perSecond)}/s: ${isKept ? 'ok' : 'missed'}, p50 ${milliseconds(latency.p50)}, p99 ${milliseconds(latency.p99)}, ${errors} errors`,
+  );
+}
+
+function textOf({ perSecond, resource, reason, perProcessorSecond, recommended }: Capacity): string {
+  const options = recommended.map(({ name, value, reason: why }) => `  ${name} ${value}: ${why}`);
+  return [
+    perSecond === 0 ? 'No rate keeps the limits.' : `Highest rate: ${Math.round(perSecond)} requests per second`,
+    `Exhausted first: ${resource} (${reason})`,
+    ...(perProcessorSecond > 0
+      ? [`Requests per processor-second of the service: ${Math.round(perProcessorSecond)}`]
+      : []),
+    ...(options.length > 0 ? ['Recommended:', ...options] : []),
+  ].join('\n');
+}
+
+function jsonOf({ steps, ...found }: Capacity): string {
+  const tried = steps.map(({ perSecond, isKept, figures, load }) => ({
+    rate: perSecond,
+    ok: isKept,
+    reached: figures.perSecond,
+    ...figures.latency,
+    errors: figures.errors,
+    load,
+  }));
+  return JSON.stringify(
+    {
+      rate: found.perSecond,
+      exhausted: found.resource,
+      reason: found.reason,
+      requests_per_processor_second: found.perProcessorSecond,
+      recommended: found.recommended,
+      steps: tried,
+    },
+    null,
+    2,
+  );
+}
