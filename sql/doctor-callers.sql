@@ -59,6 +59,9 @@ select pg_catalog.json_build_object(
   'tables', (
     select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
       'name', pg_catalog.format('%I.%I', tables.nspname, tables.relname),
+      'schema', tables.nspname,
+      'table', tables.relname,
+      'partitioned', tables.relkind = 'p',
       'policies', (
         select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
           'name', policy.polname,

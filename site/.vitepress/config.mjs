@@ -117,6 +117,7 @@ export default defineConfig({
           page('Metrics', 'metrics'),
           page('Database outages', 'outages'),
           page('Plan checks', 'plan-checks'),
+          page('Advice about indexes', 'index-advice'),
         ],
       },
       {

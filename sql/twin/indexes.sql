@@ -10,7 +10,7 @@ select coalesce(pg_catalog.json_agg(pg_catalog.json_build_object(
   'predicate', pg_catalog.pg_get_expr(index.indpred, index.indrelid),
   'constraint', exists (
     select from pg_catalog.pg_constraint constrained where constrained.conindid = index.indexrelid and constrained.contype in ('p', 'u', 'x')
-  ),
+  ) or exists (select from pg_catalog.pg_inherits attached where attached.inhrelid = index.indexrelid),
   -- The columns and expressions that it is searched by, with their order; other columns are only included.
   'keys', (
     select pg_catalog.json_agg(pg_catalog.pg_get_indexdef(index.indexrelid, key::int4, true) || case

@@ -1,5 +1,6 @@
 /** The part of `lateral doctor` about DATABASE_CALLER: the login, the database roles of callers, and the policies of row-level security. */
 import { parseOwnJson } from '../base/narrow.js';
+import { candidateStatement, referenceCandidate } from '../compile/index-candidates.js';
 import type { Config } from '../config/config.js';
 import { loginObstacle } from '../postgres/catalog/caller-login.js';
 import { systemTables } from '../postgres/catalog/system-tables.js';
@@ -14,7 +15,16 @@ const FACTS = readSql('doctor-callers.sql');
 interface CallerFacts {
   readonly roles: readonly RoleFacts[];
   /** Tables with row-level security. */
-  readonly tables: readonly { readonly name: string; readonly policies: readonly Policy[] }[];
+  readonly tables: readonly SecuredTable[];
+}
+
+interface SecuredTable {
+  /** With its schema, quoted. */
+  readonly name: string;
+  readonly schema: string;
+  readonly table: string;
+  readonly partitioned: boolean;
+  readonly policies: readonly Policy[];
 }
 
 interface RoleFacts {
@@ -117,11 +127,12 @@ function examineGrants({ name, denied, unnumbered, system }: RoleFacts, role: st
 function examinePolicies(tables: CallerFacts['tables']): Finding[] {
   const bare = tables.filter(({ policies }) => policies.length === 0);
   const each = tables.flatMap(({ name, policies }) => policies.map((policy) => ({ table: name, ...policy })));
-  const unindexed = each.flatMap(({ table, name, unindexed: columns }) =>
+  const policiesOf = tables.flatMap(({ policies, ...table }) => policies.map((policy) => ({ table, policy })));
+  const unindexed = policiesOf.flatMap(({ table, policy: { name, unindexed: columns } }) =>
     columns.map((column) => ({
-      name: table,
+      name: table.name,
       message: `policy ${name} reads ${column}`,
-      fix: `create index on ${table} (${quoteIdentifier(column)});`,
+      fix: candidateStatement(referenceCandidate({ ...table, columns: [column] })),
     })),
   );
   const repeated = each.flatMap(({ table, name, condition }) => {

@@ -23,6 +23,7 @@ import { pretty } from '../sql/pretty.js';
 import { Storages } from '../storage/storage.js';
 import { UsageError } from '../traffic/limits.js';
 import { ADOPT_HELP, adopt } from './adopt.js';
+import { ADVISE_HELP, advise } from './advise-command.js';
 import { CAPACITY_HELP, capacity } from './capacity.js';
 import { DOCTOR_HELP, doctor } from './doctor.js';
 import { LIVE_HELP, live } from './live-command.js';
@@ -45,6 +46,7 @@ Usage: lateral [start] [--option value ...]
        lateral doctor [--json] [--option value ...]
        lateral statistics -o FILE [--redact COLUMNS] [--option value ...]
        lateral plans check [--statistics FILE] [--traffic FILE] [--accept] [--option value ...]
+       lateral advise [--traffic FILE] [--statistics FILE] [--json] [--option value ...]
        lateral live {install | remove} [--dry-run] [--option value ...]
        lateral webhooks {list | test | pause | resume | rotate | deliveries | redeliver} [WEBHOOK] [--option value ...]
        lateral adopt [--dry-run] [--option value ...]
@@ -65,6 +67,7 @@ Usage: lateral [start] [--option value ...]
   doctor     checks the database and says how to fix problems (lateral doctor --help)
   statistics writes what the planner knows about a database to a file, without rows (lateral statistics --help)
   plans      plans recorded requests on an empty twin of a database, and fails if a plan got worse (lateral plans --help)
+  advise     proposes indexes for recorded requests, each tried on the twin (lateral advise --help)
   live       makes or drops the triggers for live queries without the log of PostgreSQL (lateral live --help)
   webhooks   lists, tests and pauses webhooks, and sends deliveries again (lateral webhooks --help)
   adopt      takes over an installation of Directus in the same database (lateral adopt --help)
@@ -99,6 +102,7 @@ const COMMANDS = new Map([
   ['record', { help: RECORD_HELP, run: record }],
   ['replay', { help: REPLAY_HELP, run: replay }],
   ['capacity', { help: CAPACITY_HELP, run: capacity }],
+  ['advise', { help: ADVISE_HELP, run: advise }],
 ]);
 
 export async function main(words: readonly string[]): Promise<void> {

@@ -3,13 +3,14 @@
  * that cannot be reached, a list that reads the whole table. A note may be intended.
  */
 import type { OtherSchema } from '../base/observe.js';
+import { candidateStatement, referenceCandidate } from '../compile/index-candidates.js';
 import type { Config } from '../config/config.js';
 import type { MetadataRow } from '../mirror/catalog-document.js';
 import { namesArgument } from '../mirror/functions.js';
 import { holdsTable, type Model, type Overload, type ServedFunction } from '../mirror/model.js';
 import type { Omission } from '../schema/snapshot/snapshot.js';
 import { suggestRelations } from '../schema/suggest/suggest.js';
-import { indexStatement, type Unindexed } from '../schema/suggest/suggested-relations.js';
+import type { Unindexed } from '../schema/suggest/suggested-relations.js';
 import { quoteIdentifier, quoteLiteral } from '../sql/fragment.js';
 
 export type CheckStatus = 'ok' | 'note' | 'problem';
@@ -298,7 +299,7 @@ function indexes({ facts, model, unindexed: constraints }: Examined): Finding[] 
     .map((each) => ({
       name: `${each.schema}.${each.table}`,
       message: `${each.columns.join(', ')}${rowsOf(each) > 0 ? ` (${rowsOf(each).toLocaleString('en')} rows)` : ''}`,
-      fix: indexStatement(each),
+      fix: candidateStatement(referenceCandidate(each)),
     }));
   const message = `${count(unindexed.length, 'reference has', 'references have')} no index: lists and deletions read the whole table`;
   return [finding('Relations', 'problem', message, details)];

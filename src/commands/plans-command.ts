@@ -21,7 +21,7 @@ concealed fields and of the service's own tables are always left out.
   -o FILE            the file; it is compressed if its name ends in .gz
   --redact COLUMNS   columns whose values are left out, such as "customers.email,customers.phone,notes.*"
 
-"lateral plans check" builds an empty PostgreSQL from the file that plans as the database does. PostgreSQL 15 or newer is needed. The role should be allowed to read all served tables: PostgreSQL hides the statistics of others.
+"lateral plans check" and "lateral advise" build an empty PostgreSQL from the file that plans as the database does. PostgreSQL 15 or newer is needed. The role should be allowed to read all served tables: PostgreSQL hides the statistics of others.
 
 All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 

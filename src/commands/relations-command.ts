@@ -2,15 +2,11 @@
 
 import { StartError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
+import { candidateStatement, referenceCandidate } from '../compile/index-candidates.js';
 import { readArguments, readConfig } from '../config/config.js';
 import type { Model } from '../mirror/model.js';
 import { type Hub, hubsOf, type Suggestion, suggestRelations } from '../schema/suggest/suggest.js';
-import {
-  applySuggestions,
-  findUnindexed,
-  indexStatement,
-  type Unindexed,
-} from '../schema/suggest/suggested-relations.js';
+import { applySuggestions, findUnindexed, type Unindexed } from '../schema/suggest/suggested-relations.js';
 import { withCore } from '../service/start.js';
 
 export const RELATIONS_HELP = `Usage: lateral relations suggest [COLLECTION ...] [--apply] [--option value ...]
@@ -82,7 +78,7 @@ function warnings(suggestions: readonly Suggestion[], hubs: readonly Hub[], unin
   for (const { collection, field } of hidden) lines.push(`  ${collection}.${field}`);
   if (unindexed.length > 0)
     lines.push('', 'Foreign keys without an index, which slows down lists and deletions; these create them:');
-  for (const each of unindexed) lines.push(`  ${indexStatement(each)}`);
+  for (const each of unindexed) lines.push(`  ${candidateStatement(referenceCandidate(each))}`);
   return lines;
 }
 

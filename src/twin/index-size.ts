@@ -18,7 +18,7 @@ export interface TwinIndex {
   readonly unique: boolean;
   readonly definition: string;
   readonly predicate: string | null;
-  /** Whether a key or an exclusion constraint needs it. */
+  /** Whether a key, an exclusion constraint or the index of a partitioned table needs it. */
   readonly constraint: boolean;
   readonly keys: readonly string[];
   readonly widths: readonly (number | null)[];

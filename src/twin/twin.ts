@@ -12,6 +12,7 @@ import { createObserver } from '../base/observe.js';
 import type { Config } from '../config/config.js';
 import { startEmbedded } from '../embedded/cluster.js';
 import { migrate } from '../postgres/catalog/migrate.js';
+import { systemTables } from '../postgres/catalog/system-tables.js';
 import type { Database } from '../postgres/pools/database.js';
 import { type Core, openDatabase } from '../service/core.js';
 import { withCore } from '../service/start.js';
@@ -285,7 +286,8 @@ async function restore(database: Database, statistics: StatisticsFile): Promise<
   await setFileLengths(database, [...tables, ...indexes]);
   const created = await estimateNewIndexes(database, statistics);
   await setLengths(database, created);
-  return created.map(({ schema, name }) => `${schema}.${name}`);
+  const own = systemTables();
+  return created.flatMap(({ schema, name, table }) => (own.has(table) ? [] : [`${schema}.${name}`]));
 }
 
 /** Gives relations that were created here their estimated size. */

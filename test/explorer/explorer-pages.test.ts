@@ -93,7 +93,7 @@ t.test('plan: the tree with what it took, and an index that is missing', { skip 
   const query = JSON.stringify({ fields: ['id'], filter: { kind: { _eq: 'kind 7' } }, limit: -1 });
   await logIn(service, page, `#/plan/events?q=${encodeURIComponent(query)}`);
   await page.getByText(/No index serves the filter on kind: 20,000 rows of events/).waitFor();
-  await page.getByText('create index concurrently on events (kind);').waitFor();
+  await page.getByText('create index concurrently "events_kind_index" on "public"."events" ("kind");').waitFor();
   t.equal(await page.getByText('slowest', { exact: true }).count(), 1);
   t.strictSame(await findings(page), [], 'no serious finding');
   await sql`create index on events (kind)`;

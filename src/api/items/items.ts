@@ -182,6 +182,7 @@ const explanationBody = build({
         parameters: { type: 'array', items: { type: ['string', 'null'] } },
         plan_kind: { type: 'string' },
         cache: {},
+        indexes: {},
         plan: {},
       },
     },

@@ -8,6 +8,7 @@ import { invalidPayload, invalidQuery, unsupportedMediaType } from '../../base/e
 import { isObject } from '../../base/exact-json.js';
 import { runInSlices, writeJsonInSlices } from '../../base/time-slices.js';
 import { writeYamlInSlices } from '../../base/yaml.js';
+import { candidateStatement, referenceCandidate } from '../../compile/index-candidates.js';
 import type { Config } from '../../config/config.js';
 import { openBody } from '../../http/body.js';
 import type { Exchange } from '../../http/exchange.js';
@@ -20,7 +21,7 @@ import { readDifference } from '../../schema/snapshot/difference.js';
 import { readSnapshot, selectCollections } from '../../schema/snapshot/parse-snapshot.js';
 import { applyDifference, compareSnapshot, takeSnapshot } from '../../schema/snapshot/snapshots.js';
 import { type Suggestion, suggestRelations } from '../../schema/suggest/suggest.js';
-import { applySuggestions, findUnindexed, indexStatement } from '../../schema/suggest/suggested-relations.js';
+import { applySuggestions, findUnindexed } from '../../schema/suggest/suggested-relations.js';
 import { type ActionRequest, type ActionRoute, type ApiRoute, route } from '../action.js';
 import { directusDifference, directusSnapshot, ownDifference, ownSnapshot } from '../directus/snapshot.js';
 import { importLimits, openUpload } from '../files/file-form.js';
@@ -203,7 +204,7 @@ async function listSuggestions(_: ActionRequest, schemaChanges: SchemaChanges): 
     relations: suggestRelations(schemaChanges.model).map(describeSuggestion),
     indexes: unindexed.map((each) => {
       const { schema, table, columns } = each;
-      return { schema, table, columns, statement: indexStatement(each) };
+      return { schema, table, columns, statement: candidateStatement(referenceCandidate(each)) };
     }),
   };
 }

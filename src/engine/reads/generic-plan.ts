@@ -78,27 +78,29 @@ const SETTINGS = withCatalog(
   "select set_config('plan_cache_mode', 'force_generic_plan', true), set_config('max_parallel_workers_per_gather', '0', true)",
 );
 
+/** The value of a request, which a generic plan does not know. */
+const VALUE = /\$\d/;
+
 /**
  * The most that a page can cost beyond its estimate: the planner expects to meet a limit soon, but if a condition on values
- * discards rows on the way, all rows may have to be read.
+ * discards rows on the way, all rows may have to be read. `condition` finds such conditions: those on values if it is absent.
  */
-export function stretchOf(node: PlanNode): number {
-  const below = Math.max(0, ...(node.Plans ?? []).map(stretchOf));
+export function stretchOf(node: PlanNode, condition = VALUE): number {
+  const below = Math.max(0, ...(node.Plans ?? []).map((child) => stretchOf(child, condition)));
   if (node['Node Type'] !== 'Limit') return below;
   const [child] = node.Plans ?? [];
-  if (!child || !discards(child, true)) return below;
+  if (!child || !discards(child, condition)) return below;
   return Math.max(below, child['Total Cost'] - child['Startup Cost']);
 }
 
-const VALUE = /\$\d/;
-
 /** `drives`: whether it is the scan that the rows come from. Only its index condition bounds what is read. */
-function discards(node: PlanNode, drives: boolean): boolean {
-  if (VALUE.test(node.Filter ?? '') || VALUE.test(node['Join Filter'] ?? '')) return true;
-  if (!drives && (VALUE.test(node['Index Cond'] ?? '') || VALUE.test(node['Recheck Cond'] ?? ''))) return true;
+function discards(node: PlanNode, condition: RegExp, drives = true): boolean {
+  const isMet = (text: string | undefined): boolean => text !== undefined && condition.test(text);
+  if (isMet(node.Filter) || isMet(node['Join Filter'])) return true;
+  if (!drives && (isMet(node['Index Cond']) || isMet(node['Recheck Cond']))) return true;
   return (node.Plans ?? []).some((child) => {
     const relationship = child['Parent Relationship'];
-    return discards(child, drives && relationship !== 'Inner' && relationship !== 'SubPlan');
+    return discards(child, condition, drives && relationship !== 'Inner' && relationship !== 'SubPlan');
   });
 }
 

@@ -19,6 +19,7 @@ import {
   type Shape,
 } from '../../batching/shape-queue.js';
 import type { PlanKind, ShapeStats } from '../../batching/shape-stats.js';
+import { candidateStatement, type IndexCandidate, indexCandidates } from '../../compile/index-candidates.js';
 import type { Mirror } from '../../mirror/watch.js';
 import type { Access } from '../../plan/access.js';
 import type { PlanLimits } from '../../plan/read.js';
@@ -76,8 +77,16 @@ interface Explanation {
   readonly plan_kind: PlanKind;
   /** Whether the answer is kept in memory, and if not, why. Absent if no reads are served from memory. */
   readonly cache?: { readonly kept: boolean; readonly reason: string | null };
+  /** Indexes that could serve it, by what the request asks. Those of one entry are needed together. */
+  readonly indexes: readonly (readonly ProposedIndex[])[];
   /** As `explain (format json)` writes it. */
   readonly plan: readonly [{ readonly Plan: { readonly 'Total Cost': number } }] | undefined;
+}
+
+interface ProposedIndex extends Pick<IndexCandidate, 'kind' | 'schema' | 'table' | 'extension'> {
+  /** The columns that it is for. */
+  readonly columns: readonly string[];
+  readonly statement: string;
 }
 
 export interface ChosenShape {
@@ -390,7 +399,8 @@ export class Reads {
     const { cache } = this.services;
     const reason = cache === null ? null : cache.reason(compiled);
     const kept = cache === null ? {} : { cache: { kept: reason === null, reason } };
-    return { sql: text, parameters: bound, plan_kind: planKindOf(shape), ...kept, plan: row?.['QUERY PLAN'] };
+    const indexes = indexCandidates(compiled.plan).map((group) => group.map(proposed));
+    return { sql: text, parameters: bound, plan_kind: planKindOf(shape), ...kept, indexes, plan: row?.['QUERY PLAN'] };
   }
 
   #retry<Result>(
@@ -455,6 +465,11 @@ export class Reads {
     if (isOneForAll) this.#affordable.add(compiled);
     else this.#affordableValues.set(compiled, cached.set(values, true));
   }
+}
+
+function proposed(candidate: IndexCandidate): ProposedIndex {
+  const { kind, schema, table, extension, names: columns } = candidate;
+  return { kind, schema, table, extension, columns, statement: candidateStatement(candidate) };
 }
 
 /** Callers without an account share a budget for background work. */

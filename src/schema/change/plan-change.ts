@@ -17,6 +17,7 @@ import {
   type ForeignKeyBehaviour,
   type Model,
 } from '../../mirror/model.js';
+import { constraintName } from '../../sql/constraint-name.js';
 import type { ColumnDefinition, DdlStatement, Definition, QualifiedName } from './ddl-statement.js';
 import {
   type ColumnOptions,
@@ -33,7 +34,6 @@ import { changeColumn, indexesAndComment } from './plan-columns.js';
 import { planDefault, planGeneration } from './plan-defaults.js';
 import {
   checkNewName,
-  constraintName,
   isProtected,
   namingMetaOf,
   qualifiedNameOf,

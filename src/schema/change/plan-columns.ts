@@ -2,10 +2,10 @@
 import { isDeepStrictEqual } from 'node:util';
 import { invalidPayload } from '../../base/errors.js';
 import { type Collection, type Column, declaredType, type Field } from '../../mirror/model.js';
+import { constraintName } from '../../sql/constraint-name.js';
 import type { ColumnDefault, ColumnType, Conversion, Definition, ExactType } from './ddl-statement.js';
 import type { ColumnOptions, FieldChange } from './parse.js';
 import { convertDefault, planDefault } from './plan-defaults.js';
-import { constraintName } from './plan-names.js';
 import { conversionOf, isSameColumn, newColumnType, presentType, resizedType } from './plan-types.js';
 
 /** Clients send back whole objects: an option that equals the current state changes nothing. */

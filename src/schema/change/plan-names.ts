@@ -1,5 +1,4 @@
 /** Names in schema changes: the collection or field that is meant, new names of constraints, and where a new table goes. */
-import { createHash } from 'node:crypto';
 import { forbidden, forbiddenCollection, invalidPayload } from '../../base/errors.js';
 import type { Meta } from '../../mirror/metadata.js';
 import type { Collection, Field, Model } from '../../mirror/model.js';
@@ -33,20 +32,6 @@ export function checkNewName(name: string): void {
   if (name === '' || name.includes('\0') || Buffer.byteLength(name) > 63)
     throw invalidPayload('A name must have 1 to 63 bytes and no NUL character');
   if (name.startsWith('%')) throw invalidPayload('A name cannot begin with %');
-}
-
-const MAX_NAME_BYTES = 63;
-
-/** `articles_slug_unique`. Names that are shortened or spelt otherwise get a digest, so that they stay unique. */
-export function constraintName(table: string, column: string, suffix: 'unique' | 'index' | 'foreign'): string {
-  const exact = `${table}_${column}_${suffix}`;
-  const name = exact.toLowerCase().replace(/[^\w]/g, '_');
-  if (name === exact && Buffer.byteLength(exact) <= MAX_NAME_BYTES) return name;
-  const digest = createHash('sha256')
-    .update(JSON.stringify([table, column]))
-    .digest('hex')
-    .slice(0, 8);
-  return `${name.slice(0, MAX_NAME_BYTES - suffix.length - digest.length - 2)}_${digest}_${suffix}`;
 }
 
 /** Schema and name of a new table. Null for the first schema and the collection's own name, where every table is made by default. */

@@ -9,9 +9,10 @@ import { flatMapSteps, mapSteps, oneStep, type Steps } from '../../base/time-sli
 import { singleKey } from '../../mirror/item-key.js';
 import { behaviourIn, type ForeignKey, type Model } from '../../mirror/model.js';
 import { isSystemField, systemTables } from '../../postgres/catalog/system-tables.js';
+import { constraintName } from '../../sql/constraint-name.js';
 import type { DdlStatement } from '../change/ddl-statement.js';
 import { addIndex, indexesAndComment } from '../change/plan-columns.js';
-import { constraintName, namingMetaOf, qualifiedNameOf } from '../change/plan-names.js';
+import { namingMetaOf, qualifiedNameOf } from '../change/plan-names.js';
 import {
   type ColumnField,
   changeSnapshotColumn,

@@ -3,10 +3,8 @@
  * there then: what another command wrote meanwhile is not written twice.
  */
 import { parseOwnJson } from '../../base/narrow.js';
-import { quoteIdentifier } from '../../sql/fragment.js';
 import { readSql } from '../../sql/read-sql.js';
 import type { SchemaChanges } from '../change/change.js';
-import { constraintName } from '../change/plan-names.js';
 import { planSuggestions, type Suggestion, suggestRelations } from './suggest.js';
 
 const UNINDEXED = readSql('unindexed.sql');
@@ -30,13 +28,6 @@ export async function loadUnindexed(
   schemas: readonly string[],
 ): Promise<readonly Unindexed[]> {
   return parseOwnJson<Unindexed[]>(String(await cell(UNINDEXED, [JSON.stringify(schemas)])));
-}
-
-/** An index of a partitioned table cannot be created concurrently with writes. */
-export function indexStatement({ schema, table, columns, partitioned }: Unindexed): string {
-  const name = quoteIdentifier(constraintName(table, columns.join('_'), 'index'));
-  const place = `${quoteIdentifier(schema)}.${quoteIdentifier(table)} (${columns.map(quoteIdentifier).join(', ')})`;
-  return `create index ${partitioned ? '' : 'concurrently '}${name} on ${place};`;
 }
 
 /** One transaction; answers what was written. `check` may throw: then nothing is. */

@@ -29,7 +29,7 @@ export function PlanPage(): JSX.Element {
   }, [address, turn]);
   if (!query) return <Empty title="There is no query yet" />;
   const root = explanation && readPlan(explanation.plan[0].Plan);
-  const hints = root ? hintsFor(root, model) : [];
+  const hints = root ? hintsFor(root, model, explanation.indexes) : [];
   return (
     <div class="plan-page">
       <header class="toolbar">

@@ -8,9 +8,19 @@ export interface Explanation {
   readonly parameters: readonly (string | null)[];
   /** How PostgreSQL plans reads of this shape; the plan here is made for the values. */
   readonly plan_kind: 'generic' | 'custom' | 'fenced';
+  /** Indexes that could serve the request. Those of one entry are needed together. */
+  readonly indexes: readonly (readonly ProposedIndex[])[];
   readonly plan: readonly [
     { readonly Plan: PlanJson; readonly 'Execution Time'?: number; readonly 'Planning Time'?: number },
   ];
+}
+
+interface ProposedIndex {
+  readonly table: string;
+  readonly columns: readonly string[];
+  /** The extension that it needs, or null. */
+  readonly extension: string | null;
+  readonly statement: string;
 }
 
 export interface PlanNode {
@@ -120,8 +130,12 @@ export interface Hint {
 
 const MANY_ROWS = 1_000;
 
-export function hintsFor(root: PlanNode, model: Model): Hint[] {
-  const hints = [...unindexed(root, model), ...fullyRead(root).flatMap(misjudged), ...allNodes(root).flatMap(spilled)];
+export function hintsFor(root: PlanNode, model: Model, proposed: Explanation['indexes']): Hint[] {
+  const hints = [
+    ...unindexed(root, model, proposed),
+    ...fullyRead(root).flatMap(misjudged),
+    ...allNodes(root).flatMap(spilled),
+  ];
   const seen = new Set<string>();
   return hints.filter((hint) => !seen.has(hint.text) && seen.add(hint.text));
 }
@@ -144,7 +158,7 @@ interface FilteredScan {
 }
 
 /** Scans of partitions with one filter count together: the table is as large as all of them. */
-function unindexed(root: PlanNode, model: Model): Hint[] {
+function unindexed(root: PlanNode, model: Model, proposed: Explanation['indexes']): Hint[] {
   const scans = new Map<string, FilteredScan[]>();
   for (const node of allNodes(root)) {
     const scan = filteredScan(node, model);
@@ -152,7 +166,7 @@ function unindexed(root: PlanNode, model: Model): Hint[] {
     const id = JSON.stringify([scan.collection.name, scan.columns]);
     scans.set(id, [...(scans.get(id) ?? []), scan]);
   }
-  return [...scans.values()].flatMap((group) => missingIndex(group));
+  return [...scans.values()].flatMap((group) => missingIndex(group, proposed));
 }
 
 function filteredScan(node: PlanNode, model: Model): FilteredScan | null {
@@ -172,7 +186,8 @@ function parentOf(table: string, model: Model): Collection | undefined {
   return model.get(names.sort((one, other) => other.length - one.length)[0] ?? '');
 }
 
-function missingIndex(scans: readonly FilteredScan[]): Hint[] {
+/** The service proposes the index: it knows what the request asks. */
+function missingIndex(scans: readonly FilteredScan[], proposed: Explanation['indexes']): Hint[] {
   const [first] = scans;
   if (!first) return [];
   const sum = (pick: (scan: FilteredScan) => number): number => scans.reduce((total, scan) => total + pick(scan), 0);
@@ -192,11 +207,21 @@ function missingIndex(scans: readonly FilteredScan[]): Hint[] {
   return [
     {
       text: `No index serves the filter on ${columns}: ${rounded(read)} rows of ${name} are read${found}.`,
-      sql: tables
-        .map((table) => `create index concurrently on ${quote(table)} (${first.columns.map(quote).join(', ')});`)
-        .join('\n'),
+      sql: statementsFor(first, proposed),
     },
   ];
+}
+
+/** The first proposal for a column of the filter. */
+function statementsFor({ table, collection, columns }: FilteredScan, proposed: Explanation['indexes']): string | null {
+  const names = [table, collection.name];
+  const found = proposed.find((group) =>
+    group.some((index) => names.includes(index.table) && index.columns.some((column) => columns.includes(column))),
+  );
+  if (!found) return null;
+  const extensions = new Set(found.flatMap(({ extension }) => extension ?? []));
+  const needed = [...extensions].map((extension) => `create extension if not exists ${extension};`);
+  return [...needed, ...found.map(({ statement }) => statement)].join('\n');
 }
 
 function rounded(count: number): string {
