@@ -28,7 +28,7 @@ const PROGRAMS = [
 const TOOLS = [
   'src/base/observe',
   'src/embedded/cluster',
-  ...['bare-server', 'cost', 'growth', 'hit', 'live-clients', 'load', 'main', 'mirror', 'open-loop', 'readers'].map(
+  ...['bare-reader', 'bare-server', 'cost', 'growth', 'hit', 'live-clients', 'load', 'main', 'mirror', 'open-loop', 'readers'].map(
     (name) => `bench/${name}`,
   ),
   ...[

@@ -5,6 +5,7 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { packagePath } from '../src/base/package-files.js';
+import type { ReaderTask } from './bare-reader.js';
 import type { BareTask } from './bare-server.js';
 import { CASES } from './cases.js';
 import { ADMINISTRATOR, type Report, type RunningService, startService } from './environment.js';
@@ -16,6 +17,7 @@ const HEADERS = { authorization: `Bearer ${ADMINISTRATOR.token}` };
 const HITS = ['key', 'nested', 'aggregate', 'graphql'];
 const TARGET = 0.75;
 const MISS_TARGET = 0.97;
+const ONE_CONNECTION_TARGET = 0.8;
 /** More reads than one round can send, so that none comes twice. */
 const MISSES = 100_000;
 
@@ -30,6 +32,7 @@ export async function measureCache(databaseUrl: string, options: CacheOptions, r
     for (const id of HITS) report(await compareHit(id, pathOf(id), cached, options));
     report(await compareHit('/server/ping', '/server/ping', cached, options));
     report(await compareMisses(cached, plain, options));
+    report(await compareOneConnection(databaseUrl, plain, options));
   } finally {
     await Promise.all([cached.stop(), plain.stop()]);
   }
@@ -51,18 +54,50 @@ async function compareHit(
   options: CacheOptions,
 ): Promise<string> {
   const { head, body } = await warm(`${service.url}${path}`, title);
-  const bare = fork(packagePath('dist', 'bench', 'bare-server.js'), { serialization: 'advanced' });
+  const figures = await besideProgram('bare-server', { head, body } satisfies BareTask, { service, path, options });
+  return line(`${title} from memory`, figures, 'uWebSockets alone', TARGET);
+}
+
+/** By key from PostgreSQL, one request after the other, compared with a program that does nothing else. */
+async function compareOneConnection(
+  databaseUrl: string,
+  service: RunningService,
+  options: CacheOptions,
+): Promise<string> {
+  const path = pathOf('key');
+  const response = await fetch(`${service.url}${path}`, { headers: HEADERS });
+  await response.text();
+  const explained = await fetch(`${service.url}${path}`, { headers: { ...HEADERS, prefer: 'explain' } });
+  const { data } = (await explained.json()) as { data: { sql: string; parameters: (string | null)[] } };
+  const task = { databaseUrl, text: data.sql, parameters: data.parameters, head: headOf(response.headers) };
+  const alone = { service, path, options: { ...options, connections: 1 } };
+  const figures = await besideProgram('bare-reader', task satisfies ReaderTask, alone);
+  return line('by key, one connection', figures, 'a program for this read alone', ONE_CONNECTION_TARGET);
+}
+
+interface Compared {
+  readonly service: RunningService;
+  readonly path: string;
+  readonly options: CacheOptions;
+}
+
+/** The figures of the service and of a plain server that is started for the comparison. */
+async function besideProgram(
+  program: string,
+  task: BareTask | ReaderTask,
+  { service, path, options }: Compared,
+): Promise<Figures[]> {
+  const bare = fork(packagePath('dist', 'bench', `${program}.js`), { serialization: 'advanced' });
   try {
-    bare.send({ head, body } satisfies BareTask);
+    bare.send(task);
     const [port] = await once(bare, 'message');
-    const figures = await inTurns(
+    return await inTurns(
       [
         { url: service.url, pid: service.pid, pathsOf: () => [path] },
         { url: `http://127.0.0.1:${port}`, pid: bare.pid ?? 0, pathsOf: () => [path] },
       ],
       options,
     );
-    return line(`${title} from memory`, figures, 'uWebSockets alone', TARGET);
   } finally {
     bare.disconnect();
   }
