@@ -28,9 +28,19 @@ const PROGRAMS = [
 const TOOLS = [
   'src/base/observe',
   'src/embedded/cluster',
-  ...['bare-reader', 'bare-server', 'cost', 'growth', 'hit', 'live-clients', 'load', 'main', 'mirror', 'open-loop', 'readers'].map(
-    (name) => `bench/${name}`,
-  ),
+  ...[
+    'bare-reader',
+    'bare-server',
+    'cost',
+    'growth',
+    'hit',
+    'live-clients',
+    'load',
+    'main',
+    'mirror',
+    'open-loop',
+    'readers',
+  ].map((name) => `bench/${name}`),
   ...[
     'group',
     'run',

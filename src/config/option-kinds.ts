@@ -199,9 +199,14 @@ export function encodings(initial: string, about: string): Option<readonly Encod
 
 const DURATIONS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** In milliseconds. */
-export function duration(initial: string, about: string): Option<number> {
-  return { initial, about, parse: (value) => scaled(value, DURATIONS, 'ms', 'a duration such as 500ms, 30s or 15m') };
+/** In milliseconds, `least` as well. */
+export function duration(initial: string, about: string, least = 0): Option<number> {
+  const parse = (value: string): number => {
+    const ms = scaled(value, DURATIONS, 'ms', 'a duration such as 500ms, 30s or 15m');
+    if (ms < least) throw new Error(`must be at least ${least}ms, not "${value}"`);
+    return ms;
+  };
+  return { initial, about, parse };
 }
 
 /** Several of them, comma separated, in milliseconds. */
@@ -214,11 +219,12 @@ export function durations(initial: string, about: string): Option<readonly numbe
 const SIZE_OF_MB = 1_048_576;
 const SIZES: Readonly<Record<string, number>> = { b: 1, kb: 1_024, mb: SIZE_OF_MB, gb: 1_073_741_824 };
 
-/** In bytes, `least` as well. */
+/** In bytes, `least` as well. An option that is 0 by default may be 0. */
 export function size(initial: string, about: string, least = 0): Option<number> {
   const parse = (value: string): number => {
     const bytes = scaled(value, SIZES, 'b', 'a size such as 500kb or 1mb');
-    if (bytes < least) throw new Error(`must be at least ${least / SIZE_OF_MB}mb, not "${value}"`);
+    if (bytes < least && !(initial === '0' && bytes === 0))
+      throw new Error(`must be at least ${least / SIZE_OF_MB}mb, not "${value}"`);
     return bytes;
   };
   return { initial, about, parse };

@@ -389,11 +389,12 @@ export const OPTIONS = {
   READ_CACHE_SIZE: size(
     '0',
     'Memory per thread for answers of reads, which are kept until a commit changes them; 0 keeps none; needs LIVE',
-    0,
+    1_048_576,
   ),
   READ_CACHE_MAX_LAG: duration(
     '1s',
     'How far answers from memory may be behind the commits of others; if changes arrive later, reads go to PostgreSQL',
+    20,
   ),
   WEBSOCKETS_ENABLED: boolean('true', 'Accept WebSockets'),
   WEBSOCKETS_REST_AUTH: choice(
@@ -441,11 +442,11 @@ export const OPTIONS = {
   CORS_ORIGIN: text('false', 'Allowed origins: true (any), false (none), or a comma separated list'),
   CORS_METHODS: text('GET,POST,PATCH,DELETE,SEARCH,QUERY', 'Methods allowed across origins'),
   CORS_ALLOWED_HEADERS: text(
-    'Content-Type,Authorization,Idempotency-Key,If-Match,If-None-Match,Lateral-Position,Prefer,X-Request-Id',
+    'Content-Type,Authorization,Cache-Control,Idempotency-Key,If-Match,If-None-Match,Lateral-Position,Prefer,X-Request-Id',
     'Request headers allowed across origins',
   ),
   CORS_EXPOSED_HEADERS: text(
-    'Content-Range,Content-Disposition,ETag,Lateral-Position,Preference-Applied,Retry-After,X-Request-Id',
+    'Cache-Status,Content-Range,Content-Disposition,ETag,Lateral-Position,Preference-Applied,Retry-After,X-Request-Id',
     'Response headers exposed across origins',
   ),
   CORS_CREDENTIALS: boolean('true', 'Allow credentials across origins'),

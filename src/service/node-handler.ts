@@ -60,7 +60,7 @@ function requestOf(incoming: IncomingMessage, signal: AbortSignal): Request {
   });
 }
 
-/** What the service does not read of a body is dropped, so that the response can leave. */
+/** The service drops the part of a body that it does not read, so that the response can leave. */
 function bodyOf(incoming: IncomingMessage): ReadableStream<Uint8Array> {
   let isOpen = true;
   const settle = (end: () => void): void => {

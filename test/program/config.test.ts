@@ -119,6 +119,8 @@ t.test('a value that makes no sense is refused with the name of its option', asy
     ['DATABASE_STATEMENT_TIMEOUT', '-1s', /^DATABASE_STATEMENT_TIMEOUT: /],
     ['DATABASE_STATEMENT_TIMEOUT', '5mb', /^DATABASE_STATEMENT_TIMEOUT: /],
     ['MAX_PAYLOAD_SIZE', '1x', /^MAX_PAYLOAD_SIZE: must be a size such as/],
+    ['READ_CACHE_SIZE', '64', /^READ_CACHE_SIZE: must be at least 1mb, not "64"/],
+    ['READ_CACHE_MAX_LAG', '0', /^READ_CACHE_MAX_LAG: must be at least 20ms, not "0"/],
     ['QUERY_LIMIT_MAX', '0', /^QUERY_LIMIT_MAX: /],
     ['MAX_RELATIONAL_DEPTH', '1', /^MAX_RELATIONAL_DEPTH: /],
     ['WORKERS', '0', /^WORKERS: must be a whole number from 1 to 256/],
