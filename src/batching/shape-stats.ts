@@ -60,7 +60,17 @@ export interface ShapeReport {
 type Counts = Omit<ShapeReport, 'text' | 'plan' | 'parameters'>;
 type Window = typeof NOTHING & { number: number; readonly buckets: Uint32Array };
 
+/** The budget of a shape in this thread. */
+export interface ShapeBudget {
+  /** Milliseconds that 99 of 100 statements should take at most. */
+  readonly p99: number;
+  /** Statements that took longer. */
+  exceeded: number;
+}
+
 export class ShapeRecord {
+  /** Null for most shapes. */
+  budget: ShapeBudget | null = null;
   /** False as soon as the record was dropped from the reports. */
   isKept = true;
   #window: Window | null = null;
@@ -79,6 +89,7 @@ export class ShapeRecord {
     window.calls += calls;
     window.statements++;
     if (failed) window.failed++;
+    if (this.budget !== null && ms > this.budget.p99) this.budget.exceeded++;
     window.totalMs += ms;
     if (ms > window.maxMs) window.maxMs = ms;
     const bucket = bucketOf(ms);
@@ -183,12 +194,28 @@ export class ShapeStats {
     fenced: new Map(),
   };
   #length = 0;
+  /** By the digest of the statement. */
+  readonly budgets = new Map<string, ShapeBudget>();
+
+  /** Takes the milliseconds by digest. Counts of shapes that keep a budget go on. */
+  setBudgets(milliseconds: ReadonlyMap<string, number>): void {
+    const former = new Map(this.budgets);
+    this.budgets.clear();
+    for (const [digest, p99] of milliseconds)
+      this.budgets.set(digest, { p99, exceeded: former.get(digest)?.exceeded ?? 0 });
+    for (const record of this.#all) record.budget = this.#budgetOf(record.text);
+  }
+
+  #budgetOf(text: string): ShapeBudget | null {
+    return this.budgets.size === 0 ? null : (this.budgets.get(shapeDigest(text)) ?? null);
+  }
 
   of(text: string, plan: PlanKind, parameters: number): ShapeRecord {
     const records = this.#records[plan];
     const cached = records.get(text);
     if (cached) return cached;
     const record = new ShapeRecord(text, plan, parameters);
+    record.budget = this.#budgetOf(text);
     records.set(text, record);
     this.#length += text.length;
     if (this.#size > MAX_SHAPES || this.#length > MAX_TEXT_LENGTH) this.#drop(record);

@@ -30,7 +30,8 @@ import { schemaRoutes, suggestionsRoutes } from '../api/schema/snapshots.js';
 import { loadRoutes } from '../api/server/load.js';
 import { collect, type Gather, type Metric, metricsRoutes } from '../api/server/metrics.js';
 import { explorerRoutes } from '../api/server/pages.js';
-import { serverRoutes, shapesRoutes } from '../api/server/server.js';
+import { digestOfShape, serverRoutes, shapesRoutes } from '../api/server/server.js';
+import { applyBudgets, budgetRoutes, loadBudgets } from '../api/server/shape-budgets.js';
 import { specsRoutes } from '../api/server/specs.js';
 import { trafficRoutes } from '../api/server/traffic.js';
 import { utilsRoutes } from '../api/server/utils.js';
@@ -65,6 +66,8 @@ export type Broadcast =
   /** A user, role or token has changed. */
   | { readonly kind: 'access' }
   | { readonly kind: 'sessions-ended'; readonly sessions: readonly string[] }
+  /** The budgets of statements, as JSON. */
+  | { readonly kind: 'budgets'; readonly text: string }
   /** The replica does not answer. */
   | { readonly kind: 'replica-lost'; readonly replica: number }
   | { readonly kind: 'persisted-query'; readonly digest: string; readonly text: string }
@@ -132,6 +135,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
   ];
   const { live, webhooks, readiness, files } = parts;
   await live.startCache();
+  applyBudgets(await loadBudgets(core.database), core.reads.shapeStats);
   webhooks.start();
   return {
     router,
@@ -226,7 +230,14 @@ function restRoutes(parts: Parts, { operations, routes, router }: Later): ApiRou
     }),
     ...serverRoutes({ config, identities, database, health: shared.health, readiness }),
     ...metricsRoutes(metricsServices(parts, router), shared.gather),
-    ...shapesRoutes({ identities, database, shapes: shared.shapes }),
+    ...shapesRoutes({ identities, database, shapes: shared.shapes, shapeStats: reads.shapeStats }),
+    ...budgetRoutes({
+      identities,
+      database,
+      shapeStats: reads.shapeStats,
+      apply: (text) => shared.broadcast({ kind: 'budgets', text }),
+      digestOf: (id) => digestOfShape(id, shared),
+    }),
     ...loadRoutes({ identities, database, gather: shared.gather }),
     ...trafficRoutes({ identities, recorder: core.traffic, pull: shared.traffic, observe }),
     ...authRoutes(access),
@@ -272,6 +283,9 @@ function apply(message: Broadcast, { core, identities, live, persisted, webhooks
     case 'sessions-ended':
       for (const session of message.sessions) identities.forgetSession(session);
       live.sessionsEnded();
+      break;
+    case 'budgets':
+      applyBudgets(message.text, core.reads.shapeStats);
       break;
     case 'replica-lost':
       core.replicas?.all[message.replica]?.abandon();

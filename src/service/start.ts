@@ -10,6 +10,7 @@ import { openSecret } from '../access/secret.js';
 import { type Credentials, createAdministrator, listenForSessions } from '../accounts/accounts.js';
 import { forgetSessions } from '../accounts/logins.js';
 import { adminAnswers } from '../api/server/server.js';
+import { loadBudgets } from '../api/server/shape-budgets.js';
 import { StartError } from '../base/errors.js';
 import { countEvents, type Event, type Observer } from '../base/observe.js';
 import { atMost } from '../base/time-limit.js';
@@ -442,6 +443,9 @@ async function broadcastChanges(database: Database, broadcast: Send, started: St
   started.add(await listen(database, 'service_access', access, { stale: () => {} }));
   // Threads look for changes by themselves while no notifications arrive.
   started.add(await listen(database, 'service_webhooks', () => broadcast({ kind: 'webhooks' }), { stale: () => {} }));
+  const budgets = async (): Promise<void> => broadcast({ kind: 'budgets', text: await loadBudgets(database) });
+  // A budget that could not be read is read after the next change.
+  started.add(await listen(database, 'service_budgets', () => void budgets().catch(() => {}), { stale: () => {} }));
   started.add(
     await listenForSessions(database, (session) => broadcast({ kind: 'sessions-ended', sessions: [session] })),
   );

@@ -76,6 +76,7 @@ export async function collect(services: MetricsServices): Promise<Metric[]> {
     ...batchMetrics('read', services.reads.batcher),
     ...(services.writes.batcher ? batchMetrics('write', services.writes.batcher) : []),
     ...databaseMetrics(services),
+    budgetMetric(services.reads),
     ...replicaMetrics(services.reads),
     ...sourceMetrics(services),
     threadMetric(),
@@ -218,6 +219,12 @@ function databaseMetrics({ database, reads }: MetricsServices): Metric[] {
     ),
     labelled('gauge', 'lateral_pool_waiting', 'Requests that wait for a connection.', of('waiting')),
   ];
+}
+
+function budgetMetric({ shapeStats }: Reads): Metric {
+  const values = [...shapeStats.budgets].map(([shape, { exceeded }]) => ({ labels: { shape }, value: exceeded }));
+  const help = 'Statements that took longer than the budget of their shape.';
+  return labelled('counter', 'lateral_shape_budget_exceeded_total', help, values);
 }
 
 /** Only with replicas. */

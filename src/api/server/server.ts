@@ -8,7 +8,7 @@ import type { Identity } from '../../access/identity.js';
 import { forbidden, invalidQuery, ServiceError } from '../../base/errors.js';
 import { packageVersion } from '../../base/package-files.js';
 import { within } from '../../base/time-limit.js';
-import { addReports, digestOf, p99, type ShapeReport } from '../../batching/shape-stats.js';
+import { addReports, digestOf, p99, type ShapeReport, type ShapeStats } from '../../batching/shape-stats.js';
 import type { Config } from '../../config/config.js';
 import { explainGeneric } from '../../engine/reads/generic-plan.js';
 import type { AdminAnswers } from '../../http/admin-server.js';
@@ -229,6 +229,7 @@ interface ShapesServices {
   readonly database: Database;
   /** The statistics of all threads. */
   readonly shapes: () => Promise<readonly ShapeReport[]>;
+  readonly shapeStats: ShapeStats;
 }
 
 /** Times are milliseconds. The digest of the text is the attribute lateral.shape of traces. */
@@ -246,6 +247,8 @@ const SHAPE = {
   p99: { type: 'number' },
   max: { type: 'number' },
   rows: orNull({ type: 'number' }),
+  budget: orNull({ type: 'number' }),
+  exceeded: BOOLEAN,
 };
 
 export function shapesRoutes(services: ShapesServices): ApiRoute[] {
@@ -272,7 +275,9 @@ const MAX_LIMIT = 1_000;
 
 async function listShapes({ queryString }: ActionRequest, services: ShapesServices): Promise<ActionResult> {
   const limit = readLimit(queryString);
-  const shapes = (await merged(services)).map(describe).sort((one, other) => other.total - one.total);
+  const shapes = (await merged(services))
+    .map((report) => describe(report, services))
+    .sort((one, other) => other.total - one.total);
   return { data: shapes.slice(0, limit), secret: true };
 }
 
@@ -283,7 +288,7 @@ async function show({ parameters }: ActionRequest, services: ShapesServices): Pr
   if (!report) throw forbidden(`No statement of the last minutes has the id "${id}"`);
   const { text, parameters: length } = report;
   const plan = await explainGeneric(services.database, { text, parameters: { length } });
-  return { data: { ...describe(report), explain: [{ Plan: plan }] }, secret: true };
+  return { data: { ...describe(report, services), explain: [{ Plan: plan }] }, secret: true };
 }
 
 function readLimit(queryString: string): number {
@@ -294,7 +299,7 @@ function readLimit(queryString: string): number {
 }
 
 /** Adds the statistics that several threads have of the same statement. */
-async function merged({ shapes }: ShapesServices): Promise<ShapeReport[]> {
+async function merged({ shapes }: Pick<ShapesServices, 'shapes'>): Promise<ShapeReport[]> {
   const byStatement = new Map<string, ShapeReport>();
   for (const report of await shapes()) {
     const name = `${report.plan} ${report.text}`;
@@ -308,8 +313,15 @@ function idOf({ plan, text }: ShapeReport): string {
   return digestOf(`${plan} ${text}`);
 }
 
-function describe(report: ShapeReport) {
+/** The digest of the statement with this id, or null if none of the last minutes has it. */
+export async function digestOfShape(id: string, services: Pick<ShapesServices, 'shapes'>): Promise<string | null> {
+  const report = (await merged(services)).find((each) => idOf(each) === id);
+  return report ? digestOf(report.text) : null;
+}
+
+function describe(report: ShapeReport, { shapeStats }: ShapesServices) {
   const { text, plan, calls, statements, failed, hits, totalMs, maxMs, samples, sampledRows } = report;
+  const budget = shapeStats.budgets.get(digestOf(text))?.p99 ?? null;
   return {
     id: idOf(report),
     digest: digestOf(text),
@@ -326,6 +338,8 @@ function describe(report: ShapeReport) {
     max: rounded(maxMs),
     // Rows per answer on average.
     rows: samples === 0 ? null : Math.round((sampledRows / samples) * 10) / 10,
+    budget,
+    exceeded: budget !== null && p99(report) > budget,
   };
 }
 
