@@ -1,5 +1,6 @@
 /** The caller of a request. */
 import { forbidden, invalidCredentials } from '../base/errors.js';
+import type { Filter } from '../request/ast.js';
 import type { Caller } from '../sql/parameter.js';
 import { networkOf } from './addresses.js';
 
@@ -20,8 +21,20 @@ export interface Identity extends Caller {
   readonly isAddressBound?: boolean;
   /** The caller as the database may learn it; absent for the public and the command line. */
   readonly inDatabase?: DatabaseIdentity;
+  /** Conditions of extensions on the rows that this request may read; absent if none were asked for. */
+  readonly conditions?: ReadConditions;
   /** The share through which they came in, if they have no account: they see only what is shared. */
   readonly share?: SharedScope;
+}
+
+/** Conditions that extensions add to the rules of a caller, for some collections. */
+export interface ReadConditions {
+  /** Identifies them: callers with the same have the same statements. */
+  readonly key: string;
+  /** By collection: the filters that a row must meet, which are none for some. */
+  readonly filters: ReadonlyMap<string, readonly Filter[]>;
+  /** The caller without them. */
+  readonly caller: Identity;
 }
 
 /** The facts about a caller that only the database uses. */

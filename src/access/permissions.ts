@@ -7,6 +7,7 @@ import { isObject } from '../base/exact-json.js';
 import type { Collection, CollectionPrivileges, Computation, Field, Model, RolePrivileges } from '../mirror/model.js';
 import type { Access, Action, Grant, WriteAction } from '../plan/access.js';
 import { readRuleFilter, readValidation } from '../plan/rules.js';
+import type { Filter } from '../request/ast.js';
 import { planGrant, type Rule, restrictModel } from './restrict.js';
 
 /** A row of service_permissions. */
@@ -31,7 +32,7 @@ export class Permissions implements Access {
   constructor(
     key: string,
     rules: Rules,
-    protected readonly databaseRole: string | null = null,
+    readonly databaseRole: string | null = null,
   ) {
     this.key = key;
     this.#rules = rules;
@@ -109,6 +110,32 @@ export class Permissions implements Access {
     const grant = planGrant(this.permitted(action, collection.name, model), collection, model);
     cached.set(action, grant);
     return grant;
+  }
+}
+
+const EVERYTHING: Rule = Object.freeze({ where: null, text: '', fields: null, validation: null, presets: {} });
+
+/** Permissions, and conditions that each row must meet in addition to their rules. */
+export class ConditionedPermissions extends Permissions {
+  /** `given` is null for all permissions. Shares have no rules of their own, so they show nothing of such collections. */
+  constructor(
+    key: string,
+    private readonly given: Permissions | null,
+    private readonly filters: ReadonlyMap<string, readonly Filter[]>,
+  ) {
+    super(key, new Map(), given?.databaseRole ?? null);
+  }
+
+  override rules(action: Action, collection: string): readonly Rule[] {
+    const rules = this.given ? this.given.rules(action, collection) : [EVERYTHING];
+    const filters = action === 'read' ? (this.filters.get(collection) ?? []) : [];
+    if (filters.length === 0) return rules;
+    return rules.map((rule) => ({
+      ...rule,
+      where: { kind: 'and', filters: rule.where ? [rule.where, ...filters] : filters },
+      // Rules with different texts stay apart.
+      text: `${rule.text} conditioned`,
+    }));
   }
 }
 

@@ -6,8 +6,8 @@ import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { parseOwnJson } from '../base/narrow.js';
 import { APP_PERMISSIONS } from './app-permissions.js';
-import type { Identity, SharedScope } from './identity.js';
-import { type PermissionRow, Permissions, readRules } from './permissions.js';
+import type { Identity, ReadConditions, SharedScope } from './identity.js';
+import { ConditionedPermissions, type PermissionRow, Permissions, readRules } from './permissions.js';
 import { boundTo, SharedPermissions } from './share-permissions.js';
 
 /** A row of service_policies with those of service_permissions that belong to it. */
@@ -51,6 +51,7 @@ export class Policies {
 
   /** Null for administrators. */
   accessOf(identity: Identity): Permissions | null {
+    if (identity.conditions) return this.#conditioned(identity, identity.conditions);
     if (identity.administrator) return null;
     const { byIdentity } = this.#loaded;
     const cached = byIdentity.get(identity);
@@ -58,6 +59,19 @@ export class Policies {
     const access = identity.share
       ? this.#share(identity, identity.share)
       : this.#ofRole(this.#add(this.policiesOf(identity)), this.#roleOf(identity));
+    byIdentity.set(identity, access);
+    return access;
+  }
+
+  /** Administrators have all permissions, within the conditions. */
+  #conditioned(identity: Identity, { key, filters, caller }: ReadConditions): Permissions {
+    const { byIdentity } = this.#loaded;
+    const cached = byIdentity.get(identity);
+    if (cached) return cached;
+    const given = this.accessOf(caller);
+    const name = `${given?.key ?? 'all'} if ${digestOf(key)}`;
+    const access = this.#byKey.get(name) ?? new ConditionedPermissions(name, given, filters);
+    this.#byKey.set(name, access);
     byIdentity.set(identity, access);
     return access;
   }

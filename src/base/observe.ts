@@ -49,6 +49,13 @@ interface CompletedRequest {
   readonly ms: number;
 }
 
+interface FailedExtension extends Failure {
+  readonly extension: string;
+  /** The hook, or the route. */
+  readonly hook: string;
+  readonly collection: string | null;
+}
+
 interface PoolerFound {
   readonly pooler: string;
   readonly hears: boolean;
@@ -124,6 +131,15 @@ const EVENTS = {
   'shape-compiled': ({ shape, text, milliseconds }: { readonly shape: string; readonly text: string } & Duration) =>
     debug('compiled a statement', { shape, text, milliseconds }),
   /** The service's role lacks a privilege, or a materialized view was never filled: once for each. */
+  'extension-failed': ({ extension, hook, collection, error }: FailedExtension) =>
+    logError(`the extension "${extension}" failed in ${hook}`, {
+      extension,
+      hook,
+      collection,
+      error: describeError(error),
+    }),
+  'extensions-loaded': ({ names }: { readonly names: readonly string[] }) =>
+    info(`loaded extensions: ${names.join(', ')}`),
   'database-refused': ({ detail }: { readonly detail: string }) =>
     warn('PostgreSQL refused the statement of a request', { detail }),
   /** An administrator begins to read with the permissions of another. */

@@ -339,6 +339,11 @@ export const OPTIONS = {
     "How long a schema change waits for a table's lock before it releases its locks and tries again",
   ),
   SCHEMA_CHANGE_TIMEOUT: duration('30s', 'How long a schema change keeps trying to lock a table'),
+  EXTENSIONS: names(
+    'Modules with hooks and routes, comma separated: files (./hooks/slugs.js), packages, or folders whose modules are all loaded (see docs/extending.md)',
+  ),
+  EXTENSIONS_AUTO_RELOAD: boolean('false', 'Load extensions again when their files change, for development'),
+  EXTENSION_TIMEOUT: duration('5s', 'How long a hook or a route of an extension may take before its request fails'),
   LIVE: choice(
     'auto',
     ['auto', 'logical', 'triggers', 'off'],

@@ -67,9 +67,23 @@ function prepareRead<Query extends ReadQuery, Answer>(
   stages: ReadStages<Query, Answer>,
   reads: Reads,
 ): MaybePromise<Answer> {
+  if (reads.hasReadHooks) return prepareConditioned(parsed, stages, reads);
   const compiled = reads.prepare(parsed.query, parsed.caller, stages.client);
   if (compiled instanceof Promise) return compiled.then((done) => executeRead(parsed, done, stages, reads));
   return executeRead(parsed, compiled, stages, reads);
+}
+
+/** Extensions add conditions to the read. */
+async function prepareConditioned<Query extends ReadQuery, Answer>(
+  parsed: ParsedRead<Query>,
+  stages: ReadStages<Query, Answer>,
+  reads: Reads,
+): Promise<Answer> {
+  const { query } = parsed;
+  const { client } = stages;
+  const caller = await reads.conditioned(query, parsed.caller, client);
+  const compiled = await reads.prepare(query, caller, client);
+  return executeRead({ ...parsed, caller }, compiled, stages, reads);
 }
 
 /** Whether an answer that is kept in memory is recent enough for the request. */
@@ -86,7 +100,9 @@ function executeRead<Query extends ReadQuery, Answer>(
   { cache }: Reads,
 ): MaybePromise<Answer> {
   const { client } = stages;
-  const fromMemory = cache !== null && mayReadMemory(client, caller, cache) ? client : null;
+  // Conditions of extensions may change at any time.
+  const isKept = cache !== null && !caller.conditions && mayReadMemory(client, caller, cache);
+  const fromMemory = isKept ? client : null;
   client.statement(compiled.statement.text);
   return executed(stages.execute({ query, compiled, caller, need, origin: client, fromMemory }), client);
 }

@@ -17,6 +17,8 @@ export interface RequestOrigin {
 }
 
 export interface RequestClient extends RequestOrigin {
+  /** The id of the request, as the log has it. */
+  readonly id?: string;
   /** For limits per client; '' for the command line. */
   readonly address: string;
   /** Whether the client has disconnected. */

@@ -37,6 +37,8 @@ export interface ImportTransaction {
   readonly collection: Collection;
   readonly access: Access | null;
   readonly plan: (rows: readonly Input[]) => Promise<PlannedWrite>;
+  /** Whether hooks of extensions change the rows before they are planned: nothing else may use the session then. */
+  readonly isHooked: boolean;
   /** `rows` is the number of rows. Answers how many of them a trigger left out. */
   readonly write: (planned: PlannedWrite, rows: number) => Promise<number>;
 }

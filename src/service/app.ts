@@ -16,6 +16,7 @@ import { meRoutes } from '../api/accounts/me.js';
 import { sharesRoutes } from '../api/accounts/shares.js';
 import type { ApiRoute } from '../api/action.js';
 import { DIRECTUS_SDL_TYPE, directusNames, withDirectusSchema } from '../api/directus/compatibility.js';
+import { extensionRoutes } from '../api/extensions.js';
 import { assetsRoutes } from '../api/files/assets.js';
 import { actionsOf, systemFieldsOf } from '../api/graphql/actions.js';
 import { graphqlRoutes } from '../api/graphql/endpoint.js';
@@ -257,6 +258,7 @@ function restRoutes(parts: Parts, { operations, routes, router }: Later): ApiRou
     ...itemsRoutes(items),
     ...transactionsRoutes(items),
     ...functionRoutes(items),
+    ...extensionRoutes({ identities, extensions: core.extensions }),
     ...(config.EXPLORER ? explorerRoutes() : []),
   ];
 }

@@ -8,6 +8,7 @@ import type { Config } from '../config/config.js';
 import { ReadCache } from '../engine/cache/read-cache.js';
 import type { WriteTimes } from '../engine/cache/write-times.js';
 import { SessionConsistency } from '../engine/consistency.js';
+import type { Extensions } from '../engine/extensions/extensions.js';
 import { Reads } from '../engine/reads/reads.js';
 import type { WebhookLimits } from '../engine/system-collections/webhooks.js';
 import { Writes } from '../engine/writes/writes.js';
@@ -33,6 +34,8 @@ export interface Core {
   readonly cache: ReadCache | null;
   /** Records the requests of this thread while an administrator asks for them. */
   readonly traffic: TrafficRecorder;
+  /** Null if there are none. */
+  readonly extensions: Extensions | null;
 }
 
 /** An external server may be behind a pooler: one thread checks that for all (`checksSessions`). */
@@ -91,14 +94,14 @@ function databaseOptions(config: Config, url: string): DatabaseOptions {
 }
 
 /** The parts that a core is made from. */
-interface CoreSources extends Pick<Core, 'database' | 'mirror' | 'policies' | 'replicas'> {
+interface CoreSources extends Pick<Core, 'database' | 'mirror' | 'policies' | 'replicas' | 'extensions'> {
   /** When callers have written, in memory of all threads; null if no reads are served from memory. */
   readonly writeTimes: WriteTimes | null;
 }
 
 export function createCore(
   config: Config,
-  { database, mirror, policies, replicas, writeTimes }: CoreSources,
+  { database, mirror, policies, replicas, writeTimes, extensions }: CoreSources,
   observe: Observer,
 ): Core {
   const readLimits = {
@@ -119,7 +122,7 @@ export function createCore(
   const cache =
     writeTimes &&
     new ReadCache({ size: config.READ_CACHE_SIZE, maxLag: config.READ_CACHE_MAX_LAG }, writeTimes, shapeStats);
-  const services = { database, mirror, policies, callers, consistency };
+  const services = { database, mirror, policies, callers, consistency, extensions };
   const reads = new Reads({ ...services, replicas, cache, shapeStats }, readLimits, observe);
   const writeLimits = {
     maxRows: config.MAX_BATCH_MUTATION,
@@ -137,7 +140,7 @@ export function createCore(
     patience: config.SCHEMA_CHANGE_TIMEOUT,
   });
   const traffic = new TrafficRecorder(() => mirror.model);
-  return { database, mirror, policies, reads, writes, schemaChanges, replicas, cache, traffic };
+  return { database, mirror, policies, reads, writes, schemaChanges, replicas, cache, traffic, extensions };
 }
 
 /** The callers as the database learns them, or null with DATABASE_CALLER=service. */

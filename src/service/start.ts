@@ -4,10 +4,11 @@
  */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Identities } from '../access/identities.js';
 import { Policies } from '../access/policies.js';
 import { PolicyWatch } from '../access/policy-watch.js';
 import { openSecret } from '../access/secret.js';
-import { type Credentials, createAdministrator, listenForSessions } from '../accounts/accounts.js';
+import { type Credentials, createAdministrator, listenForSessions, lookUpAccount } from '../accounts/accounts.js';
 import { forgetSessions } from '../accounts/logins.js';
 import { adminAnswers } from '../api/server/server.js';
 import { loadBudgets } from '../api/server/shape-budgets.js';
@@ -16,6 +17,9 @@ import { countEvents, type Event, type Observer } from '../base/observe.js';
 import { atMost } from '../base/time-limit.js';
 import type { Config } from '../config/config.js';
 import { findRunning, holdsCluster, startEmbedded } from '../embedded/cluster.js';
+import type { Extension } from '../engine/extensions/definition.js';
+import type { ExtensionServices } from '../engine/extensions/extensions.js';
+import { namedCaller } from '../engine/extensions/named-caller.js';
 import { deleteExpiredKeys } from '../engine/writes/idempotency.js';
 import { openAdmin } from '../http/admin-server.js';
 import type { RequestListener } from '../http/app.js';
@@ -35,8 +39,9 @@ import { loadGrammar } from '../sql/grammar.js';
 import { RemovedFiles } from '../storage/removed-files.js';
 import { Storages } from '../storage/storage.js';
 import { type Core, createCore, openDatabase, openReplicas } from './core.js';
+import { openExtensions } from './load-extensions.js';
+import type { LocalServer } from './threads/local-server.js';
 import {
-  type LocalServer,
   type MainBroadcast,
   type MainContext,
   type ServingOptions,
@@ -127,18 +132,20 @@ export interface StartOptions {
   readonly listens?: boolean;
   /** Called after each request. */
   readonly onRequest?: RequestListener | null;
+  /** Extensions of the program, in addition to those of EXTENSIONS. */
+  readonly extensions?: readonly Extension[];
 }
 
 export async function startService(
   config: Config,
   log: Observer,
   report: Report,
-  { signal, listens = true, onRequest = null }: StartOptions = {},
+  { signal, listens = true, onRequest = null, extensions = [] }: StartOptions = {},
 ): Promise<Service> {
   const { observe, counts } = countEvents(log);
   const started = new Started(config);
   try {
-    return await serve({ config, observe, report, started, signal }, counts, { listens, onRequest });
+    return await serve({ config, observe, report, started, signal }, counts, { listens, onRequest, extensions });
   } catch (error) {
     await started.stop();
     throw error;
@@ -148,6 +155,8 @@ export async function startService(
 async function serve(start: Start, events: MainContext['events'], serving: ServingOptions): Promise<Service> {
   const { config, observe, started } = start;
   if (!serving.listens && config.WORKERS > 1) throw new StartError('WORKERS must be 1 for a service without a port');
+  if (serving.extensions.length > 0 && config.WORKERS > 1)
+    throw new StartError('WORKERS must be 1 for extensions of the program: name their modules in EXTENSIONS');
   const threads: Threads =
     config.WORKERS === 1 ? new SingleThread(config, observe, serving) : new WorkerPool(config, observe);
   const admin = await startAdmin(start, threads);
@@ -270,10 +279,29 @@ export async function withCore<Result>(
     const sources = await startSources({ config, observe, report, started }, (message) => {
       if (message.kind === 'policies') policies.apply(message.text);
     });
-    return await work(createCore(config, { ...sources, policies, replicas: null, writeTimes: null }, observe));
+    const extensions = await openExtensions(config, [], observe);
+    const parts = { ...sources, policies, replicas: null, writeTimes: null, extensions };
+    extensions?.connect(commandServices(config, sources.database));
+    const result = await work(createCore(config, parts, observe));
+    await extensions?.idle();
+    return result;
   } finally {
     await started.stop();
   }
+}
+
+/** Hooks of a command write in its transaction. There is no service that they could call. */
+function commandServices(config: Config, database: Database): ExtensionServices {
+  const { SESSION_COOKIE_NAME: cookieName, MAX_STALENESS: stalenessMs } = config;
+  const identities = new Identities((key) => lookUpAccount(database, key), { verifiers: [], cookieName, stalenessMs });
+  const refuse = (): never => {
+    throw new StartError('a command has no service to call: use "tx"');
+  };
+  return {
+    api: { items: refuse, graphql: refuse },
+    apiFor: refuse,
+    callerOf: (as) => identities.named(namedCaller(as), ''),
+  };
 }
 
 /** For commands that inspect a database, which may lack the service's own tables. */

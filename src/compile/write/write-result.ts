@@ -283,6 +283,18 @@ export function storeKeys({ nodes, collection }: WritePlan): Fragment {
   return commaList([sql`set_config(${KEYS_SETTING}, ${keys(joinedKey(collection.key, inputKey))}, true)`, ...parts]);
 }
 
+/** Leaves the keys of all new rows of a list in a setting, in their order. A row that exists already and is left as it is has none. */
+export function storeNewKeys(node: WriteNode, position: number): Fragment {
+  const { collection, conflict } = node;
+  const row = alias('i');
+  const inputKey = inputKeyColumns(collection, row);
+  const [only] = inputKey;
+  const key = inputKey.length === 1 && only ? sql`${only}::text` : joinedKey(collection.key, inputKey);
+  const isIgnored = conflict?.resolution === 'ignore' ? sql`case when not ${row}.f then ${key} end` : key;
+  return sql`set_config(${literal(`lateral.made${position}`)}, (select array_agg(${isIgnored} order by ${row}.n)::text
+    from ${keysOf(node, position)} ${row}), true)`;
+}
+
 /** `into` the table: the columns that rows are inserted with, or none where the database fills all of them. */
 export function columnList(names: readonly Fragment[]): Fragment {
   return names.length === 0 ? nothing : sql` (${join(names, sql`, `)})`;

@@ -82,6 +82,7 @@ import {
   returnedKeys,
   returnedValues,
   storeKeys,
+  storeNewKeys,
 } from './write-result.js';
 
 interface WriteOptions {
@@ -162,7 +163,8 @@ class Chain {
       ...nodes.flatMap(generatedKeys),
       ...missingUnlinks(this.plan),
     ];
-    const keys = this.plan.makesKeys ? [storeKeys(this.plan)] : [];
+    const kept = (this.plan.keptKeys ?? []).map((position) => storeNewKeys(elementAt(nodes, position), position));
+    const keys = [...(this.plan.makesKeys ? [storeKeys(this.plan)] : []), ...kept];
     const columns = join(
       [sql`${maxKeys(this.plan, this.options.counted ?? false)}::text`, ...keys, ...log.columns, ...checks],
       sql`, `,

@@ -15,12 +15,15 @@ import type { Reads } from '../reads/reads.js';
 import type { RequestClient } from '../stages.js';
 import type { Writer } from '../writer.js';
 import type { As, Items } from './api.js';
+import type { HookTransaction } from './definition.js';
 import { type ItemsCall, itemsApi } from './items-api.js';
 
 /** The writes of a transaction, as far as its calls need them. */
 export interface JoinedWrites {
   run(request: WriteRequest, writer: Writer, client: RequestClient): Promise<Buffer | null>;
   isSingleton(name: string, caller: Identity): boolean;
+  /** The same writes without the hooks of extensions. */
+  withoutHooks(): JoinedWrites;
 }
 
 export interface TransactionScope {
@@ -40,18 +43,22 @@ export interface TransactionScope {
 const SAVEPOINT = 'lateral_call';
 
 /** The calls of one hook, or of one function of a program. They run one after the other, and none after its end. */
-export class TransactionItems {
+export class TransactionItems implements HookTransaction {
   /** The error after which the whole transaction is run again or has ended, whatever the hook makes of it. */
   fatal: { readonly error: unknown } | null = null;
+  isUsed = false;
   #isClosed = false;
   #running: Promise<unknown> = Promise.resolve();
   readonly #inOrder = createSequence();
 
   constructor(private readonly scope: TransactionScope) {}
 
-  items<Row extends object>(collection: string, { as = 'caller' }: { readonly as?: As | 'caller' } = {}): Items<Row> {
+  items<Row extends object>(
+    collection: string,
+    { as = 'caller', hooks = true }: { readonly as?: As | 'caller'; readonly hooks?: boolean } = {},
+  ): Items<Row> {
     return itemsApi<Row>(collection, <Data>(call: ItemsCall) => {
-      const done = this.#inOrder(() => this.#run<Data>(call, as));
+      const done = this.#inOrder(() => this.#run<Data>(call, as, hooks));
       this.#running = done.catch(() => {});
       return done;
     });
@@ -65,13 +72,14 @@ export class TransactionItems {
   }
 
   /** A failed call is undone alone: the hook may catch its error and go on. */
-  async #run<Data>(call: ItemsCall, as: As | 'caller'): Promise<Data> {
+  async #run<Data>(call: ItemsCall, as: As | 'caller', hooks: boolean): Promise<Data> {
     if (this.#isClosed) throw invalidQuery('The transaction of this call has ended: await each call of "tx"');
+    this.isUsed = true;
     const { session, asError } = this.scope;
     const caller = as === 'caller' ? this.scope.writer.caller : await this.scope.callerOf(as);
     try {
       await session.query(`savepoint ${SAVEPOINT}`);
-      const data = await this.#send<Data>(call, caller);
+      const data = await this.#send<Data>(call, caller, hooks);
       await session.query(`release savepoint ${SAVEPOINT}`);
       return data;
     } catch (error) {
@@ -89,21 +97,22 @@ export class TransactionItems {
     }
   }
 
-  async #send<Data>(call: ItemsCall, caller: Identity): Promise<Data> {
+  async #send<Data>(call: ItemsCall, caller: Identity, hooks: boolean): Promise<Data> {
     const { method } = call;
     const body =
       method === 'GET' || method === 'SEARCH'
         ? await this.#read(call, caller)
-        : await this.#write({ ...call, method }, caller);
+        : await this.#write({ ...call, method }, caller, hooks);
     return parseOwnJson<{ data: Data }>(body === null ? '{"data":null}' : String(body)).data;
   }
 
-  async #read({ method, collection, key, queryString, body }: ItemsCall, caller: Identity): Promise<Buffer> {
+  async #read({ method, collection, key, queryString, body }: ItemsCall, given: Identity): Promise<Buffer> {
     const { session, reads, client, parseLimits: limits } = this.scope;
     const query: Parsed =
       method === 'SEARCH'
         ? parseSearch(collection, normalized(body), queryString, limits)
         : parseRead(collection, key, queryString, limits);
+    const caller = await reads.conditioned(query, given, client);
     const compiled = reads.compile(query, caller, { client });
     if (compiled.stream) throw invalidQuery('A transaction cannot stream a list: set a smaller "limit"');
     const cell = await reads.cellIn(session, { query, compiled, caller, origin: client });
@@ -114,8 +123,10 @@ export class TransactionItems {
   #write(
     { method, collection, key, queryString, body }: ItemsCall & { readonly method: 'POST' | 'PATCH' | 'DELETE' },
     caller: Identity,
+    hooks: boolean,
   ): Promise<Buffer | null> {
-    const { writer, client, writes, parseLimits: limits } = this.scope;
+    const { writer, client, parseLimits: limits } = this.scope;
+    const writes = hooks ? this.scope.writes : this.scope.writes.withoutHooks();
     const request = parseItemWrite(
       { method, collection, key, queryString, body: normalized(body), ifMatch: null, isNew: false },
       {

@@ -2,6 +2,7 @@
 import { invalidPayload } from '../../base/errors.js';
 import { type Collection, isStamped, type Model } from '../../mirror/model.js';
 import type { PlannedWrite, WriteColumn } from '../../plan/write/write.js';
+import type { Key } from '../../request/write.js';
 import type { TransactionContext } from '../reads/session-reads.js';
 import type { WebhookLimits } from '../system-collections/webhooks.js';
 
@@ -24,6 +25,8 @@ export interface HookedWrite extends TransactionContext {
   /** The plan, or null for a request that deletes items. */
   readonly planned: PlannedWrite | null;
   readonly limits: HookLimits;
+  /** The keys of the items that a request deletes. */
+  readonly deleted?: readonly Key[];
   /** Invalidates cached permissions; to be called after the commit. */
   readonly accessChanged: () => Promise<void>;
 }

@@ -37,19 +37,21 @@ export class WriteHooks {
     changes: readonly Change[],
     private readonly model: Model,
     private readonly planned: PlannedWrite | null,
+    extension: WriteHook | null,
   ) {
-    this.#concerned = SYSTEM_HOOKS.flatMap((hook) => {
+    this.#concerned = (extension ? [extension, ...SYSTEM_HOOKS] : SYSTEM_HOOKS).flatMap((hook) => {
       const own = changes.filter((change) => hook.concerns(change, model));
       return own.length === 0 ? [] : [{ hook, changes: own }];
     });
   }
 
-  static ofPlan(planned: PlannedWrite): WriteHooks {
-    return new WriteHooks(changesOf(planned), planned.model, planned);
+  /** `extension` calls the hooks of extensions, or is null if there are none. */
+  static ofPlan(planned: PlannedWrite, extension: WriteHook | null): WriteHooks {
+    return new WriteHooks(changesOf(planned), planned.model, planned, extension);
   }
 
-  static ofDelete(collection: Collection, model: Model): WriteHooks {
-    return new WriteHooks([{ collection, action: 'delete', columns: [], rows: [] }], model, null);
+  static ofDelete(collection: Collection, model: Model, extension: WriteHook | null): WriteHooks {
+    return new WriteHooks([{ collection, action: 'delete', columns: [], rows: [] }], model, null, extension);
   }
 
   /** Whether a hook is called inside of the transaction. */

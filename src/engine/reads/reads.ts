@@ -20,6 +20,7 @@ import {
 } from '../../batching/shape-queue.js';
 import type { PlanKind, ShapeStats } from '../../batching/shape-stats.js';
 import { candidateStatement, type IndexCandidate, indexCandidates } from '../../compile/index-candidates.js';
+import type { Collection } from '../../mirror/model.js';
 import type { Mirror } from '../../mirror/watch.js';
 import type { Access } from '../../plan/access.js';
 import type { PlanLimits } from '../../plan/read.js';
@@ -36,6 +37,8 @@ import { type BilledCaller, billWriter, type CallerBudgetLimits, CallerBudgets }
 import { settingsFor } from '../caller-scope.js';
 import { consistencyOf, type ReadNeed, type SessionConsistency } from '../consistency.js';
 import { refusedRead } from '../distributed.js';
+import type { Extensions } from '../extensions/extensions.js';
+import { ConditionalReads } from '../extensions/read-conditions.js';
 import { retry } from '../retry.js';
 import { NO_CLIENT, type RequestClient, type RequestOrigin } from '../stages.js';
 import { StatementCache, type StatementCacheLimits } from '../statement-cache.js';
@@ -114,6 +117,8 @@ interface ReadServices {
   /** Answers in memory, or null with READ_CACHE_SIZE=0. */
   readonly cache: ReadCache | null;
   readonly shapeStats: ShapeStats;
+  /** Null if there are none. */
+  readonly extensions: Extensions | null;
 }
 
 export class Reads {
@@ -127,6 +132,7 @@ export class Reads {
   /** Null without replicas. */
   readonly replicaReads: ReplicaReads | null;
   /** Statements whose cost is acceptable, for all values or for the values listed below. */
+  readonly #conditional: ConditionalReads;
   readonly #affordable = new WeakSet<CompiledRead>();
   readonly #affordableValues = new WeakMap<CompiledRead, LRUCache<string, true>>();
 
@@ -147,6 +153,30 @@ export class Reads {
     this.replicaReads = replicas && new ReplicaReads(replicas, this.batcher, batcherOf);
     this.plans = new PlanChoices(database, this.budgets, limits.statisticsInterval);
     mirror.onChange(() => this.plans.statistics.forget());
+    this.#conditional = new ConditionalReads(services.extensions, mirror);
+  }
+
+  /** Whether an extension adds conditions to reads. */
+  get hasReadHooks(): boolean {
+    return this.services.extensions?.has('beforeRead') ?? false;
+  }
+
+  /** The caller with the conditions that extensions add to this read. */
+  async conditioned(query: ReadQuery, caller: Identity, client: RequestOrigin): Promise<Identity> {
+    if (!this.hasReadHooks) return caller;
+    const plain = caller.conditions?.caller ?? caller;
+    const compiled = await this.#prepare(query, plain, NO_CLIENT);
+    return this.#conditional.conditioned(plain, compiled, collectionsOf(query), client);
+  }
+
+  /** The caller with the conditions for all reads that belong to a write of the collection, or of any if it is null. */
+  async conditionedFor(collection: string | null, caller: Identity, client: RequestOrigin): Promise<Identity> {
+    return this.hasReadHooks ? this.#conditional.conditionedFor(caller, collection, client) : caller;
+  }
+
+  /** Whether an extension adds conditions to reads of the collection. */
+  isConditional(collection: Collection): boolean {
+    return (this.services.extensions?.hooks('beforeRead', collection).length ?? 0) > 0;
   }
 
   /** The position that a replica needs to serve a request, or null if only the primary may. */
@@ -174,6 +204,14 @@ export class Reads {
 
   /** Compiles a new shape within the budget of the caller; a large one waits for its turn. */
   prepare(query: ReadQuery, caller: Identity, client: RequestClient): CompiledRead | Promise<CompiledRead> {
+    const compiled = this.#prepare(query, caller, client);
+    if (!this.hasReadHooks) return compiled;
+    return compiled instanceof Promise
+      ? compiled.then((done) => this.#conditional.check(done, caller))
+      : this.#conditional.check(compiled, caller);
+  }
+
+  #prepare(query: ReadQuery, caller: Identity, client: RequestClient): CompiledRead | Promise<CompiledRead> {
     const access = this.services.policies.accessOf(caller);
     const cached = this.#statements.find(shapeOf(query, access, null));
     if (cached) return cached;
@@ -190,7 +228,9 @@ export class Reads {
     { selectedFor = null, billed = null, client = NO_CLIENT }: CompileOptions = {},
   ): CompiledRead {
     const cached = this.#statements.find(shapeOf(query, this.services.policies.accessOf(caller), selectedFor));
-    return cached ?? this.budgets.run(billed, () => runSteps(this.#compile(query, caller, selectedFor, client)));
+    const compiled =
+      cached ?? this.budgets.run(billed, () => runSteps(this.#compile(query, caller, selectedFor, client)));
+    return this.hasReadHooks ? this.#conditional.check(compiled, caller) : compiled;
   }
 
   *#compile(

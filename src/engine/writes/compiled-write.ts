@@ -46,6 +46,7 @@ import { writeScope } from '../caller-scope.js';
 import type { SessionConsistency } from '../consistency.js';
 import { isDistributed, parseWrittenKeys, shardValue, WRITTEN_KEYS } from '../distributed.js';
 import type { HookLimits } from '../hooks/write-hook.js';
+import type { Extensions } from '../extensions/extensions.js';
 import type { PreparedRead, Reads } from '../reads/reads.js';
 import { compileInSession } from '../reads/session-reads.js';
 import type { RequestClient } from '../stages.js';
@@ -64,6 +65,8 @@ export interface WriteServices {
   /** The callers as the database learns them, or null with DATABASE_CALLER=service. */
   readonly callers: DatabaseCaller | null;
   readonly consistency: SessionConsistency | null;
+  /** Null if there are none. */
+  readonly extensions: Extensions | null;
 }
 
 export interface WriteLimits extends StatementCacheLimits, HookLimits {
@@ -87,6 +90,8 @@ export interface WriteCall {
   readonly payload?: FlatPayload | null;
   /** The row parts of entity tags, one of which the item must have; null if any will do. */
   readonly tags: Tags;
+  /** Counts from 1. */
+  readonly attempt?: number;
 }
 
 /** An additional task of the statement: to store an idempotency key, or to count the rows that it writes. */

@@ -123,6 +123,7 @@ class Attempt {
     const [first, last] = [this.#count - rows.length + 1, this.#count];
     this.#batch = [];
     this.#size = 0;
+    if (this.#writing.isHooked) await this.#running;
     const planned = await planRows(this.#writing, rows);
     await this.#running;
     if (this.#isHopeless) return;

@@ -48,10 +48,10 @@ export function withOperators(
   return { ...context, operators, isLiteral };
 }
 
-export async function planWrite(
-  request: Exclude<WriteRequest, SelectingRequest>,
-  target: WriteTarget,
-): Promise<PlannedWrite> {
+/** Requests that name their items. */
+export type PlannedRequest = Exclude<WriteRequest, SelectingRequest>;
+
+export async function planWrite(request: PlannedRequest, target: WriteTarget): Promise<PlannedWrite> {
   const { collection } = target;
   const context = withOperators(target.context, request, 'changes');
   switch (request.kind) {

@@ -4,12 +4,16 @@ import { servedCollection } from '../../plan/read.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
 import { checkRows } from '../../plan/write/write-rows.js';
 import type { Session } from '../../postgres/pools/sessions.js';
+import type { WriteRequest } from '../../request/write.js';
 import { settingsFor, writeSettings } from '../caller-scope.js';
 import { isDistributed, withKeysLeft } from '../distributed.js';
-import type { HookedWrite } from '../hooks/write-hook.js';
+import { afterWriteHook, keepingKeys } from '../extensions/after-write.js';
+import { BeforeWrites, type HookingWrite, hasHookedItems } from '../extensions/before-write.js';
+import type { JoinedWrites, TransactionScope } from '../extensions/transaction-items.js';
+import type { HookedWrite, WriteHook } from '../hooks/write-hook.js';
 import { WriteHooks } from '../hooks/write-hooks.js';
 import { cellOf } from '../reads/reads.js';
-import type { Writer } from '../writer.js';
+import type { Writer, WrittenBy } from '../writer.js';
 import {
   collectionsOf,
   type FlatCall,
@@ -27,15 +31,23 @@ import { advancePast, suppliesKeys } from './sequences.js';
 import { asDeleteFailure, asWriteFailure, rowsOf } from './write-errors.js';
 
 /** The transaction that writes have joined, and the writes that opened it. */
-interface Joined {
+interface Joined extends HookStack {
   readonly origin: WriteExecution;
   readonly session: Session;
+}
+
+export interface HookStack {
+  /** Hooks of extensions that are running; null if none are called. */
+  readonly stack: readonly string[] | null;
+  /** The attempt of the transaction, from 1. */
+  readonly attempt: number;
 }
 
 export abstract class WriteExecution {
   protected readonly accessListeners: (() => Promise<void>)[];
   /** The transaction that the writes joined, or null if each of them has its own. */
   protected readonly session: Session | null;
+  protected readonly hookStack: HookStack;
   /** Rows that the joined transaction has written so far. */
   #rows = 0;
 
@@ -47,6 +59,59 @@ export abstract class WriteExecution {
   ) {
     this.accessListeners = joined?.origin.accessListeners ?? [];
     this.session = joined?.session ?? null;
+    this.hookStack = joined ?? { stack: [], attempt: 1 };
+  }
+
+  protected abstract join(session: Session, hooks: HookStack): JoinedWrites;
+
+  /** The transaction that these writes have joined, for the calls of a program or a hook. */
+  abstract scopeOf(session: Session, by: WrittenBy): Omit<TransactionScope, 'callerOf'>;
+
+  /** The write as extensions see it, or null if none are called. */
+  protected extended(call: WrittenBy & Pick<WriteCall, 'attempt'>): HookingWrite | null {
+    const { extensions } = this.services;
+    const { stack, attempt } = this.hookStack;
+    if (extensions === null || stack === null) return null;
+    const { writer, client } = call;
+    const current = Math.max(attempt, call.attempt ?? 1);
+    return {
+      extensions,
+      writer,
+      client,
+      attempt: current,
+      scopeOf: (hook, session) => {
+        const name = `${hook.extension} ${hook.kind} ${hook.collection}`;
+        if (stack.includes(name)) throw extensions.failure(new Error(triggersItself(hook.collection)), hook);
+        const joined = this.join(session, { stack: [...stack, name], attempt: current });
+        return { ...this.scopeOf(session, call), writes: joined, callerOf: extensions.services.callerOf };
+      },
+    };
+  }
+
+  /** The hook of extensions after the write, or null if there is none. */
+  protected afterHook(call: WriteCall): WriteHook | null {
+    const write = this.extended(call);
+    return write && afterWriteHook(write);
+  }
+
+  /** The calls of `beforeWrite` in the transaction, or null if no extension is called. */
+  protected beforeHooks(
+    session: Session,
+    call: WrittenBy & Pick<WriteCall, 'attempt'>,
+    { context: { model, access } }: WriteTarget,
+  ): BeforeWrites | null {
+    const write = this.extended(call);
+    return write && new BeforeWrites({ ...write, model, access }, session);
+  }
+
+  /** Whether `beforeWrite` of an extension concerns the request. */
+  protected isExtended(request: WriteRequest, model: Model): boolean {
+    const { extensions } = this.services;
+    const collection = extensions === null ? undefined : model.collections.get(request.collection);
+    if (extensions === null || this.hookStack.stack === null || !collection) return false;
+    if (extensions.hooks('beforeWrite', collection).length > 0) return true;
+    const payloads = 'items' in request ? request.items : 'data' in request ? [request.data] : [];
+    return payloads.some((payload) => hasHookedItems(extensions, collection, payload, model));
   }
 
   /** Calls back after a commit that may have changed permissions; the answer to the write waits for it. */
@@ -69,7 +134,7 @@ export abstract class WriteExecution {
   protected async execute(planned: PlannedWrite, call: WriteCall): Promise<Buffer | null> {
     const { database, reads } = this.services;
     await hashNewSecrets(planned, call.writer, (text) => database.rows(text));
-    const hooks = WriteHooks.ofPlan(planned);
+    const hooks = WriteHooks.ofPlan(planned, this.afterHook(call));
     hooks.validate(this.limits);
     const isHooked = hooks.needTransaction || isDistributed(planned);
     const flat = isHooked ? null : this.compiler.compileFlat(planned, call);
@@ -154,16 +219,17 @@ export abstract class WriteExecution {
   /** Writes with hooks. Answers the number of rows that triggers left out, if the option is to count them. */
   protected async writeIn(
     session: Session,
-    planned: PlannedWrite,
+    given: PlannedWrite,
     call: WriteCall,
     option: WriteOption,
   ): Promise<number> {
     call.client.staged('plan');
-    const { database } = this.services;
+    const { database, extensions } = this.services;
+    const planned = extensions === null ? given : keepingKeys(given, extensions);
     const isLimited = option !== 'count' && !call.writer.caller.administrator;
     const query = (text: string) => session.asService(() => session.query(database.qualified(text)));
     await hashNewSecrets(planned, call.writer, query, isLimited);
-    const hooks = WriteHooks.ofPlan(planned);
+    const hooks = WriteHooks.ofPlan(planned, this.afterHook(call));
     hooks.validate(this.limits);
     return hooks.around(this.hookContext(session, call), () => this.#send(session, planned, call, option));
   }
@@ -171,7 +237,9 @@ export abstract class WriteExecution {
   async #send(session: Session, planned: PlannedWrite, call: WriteCall, option: WriteOption): Promise<number> {
     const isNew = planned.plan.nodes.every(({ verb }) => verb === 'insert');
     const flat =
-      option === 'count' && isNew && !isDistributed(planned) ? this.compiler.compileFlat(planned, call) : null;
+      option === 'count' && isNew && !planned.plan.keptKeys && !isDistributed(planned)
+        ? this.compiler.compileFlat(planned, call)
+        : null;
     const statement = flat?.statement ?? this.compiler.compileWrite(planned, call, option);
     if (!statement) return 0;
     call.client.staged('compile');
@@ -206,4 +274,8 @@ export abstract class WriteExecution {
   readonly #accessChanged = async (): Promise<void> => {
     await Promise.all(this.accessListeners.map((listener) => listener()));
   };
+}
+
+function triggersItself(collection: string): string {
+  return `it triggers itself: use tx.items(${JSON.stringify(collection)}, { hooks: false }) for writes that call no hooks`;
 }

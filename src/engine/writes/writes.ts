@@ -45,6 +45,7 @@ import {
   checkChanged,
   deletionRule,
   isSelecting,
+  type PlannedRequest,
   planWrite,
   type SelectingRequest,
   type SelectingUpdate,
@@ -70,7 +71,13 @@ import {
   lock,
   rowsOf,
 } from './write-errors.js';
-import { WriteExecution } from './write-execution.js';
+import { type HookStack, WriteExecution } from './write-execution.js';
+
+/** The transaction that writes join. */
+interface JoinedTransaction extends HookStack {
+  readonly origin: Writes;
+  readonly session: Session;
+}
 
 export class Writes extends WriteExecution {
   readonly #deadlocks: DeadlockLane;
@@ -80,10 +87,20 @@ export class Writes extends WriteExecution {
     services: WriteServices,
     limits: WriteLimits,
     private readonly observe: Observer,
-    joined: { readonly origin: Writes; readonly session: Session } | null = null,
+    joined: JoinedTransaction | null = null,
   ) {
     super(services, limits, joined?.origin.compiler ?? new WriteCompiler(services, limits, observe), joined);
     this.#deadlocks = new DeadlockLane(services.database.sessions.max, services.database.waitTimeout);
+  }
+
+  protected override join(session: Session, hooks: HookStack): Writes {
+    return new Writes(this.services, this.limits, this.observe, { origin: this, session, ...hooks });
+  }
+
+  /** The same writes without the hooks of extensions. */
+  withoutHooks(): Writes {
+    if (!this.session) throw new Error('only writes of an open transaction may leave out hooks');
+    return this.join(this.session, { ...this.hookStack, stack: null });
   }
 
   /** Number of cached shapes. */
@@ -97,12 +114,14 @@ export class Writes extends WriteExecution {
   }
 
   /** The body of the read-back, or null if the request has none or the caller may not read the items. */
-  async run(request: WriteRequest, writer: Writer, client: RequestClient): Promise<Buffer | null> {
+  async run(request: WriteRequest, given: Writer, client: RequestClient): Promise<Buffer | null> {
     const { idempotencyKey = null } = request;
+    const writer =
+      this.services.extensions === null ? given : await this.#conditioned(given, request.collection, client);
     const readBack = request.kind === 'delete' ? null : request.readBack;
     const call: WriteCall = { writer, client, readBack, idempotencyKey, tags: tagsOf(request) };
     try {
-      return await this.#retry(call, (model) => this.#attempt(request, call, model));
+      return await this.#retry(call, (model, attempt) => this.#attempt(request, call, model, attempt));
     } catch (error) {
       if (!idempotencyKey || !isRepeated(error)) throw asExisting(error, request, this.services.mirror.model);
       return answerRepeated(idempotencyKey, request.collection, call, this.services);
@@ -111,9 +130,10 @@ export class Writes extends WriteExecution {
     }
   }
 
-  async #attempt(request: WriteRequest, given: WriteCall, model: Model): Promise<Buffer | null> {
+  async #attempt(request: WriteRequest, given: WriteCall, model: Model, attempt: number): Promise<Buffer | null> {
+    if (this.isExtended(request, model)) return this.#attemptExtended(request, { ...given, attempt }, model);
     const payload = this.session ? null : this.compiler.payloadOf(request, given.writer);
-    const call = { ...given, payload };
+    const call = { ...given, payload, attempt };
     const known = this.compiler.compileKnown(model, call);
     if (known) return this.sendFlat(known, call);
     const target = this.restrict(request.collection, call.writer, model);
@@ -129,6 +149,36 @@ export class Writes extends WriteExecution {
     return this.execute(planned, call);
   }
 
+  /** Hooks change the payload inside of the transaction. The plan is made after them. */
+  #attemptExtended(request: WriteRequest, call: WriteCall, model: Model): Promise<Buffer | null> {
+    const target = this.restrict(request.collection, call.writer, model);
+    if (isSelecting(request)) return this.#writeSelected(request, target, call);
+    return this.#transaction(call, target.collection, async (session) =>
+      this.executeIn(session, await this.#planExtended(request, target, call, session), call, null),
+    );
+  }
+
+  async #planExtended(
+    request: PlannedRequest,
+    target: WriteTarget,
+    call: WriteCall,
+    session: Session,
+  ): Promise<PlannedWrite> {
+    const hooks = this.beforeHooks(session, call, target);
+    return planWrite(hooks ? await hooks.request(request, target.collection) : request, target);
+  }
+
+  async #conditionedBy(by: WrittenBy): Promise<WrittenBy> {
+    if (this.services.extensions === null) return by;
+    return { ...by, writer: await this.#conditioned(by.writer, null, by.client) };
+  }
+
+  /** The writer with the conditions of `beforeRead`, which apply to the answer and to the items that a query selects. */
+  async #conditioned(writer: Writer, collection: string | null, client: RequestClient): Promise<Writer> {
+    const caller = await this.services.reads.conditionedFor(collection, writer.caller, client);
+    return caller === writer.caller ? writer : { ...writer, caller };
+  }
+
   #writeSelected(request: SelectingRequest, target: WriteTarget, call: WriteCall): Promise<Buffer | null> {
     return request.kind === 'delete'
       ? this.#delete(request.selected, target, call)
@@ -137,7 +187,7 @@ export class Writes extends WriteExecution {
 
   async #updateSelected(request: SelectingUpdate, target: WriteTarget, call: WriteCall): Promise<Buffer | null> {
     const { collection } = target;
-    const { data } = await this.prepare(request, call.writer);
+    const { data: given } = await this.prepare(request, call.writer);
     return this.#transaction(call, collection, async (session) => {
       const keys =
         request.kind === 'update-singleton'
@@ -145,7 +195,9 @@ export class Writes extends WriteExecution {
           : await this.compiler.selectKeys({ ...call, session }, collection, request.selected, 'update');
       const isNew = request.kind === 'update-singleton' && keys.length === 0;
       // Without items, nothing else checks the fields.
-      if (keys.length === 0 && !isNew) checkChanged(target, data);
+      if (keys.length === 0 && !isNew) checkChanged(target, given);
+      const hooks = keys.length > 0 || isNew ? this.beforeHooks(session, call, target) : null;
+      const data = hooks ? await hooks.item(collection, given, isNew ? 'create' : 'update', keys) : given;
       const context = withOperators(target.context, request, isNew ? 'all' : 'changes');
       const planned = await (isNew
         ? planCreate(collection, [data], context)
@@ -171,8 +223,8 @@ export class Writes extends WriteExecution {
     const { writer, client } = call;
     const rule = deletionRule({ collection, context });
     client.staged('plan');
-    const hooks = WriteHooks.ofDelete(collection, context.model);
-    const isApart = this.session || hooks.needTransaction;
+    const hooks = WriteHooks.ofDelete(collection, context.model, this.afterHook(call));
+    const isApart = this.session || hooks.needTransaction || this.#hasDeleteHooks(collection);
     const flat = isApart ? null : this.compiler.compileFlatDelete({ collection, rule, selected }, context, call);
     if (flat) return this.sendFlat(flat, call, collection);
     const { text, parameters } = this.compiler.compileDelete(collection, rule, context, call);
@@ -182,9 +234,10 @@ export class Writes extends WriteExecution {
       const keys = await this.compiler.selectKeys({ ...call, session }, collection, selected, 'delete');
       await checkKeys(collection, keys);
       this.countRows(keys.length);
+      await this.beforeHooks(session, call, { collection, context })?.removed(collection, 'delete', keys);
       if (collection.distributed) await planForShard(collection, keys, session);
       const values = bind(parameters, [keys, JSON.stringify(writer.author), tagList(call.tags)], writer.caller);
-      await hooks.around(this.hookContext(session, call), () =>
+      await hooks.around({ ...this.hookContext(session, call), deleted: keys }, () =>
         session.cell(text, values).catch((error: unknown) => {
           throw asDeleteFailure(error, collection);
         }),
@@ -192,6 +245,12 @@ export class Writes extends WriteExecution {
       await this.compiler.writeLog(session, [collection], call);
     });
     return null;
+  }
+
+  #hasDeleteHooks(collection: Collection): boolean {
+    const { extensions } = this.services;
+    if (extensions === null || this.hookStack.stack === null) return false;
+    return extensions.hooks('beforeWrite', collection).length > 0;
   }
 
   /** A new transaction, or the one that was joined. A new one takes the idempotency key first. */
@@ -222,16 +281,16 @@ export class Writes extends WriteExecution {
     work: (writes: Writes, session: Session) => Promise<Result>,
   ): Promise<Result> {
     const { database, callers } = this.services;
-    const attempt = (): Promise<Result> =>
+    const run = (attempt: number): Promise<Result> =>
       database.transaction(async (session) => {
         await session.become(settingsFor(callers, () => 'secured', by.writer.caller, by.client));
-        return work(new Writes(this.services, this.limits, this.observe, { origin: this, session }), session);
+        return work(this.join(session, { stack: [], attempt }), session);
       });
-    return this.#retry(by, () => this.#deadlocks.run(attempt));
+    return this.#retry(by, (_, attempt) => this.#deadlocks.run(() => run(attempt)));
   }
 
   /** The transaction that these writes have joined, for the calls of a program. */
-  scopeOf(session: Session, by: WrittenBy): Omit<TransactionScope, 'callerOf'> {
+  override scopeOf(session: Session, by: WrittenBy): Omit<TransactionScope, 'callerOf'> {
     const { reads, mirror, policies } = this.services;
     const asError = (error: unknown): unknown => {
       const { caller, access } = by.writer;
@@ -241,7 +300,8 @@ export class Writes extends WriteExecution {
   }
 
   /** Runs the steps in order, in one transaction; answers the response. All of them together have the time of one statement. */
-  transact(steps: readonly TransactionStep[], by: WrittenBy, options: TransactionOptions): Promise<Buffer> {
+  async transact(steps: readonly TransactionStep[], given: WrittenBy, options: TransactionOptions): Promise<Buffer> {
+    const by = await this.#conditionedBy(given);
     const { database, reads } = this.services;
     const { idempotencyLifetime } = this.limits;
     const { bodyOf, idempotencyKey: key } = options;
@@ -280,19 +340,23 @@ export class Writes extends WriteExecution {
       tags: tagsOf(request),
     };
     const target = this.restrict(request.collection, call.writer, this.services.mirror.model);
-    const planned = isSelecting(request) ? null : await planWrite(request, target);
+    const isExtended = this.isExtended(request, target.context.model);
+    const early = isSelecting(request) || isExtended ? null : await planWrite(request, target);
     const isChecked = isReferenced && isIntercepted(target.collection, 'insert');
-    const pipelined = planned
-      ? !isChecked && (await this.#pipelineWrite(planned, call, session, isReferenced))
-      : request.kind === 'delete' && this.#pipelineDelete(request.selected, target, call);
+    const pipelined = early
+      ? !isChecked && (await this.#pipelineWrite(early, call, session, isReferenced))
+      : !isExtended && request.kind === 'delete' && this.#pipelineDelete(request.selected, target, call);
     if (pipelined) {
       pipeline.add(index, pipelined);
       return;
     }
     await pipeline.flush();
     pipeline.begin(index);
-    if (isSelecting(request)) pipeline.receive(index, await this.#writeSelected(request, target, call));
-    if (!planned) return;
+    if (isSelecting(request)) {
+      pipeline.receive(index, await this.#writeSelected(request, target, call));
+      return;
+    }
+    const planned = early ?? (await this.#planExtended(request, target, call, session));
     const execute = (): Promise<Buffer | null> => this.executeIn(session, planned, call, null);
     pipeline.receive(index, await runJoined(session, collectionsOf(planned), execute));
     if (!isReferenced) return;
@@ -326,7 +390,7 @@ export class Writes extends WriteExecution {
     // Between its statements the service writes the log.
     if (callers?.mode === 'role') return null;
     await hashNewSecrets(planned, call.writer, (text) => session.query(database.qualified(text)));
-    const hooks = WriteHooks.ofPlan(planned);
+    const hooks = WriteHooks.ofPlan(planned, this.afterHook(call));
     if (suppliesKeys(planned) || hooks.needTransaction || isDistributed(planned)) return null;
     hooks.validate(this.limits);
     const asFailure = (error: unknown): unknown => asWriteFailure(error, planned);
@@ -344,7 +408,7 @@ export class Writes extends WriteExecution {
     const { collection, context } = target;
     const rule = deletionRule(target);
     if (this.services.callers?.mode === 'role') return null;
-    if (WriteHooks.ofDelete(collection, context.model).needTransaction) return null;
+    if (WriteHooks.ofDelete(collection, context.model, this.afterHook(call)).needTransaction) return null;
     const flat = this.compiler.compileFlatDelete({ collection, rule, selected }, context, call);
     if (!flat) return null;
     this.countRows(1);
@@ -373,22 +437,29 @@ export class Writes extends WriteExecution {
   }
 
   /** One transaction in which rows are written batch by batch. Whatever `work` throws undoes all of it. */
-  inImport<Result>(
+  async inImport<Result>(
     name: string,
-    by: WrittenBy,
+    given: WrittenBy,
     { onConflict, mayRepeat }: { readonly onConflict: OnConflict | null; readonly mayRepeat: () => boolean },
     work: (transaction: ImportTransaction) => Promise<Result>,
   ): Promise<Result> {
+    const by = await this.#conditionedBy(given);
     const call: WriteCall = { ...by, readBack: null, idempotencyKey: null, tags: null };
-    const attempt = (model: Model): Promise<Result> => {
+    const attempt = (model: Model, number: number): Promise<Result> => {
       const { collection, context } = this.restrict(name, by.writer, model);
       const { access } = context;
       const guard = access && new Guard(access, model);
       if (guard && !guard.covers('update', collection, [])) guard.grant('create', collection);
       by.client.staged('restrict');
-      const plan = (rows: readonly Input[]): Promise<PlannedWrite> =>
-        planImported(collection, rows, onConflict, { ...context, maxRows: null });
+      const isHooked = this.services.extensions?.reached('beforeWrite', collection.name, model).size ?? 0;
       return this.services.database.imports.use((session) => {
+        const plan = async (rows: readonly Input[]): Promise<PlannedWrite> => {
+          const hooks = isHooked
+            ? this.beforeHooks(session, { ...call, attempt: number }, { collection, context })
+            : null;
+          const changed = hooks ? await hooks.rows(collection, rows, onConflict?.resolution === 'merge') : rows;
+          return planImported(collection, changed, onConflict, { ...context, maxRows: null });
+        };
         const write = async (planned: PlannedWrite, rows: number): Promise<number> => {
           const skipped = await this.writeIn(session, planned, call, 'count');
           // Nested items of the same collection cannot be distinguished from those of the file.
@@ -396,7 +467,7 @@ export class Writes extends WriteExecution {
         };
         return session.transaction(async () => {
           await session.become(writeSettings(this.services.callers, by, () => [collection]));
-          return work({ session, model, collection, access, plan, write });
+          return work({ session, model, collection, access, plan, write, isHooked: isHooked > 0 });
         });
       });
     };
@@ -427,9 +498,9 @@ export class Writes extends WriteExecution {
   }
 
   /** Writes that joined a transaction are retried with it. */
-  #retry<Result>(by: WrittenBy, work: (model: Model) => Promise<Result>): Promise<Result> {
+  #retry<Result>(by: WrittenBy, work: (model: Model, attempt: number) => Promise<Result>): Promise<Result> {
     const { mirror, reads, policies, database } = this.services;
-    if (this.session) return work(mirror.model);
+    if (this.session) return work(mirror.model, this.hookStack.attempt);
     const { caller, access } = by.writer;
     const written = retry(mirror, work, {
       asError: (error, model) =>

@@ -1,7 +1,7 @@
 /** The reads of subscriptions to events: initial states, visible keys, and items that were changed. */
 import { callerName, type Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
-import { forbiddenCollection, unprocessable } from '../../base/errors.js';
+import { forbidden, forbiddenCollection, unprocessable } from '../../base/errors.js';
 import { tableKey } from '../../engine/cache/dependencies.js';
 import type { PreparedRead, Reads } from '../../engine/reads/reads.js';
 import { NO_CLIENT } from '../../engine/stages.js';
@@ -59,6 +59,8 @@ export class EventReads {
     const model = policies.accessOf(caller)?.view(mirror.model) ?? mirror.model;
     const collection = model.collections.get(name);
     if (!collection || collection.system) throw forbiddenCollection(name);
+    if (this.services.reads.isConditional(collection))
+      throw forbidden(`There are no events of "${name}": an extension adds conditions to its reads`);
     return collection;
   }
 

@@ -14,6 +14,8 @@ export interface WritePlan {
   readonly unlinks: readonly Unlink[];
   /** Whether the keys of the root are made by the statement: it then leaves them in the setting `lateral.keys`. */
   readonly makesKeys: boolean;
+  /** Positions of lists whose new keys the statement leaves in the settings `lateral.made<position>`. */
+  readonly keptKeys?: readonly number[];
 }
 
 /** All rows of one table that are to be inserted, updated, or inserted unless they exist (`upsert`). */

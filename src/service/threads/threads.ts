@@ -8,6 +8,7 @@ import { serviceUnavailable } from '../../base/errors.js';
 import type { Event, Observer } from '../../base/observe.js';
 import type { Config } from '../../config/config.js';
 import { WriteTimes } from '../../engine/cache/write-times.js';
+import type { Extension } from '../../engine/extensions/definition.js';
 import { type HttpServer, type RequestListener, type RequestSource, startHttpServer } from '../../http/app.js';
 import type { Limits } from '../../http/limiter.js';
 import { type ListenAddress, listenAddressOf } from '../../http/listen.js';
@@ -18,6 +19,9 @@ import type { Replicas } from '../../postgres/replicas/replicas.js';
 import type { TrafficPull } from '../../traffic/recorder.js';
 import { type App, type Broadcast, createApp, type Shared } from '../app.js';
 import { type Core, createCore } from '../core.js';
+import { openExtensions } from '../load-extensions.js';
+import { ProgramApi } from '../program-api.js';
+import type { LocalServer } from './local-server.js';
 
 /** The database schema as the mirror has it, as JSON, and the version of its model. */
 export interface SchemaBroadcast {
@@ -49,13 +53,8 @@ export interface ServingOptions {
   readonly listens: boolean;
   /** Called after each request. */
   readonly onRequest: RequestListener | null;
-}
-
-/** The server of the main thread, for the program that it runs in. */
-export interface LocalServer {
-  readonly app: App;
-  readonly core: Core;
-  fetch(request: Request, source: RequestSource): Promise<Response>;
+  /** Extensions of the program, in addition to those of EXTENSIONS. */
+  readonly extensions: readonly Extension[];
 }
 
 export interface Threads {
@@ -102,14 +101,15 @@ export class SingleThread implements Threads {
 
   async broadcast(message: MainBroadcast): Promise<void> {
     if (message.kind === 'policies') this.#policies.apply(message.text);
-    else if (message.kind !== 'schema') this.#server?.apply(message);
+    else if (message.kind !== 'schema') await this.#server?.apply(message);
   }
 
   async serve(main: MainContext): Promise<string> {
     const { secret, limits, events, accessChanged } = main;
     const config = this.config;
     const writeTimes = config.READ_CACHE_SIZE > 0 ? new WriteTimes() : null;
-    const core = createCore(config, { ...main, policies: this.#policies, writeTimes }, this.observe);
+    const extensions = await openExtensions(config, this.options.extensions, this.observe);
+    const core = createCore(config, { ...main, policies: this.#policies, writeTimes, extensions }, this.observe);
     const shared = {
       secret,
       limits,
@@ -172,7 +172,14 @@ export class ThreadServer implements LocalServer {
     const options = { config, limit, responseMemory, observe, onRequest, names, sockets, generation, traffic };
     const start = (address: ListenAddress | null): Promise<HttpServer> =>
       startHttpServer(router, { ...options, address });
-    return new ThreadServer(app, core, start, config.SHUTDOWN_TIMEOUT);
+    const server = new ThreadServer(app, core, start, config.SHUTDOWN_TIMEOUT);
+    const api = new ProgramApi(() => server);
+    core.extensions?.connect({
+      api,
+      callerOf: (as) => api.callerOf(as),
+      apiFor: (caller) => api.apiFor(caller),
+    });
+    return server;
   }
 
   fetch(request: Request, source: RequestSource): Promise<Response> {
@@ -186,9 +193,13 @@ export class ThreadServer implements LocalServer {
     return this.#http.port;
   }
 
-  apply(message: Broadcast | { readonly kind: 'serving' }): void {
-    if (message.kind === 'serving') this.#http?.startServing();
-    else this.app.apply(message);
+  /** Extensions start when requests are answered. */
+  async apply(message: Broadcast | { readonly kind: 'serving' }): Promise<void> {
+    if (message.kind !== 'serving') this.app.apply(message);
+    else {
+      this.#http?.startServing();
+      await this.core.extensions?.start();
+    }
   }
 
   drain(): void {
@@ -199,6 +210,7 @@ export class ThreadServer implements LocalServer {
   async stop(): Promise<void> {
     this.drain();
     await Promise.all([this.app.endProcesses(), this.#http?.close(this.shutdownTimeout)]);
+    await this.core.extensions?.stop();
     await this.app.stopping();
   }
 

@@ -9,6 +9,7 @@ import { FollowingMirror } from '../../mirror/watch.js';
 import { loadGrammar } from '../../sql/grammar.js';
 import type { Shared } from '../app.js';
 import { type Core, createCore, openDatabase, openReplicas } from '../core.js';
+import { openExtensions } from '../load-extensions.js';
 import { type Assignment, Channel, type MainCalls, type Message, serializeError, type WorkerCalls } from './channel.js';
 import { ThreadServer } from './threads.js';
 
@@ -42,7 +43,7 @@ async function work(assignment: Assignment, port: MessagePort): Promise<void> {
     apply: async (message) => {
       try {
         if (message.kind === 'schema') await inOrder(() => mirror.take(message.text, message.version));
-        else serving.apply(message);
+        else await serving.apply(message);
       } catch (error) {
         die(error);
       }
@@ -83,7 +84,9 @@ async function openCore(
   policies.apply(assignment.policies);
   const replicas = assignment.replicas && openReplicas(config, assignment.replicas);
   const writeTimes = assignment.writeTimes && new WriteTimes(assignment.writeTimes);
-  return { core: createCore(config, { database, mirror, policies, replicas, writeTimes }, observe), mirror };
+  const extensions = await openExtensions(config, [], observe);
+  const sources = { database, mirror, policies, replicas, writeTimes, extensions };
+  return { core: createCore(config, sources, observe), mirror };
 }
 
 function sharedOf({ config, secret }: Assignment, main: Main, url: () => string): Shared {

@@ -1,0 +1,153 @@
+/** Calls `afterWrite` in the transaction of a write, once for each row, and `afterCommit` behind it. */
+import { elementAt, parseOwnJson } from '../../base/narrow.js';
+import type { Collection } from '../../mirror/model.js';
+import type { PlannedWrite, WriteNode } from '../../plan/write/write.js';
+import type { Key } from '../../request/write.js';
+import { joinKey } from '../../sql/key-text.js';
+import { type Change, type ChangedRow, type HookedWrite, valuesOf, type WriteHook } from '../hooks/write-hook.js';
+import type { Item, ItemKey } from './api.js';
+import { type HookingWrite, shownKeyOf } from './before-write.js';
+import type { HookAction } from './definition.js';
+import { type Extensions, hookCaller } from './extensions.js';
+import { TransactionItems } from './transaction-items.js';
+
+interface WriteEvent {
+  readonly collection: Collection;
+  readonly action: HookAction;
+  readonly payload: Readonly<Item>;
+  readonly keys: readonly ItemKey[];
+}
+
+function isHooked(extensions: Extensions, collection: Collection): boolean {
+  return (
+    extensions.hooks('afterWrite', collection).length > 0 || extensions.hooks('afterCommit', collection).length > 0
+  );
+}
+
+/** The plan with the order to keep the keys of new rows that hooks are called for. */
+export function keepingKeys(planned: PlannedWrite, extensions: Extensions): PlannedWrite {
+  const { plan } = planned;
+  const keptKeys = plan.nodes.flatMap((node, position) =>
+    makesKeys(node) && isHooked(extensions, node.collection) ? [position] : [],
+  );
+  if (keptKeys.length === 0) return planned;
+  return { ...planned, plan: { ...plan, keptKeys }, shape: `${planned.shape} keys ${keptKeys.join()}` };
+}
+
+function makesKeys({ verb, conflict }: WriteNode): boolean {
+  return verb === 'insert' || conflict !== null;
+}
+
+/** The hooks of extensions as one hook of the service. */
+export function afterWriteHook(write: HookingWrite): WriteHook {
+  const { extensions } = write;
+  return {
+    concerns: ({ collection }) => isHooked(extensions, collection),
+    open: (hooked) => ({
+      afterWrite: async () => {
+        const events = await eventsOf(hooked);
+        await keepingSettings(hooked, () => callAll(events, hooked, write));
+        const committed = events.filter(({ collection }) => extensions.hooks('afterCommit', collection).length > 0);
+        if (committed.length === 0) return;
+        hooked.session.afterwards(async () => extensions.afterwards(() => announce(committed, write)));
+      },
+    }),
+  };
+}
+
+/** Answers whether a hook has used the transaction. */
+async function callAll(events: readonly WriteEvent[], { session }: HookedWrite, write: HookingWrite): Promise<boolean> {
+  const { extensions } = write;
+  let isUsed = false;
+  for (const event of events)
+    for (const hook of extensions.hooks('afterWrite', event.collection)) {
+      const tx = new TransactionItems(write.scopeOf(hook, session));
+      await extensions.run(hook, { ...contextOf(event, write), tx }, () => tx.close());
+      isUsed ||= tx.isUsed;
+    }
+  return isUsed;
+}
+
+/** The read-back finds the keys of new items in settings of the transaction. Writes of hooks leave others there. */
+async function keepingSettings({ session, planned }: HookedWrite, work: () => Promise<boolean>): Promise<void> {
+  const parts = planned?.plan.makesKeys ? planned.plan.collection.key.length : 0;
+  const names = parts === 0 ? [] : ['lateral.keys', ...(parts > 1 ? Array.from({ length: parts }, partSetting) : [])];
+  const read = names.map((name) => `pg_catalog.current_setting('${name}', true)`);
+  const kept =
+    names.length === 0 ? [] : await session.cell(`select pg_catalog.json_build_array(${read.join()})::text`, []);
+  if (!(await work()) || names.length === 0) return;
+  const values = parseOwnJson<(string | null)[]>(String(kept)).map((value) => value ?? '');
+  const write = names.map((name, index) => `pg_catalog.set_config('${name}', $${index + 1}, true)`);
+  await session.cell(`select ${write.join()}`, values);
+}
+
+function partSetting(_: unknown, part: number): string {
+  return `lateral.key${part}`;
+}
+
+/** After the commit. A hook that fails is logged, and the others are called. */
+async function announce(events: readonly WriteEvent[], write: HookingWrite): Promise<void> {
+  const { extensions } = write;
+  for (const event of events)
+    for (const hook of extensions.hooks('afterCommit', event.collection))
+      await extensions.run(hook, { ...contextOf(event, write), api: extensions.services.api }).catch(() => {});
+}
+
+function contextOf({ collection, action, payload, keys }: WriteEvent, { writer, client, attempt }: HookingWrite) {
+  const caller = hookCaller(writer.caller);
+  return { collection: collection.name, action, payload, keys, caller, requestId: client.id ?? '', attempt };
+}
+
+async function eventsOf(write: HookedWrite): Promise<WriteEvent[]> {
+  const { changes, planned, deleted } = write;
+  if (!planned)
+    return changes.map(({ collection, action }) => {
+      return { collection, action, payload: {}, keys: (deleted ?? []).map((key) => shownKeyOf(collection, key)) };
+    });
+  const keptKeys = await readKeptKeys(write, planned.plan.keptKeys ?? []);
+  return changes.flatMap((change) => rowEvents(change, planned, keptKeys));
+}
+
+function rowEvents(
+  change: Change,
+  { plan }: PlannedWrite,
+  kept: ReadonlyMap<number, readonly (Key | null)[]>,
+): WriteEvent[] {
+  const { collection, action, rows } = change;
+  if (action === 'delete' || action === 'unlink') return [{ collection, action, payload: {}, keys: [] }];
+  const position = plan.nodes.findIndex((node) => node.columns === change.columns && node.collection === collection);
+  const keys = kept.get(position);
+  return rows.flatMap((row, number): WriteEvent[] => {
+    const key = keys ? (keys[number] ?? null) : keyOf(collection, row);
+    // A row that was left as it is, because it exists.
+    if (key === null) return [];
+    return [{ collection, action, payload: payloadOf(change, row), keys: [shownKeyOf(collection, key)] }];
+  });
+}
+
+function payloadOf(change: Change, row: ChangedRow): Item {
+  const isShown = (name: string): boolean => {
+    const { special = [] } = change.collection.fields.get(name) ?? {};
+    return !special.includes('hash') && !special.includes('conceal');
+  };
+  return Object.fromEntries([...valuesOf(change, row)].filter(([name]) => isShown(name)));
+}
+
+function keyOf({ key }: Collection, row: ChangedRow): Key | null {
+  if (key.length === 1) return row['k'] === undefined ? null : String(row['k']);
+  return joinKey(key.map((_, part) => row[`k_${part}`]));
+}
+
+/** The keys that the statement has left, by the position of their list. */
+async function readKeptKeys(
+  { session }: HookedWrite,
+  positions: readonly number[],
+): Promise<ReadonlyMap<number, readonly (Key | null)[]>> {
+  if (positions.length === 0) return new Map();
+  const lists = positions.map(
+    (position) => `pg_catalog.to_json(pg_catalog.current_setting('lateral.made${position}')::text[])`,
+  );
+  const cell = await session.cell(`select pg_catalog.json_build_array(${lists.join()})::text`, []);
+  const keys = parseOwnJson<readonly (readonly (Key | null)[])[]>(String(cell));
+  return new Map(positions.map((position, index) => [position, elementAt(keys, index)]));
+}
