@@ -99,13 +99,16 @@ export default defineConfig({
         ],
       },
       {
+        text: 'Extend',
+        items: [page('Hooks and routes', 'extending'), page('In a Node program', 'node-program')],
+      },
+      {
         text: 'Deploy',
         items: [
           page('Deploy', 'deploy'),
           page('Configuration', 'configuration'),
           page('Proxies', 'proxies'),
           page('Poolers', 'poolers'),
-          page('In a Node program', 'node-program'),
           page('Upgrades and backup', 'upgrades'),
         ],
       },

@@ -34,7 +34,7 @@ export interface Core {
   readonly cache: ReadCache | null;
   /** Records the requests of this thread while an administrator asks for them. */
   readonly traffic: TrafficRecorder;
-  /** Null if there are none. */
+  /** The extensions, or null if there are none. */
   readonly extensions: Extensions | null;
 }
 

@@ -17,7 +17,7 @@ const TYPED_SCRIPTS: readonly string[] = ['.ts', '.mts'];
 /** Milliseconds: an editor may write a file in several steps. */
 const RELOAD_DELAY_MS = 200;
 
-/** Null if there are none. `given` are those of the program. */
+/** The extensions, or null if there are none. `given` are those of the program. */
 export async function openExtensions(
   config: Config,
   given: readonly Extension[],

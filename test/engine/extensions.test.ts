@@ -2,7 +2,6 @@
 import { randomUUID } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import type { Event } from '../../src/base/observe.js';
 import { packagePath } from '../../src/base/package-files.js';
@@ -17,6 +16,7 @@ import {
   Refused,
 } from '../../src/index.js';
 import { ADMIN_TOKEN, connectSql, createLibrary, makeFolder, startDatabase, waitFor } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 t.setTimeout(300_000);
 const server = await startDatabase();
@@ -153,7 +153,7 @@ function markingExtension(calls: BeforeWriteContext[]): Extension {
       },
       tags: async (context) => {
         calls.push({ ...context, payload: structuredClone(context.payload) });
-        await sleep(1);
+        await passTime(1, 'a hook may be asynchronous');
         return 'name' in context.payload ? { ...context.payload, name: `<${context.payload['name']}>` } : undefined;
       },
     },
@@ -262,7 +262,7 @@ t.test('a hook refuses with its own status; any other error, and a hook that han
           .create({ name: 'x', email: 'ada@example.com' })
           .catch(() => {});
       if (mode === 'late')
-        void sleep(50)
+        void passTime(50, 'the hook has ended then')
           .then(() => tx.items('tags', ADMIN).create({ name: 'late' }))
           .catch(() => {});
       return payload;
@@ -302,7 +302,7 @@ t.test('a hook refuses with its own status; any other error, and a hook that han
   await notes.create({ text: 'x' });
   mode = 'late';
   await notes.create({ text: 'x' });
-  await sleep(100);
+  await passTime(100, 'the late call must write nothing');
   t.equal(await count(), before + 4, 'a call after the end of its hook writes nothing');
   mode = 'refuse';
   const graphql = await errorOf(

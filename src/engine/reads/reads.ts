@@ -117,7 +117,7 @@ interface ReadServices {
   /** Answers in memory, or null with READ_CACHE_SIZE=0. */
   readonly cache: ReadCache | null;
   readonly shapeStats: ShapeStats;
-  /** Null if there are none. */
+  /** The extensions, or null if there are none. */
   readonly extensions: Extensions | null;
 }
 

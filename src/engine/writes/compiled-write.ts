@@ -65,7 +65,7 @@ export interface WriteServices {
   /** The callers as the database learns them, or null with DATABASE_CALLER=service. */
   readonly callers: DatabaseCaller | null;
   readonly consistency: SessionConsistency | null;
-  /** Null if there are none. */
+  /** The extensions, or null if there are none. */
   readonly extensions: Extensions | null;
 }
 
