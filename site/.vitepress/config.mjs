@@ -74,6 +74,7 @@ export default defineConfig({
           page('Set up PostgreSQL', 'live-setup'),
           page('Triggers', 'live-triggers'),
           page('Webhooks', 'webhooks'),
+          page('Agents', 'agents'),
         ],
       },
       {

@@ -391,6 +391,19 @@ export const OPTIONS = {
     'Deliveries of one webhook that may be pending; beyond it the webhook is paused and marked as incomplete',
   ),
   WEBHOOK_RETENTION: duration('3d', 'How long finished deliveries and their answers are kept'),
+  MCP: choice(
+    'off',
+    ['off', 'read', 'write'],
+    'Serve agents at /mcp by the Model Context Protocol, with the permissions of their tokens; read: without tools that write',
+  ),
+  MCP_MAX_ROWS: integer('100', 1, 100_000, 'Rows of an answer to an agent, and items that one call may change'),
+  MCP_MAX_BYTES: size('64kb', 'Largest answer to an agent'),
+  MCP_MAX_QUERY_COST: integer(
+    '1000000',
+    1,
+    2_147_483_647,
+    "Highest cost of a read of an agent as PostgreSQL's planner estimates it",
+  ),
   READ_CACHE_SIZE: size(
     '0',
     'Memory per thread for answers of reads, which are kept until a commit changes them; 0 keeps none; needs LIVE',

@@ -38,6 +38,7 @@ export interface Headers {
   /** '' for requests without events. */
   readonly lastEventId: string;
   readonly idempotencyKey: string;
+  readonly mcpSession: string;
   readonly cookie: string;
   /** '' for reads, which do not record it. */
   readonly userAgent: string;
@@ -421,6 +422,7 @@ function readHeaders(
     ifModifiedSince: '',
     lastEventId: '',
     idempotencyKey: '',
+    mcpSession: '',
     cookie: '',
     userAgent: '',
     host: '',
@@ -473,6 +475,7 @@ const FIELDS: ReadonlyMap<string, Exclude<keyof ReadHeaders, 'hasTwoLengths'>> =
   ['if-modified-since', 'ifModifiedSince'],
   ['last-event-id', 'lastEventId'],
   ['idempotency-key', 'idempotencyKey'],
+  ['mcp-session-id', 'mcpSession'],
   ['cookie', 'cookie'],
   ['user-agent', 'userAgent'],
   ['host', 'host'],

@@ -24,6 +24,7 @@ import { itemsRoutes } from '../api/items/items.js';
 import { functionRoutes } from '../api/items/rpc.js';
 import { transactionsRoutes } from '../api/items/transactions.js';
 import { versionsRoutes } from '../api/items/versions.js';
+import { mcpRoutes } from '../api/mcp/mcp.js';
 import { websocketProtocol } from '../api/realtime/directus-connection.js';
 import { graphqlSocketProtocol } from '../api/realtime/graphql-connection.js';
 import { collectionsRoutes, fieldsRoutes, relationsRoutes } from '../api/schema/definitions.js';
@@ -254,6 +255,7 @@ function restRoutes(parts: Parts, { operations, routes, router }: Later): ApiRou
     ...sharesRoutes({ ...access, database, reads, limits: items.limits }),
     ...assetsRoutes(files),
     ...webhookRoutes({ identities, database, webhooks }),
+    ...mcpRoutes({ ...items, config, database, publicUrl: access.publicUrl }),
     ...systemRoutes({ ...files, database }),
     ...itemsRoutes(items),
     ...transactionsRoutes(items),

@@ -133,7 +133,7 @@ export class WriteCompiler {
   readonly #policies: Policies;
   readonly #mirror: Mirror;
   readonly #statements: StatementCache<CompiledWrite>;
-  /** Null if each write is a statement of its own. */
+  /** The batches of writes, or null if each write is a statement of its own. */
   readonly batcher: WriteBatcher | null;
   /** Shapes of one row that need the chain nevertheless. */
   readonly #chained: LRUCache<string, true>;

@@ -1,0 +1,176 @@
+/** Tools that read: items, aggregates, searches, functions, the plan of a read, and the model. */
+import { mayExplain } from '../../access/view-as.js';
+import { invalidPayload, invalidQuery } from '../../base/errors.js';
+import type { PreparedRead } from '../../engine/reads/reads.js';
+import type { Collection, Field, Model } from '../../mirror/model.js';
+import type { Parsed } from '../../request/ast.js';
+import { parseSearch } from '../../request/rest.js';
+
+import { BOOLEAN, INTEGER, list, RECORD, type Schema, STRING } from '../openapi/json-schema.js';
+import { dataOf, given, numberIn, type Tool, type ToolCall, textIn, visibleModel } from './tool.js';
+
+const FILTER: Schema = {
+  ...RECORD,
+  description:
+    'Conditions such as {"status": {"_eq": "open"}}, {"_or": [...]}, {"author": {"name": {"_contains": "x"}}}',
+};
+const FIELDS: Schema = {
+  ...list(STRING),
+  description: 'Such as ["id", "title", "author.name"]; few fields keep answers small',
+};
+const SORT: Schema = { ...list(STRING), description: 'Such as ["-created", "name"]' };
+const PAGE = { limit: INTEGER, offset: INTEGER };
+const COLLECTION = { collection: STRING };
+
+const DEFAULT_ROWS = 20;
+
+export async function prepare(call: ToolCall, query: Parsed): Promise<PreparedRead<Parsed>> {
+  const { caller, client, services } = call;
+  return { query, compiled: await services.reads.prepare(query, caller, client), caller, origin: client };
+}
+
+/** Refuses a read whose estimated cost is too high. */
+export async function checkCost(prepared: PreparedRead, { services, limits, caller }: ToolCall): Promise<void> {
+  const { plan } = await services.reads.explain(prepared, false);
+  const cost = plan?.[0].Plan['Total Cost'] ?? 0;
+  if (cost <= limits.cost) return;
+  // The estimate counts all rows, also those that a rule hides.
+  const figure = caller.administrator ? `${Math.round(cost)}, ` : '';
+  const exceeded = { option: 'MCP_MAX_QUERY_COST', limit: limits.cost };
+  throw invalidQuery(`The estimated cost is ${figure}above ${limits.cost}: filter by an indexed field`, exceeded);
+}
+
+/** A page of a list. It asks for one more row, to know whether there are more. */
+async function readPage(call: ToolCall, query: Readonly<Record<string, unknown>>): Promise<unknown> {
+  const { input, limits, services } = call;
+  const limit = Math.max(1, Math.min(numberIn(input, 'limit', DEFAULT_ROWS), limits.rows));
+  const offset = numberIn(input, 'offset', 0);
+  const page = { ...query, limit: limit + 1, ...(offset > 0 && { offset }) };
+  const prepared = await prepare(call, parseSearch(textIn(input, 'collection'), { query: page }, '', services.limits));
+  await checkCost(prepared, call);
+  const data = dataOf(await services.reads.run(prepared, call.client));
+  if (!Array.isArray(data)) return { data };
+  if (data.length <= limit) return { data };
+  return { data: data.slice(0, limit), more: `There are more: ask again with "offset": ${offset + limit}` };
+}
+
+const read: Tool = {
+  name: 'read',
+  description: 'Read items of a collection, with fields of related items. Returns {"data": [...]}.',
+  isWrite: false,
+  properties: { ...COLLECTION, fields: FIELDS, filter: FILTER, sort: SORT, ...PAGE },
+  required: ['collection'],
+  run: (call) => readPage(call, given(call.input, ['fields', 'filter', 'sort'])),
+};
+
+const search: Tool = {
+  name: 'search',
+  description: 'Find items of a collection whose texts contain the words.',
+  isWrite: false,
+  properties: { ...COLLECTION, text: STRING, fields: FIELDS, filter: FILTER, ...PAGE },
+  required: ['collection', 'text'],
+  run: (call) => {
+    const text = textIn(call.input, 'text');
+    return readPage(call, { ...given(call.input, ['fields', 'filter']), search: text });
+  },
+};
+
+const aggregate: Tool = {
+  name: 'aggregate',
+  description:
+    'Count, sum, average, minimum and maximum over items, also by groups. "aggregate" is such as {"count": "*", "sum": ["price"]}.',
+  isWrite: false,
+  properties: {
+    ...COLLECTION,
+    aggregate: RECORD,
+    groupBy: { ...list(STRING), description: 'Fields, or functions such as "year(created)"' },
+    filter: FILTER,
+    sort: SORT,
+    ...PAGE,
+  },
+  required: ['collection', 'aggregate'],
+  run: (call) => readPage(call, given(call.input, ['aggregate', 'groupBy', 'filter', 'sort'])),
+};
+
+const explain: Tool = {
+  name: 'explain',
+  description: 'Show the SQL of a read, and how PostgreSQL plans it, without running it.',
+  isWrite: false,
+  properties: { ...COLLECTION, fields: FIELDS, filter: FILTER, sort: SORT, limit: INTEGER },
+  required: ['collection'],
+  run: async (call) => {
+    const { input, caller, services } = call;
+    if (!mayExplain(caller)) throw invalidPayload('Only administrators may see the SQL of a read');
+    const query = given(input, ['fields', 'filter', 'sort', 'limit']);
+    const prepared = await prepare(call, parseSearch(textIn(input, 'collection'), { query }, '', services.limits));
+    const { sql, parameters, plan } = await services.reads.explain(prepared, false);
+    return { sql, parameters, cost: plan?.[0].Plan['Total Cost'], plan: plan?.[0].Plan };
+  },
+};
+
+const MAX_LISTED = 200;
+
+const describe: Tool = {
+  name: 'describe',
+  description:
+    'List the collections and functions that you may use, or describe one collection: its fields, types, relations and notes. Call this first.',
+  isWrite: false,
+  properties: {
+    collection: STRING,
+    system: { ...BOOLEAN, description: 'List the collections of the service as well' },
+  },
+  required: [],
+  run: async (call) => {
+    const model = visibleModel(call);
+    const { collection: name } = call.input;
+    if (name === undefined || name === null) return listModel(model, call.input['system'] === true);
+    const collection = model.collections.get(textIn(call.input, 'collection'));
+    if (!collection) throw invalidPayload(`You may not read "${String(name)}", or it does not exist`);
+    return describeCollection(collection, model);
+  },
+};
+
+function listModel({ collections, functions }: Model, hasSystem: boolean): unknown {
+  const shown = [...collections.values()].filter(({ system }) => hasSystem || !system);
+  return {
+    collections: shown.slice(0, MAX_LISTED).map(({ name, key, fields, meta, comment }) => ({
+      collection: name,
+      key: key.map((field) => field.name),
+      fields: fields.size,
+      ...note(meta?.['note'] ?? comment),
+    })),
+    ...(shown.length > MAX_LISTED && { more: `${shown.length - MAX_LISTED} more collections` }),
+    functions: [...functions.keys()].slice(0, MAX_LISTED),
+    next: 'Describe one with {"collection": "..."}',
+  };
+}
+
+function describeCollection({ name, key, fields, meta, comment }: Collection, model: Model): unknown {
+  return {
+    collection: name,
+    key: key.map((field) => field.name),
+    ...note(meta?.['note'] ?? comment),
+    fields: [...fields.values()].map((field) => ({
+      field: field.name,
+      type: field.type,
+      ...(field.column && !field.column.is_nullable && { required: true }),
+      ...(field.column?.enum_values && { values: field.column.enum_values }),
+      ...relationOf(field, model),
+      ...note(field.meta?.['note'] ?? field.column?.comment),
+    })),
+  };
+}
+
+function relationOf({ name, relation }: Field, { collections }: Model): object {
+  if (!relation) return {};
+  if (relation.kind === 'many-to-any') return { relation: relation.kind };
+  const isOne = relation.kind === 'many-to-one' && relation.manyField === name;
+  const target = isOne ? relation.oneCollection : relation.manyCollection;
+  return collections.has(target) ? { relation: relation.kind, to: target } : {};
+}
+
+function note(text: unknown): object {
+  return typeof text === 'string' && text !== '' ? { note: text } : {};
+}
+
+export const READ_TOOLS: readonly Tool[] = [describe, read, aggregate, search, explain];

@@ -1,0 +1,99 @@
+/** The tools of agents: what each takes, and the context of a call. */
+import type { Identity } from '../../access/identity.js';
+import type { Policies } from '../../access/policies.js';
+import { invalidPayload, unprocessable } from '../../base/errors.js';
+import { isObject, parseJson, writeJson } from '../../base/exact-json.js';
+import type { Reads } from '../../engine/reads/reads.js';
+import type { Writer } from '../../engine/writer.js';
+import type { Writes } from '../../engine/writes/writes.js';
+import type { Exchange } from '../../http/exchange.js';
+import type { Model } from '../../mirror/model.js';
+import type { Mirror } from '../../mirror/watch.js';
+import type { Input, ParseLimits } from '../../request/parse-context.js';
+import type { Schema } from '../openapi/json-schema.js';
+
+export interface ToolServices {
+  readonly reads: Reads;
+  readonly writes: Writes;
+  readonly mirror: Mirror;
+  readonly policies: Policies;
+  readonly limits: ParseLimits;
+}
+
+/** The limits of answers to agents, which are lower than those of other clients. */
+export interface ToolLimits {
+  readonly mayWrite: boolean;
+  readonly rows: number;
+  readonly bytes: number;
+  /** As PostgreSQL's planner estimates it. */
+  readonly cost: number;
+}
+
+export interface ToolCall {
+  readonly input: Input;
+  readonly caller: Identity;
+  /** The caller as the author of writes. */
+  readonly writer: Writer;
+  readonly client: Exchange;
+  readonly services: ToolServices;
+  readonly limits: ToolLimits;
+}
+
+export interface Tool {
+  readonly name: string;
+  /** Constant: texts of the database must not reach an agent as instructions. */
+  readonly description: string;
+  readonly isWrite: boolean;
+  readonly properties: Readonly<Record<string, Schema>>;
+  readonly required: readonly string[];
+  run(call: ToolCall): Promise<unknown>;
+}
+
+/** The collections and fields that the caller may read. */
+export function visibleModel({ caller, services: { policies, mirror } }: ToolCall): Model {
+  return policies.accessOf(caller)?.view(mirror.model) ?? mirror.model;
+}
+
+export function textIn(input: Input, name: string): string {
+  const value = input[name];
+  if (typeof value !== 'string' || value === '' || value.includes('\0'))
+    throw invalidPayload(`"${name}" must be a string`);
+  return value;
+}
+
+/** A number from 0, as it is parsed with its digits. */
+export function numberIn(input: Input, name: string, otherwise: number): number {
+  const value = input[name];
+  if (value === undefined || value === null) return otherwise;
+  const number = Number(writeJson(value));
+  if (!Number.isSafeInteger(number) || number < 0) throw invalidPayload(`"${name}" must be a whole number from 0`);
+  return number;
+}
+
+export function flagIn(input: Input, name: string): boolean {
+  const value = input[name] ?? false;
+  if (typeof value !== 'boolean') throw invalidPayload(`"${name}" must be true or false`);
+  return value;
+}
+
+/** The properties with these names that are given. */
+export function given(input: Input, names: readonly string[]): Input {
+  return Object.fromEntries(names.flatMap((name) => (input[name] == null ? [] : [[name, input[name]]])));
+}
+
+/** The `data` of an answer. */
+export function dataOf(body: Buffer | null): unknown {
+  const answer = body === null ? null : parseJson(String(body));
+  return isObject(answer) ? answer['data'] : null;
+}
+
+/** The text of a result. A large one is refused, because a part of a JSON document is of no use. */
+export function resultText(result: unknown, { bytes }: ToolLimits): string {
+  const text = typeof result === 'string' ? result : writeJson(result);
+  const size = Buffer.byteLength(text);
+  if (size > bytes)
+    throw unprocessable(
+      `The answer has ${size} bytes, and ${bytes} are allowed (MCP_MAX_BYTES): ask for fewer "fields" or a lower "limit"`,
+    );
+  return text;
+}

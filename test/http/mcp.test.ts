@@ -1,0 +1,227 @@
+/** /mcp: agents list and call tools with the permissions of their token, within lower limits, and every call is logged. */
+import t from 'tap';
+import { makeCaller } from '../support/callers.js';
+import {
+  ADMIN_TOKEN,
+  type Answer,
+  connectSql,
+  createLibrary,
+  get,
+  request,
+  startDatabase,
+  startTestService,
+} from '../support/service.js';
+
+const server = await startDatabase();
+const url = await createLibrary(server, 'mcp');
+const sql = connectSql(url);
+t.teardown(() => sql.end());
+await sql.unsafe(`
+  create function double_of(n int) returns int language sql immutable as 'select n * 2';
+  create function rename_tag(tag int) returns tags language sql volatile as 'update tags set name = ''renamed'' where id = tag returning *';
+  insert into service_functions (name) values ('double_of'), ('rename_tag');
+  insert into tags (id, name) select n, 'tag ' || n from generate_series(1001, 1300) n`);
+const issuer = [
+  { issuer: 'https://login.example.com', audience: 'lateral', jwks_url: 'https://login.example.com/jwks' },
+];
+const options = { databaseUrl: url, WORKERS: '1', MCP_MAX_ROWS: '50', MCP_MAX_BYTES: '3kb' };
+const writing = await startTestService({ ...options, MCP: 'write', JWT_ISSUERS: JSON.stringify(issuer) });
+const reading = await startTestService({ ...options, MCP: 'read' });
+const off = await startTestService({ databaseUrl: url, WORKERS: '1' });
+const reader = await makeCaller(sql, 'mcp-reader', [
+  { permissions: [{ collection: 'tags', action: 'read', fields: ['id', 'name'], permissions: { id: { _lt: 1003 } } }] },
+]);
+
+type Place = typeof writing;
+
+function post(place: Place, message: unknown, token: string | null = ADMIN_TOKEN, more: object = {}): Promise<Answer> {
+  const headers = { 'content-type': 'application/json', accept: 'application/json, text/event-stream', ...more };
+  return request(place, 'POST', '/mcp', { token, headers, body: JSON.stringify(message) });
+}
+
+interface Result {
+  readonly isError: boolean;
+  readonly text: string;
+  // biome-ignore lint/suspicious/noExplicitAny: results of tools differ
+  readonly json: any;
+}
+
+async function call(name: string, input: object, { place = writing, token = ADMIN_TOKEN } = {}): Promise<Result> {
+  const params = { name, arguments: input };
+  const { json } = await post(place, { jsonrpc: '2.0', id: 1, method: 'tools/call', params }, token);
+  const { result } = json as { result: { isError?: boolean; content: { text: string }[] } };
+  const text = result.content[0]?.text ?? '';
+  const isError = result.isError ?? false;
+  return { isError, text, json: isError ? null : JSON.parse(text) };
+}
+
+t.test('the protocol', async (t) => {
+  const params = { protocolVersion: '2025-06-18', capabilities: {}, clientInfo: { name: 'tester', version: '1.0' } };
+  const first = await post(writing, { jsonrpc: '2.0', id: 'a', method: 'initialize', params });
+  t.match(first.json, { id: 'a', result: { protocolVersion: '2025-06-18', serverInfo: { name: 'lateral' } } });
+  const session = String(first.headers['mcp-session-id']);
+  t.equal(Buffer.from(session, 'base64url').toString(), 'tester 1.0');
+  t.equal((await post(writing, { jsonrpc: '2.0', method: 'notifications/initialized' })).status, 202);
+  t.match((await post(writing, { jsonrpc: '2.0', id: 2, method: 'ping' })).json, { id: 2, result: {} });
+  t.match((await post(writing, { jsonrpc: '2.0', id: 3, method: 'prompts/list' })).json, { error: { code: -32601 } });
+  t.match(await post(writing, [1]), { status: 400, json: { error: { code: -32600 } } });
+  t.equal((await get(writing, '/mcp')).status, 405);
+  const missing = { jsonrpc: '2.0', id: 4, method: 'tools/call', params: { name: 'drop' } };
+  t.match((await post(writing, missing)).json, { error: { code: -32602 } });
+  const names = async (place: Place): Promise<string[]> => {
+    const { json } = await post(place, { jsonrpc: '2.0', id: 5, method: 'tools/list' });
+    return (json as { result: { tools: { name: string }[] } }).result.tools.map(({ name }) => name).sort();
+  };
+  const readers = ['aggregate', 'call', 'describe', 'explain', 'read', 'search', 'why'];
+  t.strictSame(await names(reading), readers);
+  t.strictSame(await names(writing), [...readers, 'create', 'update', 'delete'].sort());
+  t.equal((await post(off, { jsonrpc: '2.0', id: 6, method: 'ping' })).status, 404, 'it is off by default');
+});
+
+t.test('a token is required, and clients learn where to get one', async (t) => {
+  const ping = { jsonrpc: '2.0', id: 1, method: 'ping' };
+  const answer = await post(writing, ping, null);
+  t.equal(answer.status, 401);
+  t.match(
+    answer.headers['www-authenticate'],
+    /^Bearer resource_metadata="http.*\/\.well-known\/oauth-protected-resource"$/,
+  );
+  t.match((await get(writing, '/.well-known/oauth-protected-resource/mcp', { token: null })).json, {
+    authorization_servers: ['https://login.example.com'],
+  });
+  t.equal((await get(reading, '/.well-known/oauth-protected-resource', { token: null })).status, 404);
+  t.equal((await post(writing, ping, 'a-wrong-token-of-nobody')).status, 401);
+});
+
+t.test('reads are pages that say how to get more', async (t) => {
+  const first = await call('read', {
+    collection: 'tags',
+    fields: ['id'],
+    filter: { id: { _gt: 1000 } },
+    sort: ['id'],
+    limit: 2,
+  });
+  t.strictSame(first.json.data, [{ id: 1001 }, { id: 1002 }]);
+  t.match(first.json.more, /"offset": 2/);
+  const most = await call('read', { collection: 'tags', fields: ['id'], limit: 10_000 });
+  t.equal(most.json.data.length, 50, 'MCP_MAX_ROWS');
+  t.match(await call('read', { collection: 'articles', fields: ['*', 'author.*', 'comments.*'], limit: 50 }), {
+    isError: true,
+    text: /MCP_MAX_BYTES/,
+  });
+  const nested = await call('read', { collection: 'articles', fields: ['title', 'author.name'], limit: 1 });
+  t.ok(nested.json.data[0].author.name);
+  t.match((await call('search', { collection: 'tags', text: 'tag 1234', fields: ['id'] })).json, {
+    data: [{ id: 1234 }],
+  });
+  const counted = await call('aggregate', {
+    collection: 'tags',
+    aggregate: { count: '*' },
+    filter: { id: { _gt: 1000 } },
+  });
+  t.equal(Number(counted.json.data[0].count), 300);
+  t.match((await call('describe', {})).json.collections, [{ collection: /./ }]);
+  const described = await call('describe', { collection: 'articles' });
+  t.match(
+    described.json.fields.find(({ field }: { field: string }) => field === 'author'),
+    { relation: 'many-to-one', to: 'authors' },
+  );
+  t.match((await call('explain', { collection: 'tags' })).json, { sql: /select/, cost: Number });
+});
+
+t.test('an agent has the permissions of its token', async (t) => {
+  const as = { token: reader.token };
+  const { json } = await call('read', { collection: 'tags', filter: { id: { _gt: 1000 } } }, as);
+  t.strictSame(json.data, [
+    { id: 1001, name: 'tag 1001' },
+    { id: 1002, name: 'tag 1002' },
+  ]);
+  t.strictSame(
+    (await call('describe', {}, as)).json.collections.map((each: { collection: string }) => each.collection),
+    ['tags'],
+  );
+  const hostile: readonly [string, object][] = [
+    ['read', { collection: 'articles' }],
+    ['read', { collection: 'service_users', fields: ['password'] }],
+    ['read', { collection: 'tags', fields: ['articles.*'] }],
+    ['read', { collection: 'tags"; drop table tags; --' }],
+    ['read', { collection: 'tags', filter: { name: { _regex: '(a+)+$' } } }],
+    ['read', { collection: 'tags', sort: ['id; drop table tags'] }],
+    ['read', { collection: 'tags', limit: -1 }],
+    ['read', { collection: 'tags', limit: 1e300 }],
+    ['read', { collection: 'tags', query: 'select 1' }],
+    ['read', { collection: '\u0000' }],
+    ['aggregate', { collection: 'articles', aggregate: { count: '*' } }],
+    ['search', { collection: 'articles', text: 'x' }],
+    ['describe', { collection: 'articles' }],
+    ['explain', { collection: 'tags' }],
+    ['call', { function: 'double_of', arguments: { n: 1 } }],
+    ['call', { function: 'pg_sleep', arguments: { x: 100 } }],
+    ['create', { collection: 'tags', items: [{ name: 'x' }] }],
+    ['update', { collection: 'tags', keys: [1001], data: { name: 'x' } }],
+    ['update', { collection: 'tags', filter: {}, data: { name: 'x' } }],
+    ['delete', { collection: 'tags', keys: [1001] }],
+    ['delete', { collection: 'tags', filter: { id: { _gt: 0 } } }],
+  ];
+  for (const [name, input] of hostile) {
+    const { isError, text } = await call(name, input, as);
+    t.ok(isError, `${name} ${JSON.stringify(input)}: ${text.slice(0, 100)}`);
+  }
+  t.match((await call('why', { collection: 'tags', action: 'update' }, as)).json, {
+    allowed: false,
+    reason: /grants "update"/,
+  });
+  t.match((await call('why', { collection: 'tags', action: 'read', key: 1200 }, as)).json, {
+    allowed: false,
+    rules: [{}],
+  });
+  t.match((await call('why', { collection: 'tags', action: 'read', key: 1001 }, as)).json, { allowed: true });
+  t.equal(Number((await sql`select count(*) from tags where id > 1000`)[0]?.['count']), 300);
+});
+
+t.test('writes, and what they would do', async (t) => {
+  const name = async (id: number): Promise<unknown> => (await sql`select name from tags where id = ${id}`)[0]?.['name'];
+  const tried = await call('update', { collection: 'tags', keys: [1010, 1011], data: { name: 'new' }, dry_run: true });
+  t.match(tried.json, { dry_run: true, would_be_updated: 2, data: [{ id: 1010, name: 'new' }, {}] });
+  t.equal(await name(1010), 'tag 1010');
+  t.match((await call('update', { collection: 'tags', filter: { id: { _eq: 1010 } }, data: { name: 'new' } })).json, {
+    updated: 1,
+  });
+  t.equal(await name(1010), 'new');
+  t.match(await call('update', { collection: 'tags', filter: { id: { _gt: 1100 } }, data: { name: 'all' } }), {
+    isError: true,
+    text: /MCP_MAX_ROWS/,
+  });
+  t.equal(await name(1200), 'tag 1200', 'too many: none is changed');
+  const created = await call('create', { collection: 'tags', items: [{ id: 5000, name: 'made' }] });
+  t.match(created.json, { created: 1, data: [{ id: 5000 }] });
+  t.match((await call('delete', { collection: 'tags', keys: [5000], dry_run: true })).json, { would_be_deleted: 1 });
+  t.equal(await name(5000), 'made');
+  t.match((await call('delete', { collection: 'tags', keys: [5000] })).json, { deleted: 1, data: [{ name: 'made' }] });
+  t.equal(await name(5000), undefined);
+  t.equal((await call('call', { function: 'double_of', arguments: { n: 21 } })).json.data, 42);
+  t.match(await call('call', { function: 'rename_tag', arguments: { tag: 1020 } }, { place: reading }), {
+    isError: true,
+  });
+  t.match((await call('call', { function: 'rename_tag', arguments: { tag: 1020 }, dry_run: true })).json, {
+    dry_run: true,
+  });
+  t.equal(await name(1020), 'tag 1020');
+  t.match((await call('call', { function: 'rename_tag', arguments: { tag: 1020 } })).json, {
+    data: [{ name: 'renamed' }],
+  });
+});
+
+t.test('every call is in the activity log, with the name of the client', async (t) => {
+  const session = Buffer.from('tester 1.0').toString('base64url');
+  const params = { name: 'read', arguments: { collection: 'authors', limit: 1 } };
+  await post(writing, { jsonrpc: '2.0', id: 1, method: 'tools/call', params }, ADMIN_TOKEN, {
+    'mcp-session-id': session,
+  });
+  const rows =
+    await sql`select action, collection, user_agent from service_activity where user_agent = 'mcp: tester 1.0'`;
+  t.strictSame(
+    rows.map((row) => ({ ...row })),
+    [{ action: 'mcp.read', collection: 'authors', user_agent: 'mcp: tester 1.0' }],
+  );
+});
