@@ -114,6 +114,12 @@ export const SUITES: Readonly<Record<string, Suite>> = {
         environment: { PROPERTY_SEED: 'random', PROPERTY_CASES: '20000', KILLS: '500' },
         minutes: 180,
       },
+      {
+        files: ['extensions-property'],
+        daily: true,
+        environment: { PROPERTY_SEED: 'random', EXTENSION_WRITES: '20000', EXTENSION_KILLS: '500' },
+        minutes: 180,
+      },
       { files: ['create-lateral'], daily: true, environment: { FETCH_REQUESTS: '1000' }, minutes: 30 },
       { files: ['hostile'], daily: true, environment: { HOSTILE_RUNS: '20000' }, minutes: 60 },
       {

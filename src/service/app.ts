@@ -43,6 +43,7 @@ import { assertNever } from '../base/assert-never.js';
 import type { Event, Observer } from '../base/observe.js';
 import type { ShapeReport } from '../batching/shape-stats.js';
 import type { Config } from '../config/config.js';
+import type { ChangeEvent } from '../engine/extensions/api.js';
 import { userStore } from '../engine/system-collections/user-writes.js';
 import { Operations } from '../graphql/operations.js';
 import { PersistedQueries, readAllowList } from '../graphql/persisted.js';
@@ -104,6 +105,8 @@ export interface App {
   readonly names: EdgeNames | null;
   readonly identities: Identities;
   readonly limits: ParseLimits;
+  /** Reports each committed change. Rejects if PostgreSQL does not report changes. */
+  watchChanges(listener: (event: ChangeEvent) => void): Promise<void>;
   /** The WebSocket protocols. */
   readonly sockets: readonly SocketProtocol[];
   /** Changes whenever a token may belong to another caller. */
@@ -143,6 +146,7 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
     router,
     identities: parts.identities,
     limits: parts.items.limits,
+    watchChanges: (listener) => live.watchChanges(core.mirror, listener),
     names: config.DIRECTUS_COMPATIBILITY ? directusNames : null,
     sockets: config.WEBSOCKETS_ENABLED ? sockets : [],
     generation: () => parts.identities.generation,

@@ -1,4 +1,5 @@
-import { invalidQuery, serviceUnavailable } from '../base/errors.js';
+import { invalidQuery, StartError, serviceUnavailable } from '../base/errors.js';
+import { messageOf } from '../base/narrow.js';
 import { createObserver, type Observer } from '../base/observe.js';
 import type { Config } from '../config/config.js';
 import type {
@@ -20,7 +21,11 @@ import type { LocalServer } from './threads/local-server.js';
 type Listener<Name extends keyof LateralEvents> = (...values: LateralEvents[Name]) => void;
 
 export class LateralService implements Lateral {
-  readonly #listeners: { readonly [Name in keyof LateralEvents]: Listener<Name>[] } = { request: [], log: [] };
+  readonly #listeners: { readonly [Name in keyof LateralEvents]: Listener<Name>[] } = {
+    request: [],
+    change: [],
+    log: [],
+  };
   readonly #api = new ProgramApi(() => this.#local());
   #service: Service | null = null;
   #isStopped = false;
@@ -64,8 +69,20 @@ export class LateralService implements Lateral {
             for (const listener of this.#listeners.request) listener(request);
           };
     const options: StartOptions = { signal, listens: listen, onRequest, extensions: this.#extensions };
-    this.#service = await startService(this.config, observe, () => {}, options);
+    const service = await startService(this.config, observe, () => {}, options);
+    this.#service = service;
+    if (this.#listeners.change.length > 0)
+      await this.#watchChanges().catch(async (error: unknown) => {
+        await service.stop();
+        throw new StartError(`changes cannot be reported: ${messageOf(error)}`);
+      });
     return this;
+  }
+
+  #watchChanges(): Promise<void> {
+    return this.#local().app.watchChanges((event) => {
+      for (const listener of this.#listeners.change) listener(event);
+    });
   }
 
   /** The URL of the service; '' without a port. */

@@ -4,6 +4,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import t from 'tap';
 import {
+  type ChangeEvent,
   createLateral,
   type Lateral,
   LateralError,
@@ -11,7 +12,7 @@ import {
   StartError,
   toNodeHandler,
 } from '../../src/index.js';
-import { ADMIN_TOKEN, connectSql, createLibrary, request, startDatabase } from '../support/service.js';
+import { ADMIN_TOKEN, connectSql, createLibrary, request, startDatabase, waitFor } from '../support/service.js';
 
 t.setTimeout(600_000);
 const REQUESTS = Number(process.env['FETCH_REQUESTS'] ?? 60);
@@ -441,4 +442,23 @@ t.test('a server of Node mounts it, below a path as well', async (t) => {
   });
   const late = await fetch(`${parsed.url}/items/tags`, { method: 'POST', headers, body: '{"name":"x"}' });
   t.match(await late.text(), /mount Lateral before body parsers/);
+});
+
+t.test('changes are reported, whichever program commits them', async (t) => {
+  const changes: ChangeEvent[] = [];
+  const watching = createLateral({ databaseUrl, logLevel: 'silent' });
+  watching.on('change', (event) => changes.push(event));
+  await watching.start({ listen: false });
+  t.teardown(() => watching.stop());
+  const [row] = await sql`insert into authors (name) values ('by SQL') returning id`;
+  await watching.items('authors', { as: 'administrator' }).update(Number(row?.['id']), { name: 'by a call' });
+  await lateral.items('authors', { as: 'administrator' }).delete(Number(row?.['id']));
+  const own = (): ChangeEvent[] => changes.filter(({ key }) => key === String(row?.['id']));
+  await waitFor(async () => own().length === 3, 10_000);
+  t.strictSame(
+    own().map(({ collection, action }) => `${collection} ${action}`),
+    ['authors create', 'authors update', 'authors delete'],
+  );
+  const off = createLateral({ databaseUrl, logLevel: 'silent', live: 'off' }).on('change', () => {});
+  await t.rejects(off.start({ listen: false }), /changes cannot be reported: .*LIVE is off/);
 });

@@ -63,7 +63,17 @@ export interface LogEvent {
   readonly kind: string;
 }
 
+/** A committed change of an item, by whatever program. `resync`: changes of the collection, or of all, may have been missed. */
+export interface ChangeEvent {
+  /** Null for all. */
+  readonly collection: string | null;
+  readonly action: 'create' | 'update' | 'delete' | 'resync';
+  readonly key: string | null;
+}
+
 export interface LateralEvents {
+  /** Needs live queries. Listeners must be added before `start()`. */
+  change: [event: ChangeEvent];
   /** Listeners must be added before `start()`. */
   request: [event: RequestEvent];
   log: [event: LogEvent];

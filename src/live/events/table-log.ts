@@ -110,7 +110,7 @@ function joinChanges(before: Change | undefined, change: Change): Change | null 
   return before === 'delete' && change === 'create' ? 'update' : change;
 }
 
-function keyIn(row: LoggedRow | null, columns: readonly number[]): string | null {
+export function keyIn(row: LoggedRow | null, columns: readonly number[]): string | null {
   const parts: string[] = [];
   for (const column of columns) {
     const part = row?.[column];

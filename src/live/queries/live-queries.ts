@@ -3,6 +3,7 @@
  * it; they are read again, together, at most once per interval. After every change of users, policies or the schema each subscription
  * is resolved again, and answers that were read under former rights are not sent. Events (`../events`) share the stream of changes.
  */
+
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
@@ -11,6 +12,7 @@ import { asError } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import { within } from '../../base/time-limit.js';
 import type { ReadCache } from '../../engine/cache/read-cache.js';
+import type { ChangeEvent } from '../../engine/extensions/api.js';
 import type { Reads } from '../../engine/reads/reads.js';
 import { NO_CLIENT } from '../../engine/stages.js';
 import { tagOf } from '../../http/etag.js';
@@ -21,6 +23,7 @@ import { type Check, type Checks, HEALTH_TIMEOUT_MS } from '../../postgres/healt
 import type { Database } from '../../postgres/pools/database.js';
 import type { LiveMode, LogFigures, Sources, Transaction } from '../changes/change-source.js';
 import { type ChangeListener, ChangeStream, changeSources } from '../changes/change-stream.js';
+import { ChangeWatch } from '../changes/change-watch.js';
 import { Freshness } from '../changes/freshness.js';
 import { CommitVisibility } from '../changes/visibility.js';
 import { LiveEvents } from '../events/live-events.js';
@@ -86,6 +89,8 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
   #polling: NodeJS.Timeout | null = null;
   #idle: NodeJS.Timeout | null = null;
   #isStopped = false;
+  /** Reports changes to the program, or null if it does not want them. */
+  #watch: ChangeWatch | null = null;
 
   constructor(
     { reads, database, mirror, policies, cache }: LiveServices,
@@ -150,6 +155,12 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
   /** For /server/health. */
   check(): Promise<Checks> {
     return checkLive(this.limits.mode, this.stream, this.subscriptions);
+  }
+
+  /** Reports each change that is committed from now on. Rejects if PostgreSQL does not report changes. */
+  async watchChanges(mirror: Mirror, listener: (event: ChangeEvent) => void): Promise<void> {
+    this.#watch = new ChangeWatch(mirror, listener);
+    await this.#openForEvents();
   }
 
   /** Resolves with how to end it; the listener gets the first answer. */
@@ -226,7 +237,7 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
     this.#idle ??= setTimeout(() => {
       this.#stopTimers();
       this.#idle = null;
-      if (this.#cache === null) void this.stream.close();
+      if (this.#cache === null && this.#watch === null) void this.stream.close();
     }, IDLE_MS).unref();
   }
 
@@ -249,6 +260,7 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
       this.topics.wanted(table),
       this.events.wanted(table),
       this.#cache === null ? null : this.#cache.wanted(table),
+      this.#watch === null ? null : this.#watch.wanted(table),
     ]);
   }
 
@@ -267,7 +279,9 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
         this.#reader.touch(topic);
       }
     // Before the stream is open, changes may be missing: then all subscriptions begin again.
-    if (this.stream.state === 'open') this.events.committed(changes, xid);
+    if (this.stream.state !== 'open') return;
+    this.events.committed(changes, xid);
+    this.#watch?.committed(changes);
   }
 
   /** The tables below views may have changed too, so every subscription is resolved again. */
@@ -275,6 +289,7 @@ export class LiveQueries implements ChangeListener, QueryEngine, TopicListener, 
     this.topics.reset(sources);
     this.events.resynced(sources);
     this.#cache?.reset(sources);
+    this.#watch?.resynced();
     this.stats.resyncs++;
     this.rightsChanged();
   }
