@@ -98,6 +98,14 @@ export const SUITES: Readonly<Record<string, Suite>> = {
       { files: ['capacity'], minutes: 20 },
     ],
   },
+  twin: {
+    about:
+      'plans of an empty twin compared with those of filled databases (in the folder SAMPLE_DATABASES), and missing indexes of ten kinds',
+    steps: [
+      { files: ['twin-fidelity'], minutes: 30 },
+      { files: ['index-kinds'], minutes: 30 },
+    ],
+  },
   replicas: {
     about: 'reads on two standbys: 100,000 writes, each read again',
     steps: [

@@ -124,6 +124,20 @@ statements (place, kind, name, statement) as (
     select from extended where extended.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass and extended.objid = proc.oid
   )
   union all
+  select 9, 'aggregate', pg_catalog.format('%I.%I', schemas.nspname, proc.proname), pg_catalog.format(
+    'create aggregate %I.%I(%s) (sfunc = %s, stype = %s%s%s)', schemas.nspname, proc.proname,
+    case when proc.pronargs = 0 then '*' else pg_catalog.pg_get_function_identity_arguments(proc.oid) end,
+    aggregate.aggtransfn, pg_catalog.format_type(aggregate.aggtranstype, null),
+    case when aggregate.aggfinalfn = 0::pg_catalog.oid then '' else pg_catalog.format(', finalfunc = %s', aggregate.aggfinalfn) end,
+    case when aggregate.agginitval is null then '' else pg_catalog.format(', initcond = %L', aggregate.agginitval) end
+  )
+  from pg_catalog.pg_proc proc
+  join schemas on schemas.oid = proc.pronamespace
+  join pg_catalog.pg_aggregate aggregate on aggregate.aggfnoid = proc.oid and aggregate.aggkind = 'n'
+  where not exists (
+    select from extended where extended.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass and extended.objid = proc.oid
+  )
+  union all
   select 9, 'constraint', pg_catalog.format('%s.%I', relations.name, owner.conname),
     pg_catalog.format('alter table %s add constraint %I %s', relations.name, owner.conname, pg_catalog.pg_get_constraintdef(owner.oid))
   from relations

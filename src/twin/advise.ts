@@ -184,11 +184,23 @@ class TrialBench {
 
 const PAGE_BYTES = 8_192;
 
+/** Bytes of columns that an index may hold in addition to its keys. */
+const MOST_INCLUDED_BYTES = 32;
+
+/** Whether a covering index would be nearly as large as its table. */
+function isWide({ statistics }: Twin, { schema, table, include }: IndexCandidate): boolean {
+  const widths = statistics.columns.filter(
+    (each) => each.schema === schema && each.table === table && include.includes(quoteIdentifier(each.column)),
+  );
+  return widths.reduce((sum, { avg_width }) => sum + avg_width, 0) > MOST_INCLUDED_BYTES;
+}
+
 /** Every candidate alone, for the reads that it comes from. */
 async function usefulTrials(bench: TrialBench, targets: readonly Target[]): Promise<Trial[]> {
   const trials = new Map<string, { group: readonly IndexCandidate[]; targets: Target[] }>();
   for (const target of targets) {
     for (const group of indexCandidates(target.planned.read.compiled.plan, knownValues(bench.twin, target.planned))) {
+      if (group.some((candidate) => isWide(bench.twin, candidate))) continue;
       if (costOf(target.before, group) < LEAST_COST) continue;
       const key = group.map(definitionOf).join('; ');
       const trial = trials.get(key) ?? { group, targets: [] };
@@ -238,15 +250,32 @@ async function chooseIndexes(bench: TrialBench, trials: readonly Trial[]): Promi
   return [...chosen.values()];
 }
 
+/**
+ * The plans of today. Without an index over an expression the planner assumes that few rows have any value of it. An index that no plan can use
+ * gives it the statistics of the expression, so that the costs before and after can be compared.
+ */
+async function plansWithout(bench: TrialBench, { group, targets }: Trial): Promise<Map<Target, Explained>> {
+  if (!group.some(({ kind }) => kind === 'expression')) return new Map(targets.map((target) => [target, target.now]));
+  const unusable = group.map((candidate) => ({ ...candidate, where: 'false' }));
+  const plans = new Map<Target, Explained>();
+  try {
+    if (await bench.create(unusable)) for (const target of targets) plans.set(target, await bench.plan(target));
+  } finally {
+    await bench.drop(unusable);
+  }
+  return plans;
+}
+
 /** The plans of the reads that a trial makes clearly cheaper than they are now. */
 async function plansWith(bench: TrialBench, { group, targets }: Trial): Promise<Map<Target, Explained>> {
   const plans = new Map<Target, Explained>();
+  const before = await plansWithout(bench, { group, targets });
   try {
     if (!(await bench.create(group))) return plans;
-    for (const target of targets) {
-      if (costOf(target.now, group) < LEAST_COST) continue;
+    for (const [target, now] of before) {
+      if (costOf(now, group) < LEAST_COST) continue;
       const plan = await bench.plan(target);
-      if (gains(bench, group, target.now, plan)) plans.set(target, plan);
+      if (gains(bench, group, now, plan)) plans.set(target, plan);
     }
   } finally {
     await bench.drop(group);

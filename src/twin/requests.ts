@@ -3,9 +3,9 @@
  * caller of each request. In the other files a request without a caller is an administrator's.
  */
 import { readFile } from 'node:fs/promises';
-import { gunzipSync } from 'node:zlib';
 import { StartError } from '../base/errors.js';
 import { isRecord } from '../base/narrow.js';
+import { readTraffic, type RecordedRequest as TrafficRequest } from '../traffic/traffic-file.js';
 
 export interface RecordedRequest {
   readonly method: string;
@@ -20,31 +20,29 @@ export interface RecordedRequest {
 /** With neither a user nor a role it is the public; null for an administrator. */
 export type RecordedCaller = { readonly user: string | null; readonly role: string | null } | null;
 
-const TRAFFIC_FORMAT = 'lateral-traffic';
-
 export async function readRequests(path: string): Promise<readonly RecordedRequest[]> {
   const bytes = await readFile(path).catch(() => {
     throw new StartError(`"${path}" cannot be read`);
   });
-  const lines = textOf(bytes, path)
-    .split('\n')
-    .map((line) => line.trim());
-  const [first = ''] = lines;
-  const isRecording = first.startsWith('{') && propertyOf(first, path, 1)['format'] === TRAFFIC_FORMAT;
+  const isCompressed = bytes[0] === 0x1f && bytes[1] === 0x8b;
+  const lines = isCompressed
+    ? []
+    : bytes
+        .toString()
+        .split('\n')
+        .map((line) => line.trim());
+  if (isCompressed || lines[0]?.startsWith('{"format":'))
+    return (await readTraffic(path)).recorded.map(recordedRequest);
   return lines.flatMap((line, index) => {
-    if (line === '' || line.startsWith('#') || (isRecording && index === 0)) return [];
-    if (line.startsWith('{')) return readEntry(propertyOf(line, path, index + 1), isRecording) ?? [];
-    return [readLine(line, path, index + 1)];
+    if (line === '' || line.startsWith('#')) return [];
+    return [line.startsWith('{') ? readEntry(line, path, index + 1) : readLine(line, path, index + 1)];
   });
 }
 
-function textOf(bytes: Buffer, path: string): string {
-  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes.toString();
-  try {
-    return gunzipSync(bytes).toString();
-  } catch {
-    throw new StartError(`"${path}" is damaged: it cannot be decompressed`);
-  }
+/** A request that was recorded without its values has the template of its route as its path. */
+function recordedRequest({ method, path, query, body, user, role, ms }: TrafficRequest): RecordedRequest {
+  const url = query === undefined ? path : `${path}?${query}`;
+  return { method, path: url, body: body ?? null, caller: { user, role }, ms };
 }
 
 function propertyOf(line: string, path: string, number: number): Readonly<Record<string, unknown>> {
@@ -55,27 +53,19 @@ function propertyOf(line: string, path: string, number: number): Readonly<Record
   throw new StartError(`"${path}", line ${number}: it is not JSON`);
 }
 
-/** Entries without a request, such as those that a later version adds, are left out. */
-function readEntry(entry: Readonly<Record<string, unknown>>, isRecording: boolean): RecordedRequest | null {
-  const { method, path, body } = entry;
-  if (typeof method !== 'string' || typeof path !== 'string') return null;
+function readEntry(line: string, file: string, number: number): RecordedRequest {
+  const entry = propertyOf(line, file, number);
+  const { method, path, body, ms } = entry;
+  if (typeof method !== 'string' || typeof path !== 'string')
+    throw new StartError(`"${file}", line ${number}: it needs a "method" and a "path"`);
   const text = (name: string): string | null => (typeof entry[name] === 'string' ? String(entry[name]) : null);
-  const isNamed = 'user' in entry || 'role' in entry;
   return {
     method: method.toUpperCase(),
     path,
     body: body === undefined || body === null ? null : typeof body === 'string' ? body : JSON.stringify(body),
-    caller: isRecording || isNamed ? { user: text('user'), role: text('role') } : null,
-    ms: millisecondsOf(entry['ms']),
+    caller: 'user' in entry || 'role' in entry ? { user: text('user'), role: text('role') } : null,
+    ms: typeof ms === 'number' ? ms : 0,
   };
-}
-
-/** A number, or one for each stage. */
-function millisecondsOf(value: unknown): number {
-  if (typeof value === 'number') return value;
-  if (!isRecord(value)) return 0;
-  if (typeof value['total'] === 'number') return value['total'];
-  return Object.values(value).reduce<number>((sum, each) => sum + (typeof each === 'number' ? each : 0), 0);
 }
 
 function readLine(line: string, path: string, number: number): RecordedRequest {

@@ -12,6 +12,7 @@ import { createObserver } from '../../src/base/observe.js';
 import { readConfig } from '../../src/config/config.js';
 import { withCore, withDatabase } from '../../src/service/start.js';
 import { loadGrammar } from '../../src/sql/grammar.js';
+import { endLine, headerLine, requestLine } from '../../src/traffic/traffic-file.js';
 import { RequestPlanner } from '../../src/twin/plan-requests.js';
 import { planLines } from '../../src/twin/plan-tree.js';
 import { readRequests } from '../../src/twin/requests.js';
@@ -172,15 +173,18 @@ await t.test('the twin plans like the database', async (t) => {
 });
 
 await t.test('a recording names the caller of each request', async (t) => {
-  const lines = ['{"format":"lateral-traffic","version":1}', ...RECORDED, JSON.stringify(PAGE)];
-  await writeFile(path('traffic.lateral'), gzipSync(`${lines.join('\n')}\n`));
-  const requests = await readRequests(path('traffic.lateral'));
-  const nobody = { user: null, role: null };
-  t.strictSame(
-    requests.map(({ caller }) => caller),
-    [{ user: USER, role: READER }, nobody, { user: USER, role: READER }, nobody],
-  );
-  t.match(requests[2], { method: 'PATCH', body: '{"total":1}', ms: 1.5 });
+  const header = headerLine({ started: new Date(), sample: 1, service: '1.0.0' });
+  const recorded = { ...PAGE, t: 0, path: '/items/orders', query: 'sort=at', bytes: 10 };
+  const lines = [
+    requestLine({ ...recorded, user: USER, role: READER }),
+    requestLine({ ...recorded, t: 1, method: 'PATCH', body: '{"total":1}', user: null, role: null }),
+  ];
+  const end = endLine({ milliseconds: 5, requests: 2, dropped: 0 });
+  await writeFile(path('traffic.lateral'), gzipSync(`${[header, ...lines, end].join('\n')}\n`));
+  t.match(await readRequests(path('traffic.lateral')), [
+    { path: '/items/orders?sort=at', caller: { user: USER, role: READER }, ms: 1.5, body: null },
+    { method: 'PATCH', body: '{"total":1}', caller: { user: null, role: null } },
+  ]);
 });
 
 await t.test('plans are accepted with the permissions of their callers', async (t) => {
