@@ -17,6 +17,9 @@ export interface Delivery {
 const MAX_CONSIDERED = 1_000;
 
 /**
+ * Statements look up the deliveries of an item by sub-selects with a limit: PostgreSQL uses the index on the item then, even if it has
+ * no statistics of the table.
+ *
  * A delivery waits while an older one of the same webhook and item is pending. One that concerns the whole collection, such as a
  * truncate, waits for all older ones of the collection, and all later ones wait for it.
  */
@@ -30,15 +33,15 @@ with due as (
   order by d.next_attempt_at, d.sequence limit ${MAX_CONSIDERED}
 ), heads as (
   select due.id from due
-  where not exists (
-      select from service_webhook_deliveries o where o.webhook = $1::uuid and o.status::text = 'pending'
-        and o.collection::text = due.collection::text and o.item = due.item and o.sequence < due.sequence)
-    and not exists (
-      select from service_webhook_deliveries o where o.webhook = $1::uuid and o.status::text = 'pending'
-        and o.collection::text = due.collection::text and o.item is null and o.sequence < due.sequence)
-    and (due.item is not null or not exists (
-      select from service_webhook_deliveries o where o.webhook = $1::uuid and o.status::text = 'pending'
-        and o.collection::text = due.collection::text and o.sequence < due.sequence))
+  where coalesce((
+      select o.sequence from service_webhook_deliveries o where o.webhook = $1::uuid and o.status::text = 'pending'
+        and o.collection::text = due.collection::text and o.item = due.item order by o.sequence limit 1), due.sequence) = due.sequence
+    and coalesce((
+      select o.sequence from service_webhook_deliveries o where o.webhook = $1::uuid and o.status::text = 'pending'
+        and o.collection::text = due.collection::text and o.item is null order by o.sequence limit 1), due.sequence) >= due.sequence
+    and (due.item is not null or (
+      select true from service_webhook_deliveries o where o.webhook = $1::uuid and o.status::text = 'pending'
+        and o.collection::text = due.collection::text and o.sequence < due.sequence limit 1) is null)
   order by due.next_attempt_at, due.sequence limit $2::int
 ), locked as (
   select d.id from service_webhook_deliveries d
@@ -60,9 +63,9 @@ export function claimDeliveries(
 
 const DUE = withCatalog(`
 select w.id::text from service_webhooks w
-where w.status::text = 'active' and exists (
-  select from service_webhook_deliveries d where d.webhook = w.id and d.status::text = 'pending' and d.next_attempt_at <= now()
-    and (d.claimed_until is null or d.claimed_until < now()))`);
+where w.status::text = 'active' and (
+  select true from service_webhook_deliveries d where d.webhook = w.id and d.status::text = 'pending' and d.next_attempt_at <= now()
+    and (d.claimed_until is null or d.claimed_until < now()) limit 1)`);
 
 /** The active webhooks with deliveries that are due. */
 export async function dueWebhooks(database: Database): Promise<ReadonlySet<string>> {
@@ -98,10 +101,13 @@ with results as (
 )
 update service_webhook_deliveries f
 set next_attempt_at = p.next_attempt_at
-from done p
-where p.status::text = 'pending' and f.status::text = 'pending' and f.webhook = p.webhook
-  and f.collection::text = p.collection::text and f.item = p.item and f.sequence > p.sequence
-  and f.next_attempt_at < p.next_attempt_at`);
+from done p cross join lateral (
+  select l.id from service_webhook_deliveries l
+  where l.webhook = p.webhook and l.status::text = 'pending' and l.collection::text = p.collection::text and l.item = p.item
+    and l.sequence > p.sequence and l.next_attempt_at < p.next_attempt_at
+  offset 0
+) later
+where p.status::text = 'pending' and f.id = later.id`);
 
 export async function finishDeliveries(database: Database, results: readonly Result[], by: string): Promise<void> {
   await database.rows(FINISH, [JSON.stringify(results), by]);

@@ -68,8 +68,9 @@ const DELETE = withCatalog('delete from service_webhook_changes where id = any (
 const INSERT = withCatalog(`
 insert into service_webhook_deliveries (webhook, sequence, collection, item, event, payload, next_attempt_at)
 select d.webhook, d.sequence, d.collection, d.item, d.event, d.payload::json, coalesce((
-  select max(o.next_attempt_at) from service_webhook_deliveries o
-  where o.webhook = d.webhook and o.status::text = 'pending' and o.collection::text = d.collection and o.item = d.item), now())
+  select o.next_attempt_at from service_webhook_deliveries o
+  where o.webhook = d.webhook and o.status::text = 'pending' and o.collection::text = d.collection and o.item = d.item
+  order by o.sequence desc limit 1), now())
 from json_to_recordset($1::json) as d (webhook uuid, sequence bigint, collection text, item text, event text, payload text)
 order by d.sequence`);
 
