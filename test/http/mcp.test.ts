@@ -91,6 +91,8 @@ t.test('a token is required, and clients learn where to get one', async (t) => {
   });
   t.equal((await get(reading, '/.well-known/oauth-protected-resource', { token: null })).status, 404);
   t.equal((await post(writing, ping, 'a-wrong-token-of-nobody')).status, 401);
+  t.equal((await post(writing, ping, ADMIN_TOKEN, { origin: 'https://evil.example.com' })).status, 403);
+  t.equal((await post(writing, ping, ADMIN_TOKEN, { origin: 'http://localhost:5173' })).status, 200);
 });
 
 t.test('reads are pages that say how to get more', async (t) => {

@@ -5,11 +5,12 @@
 import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
 import { viewWrites } from '../../access/view-as.js';
-import { invalidCredentials, methodNotAllowed, ServiceError } from '../../base/errors.js';
+import { forbidden, invalidCredentials, methodNotAllowed, ServiceError } from '../../base/errors.js';
 import { isObject, parseJson, writeJson } from '../../base/exact-json.js';
 import { packageVersion } from '../../base/package-files.js';
 import { fromDatabase } from '../../base/sqlstate.js';
 import type { Config } from '../../config/config.js';
+import { originTest } from '../../http/cors.js';
 import type { Exchange } from '../../http/exchange.js';
 import { errorReply, JSON_TYPE, jsonText, type Reply } from '../../http/reply.js';
 import type { Database } from '../../postgres/pools/database.js';
@@ -87,7 +88,18 @@ interface McpServer extends McpServices {
   readonly tools: ReadonlyMap<string, Tool>;
 }
 
+/** The host names of this machine. */
+const LOCAL = /^https?:\/\/(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/;
+
+/** A page of another site could reach a service on this machine by a name that resolves to it, so its origin must be known. */
+function checkOrigin({ headers: { origin } }: Exchange, { config, publicUrl }: McpServer): void {
+  if (origin === '' || LOCAL.test(origin) || origin === new URL(publicUrl()).origin) return;
+  if (!config.CORS_ENABLED || !originTest(config.CORS_ORIGIN)(origin))
+    throw forbidden(`Requests from the origin "${origin}" are not allowed (CORS_ORIGIN).`);
+}
+
 async function answer(exchange: Exchange, server: McpServer): Promise<Reply> {
+  checkOrigin(exchange, server);
   let caller: Identity;
   try {
     caller = await server.identities.identify(exchange);
