@@ -49,6 +49,13 @@ interface CompletedRequest {
   readonly ms: number;
 }
 
+interface UnmatchedExtension {
+  readonly extension: string;
+  readonly collection: string;
+  /** The nearest name, as a sentence, or ''. */
+  readonly hint: string;
+}
+
 interface FailedExtension extends Failure {
   readonly extension: string;
   /** The hook, or the route. */
@@ -138,6 +145,8 @@ const EVENTS = {
       collection,
       error: describeError(error),
     }),
+  'extension-unmatched': ({ extension, collection, hint }: UnmatchedExtension) =>
+    warn(`the extension "${extension}" has hooks for "${collection}", which is not served.${hint}`),
   'extensions-loaded': ({ names }: { readonly names: readonly string[] }) =>
     info(`loaded extensions: ${names.join(', ')}`),
   'database-refused': ({ detail }: { readonly detail: string }) =>

@@ -18,6 +18,7 @@ import { type ImportFormat, readRows } from '../request/import-file.js';
 import { parseOnConflict } from '../request/on-conflict.js';
 import { parseRead } from '../request/rest.js';
 import { parseLimits } from '../service/core.js';
+import { surviveRejections } from '../service/load-extensions.js';
 import { type Service, startService, withCore } from '../service/start.js';
 import { pretty } from '../sql/pretty.js';
 import { Storages } from '../storage/storage.js';
@@ -130,6 +131,7 @@ async function start(flags: readonly string[]): Promise<void> {
   setFlagsFromString(MEMORY_GROWTH);
   const config = readConfig({ ...process.env, ...readFlags(flags) });
   const observe = createObserver(config.LOG_LEVEL);
+  surviveRejections(config, observe);
   const stopped = new AbortController();
   const service = startService(config, observe, (message) => console.log(message), { signal: stopped.signal });
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {

@@ -32,6 +32,20 @@ export async function openExtensions(
   return extensions;
 }
 
+/** A promise of an extension that nobody awaits must not end the process. */
+export function surviveRejections({ EXTENSIONS }: Config, observe: Observer): void {
+  if (EXTENSIONS.length === 0) return;
+  process.on('unhandledRejection', (error) => {
+    observe({
+      kind: 'extension-failed',
+      extension: '',
+      hook: 'a promise that was not awaited',
+      collection: null,
+      error,
+    });
+  });
+}
+
 /** The modules of a folder, a file, or the module that a package exports. */
 async function filesOf(entry: string): Promise<readonly string[]> {
   const path = resolve(entry);

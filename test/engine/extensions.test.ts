@@ -261,6 +261,7 @@ t.test('a hook refuses with its own status; any other error, and a hook that han
           .items('authors', ADMIN)
           .create({ name: 'x', email: 'ada@example.com' })
           .catch(() => {});
+      if (mode === 'not awaited') void tx.items('authors', ADMIN).create({ name: 'x', email: 'ada@example.com' });
       if (mode === 'late')
         void passTime(50, 'the hook has ended then')
           .then(() => tx.items('tags', ADMIN).create({ name: 'late' }))
@@ -268,7 +269,13 @@ t.test('a hook refuses with its own status; any other error, and a hook that han
       return payload;
     },
   });
-  const { lateral, sql, events } = await start('ext_errors', [extension]);
+  const misspelt = defineExtension({ name: 'misspelt', beforeRead: { artcles: () => ({}) } });
+  const { lateral, sql, events } = await start('ext_errors', [extension, misspelt]);
+  t.match(
+    events.filter(({ kind }) => kind === 'extension-unmatched'),
+    [{ extension: 'misspelt', collection: 'artcles', hint: ' Did you mean "articles"?' }],
+    'a hook without a collection is reported',
+  );
   const notes = lateral.items('notes', ADMIN);
   const count = async (): Promise<number> =>
     Number(
@@ -300,10 +307,12 @@ t.test('a hook refuses with its own status; any other error, and a hook that han
   await notes.create({ text: 'x' });
   mode = 'caught';
   await notes.create({ text: 'x' });
+  mode = 'not awaited';
+  await notes.create({ text: 'x' });
   mode = 'late';
   await notes.create({ text: 'x' });
   await passTime(100, 'the late call must write nothing');
-  t.equal(await count(), before + 4, 'a call after the end of its hook writes nothing');
+  t.equal(await count(), before + 5, 'a call after the end of its hook writes nothing');
   mode = 'refuse';
   const graphql = await errorOf(
     lateral.graphql('mutation { create_notes_item(data: { text: "x" }) { id } }', {}, ADMIN),

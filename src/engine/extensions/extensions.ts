@@ -213,8 +213,21 @@ export class Extensions {
     await Promise.all(this.#running);
   }
 
-  async start(): Promise<void> {
+  /** A misspelt collection would leave a hook without effect: the log names it. */
+  #reportUnknown({ collections }: Model): void {
+    for (const { extension, tables } of this.#loaded) {
+      const named = Object.values(tables).flatMap(({ byCollection }) => [...byCollection.keys()]);
+      for (const collection of new Set([...(extension.collections ?? []), ...named]))
+        if (!collections.has(collection)) {
+          const hint = didYouMean(collection, collections.keys());
+          this.observe({ kind: 'extension-unmatched', extension: extension.name, collection, hint });
+        }
+    }
+  }
+
+  async start(model: Model): Promise<void> {
     const { api } = this.services;
+    this.#reportUnknown(model);
     for (const { extension } of this.#loaded) {
       const starting = (async () => extension.start?.(api))();
       await within(starting, START_TIMEOUT_MS).catch((error: unknown) => {

@@ -16,27 +16,50 @@ export interface ItemsCall {
 /** Sends the request; answers the data of the response, or null if it has none. The program vouches for its type. */
 export type SendItemsCall = <Data>(call: ItemsCall) => Promise<Data>;
 
+/** The parts of a call that it may leave out. */
+interface CallParts {
+  readonly key?: string;
+  readonly query?: ItemsQuery | undefined;
+  readonly body?: unknown;
+}
+
 export function itemsApi<Row extends object = Item>(collection: string, send: SendItemsCall): Items<Row> {
   if (typeof collection !== 'string' || collection === '') throw invalidQuery('"collection" must be a name');
-  const call = async <Data>(
-    method: ItemsCall['method'],
-    { key = null, query, body }: { key?: string | null; query?: ItemsQuery | undefined; body?: unknown },
-  ): Promise<Data> => {
+  // A wrong argument rejects, as a refused request does.
+  const call = async <Data>(method: ItemsCall['method'], parts: () => CallParts): Promise<Data> => {
+    const { key = null, query, body } = parts();
     const queryString = query === undefined ? '' : queryStringOf(query);
     return send<Data>({ method, collection, key, queryString, body });
   };
   return {
-    read: (query = {}) => call('SEARCH', { body: { query: checkedQuery(query) } }),
-    readOne: (key, query) => call('GET', { key: keyText(key), query }),
-    create: (data, query) => call('POST', { query, body: checkedItem(data) }),
-    createMany: (data, query) => call('POST', { query, body: checkedList(data) }),
-    update: (key, data, query) => call('PATCH', { key: keyText(key), query, body: checkedItem(data) }),
+    read: (query = {}) => call('SEARCH', () => ({ body: { query: checkedQuery(query) } })),
+    readOne: (key, query) => call('GET', () => ({ key: keyText(key), query })),
+    create: (data, query) => call('POST', () => ({ query, body: checkedItem(data) })),
+    createMany: (data, query) => call('POST', () => ({ query, body: checkedList(data) })),
+    update: (key, data, query) => call('PATCH', () => ({ key: keyText(key), query, body: checkedItem(data) })),
     updateMany: (selection, data, query) =>
-      call('PATCH', { query, body: { ...checkedSelection(selection), data: checkedItem(data) } }),
-    delete: async (selected) => {
-      if (typeof selected !== 'object') await call('DELETE', { key: keyText(selected) });
-      else await call('DELETE', { body: checkedSelection(selected) });
-    },
+      call('PATCH', () => ({ query, body: { ...checkedSelection(selection), data: checkedItem(data) } })),
+    delete: (selected) =>
+      call('DELETE', () =>
+        typeof selected === 'object' ? { body: checkedSelection(selected) } : { key: keyText(selected) },
+      ),
+  };
+}
+
+/** The same calls, of which one that nobody awaits may fail: a rejected promise without a handler would end the process. */
+export function withHandledErrors<Row extends object>(items: Items<Row>): Items<Row> {
+  const handled = <Data>(answer: Promise<Data>): Promise<Data> => {
+    answer.catch(() => {});
+    return answer;
+  };
+  return {
+    read: (query) => handled(items.read(query)),
+    readOne: (key, query) => handled(items.readOne(key, query)),
+    create: (data, query) => handled(items.create(data, query)),
+    createMany: (data, query) => handled(items.createMany(data, query)),
+    update: (key, data, query) => handled(items.update(key, data, query)),
+    updateMany: (selection, data, query) => handled(items.updateMany(selection, data, query)),
+    delete: (selected) => handled(items.delete(selected)),
   };
 }
 

@@ -16,7 +16,7 @@ import type { RequestClient } from '../stages.js';
 import type { Writer } from '../writer.js';
 import type { As, Items } from './api.js';
 import type { HookTransaction } from './definition.js';
-import { type ItemsCall, itemsApi } from './items-api.js';
+import { type ItemsCall, itemsApi, withHandledErrors } from './items-api.js';
 
 /** The writes of a transaction, as far as its calls need them. */
 export interface JoinedWrites {
@@ -57,11 +57,12 @@ export class TransactionItems implements HookTransaction {
     collection: string,
     { as = 'caller', hooks = true }: { readonly as?: As | 'caller'; readonly hooks?: boolean } = {},
   ): Items<Row> {
-    return itemsApi<Row>(collection, <Data>(call: ItemsCall) => {
+    const items = itemsApi<Row>(collection, <Data>(call: ItemsCall) => {
       const done = this.#inOrder(() => this.#run<Data>(call, as, hooks));
       this.#running = done.catch(() => {});
       return done;
     });
+    return withHandledErrors(items);
   }
 
   /** Resolves when the call that runs has ended: the transaction must not end before. */

@@ -9,7 +9,7 @@ import { FollowingMirror } from '../../mirror/watch.js';
 import { loadGrammar } from '../../sql/grammar.js';
 import type { Shared } from '../app.js';
 import { type Core, createCore, openDatabase, openReplicas } from '../core.js';
-import { openExtensions } from '../load-extensions.js';
+import { openExtensions, surviveRejections } from '../load-extensions.js';
 import { type Assignment, Channel, type MainCalls, type Message, serializeError, type WorkerCalls } from './channel.js';
 import { ThreadServer } from './threads.js';
 
@@ -27,6 +27,7 @@ async function work(assignment: Assignment, port: MessagePort): Promise<void> {
   };
   process.on('uncaughtException', die);
   const observe = (event: Event): void => main.notify('observe', withPlainError(event));
+  surviveRejections(config, observe);
   const { core, mirror } = await openCore(assignment, main, observe);
   let url = '';
   const serving = await ThreadServer.create(
