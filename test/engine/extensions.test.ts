@@ -15,7 +15,18 @@ import {
   LateralError,
   Refused,
 } from '../../src/index.js';
-import { ADMIN_TOKEN, connectSql, createLibrary, makeFolder, startDatabase, waitFor } from '../support/service.js';
+import {
+  ADMIN_TOKEN,
+  connectSql,
+  createLibrary,
+  makeFolder,
+  request,
+  runProgram,
+  startDatabase,
+  startTestService,
+  waitFor,
+  withSql,
+} from '../support/service.js';
 import { passTime } from '../support/time.js';
 
 t.setTimeout(300_000);
@@ -657,4 +668,31 @@ t.test('modules are loaded from files, and a wrong one stops the start', async (
   t.equal((await tags.create({ name: 'x' }))?.name, 'first');
   await writeFile(file, source('second'));
   await waitFor(async () => (await tags.create({ name: 'x' }))?.name === 'second', 10_000);
+});
+
+t.test('worker threads and the command "import" call the hooks of modules', async (t) => {
+  const databaseUrl = await createLibrary(server, 'ext_workers');
+  await withSql(databaseUrl, (sql) => sql.unsafe(TABLES).simple());
+  const EXTENSIONS = packagePath('examples', 'extensions');
+  const file = join(await makeFolder(), 'articles.json');
+  await writeFile(file, '[{"title":"From a File"}]');
+  const imported = await runProgram(['import', file], { DATABASE_URL: databaseUrl, EXTENSIONS });
+  t.match(imported, { code: 0, output: /1 row imported/ });
+  const service = await startTestService({ databaseUrl, WORKERS: '2', EXTENSIONS });
+  const answer = await request(service, 'POST', '/items/articles?fields=slug', {
+    headers: { 'content-type': 'application/json' },
+    body: '{"title":"From a Thread"}',
+  });
+  t.strictSame(answer.json, { data: { slug: 'from-a-thread' } });
+  const logged = await withSql(
+    databaseUrl,
+    (sql) => sql`select action, changes ->> 'slug' as slug from audit_log order by id`,
+  );
+  t.strictSame(
+    [...logged],
+    [
+      { action: 'create', slug: 'from-a-file' },
+      { action: 'create', slug: 'from-a-thread' },
+    ],
+  );
 });

@@ -150,7 +150,7 @@ function randomRequest(random: (count: number) => number): Sent {
       return { method: pick(['POST', 'PATCH']), path: `/items/comments${pick(['', '/1', '/9999'])}`, body, token };
     }
     case 4:
-      return { method: 'DELETE', path: `/items/${collection}/${100 + random(100)}`, token };
+      return { method: 'DELETE', path: `/items/${collection}/${1_000_000 + random(100)}`, token };
     case 5:
       return {
         method: pick(['HEAD', 'PUT', 'OPTIONS', 'GET']),
