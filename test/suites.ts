@@ -92,10 +92,12 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     ],
   },
   traffic: {
-    about: 'recording and replaying for a minute, and the capacity of a service with scarce resources',
+    about:
+      'recording and replaying for a minute, also Pagila from the folder PAGILA, and capacity with scarce resources',
     steps: [
       { files: ['traffic'], daily: true, environment: { TRAFFIC_SECONDS: '60', TRAFFIC_RATE: '200' }, minutes: 20 },
       { files: ['capacity'], minutes: 20 },
+      { files: ['traffic-pagila'], environment: { TRAFFIC_SECONDS: '60', TRAFFIC_RATE: '100' }, minutes: 20 },
     ],
   },
   twin: {

@@ -51,13 +51,15 @@ export interface TrafficPull {
 export interface TrafficBatch {
   /** Lines of JSON, one per request or statement. */
   readonly lines: readonly string[];
-  /** Requests that did not fit into the memory of the recording. */
+  /** Requests that came too fast, or did not fit into the memory of the recording. */
   readonly dropped: number;
 }
 
 /** Milliseconds without a pull after which a recording ends. */
 const LEASE_MS = 15_000;
 const MAX_BUFFERED_CHARACTERS = 8_000_000;
+/** A request takes about 4 µs to record: so a recording takes at most 2 % of the time of a thread. */
+const MAX_REQUESTS_PER_SECOND = 5_000;
 const MAX_BODY_BYTES = 65_536;
 /** Administrators rarely record twice at a time. */
 export const MAX_RECORDINGS = 4;
@@ -121,11 +123,14 @@ class Recording {
   /** Added to a time of `performance`, the offset in the recording. */
   readonly #offset: number;
   readonly #lease: NodeJS.Timeout;
-  /** Shapes whose statement was recorded. */
-  readonly #shapes = new Set<string>();
+  /** Digests of the statements that were recorded. */
+  readonly #shapes = new Map<string, string>();
   #lines: string[] = [];
   #characters = 0;
   #dropped = 0;
+  /** The second of the last request, and the requests in it. */
+  #second = 0;
+  #inSecond = 0;
 
   constructor({ id, sample, begun }: TrafficPull, onExpired: () => void) {
     this.id = id;
@@ -138,16 +143,31 @@ class Recording {
     if (this.#sample < 1 && Math.random() >= this.#sample) return;
     const time = request.begun + this.#offset;
     if (time < 0) return;
-    if (this.#characters > MAX_BUFFERED_CHARACTERS) {
+    if (this.#characters > MAX_BUFFERED_CHARACTERS || this.#isTooFast(time)) {
       this.#dropped++;
       return;
     }
-    const shape = request.statementText === '' ? '' : shapeDigest(request.statementText);
-    if (shape !== '' && !this.#shapes.has(shape)) {
-      this.#shapes.add(shape);
-      this.#push(`{"shape":"${shape}","text":${JSON.stringify(request.statementText)}}`);
-    }
+    const shape = request.statementText === '' ? '' : this.#shapeOf(request.statementText);
     this.#push(lineOf(request, { time, shape, status }, names()));
+  }
+
+  #isTooFast(time: number): boolean {
+    const second = Math.floor(time / 1_000);
+    if (second !== this.#second) {
+      this.#second = second;
+      this.#inSecond = 0;
+    }
+    return ++this.#inSecond > MAX_REQUESTS_PER_SECOND;
+  }
+
+  /** The digest of the statement, which is recorded once. */
+  #shapeOf(text: string): string {
+    const known = this.#shapes.get(text);
+    if (known !== undefined) return known;
+    const shape = shapeDigest(text);
+    this.#shapes.set(text, shape);
+    this.#push(`{"shape":"${shape}","text":${JSON.stringify(text)}}`);
+    return shape;
   }
 
   take(): TrafficBatch {
@@ -181,7 +201,7 @@ function lineOf(request: AnsweredRequest, { time, shape, status }: Measured, nam
   const { method, route, identity, sentBytes } = request;
   const body = bodyOf(request);
   const omitted = omissionOf(request, body, names);
-  let line = `{"t":${hundredths(time)},"method":${JSON.stringify(method)}`;
+  let line = `{"t":${tenths(time)},"method":${JSON.stringify(method)}`;
   if (omitted !== null) line += `,"route":${JSON.stringify(route)},"omitted":"${omitted}"`;
   else {
     const { path, queryString } = request;
@@ -194,7 +214,7 @@ function lineOf(request: AnsweredRequest, { time, shape, status }: Measured, nam
   }
   if (shape !== '') line += `,"shape":"${shape}"`;
   if (isWrite(request)) line += ',"write":true';
-  line += `,"user":${JSON.stringify(identity?.user ?? null)},"role":${JSON.stringify(identity?.role ?? null)}`;
+  line += identity === null ? NO_CALLER : callerOf(identity);
   line += `,"status":${status},"bytes":${sentBytes},"ms":${hundredths(performance.now() - request.begun)}`;
   return request.stageTimes === null ? `${line}}` : `${line},"stages":{${stagesOf(request.stageTimes)}}}`;
 }
@@ -236,6 +256,32 @@ function stagesOf(times: readonly number[]): string {
   return text;
 }
 
-function hundredths(ms: number): number {
-  return Math.round(ms * 100) / 100;
+const NO_CALLER = ',"user":null,"role":null';
+/** An identity is cached for many requests. */
+const callers = new WeakMap<Identity, string>();
+
+function callerOf(identity: Identity): string {
+  const known = callers.get(identity);
+  if (known !== undefined) return known;
+  const { user, role } = identity;
+  const text = `,"user":${JSON.stringify(user)},"role":${JSON.stringify(role)}`;
+  callers.set(identity, text);
+  return text;
+}
+
+/** Most times are short and come again: to write a fraction takes longer than to find its text. */
+const MAX_CACHED_HUNDREDTHS = 2_000;
+const HUNDREDTHS: string[] = [];
+
+function hundredths(ms: number): string {
+  const count = Math.round(ms * 100);
+  if (count >= MAX_CACHED_HUNDREDTHS) return String(Math.round(ms));
+  HUNDREDTHS[count] ??= String(count / 100);
+  return HUNDREDTHS[count];
+}
+
+function tenths(ms: number): string {
+  const count = Math.floor(ms * 10);
+  const whole = Math.floor(count / 10);
+  return `${whole}.${count - whole * 10}`;
 }

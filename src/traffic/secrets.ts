@@ -78,13 +78,18 @@ export class SecretNames {
   omissionOf(values: RequestValues): Omission | null {
     const { route, method, queryString, body } = values;
     if (!DATA_ROUTES.has(route) && !(READ_ROUTES.has(route) && READS.has(method))) return 'route';
-    if (route === '/items/:collection/:key' && this.#hiddenKeys.has(collectionOf(values.path))) return 'secret';
+    if (
+      this.#hiddenKeys.size > 0 &&
+      route === '/items/:collection/:key' &&
+      this.#hiddenKeys.has(collectionOf(values.path))
+    )
+      return 'secret';
     if (queryString !== '' && this.#isInQuery(queryString, route)) return 'secret';
     return body !== '' && this.#isInBody(body, route) ? 'secret' : null;
   }
 
   #isInQuery(queryString: string, route: string): boolean {
-    const text = decoded(queryString);
+    const text = queryString.includes('%') ? decoded(queryString) : queryString;
     // A text that cannot be decoded cannot be checked.
     if (text === null) return true;
     if (!this.#hint.test(text)) return false;
