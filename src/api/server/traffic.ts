@@ -95,8 +95,7 @@ class RecordingStream {
   #writtenAt = 0;
   #requests = 0;
   #dropped = 0;
-  /** Several threads have the same statements. */
-  readonly #shapes = new Set<string>();
+  readonly #statements = new Set<string>();
 
   constructor(
     private readonly sink: Sink,
@@ -139,26 +138,27 @@ class RecordingStream {
     });
   }
 
+  /** Several threads have the same statements. */
   async #writeBatches(batches: readonly TrafficBatch[]): Promise<void> {
-    const lines = batches.flatMap((batch) => batch.lines).filter((line) => this.#isNew(line));
-    for (const { dropped } of batches) this.#dropped += dropped;
-    if (lines.length > 0 || performance.now() - this.#writtenAt > MAX_SILENCE_MS) await this.#write(lines);
-  }
-
-  /** Counts requests, and finds statements that another thread has reported. */
-  #isNew(line: string): boolean {
-    if (!line.startsWith('{"shape"')) {
-      this.#requests++;
-      return true;
+    const statements = batches.flatMap((batch) => batch.statements).filter((line) => !this.#statements.has(line));
+    for (const line of statements) this.#statements.add(line);
+    for (const { requests, dropped } of batches) {
+      this.#requests += requests;
+      this.#dropped += dropped;
     }
-    if (this.#shapes.has(line)) return false;
-    this.#shapes.add(line);
-    return true;
+    if (statements.length > 0) await this.#write([...new Set(statements)]);
+    const lines = Buffer.concat(batches.map((batch) => batch.lines));
+    if (lines.length > 0) await this.#send(lines);
+    else if (performance.now() - this.#writtenAt > MAX_SILENCE_MS) await this.#write([]);
   }
 
   async #write(lines: readonly string[]): Promise<void> {
+    await this.#send(Buffer.from(`${lines.join('\n')}\n`));
+  }
+
+  async #send(piece: Buffer): Promise<void> {
     if (this.#isGone) return;
     this.#writtenAt = performance.now();
-    await this.sink.write(Buffer.from(`${lines.join('\n')}\n`));
+    await this.sink.write(piece);
   }
 }
