@@ -370,7 +370,7 @@ async function takeLock(path: string, directory: string): Promise<() => Promise<
 }
 
 /** Whether a process that runs holds it. */
-async function isLocked(path: string): Promise<boolean> {
+export async function isLocked(path: string): Promise<boolean> {
   const owner = parseOwner((await readLock(path)) ?? '');
   return owner !== undefined && isOwnerRunning(owner);
 }

@@ -3,14 +3,15 @@
  * of its planner and files of the same length, because the planner multiplies densities with the actual number of pages. The files
  * are sparse and take no space. Statistics can be restored since PostgreSQL 18, which is the version of the embedded one.
  */
-import { chmod, chown, mkdtemp, open, realpath, rm, stat } from 'node:fs/promises';
+import { chmod, chown, mkdtemp, open, readdir, realpath, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { StartError } from '../base/errors.js';
-import { messageOf, parseOwnJson } from '../base/narrow.js';
+import { messageOf, parseOwnJson, succeeds } from '../base/narrow.js';
 import { createObserver } from '../base/observe.js';
 import type { Config } from '../config/config.js';
-import { startEmbedded } from '../embedded/cluster.js';
+import { isLocked, startEmbedded } from '../embedded/cluster.js';
+import { stopOrphan } from '../embedded/postmaster.js';
 import { migrate } from '../postgres/catalog/migrate.js';
 import { systemTables } from '../postgres/catalog/system-tables.js';
 import type { Database } from '../postgres/pools/database.js';
@@ -80,7 +81,8 @@ export async function withTwin<Result>(
   work: (twin: Twin) => Promise<Result>,
 ): Promise<Result> {
   const begun = performance.now();
-  const folder = await mkdtemp(join(tmpdir(), 'lateral-twin-'));
+  await removeAbandoned();
+  const folder = await mkdtemp(join(tmpdir(), FOLDER_PREFIX));
   // As root, another account runs PostgreSQL and must be able to enter.
   await chmod(folder, 0o755);
   const interrupted = new AbortController();
@@ -99,9 +101,28 @@ export async function withTwin<Result>(
     } finally {
       await server.stop(STOP_MS);
     }
+  } catch (error) {
+    // The signal may have ended a program of PostgreSQL as well.
+    throw interrupted.signal.aborted ? new StartError('interrupted: the twin was removed') : error;
   } finally {
-    for (const signal of SIGNALS) process.off(signal, stop);
     await removeFolder(folder);
+    for (const signal of SIGNALS) process.off(signal, stop);
+  }
+}
+
+const FOLDER_PREFIX = 'lateral-twin-';
+
+/** Removes twins of commands that were killed, and stops their servers. */
+async function removeAbandoned(): Promise<void> {
+  const names = (await readdir(tmpdir())).filter((name) => name.startsWith(FOLDER_PREFIX));
+  for (const folder of names.map((name) => join(tmpdir(), name))) {
+    const lock = join(folder, 'postgres.lock');
+    const isAbandoned = (await succeeds(stat(lock))) && !(await isLocked(lock));
+    // A folder of another user stays.
+    if (isAbandoned)
+      await stopOrphan(join(folder, 'postgres'), () => {})
+        .then(() => removeFolder(folder))
+        .catch(() => {});
   }
 }
 
@@ -112,7 +133,7 @@ async function removeFolder(folder: string): Promise<void> {
     await rm(path, { recursive: true, force: true, maxRetries: 3 });
 }
 
-const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
 
 /** Milliseconds for the server to end by itself: it has nothing to save. */
 const STOP_MS = 1_000;

@@ -154,6 +154,9 @@ await t.test('the twin plans like the database', async (t) => {
     () => {},
     (core) => new RequestPlanner({ core, config, statistics } as Twin).planAll(requests),
   );
+  const abandoned = join(tmpdir(), 'lateral-twin-of-a-killed-command');
+  await mkdir(abandoned);
+  await writeFile(join(abandoned, 'postgres.lock'), '{"pid":2147483646}');
   const twin = await withTwin(config, statistics, { migrations: null, pending: [] }, async (built) => {
     t.strictSame(built.unbuilt, [], 'all of the structure was built');
     t.strictSame(built.unknown, []);
@@ -168,7 +171,7 @@ await t.test('the twin plans like the database', async (t) => {
   t.strictSame(
     readdirSync(tmpdir()).filter((name) => name.startsWith('lateral-twin-')),
     [],
-    'and is removed',
+    'and is removed, as is the twin of a command that was killed',
   );
 });
 
