@@ -25,7 +25,8 @@ const COLLECTION = { collection: STRING };
 const DEFAULT_ROWS = 20;
 
 export async function prepare(call: ToolCall, query: Parsed): Promise<PreparedRead<Parsed>> {
-  const { caller, client, services } = call;
+  const { client, services } = call;
+  const caller = await services.reads.conditioned(query, call.caller, client);
   return { query, compiled: await services.reads.prepare(query, caller, client), caller, origin: client };
 }
 

@@ -117,13 +117,14 @@ const remove: Tool = {
   properties: { collection: STRING, keys: KEYS, filter: FILTER, fields: FIELDS, ...DRY_RUN },
   required: ['collection'],
   run: (call) => {
-    const { input, caller, client, services, limits } = call;
+    const { input, client, services, limits } = call;
     const collection = textIn(input, 'collection');
     const selected = selectedIn(call);
     const query = { ...given(input, ['fields', 'filter']), limit: limits.rows + 1 };
     const body = selected.kind === 'shown' ? { keys: selected.keys, query } : { query };
     const before = parseSearch(collection, body, '', services.limits);
     return write(call, 'deleted', async (writes, session) => {
+      const caller = await services.reads.conditioned(before, call.caller, client);
       const compiled = services.reads.compile(before, caller, { client });
       const data = dataOf(await services.reads.cellIn(session, { query: before, compiled, caller, origin: client }));
       await run(call, writes, { kind: 'delete', collection, selected });
