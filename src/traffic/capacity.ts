@@ -67,7 +67,6 @@ export async function findCapacity(
     if (step.isKept) kept = Math.max(kept, rate);
     else missed = Math.min(missed, rate);
     if (missed / Math.max(kept, Number.MIN_VALUE) <= 1 + PRECISION || (kept === 0 && rate <= LOWEST_RATE)) break;
-    if (step.isKept && isClientLate(step)) break;
     rate = nextRate(kept, missed);
   }
   return capacityOf(steps, kept);
@@ -122,7 +121,8 @@ function capacityOf(steps: readonly Step[], kept: number): Capacity {
   };
 }
 
-const BUSY_THREAD = 0.85;
+/** On average over a step, which begins and ends with less load. */
+const BUSY_THREAD = 0.7;
 const LOCK_SHARE = 0.3;
 const FULL_POOL = 0.5;
 /** PostgreSQL needs so many times longer for a request than at a low rate. */
