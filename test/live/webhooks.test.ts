@@ -15,6 +15,8 @@ import {
 } from '../support/service.js';
 import { type Received, type Receiver, startReceiver } from '../support/webhook-receiver.js';
 
+// On a busy machine the services and programs that it starts take most of the time.
+t.setTimeout(120_000);
 const server = await startDatabase();
 const url = await createLibrary(server, 'webhooks');
 const sql = connectSql(url);
