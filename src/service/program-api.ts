@@ -113,6 +113,9 @@ function decoded(part: string | undefined): string | undefined {
 
 /** Collections of the service have routes of their own: `/users` for `service_users`. */
 function itemsRequest({ method, collection, key, queryString, body }: ItemsCall): Request {
+  // A URL would lose them, and the request would concern all items.
+  for (const each of [collection, key])
+    if (each === '.' || each === '..') throw invalidQuery(`"${each}" is no collection and no key`);
   const path = collection.startsWith('service_')
     ? `/${encodeURIComponent(collection.slice('service_'.length))}`
     : `/items/${encodeURIComponent(collection)}`;

@@ -235,6 +235,12 @@ t.test('streams, uploads and events work without a port', async (t) => {
 
 t.test('items are read and written as the caller that a program names', async (t) => {
   const articles = lateral.items('articles', { as: 'administrator' });
+  for (const key of ['.', '..'])
+    t.equal(
+      await statusOf(articles.update(key, { query: {}, data: { title: 'all' } })),
+      400,
+      'a path would lose the key',
+    );
   t.strictSame(await articles.read({ fields: ['id'], filter: { id: { _lte: 2 } }, sort: ['id'] }), [
     { id: 1 },
     { id: 2 },

@@ -28,6 +28,8 @@ interface HookContexts {
 
 export type HookKind = keyof HookContexts;
 
+const WRITE_HOOKS = ['beforeWrite', 'afterWrite', 'afterCommit'] as const;
+
 type HookFunction<Context> = (context: Context) => unknown;
 
 /** A function of an extension: a hook, or the handler of a route. */
@@ -114,6 +116,11 @@ export class Extensions {
   /** Whether some extension has such a hook. */
   has(kind: HookKind): boolean {
     return this.#loaded.some(({ tables }) => tables[kind].all !== null || tables[kind].byCollection.size > 0);
+  }
+
+  /** Whether an extension is called before or after writes of the collection. */
+  hasWriteHooks(collection: Collection): boolean {
+    return WRITE_HOOKS.some((kind) => this.hooks(kind, collection).length > 0);
   }
 
   /** The hooks of a collection, in the order of the extensions. */

@@ -49,7 +49,9 @@ export class ConditionalReads {
   conditionedFor(caller: Identity, collection: string | null, { method, path }: RequestOrigin): Promise<Identity> {
     const { model } = this.mirror;
     const extensions = this.#extensions;
-    const related = collection === null ? null : extensions.related('beforeRead', collection, model);
+    // Writes of comments, shares and versions read the collection that their payload names.
+    const isAny = collection === null || model.collections.get(collection)?.system;
+    const related = isAny ? null : extensions.related('beforeRead', collection, model);
     const hooked = [...model.collections.values()].filter(
       (each) => (related?.has(each.name) ?? true) && extensions.hooks('beforeRead', each).length > 0,
     );
