@@ -562,7 +562,7 @@ t.test('doctor checks roles and policies', async (t) => {
   t.match(report, /create role "nobody_at_all" nologin;/);
   t.match(report, /grant select on public\.notes to "anon";/);
   t.match(report, /no policy shows any row of public\.bare/);
-  t.match(report, /create index on public\.plain \("body"\);/);
+  t.match(report, /create index concurrently "plain_body_index" on "public"\."plain" \("body"\);/);
   t.match(report, /policy slow: write \(select auth\.uid\(\)\) instead of auth\.uid\(\)/);
   t.notMatch(report, /policy own: write/, 'a select of its own is evaluated once');
   t.notMatch(await run({}), /Row-level security\n/);
