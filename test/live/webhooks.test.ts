@@ -247,6 +247,21 @@ t.test('a failed delivery is repeated in order, then dead, and can be sent again
   receiver.answer = (_, response) => void response.writeHead(204).end();
 });
 
+t.test('a failed truncate with thousands of followers blocks nothing but its own table', async (t) => {
+  const { id } = await create(t, { collections: ['parted', 'tags'] });
+  await act(id, 'pause');
+  await sql`insert into service_webhook_deliveries (webhook, sequence, collection, event, item, payload, attempts, next_attempt_at)
+    select ${id}, n, 'parted', case n when 2 then 'truncate' else 'update' end, case when n <> 2 then n::text end,
+      json_build_object('event', n), 1, now() - interval '1 hour' + case when n < 3 then interval '1 hour 1 s' else '0' end
+    from generate_series(1, 5000) n`;
+  await sql`insert into tags (id, name) values (935, 'other table')`;
+  await act(id, 'resume');
+  const [first] = await receiver.count(1);
+  t.equal(first?.json.collection, 'tags', 'the followers are due, and wait');
+  const order = (await receiver.count(20)).slice(1, 3).map(({ json: { event } }) => event);
+  t.strictSame(order, [1, 2], 'the truncate waits for older ones, and later ones wait for it');
+});
+
 t.test('a paused webhook keeps its changes; an inactive one does not', async (t) => {
   const { id } = await create(t, { collections: ['tags'] });
   t.match(await act(id, 'pause'), { status: 200 });
@@ -415,4 +430,5 @@ t.test('local addresses are refused by default, also behind a name', async (t) =
   redirecting.answer = (_, response) => void response.writeHead(307, { location: receiver.url }).end();
   const { id } = await create(t, { collections: ['tags'] }, redirecting);
   t.match((await act(id, 'test')).json, { data: { delivered: false, status: 307 } });
+  t.match((await act(id, 'redeliver')).json, { data: { count: 0 } }, 'a test is not sent again');
 });

@@ -75,13 +75,13 @@ const REDELIVER = withCatalog(`
 with again as (
   update service_webhook_deliveries
   set status = 'pending', attempts = 0, next_attempt_at = now(), finished_at = null, claimed_until = null, claimed_by = null
-  where webhook = $1::uuid and case when $2::text is null then status::text = 'dead'
+  where webhook = $1::uuid and event::text <> 'test' and case when $2::text is null then status::text = 'dead'
     else status::text <> 'pending' and id = any ($2::text[]::uuid[]) end
   returning id
 )
 select (select count(*) from again)::int as count, pg_notify('service_webhooks', $3)`);
 
-/** Sends finished deliveries again: those with the ids, or all dead ones. Returns how many. */
+/** Sends finished deliveries again, except tests: those with the ids, or all dead ones. Returns how many. */
 export async function redeliver(database: Database, idOrName: string, ids: readonly string[] | null): Promise<number> {
   const bad = ids?.find((id) => !ID.test(id));
   if (bad !== undefined) throw invalidPayload(`"${bad}" is not the id of a delivery`);

@@ -13,44 +13,56 @@ export interface Delivery {
   readonly attempts: number;
 }
 
-/** Due deliveries that one claim considers: more would make claims slow if many wait for an older one of their item. */
-const MAX_CONSIDERED = 1_000;
-
 /**
- * Statements look up the deliveries of an item by sub-selects with a limit: PostgreSQL uses the index on the item then, even if it has
- * no statistics of the table.
- *
  * A delivery waits while an older one of the same webhook and item is pending. One that concerns the whole collection, such as a
- * truncate, waits for all older ones of the collection, and all later ones wait for it.
+ * truncate, waits for all older ones of the collection, and all later ones wait for it: it is the barrier of the collection.
+ *
+ * Due deliveries are looked at in their order until enough are found that need not wait. Sub-selects with a limit and `offset 0` keep this
+ * order of work and the index on the item, even if PostgreSQL has no statistics of the table.
  */
 const CLAIM = withCatalog(`
-with due as (
-  select d.id, d.collection, d.item, d.sequence, d.next_attempt_at
-  from service_webhook_deliveries d
-  where d.webhook = $1::uuid and d.status::text = 'pending' and d.next_attempt_at <= now()
-    and (d.claimed_until is null or d.claimed_until < now())
-    and exists (select from service_webhooks w where w.id = $1::uuid and w.status::text = 'active')
-  order by d.next_attempt_at, d.sequence limit ${MAX_CONSIDERED}
-), heads as (
-  select due.id from due
-  where coalesce((
+with recursive collections as (
+  (select o.collection from service_webhook_deliveries o
+  where o.webhook = $1::uuid and o.status::text = 'pending' order by o.collection limit 1)
+  union all
+  select (select o.collection from service_webhook_deliveries o
+    where o.webhook = $1::uuid and o.status::text = 'pending' and o.collection::text > c.collection::text order by o.collection limit 1)
+  from collections c where c.collection is not null
+), lowest as (
+  select c.collection::text, (
+    select o.sequence from service_webhook_deliveries o where o.webhook = $1::uuid and o.status::text = 'pending'
+      and o.collection::text = c.collection::text and o.item is null order by o.sequence limit 1) as sequence
+  from collections c where c.collection is not null
+), barriers as materialized (
+  select l.collection, l.sequence, (
+    select true from service_webhook_deliveries o where o.webhook = $1::uuid and o.status::text = 'pending'
+      and o.collection::text = l.collection and o.item is not null and o.sequence < l.sequence limit 1) is null as is_first
+  from lowest l where l.sequence is not null
+), heads as materialized (
+  select due.id from (
+    select d.id, d.collection, d.item, d.sequence, d.next_attempt_at
+    from service_webhook_deliveries d
+    where d.webhook = $1::uuid and d.status::text = 'pending' and d.next_attempt_at <= now()
+      and (d.claimed_until is null or d.claimed_until < now())
+      and exists (select from service_webhooks w where w.id = $1::uuid and w.status::text = 'active')
+    order by d.next_attempt_at, d.sequence offset 0
+  ) due
+  where case
+    when due.item is null then (select b.sequence = due.sequence and b.is_first from barriers b where b.collection = due.collection::text)
+    when (select b.sequence < due.sequence from barriers b where b.collection = due.collection::text) then false
+    else due.sequence = (
       select o.sequence from service_webhook_deliveries o where o.webhook = $1::uuid and o.status::text = 'pending'
-        and o.collection::text = due.collection::text and o.item = due.item order by o.sequence limit 1), due.sequence) = due.sequence
-    and coalesce((
-      select o.sequence from service_webhook_deliveries o where o.webhook = $1::uuid and o.status::text = 'pending'
-        and o.collection::text = due.collection::text and o.item is null order by o.sequence limit 1), due.sequence) >= due.sequence
-    and (due.item is not null or (
-      select true from service_webhook_deliveries o where o.webhook = $1::uuid and o.status::text = 'pending'
-        and o.collection::text = due.collection::text and o.sequence < due.sequence limit 1) is null)
+        and o.collection::text = due.collection::text and o.item = due.item order by o.sequence limit 1)
+    end
   order by due.next_attempt_at, due.sequence limit $2::int
 ), locked as (
   select d.id from service_webhook_deliveries d
-  where d.id in (select id from heads) and d.status::text = 'pending' and (d.claimed_until is null or d.claimed_until < now())
+  where d.id = any (array(select id from heads)) and d.status::text = 'pending' and (d.claimed_until is null or d.claimed_until < now())
   for update skip locked
 )
 update service_webhook_deliveries d
 set claimed_until = now() + make_interval(secs => $3::float8), claimed_by = $4::uuid
-from locked where d.id = locked.id
+where d.id = any (array(select id from locked))
 returning d.id::text, d.payload::text, d.attempts`);
 
 export function claimDeliveries(
@@ -84,7 +96,7 @@ export interface Result {
   readonly delay: number;
 }
 
-/** Later deliveries of an item whose delivery has failed are not due before it. */
+/** Later deliveries of an item whose delivery has failed are not due before it, so claims need not look at them. */
 const FINISH = withCatalog(`
 with results as (
   select * from json_to_recordset($1::json)

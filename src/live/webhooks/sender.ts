@@ -35,6 +35,9 @@ const READ_BYTES = 65_536;
 
 const MAX_FREE_SOCKETS = 16;
 
+/** Milliseconds: if a kept connection is lost later, the receiver may be at work on the request. */
+const STALE_MS = 1_000;
+
 /** Milliseconds: more than that a receiver does not get by `Retry-After`. */
 const MAX_RETRY_AFTER_MS = 3_600_000;
 
@@ -55,10 +58,12 @@ export class Sender {
     };
     try {
       if (!this.options.allowLocal && !isPublicHost(webhook.url)) return failed(localAddress());
-      const response = await this.#post(webhook, id, payload).catch((error: unknown) => {
+      const deadline = start + this.options.timeout;
+      const post = (): Promise<IncomingMessage> => this.#post(webhook, id, payload, deadline);
+      const response = await post().catch((error: unknown) => {
         // The receiver closed a connection that was kept. It has not seen the request, or sees it again with the same id.
-        if (!(error instanceof StaleConnection)) throw error;
-        return this.#post(webhook, id, payload);
+        if (!(error instanceof StaleConnection) || performance.now() - start > STALE_MS) throw error;
+        return post();
       });
       const { statusCode = 0, headers } = response;
       const body = await beginningOf(response);
@@ -75,7 +80,7 @@ export class Sender {
     for (const agent of Object.values(this.#agents)) agent.destroy();
   }
 
-  #post(webhook: Webhook, id: string, payload: string): Promise<IncomingMessage> {
+  #post(webhook: Webhook, id: string, payload: string, deadline: number): Promise<IncomingMessage> {
     const { url } = webhook;
     const { timeout, allowLocal } = this.options;
     const isSecure = url.protocol === 'https:';
@@ -87,7 +92,10 @@ export class Sender {
     };
     return new Promise((resolve, reject) => {
       const request = isSecure ? requestHttps(url, options) : requestHttp(url, options);
-      const timer = setTimeout(() => request.destroy(new Error(`no complete answer within ${timeout} ms`)), timeout);
+      const timer = setTimeout(
+        () => request.destroy(new Error(`no complete answer within ${timeout} ms`)),
+        Math.max(0, deadline - performance.now()),
+      );
       request.on('response', resolve);
       request.on('close', () => clearTimeout(timer));
       request.on('error', (error) => {
