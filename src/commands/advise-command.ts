@@ -1,11 +1,12 @@
 /** `lateral advise`: indexes that make recorded requests faster, each tried on a twin before it is proposed. */
 import { StartError } from '../base/errors.js';
-import { readArguments, readConfig } from '../config/config.js';
+import { readConfig } from '../config/config.js';
+import { UsageError } from '../traffic/limits.js';
 import { readAccepted, requestOf } from '../twin/accepted-plans.js';
 import { type AdviceReport, advise as findAdvice, type IndexAdvice, type IndexComplaint } from '../twin/advise.js';
 import { differencesOf } from '../twin/check-plans.js';
 import { type RecordedRequest, readRequests } from '../twin/requests.js';
-import { showProgress, TWIN_HELP, TWIN_SWITCHES, TWIN_VALUES, withTwinOf } from './twin-options.js';
+import { readOptions, showProgress, TWIN_HELP, TWIN_SWITCHES, TWIN_VALUES, withTwinOf } from './twin-options.js';
 
 export const ADVISE_HELP = `Usage: lateral advise [--traffic FILE] [--statistics FILE] [--json] [--option value ...]
 
@@ -17,12 +18,12 @@ ${TWIN_HELP}
   --plans FILE       without --traffic: the requests of this file of accepted plans [plans.yaml]
   --json             prints the result as JSON
 
-All options of lateral --help are accepted.`;
+Exits with 2 if an option or the file of requests is wrong. All options of lateral --help are accepted.`;
 
 export async function advise(words: readonly string[]): Promise<void> {
-  const commandLine = readArguments(words, [...TWIN_SWITCHES], [...TWIN_VALUES]);
+  const commandLine = readOptions(words, [...TWIN_SWITCHES], [...TWIN_VALUES]);
   const { operands, switches, environment, values } = commandLine;
-  if (operands.length > 0) throw new StartError(`unexpected argument "${operands[0]}": see lateral advise --help`);
+  if (operands.length > 0) throw new UsageError(`unexpected argument "${operands[0]}": see lateral advise --help`);
   const requests = await requestsOf(values);
   const config = readConfig({ ...process.env, ...environment });
   await withTwinOf(commandLine, config, async (twin) => {

@@ -1,4 +1,6 @@
 /** The command line of commands that work on a running service: they take their own options only, and a wrong one ends them with status 2. */
+import { access, constants, stat } from 'node:fs/promises';
+import { dirname, sep } from 'node:path';
 import { parseArgs } from 'node:util';
 import { messageOf } from '../base/narrow.js';
 import { UsageError } from '../traffic/limits.js';
@@ -60,4 +62,15 @@ export function readFileOperand(command: string, { operands }: OwnOptions): stri
   if (file === undefined || others.length > 0)
     throw new UsageError(`lateral ${command} takes one recording: see lateral ${command} --help`);
   return file;
+}
+
+/** Throws if a file cannot be written: before the work whose result it is to have. */
+export async function checkWritable(option: string, file: string | null): Promise<void> {
+  if (file === null) return;
+  const found = await stat(file).catch(() => null);
+  if (found?.isDirectory()) throw new UsageError(`${option}: ${file} is a folder`);
+  // The separator makes it an error if the folder is a file.
+  await access(found ? file : `${dirname(file)}${sep}`, constants.W_OK).catch((error: unknown) => {
+    throw new UsageError(`${option}: ${file} cannot be written: ${messageOf(error)}`);
+  });
 }

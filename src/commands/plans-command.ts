@@ -1,8 +1,9 @@
 /** `lateral statistics` and `lateral plans check`: the plans of recorded requests, compared with accepted ones. */
 import { StartError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
-import { type CommandLine, readArguments, readConfig } from '../config/config.js';
+import { type CommandLine, readConfig } from '../config/config.js';
 import { withDatabase } from '../service/start.js';
+import { UsageError } from '../traffic/limits.js';
 import { type AcceptedFile, acceptedFile, readAccepted, writeAccepted } from '../twin/accepted-plans.js';
 import { type CheckedPlans, type ComparedPlan, checkPlans, describeAge, differencesOf } from '../twin/check-plans.js';
 import type { PlannedClass, UnplannedRequest } from '../twin/plan-requests.js';
@@ -10,7 +11,8 @@ import { planLines } from '../twin/plan-tree.js';
 import { readRequests } from '../twin/requests.js';
 import { writeStatistics } from '../twin/statistics-file.js';
 import { takeStatistics } from '../twin/take-statistics.js';
-import { showProgress, TWIN_HELP, TWIN_SWITCHES, TWIN_VALUES, withTwinOf } from './twin-options.js';
+import { checkWritable } from './own-options.js';
+import { readOptions, showProgress, TWIN_HELP, TWIN_SWITCHES, TWIN_VALUES, withTwinOf } from './twin-options.js';
 
 export const STATISTICS_HELP = `Usage: lateral statistics -o FILE [--redact COLUMNS] [--option value ...]
 
@@ -23,7 +25,7 @@ concealed fields and of the service's own tables are always left out.
 
 "lateral plans check" and "lateral advise" build an empty PostgreSQL from the file that plans as the database does. PostgreSQL 15 or newer is needed. The role should be allowed to read all served tables: PostgreSQL hides the statistics of others.
 
-All options of lateral --help are accepted; DATABASE_URL selects the database.`;
+Exits with 2 if an option is wrong. All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
 export const PLANS_HELP = `Usage: lateral plans check [--statistics FILE] [--traffic FILE] [--accept] [--plans FILE] [--factor N] [--json] [--option value ...]
 
@@ -42,10 +44,11 @@ All options of lateral --help are accepted.`;
 
 export async function statistics(words: readonly string[]): Promise<void> {
   const long = words.map((word) => (word === '-o' ? '--output' : word));
-  const { operands, values, environment } = readArguments(long, [], ['output', 'redact']);
+  const { operands, values, environment } = readOptions(long, [], ['output', 'redact']);
   const { output, redact = '' } = values;
   if (operands.length > 0 || output === undefined)
-    throw new StartError('statistics needs a file: lateral statistics -o production.stats.gz');
+    throw new UsageError('statistics needs a file: lateral statistics -o production.stats.gz');
+  await checkWritable('--output', output);
   const config = readConfig({ ...process.env, ...environment });
   const names = redact
     .split(',')
@@ -58,7 +61,7 @@ export async function statistics(words: readonly string[]): Promise<void> {
     const [table = '', column = ''] = name.split('.').slice(-2);
     const facts = file.tables.find((each) => each.table === table);
     if (!facts || (column !== '*' && !Object.hasOwn(facts.columns, column)))
-      throw new StartError(`--redact: there is no column "${name}", and nothing was written`);
+      throw new UsageError(`--redact: there is no column "${name}", and nothing was written`);
   }
   const bytes = await writeStatistics(output, file);
   const size = `${Math.ceil(bytes / 1_024).toLocaleString('en')} kB`;
@@ -74,7 +77,7 @@ export async function plans(words: readonly string[]): Promise<void> {
   try {
     const [command, ...rest] = words;
     if (command !== 'check') throw new StartError('plans expects check: see lateral plans --help');
-    await check(readArguments(rest, [...TWIN_SWITCHES, 'accept'], [...TWIN_VALUES, 'factor']));
+    await check(readOptions(rest, [...TWIN_SWITCHES, 'accept'], [...TWIN_VALUES, 'factor']));
   } catch (error) {
     if (!(error instanceof StartError)) throw error;
     console.error(`lateral: ${error.message}`);

@@ -6,11 +6,11 @@ import { pipeline } from 'node:stream/promises';
 import { createGzip } from 'node:zlib';
 import { StartError } from '../base/errors.js';
 import { isRecord, messageOf, parseOwnJson, propertiesOf } from '../base/narrow.js';
-import { parseDuration, UsageError } from '../traffic/limits.js';
+import { counted, parseDuration, UsageError } from '../traffic/limits.js';
 import { Redactor } from '../traffic/redact.js';
 import { ask, type Target } from '../traffic/target.js';
 import { endLine, headerLine, requestLine, splitLines, type Traffic, TrafficReader } from '../traffic/traffic-file.js';
-import { readOwnOptions, readTarget } from './own-options.js';
+import { checkWritable, readOwnOptions, readTarget } from './own-options.js';
 
 export const RECORD_HELP = `Usage: lateral record --url URL --token TOKEN [--for 10m] [--sample 0.1] [--redact] -o traffic.lateral
 
@@ -24,7 +24,7 @@ again, and lateral capacity finds the highest rate. Tokens, passwords, cookies a
   --redact      replaces values: numbers, dates, UUIDs and keys by other recorded ones, texts by invented ones of the same length
   -o FILE       the recording, which is NDJSON compressed with gzip
 
-Ctrl-C ends the recording and keeps it. The file format and what --redact loses: docs/benchmark-your-own.md.`;
+Ctrl-C ends the recording and keeps it. Exits with 1 if the service ended it too early, which keeps it too, and with 2 if an option is wrong. The file format and what --redact loses: docs/benchmark-your-own.md.`;
 
 export async function record(words: readonly string[]): Promise<void> {
   const options = readOwnOptions('record', words, {
@@ -40,19 +40,29 @@ export async function record(words: readonly string[]): Promise<void> {
   const target = readTarget(options);
   const file = options.required('output');
   const milliseconds = parseDuration('--for', options.value('for') ?? '1m');
+  if (milliseconds < MIN_MS || milliseconds > MAX_MS) throw new UsageError('--for must be from 1s to 1h');
   const sample = Number(options.value('sample') ?? '1');
   if (!(sample > 0 && sample <= 1))
     throw new UsageError(`--sample must be a number above 0 and up to 1, not "${options.value('sample')}"`);
   const redactor = options.has('redact') ? new Redactor() : null;
-  const traffic = await listen(target, milliseconds, sample);
+  await checkWritable('--output', file);
+  const { traffic, isCutOff } = await listen(target, milliseconds, sample);
   await write(file, traffic, redactor);
   const { requests, dropped, recorded } = traffic;
   const lost = dropped === 0 ? '' : `; the service dropped ${dropped} because they came too fast: use --sample`;
   const shapes = new Set(recorded.map(({ shape }) => shape)).size;
+  const length = `${Math.round(traffic.milliseconds / 1_000)} s`;
   console.error(
-    `${requests} requests of ${shapes} shapes in ${Math.round(traffic.milliseconds / 1_000)} s, written to ${file}${lost}`,
+    `${counted(requests, 'request')} of ${counted(shapes, 'shape')} in ${length}, written to ${file}${lost}`,
   );
+  if (!isCutOff) return;
+  console.error(
+    `the service ended the recording after ${length} of ${Math.round(milliseconds / 1_000)} s: has it stopped?`,
+  );
+  process.exitCode = 1;
 }
+
+const [MIN_MS, MAX_MS] = [1_000, 3_600_000];
 
 /** Milliseconds after which a recording should have ended. */
 const GRACE_MS = 30_000;
@@ -60,15 +70,26 @@ const GRACE_MS = 30_000;
 /** Milliseconds between two lines of progress. */
 const PROGRESS_MS = 5_000;
 
-async function listen(target: Target, milliseconds: number, sample: number): Promise<Traffic> {
+/** A recording that is shorter by so many milliseconds did not end by itself. */
+const MAX_MISSING_MS = 500;
+
+interface Heard {
+  readonly traffic: Traffic;
+  /** Whether the service ended it before its time. */
+  readonly isCutOff: boolean;
+}
+
+async function listen(target: Target, milliseconds: number, sample: number): Promise<Heard> {
   const stopped = new AbortController();
   const stop = (): void => stopped.abort();
   process.once('SIGINT', stop);
   const signal = AbortSignal.any([stopped.signal, AbortSignal.timeout(milliseconds + GRACE_MS)]);
   const response = await ask(target, `/server/traffic?for=${milliseconds}ms&sample=${sample}`, { signal });
   if (response.status !== 200) throw await refusal(target, response);
+  const begun = performance.now();
   const reader = new TrafficReader(target.url.origin);
-  const timer = setInterval(() => console.error(`${reader.requests} requests`), PROGRESS_MS).unref();
+  const timer = setInterval(() => console.error(counted(reader.requests, 'request')), PROGRESS_MS).unref();
+  let reason = 'is it running?';
   try {
     // The whole recording is kept in memory until it ends: values are replaced by how often they come.
     const body = response.body;
@@ -76,15 +97,15 @@ async function listen(target: Target, milliseconds: number, sample: number): Pro
     await splitLines(body, (line) => reader.add(line));
   } catch (error) {
     if (error instanceof StartError) throw error;
-    if (!stopped.signal.aborted)
-      throw new StartError(`the recording of ${target.url.origin} broke off: ${messageOf(error)}`);
+    reason = messageOf(error);
   } finally {
     clearInterval(timer);
     process.off('SIGINT', stop);
   }
-  if (!reader.isComplete && !stopped.signal.aborted)
-    throw new StartError(`the recording of ${target.url.origin} broke off: is it running?`);
-  return reader.finish();
+  if (!reader.hasBegun) throw new StartError(`the recording of ${target.url.origin} broke off: ${reason}`);
+  const traffic = reader.finish(performance.now() - begun);
+  const isShort = !traffic.isComplete || traffic.milliseconds < milliseconds - MAX_MISSING_MS;
+  return { traffic, isCutOff: isShort && !stopped.signal.aborted };
 }
 
 /** The reason of the service, if it has one. */
@@ -94,7 +115,7 @@ async function refusal({ url }: Target, response: Response): Promise<StartError>
   if (response.status === 401 || response.status === 403)
     return new StartError(`${url.origin} refuses the token (${response.status}): it must be an administrator's`);
   if (response.status === 404)
-    return new StartError(`${url.origin} has no /server/traffic: is it Lateral, and recent enough?`);
+    return new StartError(`${response.url} does not exist: is ${url.href} Lateral, and recent enough?`);
   return new StartError(`${url.origin} refuses to record (${response.status})${reason === '' ? '' : `: ${reason}`}`);
 }
 

@@ -4,13 +4,14 @@ import { readFile } from 'node:fs/promises';
 import { StartError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
 import { runSteps } from '../base/time-slices.js';
-import type { CommandLine, Config } from '../config/config.js';
+import { type CommandLine, type Config, readArguments } from '../config/config.js';
 import { parseDocumentText } from '../schema/parse-document.js';
 import { readSnapshot } from '../schema/snapshot/parse-snapshot.js';
 import { applySnapshot } from '../schema/snapshot/snapshots.js';
 import type { Core } from '../service/core.js';
 import { withDatabase } from '../service/start.js';
 import { loadGrammar } from '../sql/grammar.js';
+import { UsageError } from '../traffic/limits.js';
 import { readScripts } from '../twin/build-structure.js';
 import { readStatistics, type StatisticsFile } from '../twin/statistics-file.js';
 import { takeStatistics } from '../twin/take-statistics.js';
@@ -25,6 +26,19 @@ export const TWIN_HELP = `  --statistics FILE  statistics of "lateral statistics
   --migrations DIR   builds the schema from the .sql files of a folder, in the order of their names
   --snapshot FILE    builds the schema from a snapshot of "lateral schema snapshot"
   --apply PATH       runs a .sql file, or those of a folder, after that: a migration that is not deployed yet`;
+
+/** As `readArguments`. A wrong option ends the command with status 2. */
+export function readOptions(
+  words: readonly string[],
+  switches: readonly string[],
+  own: readonly string[],
+): CommandLine {
+  try {
+    return readArguments(words, switches, own);
+  } catch (error) {
+    throw error instanceof StartError ? new UsageError(error.message) : error;
+  }
+}
 
 /** Statistics of a file, or of the connected database. */
 async function statisticsOf({ values, switches }: CommandLine, config: Config): Promise<StatisticsFile> {
@@ -54,7 +68,7 @@ export async function withTwinOf<Result>(
 async function twinPlan({ values: { migrations, apply, snapshot }, switches }: CommandLine): Promise<TwinPlan> {
   const sources = [migrations !== undefined, snapshot !== undefined, switches.has('connected')];
   if (sources.filter(Boolean).length > 1)
-    throw new StartError('--migrations, --snapshot and --connected exclude each other: each is the whole schema');
+    throw new UsageError('--migrations, --snapshot and --connected exclude each other: each is the whole schema');
   const pending = apply === undefined ? [] : await readScripts(apply);
   if (snapshot !== undefined) return { migrations: [], pending, change: await snapshotChange(snapshot) };
   return { migrations: migrations === undefined ? null : await readScripts(migrations), pending };

@@ -19,6 +19,11 @@ export function parseRate(text: string): Rate {
   return unit === 'x' ? { kind: 'factor', factor: value } : { kind: 'constant', perSecond: value };
 }
 
+/** E.g. `1 request`, `2 requests`. */
+export function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
+}
+
 const { parse: parseMilliseconds } = duration('', '');
 
 /** In milliseconds. */

@@ -96,16 +96,26 @@ const KEYWORD = /^(?:|true|false|null|\$[A-Z_]+(?:\(.*\))?(?:\..*)?)$/s;
 
 function rewrite(request: RecordedRequest, replace: Replace): RecordedRequest {
   if (request.omitted !== undefined) return request;
-  const { path, query, body, method } = request;
-  const [resource, key] = splitPath(path);
-  const visit: Replace = (place, value) => (KEYWORD.test(value) ? value : replace(`${resource}${place}`, value));
+  const { path, query, body } = request;
+  const [resource] = splitPath(path);
   if (query !== undefined && /(?:^|&)cursor=[^&]/.test(query)) return withoutValues(request, resource);
+  const visit = visitorOf(resource, replace);
   return {
     ...request,
-    path: key === '' ? path : `${resource}/${encodeURIComponent(visit(KEY_PLACE, decode(key)))}`,
+    path: rewritePath(path, visit),
     ...(query === undefined ? {} : { query: rewriteQuery(query, visit) }),
-    ...(body === undefined ? {} : { body: rewriteBody(body, resource, method, visit) }),
+    ...(body === undefined ? {} : { body: rewriteBody(body, request, replace) }),
   };
+}
+
+/** The places of values are those of a resource. */
+function visitorOf(resource: string, replace: Replace): Replace {
+  return (place, value) => (KEYWORD.test(value) ? value : replace(`${resource}${place}`, value));
+}
+
+function rewritePath(path: string, visit: Replace): string {
+  const [resource, key] = splitPath(path);
+  return key === '' ? path : `${resource}/${encodeURIComponent(visit(KEY_PLACE, decode(key)))}`;
 }
 
 /** The cursor of a page holds values of its last item, and one with others is not valid. */
@@ -129,6 +139,8 @@ const STRUCTURE =
 const LIST = /^_n?(?:in|between)$/;
 
 function rewriteQuery(query: string, visit: Replace): string {
+  const [, document = ''] = /(?:^|&)query=([^&]*)/.exec(query) ?? [];
+  const structural = structuralVariables(decode(document.replaceAll('+', ' ')));
   return query
     .split('&')
     .map((parameter) => {
@@ -139,6 +151,9 @@ function rewriteQuery(query: string, visit: Replace): string {
         .filter((name) => name !== '' && !/^\d+$/.test(name));
       const text = decode(parameter.slice(at + 1).replaceAll('+', ' '));
       if (names.some((name) => STRUCTURE.test(name))) return parameter;
+      const variables = names[0] === 'variables' ? parse(text) : undefined;
+      if (isObject(variables))
+        return `variables=${encodeURIComponent(writeJson(rewriteVariables(variables, structural, visit)))}`;
       return `${parameter.slice(0, at)}=${encodeURIComponent(rewriteText(text, names, visit))}`;
     })
     .join('&');
@@ -157,17 +172,72 @@ function rewriteText(text: string, names: readonly string[], visit: Replace): st
     : visit(place, text);
 }
 
-function rewriteBody(body: string, resource: string, method: string, visit: Replace): string {
+function rewriteBody(body: string, { path, method }: RecordedRequest, replace: Replace): string {
   const value = parse(body);
   if (value === undefined) return body;
-  if (resource === '/graphql' && isObject(value)) {
-    const { query, ...others } = value;
-    const document = typeof query === 'string' ? { query: rewriteDocument(query, visit) } : {};
-    return writeJson({ ...document, ...Object(rewriteValue(others, [], visit)) });
+  const [resource] = splitPath(path);
+  const visit = visitorOf(resource, replace);
+  if (resource === '/graphql' && isObject(value)) return writeJson(rewriteGraphql(value, visit));
+  if (resource === '/transactions' && isObject(value) && Array.isArray(value['operations'])) {
+    const operations = value['operations'].map((each) => rewriteOperation(each, replace));
+    return writeJson({ ...Object(rewriteValue({ ...value, operations: [] }, [], visit, NOTHING)), operations });
   }
   // Other methods send items, in which all names are fields.
   const isQuery = method === 'SEARCH';
   return writeJson(rewriteValue(value, [], visit, isQuery ? STRUCTURE : NOTHING));
+}
+
+/** An operation of a transaction is like a request: method, path, key and body. */
+function rewriteOperation(operation: unknown, replace: Replace): unknown {
+  const { method, path, key, body, if_match: tag, ...others } = isObject(operation) ? operation : { others: operation };
+  const [route = '', query] = typeof path === 'string' ? path.split(/\?(.*)/s, 2) : [];
+  const visit = visitorOf(splitPath(route)[0], replace);
+  const url = query === undefined ? '' : `?${rewriteQuery(query, visit)}`;
+  return {
+    ...Object(rewriteValue(others, [], visit, NOTHING)),
+    ...(method === undefined ? {} : { method }),
+    ...(path === undefined ? {} : { path: `${rewritePath(route, visit)}${url}` }),
+    ...(key === undefined ? {} : { key: rewriteValue(key, [], visit, REFERENCE) }),
+    ...(tag === undefined ? {} : { if_match: tag }),
+    ...(body === undefined ? {} : { body: rewriteValue(body, [], visit, REFERENCE) }),
+  };
+}
+
+/** `{"$ref": "0"}` is the key that another operation creates. */
+const REFERENCE = /^\$ref$/;
+
+function rewriteGraphql(body: Readonly<Record<string, unknown>>, visit: Replace): Record<string, unknown> {
+  const { query, variables, ...others } = body;
+  const structural = structuralVariables(typeof query === 'string' ? query : '');
+  return {
+    ...(typeof query === 'string' ? { query: rewriteDocument(query, visit) } : {}),
+    ...(isObject(variables) ? { variables: rewriteVariables(variables, structural, visit) } : {}),
+    ...Object(rewriteValue(isObject(variables) ? others : { ...others, variables }, [], visit)),
+  };
+}
+
+/** Variables of a document that are the values of arguments such as `limit`. */
+function structuralVariables(document: string): ReadonlySet<string> {
+  const uses = [...document.matchAll(/(\w+)\s*:\s*\[?\s*\$(\w+)/g)];
+  return new Set(uses.flatMap(([, name = '', variable = '']) => (STRUCTURE.test(name) ? [variable] : [])));
+}
+
+const PAGING = /^(?:limit|offset|page)$/;
+
+/** The names inside of a variable are those of fields and operators. */
+function rewriteVariables(
+  variables: Readonly<Record<string, unknown>>,
+  structural: ReadonlySet<string>,
+  visit: Replace,
+): Record<string, unknown> {
+  const isKept = (name: string, value: unknown): boolean =>
+    structural.has(name) || (PAGING.test(name) && typeof value !== 'string');
+  return Object.fromEntries(
+    Object.entries(variables).map(([name, value]) => [
+      name,
+      isKept(name, value) ? value : rewriteValue(value, ['variables', name], visit, NOTHING),
+    ]),
+  );
 }
 
 const NOTHING = /^(?!)/;

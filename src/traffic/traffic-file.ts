@@ -8,6 +8,7 @@ import { pipeline } from 'node:stream/promises';
 import { createGunzip } from 'node:zlib';
 import { StartError } from '../base/errors.js';
 import { codeOf, isRecord, messageOf } from '../base/narrow.js';
+import { UsageError } from './limits.js';
 
 const FORMAT = 'lateral-traffic';
 export const TRAFFIC_VERSION = 1;
@@ -144,6 +145,11 @@ export class TrafficReader {
     return this.#recorded.length;
   }
 
+  /** Whether it has its first line. */
+  get hasBegun(): boolean {
+    return this.#header !== null;
+  }
+
   get isComplete(): boolean {
     return this.#end !== null;
   }
@@ -158,11 +164,16 @@ export class TrafficReader {
     else this.#recorded.push(this.#requestOf(value));
   }
 
-  finish(): Traffic {
+  /** `elapsedMs` is the length of a recording without its last line. */
+  finish(elapsedMs = 0): Traffic {
     if (this.#header === null) throw this.#failure('is empty');
     const recorded = this.#recorded.sort((one, other) => one.t - other.t);
     const last = recorded.at(-1)?.t ?? 0;
-    const end = this.#end ?? { milliseconds: last, requests: recorded.length, dropped: 0 };
+    const end = this.#end ?? {
+      milliseconds: Math.max(last, Math.round(elapsedMs)),
+      requests: recorded.length,
+      dropped: 0,
+    };
     return { ...end, header: this.#header, statements: this.#statements, recorded, isComplete: this.#end !== null };
   }
 
@@ -199,8 +210,8 @@ export class TrafficReader {
     return request;
   }
 
-  #notTraffic(): StartError {
-    return this.#failure('is no recording: make one with lateral record');
+  #notTraffic(): UsageError {
+    return new UsageError(`${this.name} is no recording: make one with lateral record`);
   }
 
   #failure(reason: string): StartError {

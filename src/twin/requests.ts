@@ -3,8 +3,8 @@
  * caller of each request. In the other files a request without a caller is an administrator's.
  */
 import { readFile } from 'node:fs/promises';
-import { StartError } from '../base/errors.js';
 import { isRecord } from '../base/narrow.js';
+import { UsageError } from '../traffic/limits.js';
 import { readTraffic, type RecordedRequest as TrafficRequest } from '../traffic/traffic-file.js';
 
 export interface RecordedRequest {
@@ -20,9 +20,16 @@ export interface RecordedRequest {
 /** With neither a user nor a role it is the public; null for an administrator. */
 export type RecordedCaller = { readonly user: string | null; readonly role: string | null } | null;
 
+/** Throws if it has none. */
 export async function readRequests(path: string): Promise<readonly RecordedRequest[]> {
+  const requests = await readAny(path);
+  if (requests.length === 0) throw new UsageError(`"${path}" has no requests: make a recording with lateral record`);
+  return requests;
+}
+
+async function readAny(path: string): Promise<readonly RecordedRequest[]> {
   const bytes = await readFile(path).catch(() => {
-    throw new StartError(`"${path}" cannot be read`);
+    throw new UsageError(`"${path}" cannot be read`);
   });
   const isCompressed = bytes[0] === 0x1f && bytes[1] === 0x8b;
   const lines = isCompressed
@@ -50,14 +57,14 @@ function propertyOf(line: string, path: string, number: number): Readonly<Record
     const entry: unknown = JSON.parse(line);
     if (isRecord(entry)) return entry;
   } catch {}
-  throw new StartError(`"${path}", line ${number}: it is not JSON`);
+  throw new UsageError(`"${path}", line ${number}: it is neither a recording of lateral record nor a request in JSON`);
 }
 
 function readEntry(line: string, file: string, number: number): RecordedRequest {
   const entry = propertyOf(line, file, number);
   const { method, path, body, ms } = entry;
   if (typeof method !== 'string' || typeof path !== 'string')
-    throw new StartError(`"${file}", line ${number}: it needs a "method" and a "path"`);
+    throw new UsageError(`"${file}", line ${number}: it is no recording, and a request needs a "method" and a "path"`);
   const text = (name: string): string | null => (typeof entry[name] === 'string' ? String(entry[name]) : null);
   return {
     method: method.toUpperCase(),
@@ -71,7 +78,7 @@ function readEntry(line: string, file: string, number: number): RecordedRequest 
 function readLine(line: string, path: string, number: number): RecordedRequest {
   const [, method = '', target = '', body = null] = /^(?:([A-Z]+)\s+)?(\/\S*)(?:\s+(\{.*\}))?$/.exec(line) ?? [];
   if (target === '')
-    throw new StartError(
+    throw new UsageError(
       `"${path}", line ${number}: expected a request such as "GET /items/articles?limit=10", found "${line.slice(0, 60)}"`,
     );
   return { method: method === '' ? 'GET' : method, path: target, body, caller: null, ms: 0 };

@@ -1,5 +1,5 @@
 /** The file of `lateral statistics`: the structure of a database and all that its planner knows, without its rows. */
-import { readFile, writeFile } from 'node:fs/promises';
+import { open, readFile } from 'node:fs/promises';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import { StartError } from '../base/errors.js';
 import { isRecord, messageOf, parseOwnJson } from '../base/narrow.js';
@@ -104,14 +104,27 @@ export interface StatisticsFile extends PlannerFacts {
   readonly redacted: readonly string[];
 }
 
-/** Compressed if the name ends in `.gz`. */
+/** Compressed if the name ends in `.gz`. Common values of columns are data: only the owner may read the file. */
 export async function writeStatistics(path: string, file: StatisticsFile): Promise<number> {
   const text = `${JSON.stringify(file)}\n`;
   const bytes = path.endsWith('.gz') ? gzipSync(text) : Buffer.from(text);
-  await writeFile(path, bytes).catch((error: unknown) => {
+  await writePrivate(path, bytes).catch((error: unknown) => {
     throw new StartError(`"${path}" cannot be written: ${messageOf(error)}`);
   });
   return bytes.length;
+}
+
+const PRIVATE = 0o600;
+
+async function writePrivate(path: string, bytes: Buffer): Promise<void> {
+  const file = await open(path, 'w', PRIVATE);
+  try {
+    // The mode of a file that exists stays as it is otherwise.
+    if ((await file.stat()).isFile()) await file.chmod(PRIVATE);
+    await file.writeFile(bytes);
+  } finally {
+    await file.close();
+  }
 }
 
 export async function readStatistics(path: string): Promise<StatisticsFile> {

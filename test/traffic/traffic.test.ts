@@ -1,5 +1,7 @@
 /** Recording and replaying the traffic of a service: nothing secret in the file, the same shapes, rates and statuses in the replay. */
+import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import t from 'tap';
@@ -353,7 +355,15 @@ t.test('bad files, options and targets are refused with a reason', async (t) => 
     [['capacity', made, '--url', service.url, '--token', reader.token, '--slo', 'p99=1s'], 1, /an administrator's/],
     [['record', ...credentials], 2, /--output is missing/],
     [['record', ...credentials, '-o', join(folder, 'x'), '--sample', '2'], 2, /--sample must be/],
-    [['record', ...credentials, '-o', join(folder, 'x'), '--for', '3h'], 1, /"for" must be from 1s to 1h/],
+    [['record', ...credentials, '-o', join(folder, 'x'), '--for', '3h'], 2, /--for must be from 1s to 1h/],
+    [['record', ...credentials, '-o', join(folder, 'nofolder', 'x')], 2, /nofolder\/x cannot be written/],
+    [['record', '--url', `${service.url}/api`, '--token', 'x', '-o', join(folder, 'x')], 1, /\/api\/server\/traffic/],
+    [['statistics'], 2, /needs a file/],
+    [['statistics', '--speed', '3'], 2, /unknown option/],
+    [['advise', '--speed', '3'], 2, /unknown option/],
+    [['advise', '--traffic', 'package.json'], 2, /neither a recording/],
+    [['advise', '--traffic', await written('object', '{"name":"x"}')], 2, /is no recording/],
+    [['plans', 'check', '--accept', '--traffic', await written('head', `${HEADER}\n`)], 2, /has no requests/],
     [
       ['record', '--url', service.url, '--token', reader.token, '-o', join(folder, 'x')],
       1,
@@ -363,7 +373,7 @@ t.test('bad files, options and targets are refused with a reason', async (t) => 
     [['replay', made, '--url', 'http://127.0.0.1:1', '--token', 'x'], 1, /does not answer/],
     [['replay', made, '--url', service.url, '--token', reader.token], 1, /must be an administrator's/],
     [['replay', join(folder, 'missing'), ...credentials], 1, /there is no file/],
-    [['replay', 'package.json', ...credentials], 1, /is no recording/],
+    [['replay', 'package.json', ...credentials], 2, /is no recording/],
     [
       ['replay', await written('version', `${HEADER.replace('"version":1', '"version":2')}\n`), ...credentials],
       1,
@@ -420,12 +430,36 @@ t.test('redaction keeps types, lengths, equality and structure', async (t) => {
         variables: { limit: 3, name: 'Erin' },
       }),
     },
+    ...[7, 8].map((first) => ({
+      ...base,
+      method: 'POST',
+      path: '/graphql',
+      body: JSON.stringify({
+        query:
+          'query ($first: Int, $from: Int, $id: Int) { film(limit: $first, offset:$from, filter: {id: {_eq: $id}}) { id } }',
+        variables: { first, from: first * 10, id: first * 100, data: { alias: 'Frank' } },
+      }),
+    })),
+    {
+      ...base,
+      method: 'POST',
+      path: '/transactions',
+      body: JSON.stringify({
+        operations: [
+          { method: 'POST', path: '/items/film?fields=id', body: { title: 'Grace', alias: 'Heidi' } },
+          { method: 'PATCH', path: '/items/actor/5', body: { title: 'Ivan', sequel: { $ref: '0' } } },
+          { method: 'DELETE', path: '/items/film', key: { $ref: '0' } },
+          { method: 'DELETE', path: '/items/actor', key: 6 },
+        ],
+      }),
+    },
   ];
   const redactor = new Redactor();
   for (const each of requests) redactor.learn(each);
   const redacted = requests.map((each) => redactor.redact(each));
   const text = JSON.stringify(redacted);
-  for (const name of ['Alice', 'Smith', 'Bob', 'Carol', 'Dave', 'Erin']) t.notOk(text.includes(name), name);
+  for (const name of ['Alice', 'Smith', 'Bob', 'Carol', 'Dave', 'Erin', 'Frank', 'Grace', 'Heidi', 'Ivan'])
+    t.notOk(text.includes(name), name);
   const keys = redacted.slice(0, 4).map(({ path }) => path);
   t.strictSame(
     [...keys].sort(),
@@ -448,4 +482,50 @@ t.test('redaction keeps types, lengths, equality and structure', async (t) => {
     query: /limit: 5, filter: \{title: \{_eq: "[A-Z][a-z]{3}"/,
     variables: { limit: 3, name: /^[A-Z][a-z]{3}$/ },
   });
+  t.match(JSON.parse(redacted[10]?.body ?? ''), { variables: { first: 7, from: 70, id: 800 } }, 'pages stay');
+  t.match(
+    JSON.parse(redacted[12]?.body ?? ''),
+    {
+      operations: [
+        { method: 'POST', path: '/items/film?fields=id', body: { title: /^[A-Z][a-z]{4}$/, alias: /^[A-Z][a-z]{4}$/ } },
+        { method: 'PATCH', path: '/items/actor/6', body: { title: /^[A-Z][a-z]{3}$/, sequel: { $ref: '0' } } },
+        { method: 'DELETE', path: '/items/film', key: { $ref: '0' } },
+        { method: 'DELETE', path: '/items/actor', key: 5 },
+      ],
+    },
+    'each operation of a transaction is like a request',
+  );
+});
+
+t.test('a recording that the service ends too early is kept', async (t) => {
+  const short = await startTestService({ databaseUrl, WORKERS: '1' });
+  const file = join(folder, 'short.lateral');
+  const recording = runCommand(['record', '--url', short.url, '--token', ADMIN_TOKEN, '--for', '30s', '-o', file]);
+  await waitFor(async () => /^lateral_traffic_recordings 1$/m.test((await get(short, '/server/metrics')).text), 5_000);
+  await get(short, '/items/tags');
+  await short.stop();
+  t.match(await recording, { code: 1, complaints: /the service ended the recording after \d s of 30 s/ });
+  t.ok(linesOf(await readFile(file)).some(({ path }) => path === '/items/tags'));
+});
+
+t.test('a recording whose stream breaks off is kept with its real length', async (t) => {
+  const file = join(folder, 'broken.lateral');
+  const line = requestLine({ t: 5, method: 'GET', path: '/items/tags', status: 200, bytes: 1, ms: 1, ...asReader });
+  const broken = createServer((_, response) => {
+    response.write(`${HEADER}\n${line}\n{"t":6,"met`);
+    setTimeout(() => response.destroy(), 1_000);
+  }).listen(0, '127.0.0.1');
+  await once(broken, 'listening');
+  t.teardown(() => broken.close());
+  const url = `http://127.0.0.1:${Object(broken.address()).port}`;
+  const outcome = await runCommand(['record', '--url', url, '--token', 'x', '--for', '30s', '-o', file]);
+  t.match(outcome, { code: 1, complaints: /^1 request of 1 shape in 1 s.*\nthe service ended .* 1 s of 30 s/ });
+  const reader = new TrafficReader('the file');
+  for (const each of gunzipSync(await readFile(file))
+    .toString()
+    .split('\n'))
+    reader.add(each);
+  const { milliseconds, recorded } = reader.finish();
+  t.equal(recorded.length, 1);
+  t.ok(milliseconds >= 900 && milliseconds < 5_000, `${milliseconds} ms`);
 });

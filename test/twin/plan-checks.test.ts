@@ -3,7 +3,7 @@
  * that got worse ends the check with status 1, the shape and the reason.
  */
 import { readdirSync } from 'node:fs';
-import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
@@ -131,7 +131,8 @@ await t.test('statistics hold no rows, no secrets and no redacted values', async
   const own = file.columns.filter(({ table }) => table.startsWith('service_'));
   t.ok(own.every((each) => each.most_common_vals === null && each.histogram_bounds === null));
   const missing = await runCommand([...words.slice(0, -1), 'customers.mail'], { DATABASE_URL: url });
-  t.equal(missing.code, 1);
+  t.equal(missing.code, 2);
+  t.equal((await stat(path('s.json'))).mode & 0o777, 0o600);
   t.match(missing.complaints, /--redact: there is no column "customers.mail"/);
   const whole = await runCommand(['statistics', '-o', path('s.gz')], { DATABASE_URL: url });
   t.equal(whole.code, 0, whole.complaints);
