@@ -48,6 +48,11 @@ create table service_webhook_changes (
   changed_at timestamp with time zone not null default clock_timestamp()
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 
+-- The trigger must read no table: it would make writers of SERIALIZABLE fail, and see an old state in REPEATABLE READ. Sequences
+-- say up to which number the service has read the changes, and whether it looks for more by itself (null if it waits for NOTIFY).
+create sequence service_webhook_drained minvalue 0;
+create sequence service_webhook_looking;
+
 create index service_webhook_changes_gap_index on service_webhook_changes (relation) where event::text = 'gap';
 
 create table service_webhook_deliveries (
@@ -82,6 +87,7 @@ create index service_webhook_deliveries_due_index on service_webhook_deliveries 
   where status::text = 'pending';
 create index service_webhook_deliveries_item_index on service_webhook_deliveries (webhook, collection, item, sequence)
   where status::text = 'pending';
+create index service_webhook_deliveries_dead_index on service_webhook_deliveries (webhook) where status::text = 'dead';
 create index service_webhook_deliveries_finished_index on service_webhook_deliveries (finished_at) where status::text <> 'pending';
 create index service_webhook_deliveries_webhook_index on service_webhook_deliveries (webhook, created_at);
 
@@ -103,12 +109,12 @@ do $do$
 begin
   execute pg_catalog.format($format$
 create function %1$I.service_webhook_change() returns trigger language plpgsql security definer
-  set search_path = pg_catalog, pg_temp set extra_float_digits = 1 set datestyle = 'ISO, YMD' set intervalstyle = postgres as $$
+  set search_path = pg_catalog, pg_temp set extra_float_digits = 1 set datestyle = 'ISO, YMD' set intervalstyle = postgres
+  set timezone = 'UTC' set bytea_output = 'hex' as $$
 declare
   max_changes constant bigint := TG_ARGV[0];
   key_columns constant text[] := TG_ARGV[1:];
   root constant oid := coalesce(pg_partition_root(TG_RELID), TG_RELID);
-  oldest bigint;
   own_columns text;
   images text := 'select row_to_json(q) as image from (select %%s from %%s r) q';
   new_images text;
@@ -116,8 +122,7 @@ declare
   item text := 'i.image ->> $2[1]';
   changed bigint;
 begin
-  select id into oldest from %1$I.service_webhook_changes order by id limit 1;
-  if oldest is not null and pg_sequence_last_value(%2$L::regclass) - oldest >= max_changes then
+  if pg_sequence_last_value(%2$L::regclass) - coalesce(pg_sequence_last_value(%4$L::regclass), 0) > max_changes then
     raise exception 'more than %% changes wait to be delivered (WEBHOOK_MAX_BACKLOG)', max_changes;
   end if;
   if TG_OP = 'TRUNCATE' then
@@ -173,8 +178,8 @@ begin
   if changed > max_changes then
     raise exception 'a statement changed more than %% rows (WEBHOOK_MAX_BACKLOG)', max_changes;
   end if;
-  -- Transactions that notify commit one after the other. While changes wait, the service looks for more by itself.
-  if oldest is null and changed > 0 then
+  -- Transactions that notify commit one after the other.
+  if changed > 0 and pg_sequence_last_value(%5$L::regclass) is null then
     perform pg_notify('service_webhooks', %3$L);
   end if;
   return null;
@@ -190,7 +195,9 @@ exception when others then
 end
 $$
 $format$, current_schema(),
-    pg_catalog.concat(pg_catalog.quote_ident(current_schema()), '.service_webhook_changes_id_seq'), current_schema());
+    pg_catalog.concat(pg_catalog.quote_ident(current_schema()), '.service_webhook_changes_id_seq'), current_schema(),
+    pg_catalog.concat(pg_catalog.quote_ident(current_schema()), '.service_webhook_drained'),
+    pg_catalog.concat(pg_catalog.quote_ident(current_schema()), '.service_webhook_looking'));
 end
 $do$;
 

@@ -25,6 +25,7 @@ await sql.unsafe(`
   create type mood as enum ('sad', 'glad');
   create table keyless (v text);
   create table pairs (a int, b text, v text, primary key (a, b));
+  create table moments (at timestamptz, code bytea, primary key (at, code));
   create table odd (id bigint primary key, m mood, list mood[], f float8, n numeric, d jsonb, bytes bytea, span daterange);
   create table parted (id int primary key, v text) partition by range (id);
   create table parted_low partition of parted for values from (0) to (100)`);
@@ -146,6 +147,8 @@ t.test('values of all kinds survive, whatever the settings of the writer', async
   await sql.begin(async (sql) => {
     await sql`set local extra_float_digits = -10`;
     await sql`set local datestyle = 'SQL, DMY'`;
+    await sql`set local bytea_output = 'escape'`;
+    await sql`set local timezone = 'Asia/Tokyo'`;
     await sql`insert into odd values (9007199254740993, 'glad', '{sad,glad}', 0.1::float8 + 0.2::float8, 'NaN', '{"a":[1,"é"]}',
       '\\x00ff', '[2026-02-01,2026-03-04)')`;
   });
@@ -172,6 +175,50 @@ t.test('a rolled back change is not sent, and one transaction sends all of its c
     receiver.received.map(({ json: { data } }) => data?.['name']),
     ['a', 'b', 'c'],
   );
+});
+
+t.test('keys are written in one way, whatever the settings of the writer', async (t) => {
+  await create(t, { collections: ['moments'] });
+  await sql.begin(async (sql) => {
+    await sql`set local timezone = 'Asia/Tokyo'`;
+    await sql`set local bytea_output = 'escape'`;
+    await sql`insert into moments values ('2026-01-01T00:00:00Z', '\\x00ff')`;
+  });
+  const [first] = await receiver.count(1);
+  t.match(first?.json.key, /^2026-01-01T00:00:00\+00:00~\\{1,2}x00ff$/);
+});
+
+t.test('the trigger makes no SERIALIZABLE writer fail', async (t) => {
+  await create(t, { collections: ['tags'] });
+  const one = connectSql(url);
+  const other = connectSql(url);
+  t.teardown(() => Promise.all([one.end(), other.end()]));
+  for (const session of [one, other]) await session.unsafe('begin isolation level serializable');
+  await one`insert into tags (id, name) values (960, 'one')`;
+  await other`insert into tags (id, name) values (961, 'other')`;
+  await one.unsafe('commit');
+  await t.resolves(other.unsafe('commit'));
+  await receiver.count(2);
+});
+
+t.test('changes that the service cannot read in time wait', async (t) => {
+  const { id } = await create(t, { collections: ['tags'] });
+  const locker = connectSql(url);
+  t.teardown(() => locker.end());
+  await locker.unsafe('begin');
+  await locker`lock table service_webhook_deliveries in exclusive mode`;
+  await sql`insert into tags (id, name) values (962, 'late')`;
+  let cancelled = 0;
+  await waitFor(async () => {
+    cancelled += (
+      await sql`select pg_cancel_backend(pid) from pg_stat_activity where datname = current_database()
+        and wait_event_type = 'Lock' and query like '%service_webhook_deliveries%'`
+    ).length;
+    return cancelled >= 3;
+  }, 10_000);
+  await locker.unsafe('commit');
+  await receiver.count(1);
+  t.match(await sql`select incomplete_since from service_webhooks where id = ${id}`, [{ incomplete_since: null }]);
 });
 
 interface StandardWebhooks {

@@ -17,8 +17,8 @@ export interface Delivery {
  * A delivery waits while an older one of the same webhook and item is pending. One that concerns the whole collection, such as a
  * truncate, waits for all older ones of the collection, and all later ones wait for it: it is the barrier of the collection.
  *
- * Due deliveries are looked at in their order until enough are found that need not wait. Sub-selects with a limit and `offset 0` keep this
- * order of work and the index on the item, even if PostgreSQL has no statistics of the table.
+ * The statement reads due deliveries in their order until it has enough that need not wait. Sub-selects with a limit and `offset 0` keep
+ * this order of work and the index on the item, even if PostgreSQL has no statistics of the table.
  */
 const CLAIM = withCatalog(`
 with recursive collections as (
@@ -96,7 +96,7 @@ export interface Result {
   readonly delay: number;
 }
 
-/** Later deliveries of an item whose delivery has failed are not due before it, so claims need not look at them. */
+/** Later deliveries of an item whose delivery has failed are not due before it. */
 const FINISH = withCatalog(`
 with results as (
   select * from json_to_recordset($1::json)

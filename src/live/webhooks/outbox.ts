@@ -4,8 +4,8 @@
  * deliveries of an item are created in the order of its changes.
  */
 import { CLI_IDENTITY } from '../../access/identity.js';
-import { ServiceError } from '../../base/errors.js';
-import { elementAt, isOneOf, messageOf, parseOwnJson } from '../../base/narrow.js';
+import { ranTooLong, ServiceError } from '../../base/errors.js';
+import { codeOf, elementAt, isOneOf, messageOf, parseOwnJson } from '../../base/narrow.js';
 import { isUnavailable } from '../../base/sqlstate.js';
 import type { Reads } from '../../engine/reads/reads.js';
 import {
@@ -29,9 +29,24 @@ import { arrayLiteral } from '../../sql/literal.js';
 import { bind } from '../../sql/parameter.js';
 import { payloadOf } from './payload.js';
 
-const LOCK = withCatalog(
-  "select pg_try_advisory_xact_lock(hashtextextended('lateral webhook changes ' || $1::text, 0)) as is_mine",
-);
+/** The lock, the number of the newest change, and the state that the trigger sees. */
+const LOCK = withCatalog(`
+select pg_try_advisory_xact_lock(hashtextextended('lateral webhook changes ' || $1::text, 0)) as is_mine,
+  (select case when s.is_called then s.last_value else 0 end from service_webhook_changes_id_seq s)::text as newest,
+  (select case when s.is_called then s.last_value else 0 end from service_webhook_drained s)::text as drained,
+  (select s.is_called from service_webhook_looking s) as is_looking`);
+
+interface LockRow {
+  readonly is_mine: boolean;
+  readonly newest: string;
+  readonly drained: string;
+  readonly is_looking: boolean;
+}
+
+/** The trigger compares the number with that of the newest change, and notifies unless the service looks for changes by itself. */
+const TELL = withCatalog(`
+select setval((quote_ident($1::text) || '.service_webhook_drained')::regclass, $2::bigint),
+  setval((quote_ident($1::text) || '.service_webhook_looking')::regclass, 1, $3::boolean)`);
 
 /** Changes, and bytes of them as they are stored, that one transaction turns into deliveries. */
 const MAX_CHANGES = 500;
@@ -109,6 +124,12 @@ interface Change extends Omit<ChangeRow, 'event'> {
   readonly collection: Collection;
 }
 
+interface Draining {
+  readonly lock: LockRow;
+  /** Whether the model was just read. */
+  readonly isFresh: boolean;
+}
+
 interface OutboxServices {
   readonly database: Database;
   readonly mirror: Mirror;
@@ -134,34 +155,49 @@ export class Outbox {
   async drain(): Promise<'all' | 'some' | 'none'> {
     const size = this.#size;
     try {
-      const taken = await this.#transaction((session) => this.#drainSome(session, size));
+      const taken = await this.#drainKnown(size);
       this.#size = Math.min(MAX_CHANGES, size * 2);
       if (taken === null || taken === 0) return 'none';
       return taken >= size ? 'some' : 'all';
     } catch (error) {
       if (isUnavailable(error)) throw error;
-      // One change cannot be read: the others must not wait for it.
+      // One change cannot be read, or many take too long: the others must not wait for it.
       if (size > 1) this.#size = 1;
-      else await this.#transaction((session) => this.#skip(session, messageOf(error)));
+      else if (isOfChange(error)) await this.#transaction((session) => this.#skip(session, messageOf(error)));
+      else throw error;
       return 'some';
     }
   }
 
+  /** The model may be older than the table of a change. */
+  async #drainKnown(size: number): Promise<number | null> {
+    const taken = await this.#transaction((session, lock) => this.#drainSome(session, size, { lock, isFresh: false }));
+    if (taken !== 'unknown') return taken;
+    await this.services.mirror.refresh(true);
+    const again = await this.#transaction((session, lock) => this.#drainSome(session, size, { lock, isFresh: true }));
+    return again === 'unknown' ? null : again;
+  }
+
   /** Returns null if another instance is at it. */
-  #transaction<Result>(work: (session: Session) => Promise<Result>): Promise<Result | null> {
+  #transaction<Result>(work: (session: Session, lock: LockRow) => Promise<Result>): Promise<Result | null> {
     const { database } = this.services;
     return database.transaction(async (session) => {
-      const [lock] = await session.query<{ is_mine: boolean }>(database.qualified(LOCK), [database.system]);
-      return lock?.is_mine ? work(session) : null;
+      const [lock] = await session.query<LockRow>(database.qualified(LOCK), [database.system]);
+      return lock?.is_mine ? work(session, lock) : null;
     });
   }
 
-  async #drainSome(session: Session, size: number): Promise<number> {
+  /** Returns `unknown`, and changes nothing, if the model lacks the table of a change and may be old. */
+  async #drainSome(session: Session, size: number, { lock, isFresh }: Draining): Promise<number | 'unknown'> {
     const { database, mirror } = this.services;
     const rows = await session.query<ChangeRow>(database.qualified(TAKE), [String(size)]);
+    await this.#tell(session, lock, rows, size);
     if (rows.length === 0) return 0;
+    const unknown = rows.find((row) => row.table !== null && collectionOf(row, mirror.model) === null);
+    if (unknown && !isFresh) return 'unknown';
     const { webhooks, broken } = parseWebhooks(await session.query<WebhookRow>(database.qualified(READ_WEBHOOKS)));
     for (const { id, status, reason } of broken) if (status === 'active') await this.#mark(session, id, reason, true);
+    if (unknown) await this.#markLacking(session, webhooks, `the table "${unknown.table}" is no collection`);
     const deliveries: NewDelivery[] = [];
     for (const webhook of webhooks.filter(isRecording))
       deliveries.push(...(await this.#deliveriesOf(session, webhook, rows, mirror.model)));
@@ -169,6 +205,22 @@ export class Outbox {
     await session.query(database.qualified(DELETE), [arrayLiteral(rows.map(({ id }) => id))]);
     await this.#pauseOverfull(session);
     return rows.length;
+  }
+
+  /** Numbers without a row belong to changes that were rolled back or are not committed yet. */
+  async #tell(session: Session, lock: LockRow, rows: readonly ChangeRow[], size: number): Promise<void> {
+    const drained = rows.length < size ? lock.newest : (rows.at(-1)?.id ?? lock.newest);
+    const isLooking = rows.length > 0;
+    if (drained === lock.drained && isLooking === lock.is_looking) return;
+    const { database } = this.services;
+    await session.query(database.qualified(TELL), [database.system, drained, String(isLooking)]);
+  }
+
+  /** Webhooks that follow a collection which the model lacks may have followed the table. */
+  async #markLacking(session: Session, webhooks: readonly Webhook[], reason: string): Promise<void> {
+    const { collections: known } = this.services.mirror.model;
+    for (const webhook of webhooks.filter(isRecording))
+      if (webhook.collections.some((name) => !known.has(name))) await this.#mark(session, webhook.id, reason, false);
   }
 
   /** Removes the oldest change, which cannot be read. */
@@ -217,7 +269,7 @@ export class Outbox {
       }
       return deliveries;
     } catch (error) {
-      if (!(error instanceof ServiceError) || isUnavailable(error)) throw error;
+      if (!(error instanceof ServiceError) || isUnavailable(error) || !isOfChange(error)) throw error;
       // The filter or the fields do not fit the schema: nobody knows which changes match.
       await this.#mark(session, webhook.id, error.message, true);
       return [];
@@ -283,6 +335,16 @@ export class Outbox {
     }
     return shown;
   }
+}
+
+/** Codes of PostgreSQL for values, names, types and limits: a statement with the same change fails again. */
+const LASTING = /^(0A|21|22|23514|42|44|54|P0)/;
+
+/** Whether the change or the query of a webhook is the cause. A timeout or a lock is not. */
+function isOfChange(error: unknown): boolean {
+  if (error instanceof ServiceError) return error.extensions['option'] !== ranTooLong().extensions['option'];
+  const code = codeOf(error);
+  return !/^[0-9A-Z]{5}$/.test(code) || LASTING.test(code);
 }
 
 /** Whether changes are kept for it. If changes were missed while it was paused, it starts again when it is resumed. */

@@ -76,6 +76,8 @@ export class Webhooks {
   #definitions = '[]';
   #keptUpAt = Number.NEGATIVE_INFINITY;
   #figuresAt = Number.NEGATIVE_INFINITY;
+  #expiredAt = Number.NEGATIVE_INFINITY;
+  #tidying: Promise<void> | null = null;
   readonly #triggers: TableTriggers;
 
   constructor(
@@ -155,21 +157,43 @@ export class Webhooks {
       this.#hasWebhooks = webhooks.some(({ status }) => status !== 'inactive');
       if (performance.now() - this.#keptUpAt >= UPKEEP_MS) await this.#keepUp(webhooks);
       if (!this.#hasWebhooks) return;
-      let drained = await this.#outbox.drain();
-      this.#isBusy = drained !== 'none';
-      while (!this.#isStopped && drained === 'some') {
-        await this.#wakeLanes(webhooks);
-        drained = await this.#outbox.drain();
-      }
-      await this.#wakeLanes(webhooks);
-      if (performance.now() - this.#figuresAt >= FIGURES_MS) {
-        this.#figuresAt = performance.now();
-        this.backlog = await readBacklog(this.services.database);
-      }
+      if (this.#tidying === null && performance.now() - this.#figuresAt >= FIGURES_MS)
+        this.#tidying = this.#tidy().finally(() => {
+          this.#tidying = null;
+        });
+      // Deliveries are sent, even if a change cannot be drained now.
+      await this.#drain(webhooks).finally(() => this.#wakeLanes(webhooks));
     } catch (error) {
-      if (!this.#isStopped) this.observe({ kind: 'webhooks-failed', error });
+      this.#failed(error);
       this.#again = this.#isBusy = false;
     }
+  }
+
+  async #drain(webhooks: readonly Webhook[]): Promise<void> {
+    let drained = await this.#outbox.drain();
+    this.#isBusy = drained !== 'none';
+    while (!this.#isStopped && drained === 'some') {
+      await this.#wakeLanes(webhooks);
+      drained = await this.#outbox.drain();
+    }
+  }
+
+  /** Draining does not wait for it. */
+  async #tidy(): Promise<void> {
+    this.#figuresAt = performance.now();
+    const { database } = this.services;
+    try {
+      this.backlog = await readBacklog(database);
+      if (performance.now() - this.#expiredAt < UPKEEP_MS) return;
+      this.#expiredAt = performance.now();
+      while (!this.#isStopped && (await expireDeliveries(database, this.options.retention)) > 0);
+    } catch (error) {
+      this.#failed(error);
+    }
+  }
+
+  #failed(error: unknown): void {
+    if (!this.#isStopped) this.observe({ kind: 'webhooks-failed', error });
   }
 
   async #readWebhooks(): Promise<readonly Webhook[]> {
@@ -209,7 +233,6 @@ export class Webhooks {
     for (const [table, reason] of this.#triggers.failures)
       this.observe({ kind: 'webhook-triggers-missing', table, reason });
     await this.#markMissing(webhooks);
-    if (this.#hasWebhooks) while ((await expireDeliveries(this.services.database, this.options.retention)) > 0);
   }
 
   /** A collection that a webhook follows does not exist. */
