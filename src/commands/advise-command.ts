@@ -1,12 +1,21 @@
 /** `lateral advise`: indexes that make recorded requests faster, each tried on a twin before it is proposed. */
 import { StartError } from '../base/errors.js';
 import { readConfig } from '../config/config.js';
-import { UsageError } from '../traffic/limits.js';
+import { counted, UsageError } from '../traffic/limits.js';
 import { readAccepted, requestOf } from '../twin/accepted-plans.js';
 import { type AdviceReport, advise as findAdvice, type IndexAdvice, type IndexComplaint } from '../twin/advise.js';
 import { differencesOf } from '../twin/check-plans.js';
 import { type RecordedRequest, readRequests } from '../twin/requests.js';
-import { readOptions, showProgress, TWIN_HELP, TWIN_SWITCHES, TWIN_VALUES, withTwinOf } from './twin-options.js';
+import {
+  describeUnplanned,
+  nameOf,
+  readOptions,
+  showProgress,
+  TWIN_HELP,
+  TWIN_SWITCHES,
+  TWIN_VALUES,
+  withTwinOf,
+} from './twin-options.js';
 
 export const ADVISE_HELP = `Usage: lateral advise [--traffic FILE] [--statistics FILE] [--json] [--option value ...]
 
@@ -47,10 +56,11 @@ function report({ advice, complaints, planned, unplanned }: AdviceReport, differ
   return [
     ...advice.map(describeAdvice),
     ...complaints.map(describeComplaint),
+    ...describeUnplanned(unplanned),
     ...(differences.length === 0
       ? []
       : [`The twin differs from the database:\n${differences.map((each) => `  - ${each}`).join('\n')}`]),
-    `${advice.length === 0 ? 'No index is missing' : `${advice.length} ${advice.length === 1 ? 'index' : 'indexes'} proposed`} for ${planned.length} shapes; ${skipped} requests were not planned.`,
+    `${advice.length === 0 ? 'No index is missing' : `${advice.length} ${advice.length === 1 ? 'index' : 'indexes'} proposed`} for ${counted(planned.length, 'shape')}; ${counted(skipped, 'request')} ${skipped === 1 ? 'was' : 'were'} not planned.`,
   ].join('\n\n');
 }
 
@@ -72,7 +82,7 @@ function describeAdvice({ candidate, statement, bytes, written, shapes }: IndexA
       .slice(0, SHOWN_SHAPES)
       .map(
         ({ planned: { request, role }, share, before, after }) =>
-          `  ${factor(before, after)} times cheaper (${before} to ${after}), ${(100 * share).toFixed(1)} % of the time: ${request.method} ${request.path} (${role})`,
+          `  ${factor(before, after)} times cheaper (${before} to ${after}), ${(100 * share).toFixed(1)} % of the time: ${nameOf(request)} (${role})`,
       ),
     ...(gaining.length > SHOWN_SHAPES ? [`  and ${gaining.length - SHOWN_SHAPES} more shapes`] : []),
   ].join('\n');
@@ -104,7 +114,7 @@ function asJson({ advice, complaints, planned, unplanned }: AdviceReport, differ
       written,
       shapes: shapes.map(({ planned: { id, request, role }, share, before, after }) => ({
         shape: id,
-        request: `${request.method} ${request.path}`,
+        request: nameOf(request),
         role,
         share,
         before,
@@ -114,7 +124,7 @@ function asJson({ advice, complaints, planned, unplanned }: AdviceReport, differ
     complaints,
     shapes: planned.length,
     unplanned: unplanned.map(({ request, reason, calls }) => ({
-      request: `${request.method} ${request.path}`,
+      request: nameOf(request),
       reason,
       calls,
     })),

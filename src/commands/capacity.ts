@@ -1,12 +1,12 @@
 /** `lateral capacity`: the highest rate of recorded traffic that a service serves within limits, and what limits it. */
 import { StartError } from '../base/errors.js';
 import { type Capacity, findCapacity, type Step } from '../traffic/capacity.js';
-import { parseCount, parseDuration, parseRate, parseServiceLimits, UsageError } from '../traffic/limits.js';
+import { counted, parseCount, parseDuration, parseRate, parseServiceLimits, UsageError } from '../traffic/limits.js';
 import { prepareReplay } from '../traffic/replay.js';
 import { milliseconds } from '../traffic/report.js';
 import { checkTarget } from '../traffic/target.js';
 import { readFileOperand, readOwnOptions, readTarget } from './own-options.js';
-import { CONNECTIONS, readRecording } from './replay.js';
+import { CONNECTIONS, INTERRUPTED, readRecording } from './replay.js';
 
 export const CAPACITY_HELP = `Usage: lateral capacity FILE --url URL --token TOKEN --slo p99=50ms,errors=0.1% [--step 5s] [--json]
 
@@ -17,13 +17,13 @@ processor-second of the service, and recommends the size of the pool, the thread
   --url URL         the service; nothing else should use it meanwhile
   --token TOKEN     an administrator's token; ADMIN_TOKEN is used if it is absent
   --slo LIMITS      p50, p90, p99 and p99.9 as times, errors and status (other than recorded) as percentages
-  --step 5s         how long each rate is tried, at least 1s
+  --step 5s         how long each rate is tried, at least 1s; up to four times as long if a percentile needs more requests
   --from 50/s       the first rate [that of the recording]
   --writes          sends writes too, as the owner of the token
   --connections 64  connections to the service
   --json            prints JSON
 
-Exits with 1 if no rate keeps the limits, with 2 if an option is wrong.`;
+Exits with 1 if no rate keeps the limits, with 2 if an option is wrong, with 130 after Ctrl-C.`;
 
 const KINDS = {
   url: 'value',
@@ -60,18 +60,26 @@ export async function capacity(words: readonly string[]): Promise<void> {
   const found = await findCapacity(prepared, target, settings);
   console.log(options.has('json') ? jsonOf(found) : textOf(found));
   if (found.perSecond === 0) process.exitCode = 1;
+  if (found.isInterrupted) process.exitCode = INTERRUPTED;
 }
 
-function showStep({ perSecond, isKept, figures: { latency, errors } }: Step): void {
+function showStep({ perSecond, isKept, isScarce, figures: { requests, latency, errors } }: Step): void {
+  const scarce = isScarce ? ` (only ${counted(requests, 'request')}: use a longer --step)` : '';
   console.error(
-    `${Math.round(perSecond)}/s: ${isKept ? 'ok' : 'missed'}, p50 ${milliseconds(latency.p50)}, p99 ${milliseconds(latency.p99)}, ${errors} errors`,
+    `${Math.round(perSecond)}/s: ${isKept ? 'ok' : 'missed'}, p50 ${milliseconds(latency.p50)}, p99 ${milliseconds(latency.p99)}, ${counted(errors, 'error')}${scarce}`,
   );
 }
 
-function textOf({ perSecond, resource, reason, perProcessorSecond, recommended }: Capacity): string {
+function textOf(found: Capacity): string {
+  const { perSecond, resource, reason, perProcessorSecond, recommended, isAtLeast, isInterrupted } = found;
+  const rate = Math.round(perSecond);
+  if (isInterrupted)
+    return `Interrupted: the search has not ended.${perSecond === 0 ? '' : ` ${rate} requests per second kept the limits.`}`;
   const options = recommended.map(({ name, value, reason: why }) => `  ${name} ${value}: ${why}`);
   return [
-    perSecond === 0 ? 'No rate keeps the limits.' : `Highest rate: ${Math.round(perSecond)} requests per second`,
+    perSecond === 0
+      ? 'No rate keeps the limits.'
+      : `Highest rate: ${isAtLeast ? 'at least ' : ''}${rate} requests per second${isAtLeast ? ': this client was too slow' : ''}`,
     `Exhausted first: ${resource} (${reason})`,
     ...(perProcessorSecond > 0
       ? [`Requests per processor-second of the service: ${Math.round(perProcessorSecond)}`]
@@ -84,6 +92,7 @@ function jsonOf({ steps, ...found }: Capacity): string {
   const tried = steps.map(({ perSecond, isKept, figures, load }) => ({
     rate: perSecond,
     ok: isKept,
+    requests: figures.requests,
     reached: figures.perSecond,
     ...figures.latency,
     errors: figures.errors,
@@ -92,6 +101,8 @@ function jsonOf({ steps, ...found }: Capacity): string {
   return JSON.stringify(
     {
       rate: found.perSecond,
+      at_least: found.isAtLeast,
+      interrupted: found.isInterrupted,
       exhausted: found.resource,
       reason: found.reason,
       requests_per_processor_second: found.perProcessorSecond,

@@ -6,13 +6,21 @@ import { withDatabase } from '../service/start.js';
 import { UsageError } from '../traffic/limits.js';
 import { type AcceptedFile, acceptedFile, readAccepted, writeAccepted } from '../twin/accepted-plans.js';
 import { type CheckedPlans, type ComparedPlan, checkPlans, describeAge, differencesOf } from '../twin/check-plans.js';
-import type { PlannedClass, UnplannedRequest } from '../twin/plan-requests.js';
+import type { PlannedClass } from '../twin/plan-requests.js';
 import { planLines } from '../twin/plan-tree.js';
 import { readRequests } from '../twin/requests.js';
 import { writeStatistics } from '../twin/statistics-file.js';
 import { takeStatistics } from '../twin/take-statistics.js';
 import { checkWritable } from './own-options.js';
-import { readOptions, showProgress, TWIN_HELP, TWIN_SWITCHES, TWIN_VALUES, withTwinOf } from './twin-options.js';
+import {
+  describeUnplanned,
+  readOptions,
+  showProgress,
+  TWIN_HELP,
+  TWIN_SWITCHES,
+  TWIN_VALUES,
+  withTwinOf,
+} from './twin-options.js';
 
 export const STATISTICS_HELP = `Usage: lateral statistics -o FILE [--redact COLUMNS] [--option value ...]
 
@@ -137,7 +145,7 @@ function report({ compared, added, unplanned }: CheckedPlans, differences: reado
         `changed  ${titleOf(each)}\n  the plan differs and costs ${each.now?.cost} instead of ${each.before.cost}`,
     ),
     ...added.map((each) => `new      ${titleOf({ before: null, now: each })}\n  cost ${each.cost}, ${each.kind} plan`),
-    ...groupReasons(unplanned),
+    ...describeUnplanned(unplanned),
     ...(differences.length === 0
       ? []
       : [`The twin differs from the database:\n${differences.map((each) => `  - ${each}`).join('\n')}`]),
@@ -171,16 +179,6 @@ function titleOf({
   const body = before?.body ?? now?.request.body ?? '';
   const document = body === '' ? '' : ` ${body.replace(/\s+/g, ' ').slice(0, 120)}`;
   return `${request}${document} (${before?.role ?? now?.role}, shape ${before?.shape ?? now?.id})`;
-}
-
-/** One line for each reason, with an example. */
-function groupReasons(unplanned: readonly UnplannedRequest[]): string[] {
-  const byReason = new Map<string, UnplannedRequest[]>();
-  for (const each of unplanned) byReason.set(each.reason, [...(byReason.get(each.reason) ?? []), each]);
-  return [...byReason].map(([reason, [first, ...rest]]) => {
-    const more = rest.length === 0 ? '' : ` and ${rest.length} more`;
-    return `not planned  ${first?.request.method} ${first?.request.path}${more}\n  ${reason}`;
-  });
 }
 
 function asJson({ compared, added, unplanned }: CheckedPlans, differences: readonly string[]) {

@@ -2,13 +2,13 @@
 import { writeFile } from 'node:fs/promises';
 import { StartError } from '../base/errors.js';
 import { messageOf } from '../base/narrow.js';
-import { checkLimits, parseCount, parseDuration, parseRate, parseServiceLimits } from '../traffic/limits.js';
+import { checkLimits, counted, parseCount, parseDuration, parseRate, parseServiceLimits } from '../traffic/limits.js';
 import { type Progress, prepareReplay, replay as replayTraffic } from '../traffic/replay.js';
 import { isWithinLimits, jsonOf, junitOf, milliseconds, tableOf } from '../traffic/report.js';
 import { pageOf } from '../traffic/report-page.js';
 import { checkTarget, parseTarget } from '../traffic/target.js';
 import { readTraffic, type Traffic } from '../traffic/traffic-file.js';
-import { type OwnOptions, readFileOperand, readOwnOptions, readTarget } from './own-options.js';
+import { checkWritable, type OwnOptions, readFileOperand, readOwnOptions, readTarget } from './own-options.js';
 
 export const REPLAY_HELP = `Usage: lateral replay FILE --url URL --token TOKEN [--rate 1x | 500/s] [--for 1m] [--slo p99=50ms,errors=0.1%]
 
@@ -27,7 +27,7 @@ due, whether or not earlier ones were answered, and its latency begins then. Wri
   --junit FILE       writes the result for CI: a test case per limit and per shape
   --html FILE        writes the result as a page
 
-Exits with 1 if a limit is missed, with 2 if an option is wrong.`;
+Exits with 1 if a limit is missed, with 2 if an option is wrong, with 130 after Ctrl-C, which prints the report of what was sent.`;
 
 const KINDS = {
   url: 'value',
@@ -55,6 +55,7 @@ export async function replay(words: readonly string[]): Promise<void> {
   ];
   const settings = readSettings(options);
   const limits = options.value('slo') === null ? [] : parseServiceLimits(options.required('slo'));
+  for (const name of ['junit', 'html']) await checkWritable(`--${name}`, options.value(name));
   const traffic = await readRecording(file);
   for (const each of targets) await checkTarget(each);
   const prepared = await prepareReplay(traffic, targets, settings.writes);
@@ -68,7 +69,11 @@ export async function replay(words: readonly string[]): Promise<void> {
   await writeReport(options.value('junit'), () => junitOf(report));
   await writeReport(options.value('html'), () => pageOf(report));
   if (!isWithinLimits(report)) process.exitCode = 1;
+  if (result.isInterrupted) process.exitCode = INTERRUPTED;
 }
+
+/** As a shell reports a command that Ctrl-C has ended. */
+export const INTERRUPTED = 130;
 
 /** The least and the most. */
 export const CONNECTIONS = [1, 1_000] as const;
@@ -89,7 +94,7 @@ export async function readRecording(file: string): Promise<Traffic> {
   const { header, isComplete, dropped } = traffic;
   if (!isComplete)
     console.error(`${file} has no end: the recording broke off, and its last request is taken for the end`);
-  if (dropped > 0) console.error(`${file} lacks ${dropped} requests, which the service could not keep`);
+  if (dropped > 0) console.error(`${file} lacks ${counted(dropped, 'request')}, which the service could not keep`);
   if (header.sample < 1)
     console.error(
       `${file} has ${header.sample} of all requests: --rate ${round(1 / header.sample)}x is the rate of the service`,
@@ -115,7 +120,7 @@ export function showProgress(): (progress: Progress) => void {
   let reports = 0;
   return ({ elapsedMs, totalMs, requests, errors, perSecond, p99 }) => {
     const time = `${Math.round(elapsedMs / 1_000)} s of ${Math.round(totalMs / 1_000)} s`;
-    const text = `${time}: ${requests} requests, ${Math.round(perSecond)}/s, p99 ${milliseconds(p99)}, ${errors} errors`;
+    const text = `${time}: ${counted(requests, 'request')}, ${Math.round(perSecond)}/s, p99 ${milliseconds(p99)}, ${counted(errors, 'error')}`;
     if (process.stderr.isTTY) process.stderr.write(`\r${text.padEnd(78)}${elapsedMs + 1_000 >= totalMs ? '\n' : ''}`);
     else if (reports++ % PLAIN_SECONDS === 0) console.error(text);
   };

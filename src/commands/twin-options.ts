@@ -2,6 +2,7 @@
 
 import { readFile } from 'node:fs/promises';
 import { StartError } from '../base/errors.js';
+import { groupBy } from '../base/narrow.js';
 import { createObserver } from '../base/observe.js';
 import { runSteps } from '../base/time-slices.js';
 import { type CommandLine, type Config, readArguments } from '../config/config.js';
@@ -12,7 +13,10 @@ import type { Core } from '../service/core.js';
 import { withDatabase } from '../service/start.js';
 import { loadGrammar } from '../sql/grammar.js';
 import { UsageError } from '../traffic/limits.js';
+import { rootFieldOf } from '../traffic/replay.js';
 import { readScripts } from '../twin/build-structure.js';
+import type { UnplannedRequest } from '../twin/plan-requests.js';
+import type { RecordedRequest } from '../twin/requests.js';
 import { readStatistics, type StatisticsFile } from '../twin/statistics-file.js';
 import { takeStatistics } from '../twin/take-statistics.js';
 import { type Twin, type TwinPlan, withTwin } from '../twin/twin.js';
@@ -89,4 +93,18 @@ async function snapshotChange(path: string): Promise<(core: Core) => Promise<voi
 export function showProgress(done: number, all: number): void {
   if (process.stderr.isTTY)
     process.stderr.write(`\r\x1b[K${done === all ? '' : `planning ${done} of ${all} requests`}`);
+}
+
+/** A GraphQL request is named with its first field. */
+export function nameOf({ method, path, body }: RecordedRequest): string {
+  const field = path.startsWith('/graphql') ? rootFieldOf(body ?? '') : '';
+  return `${method} ${path}${field === '' ? '' : ` ${field}`}`;
+}
+
+/** One line for each reason, with an example. */
+export function describeUnplanned(unplanned: readonly UnplannedRequest[]): string[] {
+  return [...groupBy(unplanned, ({ reason }) => reason)].map(([reason, [first, ...rest]]) => {
+    const more = rest.length === 0 ? '' : ` and ${rest.length} more`;
+    return `not planned  ${first ? nameOf(first.request) : ''}${more}\n  ${reason}`;
+  });
 }

@@ -4,6 +4,7 @@
  */
 import { checkLimits, type ServiceLimit } from './limits.js';
 import { type LoadFigures, withLoad } from './load-samples.js';
+import { SHARES } from './percentiles.js';
 import { type PreparedReplay, type ReplayOptions, replay, type TargetFigures } from './replay.js';
 import type { Target } from './target.js';
 
@@ -19,6 +20,8 @@ export interface CapacityOptions extends Pick<ReplayOptions, 'writes' | 'connect
 export interface Step {
   readonly perSecond: number;
   readonly isKept: boolean;
+  /** Whether it has too few requests for its percentiles. */
+  readonly isScarce: boolean;
   readonly figures: TargetFigures;
   readonly load: LoadFigures;
 }
@@ -35,6 +38,10 @@ export interface Capacity {
   /** At the highest rate. */
   readonly perProcessorSecond: number;
   readonly recommended: readonly Recommendation[];
+  /** Whether this client was too slow for a higher rate. */
+  readonly isAtLeast: boolean;
+  /** Whether it was stopped before its end. */
+  readonly isInterrupted: boolean;
   readonly steps: readonly Step[];
 }
 
@@ -61,16 +68,38 @@ export async function findCapacity(
   let missed = Number.POSITIVE_INFINITY;
   let rate = Math.max(LOWEST_RATE, options.firstRate);
   while (steps.length < MAX_STEPS && !options.signal?.aborted) {
-    const step = await run(prepared, target, rate, options);
+    const step = await settledStep(prepared, target, rate, options);
+    if (options.signal?.aborted) break;
     steps.push(step);
-    options.onStep(step);
     if (step.isKept) kept = Math.max(kept, rate);
     else missed = Math.min(missed, rate);
     if (missed / Math.max(kept, Number.MIN_VALUE) <= 1 + PRECISION || (kept === 0 && rate <= LOWEST_RATE)) break;
     rate = nextRate(kept, missed);
   }
-  return capacityOf(steps, kept);
+  const found = capacityOf(steps, kept);
+  return options.signal?.aborted ? { ...found, recommended: [], isInterrupted: true } : found;
 }
+
+/** A client may be late by accident: such a step is repeated once. */
+async function settledStep(...given: Parameters<typeof run>): Promise<Step> {
+  const { onStep, signal } = given[3];
+  const step = await run(...given);
+  if (signal?.aborted) return step;
+  onStep(step);
+  if (!isClientLate(step) || (!step.isKept && step.load.busiestThread >= BUSY_THREAD)) return step;
+  const again = await run(...given);
+  if (!signal?.aborted) onStep(again);
+  return again;
+}
+
+/** A percentile needs so many requests that at least one of them lies above it. */
+function neededRequests(limits: readonly ServiceLimit[]): number {
+  const shares = limits.flatMap(({ name }) => (name === 'errors' || name === 'status' ? [] : SHARES[name]));
+  return Math.max(0, ...shares.map((share) => Math.round(1 / (1 - share))));
+}
+
+/** A slow step is so many times longer at most. */
+const LONGEST_STEP = 4;
 
 function nextRate(kept: number, missed: number): number {
   if (missed === Number.POSITIVE_INFINITY) return kept * 2;
@@ -83,13 +112,15 @@ async function run(
   perSecond: number,
   options: CapacityOptions,
 ): Promise<Step> {
-  const settings = { ...options, rate: { kind: 'constant', perSecond } as const, milliseconds: options.stepMs };
+  const needed = neededRequests(options.limits);
+  const milliseconds = Math.min(options.stepMs * LONGEST_STEP, Math.max(options.stepMs, (needed * 1_000) / perSecond));
+  const settings = { ...options, rate: { kind: 'constant', perSecond } as const, milliseconds };
   const { result, load } = await withLoad(target, () => replay(prepared, settings));
   const [figures] = result.all;
   if (!figures) throw new Error('a replay has a target');
   const isReached = figures.perSecond >= perSecond * MIN_REACHED;
   const isKept = isReached && checkLimits(options.limits, figures).every((limit) => limit.isKept);
-  return { perSecond, isKept, figures, load };
+  return { perSecond, isKept, isScarce: figures.requests < needed * MIN_REACHED, figures, load };
 }
 
 /** Milliseconds: a client that sends so much too late measures itself. */
@@ -117,6 +148,8 @@ function capacityOf(steps: readonly Step[], kept: number): Capacity {
     reason,
     perProcessorSecond: best && cpu > 0 ? best.figures.perSecond / cpu : 0,
     recommended: best ? recommend(resource, best) : [],
+    isAtLeast: kept > 0 && last !== undefined && isClientLate(last) && (last.isKept || resource === 'client'),
+    isInterrupted: false,
     steps,
   };
 }

@@ -22,9 +22,12 @@ export interface LoadSchedule<Request extends Sending> {
   take(): Request | null;
 }
 
+/** Why a request has no response: the service closed its connection, or did not answer in time. */
+export type Failure = 'connection closed' | 'timed out';
+
 export interface LoadListener<Request extends Sending> {
-  /** `latency` begins when the request was due. The status is 0 if there was no response. */
-  onAnswer(request: Request, latency: number, status: number): void;
+  /** `latency` begins when the request was due. The status is 0 if there was no response, and `failure` says why. */
+  onAnswer(request: Request, latency: number, status: number, failure: Failure): void;
   /** How late this client sent a request although a connection was free: the server did not cause this delay. */
   onSend?(request: Request, lateness: number): void;
 }
@@ -69,6 +72,8 @@ export class OpenLoop<Request extends Sending> {
   #sweptAt = 0;
   /** The time at which a connection became free after all were busy: before that no client could have sent anything. */
   #freeSince = 0;
+  /** Whether the last attempt to open a connection again failed. */
+  #isRefused = false;
 
   /** A request without a response within `timeoutMs` counts as failed. */
   constructor(
@@ -103,6 +108,11 @@ export class OpenLoop<Request extends Sending> {
     this.#schedule = null;
     // Requests without a response until then have failed.
     for (const line of this.#busy) line.fail();
+  }
+
+  /** Whether the service does not accept connections. */
+  get isRefused(): boolean {
+    return this.#isRefused;
   }
 
   end(): void {
@@ -153,9 +163,7 @@ export class OpenLoop<Request extends Sending> {
 
   #openLine(): Promise<Line<Request>> {
     return new Promise((resolve, reject) => {
-      const line: Line<Request> = new Line(openSocket(this.target), (request, due, status) =>
-        this.#settle(line, request, due, status),
-      );
+      const line: Line<Request> = new Line(openSocket(this.target), (...settled) => this.#settle(line, ...settled));
       const { socket } = line;
       const timer = setTimeout(() => socket.destroy(new Error('the connection timed out')), CONNECT_TIMEOUT_MS);
       socket.once(this.target.protocol === 'https:' ? 'secureConnect' : 'connect', () => {
@@ -169,10 +177,10 @@ export class OpenLoop<Request extends Sending> {
     });
   }
 
-  #settle(line: Line<Request>, request: Request, due: number, status: number): void {
+  #settle(line: Line<Request>, ...[request, due, status, failure]: Parameters<Settled<Request>>): void {
     const now = performance.now();
     this.#busy.delete(line);
-    this.listener.onAnswer(request, now - due, status);
+    this.listener.onAnswer(request, now - due, status, failure);
     if (this.#idle.length === 0) this.#freeSince = now;
     line.freeSince = now;
     if (line.isUsable) this.#idle.push(line);
@@ -185,11 +193,14 @@ export class OpenLoop<Request extends Sending> {
     while (!this.#isEnded)
       try {
         const line = await this.#openLine();
+        this.#isRefused = false;
+        if (this.#idle.length === 0) this.#freeSince = performance.now();
         if (this.#isEnded) line.socket.destroy();
         else this.#idle.push(line);
         this.#pump();
         return;
       } catch {
+        this.#isRefused = true;
         await wait(RECONNECT_MS);
       }
   }
@@ -202,7 +213,7 @@ function openSocket({ protocol, hostname, port }: URL): Socket {
   return socket.setNoDelay();
 }
 
-type Settled<Request> = (request: Request, due: number, status: number) => void;
+type Settled<Request> = (request: Request, due: number, status: number, failure: Failure) => void;
 
 /** One connection with at most one request in flight. */
 class Line<Request extends Sending> {
@@ -238,7 +249,7 @@ class Line<Request extends Sending> {
   fail(): void {
     this.isUsable = false;
     this.socket.destroy();
-    this.#finish(0);
+    this.#finish(0, 'timed out');
   }
 
   #hear(chunk: Buffer): void {
@@ -248,10 +259,10 @@ class Line<Request extends Sending> {
     this.#finish(this.#reader.status);
   }
 
-  #finish(status: number): void {
+  #finish(status: number, failure: Failure = 'connection closed'): void {
     const request = this.#request;
     if (request === null) return;
     this.#request = null;
-    this.settled(request, this.#due, status);
+    this.settled(request, this.#due, status, failure);
   }
 }

@@ -3,9 +3,9 @@
  * turns, so that other work of the machine affects both.
  */
 import { VIEW_AS_HEADER } from '../access/view-as.js';
-import { elementAt } from '../base/narrow.js';
+import { elementAt, propertiesOf } from '../base/narrow.js';
 import type { Measured, Rate } from './limits.js';
-import { OpenLoop, type Sending, writeRequest } from './open-loop.js';
+import { type Failure, OpenLoop, type Sending, writeRequest } from './open-loop.js';
 import { type Percentiles, percentilesOf } from './percentiles.js';
 import { authorization, basePath, type Callers, callerKey, findCallers, type Target } from './target.js';
 import type { RecordedRequest, Traffic } from './traffic-file.js';
@@ -34,6 +34,8 @@ export interface Progress {
 /** The requests of one shape, or all of them. */
 export interface Figures extends Measured {
   readonly perSecond: number;
+  /** Errors by their cause, such as "timed out" or "status 503". */
+  readonly causes: Readonly<Record<string, number>>;
 }
 
 export interface ShapeFigures {
@@ -58,6 +60,8 @@ export interface ReplayResult {
   readonly all: readonly TargetFigures[];
   /** Requests that were left out, by reason. */
   readonly omitted: Readonly<Record<string, number>>;
+  /** Whether it was stopped before its end. */
+  readonly isInterrupted: boolean;
 }
 
 export interface TargetFigures extends Figures {
@@ -149,8 +153,18 @@ function templateOf(path: string): string {
 function titleOf({ method, path, query, body }: RecordedRequest): string {
   const names = (query ?? '').split('&').map((parameter) => parameter.split('=', 1)[0] ?? '');
   const parameters = [...new Set(names.filter((name) => name !== '').map(decode))].join(',');
-  const field = path.startsWith('/graphql') ? /\{\s*(?:\w+\s*:\s*)?(\w+)/.exec(body ?? '')?.[1] : undefined;
-  return `${method} ${templateOf(path)}${parameters === '' ? '' : `?${parameters}`}${field ? ` ${field}` : ''}`;
+  const field = path.startsWith('/graphql') ? rootFieldOf(body ?? '') : '';
+  return `${method} ${templateOf(path)}${parameters === '' ? '' : `?${parameters}`}${field === '' ? '' : ` ${field}`}`;
+}
+
+/** The first field of the GraphQL document in a body; '' if there is none. */
+export function rootFieldOf(body: string): string {
+  try {
+    const { query } = propertiesOf(JSON.parse(body));
+    return /\{\s*(?:\w+\s*:\s*)?(\w+)/.exec(String(query))?.[1] ?? '';
+  } catch {
+    return '';
+  }
 }
 
 function decode(text: string): string {
@@ -208,7 +222,7 @@ export async function replay(prepared: PreparedReplay, options: ReplayOptions): 
     progress.end();
     for (const run of runs) run.end();
   }
-  return resultOf(prepared, runs, options.rate);
+  return { ...resultOf(prepared, runs, options.rate), isInterrupted: options.signal?.aborted === true };
 }
 
 /** The ends of the turns of each target. */
@@ -266,20 +280,29 @@ class ProgressMeter {
 /** The figures of a shape while they are collected. */
 class Tally {
   readonly latencies: number[] = [];
-  errors = 0;
-  different = 0;
+  readonly #causes: Record<string, number> = {};
+  #errors = 0;
+  #different = 0;
 
-  add(latency: number, isError: boolean, isDifferent: boolean): void {
+  /** `cause` is that of an error, or null. */
+  add(latency: number, cause: string | null, isDifferent: boolean): void {
     this.latencies.push(latency);
-    if (isError) this.errors++;
-    if (isDifferent) this.different++;
+    if (isDifferent) this.#different++;
+    if (cause === null) return;
+    this.#errors++;
+    this.#causes[cause] = (this.#causes[cause] ?? 0) + 1;
   }
 
   figures(milliseconds: number): Figures {
-    const { latencies, errors, different } = this;
-    const requests = latencies.length;
-    const perSecond = milliseconds === 0 ? 0 : (requests * 1_000) / milliseconds;
-    return { requests, perSecond, latency: percentilesOf(latencies), errors, different };
+    const requests = this.latencies.length;
+    return {
+      requests,
+      perSecond: milliseconds === 0 ? 0 : (requests * 1_000) / milliseconds,
+      latency: percentilesOf(this.latencies),
+      errors: this.#errors,
+      different: this.#different,
+      causes: this.#causes,
+    };
   }
 }
 
@@ -294,6 +317,7 @@ class TargetRun {
   /** The time that its turns took, and that the schedule has for them. */
   #elapsedMs = 0;
   #plannedMs = 0;
+  #signal: AbortSignal | undefined;
 
   constructor(
     target: Target,
@@ -302,7 +326,10 @@ class TargetRun {
     private readonly progress: ProgressMeter,
   ) {
     const listener = {
-      onAnswer: (sending: ReplaySending, latency: number, status: number) => this.#count(sending, latency, status),
+      onAnswer: (sending: ReplaySending, latency: number, status: number, failure: Failure) => {
+        // Requests that an interruption cut off say nothing about the service.
+        if (status !== 0 || !this.#signal?.aborted) this.#count(sending, latency, status, failure);
+      },
       onSend: (_: ReplaySending, late: number) => void this.#lateness.push(late),
     };
     this.#loop = new OpenLoop(target.url, listener, TIMEOUT_MS);
@@ -314,6 +341,8 @@ class TargetRun {
 
   /** Sends the requests that are due before the given time of the plan. */
   async until(endMs: number, signal?: AbortSignal): Promise<void> {
+    if (signal?.aborted) return;
+    this.#signal = signal;
     const begun = performance.now();
     const offset = begun - this.#plannedMs;
     const dueOf = (): number | null => {
@@ -329,7 +358,8 @@ class TargetRun {
     };
     await this.#loop.run(schedule, offset + endMs + TIMEOUT_MS, signal);
     // Requests that could not be sent in time have waited for all of it.
-    while (!signal?.aborted && dueOf() !== null) this.#count(schedule.take(), TIMEOUT_MS, 0);
+    const cause = this.#loop.isRefused ? REFUSED : 'not sent, because all connections were busy';
+    while (!signal?.aborted && dueOf() !== null) this.#count(schedule.take(), TIMEOUT_MS, 0, cause);
     const planned = endMs - this.#plannedMs;
     this.#plannedMs = endMs;
     this.#elapsedMs += signal?.aborted ? performance.now() - begun : Math.max(planned, performance.now() - begun);
@@ -351,21 +381,27 @@ class TargetRun {
     return (this.shapes.get(id) ?? new Tally()).figures(this.#elapsedMs);
   }
 
-  #count({ request, id }: ReplaySending, latency: number, status: number): void {
-    const isError = isFailure(status);
+  #count({ request, id }: ReplaySending, latency: number, status: number, failure: string): void {
+    const cause = causeOf(status, failure);
     const isDifferent = !isSameStatus(request.status, status);
     const tally = this.shapes.get(id) ?? new Tally();
     this.shapes.set(id, tally);
-    for (const each of [tally, this.all]) each.add(latency, isError, isDifferent);
-    this.progress.add(latency, isError);
+    for (const each of [tally, this.all]) each.add(latency, cause, isDifferent);
+    this.progress.add(latency, cause !== null);
   }
 }
 
 const CLIENT_LEFT_STATUS = 499;
 
-/** No response, too many requests, or a fault of the service. */
-function isFailure(status: number): boolean {
-  return status === 0 || status === 429 || status >= 500;
+const REFUSED = 'connection refused';
+
+/** Causes of a service that is not there: they say nothing about this client. */
+export const AWAY: readonly string[] = [REFUSED, 'connection closed'] satisfies readonly (Failure | typeof REFUSED)[];
+
+/** No response, too many requests, or a fault of the service; null for other responses. */
+function causeOf(status: number, failure: string): string | null {
+  if (status === 0) return failure;
+  return status === 429 || status >= 500 ? `status ${status}` : null;
 }
 
 /** A replay has nothing cached, so what was 304 is 200. The status for a client that left is not known. */
@@ -377,7 +413,7 @@ function resultOf(
   { traffic, targets, requests, omitted }: PreparedReplay,
   runs: readonly TargetRun[],
   rate: Rate,
-): ReplayResult {
+): Omit<ReplayResult, 'isInterrupted'> {
   const examples = new Map<string, RecordedRequest>();
   const recorded = new Map<string, Tally>();
   const all = new Tally();
@@ -385,7 +421,7 @@ function resultOf(
     if (!examples.has(id)) examples.set(id, request);
     const tally = recorded.get(id) ?? new Tally();
     recorded.set(id, tally);
-    for (const each of [tally, all]) each.add(request.ms, isFailure(request.status), false);
+    for (const each of [tally, all]) each.add(request.ms, causeOf(request.status, 'no response'), false);
   }
   const shapes = [...recorded].map(([id, tally]) => ({
     id,

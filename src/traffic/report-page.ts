@@ -1,6 +1,6 @@
 /** The result of a replay as a page that needs no other file. */
 import type { Figures, ShapeFigures } from './replay.js';
-import { isWithinLimits, markup, milliseconds, type ReplayReport } from './report.js';
+import { causesOf, digestOf, isWithinLimits, markup, milliseconds, type ReplayReport } from './report.js';
 
 const STYLE = `
 body { font: 14px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 80rem; padding: 0 1rem; color: #1c2430; }
@@ -29,7 +29,9 @@ export function pageOf(report: ReplayReport): string {
 <body>
 <h1>Replay</h1>
 <p>${markup(report.targets.join(' compared with '))}</p>
+${report.isInterrupted ? '<p class="bad">The replay was interrupted</p>' : ''}
 ${verdict}
+${report.all.map((figures) => (figures.errors === 0 ? '' : `<p>${markup(causesOf(figures))}</p>`)).join('')}
 ${limitsOf(report)}
 ${shapesOf(report)}
 <p class="note">Times are milliseconds from the time at which a request was due. Recorded times are those of the service, without the network.</p>
@@ -66,10 +68,11 @@ function shapesOf(report: ReplayReport): string {
   const { all, recorded, shapes, targets } = report;
   const slowest = Math.max(1, ...shapes.flatMap(({ replayed }) => replayed.map(({ latency }) => latency.p99)));
   const total: ShapeFigures = { id: '', title: 'all requests', recorded, replayed: all };
-  const rows = [total, ...shapes].flatMap(({ title, recorded: before, replayed }) =>
-    replayed.map((figures, target) =>
-      rowOf(targets.length > 1 ? `${title} · ${targets[target]}` : title, figures, before, slowest),
-    ),
+  const rows = [total, ...shapes].flatMap(({ id, title, recorded: before, replayed }) =>
+    replayed.map((figures, target) => {
+      const parts = [title, digestOf(id), targets.length > 1 ? (targets[target] ?? '') : ''];
+      return rowOf(parts.filter((part) => part !== '').join(' · '), figures, before, slowest);
+    }),
   );
   const heads = ['shape', ...HEADS].map((head) => `<th>${head}</th>`).join('');
   return `<table><thead><tr>${heads}</tr></thead><tbody>${rows.join('\n')}</tbody></table>`;

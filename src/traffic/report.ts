@@ -1,6 +1,6 @@
 /** The result of a replay, as a table, as JSON and as JUnit's XML. */
-import type { LimitResult } from './limits.js';
-import type { Figures, ReplayResult, ShapeFigures } from './replay.js';
+import { counted, type LimitResult } from './limits.js';
+import { AWAY, type Figures, type ReplayResult, type ShapeFigures } from './replay.js';
 
 /** A replay with its verdict. */
 export interface ReplayReport extends ReplayResult {
@@ -19,14 +19,26 @@ export function tableOf(report: ReplayReport): string {
   const { shapes, all, recorded, targets } = report;
   const rows = [
     ...all.flatMap((figures, target) => [
-      ['all requests', ...cellsOf(figures, recorded), ...targetCell(report, target)],
+      ['all requests', '', ...cellsOf(figures, recorded), ...targetCell(report, target)],
     ]),
-    ...shapes.flatMap(({ title, replayed, recorded: before }) =>
-      replayed.map((figures, target) => [shortened(title), ...cellsOf(figures, before), ...targetCell(report, target)]),
+    ...shapes.flatMap(({ id, title, replayed, recorded: before }) =>
+      replayed.map((figures, target) => [
+        shortened(title),
+        digestOf(id),
+        ...cellsOf(figures, before),
+        ...targetCell(report, target),
+      ]),
     ),
   ];
-  const header = ['', ...COLUMNS, ...(targets.length > 1 ? ['target'] : [])];
+  const header = ['', 'shape', ...COLUMNS, ...(targets.length > 1 ? ['target'] : [])];
   return [aligned([header, ...rows]), '', ...notesOf(report)].join('\n');
+}
+
+const DIGEST_LENGTH = 12;
+
+/** The beginning of the digest of a statement, as the plan checks show it; '' for requests without a statement. */
+export function digestOf(id: string): string {
+  return id.includes(' ') ? '' : id.slice(0, DIGEST_LENGTH);
 }
 
 function targetCell({ targets }: ReplayReport, target: number): string[] {
@@ -47,14 +59,18 @@ function cellsOf(figures: Figures, recorded: Figures): string[] {
 }
 
 function notesOf(report: ReplayReport): string[] {
-  const { omitted, recorded, all, limits, targets } = report;
+  const { omitted, recorded, all, limits, targets, isInterrupted } = report;
   const left = Object.entries(omitted).map(([reason, count]) => `${count} (${OMISSIONS[reason] ?? reason})`);
   const of = (target: number): string => (targets.length > 1 ? `${targets[target]}: ` : '');
   return [
-    `Recorded: ${recorded.requests} requests, ${rounded(recorded.perSecond)}/s. Latency begins when a request was due. Recorded times are those of the service, without the network.`,
+    ...(isInterrupted
+      ? [`Interrupted after ${Math.round(report.milliseconds / 1_000)} s: the replay is not complete.`]
+      : []),
+    `Recorded: ${counted(recorded.requests, 'request')}, ${rounded(recorded.perSecond)}/s. Latency begins when a request was due. Recorded times are those of the service, without the network.`,
     ...(left.length === 0 ? [] : [`Left out: ${left.join(', ')}.`]),
-    ...all.flatMap(({ lateness }, target) =>
-      lateness.p99 > MAX_LATENESS_MS
+    ...all.flatMap((figures, target) => (figures.errors === 0 ? [] : [`${of(target)}${causesOf(figures)}`])),
+    ...all.flatMap(({ lateness, causes }, target) =>
+      lateness.p99 > MAX_LATENESS_MS && !AWAY.some((cause) => cause in causes)
         ? [
             `${of(target)}this client was late: it sent 1 % of the requests more than ${milliseconds(lateness.p99)} too late. Use a faster machine or a lower rate.`,
           ]
@@ -67,6 +83,11 @@ function notesOf(report: ReplayReport): string[] {
       ),
     ),
   ];
+}
+
+export function causesOf({ errors, causes }: Figures): string {
+  const each = Object.entries(causes).map(([cause, count]) => `${count} ${cause}`);
+  return `${counted(errors, 'error')}: ${each.join(', ')}.`;
 }
 
 /** Milliseconds: a client that is later than that measures itself. */
@@ -116,10 +137,11 @@ function aligned(rows: readonly (readonly string[])[]): string {
 
 /** Times in milliseconds, rates per second. */
 export function jsonOf(report: ReplayReport): string {
-  const { targets, rate, milliseconds: length, recorded, all, shapes, omitted, limits } = report;
+  const { targets, rate, milliseconds: length, recorded, all, shapes, omitted, limits, isInterrupted } = report;
   return JSON.stringify(
     {
-      ok: isWithinLimits(report),
+      ok: isWithinLimits(report) && !isInterrupted,
+      interrupted: isInterrupted,
       targets,
       rate: rate.kind === 'factor' ? `${rate.factor}x` : `${rate.perSecond}/s`,
       milliseconds: Math.round(length),
@@ -140,14 +162,15 @@ function shapeJson({ id, title, recorded, replayed }: ShapeFigures) {
   return { shape: id, title, recorded: figuresJson(recorded), replayed: replayed.map(figuresJson) };
 }
 
-function figuresJson({ requests, perSecond, latency, errors, different }: Figures) {
-  return { requests, rate: rounded(perSecond), ...latency, errors, different_status: different };
+function figuresJson({ requests, perSecond, latency, errors, causes, different }: Figures) {
+  return { requests, rate: rounded(perSecond), ...latency, errors, causes, different_status: different };
 }
 
-/** A test case for each limit, and one for each shape: it fails if a status differs. */
+/** A test case for each limit, and one for each shape: it fails if it has a part in a missed limit of errors or statuses. */
 export function junitOf(report: ReplayReport): string {
-  const { shapes, limits, targets } = report;
+  const { shapes, limits, targets, isInterrupted } = report;
   const cases = targets.flatMap((target, index) => [
+    ...(isInterrupted ? [testCase(`replay ${target}`, 'complete', 'the replay was interrupted')] : []),
     ...(limits[index] ?? []).map(({ limit, value, isKept }) =>
       testCase(
         `limits ${target}`,
@@ -157,7 +180,12 @@ export function junitOf(report: ReplayReport): string {
     ),
     ...shapes.map(({ id, title, replayed }) => {
       const { errors = 0, different = 0 } = replayed[index] ?? {};
-      const failure = errors + different === 0 ? null : `${errors} errors, ${different} responses with another status`;
+      const isMissed = (name: string): boolean =>
+        (limits[index] ?? []).some(({ limit, isKept }) => limit.name === name && !isKept);
+      const isFailed = (errors > 0 && isMissed('errors')) || (different > 0 && isMissed('status'));
+      const failure = isFailed
+        ? `${counted(errors, 'error')}, ${counted(different, 'response')} with another status`
+        : null;
       return testCase(`shapes ${target}`, `${title} (${id})`, failure);
     }),
   ]);

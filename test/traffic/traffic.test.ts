@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import { gunzipSync, gzipSync } from 'node:zlib';
 import t from 'tap';
 import { Redactor } from '../../src/traffic/redact.js';
@@ -311,6 +312,45 @@ t.test('limits, reports and a comparison of two targets', async (t) => {
   t.equal((await runCommand([...words, '--slo', 'p99=30s,errors=0%'])).code, 0);
 });
 
+t.test('a shape fails in JUnit only if a limit asks for it, and errors have causes', async (t) => {
+  const answers = createServer((request, response) => {
+    if (request.url?.startsWith('/items/tags')) request.socket.destroy();
+    else response.writeHead(request.url?.startsWith('/items') ? 503 : 200).end('{"data":[]}');
+  }).listen(0, '127.0.0.1');
+  await once(answers, 'listening');
+  t.teardown(() => answers.close());
+  const url = `http://127.0.0.1:${Object(answers.address()).port}`;
+  const file = await recordingOf([{ path: '/items/tags' }, { path: '/items/articles', shape: 'abcdef0123456789' }]);
+  const junit = join(folder, 'causes.xml');
+  const words = ['replay', file, '--url', url, '--token', 'x', '--rate', '20/s', '--for', '1s', '--junit', junit];
+  const free = await runCommand(words);
+  t.match(free, { code: 0, output: /20 errors: 10 connection closed, 10 status 503\./ });
+  t.match(free.output, /GET \/items\/articles +abcdef012345 +10 /, 'the digest of the shape');
+  t.notMatch(free.output, /faster machine/);
+  t.match(await readFile(junit, 'utf8'), /failures="0"/);
+  t.equal((await runCommand([...words, '--slo', 'errors=1%'])).code, 1);
+  t.match(await readFile(junit, 'utf8'), /tests="3" failures="3"/);
+  t.match(await runCommand([...words, '--html', join(folder, 'none', 'x')]), { code: 2, complaints: /--html: .*none/ });
+});
+
+t.test('Ctrl-C ends a replay and a search without errors and recommendations', async (t) => {
+  const file = await recordingOf([{ path: '/items/tags' }]);
+  const interrupted = async (...words: string[]) => {
+    const running = runCommand([...words, ...credentials]);
+    await waitFor(async () => process.listenerCount('SIGINT') > listeners, 5_000);
+    await setTimeout(500);
+    // Only the listener of the command: the test itself goes on.
+    process.listeners('SIGINT').at(-1)?.('SIGINT');
+    return running;
+  };
+  const listeners = process.listenerCount('SIGINT');
+  const replayed = await interrupted('replay', file, '--rate', '200/s', '--for', '30s', '--json');
+  t.match(replayed, { code: 130 });
+  t.match(JSON.parse(replayed.output), { ok: false, interrupted: true, replayed: [{ errors: 0 }] });
+  const found = await interrupted('capacity', file, '--slo', 'p99=1s', '--from', '50/s');
+  t.match(found, { code: 130, output: /^Interrupted: the search has not ended\.\n$/ });
+});
+
 /** A recording with these requests, one each ten milliseconds. */
 async function recordingOf(requests: readonly Partial<RecordedRequest>[], header = HEADER): Promise<string> {
   const lines = requests.map((each, index) =>
@@ -513,7 +553,7 @@ t.test('a recording whose stream breaks off is kept with its real length', async
   const line = requestLine({ t: 5, method: 'GET', path: '/items/tags', status: 200, bytes: 1, ms: 1, ...asReader });
   const broken = createServer((_, response) => {
     response.write(`${HEADER}\n${line}\n{"t":6,"met`);
-    setTimeout(() => response.destroy(), 1_000);
+    void setTimeout(1_000).then(() => response.destroy());
   }).listen(0, '127.0.0.1');
   await once(broken, 'listening');
   t.teardown(() => broken.close());
