@@ -12,7 +12,15 @@ import {
   StartError,
   toNodeHandler,
 } from '../../src/index.js';
-import { ADMIN_TOKEN, connectSql, createLibrary, request, startDatabase, waitFor } from '../support/service.js';
+import {
+  ADMIN_TOKEN,
+  connectSql,
+  createLibrary,
+  makeFolder,
+  request,
+  startDatabase,
+  waitFor,
+} from '../support/service.js';
 
 t.setTimeout(600_000);
 const REQUESTS = Number(process.env['FETCH_REQUESTS'] ?? 60);
@@ -30,7 +38,7 @@ const lateral: Lateral = createLateral({
   adminToken: ADMIN_TOKEN,
   serverTiming: false,
   storageLocations: 'local',
-  STORAGE_LOCAL_ROOT: t.testdir(),
+  STORAGE_LOCAL_ROOT: await makeFolder(),
 });
 lateral.on('request', (event) => seen.push(event)).on('log', ({ kind }) => kinds.add(kind));
 await lateral.start();
