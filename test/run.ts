@@ -181,7 +181,7 @@ async function runAll(jobs: readonly Job[], server: SharedServer | null): Promis
       }
     }
   };
-  await Promise.all(Array.from({ length: Number(process.env['JOBS']) || availableParallelism() + 1 }, work));
+  await Promise.all(Array.from({ length: Number(process.env['JOBS']) || availableParallelism() + 2 }, work));
   for (const job of failed) {
     const [[, result] = [job, NO_RESULT]] = await runJob(job, server);
     if (result.ok) flaky.push(job.name);

@@ -191,8 +191,11 @@ export class Outbox {
   async #drainSome(session: Session, size: number, { lock, isFresh }: Draining): Promise<number | 'unknown'> {
     const { database, mirror } = this.services;
     const rows = await session.query<ChangeRow>(database.qualified(TAKE), [String(size)]);
-    await this.#tell(session, lock, rows, size);
-    if (rows.length === 0) return 0;
+    const last = rows.at(-1);
+    if (last === undefined) {
+      await this.#tell(session, lock, lock.newest, false);
+      return 0;
+    }
     const unknown = rows.find((row) => row.table !== null && collectionOf(row, mirror.model) === null);
     if (unknown && !isFresh) return 'unknown';
     const { webhooks, broken } = parseWebhooks(await session.query<WebhookRow>(database.qualified(READ_WEBHOOKS)));
@@ -204,13 +207,13 @@ export class Outbox {
     await session.query(database.qualified(INSERT), [JSON.stringify(deliveries)]);
     await session.query(database.qualified(DELETE), [arrayLiteral(rows.map(({ id }) => id))]);
     await this.#pauseOverfull(session);
+    // Last, because a sequence that was set stays so if the transaction fails.
+    await this.#tell(session, lock, last.id, true);
     return rows.length;
   }
 
   /** Numbers without a row belong to changes that were rolled back or are not committed yet. */
-  async #tell(session: Session, lock: LockRow, rows: readonly ChangeRow[], size: number): Promise<void> {
-    const drained = rows.length < size ? lock.newest : (rows.at(-1)?.id ?? lock.newest);
-    const isLooking = rows.length > 0;
+  async #tell(session: Session, lock: LockRow, drained: string, isLooking: boolean): Promise<void> {
     if (drained === lock.drained && isLooking === lock.is_looking) return;
     const { database } = this.services;
     await session.query(database.qualified(TELL), [database.system, drained, String(isLooking)]);
