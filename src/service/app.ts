@@ -107,6 +107,8 @@ export interface App {
   readonly limits: ParseLimits;
   /** Reports each committed change. Rejects if PostgreSQL does not report changes. */
   watchChanges(listener: (event: ChangeEvent) => void): Promise<void>;
+  /** Requests are answered from now on. Work in the background begins: before, it would delay the start. */
+  serving(): void;
   /** The WebSocket protocols. */
   readonly sockets: readonly SocketProtocol[];
   /** Changes whenever a token may belong to another caller. */
@@ -141,12 +143,12 @@ export async function createApp(config: Config, core: Core, shared: Shared, obse
   const { live, webhooks, readiness, files } = parts;
   await live.startCache();
   applyBudgets(await loadBudgets(core.database), core.reads.shapeStats);
-  webhooks.start();
   return {
     router,
     identities: parts.identities,
     limits: parts.items.limits,
     watchChanges: (listener) => live.watchChanges(core.mirror, listener),
+    serving: () => webhooks.start(),
     names: config.DIRECTUS_COMPATIBILITY ? directusNames : null,
     sockets: config.WEBSOCKETS_ENABLED ? sockets : [],
     generation: () => parts.identities.generation,

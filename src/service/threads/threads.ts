@@ -198,6 +198,7 @@ export class ThreadServer implements LocalServer {
     if (message.kind !== 'serving') this.app.apply(message);
     else {
       this.#http?.startServing();
+      this.app.serving();
       await this.core.extensions?.start(this.core.mirror.model);
     }
   }
