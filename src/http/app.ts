@@ -194,7 +194,7 @@ function createReceiver(responder: Responder, traces: Traces | null, handle: Han
   };
 }
 
-/** The port is taken before the first administrator is made: a start that fails must not leave an account. */
+/** For requests that arrive before the first administrator is made. The port is open by then: a start that fails must not leave an account. */
 function starting(): ServiceError {
   return serviceUnavailable('lateral', 'It is starting');
 }

@@ -1,6 +1,6 @@
 /**
  * The memory of the cache. Callers are divided into groups. If the memory is full, the least recently used entries of the largest group
- * leave first, so a caller who asks for many different answers evicts those of the own group.
+ * leave first, so a caller with many different reads evicts answers of that group only.
  */
 
 export interface Kept {

@@ -131,8 +131,8 @@ export class Reads {
   readonly plans: PlanChoices;
   /** Null without replicas. */
   readonly replicaReads: ReplicaReads | null;
-  /** Statements whose cost is acceptable, for all values or for the values listed below. */
   readonly #conditional: ConditionalReads;
+  /** Statements whose cost is acceptable, for all values or for the values listed below. */
   readonly #affordable = new WeakSet<CompiledRead>();
   readonly #affordableValues = new WeakMap<CompiledRead, LRUCache<string, true>>();
 
