@@ -151,6 +151,31 @@ export class TurnQueue {
   }
 }
 
+const CHARACTERS_PER_STEP = 1_048_576;
+
+/** The bytes of a long text, without keeping other requests waiting. */
+export async function encodeInSlices(text: string): Promise<Buffer> {
+  const pieces: string[] = [];
+  for (let start = 0; start < text.length; ) {
+    let end = start + CHARACTERS_PER_STEP;
+    if (isHighSurrogate(text.charCodeAt(end - 1))) end++;
+    pieces.push(text.slice(start, end));
+    start = end;
+  }
+  const lengths = await runInSlices(mapSteps(pieces, (piece) => Buffer.byteLength(piece)));
+  const bytes = Buffer.allocUnsafeSlow(lengths.reduce((sum, length) => sum + length, 0));
+  let offset = 0;
+  const write = (piece: string): void => {
+    offset += bytes.write(piece, offset);
+  };
+  await runInSlices(mapSteps(pieces, write));
+  return bytes;
+}
+
+function isHighSurrogate(code: number): boolean {
+  return code >= 0xd800 && code <= 0xdbff;
+}
+
 /** JSON of a large value, without keeping other requests waiting. Objects and lists down to `depth` are written entry by entry. */
 export async function writeJsonInSlices(value: object, depth: number): Promise<string> {
   const pieces: string[] = [];

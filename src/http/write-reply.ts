@@ -1,5 +1,6 @@
 /** Writes responses: one corked write each, with all headers in one piece. */
 import { STATUS_CODES } from 'node:http';
+import { encodeInSlices } from '../base/time-slices.js';
 import type { HeaderList } from './cors.js';
 import type { Exchange } from './exchange.js';
 import type { OpenListener, OpenResponse, Produce, Reply, Sink } from './reply.js';
@@ -18,8 +19,9 @@ interface PendingResponse {
 
 /** Writes a whole body. Resolves when a large one has left; a small one is buffered at once. */
 export function writeBody(pending: PendingResponse): Promise<void> | undefined {
-  const { exchange } = pending;
+  const { exchange, reply } = pending;
   if (exchange.aborted) return undefined;
+  if (typeof reply.body === 'string' && reply.body.length > LONG_TEXT) return encodeAndWrite(pending, reply.body);
   exchange.replied = true;
   if (exchange.isCorked) return writeWhole(pending);
   let sent: Promise<void> | undefined;
@@ -27,6 +29,16 @@ export function writeBody(pending: PendingResponse): Promise<void> | undefined {
     sent = writeWhole(pending);
   });
   return sent;
+}
+
+/** To encode more characters at once would keep others waiting. */
+const LONG_TEXT = 4_194_304;
+
+async function encodeAndWrite(pending: PendingResponse, text: string): Promise<void> {
+  // The bytes of the headers are valid only now.
+  const head = typeof pending.head === 'string' ? pending.head : Buffer.from(pending.head);
+  const body = await encodeInSlices(text);
+  await writeBody({ ...pending, head, reply: { ...pending.reply, body } });
 }
 
 function writeWhole({ exchange, reply, head, close }: PendingResponse): Promise<void> | undefined {
@@ -326,7 +338,11 @@ export class ResponseQueue {
 
   #finish(response: PendingResponse, outcome: Attempt): void {
     if (outcome === undefined) this.onSent(response);
-    else if (outcome instanceof Promise) void outcome.then(() => this.onSent(response));
+    else if (outcome instanceof Promise)
+      void outcome.then(
+        () => this.onSent(response),
+        (error: unknown) => this.onFailed(response, error),
+      );
     else this.onFailed(response, outcome.error);
   }
 }

@@ -1,7 +1,7 @@
 /** Work that cannot be done in slices is done one at a time, and callers have their turns one after the other. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import { type Steps, TurnQueue } from '../../src/base/time-slices.js';
+import { encodeInSlices, type Steps, TurnQueue } from '../../src/base/time-slices.js';
 import { CallerBudgets } from '../../src/engine/caller-budget.js';
 
 const block = (milliseconds: number): void => {
@@ -71,4 +71,10 @@ t.test('what has begun within the budget is done to its end, and counted', async
   t.equal(await budgets.inTurn(billed, LARGE, () => threeSteps([])), 'three');
   await t.rejects(Promise.resolve(budgets.inTurn(billed, LARGE, () => threeSteps([]))), { code: 'REQUESTS_EXCEEDED' });
   t.throws(() => budgets.inTurn(billed, 1, () => threeSteps([])), { code: 'REQUESTS_EXCEEDED' });
+});
+
+t.test('a long text is encoded as at once, also where a character lies across two steps', async (t) => {
+  const text = `x${'😀'.repeat(600_000)}é${'y'.repeat(1_100_000)}`;
+  t.ok((await encodeInSlices(text)).equals(Buffer.from(text)));
+  t.equal((await encodeInSlices('')).length, 0);
 });
