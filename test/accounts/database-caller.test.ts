@@ -190,6 +190,19 @@ t.test('claims: an upsert that no policy lets change the row is refused', async 
   );
 });
 
+t.test('claims: an upsert that meets a hidden row is refused like a change of it', async (t) => {
+  const other = await noteOf(bob);
+  const refused = await send(claims, ann, 'PATCH', `/items/notes/${other}`, { body: 'stolen' });
+  for (const resolution of ['merge', 'ignore'])
+    for (const entries of [{ id: other, body: 'stolen' }, [{ id: other, body: 'stolen' }]]) {
+      const answer = await send(claims, ann, 'POST', `/items/notes?on_conflict=id&resolution=${resolution}`, entries);
+      t.equal(answer.status, 403, `${resolution} ${answer.text}`);
+      t.strictSame(answer.json, refused.json);
+    }
+  const [row] = await sql`select body from notes where id = ${other}`;
+  t.match(row, { body: /^bob / });
+});
+
 t.test('claims: writes, triggers, defaults and functions see the caller', async (t) => {
   const made = await send(claims, ann, 'POST', '/items/notes', { body: 'ann new' });
   t.match(made, {

@@ -84,6 +84,12 @@ const WRITES: Readonly<Record<string, Write>> = {
     path: '/items/licences?fields=id,number&on_conflict=author',
     body: [{ author: 1, number: 'A0' }, { author: 2 }],
   },
+  'on-conflict-one': {
+    method: 'POST',
+    path: '/items/licences?fields=id,number&on_conflict=author',
+    body: { author: 1, number: 'A3' },
+  },
+  'on-conflict-key': { method: 'POST', path: '/items/tags?on_conflict=id', body: { id: 3, name: 'merged' } },
   'on-conflict-ignore': {
     method: 'POST',
     path: '/items/licences?fields=id&on_conflict=author&resolution=ignore',

@@ -30,10 +30,20 @@ await sql.unsafe(`
   create table words (id uuid primary key, lang text, word text, meaning text);
   create unique index on words (lang, word);
   create unique index on words (meaning) where lang = 'de';
+  create table ones (
+    id serial primary key, code text unique, amount numeric(8, 2) not null default 7, tags text[], facts jsonb, shop integer references shops,
+    seen timestamptz, made timestamptz, changed timestamptz, unique (shop)
+  );
+  create table lists (like ones including all);
+  alter table lists add foreign key (shop) references shops;
+  create sequence lists_id_seq owned by lists.id;
+  alter table lists alter id set default nextval('lists_id_seq');
+  create table pairs (one integer, other text, amount integer not null default 1, primary key (one, other));
   insert into shops (name) values ('one'), ('two');
   insert into products (sku, name, price, shop) values ('a', 'A', 1, 1), ('b', 'B', 2, 1)`);
 const service = await startTestService({ databaseUrl: url, ...KNOWS_CALLERS });
-await sql`insert into service_fields (collection, field, special) values ('words', 'id', 'uuid'), ('products', 'changed', 'date-updated')`;
+await sql`insert into service_fields (collection, field, special) values ('words', 'id', 'uuid'), ('ones', 'made', 'date-created'),
+  ('ones', 'changed', 'date-updated'), ('lists', 'made', 'date-created'), ('lists', 'changed', 'date-updated'), ('products', 'changed', 'date-updated')`;
 
 await waitFor(async () => (await get(service, '/fields/products/changed')).text.includes('date-updated'), 10_000);
 
@@ -281,4 +291,106 @@ t.test('one statement, and the read of what it wrote', async (t) => {
   const { counts } = await counter.count(() => post(path, [{ sku: 'a', note: '2' }]));
   const statements = counts.filter(({ query }) => !/^(begin|commit)/i.test(query));
   t.equal(statements.length, 2, JSON.stringify(counts));
+});
+
+/** The rows of a table with its log, without the times and the numbers of the log. */
+async function stateOf(table: string): Promise<unknown> {
+  const rows = await sql.unsafe(`
+    select id, code, amount::text, tags, facts, shop, seen, made is not null as made, changed is not null as changed from ${table} order by id`);
+  const log = await sql`
+    select a.action, a.item, r.data::text as data, r.delta::text as delta from service_activity a
+    left join service_revisions r on r.activity = a.id where a.collection = ${table} order by a.id`;
+  const [sequence] = await sql.unsafe(`select last_value::int from ${table}_id_seq`);
+  const timeless = (text: string | null): string | undefined =>
+    text?.replaceAll(/"(made|changed)":"[^"]+"/g, (_, name) => `"${name}":"T"`);
+  return {
+    rows: rows.map((row) => ({ ...row })),
+    log: log.map(({ data, delta, ...rest }) => ({ ...rest, data: timeless(data), delta: timeless(delta) })),
+    sequence,
+  };
+}
+
+t.test('the plain statement of one item does what the chain does for a list of one', async (t) => {
+  const requests: [query: string, item: Record<string, unknown>][] = [
+    ['on_conflict=code', { code: 'a' }],
+    ['on_conflict=code', { code: 'a', amount: 2.5, tags: ['x', 'y,"z'], facts: { deep: [1, null] } }],
+    ['on_conflict=code', { code: 'a', amount: 3.25 }],
+    ['on_conflict=code', { code: 'b', amount: { _increment: 5 }, shop: 1 }],
+    ['on_conflict=code', { code: 'b', amount: { _increment: 5 }, tags: null }],
+    ['on_conflict=code', { code: 'b', amount: '99999999' }],
+    ['on_conflict=code', { code: 'b', amount: null }],
+    ['on_conflict=code', { code: 'b', facts: { _merge: { a: 1 } } }],
+    ['on_conflict=code', { code: 'a', facts: { _merge: { a: 1 } } }],
+    ['on_conflict=code', { code: null, seen: '2024-02-29T12:00:00Z' }],
+    ['on_conflict=code', { code: null, shop: 2 }],
+    ['on_conflict=code', { code: 'c', shop: 99 }],
+    ['on_conflict=code', { code: 'c', shop: 1 }],
+    ['on_conflict=code', { code: 'c', id: 2, amount: 1 }],
+    ['on_conflict=code', { code: 'b', id: 77, amount: 1 }],
+    ['on_conflict=id', { id: 2, amount: 8, made: '2001-01-01T00:00:00Z' }],
+    ['on_conflict=id', { id: 40, code: 'forty' }],
+    ['on_conflict=id', { code: 'made by the sequence', amount: 4 }],
+    ['resolution=merge', { id: 40, code: 'a' }],
+    ['resolution=ignore', { id: 40, code: 'ignored' }],
+    ['on_conflict=shop', { shop: 1, amount: 11 }],
+    ['on_conflict=shop', { shop: 2, amount: 'many' }],
+  ];
+  const fields = 'fields=id,code,amount,tags,facts,shop,seen';
+  for (const [query, item] of requests) {
+    const name = `${query} ${JSON.stringify(item)}`;
+    const one = await post(`/items/ones?${fields}&${query}`, item);
+    const list = await post(`/items/lists?${fields}&${query}`, [item]);
+    t.equal(one.status === 204 ? 200 : one.status, list.status, `${name} ${one.text} ${list.text}`);
+    const [first = null] = (list.json as { data?: unknown[] }).data ?? [];
+    if (list.status === 200) t.strictSame(one.status === 204 ? null : dataOf(one), first, name);
+    t.strictSame(await stateOf('ones'), await stateOf('lists'), name);
+  }
+  for (let times = 0; times < 3; times++)
+    t.match(await post('/items/pairs?on_conflict=one,other', { other: 'x', one: 5, amount: times }), {
+      json: { data: { one: 5, other: 'x', amount: times } },
+    });
+  t.equal((await sql`select count(*)::int as count from pairs`)[0]?.['count'], 1);
+});
+
+t.test('one item is one statement, and an item that the caller may not change stays', async (t) => {
+  const keeper = await makeCaller(sql, 'keeper', [
+    {
+      permissions: [
+        { collection: 'ones', action: 'read', permissions: { code: { _neq: 'secret' } } },
+        { collection: 'ones', action: 'create' },
+        { collection: 'ones', action: 'update', permissions: { code: { _in: ['a', 'secret'] } } },
+      ],
+    },
+  ]);
+  const path = '/items/ones?fields=code,amount&on_conflict=code';
+  await waitFor(async () => (await post(path, { code: 'a', amount: 1 }, keeper.token)).status === 200, 5_000);
+  const counter = await StatementCounter.of(server, 'on_conflict');
+  const { counts } = await counter.count(() => post(path, { code: 'a', amount: 2 }, keeper.token));
+  t.equal(counts.length, 1, JSON.stringify(counts));
+  const before = await stateOf('ones');
+  const refused = await post(path, { code: 'b', amount: 3 }, keeper.token);
+  t.equal(refused.status, 403, refused.text);
+  const patched = await request(service, 'PATCH', '/items/ones/2', {
+    headers,
+    token: keeper.token,
+    body: '{"amount":3}',
+  });
+  t.strictSame(refused.json, patched.json);
+  t.strictSame(await stateOf('ones'), before);
+  t.match(
+    await post(path, { code: 'secret', amount: 3 }, keeper.token),
+    { status: 204, text: '' },
+    'created, not shown',
+  );
+  t.match(await post(path, { code: 'secret', amount: 4 }, keeper.token), { status: 204, text: '' });
+  t.strictSame([...(await sql`select amount::text from ones where code = 'secret'`)], [{ amount: '4.00' }]);
+});
+
+t.test('items that meet each other all count', async (t) => {
+  const path = '/items/ones?fields=code&on_conflict=code';
+  const answers = await Promise.all(
+    Array.from({ length: 30 }, () => post(path, { code: 'met', amount: { _increment: 1 } })),
+  );
+  t.strictSame([...new Set(answers.map(({ status }) => status))], [200]);
+  t.strictSame([...(await sql`select amount::text from ones where code = 'met'`)], [{ amount: '37.00' }]);
 });

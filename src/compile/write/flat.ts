@@ -57,7 +57,9 @@ const AUTHOR = ['user', 'ip', 'user_agent', 'origin'] as const;
 const RECEIPT = ['id', 'fingerprint', 'lifetime'] as const;
 const KEY_SLOT = AUTHOR.length + RECEIPT.length;
 
-const [TABLE_ROW, WRITTEN, ACTIVITY] = [alias('t'), alias('w'), alias('a')] as const;
+export const [TABLE_ROW, WRITTEN, ACTIVITY] = [alias('t'), alias('w'), alias('a')] as const;
+/** Of an upsert: whether the row was created or updated. */
+export const ACTION = alias('o');
 /** The answer to a write whose item has none of the required entity tags. Bodies are empty or JSON. */
 export const UNMATCHED = '!';
 /** The values of a row of a batch, and its number. */
@@ -205,7 +207,7 @@ function receiptOf(receipts: Collection, key: Fragment, source: Fragment): Fragm
  * A sequence that could return the key later is put ahead of it: in steps if it is not far, which needs no privilege to set the sequence.
  * Otherwise one transaction at a time sets it: another could put it back behind a larger key.
  */
-function andAdvanced(node: WriteNode, before: Fragment, written?: Fragment): Fragment {
+export function andAdvanced(node: WriteNode, before: Fragment, written?: Fragment): Fragment {
   const field = node.verb === 'insert' && node.bringsKeys ? singleKey(node.collection) : null;
   if (!field?.column?.sequence) return nothing;
   const sequence = sql`${literal(field.column.sequence)}::regclass`;
@@ -220,7 +222,7 @@ function andAdvanced(node: WriteNode, before: Fragment, written?: Fragment): Fra
 }
 
 /** The columns that are written, with their values, and the condition under which a row that exists is changed. */
-interface FlatParts {
+export interface FlatParts {
   readonly fields: readonly Field[];
   readonly values: readonly Fragment[];
   /** Not used for a new row. */
@@ -322,7 +324,8 @@ export function compileFlatDelete(
     : sql`${receipts ? sql` using ${TAKEN}` : nothing} ${where}`;
   const deleted = sql`delete from ${tableName(collection)} ${TABLE_ROW}${found}
     returning ${commaList(key)}`;
-  const logged = collection.accountability === null ? [] : [recordActivity('delete', collection, activityLog, nothing)];
+  const logged =
+    collection.accountability === null ? [] : [recordActivity(literal('delete'), collection, activityLog, nothing)];
   const [name] = keyParameters(collection.key, KEY_SLOT, 'value');
   if (receipts && (!singleKey(collection) || !name)) return null;
   const taken = receipts && name ? [sql`${TAKEN} as (${receiptOf(receipts, name, nothing)})`] : [];
@@ -341,14 +344,13 @@ function firstValues(author: Author, receipt: Receipt | null): (string | null)[]
   return [...AUTHOR.map((name) => author[name]), ...RECEIPT.map((name) => receipt?.[name] ?? null)];
 }
 
-function insertParts(node: WriteNode, returning: Fragment): FlatParts {
+export function insertParts(node: WriteNode, returning: Fragment): FlatParts {
   const { collection } = node;
   const written = writtenColumns(node);
-  const key = node.bringsKeys ? singleKey(collection) : null;
   return {
-    fields: [...(key ? [key] : []), ...written.map(([{ field }]) => field)],
+    fields: [...(node.bringsKeys ? collection.key : []), ...written.map(([{ field }]) => field)],
     values: [
-      ...(key ? keyValues(collection) : []),
+      ...(node.bringsKeys ? keyValues(collection) : []),
       ...written.map(([column, index]) => writtenValue(node, column, index, storedAtFirst)),
     ],
     where: nothing,
@@ -363,12 +365,17 @@ function insert(node: WriteNode, parts: FlatParts): Fragment {
     returning ${parts.returning}`;
 }
 
-function overriding({ fields }: Pick<FlatParts, 'fields'>): Fragment {
+export function overriding({ fields }: Pick<FlatParts, 'fields'>): Fragment {
   return fields.some(({ column }) => column?.identity === 'always') ? sql` overriding system value` : nothing;
 }
 
-/** Null if the rule needs joins to other tables. */
-function updateParts(node: WriteNode, scope: Scope, returning: Fragment): FlatParts | null {
+/** `named` finds the row. Null if the rule needs joins to other tables. */
+export function updateParts(
+  node: WriteNode,
+  scope: Scope,
+  returning: Fragment,
+  named: Fragment = hasKey(node.collection),
+): FlatParts | null {
   const { collection, guard } = node;
   const row = new FromClause(TABLE_ROW, scope, collection);
   const allowed = guard ? sql` and ${compileGuard(guard, TABLE_ROW, row)}` : nothing;
@@ -379,7 +386,7 @@ function updateParts(node: WriteNode, scope: Scope, returning: Fragment): FlatPa
     values: written.map(([column, index]) =>
       withSridOf(storedValue(column.field), writtenValue(node, column, index, storedValue), column.field),
     ),
-    where: sql`${hasKey(collection)}${allowed}`,
+    where: sql`${named}${allowed}`,
     returning,
   };
 }
@@ -391,7 +398,7 @@ function update(node: WriteNode, parts: FlatParts): Fragment {
     returning ${parts.returning}`;
 }
 
-function assignments({ fields, values }: FlatParts): Fragment {
+export function assignments({ fields, values }: FlatParts): Fragment {
   return commaList(fields.map((field, position) => sql`${columnName(field)} := ${elementAt(values, position)}`));
 }
 
@@ -400,7 +407,7 @@ function isJoined(row: FromClause): boolean {
 }
 
 /** The stored columns, from which the answer is made, and the values for the revision. */
-function returned(node: WriteNode, answer: ReadPlan | null): Fragment {
+export function returned(node: WriteNode, answer: ReadPlan | null): Fragment {
   const { collection } = node;
   const isTagged = answer?.level.kind === 'rows' && readsTag(answer.level) && collection.rowTag === 'xmin';
   const tag = isTagged ? sql`, ${transactionOf(TABLE_ROW)} as ${ROW_TAG}` : nothing;
@@ -414,7 +421,7 @@ function hasKey(collection: Collection): Fragment {
   return areEqual(keyColumns(collection, TABLE_ROW), keyValues(collection), collection.key);
 }
 
-function keyValues({ key }: Collection): Fragment[] {
+export function keyValues({ key }: Collection): Fragment[] {
   return key.map((field, part) => sql`${parameter({ kind: 'text', slot: KEY_SLOT + part })}::${typeName(field)}`);
 }
 
@@ -444,7 +451,7 @@ function columnParameter(node: WriteNode, index: number): Fragment {
 }
 
 /** Lists and composite values travel as JSON, all other values as the texts that their types read. */
-function columnValue(node: WriteNode, field: Field, index: number): Fragment {
+export function columnValue(node: WriteNode, field: Field, index: number): Fragment {
   const slot = columnParameter(node, index);
   if (!isDocument(field)) return inputValue(field, sql`${slot}::${inputType(field)}`);
   return sql`(select v from json_to_record(${slot}::json) as ${alias('x')} (v ${inputType(field)}))`;
@@ -488,7 +495,7 @@ function textOf(value: unknown): string | null {
 }
 
 /** The body of the answer, empty if the caller may not see the row; null if it cannot be made from the row. */
-function compileAnswer(answer: ReadPlan, node: WriteNode, scope: Scope): Fragment | null {
+export function compileAnswer(answer: ReadPlan, node: WriteNode, scope: Scope): Fragment | null {
   const { level, result, meta } = answer;
   if (result !== 'item' || level.kind !== 'rows' || level.version || meta.length > 0) return null;
   const rows = compileRowsFrom({ ...level, where: ALWAYS }, scope, (row) => sql`(select ${WRITTEN}.*) ${row}`);
@@ -522,7 +529,7 @@ function shifted(each: Parameter, offset: number): Parameter {
  * Whether the answer reads no table and calls no function of the row: other tables may change by the action of a foreign key, and after
  * a wait for a lock the statement still sees them as they were before.
  */
-function isOwn(query: Fragment, { fields }: Collection): boolean {
+export function isOwn(query: Fragment, { fields }: Collection): boolean {
   const { text } = statement(query);
   const isCalled = ({ computed }: Field): boolean =>
     computed !== undefined &&
@@ -533,14 +540,15 @@ function isOwn(query: Fragment, { fields }: Collection): boolean {
 }
 
 /** `joined` finds the values of the author for each row of a batch. */
-function record(
+export function record(
   node: WriteNode,
   log: ActivityLog,
   { joined, isOne }: { readonly joined: Fragment; readonly isOne: boolean },
 ): Fragment[] {
   const { collection, verb } = node;
   if (collection.accountability === null) return [];
-  const activity = recordActivity(verb === 'insert' ? 'create' : 'update', collection, log, joined);
+  const action = verb === 'upsert' ? sql`${WRITTEN}.${ACTION}` : literal(verb === 'insert' ? 'create' : 'update');
+  const activity = recordActivity(action, collection, log, joined);
   if (collection.accountability !== 'all') return [activity];
   const revision = sql`insert into ${tableName(log.revisions)} (activity, collection, item, data, delta)
     select ${ACTIVITY}.id, ${literal(collection.name)}, ${ACTIVITY}.item, ${WRITTEN}.${alias('j')},
@@ -550,7 +558,7 @@ function record(
 }
 
 function recordActivity(
-  action: 'create' | 'update' | 'delete',
+  action: Fragment,
   collection: Collection,
   { activity }: ActivityLog,
   joined: Fragment,
@@ -558,7 +566,7 @@ function recordActivity(
   const types = [sql`uuid`, sql`text`, sql`text`, sql`text`];
   const author = types.map((type, slot) => sql`${parameter({ kind: 'text', slot })}::${type}`);
   return sql`${ACTIVITY} as (insert into ${tableName(activity)} (action, collection, item, "user", ip, user_agent, origin)
-    select ${literal(action)}, ${literal(collection.name)}, ${itemText(collection, WRITTEN)}, ${commaList(author)}
+    select ${action}, ${literal(collection.name)}, ${itemText(collection, WRITTEN)}, ${commaList(author)}
     from ${WRITTEN}${joined}
     returning id, item)`;
 }

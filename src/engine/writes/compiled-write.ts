@@ -21,6 +21,7 @@ import {
   flatValues,
   UNMATCHED,
 } from '../../compile/write/flat.js';
+import { compileFlatUpsert } from '../../compile/write/flat-upsert.js';
 import { compileWrite } from '../../compile/write/write.js';
 import { inputValues, type Receipt, type Tags } from '../../compile/write/write-input.js';
 import { keyNames } from '../../mirror/item-key.js';
@@ -243,7 +244,8 @@ export class WriteCompiler {
     const answer = readBack && this.#reads.prepareReadBack(readBack, writer, client);
     const plan = answer?.plan ?? null;
     if (plan?.kind === 'operation') return null;
-    const compiled = this.#findFlat(shape, model, writer, () => compileFlat(flat.node, plan, flatTables(model, call)));
+    const compile = flat.node.verb === 'upsert' ? compileFlatUpsert : compileFlat;
+    const compiled = this.#findFlat(shape, model, writer, () => compile(flat.node, plan, flatTables(model, call)));
     if (!compiled) return null;
     const known = { compiled, isAnswered: answer !== null };
     // Permissions may have changed since the write was planned.

@@ -35,20 +35,24 @@ export interface FlatPayload {
 export function flatPayload(request: WriteRequest, permissions: string): FlatPayload | null {
   if (request.idempotencyKey) return null;
   if (request.kind === 'update-item') return request.ifMatch ? null : payloadOf(request, request, permissions);
-  if (request.kind !== 'create' || request.many || request.onConflict) return null;
+  if (request.kind !== 'create' || request.many || (request.onConflict && request.isNew)) return null;
   const [data] = request.items;
   return data ? payloadOf(request, { data, key: null }, permissions) : null;
 }
 
 /** Lengths and marks stand before names, which may have any characters. */
 function payloadOf(
-  { kind, collection, readBack, isLiteral }: Extract<WriteRequest, { kind: 'create' | 'update-item' }>,
+  request: Extract<WriteRequest, { kind: 'create' | 'update-item' }>,
   { data, key }: Pick<FlatPayload, 'data' | 'key'>,
   permissions: string,
 ): FlatPayload | null {
+  const { kind, collection, readBack, isLiteral } = request;
+  const onConflict = request.kind === 'create' ? request.onConflict : null;
   let text = `${kind} ${collection.length} ${collection} ${permissions} ${readBack?.shape ?? ''}`;
+  if (onConflict) text += ` ${JSON.stringify(onConflict)}`;
+  const mayOperate = (key !== null || onConflict !== null) && !isLiteral;
   for (const name in data) {
-    const mark = markOf(data[name], key !== null && !isLiteral);
+    const mark = markOf(data[name], mayOperate);
     if (mark === null) return null;
     text += ` ${name.length}${mark}${name}`;
   }
@@ -101,12 +105,15 @@ export class KnownWrites<Compiled> {
   /** Keeps the statement of a flat write, unless a value comes from elsewhere: a preset, or a key that the service makes. */
   learn(payload: FlatPayload, planned: PlannedWrite, compiled: Compiled): void {
     const [node] = planned.plan.nodes;
-    if (!node || (node.verb === 'insert' && node.bringsKeys)) return;
-    const sources = node.columns.map(({ field, operators: [operator = null] }) => ({
+    if (!node || (node.verb !== 'update' && node.bringsKeys)) return;
+    const sources = node.columns.map(({ field, only, operators: [operator = null] }) => ({
       field,
-      variable: filledVariable(field, node.verb),
+      variable: filledVariable(field, only === 'insert' || only === 'update' ? only : node.verb),
       operator,
     }));
+    const isFilledAlike = ({ field, only }: WriteNode['columns'][number]): boolean =>
+      only !== null || filledVariable(field, 'insert') === filledVariable(field, 'update');
+    if (node.verb === 'upsert' && !node.columns.every(isFilledAlike)) return;
     const isKnown = (name: string): boolean => sources.some(({ field }) => field.name === name);
     const isGiven = ({ field, variable }: Source): boolean =>
       variable !== null || (Object.hasOwn(payload.data, field.name) && isPlain(field, node.collection));

@@ -39,12 +39,22 @@ export function flatRows({ plan, input }: PlannedWrite): FlatRows | null {
   return isInOrder && rows.every((row) => isFlat(node, row)) ? { node, rows } : null;
 }
 
-function isFlat({ verb, collection, conflict, guard, validations, columns }: WriteNode, row: FlatRow['row']): boolean {
-  if (verb === 'upsert' || conflict || guard?.perRow || validations.length > 0) return false;
-  if (!hasPlainKey(collection)) return false;
+function isFlat(node: WriteNode, row: FlatRow['row']): boolean {
+  const { verb, collection, conflict, guard, validations, columns } = node;
+  if (guard?.perRow || validations.length > 0 || !hasPlainKey(collection)) return false;
   const isWritten = columns.every((column, index) => isValue(column, row[`c${index}`]));
+  if (verb === 'upsert') return isWritten && isFlatUpsert(node);
+  if (conflict) return false;
   // Keys of several columns are columns of a new row, and name an item that exists.
   return isWritten && (verb === 'insert' ? isNewKeyKnown(collection, row, columns) : columns.length > 0);
+}
+
+/** An item that `on_conflict` finds by other columns than its key may have another key than the payload. */
+function isFlatUpsert({ collection, conflict, columns, bringsKeys }: WriteNode): boolean {
+  if (conflict?.resolution !== 'merge' || !columns.some(({ only }) => only === null || only === 'update')) return false;
+  if (bringsKeys && !conflict.fields.every((field) => isKey(collection, field))) return false;
+  if (columns.some(({ field }) => isKey(collection, field))) return false;
+  return singleKey(collection) !== null || countedKey(collection) === null;
 }
 
 /** Whether the parts of the key are texts that their types read, and none of them is made from other columns. */

@@ -1,14 +1,15 @@
 /** Conflicts between requests: which failures are worth another attempt, and when. */
 
+import { forbidden } from '../../base/errors.js';
 import { codeOf, messageOf, propertiesOf } from '../../base/narrow.js';
 import { isRaised, takenKey } from '../../base/sqlstate.js';
 import { countedKey, keyNames } from '../../mirror/item-key.js';
-import type { Collection } from '../../mirror/model.js';
+import type { Collection, Field } from '../../mirror/model.js';
 import type { PlannedWrite, Verb, WriteNode } from '../../plan/write/write.js';
 
 /** Another request created the item that this one was about to create: the next attempt finds and changes it. */
 export class Conflict extends Error {
-  /** `cause` is the error of the database. */
+  /** `cause` is the error of the database, or the one for the client if each attempt meets the key. */
   constructor(
     /** The collection whose key collided. */
     readonly collection: Collection,
@@ -52,7 +53,7 @@ export function isTermination(error: unknown): boolean {
  */
 export function asConflict(error: unknown, { plan, input }: PlannedWrite): Conflict | null {
   const columnAndKey = takenKey(error);
-  if (columnAndKey === null) return null;
+  if (columnAndKey === null) return asHiddenConflict(error, plan);
   const [column, key] = columnAndKey;
   const { table_name: table } = propertiesOf(error);
   const columns = column.split(', ').map((name) => name.replace(/^"|"$/g, ''));
@@ -85,6 +86,23 @@ export function asConflict(error: unknown, { plan, input }: PlannedWrite): Confl
   if (!named && makers.some(({ names }) => names === null)) return null;
   const maker = named ?? makers[0];
   return maker ? new Conflict(maker.collection, key, error) : null;
+}
+
+/**
+ * With row-level security PostgreSQL names neither the columns nor the values that are taken. The next attempt finds the item, unless a
+ * policy hides it: then the caller may not change it, and gets the same refusal as for other items.
+ */
+function asHiddenConflict(error: unknown, { nodes }: PlannedWrite['plan']): Conflict | null {
+  const { table_name: table, constraint_name: name } = propertiesOf(error);
+  if (codeOf(error) !== '23505' || isRaised(error)) return null;
+  const isOn = ({ column }: Field): boolean => column?.indexes.some((index) => index.name === name) ?? false;
+  const met = nodes.find(({ collection, conflict }) => {
+    if (!conflict || !collection.hasRowSecurity || collection.table !== table) return false;
+    const [only, ...others] = conflict.fields;
+    // The model has the names of indexes on one column.
+    return only && others.length === 0 ? isOn(only) : ![...collection.fields.values()].some(isOn);
+  });
+  return met ? new Conflict(met.collection, String(name), forbidden()) : null;
 }
 
 /** A list that may have made the key, and whether it names it; null if that is unknown. */
