@@ -40,6 +40,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
           'explorer-view-as',
           'explorer-types',
           'explorer-keyboard',
+          'explorer-boards',
         ],
       },
     ],

@@ -252,7 +252,7 @@ t.test('docs: the API of the caller, and others see of all pages what they may',
   const { page, complaints } = await openPage(service);
   await logIn(service, page, '#/docs/tags', 'reader@example.com');
   const pages = page.getByRole('navigation', { name: 'Pages' }).getByRole('link');
-  t.strictSame(await pages.allInnerTexts(), ['Data', 'Query', 'Model', 'Docs'], 'no pages of administrators');
+  t.strictSame(await pages.allInnerTexts(), ['Data', 'Query', 'Boards', 'Model', 'Docs'], 'no pages of administrators');
   const operation = page.getByRole('article', { name: 'GET /items/tags', exact: true });
   await operation.waitFor();
   t.strictSame(await findings(page), [], 'no serious finding');

@@ -3,10 +3,11 @@ import { type ComponentType, type JSX, render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { messageOf, whenLoggedOut } from './api';
 import { Login } from './login';
+import { Navigation } from './navigation';
 import { shownPages } from './pages';
 import { Palette, paletteOpen } from './palette';
+import { PublicBoard } from './public-board';
 import {
-  addressOfPage,
   findOut,
   isDark,
   logOut,
@@ -40,7 +41,7 @@ function App(): JSX.Element {
   if (known === null)
     return (
       <>
-        <Login />
+        <PublicBoard otherwise={<Login />} />
         <Toasts />
       </>
     );
@@ -66,20 +67,13 @@ function focusContent(event: Event): void {
 }
 
 function Header(): JSX.Element {
-  const shown = shownPages();
   return (
     <header class="bar">
       <a class="brand" href="#/data" aria-label="Lateral Explorer">
         <img src="explorer/icon.svg" alt="" width="22" height="22" />
         <span>Lateral</span>
       </a>
-      <nav aria-label="Pages">
-        {shown.map(({ name, title }) => (
-          <a key={name} href={addressOfPage(name)} aria-current={route.value.page === name ? 'page' : undefined}>
-            {title}
-          </a>
-        ))}
-      </nav>
+      <Navigation />
       <div class="bar-end">
         <ViewAsChoice />
         <button type="button" class="button palette-button" onClick={() => (paletteOpen.value = true)}>

@@ -5,6 +5,8 @@ import { mayAdminister, me } from './state';
 export interface Page {
   readonly name: string;
   readonly title: string;
+  /** Pages of a group are in one menu of the navigation. */
+  readonly group?: 'Operations';
   /** Whether only administrators see it. */
   readonly administrators?: boolean;
   /** Whether it depends on permissions, so that administrators can view it as another caller. */
@@ -18,10 +20,12 @@ export const pages: readonly Page[] = [
   {
     name: 'plan',
     title: 'Plan',
+    group: 'Operations',
     administrators: true,
     isViewed: true,
     load: () => import('./plan/page').then((loaded) => loaded.PlanPage),
   },
+  { name: 'boards', title: 'Boards', load: () => import('./boards/page').then((loaded) => loaded.BoardsPage) },
   { name: 'model', title: 'Model', load: () => import('./schema/page').then((loaded) => loaded.ModelPage) },
   {
     name: 'access',
@@ -32,6 +36,7 @@ export const pages: readonly Page[] = [
   {
     name: 'pulse',
     title: 'Pulse',
+    group: 'Operations',
     administrators: true,
     load: () => import('./pulse/page').then((loaded) => loaded.PulsePage),
   },

@@ -11,6 +11,9 @@ const ICONS = {
   check: 'm3 8.5 3.2 3.2L13 5',
   down: 'm4 6 4 4 4-4',
   right: 'm6 4 4 4-4 4',
+  left: 'm10 4-4 4 4 4',
+  edit: 'M3 13l.7-3L10.5 3.2l2.3 2.3L6 12.3zM9 4.7 11.3 7',
+  expand: 'M2.5 6V2.5H6M10 2.5h3.5V6M13.5 10v3.5H10M6 13.5H2.5V10',
   up: 'm4 10 4-4 4 4',
   filter: 'M2 4h12M4.5 8h7M7 12h2',
   columns: 'M2.5 3h11v10h-11zM6.2 3v10M9.8 3v10',
@@ -139,7 +142,8 @@ export function Popover({ anchor, onClose, children, label, width = 280 }: Popov
   const isPlaced = place.visibility === undefined;
   useEffect(() => {
     // A hidden element takes no focus.
-    if (isPlaced) panel.current?.querySelector<HTMLElement>('input, select, textarea, button, [tabindex="0"]')?.focus();
+    if (isPlaced)
+      panel.current?.querySelector<HTMLElement>('input, select, textarea, button, a[href], [tabindex="0"]')?.focus();
   }, [isPlaced]);
   return (
     <div class="popover" role="dialog" aria-label={label} ref={panel} style={place}>

@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { FilterDraft, PathSelect } from '../filter/editor';
 import { countRules } from '../filter/filter';
-import { type Collection, isMoment, isNumber, type Model, typeLabel } from '../model';
+import { type Collection, fieldAt, isMoment, isNumber, type Model, typeLabel } from '../model';
 import { Button, Icon } from '../ui';
 import { AGGREGATES, EMPTY, type Level, type Node, type Query } from './query';
 
@@ -231,7 +231,7 @@ function sortedFirst(collection: Collection, level: Level): string {
   return (ranked ?? [...collection.fields.values()].find((field) => field.column))?.name ?? '';
 }
 
-function Groups({ model, query, onChange }: BuilderProps): JSX.Element {
+export function Groups({ model, query, onChange }: BuilderProps): JSX.Element {
   const collection = model.get(query.collection) as Collection;
   const columns = [...collection.fields.values()].filter((field) => field.column).map((field) => field.name);
   const [first = ''] = columns;
@@ -245,10 +245,10 @@ function Groups({ model, query, onChange }: BuilderProps): JSX.Element {
       {query.groupBy.map((field, at) => (
         <div class="row nowrap" key={at}>
           <span>by</span>
-          <PathSelect
+          <GroupSelect
             model={model}
             collection={query.collection}
-            path={field}
+            group={field}
             onChange={(next) => onChange({ ...query, groupBy: query.groupBy.with(at, next) })}
           />
           <Button
@@ -313,5 +313,40 @@ function Groups({ model, query, onChange }: BuilderProps): JSX.Element {
         />
       </div>
     </div>
+  );
+}
+
+const MOMENT_PARTS = ['year', 'month', 'week', 'day', 'weekday', 'hour', 'minute', 'second'];
+
+interface GroupSelectProps {
+  readonly model: Model;
+  readonly collection: string;
+  readonly group: string;
+  readonly onChange: (group: string) => void;
+}
+
+/** A field, and of dates and times the part by which they are grouped: `year(published_at)`. */
+function GroupSelect({ model, collection, group, onChange }: GroupSelectProps): JSX.Element {
+  const [, part = '', path = group] = /^(\w+)\((.+)\)$/.exec(group) ?? [];
+  const field = fieldAt(model, collection, path);
+  return (
+    <>
+      <PathSelect model={model} collection={collection} path={path} onChange={onChange} />
+      {field && isMoment(field) && (
+        <select
+          aria-label="Part of the date"
+          value={part}
+          onChange={(event) => {
+            const chosen = event.currentTarget.value;
+            onChange(chosen === '' ? path : `${chosen}(${path})`);
+          }}
+        >
+          <option value="">the value</option>
+          {MOMENT_PARTS.map((name) => (
+            <option key={name}>{name}</option>
+          ))}
+        </select>
+      )}
+    </>
   );
 }

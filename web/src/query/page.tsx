@@ -3,12 +3,14 @@ import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { pretty } from '../../../src/sql/pretty';
 import { type Answer, call, itemsPath, messageOf } from '../api';
+import { isChartable } from '../boards/chart-data';
+import { drawnOf, PanelForm } from '../boards/panel-form';
 import type { Row } from '../data/edits';
 import { subscribe } from '../live';
 import type { Model } from '../model';
 import { type Explanation, readPlan, slowest } from '../plan/plan';
 import { PlanTree } from '../plan/tree';
-import { go, me, model as modelSignal, viewAs, writeAddress } from '../state';
+import { go, href, me, model as modelSignal, viewAs, writeAddress } from '../state';
 import { Button, copyText, Empty, ErrorBox, Menu } from '../ui';
 import { Builder } from './builder';
 import { fromGraphql, toGraphql } from './graphql';
@@ -16,6 +18,7 @@ import './query.css';
 import { firstQuery, type Query, toQueryJson } from './query';
 import { fromSearch, fromUrl, toCurl, toSdk, toSearch, toUrl } from './rest';
 import { ResultView, type Updates } from './result';
+import { SavedQueries } from './saved';
 import { addPast, addressOf, currentQuery, explain, past } from './session';
 import { SqlText } from './sql-text';
 
@@ -37,6 +40,7 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
   const [busy, setBusy] = useState(false);
   const [live, setLive] = useState(false);
   const [updates, setUpdates] = useState<Updates | null>(null);
+  const [opened, setOpened] = useState<'saved' | 'board' | null>(null);
   const isAdministrator = me.value?.administrator === true;
   const show = (next: Query): void => go(addressOf(next), true);
 
@@ -138,6 +142,7 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
               onClick: () => go(addressOf(each.query)),
             }))}
           />
+          <Button label="Saved" icon="save" onClick={() => setOpened('saved')} />
           <Button
             label="Copy link"
             icon="link"
@@ -146,6 +151,9 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
               void copyText(location.href, 'Link copied');
             }}
           />
+          {!viewAs.value && isChartable(toQueryJson(query)) && (
+            <Button label="Add to board" icon="plus" onClick={() => setOpened('board')} />
+          )}
           {!viewAs.value && (
             <Button
               label="Live"
@@ -197,7 +205,7 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
           </Panel>
         </div>
         {error && <ErrorBox text={error} />}
-        {answer && <ResultView answer={answer} rows={rows} updates={updates} />}
+        {answer && <ResultView query={query} answer={answer} rows={rows} updates={updates} />}
         {!answer && !error && (
           <Empty title="Not run yet">
             <span>
@@ -206,6 +214,16 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
           </Empty>
         )}
       </section>
+      {opened === 'saved' && <SavedQueries model={model} query={query} onClose={() => setOpened(null)} />}
+      {opened === 'board' && (
+        <PanelForm
+          drawn={drawnOf(query)}
+          panel={null}
+          board={null}
+          onClose={() => setOpened(null)}
+          onSaved={(board) => go(href('boards', board === null ? [] : [board]))}
+        />
+      )}
     </div>
   );
 }

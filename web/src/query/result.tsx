@@ -2,8 +2,12 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import type { Answer } from '../api';
+import { Chart } from '../boards/chart';
+import { chartData, isChartable } from '../boards/chart-data';
+import { drawnOf } from '../boards/panel-form';
 import type { Row } from '../data/edits';
 import { countOf } from '../ui';
+import { type Query, toQueryJson } from './query';
 
 const MOST_ROWS = 200;
 const MOST_TEXT = 200_000;
@@ -15,22 +19,30 @@ export interface Updates {
 }
 
 interface ResultProps {
+  readonly query: Query;
   readonly answer: Answer<unknown>;
   readonly rows: readonly Row[];
   /** Null for a result that is not live. */
   readonly updates: Updates | null;
 }
 
-export function ResultView({ answer, rows, updates }: ResultProps): JSX.Element {
-  const [way, setWay] = useState<'rows' | 'json'>('rows');
+const WAYS = { rows: 'Rows', json: 'JSON', chart: 'Chart' } as const;
+
+type Way = keyof typeof WAYS;
+
+export function ResultView({ query, answer, rows, updates }: ResultProps): JSX.Element {
+  const [chosen, setWay] = useState<Way>('rows');
+  const json = toQueryJson(query);
+  const ways: readonly Way[] = isChartable(json) ? ['rows', 'json', 'chart'] : ['rows', 'json'];
+  const way = ways.includes(chosen) ? chosen : 'rows';
   const server = answer.timing.reduce((sum, stage) => sum + stage.milliseconds, 0);
   return (
     <section class="result" aria-label="Result">
       <header>
         <div class="tabs" role="tablist">
-          {(['rows', 'json'] as const).map((each) => (
+          {ways.map((each) => (
             <button key={each} type="button" role="tab" aria-selected={way === each} onClick={() => setWay(each)}>
-              {each === 'rows' ? 'Rows' : 'JSON'}
+              {WAYS[each]}
             </button>
           ))}
         </div>
@@ -66,7 +78,13 @@ export function ResultView({ answer, rows, updates }: ResultProps): JSX.Element 
           </div>
         </div>
       )}
-      {way === 'rows' ? <Rows rows={rows} /> : <Json text={answer.text} />}
+      {way === 'rows' && <Rows rows={rows} />}
+      {way === 'json' && <Json text={answer.text} />}
+      {way === 'chart' && (
+        <div class="result-chart">
+          <Chart title={query.collection} kind={drawnOf(query).kind} data={chartData(rows, json)} />
+        </div>
+      )}
     </section>
   );
 }
