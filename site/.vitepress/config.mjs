@@ -31,6 +31,7 @@ export default defineConfig({
           page('Tour', 'tour'),
           page('Requests and their SQL', 'concepts'),
           page('Explorer', 'explorer'),
+          page('Boards', 'boards'),
         ],
       },
       {

@@ -18,7 +18,7 @@ export interface Board {
   readonly panels: readonly Panel[];
 }
 
-/** What a chart shows. */
+/** The query of a chart, and how it is drawn. */
 export interface Drawn {
   readonly title: string;
   readonly kind: ChartKind;

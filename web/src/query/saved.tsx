@@ -19,7 +19,7 @@ interface Preset {
   readonly layout_query: unknown;
 }
 
-/** Tells saved queries from views of other programs. */
+/** Distinguishes saved queries from views of other programs. */
 const LAYOUT = 'query';
 
 async function listSaved(): Promise<Preset[]> {
