@@ -12,6 +12,7 @@ create table service_webhooks (
   filter json,
   fields json,
   headers json,
+  template json,
   secret text not null default pg_catalog.concat('whsec_', pg_catalog.encode(
     pg_catalog.sha256(pg_catalog.convert_to(pg_catalog.concat(gen_random_uuid(), gen_random_uuid(), gen_random_uuid()), 'UTF8')), 'base64')),
   previous_secret text,
@@ -30,6 +31,7 @@ comment on column service_webhooks.events is 'create, update, delete, truncate';
 comment on column service_webhooks.filter is 'Only items that match it, as in a query';
 comment on column service_webhooks.fields is 'Fields of the items that are sent; null for all';
 comment on column service_webhooks.headers is 'Headers that are sent with each delivery, by name';
+comment on column service_webhooks.template is 'The body that is sent, with placeholders such as {{data.title}}; null for the usual body';
 comment on column service_webhooks.secret is 'Key of the signatures; shown when the webhook is created and when the secret is rotated';
 comment on column service_webhooks.incomplete_since is 'When a change was first missed; null if none was';
 
@@ -49,11 +51,11 @@ create table service_webhook_changes (
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 
 -- The trigger must read no table: it would make writers of SERIALIZABLE fail, and see an old state in REPEATABLE READ. Sequences
--- say up to which number the service has read the changes, and whether it looks for more by itself (null if it waits for NOTIFY).
+-- say up to which number the service has read the changes, whether it looks for more by itself (null if it waits for NOTIFY), and whether
+-- changes were dropped because too many waited (null if not).
 create sequence service_webhook_drained minvalue 0;
 create sequence service_webhook_looking;
-
-create index service_webhook_changes_gap_index on service_webhook_changes (relation) where event::text = 'gap';
+create sequence service_webhook_overfull;
 
 create table service_webhook_deliveries (
   id uuid primary key default gen_random_uuid(),
@@ -64,6 +66,7 @@ create table service_webhook_deliveries (
   item text,
   status varchar(20) not null default 'pending'
     constraint service_webhook_deliveries_status_check check (status::text = 'pending' or status::text = 'delivered' or status::text = 'dead'),
+  waits boolean not null default false,
   payload json not null,
   attempts integer not null default 0,
   created_at timestamp with time zone not null default now(),
@@ -81,12 +84,15 @@ comment on column service_webhook_deliveries.id is 'The header webhook-id of all
 comment on column service_webhook_deliveries.sequence is 'The order of the changes of one item';
 comment on column service_webhook_deliveries.item is 'The key of the item; null if the change concerns the whole collection or the table has no key';
 comment on column service_webhook_deliveries.status is 'pending, delivered, or dead after the last attempt';
+comment on column service_webhook_deliveries.waits is 'Whether it waits for an older delivery of the item';
 comment on column service_webhook_deliveries.response_body is 'The first 1,024 bytes of the last answer';
 
 create index service_webhook_deliveries_due_index on service_webhook_deliveries (webhook, next_attempt_at, sequence)
-  where status::text = 'pending';
+  where status::text = 'pending' and not waits;
 create index service_webhook_deliveries_item_index on service_webhook_deliveries (webhook, collection, item, sequence)
   where status::text = 'pending';
+create index service_webhook_deliveries_waiting_index on service_webhook_deliveries (webhook, collection, item)
+  where status::text = 'pending' and waits;
 create index service_webhook_deliveries_dead_index on service_webhook_deliveries (webhook) where status::text = 'dead';
 create index service_webhook_deliveries_finished_index on service_webhook_deliveries (finished_at) where status::text <> 'pending';
 create index service_webhook_deliveries_webhook_index on service_webhook_deliveries (webhook, created_at);
@@ -104,7 +110,9 @@ create trigger service_notify_webhooks after insert or update or delete or trunc
 -- The arguments of a trigger are how many changes may wait, and the columns of the item's key. It runs with the rights of its owner, who may write
 -- to the table of changes, so it calls nothing that somebody else may have made: columns of other types than PostgreSQL's own are
 -- written by their output functions, because a cast to JSON may be a function of anybody. Whatever goes wrong must not fail the writer:
--- a change that is missed leaves a row with the event `gap`.
+-- a change that is missed leaves a row with the event `gap`. Numbers of changes that were rolled back are not used again, so a difference
+-- of numbers that is too large may mean little: then the changes are counted. If others have made too many, a sequence says so, because
+-- it stays as it is when the writer rolls back. Changes of the writer itself are no reason for that.
 do $do$
 begin
   execute pg_catalog.format($format$
@@ -120,10 +128,23 @@ declare
   new_images text;
   old_images text;
   item text := 'i.image ->> $2[1]';
+  -- Of this transaction.
+  own_changes constant bigint := coalesce(nullif(current_setting('lateral.webhook_changes', true), '')::bigint, 0);
+  waiting bigint;
   changed bigint;
 begin
   if pg_sequence_last_value(%2$L::regclass) - coalesce(pg_sequence_last_value(%4$L::regclass), 0) > max_changes then
-    raise exception 'more than %% changes wait to be delivered (WEBHOOK_MAX_BACKLOG)', max_changes;
+    if pg_sequence_last_value(%6$L::regclass) is not null then
+      return null;
+    end if;
+    select count(*) into waiting from (select from %1$I.service_webhook_changes limit max_changes + own_changes + 1) w;
+    if waiting - own_changes > max_changes then
+      perform setval(%6$L::regclass, 1);
+      perform pg_notify('service_webhooks', %3$L);
+      return null;
+    elsif waiting > max_changes then
+      raise exception 'a transaction made more than %% changes (WEBHOOK_MAX_BACKLOG)', max_changes;
+    end if;
   end if;
   if TG_OP = 'TRUNCATE' then
     insert into %1$I.service_webhook_changes (relation, event) values (root, 'truncate');
@@ -178,6 +199,7 @@ begin
   if changed > max_changes then
     raise exception 'a statement changed more than %% rows (WEBHOOK_MAX_BACKLOG)', max_changes;
   end if;
+  perform set_config('lateral.webhook_changes', (own_changes + changed)::text, true);
   -- Transactions that notify commit one after the other.
   if changed > 0 and pg_sequence_last_value(%5$L::regclass) is null then
     perform pg_notify('service_webhooks', %3$L);
@@ -186,8 +208,7 @@ begin
 exception when others then
   begin
     insert into %1$I.service_webhook_changes (relation, event, image)
-    select root, 'gap', json_build_object('reason', sqlerrm, 'overfull', sqlstate = 'P0001')
-    where not exists (select from %1$I.service_webhook_changes g where g.relation = root and g.event::text = 'gap');
+    values (root, 'gap', json_build_object('reason', sqlerrm, 'overfull', sqlstate = 'P0001'));
   exception when others then
     raise log 'service_webhook_change: %%', sqlerrm;
   end;
@@ -197,7 +218,8 @@ $$
 $format$, current_schema(),
     pg_catalog.concat(pg_catalog.quote_ident(current_schema()), '.service_webhook_changes_id_seq'), current_schema(),
     pg_catalog.concat(pg_catalog.quote_ident(current_schema()), '.service_webhook_drained'),
-    pg_catalog.concat(pg_catalog.quote_ident(current_schema()), '.service_webhook_looking'));
+    pg_catalog.concat(pg_catalog.quote_ident(current_schema()), '.service_webhook_looking'),
+    pg_catalog.concat(pg_catalog.quote_ident(current_schema()), '.service_webhook_overfull'));
 end
 $do$;
 
@@ -214,6 +236,7 @@ insert into service_fields (collection, field, special, sort) values
   ('service_webhooks', 'filter', 'cast-json', 3),
   ('service_webhooks', 'fields', 'cast-json', 4),
   ('service_webhooks', 'headers', 'cast-json', 5),
+  ('service_webhooks', 'template', 'cast-json', 12),
   ('service_webhooks', 'secret', 'conceal', 6),
   ('service_webhooks', 'previous_secret', 'conceal', 7),
   ('service_webhooks', 'date_created', 'date-created', 8),

@@ -299,12 +299,13 @@ t.test('a failed truncate with thousands of followers blocks nothing but its own
   await act(id, 'pause');
   await sql`insert into service_webhook_deliveries (webhook, sequence, collection, event, item, payload, attempts, next_attempt_at)
     select ${id}, n, 'parted', case n when 2 then 'truncate' else 'update' end, case when n <> 2 then n::text end,
-      json_build_object('event', n), 1, now() - interval '1 hour' + case when n < 3 then interval '1 hour 1 s' else '0' end
+      json_build_object('event', n), 1, now() + case when n < 3 then interval '1 hour' else '-1 hour' end
     from generate_series(1, 5000) n`;
   await sql`insert into tags (id, name) values (935, 'other table')`;
   await act(id, 'resume');
   const [first] = await receiver.count(1);
   t.equal(first?.json.collection, 'tags', 'the followers are due, and wait');
+  await sql`update service_webhook_deliveries set next_attempt_at = now() where webhook = ${id} and sequence < 3 and collection = 'parted'`;
   const order = (await receiver.count(20)).slice(1, 3).map(({ json: { event } }) => event);
   t.strictSame(order, [1, 2], 'the truncate waits for older ones, and later ones wait for it');
 });
@@ -443,6 +444,71 @@ t.test('beyond WEBHOOK_MAX_BACKLOG the webhook is paused and incomplete, and the
   t.ok(count <= 900, `${count} deliveries`);
   const { text } = await get(limited, '/server/health');
   t.match(text, /webhooks:pending/);
+});
+
+t.test('a bulk change that is rolled back looks like no backlog', async (t) => {
+  const small = await createLibrary(server, 'webhooks_undone');
+  const limited = await startTestService({ ...options, databaseUrl: small, WEBHOOK_MAX_BACKLOG: '100' });
+  const writer = connectSql(small);
+  t.teardown(() => writer.end());
+  const headers = { 'content-type': 'application/json' };
+  const body = JSON.stringify({ name: 'x', url: receiver.url, collections: ['tags'] });
+  receiver.received.length = 0;
+  t.equal((await request(limited, 'POST', '/webhooks', { headers, body })).status, 200);
+  const state = async () =>
+    (
+      await writer`select status, incomplete_reason, (select count(*)::int from service_webhook_changes) as changes from service_webhooks`
+    )[0];
+  for (const rows of [90, 150]) {
+    const undone = writer.begin(async (sql) => {
+      for (let part = 0; part < 3; part++)
+        await sql`insert into tags (id, name) select n, 'x' from generate_series(${10_000 + part * 1_000}::int, ${9_999 + part * 1_000 + rows}::int) n`;
+      throw new Error('undo');
+    });
+    await t.rejects(undone);
+    await writer`insert into tags (id, name) values (${rows}, 'kept')`;
+  }
+  await receiver.count(2);
+  t.strictSame(receiver.received.map(({ json: { key } }) => key).sort(), ['150', '90']);
+  t.match(await state(), { status: 'active', incomplete_reason: null });
+  await writer.begin(async (sql) => {
+    for (let part = 0; part < 3; part++)
+      await sql`insert into tags (id, name) select n, 'x' from generate_series(${20_000 + part * 100}::int, ${20_059 + part * 100}::int) n`;
+  });
+  await waitFor(async () => (await state())?.['status'] === 'paused', 10_000);
+  t.match((await state())?.['incomplete_reason'], /a transaction made more than 100 changes/);
+});
+
+t.test('a template makes the body that a chat wants', async (t) => {
+  const template = {
+    text: 'Tag {{ key }} is "{{data.name}}" ({{event}}), was {{previous.name}}',
+    id: '{{data.id}}',
+    n: 1,
+  };
+  const { id, secret } = await create(t, { collections: ['tags'], template });
+  await sql`insert into tags (id, name) values (980, ${'a "quoted" \\ {{key}} \u2028 name'})`;
+  const [first] = await receiver.count(1);
+  t.strictSame(JSON.parse(first?.body ?? ''), {
+    text: 'Tag 980 is "a "quoted" \\ {{key}} \u2028 name" (create), was ',
+    id: 980,
+    n: 1,
+  });
+  const content = `${first?.headers['webhook-id']}.${first?.headers['webhook-timestamp']}.${first?.body}`;
+  const key = Buffer.from(secret.replace('whsec_', ''), 'base64');
+  t.equal(first?.headers['webhook-signature'], `v1,${createHmac('sha256', key).update(content).digest('base64')}`);
+  const [stored] = await sql`select payload from service_webhook_deliveries where webhook = ${id}`;
+  t.match(stored?.['payload'], { data: { id: 980 } }, 'the delivery keeps the whole change');
+  const bad: readonly [unknown, RegExp][] = [
+    ['{{data.name}}', /must be a JSON object or list/],
+    [{ text: '{{secret}}' }, /placeholders begin with one of/],
+    [{ text: '{{data.nam}}' }, /no collection of the webhook has this field/],
+    [{ text: '{{data..name}}' }, /only data and previous have fields/],
+    [{ text: '{{ data.name' }, /without a path/],
+    [{ text: '{{event.constructor}}' }, /only data and previous have fields/],
+    [{ text: 'x'.repeat(20_000) }, /longer than/],
+  ];
+  for (const [wrong, expected] of bad)
+    t.match(await send('PATCH', `/webhooks/${id}`, { template: wrong }), { status: 400, text: expected });
 });
 
 t.test('lateral webhooks', async (t) => {

@@ -12,6 +12,7 @@ import type { Input, ParseLimits } from '../../request/parse-context.js';
 import { parseImage } from '../../request/rest.js';
 import { withCatalog } from '../../sql/catalog-names.js';
 import type { Reads } from '../reads/reads.js';
+import { parseTemplate, type Template } from './webhook-template.js';
 
 export const WEBHOOKS = 'service_webhooks';
 
@@ -31,6 +32,8 @@ export interface Webhook {
   /** The fields that are sent, or null for all. */
   readonly fields: unknown;
   readonly headers: Readonly<Record<string, string>>;
+  /** The body that the receiver expects, or null for the usual one. */
+  readonly template: Template | null;
   /** The keys of the signatures, the newest first: two for a while after a rotation. */
   readonly secrets: readonly string[];
   /** When a change was first missed, or null if none was. */
@@ -47,6 +50,7 @@ export interface WebhookRow {
   readonly filter: string | null;
   readonly fields: string | null;
   readonly headers: string | null;
+  readonly template: string | null;
   readonly secret: string;
   readonly previous_secret: string | null;
   readonly incomplete_since: string | null;
@@ -54,7 +58,7 @@ export interface WebhookRow {
 
 /** All webhooks. */
 export const READ_WEBHOOKS = withCatalog(`
-select id::text, name, status, url, collections::text, events::text, filter::text, fields::text, headers::text, secret,
+select id::text, name, status, url, collections::text, events::text, filter::text, fields::text, headers::text, template::text, secret,
   case when previous_secret_until > now() then previous_secret end as previous_secret, incomplete_since::text
 from service_webhooks order by id`);
 
@@ -81,6 +85,7 @@ export function parseWebhook(row: WebhookRow): Webhook {
     collections: parseNames(row.collections, 'collections'),
     events: parseEvents(row.events),
     headers: parseHeaders(row.headers),
+    template: row.template === null ? null : parseTemplate(row.template),
     incompleteSince: row.incomplete_since,
   };
 }
@@ -156,6 +161,17 @@ export function checkWebhook(
     if (collection.system) throw invalidPayload(`"${name}" belongs to the service: webhooks cannot follow it`);
     if (!hasTriggers(collection)) throw invalidPayload(`"${name}" is not a table: webhooks cannot follow it`);
     services.reads.compile(imageQuery(webhook, collection.name, services.parseLimits), CLI_IDENTITY);
+  }
+  checkPlaceholders(webhook, model);
+}
+
+/** Without `fields` the deliveries have the fields of the collections. */
+function checkPlaceholders({ template, fields, collections }: Webhook, model: Model): void {
+  if (template === null || fields !== null) return;
+  for (const [root, name] of template.paths) {
+    const isKnown = name === undefined || collections.some((each) => model.collections.get(each)?.fields.has(name));
+    if (!isKnown)
+      throw invalidPayload(`"template" has {{${root}.${name}}}: no collection of the webhook has this field`);
   }
 }
 

@@ -10,6 +10,7 @@ import {
 import type { Database } from '../../postgres/pools/database.js';
 import { withCatalog } from '../../sql/catalog-names.js';
 import { arrayLiteral } from '../../sql/literal.js';
+import { type Group, promote } from './deliveries.js';
 import { payloadOf } from './payload.js';
 import type { Attempt, Sender } from './sender.js';
 
@@ -72,23 +73,23 @@ export async function newSecrets(database: Database, ids: readonly string[]): Pr
 }
 
 const REDELIVER = withCatalog(`
-with again as (
-  update service_webhook_deliveries
-  set status = 'pending', attempts = 0, next_attempt_at = now(), finished_at = null, claimed_until = null, claimed_by = null
-  where webhook = $1::uuid and event::text <> 'test' and case when $2::text is null then status::text = 'dead'
-    else status::text <> 'pending' and id = any ($2::text[]::uuid[]) end
-  returning id
-)
-select (select count(*) from again)::int as count, pg_notify('service_webhooks', $3)`);
+update service_webhook_deliveries
+set status = 'pending', waits = true, attempts = 0, next_attempt_at = now(), finished_at = null, claimed_until = null, claimed_by = null
+where webhook = $1::uuid and event::text <> 'test' and case when $2::text is null then status::text = 'dead'
+  else status::text <> 'pending' and id = any ($2::text[]::uuid[]) end
+returning webhook::text, collection, item`);
+
+const NOTIFY = withCatalog("select pg_notify('service_webhooks', $1)");
 
 /** Sends finished deliveries again, except tests: those with the ids, or all dead ones. Returns how many. */
 export async function redeliver(database: Database, idOrName: string, ids: readonly string[] | null): Promise<number> {
   const bad = ids?.find((id) => !ID.test(id));
   if (bad !== undefined) throw invalidPayload(`"${bad}" is not the id of a delivery`);
   const { id } = await findRow(database, idOrName);
-  const parameters = [id, ids && arrayLiteral(ids), database.system];
-  const [row] = await database.rows<{ count: number }>(REDELIVER, parameters);
-  return row?.count ?? 0;
+  const again = await database.rows<Group>(REDELIVER, [id, ids && arrayLiteral(ids)]);
+  await promote(database, again);
+  await database.rows(NOTIFY, [database.system]);
+  return again.length;
 }
 
 const RECORD = withCatalog(`

@@ -5,6 +5,7 @@
 import { parseOwnJson } from '../../base/narrow.js';
 import type { Database } from '../../postgres/pools/database.js';
 import { withCatalog } from '../../sql/catalog-names.js';
+import { arrayLiteral } from '../../sql/literal.js';
 
 export interface Delivery {
   readonly id: string;
@@ -17,8 +18,9 @@ export interface Delivery {
  * A delivery waits while an older one of the same webhook and item is pending. One that concerns the whole collection, such as a
  * truncate, waits for all older ones of the collection, and all later ones wait for it: it is the barrier of the collection.
  *
- * The statement reads due deliveries in their order until it has enough that need not wait. Sub-selects with a limit and `offset 0` keep
- * this order of work and the index on the item, even if PostgreSQL has no statistics of the table.
+ * The column `waits` keeps deliveries that wait out of the index of due ones, so that a claim reads few others. It may be wrong for a
+ * short time after others were added or finished, so the statement checks each delivery. Sub-selects with a limit and `offset 0` keep
+ * the order of work and the index on the item, even if PostgreSQL has no statistics of the table.
  */
 const CLAIM = withCatalog(`
 with recursive collections as (
@@ -42,7 +44,7 @@ with recursive collections as (
   select due.id from (
     select d.id, d.collection, d.item, d.sequence, d.next_attempt_at
     from service_webhook_deliveries d
-    where d.webhook = $1::uuid and d.status::text = 'pending' and d.next_attempt_at <= now()
+    where d.webhook = $1::uuid and d.status::text = 'pending' and not d.waits and d.next_attempt_at <= now()
       and (d.claimed_until is null or d.claimed_until < now())
       and exists (select from service_webhooks w where w.id = $1::uuid and w.status::text = 'active')
     order by d.next_attempt_at, d.sequence offset 0
@@ -57,7 +59,7 @@ with recursive collections as (
   order by due.next_attempt_at, due.sequence limit $2::int
 ), locked as (
   select d.id from service_webhook_deliveries d
-  where d.id = any (array(select id from heads)) and d.status::text = 'pending' and (d.claimed_until is null or d.claimed_until < now())
+  where d.id = any (array(select id from heads)) and coalesce(d.status::text, '') = 'pending' and (d.claimed_until is null or d.claimed_until < now())
   for update skip locked
 )
 update service_webhook_deliveries d
@@ -76,8 +78,8 @@ export function claimDeliveries(
 const DUE = withCatalog(`
 select w.id::text from service_webhooks w
 where w.status::text = 'active' and (
-  select true from service_webhook_deliveries d where d.webhook = w.id and d.status::text = 'pending' and d.next_attempt_at <= now()
-    and (d.claimed_until is null or d.claimed_until < now()) limit 1)`);
+  select true from service_webhook_deliveries d where d.webhook = w.id and d.status::text = 'pending'
+    and not d.waits and d.next_attempt_at <= now() and (d.claimed_until is null or d.claimed_until < now()) limit 1)`);
 
 /** The active webhooks with deliveries that are due. */
 export async function dueWebhooks(database: Database): Promise<ReadonlySet<string>> {
@@ -96,33 +98,94 @@ export interface Result {
   readonly delay: number;
 }
 
-/** Later deliveries of an item whose delivery has failed are not due before it. */
 const FINISH = withCatalog(`
-with results as (
-  select * from json_to_recordset($1::json)
-    as r (id uuid, outcome text, status int, ms int, body text, error text, delay float8)
-), done as (
-  update service_webhook_deliveries d
-  set status = r.outcome, attempts = d.attempts + 1, response_status = r.status, response_ms = r.ms, response_body = r.body,
-    error = r.error, finished_at = case when r.outcome <> 'pending' then now() end,
-    next_attempt_at = case when r.outcome = 'pending' then now() + make_interval(secs => r.delay / 1000) else d.next_attempt_at end,
-    claimed_until = null, claimed_by = null
-  from results r
-  where d.id = r.id and d.claimed_by = $2::uuid and d.status::text = 'pending'
-  returning d.webhook, d.collection, d.item, d.sequence, d.status, d.next_attempt_at
-)
-update service_webhook_deliveries f
-set next_attempt_at = p.next_attempt_at
-from done p cross join lateral (
-  select l.id from service_webhook_deliveries l
-  where l.webhook = p.webhook and l.status::text = 'pending' and l.collection::text = p.collection::text and l.item = p.item
-    and l.sequence > p.sequence and l.next_attempt_at < p.next_attempt_at
-  offset 0
-) later
-where p.status::text = 'pending' and f.id = later.id`);
+update service_webhook_deliveries d
+set status = r.outcome, attempts = d.attempts + 1, response_status = r.status, response_ms = r.ms, response_body = r.body,
+  error = r.error, finished_at = case when r.outcome <> 'pending' then now() end,
+  next_attempt_at = case when r.outcome = 'pending' then now() + make_interval(secs => r.delay / 1000) else d.next_attempt_at end,
+  claimed_until = null, claimed_by = null
+from json_to_recordset($1::json) as r (id uuid, outcome text, status int, ms int, body text, error text, delay float8)
+where d.id = r.id and d.claimed_by = $2::uuid and d.status::text = 'pending'
+returning d.webhook::text, d.collection, d.item, d.status`);
 
+/** Deliveries of the items may go on, even if the process ends before it says so (see promoteAll). */
 export async function finishDeliveries(database: Database, results: readonly Result[], by: string): Promise<void> {
-  await database.rows(FINISH, [JSON.stringify(results), by]);
+  const rows = await database.rows<Group & { status: string }>(FINISH, [JSON.stringify(results), by]);
+  await promote(
+    database,
+    rows.filter(({ status }) => status !== 'pending'),
+  );
+}
+
+/** The deliveries of one webhook and item. If the item is null, those of the whole collection. */
+export interface Group {
+  readonly webhook: string;
+  readonly collection: string;
+  readonly item: string | null;
+}
+
+/**
+ * The oldest deliveries of the groups in $1 stop waiting. Transactions that add or finish deliveries are followed by this statement. If two
+ * of them run at the same time, one of the two statements sees the work of both.
+ */
+const PROMOTE = withCatalog(`
+with groups as materialized (
+  select distinct g.webhook, g.collection, g.item from json_to_recordset($1::json) as g (webhook uuid, collection text, item text)
+), barriers as materialized (
+  select c.webhook, c.collection, b.id, b.sequence, b.waits
+  from (select distinct g.webhook, g.collection from groups g) c
+  left join lateral (
+    select o.id, o.sequence, o.waits from service_webhook_deliveries o
+    where o.webhook = c.webhook and o.status::text = 'pending' and o.collection::text = c.collection and o.item is null
+    order by o.sequence limit 1) b on true
+), oldest as (
+  select n.id from groups g join barriers b on b.webhook = g.webhook and b.collection = g.collection
+  cross join lateral (
+    select o.id, o.sequence, o.waits from service_webhook_deliveries o
+    where o.webhook = g.webhook and o.status::text = 'pending' and o.collection::text = g.collection and o.item = g.item
+    order by o.sequence limit 1) n
+  where g.item is not null and n.waits and (b.sequence is null or n.sequence < b.sequence)
+  union all
+  select n.id from groups g join barriers b on b.webhook = g.webhook and b.collection = g.collection
+  cross join lateral (
+    select distinct o.item from service_webhook_deliveries o
+    where o.webhook = g.webhook and o.status::text = 'pending' and o.waits and o.collection::text = g.collection and o.item is not null) i
+  cross join lateral (
+    select o.id, o.sequence, o.waits from service_webhook_deliveries o
+    where o.webhook = g.webhook and o.status::text = 'pending' and o.collection::text = g.collection and o.item = i.item
+    order by o.sequence limit 1) n
+  where g.item is null and n.waits and (b.sequence is null or n.sequence < b.sequence)
+  union all
+  select b.id from barriers b
+  where b.waits and (
+    select true from service_webhook_deliveries o where o.webhook = b.webhook and o.status::text = 'pending'
+      and o.collection::text = b.collection and o.item is not null and o.sequence < b.sequence limit 1) is null
+), locked as (
+  select d.id from service_webhook_deliveries d where d.id = any (array(select id from oldest)) and d.waits for update skip locked
+)
+update service_webhook_deliveries d set waits = false where d.id = any (array(select id from locked))`);
+
+export async function promote(database: Database, groups: readonly Group[]): Promise<void> {
+  if (groups.length === 0) return;
+  const named = groups.map(({ webhook, collection, item }) => ({ webhook, collection, item }));
+  await database.rows(PROMOTE, [JSON.stringify(named)]);
+}
+
+const WAITING = withCatalog(`
+select distinct d.webhook::text, d.collection, null as item from service_webhook_deliveries d
+where d.status::text = 'pending' and d.waits`);
+
+/** Processes may have ended before they promoted deliveries. */
+export async function promoteAll(database: Database): Promise<void> {
+  await promote(database, await database.rows<Group>(WAITING));
+}
+
+const UNCLAIM = withCatalog(`update service_webhook_deliveries set claimed_until = null, claimed_by = null
+  where id = any ($1::text[]::uuid[]) and claimed_by = $2::uuid and status::text = 'pending'`);
+
+/** Deliveries that were claimed and not sent. */
+export async function unclaimDeliveries(database: Database, ids: readonly string[], by: string): Promise<void> {
+  await database.rows(UNCLAIM, [arrayLiteral(ids), by]);
 }
 
 const RELEASE = withCatalog(

@@ -1,8 +1,12 @@
-/** The deliveries of one webhook: some at a time, so that a slow receiver delays only itself. */
+/**
+ * The deliveries of one webhook: some at a time, so that a slow receiver delays only itself. For a fast receiver it claims more than it
+ * sends at once, and writes many results with one statement.
+ */
 import { setTimeout as sleep } from 'node:timers/promises';
+import { elementAt } from '../../base/narrow.js';
 import type { Webhook } from '../../engine/system-collections/webhooks.js';
 import type { Database } from '../../postgres/pools/database.js';
-import { claimDeliveries, type Delivery, finishDeliveries, type Result } from './deliveries.js';
+import { claimDeliveries, type Delivery, finishDeliveries, type Result, unclaimDeliveries } from './deliveries.js';
 import type { Attempt, Sender } from './sender.js';
 
 /** Shared by the lanes of a thread. */
@@ -38,15 +42,32 @@ const GATHER_MS = 5;
 
 const SOON_MS = 1_000;
 
+/** Deliveries are claimed so many milliseconds ahead, as fast as the receiver takes them; and how many at most. */
+const AHEAD_MS = 300;
+const MAX_AHEAD = 500;
+
 /** Attempts are spread: receivers that were away do not get everything at once. */
 const JITTER = 0.1;
 
+interface Queued {
+  readonly delivery: Delivery;
+  /** Until when it may be sent. */
+  readonly until: number;
+}
+
 export class Lane {
   #sending = 0;
+  /** Deliveries that are claimed and not sent yet. */
+  #queue: Queued[] = [];
+  /** Ids of deliveries that are claimed and will not be sent. */
+  #returned: string[] = [];
   #results: Result[] = [];
   #running: Promise<void> | null = null;
   #again = false;
   #isStopped = false;
+  /** How many were delivered since the last claim, and when that was. */
+  #delivered = 0;
+  #claimedAt = performance.now();
   /** After a failed attempt, one delivery at a time finds out whether the receiver is back. */
   #isFailing = false;
 
@@ -79,9 +100,18 @@ export class Lane {
       });
   }
 
+  /** Sends none of the deliveries that are claimed: the webhook is paused, or the receiver fails. */
+  drop(): void {
+    if (this.#queue.length === 0) return;
+    this.#returned.push(...this.#queue.map(({ delivery }) => delivery.id));
+    this.#queue = [];
+    this.wake();
+  }
+
   /** Claims nothing more. Resolves when the results of the deliveries under way are written, or after so many milliseconds. */
   async stop(milliseconds: number): Promise<void> {
     this.#isStopped = true;
+    this.drop();
     const deadline = performance.now() + milliseconds;
     while (!this.isIdle && performance.now() < deadline) {
       if (this.#results.length > 0) this.wake();
@@ -93,6 +123,7 @@ export class Lane {
     while (this.#again) {
       this.#again = false;
       await this.#report();
+      await this.#return();
       if (!this.#isStopped) await this.#claim();
     }
   }
@@ -111,37 +142,64 @@ export class Lane {
     }
   }
 
-  async #claim(): Promise<void> {
-    const { database, claimant: by, slots } = this.services;
-    const most = this.#isFailing ? 1 : this.limits.concurrency;
-    const count = Math.min(most - this.#sending, slots.free);
-    if (count <= 0) return;
-    const start = performance.now();
-    const leaseMs = this.limits.timeout + LEASE_MARGIN_MS;
-    // Taken before the claim, so that other lanes do not claim for the same slots.
-    slots.free -= count;
-    this.#sending += count;
-    let claimed: readonly Delivery[] = [];
-    try {
-      claimed = await claimDeliveries(database, this.webhook.id, { count, leaseMs, by });
-    } finally {
-      slots.free += count - claimed.length;
-      this.#sending -= count - claimed.length;
-    }
-    const isLate = performance.now() - start > LEASE_MARGIN_MS / 2;
-    for (const delivery of claimed) void this.#send(delivery, isLate);
+  /** If this fails, the deliveries are claimed again when their claims end. */
+  async #return(): Promise<void> {
+    const ids = this.#returned;
+    this.#returned = [];
+    if (ids.length > 0) await unclaimDeliveries(this.services.database, ids, this.services.claimant);
   }
 
-  /** A claim that was slow may end before the attempt does: the delivery is left to the next claim. */
-  async #send(delivery: Delivery, isLate: boolean): Promise<void> {
+  /** How many may be sent at the same time. */
+  get #most(): number {
+    return this.#isFailing ? 1 : this.limits.concurrency;
+  }
+
+  /** One is sent, even if other webhooks use all slots. */
+  get #hasSlot(): boolean {
+    return this.#sending < this.#most && (this.services.slots.free > 0 || this.#sending === 0);
+  }
+
+  async #claim(): Promise<void> {
+    const start = performance.now();
+    const rate = this.#delivered / Math.max(1, start - this.#claimedAt);
+    const ahead = this.#isFailing ? 0 : Math.min(MAX_AHEAD, Math.floor(rate * AHEAD_MS));
+    const isIdle = this.#queue.length === 0 && this.#hasSlot;
+    if (!isIdle && this.#queue.length >= ahead / 2) return;
+    const count = this.#most - this.#sending + ahead - this.#queue.length;
+    this.#claimedAt = start;
+    this.#delivered = 0;
+    const { database, claimant: by } = this.services;
+    const leaseMs = this.limits.timeout + LEASE_MARGIN_MS;
+    const claimed = await claimDeliveries(database, this.webhook.id, { count, leaseMs, by });
+    const until = start + LEASE_MARGIN_MS / 2;
+    this.#queue.push(...claimed.map((delivery) => ({ delivery, until })));
+    this.#fill();
+  }
+
+  /** A delivery that was claimed long ago is left to the next claim: the claim may end before the attempt does. */
+  #fill(): void {
+    while (this.#queue.length > 0 && this.#hasSlot) {
+      const { delivery, until } = elementAt(this.#queue, 0);
+      if (this.#isStopped || performance.now() > until) {
+        this.drop();
+        return;
+      }
+      this.#queue.shift();
+      void this.#send(delivery);
+    }
+  }
+
+  async #send(delivery: Delivery): Promise<void> {
     const { sender, slots } = this.services;
+    slots.free--;
+    this.#sending++;
     try {
-      if (isLate) return;
       const attempt = await sender.send(this.webhook, delivery.id, delivery.payload);
       this.#results.push(this.#resultOf(delivery, attempt));
     } finally {
       slots.free++;
       this.#sending--;
+      this.#fill();
       this.wake();
     }
   }
@@ -150,6 +208,8 @@ export class Lane {
     const { isDelivered, status, ms, body, error, retryAfter } = attempt;
     const { stats } = this.services;
     this.#isFailing = !isDelivered;
+    if (isDelivered) this.#delivered++;
+    else this.drop();
     const delay = isDelivered ? null : (this.limits.delays[attempts] ?? null);
     if (isDelivered) stats.delivered++;
     else stats.failed++;

@@ -27,6 +27,7 @@ import { withCatalog } from '../../sql/catalog-names.js';
 import { joinKey } from '../../sql/key-text.js';
 import { arrayLiteral } from '../../sql/literal.js';
 import { bind } from '../../sql/parameter.js';
+import { type Group, promote } from './deliveries.js';
 import { payloadOf } from './payload.js';
 
 /** The lock, the number of the newest change, and the state that the trigger sees. */
@@ -34,19 +35,26 @@ const LOCK = withCatalog(`
 select pg_try_advisory_xact_lock(hashtextextended('lateral webhook changes ' || $1::text, 0)) as is_mine,
   (select case when s.is_called then s.last_value else 0 end from service_webhook_changes_id_seq s)::text as newest,
   (select case when s.is_called then s.last_value else 0 end from service_webhook_drained s)::text as drained,
-  (select s.is_called from service_webhook_looking s) as is_looking`);
+  (select s.is_called from service_webhook_looking s) as is_looking,
+  (select s.is_called from service_webhook_overfull s) as is_overfull`);
 
 interface LockRow {
   readonly is_mine: boolean;
   readonly newest: string;
   readonly drained: string;
   readonly is_looking: boolean;
+  /** Whether writers dropped changes because too many waited. */
+  readonly is_overfull: boolean;
 }
 
 /** The trigger compares the number with that of the newest change, and notifies unless the service looks for changes by itself. */
 const TELL = withCatalog(`
 select setval((quote_ident($1::text) || '.service_webhook_drained')::regclass, $2::bigint),
   setval((quote_ident($1::text) || '.service_webhook_looking')::regclass, 1, $3::boolean)`);
+
+/** Writers record changes again. */
+const REOPEN = withCatalog(`
+select setval((quote_ident($1::text) || '.service_webhook_overfull')::regclass, 1, false)`);
 
 /** Changes, and bytes of them as they are stored, that one transaction turns into deliveries. */
 const MAX_CHANGES = 500;
@@ -79,15 +87,27 @@ interface ChangeRow {
 
 const DELETE = withCatalog('delete from service_webhook_changes where id = any ($1::text[]::bigint[])');
 
-/** A delivery of an item whose older one waits for its next attempt is not due before that one. */
+/** Answers the items with deliveries that wait for older ones, which may have been finished in the meantime. */
 const INSERT = withCatalog(`
-insert into service_webhook_deliveries (webhook, sequence, collection, item, event, payload, next_attempt_at)
-select d.webhook, d.sequence, d.collection, d.item, d.event, d.payload::json, coalesce((
-  select o.next_attempt_at from service_webhook_deliveries o
-  where o.webhook = d.webhook and o.status::text = 'pending' and o.collection::text = d.collection and o.item = d.item
-  order by o.sequence desc limit 1), now())
-from json_to_recordset($1::json) as d (webhook uuid, sequence bigint, collection text, item text, event text, payload text)
-order by d.sequence`);
+with new as (
+  select d.*, row_number() over (partition by d.webhook, d.collection, d.item order by d.sequence) > 1
+    or (d.item is null and row_number() over (partition by d.webhook, d.collection order by d.sequence) > 1)
+    or count(*) filter (where d.item is null) over (
+      partition by d.webhook, d.collection order by d.sequence rows between unbounded preceding and 1 preceding) > 0 as follows
+  from json_to_recordset($1::json) as d (webhook uuid, sequence bigint, collection text, item text, event text, payload text)
+), added as (
+  insert into service_webhook_deliveries (webhook, sequence, collection, item, event, payload, waits)
+  select n.webhook, n.sequence, n.collection, n.item, n.event, n.payload::json, n.follows
+    or (select true from service_webhook_deliveries o where o.webhook = n.webhook and o.status::text = 'pending'
+      and o.collection::text = n.collection and o.item = n.item limit 1) is not null
+    or (select true from service_webhook_deliveries o where o.webhook = n.webhook and o.status::text = 'pending'
+      and o.collection::text = n.collection and o.item is null limit 1) is not null
+    or (n.item is null and (select true from service_webhook_deliveries o where o.webhook = n.webhook and o.status::text = 'pending'
+      and o.collection::text = n.collection limit 1) is not null)
+  from new n order by n.sequence
+  returning webhook, collection, item, waits
+)
+select distinct a.webhook::text, a.collection, a.item from added a where a.waits`);
 
 const MARK = withCatalog(`
 update service_webhooks set status = case when $3::boolean then 'paused' else status::text end,
@@ -130,6 +150,16 @@ interface Draining {
   readonly isFresh: boolean;
 }
 
+/** The work of one transaction. */
+interface Drained {
+  /** How many changes. */
+  readonly taken: number;
+  /** Items with new deliveries that wait for older ones. */
+  readonly waiting: readonly Group[];
+  /** Whether webhooks were marked because writers dropped changes. */
+  readonly isReopened: boolean;
+}
+
 interface OutboxServices {
   readonly database: Database;
   readonly mirror: Mirror;
@@ -155,10 +185,14 @@ export class Outbox {
   async drain(): Promise<'all' | 'some' | 'none'> {
     const size = this.#size;
     try {
-      const taken = await this.#drainKnown(size);
+      const drained = await this.#drainKnown(size);
       this.#size = Math.min(MAX_CHANGES, size * 2);
-      if (taken === null || taken === 0) return 'none';
-      return taken >= size ? 'some' : 'all';
+      if (drained === null) return 'none';
+      const { database } = this.services;
+      await promote(database, drained.waiting);
+      if (drained.isReopened) await database.rows(REOPEN, [database.system]);
+      if (drained.taken === 0) return 'none';
+      return drained.taken >= size ? 'some' : 'all';
     } catch (error) {
       if (isUnavailable(error)) throw error;
       // One change cannot be read, or many take too long: the others must not wait for it.
@@ -170,9 +204,11 @@ export class Outbox {
   }
 
   /** The model may be older than the table of a change. */
-  async #drainKnown(size: number): Promise<number | null> {
-    const taken = await this.#transaction((session, lock) => this.#drainSome(session, size, { lock, isFresh: false }));
-    if (taken !== 'unknown') return taken;
+  async #drainKnown(size: number): Promise<Drained | null> {
+    const drained = await this.#transaction((session, lock) =>
+      this.#drainSome(session, size, { lock, isFresh: false }),
+    );
+    if (drained !== 'unknown') return drained;
     await this.services.mirror.refresh(true);
     const again = await this.#transaction((session, lock) => this.#drainSome(session, size, { lock, isFresh: true }));
     return again === 'unknown' ? null : again;
@@ -188,28 +224,43 @@ export class Outbox {
   }
 
   /** Returns `unknown`, and changes nothing, if the model lacks the table of a change and may be old. */
-  async #drainSome(session: Session, size: number, { lock, isFresh }: Draining): Promise<number | 'unknown'> {
+  async #drainSome(session: Session, size: number, { lock, isFresh }: Draining): Promise<Drained | 'unknown'> {
     const { database, mirror } = this.services;
     const rows = await session.query<ChangeRow>(database.qualified(TAKE), [String(size)]);
     const last = rows.at(-1);
     if (last === undefined) {
+      if (lock.is_overfull) await this.#markOverfull(session, await this.#webhooks(session), true);
       await this.#tell(session, lock, lock.newest, false);
-      return 0;
+      return { taken: 0, waiting: [], isReopened: lock.is_overfull };
     }
     const unknown = rows.find((row) => row.table !== null && collectionOf(row, mirror.model) === null);
     if (unknown && !isFresh) return 'unknown';
-    const { webhooks, broken } = parseWebhooks(await session.query<WebhookRow>(database.qualified(READ_WEBHOOKS)));
-    for (const { id, status, reason } of broken) if (status === 'active') await this.#mark(session, id, reason, true);
+    const webhooks = await this.#webhooks(session);
+    if (lock.is_overfull) await this.#markOverfull(session, webhooks, false);
     if (unknown) await this.#markLacking(session, webhooks, `the table "${unknown.table}" is no collection`);
     const deliveries: NewDelivery[] = [];
     for (const webhook of webhooks.filter(isRecording))
       deliveries.push(...(await this.#deliveriesOf(session, webhook, rows, mirror.model)));
-    await session.query(database.qualified(INSERT), [JSON.stringify(deliveries)]);
+    const waiting = await session.query<Group>(database.qualified(INSERT), [JSON.stringify(deliveries)]);
     await session.query(database.qualified(DELETE), [arrayLiteral(rows.map(({ id }) => id))]);
     await this.#pauseOverfull(session);
     // Last, because a sequence that was set stays so if the transaction fails.
     await this.#tell(session, lock, last.id, true);
-    return rows.length;
+    return { taken: rows.length, waiting, isReopened: false };
+  }
+
+  async #webhooks(session: Session): Promise<readonly Webhook[]> {
+    const rows = await session.query<WebhookRow>(this.services.database.qualified(READ_WEBHOOKS));
+    const { webhooks, broken } = parseWebhooks(rows);
+    for (const { id, status, reason } of broken) if (status === 'active') await this.#mark(session, id, reason, true);
+    return webhooks;
+  }
+
+  /** Changes that were recorded before others were dropped are still sent. The webhooks are paused when none is left. */
+  async #markOverfull(session: Session, webhooks: readonly Webhook[], isPaused: boolean): Promise<void> {
+    const reason = `more than ${this.limits.maxBacklog} changes waited to be delivered (WEBHOOK_MAX_BACKLOG)`;
+    for (const webhook of webhooks.filter(isRecording))
+      if (isPaused || webhook.incompleteSince === null) await this.#mark(session, webhook.id, reason, isPaused);
   }
 
   /** Numbers without a row belong to changes that were rolled back or are not committed yet. */

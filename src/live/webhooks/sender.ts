@@ -8,6 +8,7 @@ import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
 import { isPublicHost, publicLookup } from '../../access/public-addresses.js';
 import { asError, codeOf, messageOf } from '../../base/narrow.js';
+import { renderTemplate } from '../../engine/system-collections/webhook-template.js';
 import { secretBytes, type Webhook } from '../../engine/system-collections/webhooks.js';
 
 /** The result of one attempt. */
@@ -59,17 +60,25 @@ export class Sender {
     try {
       if (!this.options.allowLocal && !isPublicHost(webhook.url)) return failed(localAddress());
       const deadline = start + this.options.timeout;
-      const post = (): Promise<IncomingMessage> => this.#post(webhook, id, payload, deadline);
+      const body = webhook.template === null ? payload : renderTemplate(webhook.template, payload);
+      const post = (): Promise<IncomingMessage> => this.#post(webhook, id, body, deadline);
       const response = await post().catch((error: unknown) => {
         // The receiver closed a connection that was kept. It has not seen the request, or sees it again with the same id.
         if (!(error instanceof StaleConnection) || performance.now() - start > STALE_MS) throw error;
         return post();
       });
       const { statusCode = 0, headers } = response;
-      const body = await beginningOf(response);
+      const answer = await beginningOf(response);
       const isDelivered = statusCode >= 200 && statusCode < 300;
       const ms = Math.round(performance.now() - start);
-      return { isDelivered, status: statusCode, ms, body, error: null, retryAfter: waitOf(headers['retry-after']) };
+      return {
+        isDelivered,
+        status: statusCode,
+        ms,
+        body: answer,
+        error: null,
+        retryAfter: waitOf(headers['retry-after']),
+      };
     } catch (error) {
       return failed(error);
     }

@@ -16,7 +16,14 @@ import type { Check, Checks } from '../../postgres/health.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { ParseLimits } from '../../request/parse-context.js';
 import { withCatalog } from '../../sql/catalog-names.js';
-import { type Backlog, dueWebhooks, expireDeliveries, readBacklog, releaseDeliveries } from './deliveries.js';
+import {
+  type Backlog,
+  dueWebhooks,
+  expireDeliveries,
+  promoteAll,
+  readBacklog,
+  releaseDeliveries,
+} from './deliveries.js';
 import { type DeliveryStats, Lane, type LaneLimits } from './lane.js';
 import { Outbox } from './outbox.js';
 import { Sender } from './sender.js';
@@ -186,6 +193,7 @@ export class Webhooks {
       this.backlog = await readBacklog(database);
       if (performance.now() - this.#expiredAt < UPKEEP_MS) return;
       this.#expiredAt = performance.now();
+      await promoteAll(database);
       while (!this.#isStopped && (await expireDeliveries(database, this.options.retention)) > 0);
     } catch (error) {
       this.#failed(error);
@@ -203,7 +211,11 @@ export class Webhooks {
     if (definitions !== this.#definitions) this.#keptUpAt = Number.NEGATIVE_INFINITY;
     this.#definitions = definitions;
     const existing = new Set(webhooks.map(({ id }) => id));
-    for (const [id, lane] of this.#lanes) if (!existing.has(id) && lane.isIdle) this.#lanes.delete(id);
+    for (const [id, lane] of this.#lanes) {
+      if (existing.has(id)) continue;
+      lane.drop();
+      if (lane.isIdle) this.#lanes.delete(id);
+    }
     return webhooks;
   }
 
@@ -212,6 +224,7 @@ export class Webhooks {
     for (const webhook of webhooks) {
       const existing = this.#lanes.get(webhook.id);
       if (existing) existing.webhook = webhook;
+      if (webhook.status !== 'active') existing?.drop();
       if (this.#isStopped) continue;
       if (existing?.hasResults) existing.wake();
       else if (due.has(webhook.id)) (existing ?? this.#open(webhook)).wake();
