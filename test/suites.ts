@@ -35,6 +35,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
           'explorer-data',
           'explorer-pages',
           'explorer-model',
+          'explorer-relations',
           'explorer-docs',
           'explorer-hostile',
           'explorer-view-as',

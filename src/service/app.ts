@@ -27,6 +27,7 @@ import { versionsRoutes } from '../api/items/versions.js';
 import { mcpRoutes } from '../api/mcp/mcp.js';
 import { websocketProtocol } from '../api/realtime/directus-connection.js';
 import { graphqlSocketProtocol } from '../api/realtime/graphql-connection.js';
+import { changesRoutes } from '../api/schema/changes.js';
 import { collectionsRoutes, fieldsRoutes, relationsRoutes } from '../api/schema/definitions.js';
 import { schemaRoutes, suggestionsRoutes } from '../api/schema/snapshots.js';
 import { loadRoutes } from '../api/server/load.js';
@@ -273,7 +274,12 @@ function restRoutes(parts: Parts, { operations, routes, router }: Later): ApiRou
 
 function modelRoutes({ config, identities, core: { policies, schemaChanges } }: Parts): ApiRoute[] {
   const services = { identities, policies, schemaChanges };
-  const routes = [...fieldsRoutes(services), ...collectionsRoutes(services), ...relationsRoutes(services)];
+  const routes = [
+    ...fieldsRoutes(services),
+    ...collectionsRoutes(services),
+    ...relationsRoutes(services),
+    ...changesRoutes(services),
+  ];
   return config.DIRECTUS_COMPATIBILITY ? withDirectusSchema(routes) : routes;
 }
 

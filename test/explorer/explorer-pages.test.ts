@@ -108,7 +108,7 @@ t.test('plan: the tree with what it took, and an index that is missing', { skip 
   t.strictSame(complaints, []);
 });
 
-t.test('model: a diagram, a new field, a new relation', { skip }, async (t) => {
+t.test('task: a field by clicks; model: a diagram, a new relation', { skip }, async (t) => {
   const { page, complaints } = await openPage(service);
   await logIn(service, page, '#/model');
   await page.getByRole('button', { name: /^articles\s*id/ }).click();
@@ -129,7 +129,8 @@ t.test('model: a diagram, a new field, a new relation', { skip }, async (t) => {
   await page.getByLabel('Name').fill('editor');
   await page.getByLabel('Related collection').selectOption('authors');
   await page.getByLabel('List on the other side').fill('edited');
-  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByRole('button', { name: 'Review' }).click();
+  await page.getByRole('button', { name: 'Create relation' }).click();
   await side.getByText('→ authors').nth(1).waitFor();
   const columns = await sql`select column_name, data_type from information_schema.columns
     where table_name = 'articles' and column_name in ('subtitle', 'editor') order by 1`;

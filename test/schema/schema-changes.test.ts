@@ -516,3 +516,90 @@ t.test('defaults change with the type', async (t) => {
   t.strictSame(await turn('json', { a: 1 }, 'text'), '{"a":1}');
   t.match(await turn('timestamp', 'now()', 'date'), /now\(\)|CURRENT/);
 });
+
+const JUNCTION = {
+  collections: [
+    {
+      collection: 'articles_readers',
+      schema: {},
+      fields: [
+        { field: 'article_id', type: 'integer' },
+        { field: 'user_id', type: 'uuid' },
+      ],
+    },
+  ],
+  fields: [{ collection: 'articles', field: 'read_by', type: 'alias', meta: { special: ['m2m'] } }],
+  relations: [
+    {
+      collection: 'articles_readers',
+      field: 'article_id',
+      related_collection: 'articles',
+      schema: { on_delete: 'CASCADE' },
+      meta: { one_field: 'read_by', junction_field: 'user_id' },
+    },
+    { collection: 'articles_readers', field: 'user_id', related_collection: 'service_users', schema: {} },
+  ],
+};
+
+interface DryRun {
+  readonly statements: readonly { readonly sql: string; readonly parameters: readonly unknown[] }[];
+}
+
+t.test('a dry run returns the statements of a change and changes nothing', async (t) => {
+  const before = await version();
+  const field = { field: 'subtitle', type: 'string', schema: { is_unique: true } };
+  const { statements } = await ask<DryRun>('POST', '/fields/articles?dry_run=true', field);
+  t.match(statements, [
+    { sql: 'alter table "public"."articles" add column "subtitle" varchar', parameters: [] },
+    { sql: /add constraint "articles_subtitle_unique" unique \("subtitle"\)$/, parameters: [] },
+  ]);
+  const dropped = await ask<DryRun>('DELETE', '/collections/articles?dry_run=true');
+  t.ok(dropped.statements.some(({ sql }) => sql === 'drop table "public"."articles"'));
+  const changed = await ask<DryRun>('PATCH', '/fields/articles/title?dry_run=true', { meta: { note: "It's" } });
+  t.match(changed.statements, [{ sql: /insert into "public"."service_fields"/, parameters: [/"note":"It's"/] }]);
+  t.strictSame((await ask<DryRun>('PATCH', '/fields/articles/title?dry_run=true', {})).statements, []);
+  // PostgreSQL has seen the rows.
+  const unfit = { type: 'integer' };
+  t.equal(await refusal('PATCH', '/fields/articles/title?dry_run=true', unfit), '400 INVALID_PAYLOAD');
+  t.equal(await refusal('POST', '/fields/articles?dry_run=maybe', field), '400 INVALID_QUERY');
+  const anyone = await request(service, 'DELETE', '/collections/articles?dry_run=true', { token: null });
+  t.equal(anyone.status, 403);
+  t.equal(await version(), before, 'no change was announced');
+  t.equal((await send('GET', '/fields/articles/subtitle')).status, 403);
+  t.equal((await sql`select from pg_attribute where attname = 'subtitle'`).length, 0);
+});
+
+t.test('the tables, fields and relations of one request are created together or not at all', async (t) => {
+  const { statements } = await ask<DryRun>('POST', '/schema/changes?dry_run=true', JUNCTION);
+  t.match(
+    statements.filter(({ parameters }) => parameters.length === 0).map(({ sql }) => sql.replaceAll(/\s+/g, ' ')),
+    [
+      /^create table "public"."articles_readers" \("id" serial not null primary key, "article_id" integer, "user_id" uuid\)$/,
+      /foreign key \("article_id"\) references "public"."articles" \("id"\) on delete cascade/,
+      /foreign key \("user_id"\) references "public"."service_users" \("id"\)/,
+    ],
+  );
+  const before = await version();
+  for (const [body, code] of [
+    [{ ...JUNCTION, relations: [...JUNCTION.relations, { collection: 'nowhere', field: 'x' }] }, 'INVALID_PAYLOAD'],
+    [{ ...JUNCTION, fields: [{ field: 'read_by', type: 'alias' }] }, 'INVALID_PAYLOAD'],
+    [{ ...JUNCTION, more: [] }, 'INVALID_PAYLOAD'],
+    [{ fields: {} }, 'INVALID_PAYLOAD'],
+    [{}, 'INVALID_PAYLOAD'],
+    [[], 'INVALID_PAYLOAD'],
+  ] as const)
+    t.equal(await refusal('POST', '/schema/changes', body), `400 ${code}`);
+  t.equal(await version(), before);
+  t.match(await sql`select to_regclass('articles_readers')::text as name`, [{ name: null }]);
+  const created = await ask('POST', '/schema/changes', JUNCTION);
+  t.match(created, {
+    collections: [{ collection: 'articles_readers' }],
+    fields: [{ collection: 'articles', field: 'read_by', type: 'alias' }],
+    relations: [{ field: 'article_id' }, { related_collection: 'service_users' }],
+  });
+  const [user] = await ask<readonly { id: string }[]>('GET', '/users?limit=1&fields=id');
+  const path = '/items/articles/1?fields=read_by.user_id.email';
+  await ask('PATCH', path, { read_by: [{ user_id: user?.id }] });
+  t.match(await ask('GET', path), { read_by: [{ user_id: { email: /@/ } }] });
+  await send('DELETE', '/collections/articles_readers');
+});

@@ -206,6 +206,14 @@ export const COMPONENTS: Readonly<Record<string, Schema>> = {
     'hash',
     'diff',
   ]),
+  DryRun: object({ statements: list(object({ sql: STRING, parameters: list({}) }, ['sql', 'parameters'])) }, [
+    'statements',
+  ]),
+  SchemaChanges: object({
+    collections: list(ref('Collection')),
+    fields: list(ref('Field')),
+    relations: list(ref('Relation')),
+  }),
   Suggestion: object({
     kind: oneOf('one-to-many', 'one-to-one', 'many-to-many'),
     collection: STRING,

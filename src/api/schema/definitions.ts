@@ -6,7 +6,7 @@ import { SCHEMA_TABLES } from '../../access/describe-permissions.js';
 import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
-import { forbidden, forbiddenCollection, invalidPayload } from '../../base/errors.js';
+import { forbidden, forbiddenCollection, invalidPayload, invalidQuery } from '../../base/errors.js';
 import {
   type CollectionObject,
   describeCollection,
@@ -20,7 +20,7 @@ import {
 } from '../../mirror/describe-model.js';
 import type { Model } from '../../mirror/model.js';
 import { readKeys, requireObject } from '../../request/write.js';
-import type { SchemaChanges } from '../../schema/change/change.js';
+import type { SchemaChanger, SchemaChanges } from '../../schema/change/change.js';
 import {
   type Operation,
   parseCollection,
@@ -40,7 +40,7 @@ import {
   type Description,
   type MethodAndPath,
 } from '../action.js';
-import { either, list, ref } from '../openapi/json-schema.js';
+import { BOOLEAN, done, either, data as inEnvelope, list, ok, queryParameter, ref } from '../openapi/json-schema.js';
 
 export interface SchemaChangeServices {
   readonly identities: Identities;
@@ -49,17 +49,28 @@ export interface SchemaChangeServices {
 }
 
 type Read = (request: ActionRequest, model: Model) => unknown;
-type Change = (request: ActionRequest, schemaChanges: SchemaChanges) => Promise<unknown>;
+type Change = (request: ActionRequest, schemaChanges: SchemaChanger) => Promise<unknown>;
 
 /** Makes the routes of a resource of the schema, which is stored in the given table. */
 export function schemaResource(services: SchemaChangeServices, table: string) {
   const action = actionRoutes(services);
 
-  /** Only administrators change the schema. */
+  /** Only administrators change the schema. `?dry_run=true` answers with the statements of the change and rolls it back. */
   function change(methodAndPath: MethodAndPath, change: Change, description: Description): ActionRoute {
+    const { schemaChanges } = services;
     const act = async (request: ActionRequest): Promise<ActionResult> => {
       request.client.staged('identify');
-      return { data: await change(request, services.schemaChanges) };
+      if (!isDryRun(request.queryString)) return { data: await change(request, schemaChanges) };
+      return { data: { statements: await schemaChanges.dryRun((draft) => change(request, draft)) } };
+    };
+    return action(methodAndPath, act, { ...withDryRun(description), allow: 'administrators' });
+  }
+
+  /** A read for administrators, of facts that the model does not hold. */
+  function inspect(methodAndPath: MethodAndPath, inspect: Change, description: Description): ActionRoute {
+    const act = async (request: ActionRequest): Promise<ActionResult> => {
+      request.client.staged('identify');
+      return { data: await inspect(request, services.schemaChanges) };
     };
     return action(methodAndPath, act, { ...description, allow: 'administrators' });
   }
@@ -79,7 +90,26 @@ export function schemaResource(services: SchemaChangeServices, table: string) {
     return action(methodAndPath, act, { ...description, allow: 'identified' });
   }
 
-  return { read, change };
+  return { read, inspect, change };
+}
+
+const DRY_RUN = queryParameter(
+  'dry_run',
+  BOOLEAN,
+  'Executes the change, rolls it back and returns its SQL statements instead of the result.',
+);
+
+function withDryRun(description: Description): Description {
+  const { data, parameters = [] } = description;
+  const statements = ok(inEnvelope(ref('DryRun')));
+  const answers = data ? [ok(either(inEnvelope(data), inEnvelope(ref('DryRun'))))] : [done, statements];
+  return { ...description, parameters: [...parameters, DRY_RUN], answers };
+}
+
+function isDryRun(queryString: string): boolean {
+  const value = new URLSearchParams(queryString).get('dry_run');
+  if (value !== null && value !== 'true' && value !== 'false') throw invalidQuery('"dry_run" must be true or false');
+  return value === 'true';
 }
 
 /** Deletes what the path names. */
@@ -145,20 +175,20 @@ async function searchCollections(request: ActionRequest, model: Model): Promise<
   return readKeys(keys).map((key) => collectionObject(model, String(key)));
 }
 
-async function createCollection(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+async function createCollection(request: ActionRequest, schemaChanges: SchemaChanger): Promise<unknown> {
   const body = await request.json();
   const operations = (Array.isArray(body) ? body : [body]).map(parseCollection);
   const described = await changeCollections(operations, schemaChanges);
   return Array.isArray(body) ? described : described[0];
 }
 
-async function updateCollection(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+async function updateCollection(request: ActionRequest, schemaChanges: SchemaChanger): Promise<unknown> {
   const [collection = ''] = request.parameters;
   const [described] = await changeCollections([parseCollectionChange(await request.json(), collection)], schemaChanges);
   return described;
 }
 
-async function updateCollections(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+async function updateCollections(request: ActionRequest, schemaChanges: SchemaChanger): Promise<unknown> {
   const body = await request.json();
   if (!Array.isArray(body)) throw invalidPayload('The body must be a list of collections');
   return changeCollections(
@@ -170,7 +200,7 @@ async function updateCollections(request: ActionRequest, schemaChanges: SchemaCh
 /** In one transaction; answers what the collections are after it. */
 async function changeCollections(
   operations: readonly Extract<Operation, { kind: 'create-collection' | 'update-collection' }>[],
-  schemaChanges: SchemaChanges,
+  schemaChanges: SchemaChanger,
 ): Promise<CollectionObject[]> {
   return schemaChanges.change(async (draft) => {
     for (const operation of operations) await draft.apply(operation);
@@ -179,7 +209,7 @@ async function changeCollections(
   });
 }
 
-function collectionObject(model: Model, name: string): CollectionObject {
+export function collectionObject(model: Model, name: string): CollectionObject {
   const described = describeCollection(model, name);
   if (!described) throw forbiddenCollection(name);
   return described;
@@ -240,13 +270,13 @@ function readField({ parameters: [collection = '', field = ''] }: ActionRequest,
   return fieldObject(model, collection, field);
 }
 
-async function createField(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+async function createField(request: ActionRequest, schemaChanges: SchemaChanger): Promise<unknown> {
   const [collection = ''] = request.parameters;
   const definition = parseField(await request.json());
   return changeField({ kind: 'create-field', collection, definition }, schemaChanges);
 }
 
-async function updateField(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+async function updateField(request: ActionRequest, schemaChanges: SchemaChanger): Promise<unknown> {
   const [collection = '', field = ''] = request.parameters;
   const definition = parseFieldChange(await request.json(), field);
   return changeField({ kind: 'update-field', collection, definition }, schemaChanges);
@@ -254,7 +284,7 @@ async function updateField(request: ActionRequest, schemaChanges: SchemaChanges)
 
 async function changeField(
   operation: Extract<Operation, { kind: 'create-field' | 'update-field' }>,
-  schemaChanges: SchemaChanges,
+  schemaChanges: SchemaChanger,
 ): Promise<FieldObject> {
   return schemaChanges.change(async (draft) => {
     await draft.apply(operation);
@@ -262,7 +292,7 @@ async function changeField(
   });
 }
 
-async function updateFields(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+async function updateFields(request: ActionRequest, schemaChanges: SchemaChanger): Promise<unknown> {
   const [collection = ''] = request.parameters;
   const changes = parseFieldChanges(await request.json());
   return schemaChanges.change(async (draft) => {
@@ -273,7 +303,7 @@ async function updateFields(request: ActionRequest, schemaChanges: SchemaChanges
   });
 }
 
-function fieldObject(model: Model, collection: string, field: string): FieldObject {
+export function fieldObject(model: Model, collection: string, field: string): FieldObject {
   const described = requireCollection(model, collection);
   return describeField(requireField(described, field), keyNamesOf(described));
 }
@@ -326,11 +356,11 @@ function readRelation({ parameters: [collection = '', field = ''] }: ActionReque
   return relationObject(model, collection, field);
 }
 
-async function createRelation(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+async function createRelation(request: ActionRequest, schemaChanges: SchemaChanger): Promise<unknown> {
   return changeRelation({ kind: 'create-relation', ...parseRelation(await request.json()) }, schemaChanges);
 }
 
-async function updateRelation(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+async function updateRelation(request: ActionRequest, schemaChanges: SchemaChanger): Promise<unknown> {
   const [collection = '', field = ''] = request.parameters;
   const change = parseRelationChange(await request.json(), { collection, field });
   return changeRelation({ kind: 'update-relation', ...change }, schemaChanges);
@@ -338,7 +368,7 @@ async function updateRelation(request: ActionRequest, schemaChanges: SchemaChang
 
 async function changeRelation(
   operation: Extract<Operation, { kind: 'create-relation' | 'update-relation' }>,
-  schemaChanges: SchemaChanges,
+  schemaChanges: SchemaChanger,
 ): Promise<unknown> {
   return schemaChanges.change(async (draft) => {
     await draft.apply(operation);
@@ -346,7 +376,7 @@ async function changeRelation(
   });
 }
 
-function relationObject(model: Model, collection: string, field: string): RelationObject {
+export function relationObject(model: Model, collection: string, field: string): RelationObject {
   const relation = describeRelations(model).find((each) => each.collection === collection && each.field === field);
   if (!relation) throw forbidden();
   return relation;

@@ -15,7 +15,7 @@ import type { Exchange } from '../../http/exchange.js';
 import { jsonText, noContent, type Reply } from '../../http/reply.js';
 import { isForm } from '../../http/router.js';
 import { requireObject } from '../../request/write.js';
-import type { SchemaChanges } from '../../schema/change/change.js';
+import type { SchemaChanger, SchemaChanges } from '../../schema/change/change.js';
 import { readDocumentText } from '../../schema/parse-document.js';
 import { readDifference } from '../../schema/snapshot/difference.js';
 import { readSnapshot, selectCollections } from '../../schema/snapshot/parse-snapshot.js';
@@ -183,9 +183,9 @@ const SUGGESTIONS = list(ref('Suggestion'));
 const UNINDEXED = object({ schema: STRING, table: STRING, columns: list(STRING), statement: STRING });
 
 export function suggestionsRoutes(services: SchemaChangeServices): ActionRoute[] {
-  const { change } = schemaResource(services, 'service_relations');
+  const { inspect, change } = schemaResource(services, 'service_relations');
   return [
-    change('GET /schema/suggestions', listSuggestions, {
+    inspect('GET /schema/suggestions', listSuggestions, {
       summary: 'Relations that foreign keys imply and that do not exist yet, and foreign keys without an index',
       data: object({ relations: SUGGESTIONS, indexes: list(UNINDEXED) }),
     }),
@@ -198,7 +198,7 @@ export function suggestionsRoutes(services: SchemaChangeServices): ActionRoute[]
   ];
 }
 
-async function listSuggestions(_: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+async function listSuggestions(_: ActionRequest, schemaChanges: SchemaChanger): Promise<unknown> {
   const unindexed = await findUnindexed(schemaChanges);
   return {
     relations: suggestRelations(schemaChanges.model).map(describeSuggestion),
@@ -209,7 +209,7 @@ async function listSuggestions(_: ActionRequest, schemaChanges: SchemaChanges): 
   };
 }
 
-async function addSuggested(request: ActionRequest, schemaChanges: SchemaChanges): Promise<unknown> {
+async function addSuggested(request: ActionRequest, schemaChanges: SchemaChanger): Promise<unknown> {
   const { relations, ...rest } = requireObject((await request.json()) ?? {}, 'The body');
   const [unknown] = Object.keys(rest);
   if (unknown !== undefined) throw invalidPayload(`"${unknown}" is not allowed`);

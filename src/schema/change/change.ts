@@ -57,6 +57,37 @@ export class SchemaChanges {
     return result;
   }
 
+  /**
+   * Executes the changes of `act` and rolls them back. Returns the statements, in their order. PostgreSQL has checked them against the
+   * rows, and took the same locks as for the change.
+   */
+  async dryRun(act: (changes: SchemaChanger) => Promise<unknown>): Promise<readonly ExecutedStatement[]> {
+    const statements: ExecutedStatement[] = [];
+    await act({
+      model: this.model,
+      read: (work) => this.read(work),
+      change: async (work) => {
+        const { result, executed } = await this.#enqueue(() => this.#attemptDry(work));
+        statements.push(...executed);
+        return result;
+      },
+    });
+    return statements;
+  }
+
+  async #attemptDry<Result>(work: (draft: Draft) => Promise<Result>): Promise<DryResult<Result>> {
+    const rollback = new Error('a dry run ends with a rollback');
+    let outcome: DryResult<Result> | null = null;
+    const run = async (draft: Draft): Promise<never> => {
+      outcome = { result: await work(draft), executed: draft.executed };
+      throw rollback;
+    };
+    return this.#attempt(run).then(
+      () => Promise.reject(rollback),
+      (error: unknown) => (error === rollback && outcome ? outcome : Promise.reject(error)),
+    );
+  }
+
   /** Read-only, in one snapshot of the database. */
   async read<Result>(work: (draft: Draft) => Promise<Result>): Promise<Result> {
     // Behind a pooler each transaction begins with settings: what it is has to be said before them.
@@ -107,6 +138,20 @@ export class SchemaChanges {
   }
 }
 
+/** The changes that a request makes, or tries in a dry run. */
+export type SchemaChanger = Pick<SchemaChanges, 'model' | 'read' | 'change'>;
+
+export interface ExecutedStatement {
+  readonly sql: string;
+  /** The values of `$1`, `$2`, ... */
+  readonly parameters: readonly unknown[];
+}
+
+interface DryResult<Result> {
+  readonly result: Result;
+  readonly executed: readonly ExecutedStatement[];
+}
+
 function busy(): Error {
   return serviceUnavailable('database', 'The tables are locked by long-running requests', {
     option: 'SCHEMA_CHANGE_TIMEOUT',
@@ -125,6 +170,7 @@ const NO_CALLER: Caller = { user: null, role: null, roles: [], policies: [] };
 export class Draft {
   /** Whether a step was executed. */
   changed = false;
+  readonly executed: ExecutedStatement[] = [];
   #schema: LoadedSchema | null = null;
   #model: Model | null = null;
   /** As they were before the first operation. */
@@ -172,7 +218,11 @@ export class Draft {
     const statements = steps.flatMap((step) => compileStep(step, locations));
     for (const { text } of statements) verifyChange(text, [...locations.schemas, locations.system]);
     // Awaited one by one: the driver would send queued statements of a lost connection on a new one, outside the transaction.
-    for (const { text, parameters } of statements) await this.session.query(text, bind(parameters, [], NO_CALLER));
+    for (const { text, parameters } of statements) {
+      const values = bind(parameters, [], NO_CALLER);
+      await this.session.query(text, values);
+      this.executed.push({ sql: text, parameters: values });
+    }
     // One notification per transaction; PostgreSQL sends it with the commit.
     if (!this.changed)
       await this.session.query(this.database.qualified(ANNOUNCE_SCHEMA), [locations.schema], { prepare: true });

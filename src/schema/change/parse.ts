@@ -201,6 +201,34 @@ export function parseRelationChange(body: unknown, end: { collection: string; fi
   return { ...end, schema: readForeignKey(schema), meta: readMeta(meta, RELATION_META, 'meta') ?? null };
 }
 
+export type Creation = Extract<Operation, { kind: 'create-collection' | 'create-field' | 'create-relation' }>;
+
+/** Collections first, then fields, then relations: an entry may refer to those before it. */
+export function parseCreations(body: unknown): readonly Creation[] {
+  const { collections, fields, relations, ...rest } = requireObject(body, 'The body');
+  refuseOthers(rest, 'collections, fields, relations');
+  const creations: Creation[] = [
+    ...readEntries(collections, 'collections').map(parseCollection),
+    ...readEntries(fields, 'fields').map((entry, position): Creation => {
+      const { collection } = requireObject(entry, `fields[${position}]`);
+      if (typeof collection !== 'string' || collection === '')
+        throw invalidPayload(`"collection" of fields[${position}] is required`);
+      return { kind: 'create-field', collection, definition: parseField(entry, `fields[${position}]`) };
+    }),
+    ...readEntries(relations, 'relations').map(
+      (entry): Creation => ({ kind: 'create-relation', ...parseRelation(entry) }),
+    ),
+  ];
+  if (creations.length === 0) throw invalidPayload('The body must have "collections", "fields" or "relations"');
+  return creations;
+}
+
+function readEntries(entries: unknown, name: string): readonly unknown[] {
+  if (entries === undefined || entries === null) return [];
+  if (!Array.isArray(entries)) throw invalidPayload(`"${name}" must be a list`);
+  return entries;
+}
+
 /** Kinds of alias fields that clients name instead of `alias`. */
 const ALIAS_KINDS = ['o2m', 'o2o', 'm2m', 'm2a', 'o2a', 'files', 'translations'];
 

@@ -4,7 +4,7 @@
  */
 import { parseOwnJson } from '../../base/narrow.js';
 import { readSql } from '../../sql/read-sql.js';
-import type { SchemaChanges } from '../change/change.js';
+import type { SchemaChanger } from '../change/change.js';
 import { planSuggestions, type Suggestion, suggestRelations } from './suggest.js';
 
 const UNINDEXED = readSql('unindexed.sql');
@@ -17,7 +17,7 @@ export interface Unindexed {
   readonly partitioned: boolean;
 }
 
-export async function findUnindexed(schemaChanges: SchemaChanges): Promise<readonly Unindexed[]> {
+export async function findUnindexed(schemaChanges: SchemaChanger): Promise<readonly Unindexed[]> {
   const { schemas } = schemaChanges.model;
   return schemaChanges.read((draft) => loadUnindexed((text, parameters) => draft.cell(text, parameters), schemas));
 }
@@ -32,7 +32,7 @@ export async function loadUnindexed(
 
 /** One transaction; answers what was written. `check` may throw: then nothing is. */
 export async function applySuggestions(
-  schemaChanges: SchemaChanges,
+  schemaChanges: SchemaChanger,
   isWanted: (suggestion: Suggestion) => boolean,
   check: (suggestions: readonly Suggestion[]) => void = () => {},
 ): Promise<readonly Suggestion[]> {

@@ -1,9 +1,21 @@
-/** Creates a relation with its column, or changes one: the effect of deletions, and the list on the other side. */
+/** Creates a relation of any kind with its columns and tables, or changes one: the effect of deletions, and the list on the other side. */
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { call } from '../api';
+import { call, messageOf } from '../api';
 import type { Collection, Field, Model } from '../model';
-import { ChangeForm, Choice, TextField } from './form';
+import { reloadModel, toast } from '../state';
+import { Button, Dialog, ErrorBox } from '../ui';
+import { ChangeForm, Check, Choice, TextField } from './form';
+import { planRelation, type RelationDraft, type RelationKind, suggestedNames } from './relation-plan';
+import { type Executed, Review } from './review';
+
+const KINDS: readonly (readonly [RelationKind, string])[] = [
+  ['m2o', 'many-to-one: an item here refers to one there'],
+  ['o2o', 'one-to-one: each item refers to at most one'],
+  ['o2m', 'one-to-many: items there refer to one here'],
+  ['m2m', 'many-to-many: through a junction table'],
+  ['m2a', 'many-to-any: to items of several collections'],
+];
 
 const ON_DELETE: readonly (readonly [string, string])[] = [
   ['SET NULL', 'empty the field'],
@@ -19,44 +31,194 @@ interface CreateProps {
   readonly onClose: () => void;
 }
 
+/** System collections that items refer to. */
+const SYSTEM_TARGETS = /_(users|files|folders|roles)$/;
+
+function targetsOf(model: Model, kind: RelationKind): readonly string[] {
+  const all = [...model.values()].filter(({ key, isView }) => key !== null && !isView);
+  const own = all.filter(({ system }) => !system);
+  // The column of a one-to-many relation belongs to the other table.
+  const system = kind === 'o2m' ? [] : all.filter((each) => each.system && SYSTEM_TARGETS.test(each.name));
+  return [...own, ...system].map(({ name }) => name);
+}
+
 export function CreateRelation({ collection, model, onClose }: CreateProps): JSX.Element {
-  const targets = [...model.values()].filter((each) => !each.system && each.key !== null);
-  const [to, setTo] = useState(targets[0]?.name ?? '');
-  const [field, setField] = useState('');
-  const [back, setBack] = useState('');
-  const [onDelete, setOnDelete] = useState('SET NULL');
-  const save = async (): Promise<void> => {
-    const target = model.get(to);
-    const type = (target?.key && target.fields.get(target.key)?.type) || 'integer';
-    const path = `/fields/${encodeURIComponent(collection.name)}`;
-    await call('POST', path, { body: { field, type, meta: { special: ['m2o'] } } });
-    const meta = back === '' ? {} : { meta: { one_field: back } };
-    try {
-      await call('POST', '/relations', {
-        body: { collection: collection.name, field, related_collection: to, schema: { on_delete: onDelete }, ...meta },
-      });
-    } catch (error) {
-      // The column was created only for the relation.
-      await call('DELETE', `${path}/${encodeURIComponent(field)}`);
-      throw error;
-    }
+  const [typed, setTyped] = useState<Partial<RelationDraft>>({});
+  const [statements, setStatements] = useState<readonly Executed[] | null>(null);
+  const [error, setError] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+  const { kind = 'm2o' } = typed;
+  const targets = targetsOf(model, kind);
+  const to = typed.to !== undefined && targets.includes(typed.to) ? typed.to : (targets[0] ?? '');
+  const draft: RelationDraft = {
+    among: [],
+    sorted: false,
+    onDelete: 'SET NULL',
+    ...suggestedNames({ kind, to }, collection, model),
+    ...typed,
+    kind,
+    to,
   };
+  const set = (change: Partial<RelationDraft>): void => setTyped({ ...typed, ...change });
+  const body = planRelation(draft, collection, model);
+  const send = async (isDry: boolean): Promise<void> => {
+    setBusy(true);
+    setError(null);
+    try {
+      if (isDry) {
+        const { data } = await call<{ statements: Executed[] }>('POST', '/schema/changes?dry_run=true', { body });
+        setStatements(data.statements);
+      } else {
+        await call('POST', '/schema/changes', { body });
+        await reloadModel();
+        toast(`${draft.field} was added`);
+        onClose();
+      }
+    } catch (failure) {
+      setError(messageOf(failure));
+    }
+    setBusy(false);
+  };
+  const isIncomplete =
+    draft.field.trim() === '' || (kind === 'm2a' ? draft.among.length === 0 : to === '' || isBackMissing(draft));
   return (
-    <ChangeForm
+    <Dialog
       title={`New relation of ${collection.name}`}
+      isForm
       onClose={onClose}
-      onSave={save}
-      done={`${field} was added`}
+      footer={
+        statements ? (
+          <>
+            <Button key="back" label="Back" disabled={busy} onClick={() => setStatements(null)} />
+            <Button
+              key="create"
+              label="Create relation"
+              kind="primary"
+              disabled={busy}
+              // The second click of a double click on "Review" creates nothing.
+              onClick={({ detail }) => detail < 2 && void send(false)}
+            />
+          </>
+        ) : (
+          <>
+            <Button key="cancel" label="Cancel" onClick={onClose} />
+            <Button
+              key="review"
+              label="Review"
+              kind="primary"
+              disabled={busy || isIncomplete}
+              onClick={() => void send(true)}
+            />
+          </>
+        )
+      }
     >
+      {error && <ErrorBox text={error} />}
+      {statements ? (
+        <Review body={body} statements={statements} />
+      ) : (
+        <form
+          class="form"
+          onSubmit={(event) => {
+            event.preventDefault();
+            if (!busy && !isIncomplete) void send(true);
+          }}
+        >
+          <RelationInputs draft={draft} set={set} targets={targets} collection={collection} />
+          <button type="submit" hidden />
+        </form>
+      )}
+    </Dialog>
+  );
+}
+
+/** The reference of a one-to-many relation is a column, so it needs a name. */
+function isBackMissing({ kind, back }: RelationDraft): boolean {
+  return kind === 'o2m' && back.trim() === '';
+}
+
+interface InputsProps {
+  readonly draft: RelationDraft;
+  readonly set: (change: Partial<RelationDraft>) => void;
+  readonly targets: readonly string[];
+  readonly collection: Collection;
+}
+
+function RelationInputs({ draft, set, targets, collection: { name } }: InputsProps): JSX.Element {
+  const { kind } = draft;
+  const hasJunction = kind === 'm2m' || kind === 'm2a';
+  const holdsColumn = kind === 'm2o' || kind === 'o2o';
+  return (
+    <>
+      <Choice label="Kind" value={kind} onInput={(next) => set({ kind: next as RelationKind })} among={KINDS} />
+      {kind === 'm2a' ? (
+        <fieldset class="field targets">
+          <legend>Related collections</legend>
+          <div>
+            {targets.map((each) => (
+              <Check
+                key={each}
+                label={each}
+                checked={draft.among.includes(each)}
+                onChange={(checked) =>
+                  set({ among: checked ? [...draft.among, each] : draft.among.filter((other) => other !== each) })
+                }
+              />
+            ))}
+          </div>
+        </fieldset>
+      ) : (
+        <Choice
+          label="Related collection"
+          value={draft.to}
+          onInput={(to) => set({ to })}
+          among={targets.map((each) => [each, each])}
+        />
+      )}
       <TextField
         label="Name"
-        value={field}
-        onInput={setField}
-        note={`A new column of ${collection.name} with the key of an item`}
+        value={draft.field}
+        onInput={(field) => set({ field })}
+        note={
+          holdsColumn ? `A new column of ${name} with the key of an item` : `A field of ${name} that lists the items`
+        }
       />
-      <Choice label="Related collection" value={to} onInput={setTo} among={targets.map(({ name }) => [name, name])} />
-      <RelationOptions onDelete={onDelete} setOnDelete={setOnDelete} back={back} setBack={setBack} />
-    </ChangeForm>
+      {kind === 'o2m' && (
+        <TextField
+          label={`Column of ${draft.to}`}
+          value={draft.back}
+          onInput={(back) => set({ back })}
+          note={`A new column with the key of an item of ${name}`}
+        />
+      )}
+      {hasJunction && (
+        <TextField
+          label="Junction table"
+          value={draft.junction}
+          onInput={(junction) => set({ junction })}
+          note="A new table. Its rows are deleted with the items that they connect"
+        />
+      )}
+      {kind === 'o2o' ? (
+        <TextField
+          label="Field on the other side"
+          value={draft.back}
+          onInput={(back) => set({ back })}
+          note={`Optional: a field of ${draft.to} with the item of ${name}`}
+        />
+      ) : (
+        (kind === 'm2o' || kind === 'm2m') && <BackList back={draft.back} setBack={(back) => set({ back })} />
+      )}
+      {hasJunction ? (
+        <Check
+          label="items have an order (a column sort)"
+          checked={draft.sorted}
+          onChange={(sorted) => set({ sorted })}
+        />
+      ) : (
+        <OnDelete onDelete={draft.onDelete} setOnDelete={(onDelete) => set({ onDelete })} />
+      )}
+    </>
   );
 }
 
@@ -94,33 +256,30 @@ export function ChangeRelation({ field, onClose }: ChangeProps): JSX.Element | n
   };
   return (
     <ChangeForm title={`Relation ${field.name}`} onClose={onClose} onSave={save} done={`${field.name} was changed`}>
-      <RelationOptions {...(before.schema ? { onDelete, setOnDelete } : {})} back={back} setBack={setBack} />
+      {before.schema && <OnDelete onDelete={onDelete} setOnDelete={setOnDelete} />}
+      <BackList back={back} setBack={setBack} />
     </ChangeForm>
   );
 }
 
-function RelationOptions(props: {
-  readonly onDelete?: string;
-  readonly setOnDelete?: (action: string) => void;
-  readonly back: string;
-  readonly setBack: (name: string) => void;
-}): JSX.Element {
+function OnDelete(props: { readonly onDelete: string; readonly setOnDelete: (action: string) => void }): JSX.Element {
   return (
-    <>
-      {props.setOnDelete && (
-        <Choice
-          label="When the other item is deleted"
-          value={props.onDelete ?? ''}
-          onInput={props.setOnDelete}
-          among={ON_DELETE}
-        />
-      )}
-      <TextField
-        label="List on the other side"
-        value={props.back}
-        onInput={props.setBack}
-        note="Optional: the name of a field there, with the items that lead to it"
-      />
-    </>
+    <Choice
+      label="When the other item is deleted"
+      value={props.onDelete}
+      onInput={props.setOnDelete}
+      among={ON_DELETE}
+    />
+  );
+}
+
+function BackList(props: { readonly back: string; readonly setBack: (name: string) => void }): JSX.Element {
+  return (
+    <TextField
+      label="List on the other side"
+      value={props.back}
+      onInput={props.setBack}
+      note="Optional: the name of a field there, with the items that lead to it"
+    />
   );
 }
