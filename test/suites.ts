@@ -42,6 +42,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
           'explorer-types',
           'explorer-keyboard',
           'explorer-boards',
+          'explorer-people',
         ],
       },
     ],

@@ -37,7 +37,7 @@ export interface IssuedTokens {
 }
 
 /** For the link to a new password. */
-const RESET_LIFETIME_MS = 86_400_000;
+export const RESET_LIFETIME_MS = 86_400_000;
 
 export async function login(
   credentials: LoginCredentials,
@@ -275,12 +275,20 @@ export async function requestPasswordReset(
   const begun = performance.now();
   const account = await logins.find(email);
   if (account?.status === 'active') {
-    const claims = { email: account.email, mark: digestToken(account.password ?? '') };
-    const link = linkWith(await tokens.signMail('password-reset', claims, RESET_LIFETIME_MS));
+    const link = linkWith(await signReset(account, tokens));
     const text = `A new password was requested for your account. Choose it here:\n\n${link}\n\nThe link works once and expires in 24 hours. If you did not request it, ignore this email.`;
     void mailer({ to: account.email, subject: 'Reset your password', text, link });
   }
   await stall(begun, config.LOGIN_STALL_TIME);
+}
+
+/** The token is valid until the password changes. */
+export function signReset(
+  { email, password }: LoginAccount,
+  tokens: AuthenticationServices['tokens'],
+): Promise<string> {
+  const claims = { email, mark: digestToken(password ?? '') };
+  return tokens.signMail('password-reset', claims, RESET_LIFETIME_MS);
 }
 
 /** `token` is that of the link in the mail. */

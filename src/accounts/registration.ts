@@ -5,10 +5,10 @@
  */
 import type { PermissionRow } from '../access/permissions.js';
 import { digestToken } from '../access/tokens.js';
-import { forbidden, invalidPayload, ServiceError } from '../base/errors.js';
+import { forbidden, invalidPayload, ServiceError, unprocessable } from '../base/errors.js';
 import type { Observer } from '../base/observe.js';
 import type { Input } from '../request/parse-context.js';
-import { type AuthenticationServices, stall } from './authentication.js';
+import { type AuthenticationServices, RESET_LIFETIME_MS, signReset, stall } from './authentication.js';
 import type { RegistrationSettings } from './logins.js';
 import { assertPassword, hashPassword, verifyPassword } from './passwords.js';
 
@@ -159,6 +159,32 @@ export async function invite(
     const text = `You have been invited. Choose a password here:\n\n${link}\n\nThe link works once and expires in seven days.`;
     void mailer({ to: email, subject: 'You have been invited', text, link });
   }
+}
+
+/** A token that the user sends back with a new password, and the route that takes it. */
+export interface PasswordToken {
+  readonly token: string;
+  readonly purpose: 'invite' | 'reset';
+  /** Milliseconds. */
+  readonly expires: number;
+}
+
+/** For an administrator who passes the link on instead of a mail. Returns null if there is no such user. */
+export async function issuePasswordToken(
+  user: string,
+  { logins, tokens }: Pick<InvitationServices, 'logins' | 'tokens'>,
+): Promise<PasswordToken | null> {
+  const named = await logins.get(user);
+  if (!named) return null;
+  const account = named.email ? await logins.find(named.email) : null;
+  if (!account) throw unprocessable('The user has no email address, or signs in with another provider');
+  const { id, email, status } = account;
+  if (status === 'invited') {
+    const token = await tokens.signMail('invite', { email, mark: id }, LINK_LIFETIME_MS);
+    return { token, purpose: 'invite', expires: LINK_LIFETIME_MS };
+  }
+  if (status !== 'active') throw unprocessable('Only invited and active users can choose a password');
+  return { token: await signReset(account, tokens), purpose: 'reset', expires: RESET_LIFETIME_MS };
 }
 
 /** `token` is that of the link in the mail. */

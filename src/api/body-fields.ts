@@ -2,6 +2,7 @@
 
 import type { LoginClient } from '../accounts/logins.js';
 import { invalidPayload } from '../base/errors.js';
+import type { Config } from '../config/config.js';
 import type { Exchange } from '../http/exchange.js';
 import type { Input } from '../request/parse-context.js';
 import { requireObject } from '../request/write.js';
@@ -55,6 +56,14 @@ export function linkTo(body: Input, name: string, allowed: string, usual: () => 
     page.searchParams.set('token', token);
     return page.href;
   };
+}
+
+/** A list of the configuration, and the Explorer, which has a page for new passwords. */
+export function allowedPages(
+  list: string,
+  { config, publicUrl }: { readonly config: Config; readonly publicUrl: () => string },
+): string {
+  return config.EXPLORER ? `${list},${publicUrl()}/explorer` : list;
 }
 
 /** Scheme, host and path must be equal: a prefix would allow other sites' pages. */

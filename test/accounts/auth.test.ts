@@ -527,6 +527,44 @@ t.test('an invitation makes a user who chooses a password', async (t) => {
   t.equal(after?.['status'], 'active');
 });
 
+t.test('an administrator gets the token of a link, and passes it on without a mail', async (t) => {
+  const email = 'linked@example.com';
+  const made = await post(service, '/users?fields=id', { email, status: 'invited' }, { token: ADMIN_TOKEN });
+  const { id } = (made.json as { data: { id: string } }).data;
+  const issue = (key: string, token: string | null = ADMIN_TOKEN): Promise<Answer> =>
+    post(service, `/users/${key}/password-token`, {}, { token });
+  const { token: usersToken, id: user } = await makeUser(sql, 'no_administrator');
+  await sql`update service_users set role = null where id = ${user}`;
+  await waitFor(async () => (await issue(user, usersToken)).status === 403, 5_000);
+  for (const other of [null, usersToken]) t.match(await issue(id, other), failure(403, 'FORBIDDEN'));
+  for (const key of ['x', '%00', '00000000-0000-4000-8000-000000000000'])
+    t.match(await issue(key), failure(403, 'FORBIDDEN'), key);
+  const invitation = await issue(id);
+  t.match(invitation, { status: 200, headers: { 'cache-control': /no-store/ } });
+  t.match(invitation.json, { data: { token: String, purpose: 'invite', expires: 604_800_000 } });
+  const tokenOf = (answer: Answer): string => (answer.json as { data: { token: string } }).data.token;
+  const accept = (path: string, token: string, password: string): Promise<Answer> =>
+    post(service, path, { token, password });
+  t.match(await accept('/auth/password/reset', tokenOf(invitation), PASSWORD), failure(403, 'INVALID_TOKEN'));
+  t.match(await accept('/users/invite/accept', tokenOf(invitation), PASSWORD), { status: 204 });
+  t.match(await login(service, email), { status: 200 });
+  const reset = await issue(id);
+  t.match(reset.json, { data: { purpose: 'reset', expires: 86_400_000 } });
+  t.match(await accept('/auth/password/reset', tokenOf(reset), `${PASSWORD}!`), { status: 204 });
+  t.match(await accept('/auth/password/reset', tokenOf(reset), PASSWORD), failure(403, 'FORBIDDEN'), 'once');
+  await sql`update service_users set provider = 'elsewhere' where email = ${email}`;
+  t.match(await issue(id), failure(422, 'UNPROCESSABLE_CONTENT'), 'signs in elsewhere');
+  await sql`update service_users set provider = 'default', status = 'suspended' where email = ${email}`;
+  t.match(await issue(id), failure(422, 'UNPROCESSABLE_CONTENT'), 'suspended');
+});
+
+t.test('mails may lead to the Explorer, unless it is switched off', async (t) => {
+  const body = { email: 'nobody@example.com', reset_url: 'http://api.example.com/explorer#/choose-password/reset' };
+  t.match(await post(service, '/auth/password/request', body), { status: 204 });
+  const off = await startTestService({ ...options, EXPLORER: 'false', PUBLIC_URL: 'http://api.example.com' });
+  t.match(await post(off, '/auth/password/request', body), failure(400, 'INVALID_PAYLOAD'));
+});
+
 t.test('policies for some addresses count there alone', async (t) => {
   const { id, email, token } = await makeUser(sql, 'travelling');
   const behind = await startTestService({ ...options, IP_TRUST_PROXY: 'loopback' });

@@ -197,7 +197,8 @@ t.test('access: the public may read published articles, and why not a draft', { 
   ]);
   await page.getByRole('button', { name: 'New policy' }).click();
   await page.keyboard.type('Visitors');
-  await page.keyboard.press('Enter');
+  await page.getByLabel('For', { exact: true }).selectOption('public');
+  await page.getByRole('button', { name: 'Create' }).click();
   await page.getByRole('button', { name: 'read articles: no' }).click();
   await page.getByRole('button', { name: 'Add rule' }).click();
   await page.getByLabel('Field', { exact: true }).selectOption('status');

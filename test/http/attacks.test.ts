@@ -360,6 +360,7 @@ t.test("whatever is sent to a route of identity is the sender's fault", { timeou
     '/users/me/tfa/disable': ['otp'],
     '/users/00000000-0000-4000-8000-000000000000/tfa/disable': [''],
     '/users/%00/tfa/disable': [''],
+    '/users/%00/password-token': [''],
   };
   const values: readonly unknown[] = [
     null,

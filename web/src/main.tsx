@@ -2,6 +2,7 @@
 import { type ComponentType, type JSX, render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { messageOf, whenLoggedOut } from './api';
+import { ChoosePassword } from './choose-password';
 import { Login } from './login';
 import { Navigation } from './navigation';
 import { shownPages } from './pages';
@@ -31,6 +32,13 @@ void findOut();
 
 function App(): JSX.Element {
   const known = me.value;
+  if (route.value.page === 'choose-password')
+    return (
+      <>
+        <ChoosePassword />
+        <Toasts />
+      </>
+    );
   if (known === undefined && startError.value)
     return (
       <main class="page-pad">

@@ -34,6 +34,12 @@ export const pages: readonly Page[] = [
     load: () => import('./access/page').then((loaded) => loaded.AccessPage),
   },
   {
+    name: 'people',
+    title: 'People',
+    administrators: true,
+    load: () => import('./people/page').then((loaded) => loaded.PeoplePage),
+  },
+  {
     name: 'pulse',
     title: 'Pulse',
     group: 'Operations',

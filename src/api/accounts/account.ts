@@ -7,6 +7,7 @@ import {
   acceptInvitation,
   type InvitationServices,
   invite,
+  issuePasswordToken,
   type RegistrationServices,
   register,
   verifyRegistration,
@@ -27,9 +28,20 @@ import type { Reply } from '../../http/reply.js';
 import type { Input } from '../../request/parse-context.js';
 import { UUID_PATTERN } from '../../sql/codec.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes, route } from '../action.js';
-import { asEmail, linkTo, readBody, readEmail, readText } from '../body-fields.js';
+import { allowedPages, asEmail, linkTo, readBody, readEmail, readText } from '../body-fields.js';
 import { writerOf } from '../items/item-writes.js';
-import { EMAIL, either, list, object, queryParameter, STRING, TEXT, UUID } from '../openapi/json-schema.js';
+import {
+  EMAIL,
+  either,
+  INTEGER,
+  list,
+  object,
+  oneOf,
+  queryParameter,
+  STRING,
+  TEXT,
+  UUID,
+} from '../openapi/json-schema.js';
 import { NEW_PASSWORD, SINGLE_USE } from './auth.js';
 
 interface AccountServices extends SecondFactorServices, InvitationServices {
@@ -63,6 +75,12 @@ export function accountRoutes(services: AccountServices): ApiRoute[] {
     action('POST /users/:key/tfa/disable', disableOther, {
       summary: 'Disable the second factor of a user',
       allow: 'administrators',
+    }),
+    action('POST /users/:key/password-token', postPasswordToken, {
+      summary: 'Issue a token with which an invited or active user chooses a password',
+      allow: 'administrators',
+      data: object({ token: STRING, purpose: oneOf('invite', 'reset'), expires: INTEGER }),
+      graphql: { name: 'users_password_token', parameters: ['id'], once: true },
     }),
     action('POST /users/invite', postInvitation, {
       summary: 'Invite users by email',
@@ -104,6 +122,14 @@ async function disableOther({ parameters }: ActionRequest, { logins }: AccountSe
   return {};
 }
 
+/** Without a mail: the administrator gives the link to the user. */
+async function postPasswordToken({ parameters }: ActionRequest, services: AccountServices): Promise<ActionResult> {
+  const [key = ''] = parameters;
+  const data = UUID_PATTERN.test(key) ? await issuePasswordToken(key, services) : null;
+  if (!data) throw forbidden();
+  return { data, secret: true };
+}
+
 async function postInvitation(request: ActionRequest, services: AccountServices): Promise<ActionResult> {
   const body = readBody(await request.json());
   const emails = readEmails(body['email']);
@@ -112,7 +138,7 @@ async function postInvitation(request: ActionRequest, services: AccountServices)
   const linkWith = linkTo(
     body,
     'invite_url',
-    services.config.USER_INVITE_URL_ALLOW_LIST,
+    allowedPages(services.config.USER_INVITE_URL_ALLOW_LIST, services),
     () => `${services.publicUrl()}/accept-invite`,
   );
   await invite(emails, role, linkWith, services);

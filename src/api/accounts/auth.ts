@@ -30,6 +30,7 @@ import {
   type UncheckedRequest,
 } from '../action.js';
 import {
+  allowedPages,
   clientOf,
   isAllowedPage,
   isSameHost,
@@ -181,7 +182,7 @@ async function postResetRequest(request: ActionRequest, services: AuthServices):
   const linkWith = linkTo(
     body,
     'reset_url',
-    services.config.PASSWORD_RESET_URL_ALLOW_LIST,
+    allowedPages(services.config.PASSWORD_RESET_URL_ALLOW_LIST, services),
     () => `${services.publicUrl()}/reset-password`,
   );
   await requestPasswordReset(email, linkWith, clientOf(request.client), services);

@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { call, messageOf } from '../api';
 import type { Model } from '../model';
-import { model as modelSignal, toast } from '../state';
+import { go, href, model as modelSignal, route, toast } from '../state';
 import { Button, Empty, ErrorBox, FormDialog } from '../ui';
 import './access.css';
 import {
@@ -26,7 +26,6 @@ export function AccessPage(): JSX.Element {
   const model = modelSignal.value as Model;
   const [access, setAccess] = useState<Access | null>(null);
   const [error, setError] = useState<string | null>(null);
-  const [chosen, setChosen] = useState<string | null>(null);
   const [way, setWay] = useState<'policies' | 'why'>('policies');
   const [creating, setCreating] = useState(false);
   const load = async (): Promise<void> => {
@@ -41,6 +40,8 @@ export function AccessPage(): JSX.Element {
   if (error) return <ErrorBox text={error} onRetry={() => void load()} />;
   if (!access) return <p class="boot">Loading…</p>;
   const policies = listed(access);
+  const [chosen] = route.value.rest;
+  const choose = (id: string): void => go(href('access', id === '' ? [] : [id]));
   const policy = policies.find((each) => each.id === chosen) ?? policies[0];
   return (
     <div class="access">
@@ -68,7 +69,7 @@ export function AccessPage(): JSX.Element {
                 key={each.id}
                 type="button"
                 aria-current={each.id === policy?.id ? 'true' : undefined}
-                onClick={() => setChosen(each.id)}
+                onClick={() => choose(each.id)}
               >
                 <strong>{each.name}</strong>
                 <small>{each.admin_access ? `everything, for ${holders(each, access)}` : holders(each, access)}</small>
@@ -85,7 +86,7 @@ export function AccessPage(): JSX.Element {
           onMade={async (id) => {
             setCreating(false);
             await load();
-            setChosen(id);
+            choose(id);
           }}
         />
       )}
@@ -107,6 +108,7 @@ interface GridProps {
 function PolicyGrid({ policy, access, model, onChanged }: GridProps): JSX.Element {
   const [open, setOpen] = useState<{ readonly collection: string; readonly action: Action } | null>(null);
   const [typed, setTyped] = useState('');
+  const [withSystem, setWithSystem] = useState(false);
   if (policy.admin_access)
     return (
       <Empty title="This policy allows everything" icon="key">
@@ -118,21 +120,34 @@ function PolicyGrid({ policy, access, model, onChanged }: GridProps): JSX.Elemen
   const shown = [...model.values()].filter(
     ({ name, system }) =>
       name.toLowerCase().includes(typed.trim().toLowerCase()) &&
-      (!system || ACTIONS.some((action) => granted(name, action).length > 0)),
+      (!system || withSystem || ACTIONS.some((action) => granted(name, action).length > 0)),
   );
   return (
     <div class="access-grid">
       <p>
         What <strong>{holders(policy, access)}</strong> may do. Choose a cell to grant an action, or to change its rule.
+        {policy.users.length === 0 && (
+          <span class="quiet">
+            {' '}
+            Nobody has this policy yet. <a href={href('people', ['policies'])}>Assign it</a> to a role, a user or the
+            public.
+          </span>
+        )}
         {isPublic(policy) && <span class="quiet"> “View as” above shows every page as the public sees it.</span>}
       </p>
-      <input
-        type="search"
-        aria-label="Search collections"
-        placeholder="Search collections"
-        value={typed}
-        onInput={(event) => setTyped(event.currentTarget.value)}
-      />
+      <div class="row">
+        <input
+          type="search"
+          aria-label="Search collections"
+          placeholder="Search collections"
+          value={typed}
+          onInput={(event) => setTyped(event.currentTarget.value)}
+        />
+        <label class="row">
+          <input type="checkbox" checked={withSystem} onChange={() => setWithSystem(!withSystem)} />
+          system collections
+        </label>
+      </div>
       <table aria-label={`Permissions of ${policy.name}`}>
         <thead>
           <tr>
@@ -187,6 +202,19 @@ function PolicyGrid({ policy, access, model, onChanged }: GridProps): JSX.Elemen
   );
 }
 
+/** The holder is a role, `public`, or empty: then the policy belongs to nobody until it is assigned. */
+async function createPolicy(name: string, holder: string): Promise<string> {
+  if (holder === '') {
+    const { data } = await call<{ id: string }>('POST', '/policies?fields=id', { body: { name } });
+    return data.id;
+  }
+  const role = holder === 'public' ? null : holder;
+  const { data } = await call<{ policy: string }>('POST', '/access?fields=policy', {
+    body: { role, policy: { name } },
+  });
+  return data.policy;
+}
+
 interface CreateProps {
   readonly access: Access;
   readonly onClose: () => void;
@@ -195,15 +223,12 @@ interface CreateProps {
 
 function CreatePolicy({ access, onClose, onMade }: CreateProps): JSX.Element {
   const [name, setName] = useState('');
-  const [holder, setHolder] = useState('public');
+  const [holder, setHolder] = useState('');
   const save = async (): Promise<void> => {
-    const role = holder === 'public' ? null : holder;
     try {
-      const { data } = await call<{ policy: string }>('POST', '/access?fields=policy', {
-        body: { role, policy: { name } },
-      });
+      const id = await createPolicy(name, holder);
       toast(`${name} was created`);
-      await onMade(data.policy);
+      await onMade(id);
     } catch (error) {
       toast(messageOf(error), 'bad');
     }
@@ -223,6 +248,7 @@ function CreatePolicy({ access, onClose, onMade }: CreateProps): JSX.Element {
       <div class="field">
         <label for="policy-holder">For</label>
         <select id="policy-holder" value={holder} onChange={(event) => setHolder(event.currentTarget.value)}>
+          <option value="">nobody yet</option>
           <option value="public">the public: requests without a login</option>
           {access.roles.map(({ id, name: role }) => (
             <option key={id} value={id}>

@@ -10,7 +10,8 @@ import { explainAccess, type Verdict } from './why';
 const ASKED: readonly Action[] = ACTIONS.filter((action) => action !== 'create');
 
 export function Why({ access, model }: { readonly access: Access; readonly model: Model }): JSX.Element {
-  const collections = [...model.values()].filter((each) => !each.system && each.keys.length > 0);
+  const all = [...model.values()].filter((each) => each.keys.length > 0);
+  const collections = [...all.filter(({ system }) => !system), ...all.filter(({ system }) => system)];
   const [user, setUser] = useState('');
   const [action, setAction] = useState<Action>('read');
   const [collection, setCollection] = useState(collections[0]?.name ?? '');
@@ -114,6 +115,7 @@ export function Why({ access, model }: { readonly access: Access; readonly model
                           ? 'does not hold'
                           : `not evaluated: ${part.note}`}
                     </small>
+                    {part.values.length > 0 && <code class="part-values">{part.values.join(', ')}</code>}
                   </li>
                 ))}
               </ul>

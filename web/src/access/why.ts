@@ -5,7 +5,7 @@
 import { call, itemsPath, messageOf } from '../api';
 import type { Row } from '../data/edits';
 import { filterByKey } from '../data/item';
-import { describeRule, type FilterJson, fromJson } from '../filter/filter';
+import { describeRule, type FilterJson, fromJson, type Group, type Rule } from '../filter/filter';
 import { type Access, type Action, type Permission, policiesOf, rolesOf, type User } from './policies';
 
 export interface Part {
@@ -13,6 +13,8 @@ export interface Part {
   /** Whether the condition holds, or null if it could not be evaluated. */
   readonly holds: boolean | null;
   readonly note: string | null;
+  /** The values that were compared: those of the item, and those of the rule's variables. */
+  readonly values: readonly string[];
 }
 
 export interface RuleVerdict {
@@ -39,6 +41,8 @@ export interface Question {
 
 export async function explainAccess(question: Question, access: Access): Promise<Verdict> {
   const { user, action, collection } = question;
+  if (!(await matches(question, null)))
+    return { allowed: false, summary: `${collection} has no item with this key.`, rules: [] };
   const policies = policiesOf(user, access);
   const administrator = policies.find((policy) => policy.admin_access);
   if (administrator)
@@ -69,7 +73,7 @@ export async function explainAccess(question: Question, access: Access): Promise
 async function judge(question: Question, policy: string, permission: Permission, access: Access): Promise<RuleVerdict> {
   const rule = permission.permissions;
   if (rule === null || Object.keys(rule).length === 0)
-    return { policy, permission, holds: true, parts: [{ text: 'all rows', holds: true, note: null }] };
+    return { policy, permission, holds: true, parts: [{ text: 'all rows', holds: true, note: null, values: [] }] };
   const parts: Part[] = [];
   for (const part of partsOf(rule)) parts.push(await ask(question, part, access));
   const whole = await ask(question, rule, access);
@@ -88,11 +92,40 @@ function partsOf(rule: FilterJson): FilterJson[] {
 async function ask(question: Question, part: FilterJson, access: Access): Promise<Part> {
   const text = describe(part);
   try {
-    const filter = await withValues(part, question.user, access);
-    return { text, holds: await matches(question, filter as FilterJson), note: null };
+    const filter = (await withValues(part, question.user, access)) as FilterJson;
+    return { text, holds: await matches(question, filter), note: null, values: await compared(question, part, filter) };
   } catch (error) {
-    return { text, holds: null, note: messageOf(error) };
+    return { text, holds: null, note: messageOf(error), values: [] };
   }
+}
+
+/** `part` has variables where `filter` has their values; otherwise they are equal. */
+async function compared(question: Question, part: FilterJson, filter: FilterJson): Promise<string[]> {
+  const [rules, resolved] = [rulesOf(fromJson(part)), rulesOf(fromJson(filter))];
+  const paths = [...new Set(rules.map(({ path }) => path.replace(/\._(?:some|none)(?=\.|$)/g, '')))];
+  const query = { fields: paths, limit: 1, filter: filterByKey(question.key) };
+  const { data } = await call<Row[]>('SEARCH', itemsPath(question.collection), { body: { query } });
+  const variables = rules.flatMap(({ value }, at) =>
+    typeof value === 'string' && value.startsWith('$') ? [`${value} = ${shown(resolved[at]?.value)}`] : [],
+  );
+  return [...paths.map((path) => `${path} = ${shown(valueAt(data[0], path.split('.')))}`), ...new Set(variables)];
+}
+
+function rulesOf({ entries }: Group): Rule[] {
+  return entries.flatMap((entry) => (entry.kind === 'rule' ? [entry] : rulesOf(entry)));
+}
+
+function valueAt(value: unknown, [name, ...rest]: readonly string[]): unknown {
+  if (name === undefined) return value;
+  if (Array.isArray(value)) return value.map((each) => valueAt(each, [name, ...rest]));
+  return valueAt((value as Row | null | undefined)?.[name] ?? null, rest);
+}
+
+const MOST_SHOWN = 120;
+
+function shown(value: unknown): string {
+  const text = JSON.stringify(value ?? null);
+  return text.length > MOST_SHOWN ? `${text.slice(0, MOST_SHOWN)}…` : text;
 }
 
 function describe(part: FilterJson): string {
