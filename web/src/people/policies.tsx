@@ -3,9 +3,9 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import type { Permission } from '../access/policies';
 import { call } from '../api';
+import { Checks, Confirm, SaveDialog, TextInput } from '../forms';
 import { href } from '../state';
 import { Button, countOf, Empty, Menu } from '../ui';
-import { Checks, Confirm, SaveDialog, TextInput } from './parts';
 import { type Directory, holdersOf, type PolicyRow, type TabProps } from './people';
 
 type Open =

@@ -2,9 +2,9 @@
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { call } from '../api';
+import { Checks, Confirm, SaveDialog, Select, TextInput } from '../forms';
 import { href } from '../state';
 import { Button, Empty, Menu } from '../ui';
-import { Checks, Confirm, SaveDialog, Select, TextInput } from './parts';
 import {
   type Directory,
   policyChanges,

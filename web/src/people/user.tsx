@@ -2,9 +2,9 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { call, messageOf } from '../api';
+import { Checks, Confirm, SecretDialog, Select, TextInput } from '../forms';
 import { href, me, toast, viewWith } from '../state';
 import { Button, Dialog, ErrorBox } from '../ui';
-import { Checks, Confirm, SecretDialog, Select, TextInput } from './parts';
 import {
   type Directory,
   loadUser,

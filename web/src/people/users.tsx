@@ -2,9 +2,9 @@
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { call, messageOf } from '../api';
+import { SaveDialog, Select, TextInput } from '../forms';
 import { go, href, route } from '../state';
 import { Button, countOf, Empty, ErrorBox } from '../ui';
-import { SaveDialog, Select, TextInput } from './parts';
 import {
   type Directory,
   loadUsers,

@@ -1,9 +1,9 @@
-/** The common parts of the dialogs about users, roles and policies. */
+/** The common parts of dialogs: forms that save, questions, and secrets that are shown once. */
 import type { ComponentChildren, JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { messageOf } from '../api';
-import { toast } from '../state';
-import { Button, copyText, Dialog, ErrorBox, FormDialog } from '../ui';
+import { messageOf } from './api';
+import { toast } from './state';
+import { Button, copyText, Dialog, ErrorBox, FormDialog } from './ui';
 
 interface SaveDialogProps {
   readonly title: string;
