@@ -5,6 +5,9 @@
 import { relative } from 'node:path';
 import { checkOut, measureAgainst } from './against.js';
 import { measureBeside, reportBeside } from './beside.js';
+import { boardTable } from './boards/board.js';
+import { runChinook } from './boards/chinook.js';
+import { runFunctions } from './boards/functions.js';
 import { measureCache } from './cache.js';
 import { prepareData, type Report, serverVersion, startDatabase } from './environment.js';
 import { measureHits } from './hit.js';
@@ -15,6 +18,7 @@ import { measureMirror } from './mirror.js';
 import { type Options, readOptions, USAGE, UsageError } from './options.js';
 import { startPeers, stopPeers } from './peers/all.js';
 import { makeReader } from './reader.js';
+import { measureRecording } from './recording.js';
 import { renewLive, writeReport } from './report/write.js';
 import {
   type CasesDocument,
@@ -39,10 +43,12 @@ async function main(words: readonly string[]): Promise<void> {
     try {
       if (options.command === 'mirror') return await measureMirror(database.url, report, signal);
       if (options.command === 'live') return await runLive(options, database.url, signal);
+      if (options.command === 'boards') return await runBoards(options, database.url, signal);
       const version = await prepareData(database.url, report);
       await makeReader(database.url);
       signal.throwIfAborted();
       if (options.command === 'hit') return await measureHits(database.url);
+      if (options.command === 'record') return await runRecording(options, database.url, signal);
       if (options.command === 'cache') return await measureCache(database.url, options, report);
       const origin = describeOrigin(version, options.settings);
       const run = { ...options, databaseUrl: database.url, signal };
@@ -92,6 +98,27 @@ async function runLive(options: Options, databaseUrl: string, signal: AbortSigna
   const origin = describeOrigin(await serverVersion(databaseUrl), options.settings);
   report(`written: ${await saveDocument('live', { ...origin, ...measured })}`);
   await rewriteReport(options);
+}
+
+async function runBoards(options: Options, serverUrl: string, signal: AbortSignal): Promise<void> {
+  const run = { ...options, serverUrl, signal };
+  const boards = [];
+  for (const board of [runFunctions, runChinook]) {
+    const result = await board(run, report);
+    if (result === null) continue;
+    boards.push(result);
+    console.log(`\n${result.source}, with ${result.tool}\n\n${boardTable(result)}\n`);
+  }
+  if (boards.length === 0) throw new UsageError('boards needs --functions or --graphql-bench: see bench/boards.md');
+  const origin = describeOrigin(await serverVersion(serverUrl), options.settings);
+  report(`written: ${await saveDocument('boards', { ...origin, boards })}`);
+}
+
+async function runRecording(options: Options, databaseUrl: string, signal: AbortSignal): Promise<void> {
+  const cost = await measureRecording({ ...options, databaseUrl, signal }, report);
+  const origin = describeOrigin(await serverVersion(databaseUrl), options.settings);
+  report(`written: ${await saveDocument('record', { ...origin, ...cost })}`);
+  if (!cost.isMet) process.exitCode = 1;
 }
 
 async function runSoak(run: Run, origin: Origin): Promise<void> {

@@ -6,7 +6,18 @@ import { optionRows } from '../src/config/config.js';
 import { CASES, type Case } from './cases.js';
 import type { PeerOptions } from './peers/peer.js';
 
-export const COMMANDS = ['cases', 'soak', 'long-query', 'mirror', 'hit', 'cache', 'live', 'report'] as const;
+export const COMMANDS = [
+  'cases',
+  'soak',
+  'long-query',
+  'mirror',
+  'hit',
+  'cache',
+  'live',
+  'boards',
+  'record',
+  'report',
+] as const;
 
 export type Command = (typeof COMMANDS)[number];
 
@@ -17,8 +28,13 @@ export type Extra = (typeof EXTRAS)[number];
 
 const SOAK_CONNECTIONS = '256';
 const LIVE_CONNECTIONS = '10000';
+const BOARD_CONNECTIONS = '50';
 
-const CONNECTIONS: Readonly<Partial<Record<Command, string>>> = { soak: SOAK_CONNECTIONS, live: LIVE_CONNECTIONS };
+const CONNECTIONS: Readonly<Partial<Record<Command, string>>> = {
+  soak: SOAK_CONNECTIONS,
+  live: LIVE_CONNECTIONS,
+  boards: BOARD_CONNECTIONS,
+};
 
 export const USAGE = `Usage: npm run bench -- [command] [--option value ...]
 
@@ -30,6 +46,8 @@ Commands:
   hit         CPU time of Node per request of a known shape, up to the driver
   cache       reads from memory compared with uWebSockets alone, and reads that are not in memory
   live        time until subscribers have a change, and its cost
+  boards      two public benchmarks (bench/boards.md), compared with peers from npm
+  record      what it costs the service to record its traffic; exits with 1 if it is more than 2 %
   report      writes the report again from the last results
 
 Options:
@@ -41,7 +59,7 @@ Options:
   --seconds N        length of each measurement [5]
   --warm-up N        seconds of load before the first measurement [2]
   --rounds N         measurements of each figure; the best counts [3]
-  --connections N    connections to the service [32; soak: ${SOAK_CONNECTIONS}; live: ${LIVE_CONNECTIONS}]
+  --connections N    connections to the service [32; soak: ${SOAK_CONNECTIONS}; live: ${LIVE_CONNECTIONS}; boards: ${BOARD_CONNECTIONS}]
   --pool N           connections from the service to PostgreSQL [${initialOf('DATABASE_POOL_SIZE')}]
   --set NAME=VALUE   an option of the service; can be repeated
   --rows N           rows of the import [100000]
@@ -50,6 +68,11 @@ Options:
   --data DIR         folder of the database, kept between runs [bench/results/data]
   --report DIR       folder for report.html and report.md [bench]
   --profile DIR      folder for a CPU profile of the service
+
+Boards:
+  --functions DIR          a checkout of NpgsqlRest/pg_function_load_tests
+  --graphql-bench DIR      a checkout of hasura/graphql-bench
+  --tools DIR              a folder where npm installed autocannon and the peers
 
 Optional peers:
   --postgraphile DIR       folder where npm installed postgraphile 5 (and node@22, which it requires) [this project's]
@@ -76,6 +99,12 @@ export interface Options {
   /** Undefined if only some cases are measured: these are not a report. */
   readonly report: string | undefined;
   readonly profile: string | undefined;
+  /** Folders of the public boards, and of the packages that they need. */
+  readonly boards: {
+    readonly functions: string | undefined;
+    readonly graphqlBench: string | undefined;
+    readonly tools: string | undefined;
+  };
   readonly peers: Omit<PeerOptions, 'databaseUrl' | 'poolSize' | 'signal'>;
 }
 
@@ -106,6 +135,11 @@ export function readOptions(words: readonly string[]): Options {
     data: resolve(values.data),
     report: reportFolder === undefined ? undefined : resolve(reportFolder),
     profile: values.profile === undefined ? undefined : resolve(values.profile),
+    boards: {
+      functions: folderOf(values.functions),
+      graphqlBench: folderOf(values['graphql-bench']),
+      tools: folderOf(values.tools),
+    },
     peers: {
       postgraphile: values.postgraphile,
       postgrest: values.postgrest,
@@ -137,6 +171,9 @@ function parseWords(words: readonly string[]) {
         data: { type: 'string', default: packagePath('bench', 'results', 'data') },
         report: { type: 'string' },
         profile: { type: 'string' },
+        functions: { type: 'string' },
+        'graphql-bench': { type: 'string' },
+        tools: { type: 'string' },
         postgraphile: { type: 'string' },
         postgrest: { type: 'string' },
         'postgrest-url': { type: 'string' },
@@ -148,6 +185,10 @@ function parseWords(words: readonly string[]) {
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error));
   }
+}
+
+function folderOf(path: string | undefined): string | undefined {
+  return path === undefined ? undefined : resolve(path);
 }
 
 function isCommand(word: string): word is Command {

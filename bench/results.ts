@@ -81,7 +81,7 @@ export function describeOrigin(postgresql: string, settings: Origin['settings'])
   };
 }
 
-export type DocumentName = keyof Documents | 'some';
+export type DocumentName = keyof Documents | 'some' | 'boards' | 'record';
 
 export async function saveDocument(name: DocumentName, document: object): Promise<string> {
   await mkdir(packagePath('bench', 'results'), { recursive: true });

@@ -1,5 +1,6 @@
 -- The work of PostgreSQL for this database as a JSON object: statements that run now by what they wait for ("CPU" for nothing), the total
--- time of all statements in milliseconds, and the connections. Other roles' statements count only if the role may see them.
+-- time of all statements in milliseconds, the connections, and the process that serves this
+-- statement. Other roles' statements count only if the role may see them.
 select json_build_object(
   'running', (
     select coalesce(json_object_agg(w.kind, w.count), '{}')
@@ -12,5 +13,7 @@ select json_build_object(
   ),
   'active_ms', (select d.active_time from pg_stat_database d where d.datname = current_database()),
   'connections', (select count(*) from pg_stat_activity a where a.backend_type = 'client backend'),
-  'max_connections', current_setting('max_connections')::integer
+  'max_connections', current_setting('max_connections')::integer,
+  'pid', pg_backend_pid(),
+  'name', current_database()
 )::text

@@ -11,8 +11,9 @@ import { CONNECTIONS, INTERRUPTED, readRecording } from './replay.js';
 export const CAPACITY_HELP = `Usage: lateral capacity FILE --url URL --token TOKEN --slo p99=50ms,errors=0.1% [--step 5s] [--json]
 
 Finds the highest rate at which a service answers the requests of a recording within limits. The rate doubles until a limit is missed, then
-the interval is halved. Names what is exhausted first (service processor, PostgreSQL processor, connections, locks), the requests per
-processor-second of the service, and recommends the size of the pool, the threads and a value of lateral_pool_waiting for autoscaling.
+the interval is halved. Names what is exhausted first (service processor, PostgreSQL processor, PostgreSQL storage, connections, locks), or
+says that other programs took the processors. Prints the requests per processor-second of the service, and recommends the size of the
+pool, the threads and a value of lateral_pool_waiting for autoscaling.
 
   --url URL         the service; nothing else should use it meanwhile
   --token TOKEN     an administrator's token; ADMIN_TOKEN is used if it is absent
@@ -71,7 +72,7 @@ function showStep({ perSecond, isKept, isScarce, figures: { requests, latency, e
 }
 
 function textOf(found: Capacity): string {
-  const { perSecond, resource, reason, perProcessorSecond, recommended, isAtLeast, isInterrupted } = found;
+  const { perSecond, resource, reason, perProcessorSecond, recommended, isAtLeast, isDisturbed, isInterrupted } = found;
   const rate = Math.round(perSecond);
   if (isInterrupted)
     return `Interrupted: the search has not ended.${perSecond === 0 ? '' : ` ${rate} requests per second kept the limits.`}`;
@@ -80,7 +81,10 @@ function textOf(found: Capacity): string {
     perSecond === 0
       ? 'No rate keeps the limits.'
       : `Highest rate: ${isAtLeast ? 'at least ' : ''}${rate} requests per second${isAtLeast ? ': this client was too slow' : ''}`,
-    `Exhausted first: ${resource} (${reason})`,
+    resource === 'other programs'
+      ? `Exhausted first: unknown, because other programs took the processors (${reason})`
+      : `Exhausted first: ${resource} (${reason})`,
+    ...(isDisturbed ? ['Other programs used the machine: the service may be faster without them.'] : []),
     ...(perProcessorSecond > 0
       ? [`Requests per processor-second of the service: ${Math.round(perProcessorSecond)}`]
       : []),
@@ -102,6 +106,7 @@ function jsonOf({ steps, ...found }: Capacity): string {
     {
       rate: found.perSecond,
       at_least: found.isAtLeast,
+      disturbed: found.isDisturbed,
       interrupted: found.isInterrupted,
       exhausted: found.resource,
       reason: found.reason,

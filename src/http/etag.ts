@@ -36,6 +36,13 @@ export function withoutRow(cell: Buffer): { readonly body: Buffer; readonly row:
   return { body: cell.subarray(0, end), row: cell.toString('latin1', end) };
 }
 
+const ENVELOPE_LENGTH = '{"data":'.length;
+
+/** The data of a body `{"data":…}` that PostgreSQL wrote. */
+export function withoutEnvelope(body: Buffer): Buffer {
+  return body.subarray(ENVELOPE_LENGTH, -1);
+}
+
 function rotate(value: number, bits: number): number {
   return (value << bits) | (value >>> (32 - bits));
 }

@@ -303,6 +303,8 @@ export interface Parsed {
   readonly format: ExportFormat | null;
   /** For exports as GeoJSON: the field with the geometry of a feature. */
   readonly geometry?: string;
+  /** Whether the response is the data alone, without `{"data": …}`. It is not part of the shape. */
+  readonly bare?: true;
 }
 
 export const EXPORT_FORMATS = ['csv', 'csv_utf8', 'json', 'ndjson', 'xml', 'yaml', 'geojson'] as const;

@@ -11,6 +11,7 @@ import {
   EXPORT_FORMATS,
   type ExportFormat,
   type Parsed,
+  type Query,
   type ReadRequest,
   type ReadTarget,
 } from './ast.js';
@@ -65,7 +66,8 @@ function finishSearch(subject: Subject, url: Input, query: Input | undefined, co
   if (query === undefined) return finish(subject, url, context);
   const problem = 'must be in the "query" of the body, which replaces the parameters of the URL';
   refuseUnused(url, [...CONDITIONS, 'version'], query, problem);
-  return finish(subject, readBodyQuery(query, context.limits), { ...context, typed: true });
+  const { envelope = url['envelope'], ...given } = readBodyQuery(query, context.limits);
+  return finish(subject, { ...given, envelope }, { ...context, typed: true });
 }
 
 function keyScalar(key: unknown): Scalar {
@@ -109,8 +111,8 @@ export function parseMessageReadBack(collection: string, one: boolean, query: In
 function readBackOf(collection: string, one: boolean, query: Input, context: RequestContext): Parsed {
   const keys = context.values.add(null);
   const target: ReadTarget = one ? { kind: 'item', key: keys, known: true } : { kind: 'written', keys };
-  const { fields, deep, alias, backlink } = query;
-  return finish({ collection, target }, { fields, deep, alias, backlink }, context);
+  const { fields, deep, alias, backlink, envelope } = query;
+  return finish({ collection, target }, { fields, deep, alias, backlink, envelope }, context);
 }
 
 /** One item, with a query that is JSON. */
@@ -181,7 +183,7 @@ const SELECTING = [
 const CONDITIONS = [...SELECTING, 'deep', 'meta', 'export'] as const;
 
 /** The parameters of a query. In the URL of a call all other names are arguments. */
-const QUERY_PARAMETERS: ReadonlySet<string> = new Set([...CONDITIONS, 'fields', 'alias', 'backlink']);
+const QUERY_PARAMETERS: ReadonlySet<string> = new Set([...CONDITIONS, 'fields', 'alias', 'backlink', 'envelope']);
 
 /** A call of a function: its arguments are those of the body or, where there is none, the names of the URL that no query has. */
 export function parseRpc(name: string, body: unknown, queryString: string, limits: ParseLimits): Parsed {
@@ -257,10 +259,20 @@ function finish(subject: Subject, input: Input, context: RequestContext): Parsed
     ...(version !== null && { version: context.values.add(version) }),
     ...(version !== null && format === null && { showsVersion: true as const }),
   };
-  const parsed = parsedRead(request, context.values, format);
+  const parsed = {
+    ...parsedRead(request, context.values, format),
+    ...(isBare(input['envelope'], query) && { bare: true as const }),
+  };
   if (format !== 'geojson' || input['geometry'] === undefined) return parsed;
   if (typeof input['geometry'] !== 'string') throw invalidQuery('"geometry" must be the name of a field');
   return { ...parsed, geometry: input['geometry'] };
+}
+
+/** `envelope=false` leaves no room for `meta`, which also has the next cursor. */
+function isBare(envelope: unknown, { meta, cursor }: Query): boolean {
+  if (!isFalse(envelope)) return false;
+  if (meta.length > 0 || cursor !== null) throw invalidQuery('"envelope" must be true if "meta" or "cursor" is given');
+  return true;
 }
 
 export function parsedRead(request: ReadRequest, values: ValueList, format: ExportFormat | null = null): Parsed {

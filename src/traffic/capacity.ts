@@ -2,6 +2,7 @@
  * Finds the highest rate at which a service keeps its limits: the rate doubles until a limit is missed, then the interval is halved. The
  * load of the last rates says which resource is exhausted first.
  */
+import { type Exhausted, exhaustedBy, isStarved, type Overload, type Resource } from './exhausted.js';
 import { checkLimits, type ServiceLimit } from './limits.js';
 import { type LoadFigures, withLoad } from './load-samples.js';
 import { SHARES } from './percentiles.js';
@@ -26,9 +27,6 @@ export interface Step {
   readonly load: LoadFigures;
 }
 
-/** `client`: this program could not send faster. `none`: no resource was exhausted, as far as the service reports. */
-export type Resource = 'service processor' | 'PostgreSQL processor' | 'connections' | 'locks' | 'client' | 'none';
-
 export interface Capacity {
   /** Requests per second; 0 if even the lowest rate missed a limit. */
   readonly perSecond: number;
@@ -40,6 +38,8 @@ export interface Capacity {
   readonly recommended: readonly Recommendation[];
   /** Whether this client was too slow for a higher rate. */
   readonly isAtLeast: boolean;
+  /** Whether other programs used the machine: the service may be faster without them. */
+  readonly isDisturbed: boolean;
   /** Whether it was stopped before its end. */
   readonly isInterrupted: boolean;
   readonly steps: readonly Step[];
@@ -68,7 +68,7 @@ export async function findCapacity(
   let missed = Number.POSITIVE_INFINITY;
   let rate = Math.max(LOWEST_RATE, options.firstRate);
   while (steps.length < MAX_STEPS && !options.signal?.aborted) {
-    const step = await settledStep(prepared, target, rate, options);
+    const step = await settledStep(() => run(prepared, target, rate, options), steps, options);
     if (options.signal?.aborted) break;
     steps.push(step);
     if (step.isKept) kept = Math.max(kept, rate);
@@ -80,16 +80,28 @@ export async function findCapacity(
   return options.signal?.aborted ? { ...found, recommended: [], isInterrupted: true } : found;
 }
 
-/** A client may be late by accident: such a step is repeated once. */
-async function settledStep(...given: Parameters<typeof run>): Promise<Step> {
-  const { onStep, signal } = given[3];
-  const step = await run(...given);
-  if (signal?.aborted) return step;
-  onStep(step);
-  if (!isClientLate(step) || (!step.isKept && step.load.busiestThread >= BUSY_THREAD)) return step;
-  const again = await run(...given);
-  if (!signal?.aborted) onStep(again);
-  return again;
+/** A doubtful step is tried so often. */
+const MAX_TRIES = 3;
+
+/** The first try without doubt, or the last one. */
+async function settledStep(
+  attempt: () => Promise<Step>,
+  steps: readonly Step[],
+  { onStep, signal }: CapacityOptions,
+): Promise<Step> {
+  for (let tries = 1; ; tries++) {
+    const step = await attempt();
+    if (signal?.aborted) return step;
+    onStep(step);
+    if (tries === MAX_TRIES || !isDoubtful(step, steps)) return step;
+  }
+}
+
+/** The client may be late by accident, and other programs may have taken the processors. */
+function isDoubtful(step: Step, steps: readonly Step[]): boolean {
+  const overload = overloadOf(step, steps);
+  if (!step.isKept) return ['client', 'other programs'].includes(exhaustedBy(overload).resource);
+  return overload.isClientLate;
 }
 
 /** A percentile needs so many requests that at least one of them lies above it. */
@@ -138,59 +150,37 @@ function capacityOf(steps: readonly Step[], kept: number): Capacity {
     undefined,
   );
   const last = over ?? best;
-  const { resource, reason } = last
-    ? exhausted(last, steps)
-    : { resource: 'none' as const, reason: 'nothing was measured' };
-  const cpu = best ? best.load.serviceProcessors : 0;
+  const { resource, reason }: Exhausted = last
+    ? exhaustedBy(overloadOf(last, steps))
+    : { resource: 'none', reason: 'nothing was measured' };
+  const cpu = best?.load.service.used ?? 0;
   return {
     perSecond: kept,
     resource,
     reason,
     perProcessorSecond: best && cpu > 0 ? best.figures.perSecond / cpu : 0,
-    recommended: best ? recommend(resource, best) : [],
+    recommended: best && resource !== 'other programs' ? recommend(resource, best) : [],
     isAtLeast: kept > 0 && last !== undefined && isClientLate(last) && (last.isKept || resource === 'client'),
+    isDisturbed: last !== undefined && isStarved(overloadOf(last, steps)),
     isInterrupted: false,
     steps,
   };
 }
 
-/** On average over a step, which begins and ends with less load. */
-const BUSY_THREAD = 0.7;
-const LOCK_SHARE = 0.3;
-const FULL_POOL = 0.5;
-/** PostgreSQL needs so many times longer for a request than at a low rate. */
-const SLOWER = 1.5;
-
-/** By the load of the first rate that was too high, compared with a low one. */
-function exhausted(over: Step, steps: readonly Step[]): { readonly resource: Resource; readonly reason: string } {
-  const { load } = over;
-  const slowdown = activePerRequest(over) / lowest(steps);
-  const figures = `busiest thread ${percent(load.busiestThread)}, ${load.pool} pool full ${percent(load.poolFull)} of the time, ${percent(load.lockShare)} of statements wait for locks, PostgreSQL works ${slowdown.toFixed(1)} times as long per request`;
-  const name = (resource: Resource): { readonly resource: Resource; readonly reason: string } => ({
-    resource,
-    reason: figures,
-  });
-  if (load.lockWaits >= 1 && load.lockShare >= LOCK_SHARE) return name('locks');
-  if (load.busiestThread >= BUSY_THREAD) return name('service processor');
-  if (isClientLate(over) && load.poolFull < FULL_POOL) return name('client');
-  if (slowdown >= SLOWER) return name('PostgreSQL processor');
-  if (load.poolFull >= FULL_POOL) return name('connections');
-  return name(isClientLate(over) ? 'client' : 'none');
+/** Compared with the rates that the service kept easily. */
+function overloadOf(step: Step, steps: readonly Step[]): Overload {
+  const kept = steps.filter(({ isKept }) => isKept);
+  const low = Math.min(...(kept.length > 0 ? kept : [step]).map(activePerRequest));
+  return {
+    load: step.load,
+    slowdown: activePerRequest(step) / Math.max(0.001, low),
+    isClientLate: isClientLate(step),
+  };
 }
 
 /** Milliseconds of PostgreSQL per request. */
 function activePerRequest({ load, figures }: Step): number {
   return (load.activeStatements * 1_000) / Math.max(figures.perSecond, 1);
-}
-
-/** At rates that the service kept easily. */
-function lowest(steps: readonly Step[]): number {
-  const kept = steps.filter((step) => step.isKept).map(activePerRequest);
-  return Math.max(0.001, Math.min(...(kept.length > 0 ? kept : steps.map(activePerRequest))));
-}
-
-function percent(share: number): string {
-  return `${Math.round(share * 100)} %`;
 }
 
 const POOL_OPTIONS: Readonly<Record<string, string>> = {
@@ -205,8 +195,6 @@ function recommend(resource: Resource, { load }: Step): Recommendation[] {
     resource === 'connections'
       ? load.poolSize + Math.min(load.poolSize, free)
       : Math.max(needed, Math.min(load.poolSize, 2));
-  const threads = resource === 'service processor' ? Math.min(load.processors, load.threads + 1) : load.threads;
-  const isMore = threads > load.threads;
   return [
     {
       name: POOL_OPTIONS[load.pool] ?? 'DATABASE_POOL_SIZE',
@@ -216,19 +204,23 @@ function recommend(resource: Resource, { load }: Step): Recommendation[] {
           ? `all ${load.poolSize} were busy; PostgreSQL has room for ${free} more`
           : `${load.poolBusy.toFixed(1)} of ${load.poolSize} were busy on average`,
     },
-    {
-      name: 'WORKERS',
-      value: threads,
-      reason: isMore
-        ? 'the busiest thread has no reserve'
-        : resource === 'service processor'
-          ? 'all processors have a thread: add instances'
-          : 'the threads have reserves',
-    },
+    recommendThreads(resource, load),
     {
       name: 'lateral_pool_waiting',
       value: Math.max(1, load.waiting),
       reason: 'at the highest rate no more requests waited in nine of ten samples: add an instance above this value',
     },
   ];
+}
+
+function recommendThreads(
+  resource: Resource,
+  { threads, processors, service: { limit } }: LoadFigures,
+): Recommendation {
+  const name = 'WORKERS';
+  if (resource !== 'service processor') return { name, value: threads, reason: 'the threads have reserves' };
+  const most = Math.min(processors, Math.max(1, Math.floor(limit ?? processors)));
+  if (threads < most) return { name, value: threads + 1, reason: 'the busiest thread has no reserve' };
+  const help = limit === null ? 'add instances' : `raise the limit of ${limit} processors, or add instances`;
+  return { name, value: threads, reason: `all processors have a thread: ${help}` };
 }

@@ -99,7 +99,7 @@ async function readMe(exchange: Exchange, services: MeServices): Promise<Reply> 
   const identity = onlyUser(caller);
   const parsed = tagged(parseOwn('service_users', identity.user, exchange.queryString, services.limits));
   const body = await readVisible(parsed, identity, exchange, services);
-  return body ? taggedReply(exchange, body) : dataReply({ data: { id: identity.user } });
+  return body ? taggedReply(exchange, body, parsed.bare) : dataReply({ data: { id: identity.user } });
 }
 
 async function updateMe(exchange: Exchange, services: MeServices, urls: UrlCache): Promise<Reply> {

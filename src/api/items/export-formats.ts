@@ -15,25 +15,26 @@ import type { ExportFormat, Parsed } from '../../request/ast.js';
 export function streamItems(prepared: PreparedRead<Parsed>, reads: Reads, client: RequestClient): Reply {
   const { compiled } = prepared;
   const produce: Produce = async (sink) => {
+    const [start, end] = prepared.query.bare ? BARE : ENVELOPE;
     let items = 0;
     let opened = false;
     const take = async (cells: readonly Buffer[]): Promise<boolean> => {
       if (!opened) client.staged('execute');
       const rows = compiled.opening && !opened ? cells.slice(1) : cells;
-      const opening = opened ? undefined : compiled.opening ? cells[0] : OPENING;
+      const opening = opened ? undefined : compiled.opening ? cells[0] : start;
       opened = true;
       const piece = joinCells(rows, items === 0, opening);
       items += rows.length;
       return sink.write(piece);
     };
     await reads.stream(prepared, take, sink, COMMA);
-    await sink.write(opened ? CLOSING : Buffer.concat([OPENING, CLOSING]));
+    await sink.write(opened ? end : Buffer.concat([start, end]));
   };
   return { status: 200, type: JSON_TYPE, body: produce };
 }
 
-const OPENING = Buffer.from('{"data":[');
-const CLOSING = Buffer.from(']}');
+const ENVELOPE = [Buffer.from('{"data":['), Buffer.from(']}')] as const;
+const BARE = [Buffer.from('['), Buffer.from(']')] as const;
 
 interface Export {
   readonly reply: Reply & { readonly body: Produce };

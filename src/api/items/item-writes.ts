@@ -9,7 +9,7 @@ import { write } from '../../engine/pipeline.js';
 import type { Reads } from '../../engine/reads/reads.js';
 import type { Writer } from '../../engine/writer.js';
 import type { Writes } from '../../engine/writes/writes.js';
-import { tagOf, withoutRow } from '../../http/etag.js';
+import { tagOf, withoutEnvelope, withoutRow } from '../../http/etag.js';
 import type { Exchange } from '../../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../../http/reply.js';
 import type { SocketClient } from '../../http/websocket.js';
@@ -42,15 +42,20 @@ export function writeItems(
   urls: UrlCache,
   path: ItemPath,
 ): Promise<Reply> {
+  let isBare = false;
   return write({
     client: exchange,
     identify: async () => {
       if (/\bexplain\b/.test(exchange.headers.prefer)) throw invalidQuery('"Prefer: explain" applies to reads');
       return writerOf(exchange, await services.identities.identify(exchange));
     },
-    parse: ({ caller }) => parseWrite(exchange, services, urls, { path, caller }),
+    parse: async ({ caller }) => {
+      const request = await parseWrite(exchange, services, urls, { path, caller });
+      isBare = 'readBack' in request && request.readBack?.bare === true;
+      return request;
+    },
     execute: (request, writer) => services.writes.run(request, writer, exchange),
-    reply: writtenReply,
+    reply: (cell) => writtenReply(cell, isBare),
   });
 }
 
@@ -147,9 +152,10 @@ export function writerFrom(
 }
 
 /** The answer is empty if the caller may not read the written items. */
-export function writtenReply(cell: Buffer | null): Reply {
+export function writtenReply(cell: Buffer | null, isBare = false): Reply {
   if (!cell) return noContent;
-  const { body, row } = withoutRow(cell);
+  const { body: whole, row } = withoutRow(cell);
+  const body = isBare ? withoutEnvelope(whole) : whole;
   const reply = { status: 200, type: JSON_TYPE, body };
   return row === '' ? reply : { ...reply, tag: tagOf(body, row) };
 }

@@ -2,11 +2,11 @@
 import { build } from 'fast-json-stringify';
 import type { Identity } from '../../access/identity.js';
 import { mayExplain } from '../../access/view-as.js';
-import { forbidden, forbiddenCollection } from '../../base/errors.js';
+import { forbidden, forbiddenCollection, invalidQuery } from '../../base/errors.js';
 import { parseJson } from '../../base/exact-json.js';
 import { type MaybePromise, type ReadStages, RepliedRead, read } from '../../engine/pipeline.js';
 import type { PreparedRead, Reads } from '../../engine/reads/reads.js';
-import { isNotModified, tagOf, withoutRow } from '../../http/etag.js';
+import { isNotModified, tagOf, withoutEnvelope, withoutRow } from '../../http/etag.js';
 import type { Exchange } from '../../http/exchange.js';
 import { DEFERRED, JSON_TYPE, jsonText, type Outcome, type Reply } from '../../http/reply.js';
 import type { Handler, Route } from '../../http/router.js';
@@ -79,6 +79,8 @@ export function wholeAnswers(limits: ParseLimits): ParseLimits {
 
 /** The stages of GET and SEARCH. */
 export class ItemsRead extends RepliedRead implements ReadStages<Parsed, Reply | typeof DEFERRED> {
+  #isBare = false;
+
   constructor(
     readonly client: Exchange,
     protected readonly services: ItemsServices,
@@ -102,13 +104,14 @@ export class ItemsRead extends RepliedRead implements ReadStages<Parsed, Reply |
     if (explain) return explainItems(prepared, reads, explain);
     if (prepared.query.format) return exportItems(prepared, prepared.query.format, reads, this.client).reply;
     if (prepared.compiled.stream) return streamItems(prepared, reads, this.client);
+    this.#isBare = prepared.query.bare === true;
     reads.answer(prepared, this.as(prepared.caller));
     return DEFERRED;
   }
 
   protected reply(body: Buffer | null): void {
     if (body === null) this.client.respondError(forbidden());
-    else this.client.respond(taggedReply(this.client, body));
+    else this.client.respond(taggedReply(this.client, body, this.#isBare));
   }
 
   onError(error: unknown): void {
@@ -117,14 +120,14 @@ export class ItemsRead extends RepliedRead implements ReadStages<Parsed, Reply |
 
   /** Sends the result, and again after each change, as events. */
   async subscribe(): Promise<Reply | typeof DEFERRED> {
-    const parsed = await this.#parse('live', wholeAnswers(this.services.limits));
+    const parsed = enveloped(await this.#parse('live', wholeAnswers(this.services.limits)));
     return eventStream(this.client, this.services, () => parsed);
   }
 
   /** Waits for a change. A read that cannot be live is answered at once, as without the preference. */
   async wait(): Promise<Reply | typeof DEFERRED> {
     if ((await this.services.live.obstacle()) !== null) return read(this, this.services.reads);
-    const parsed = await this.#parse('wait', wholeAnswers(this.services.limits));
+    const parsed = enveloped(await this.#parse('wait', wholeAnswers(this.services.limits)));
     return waitForChange(this.client, this.services, () => parsed, preferredWait(this.client));
   }
 
@@ -150,6 +153,11 @@ export class ItemsRead extends RepliedRead implements ReadStages<Parsed, Reply |
   }
 }
 
+function enveloped(parsed: Parsed): Parsed {
+  if (parsed.bare) throw invalidQuery('"envelope" must be true for live queries');
+  return parsed;
+}
+
 type ExplainPreference = 'explain' | 'explain=analyze';
 
 /** Whether the caller asks for the statement instead of its result. */
@@ -162,11 +170,16 @@ export function explainPreference(prefer: string): ExplainPreference | undefined
 /** The content type that a QUERY may have (draft-ietf-httpbis-safe-method-w-body). */
 const ACCEPT_QUERY = { 'Accept-Query': 'application/json' };
 
+function hasTag({ method }: Exchange): boolean {
+  return method !== 'SEARCH' && method !== 'POST';
+}
+
 /** A strong tag of the bytes: a client that has them already is spared the transfer. */
-export function taggedReply(exchange: Exchange, cell: Buffer): Reply {
-  if (exchange.method === 'SEARCH') return { status: 200, type: JSON_TYPE, body: cell, headers: ACCEPT_QUERY };
-  if (exchange.method === 'POST') return { status: 200, type: JSON_TYPE, body: cell };
-  const { body, row } = withoutRow(cell);
+export function taggedReply(exchange: Exchange, cell: Buffer, isBare = false): Reply {
+  const { body: whole, row } = hasTag(exchange) ? withoutRow(cell) : { body: cell, row: '' };
+  const body = isBare ? withoutEnvelope(whole) : whole;
+  if (exchange.method === 'SEARCH') return { status: 200, type: JSON_TYPE, body, headers: ACCEPT_QUERY };
+  if (exchange.method === 'POST') return { status: 200, type: JSON_TYPE, body };
   const tag = tagOf(body, row);
   if (isNotModified(exchange.headers.ifNoneMatch, tag)) return { status: 304, type: '', body: '', tag };
   return { status: 200, type: JSON_TYPE, body, tag };

@@ -65,6 +65,8 @@ class FunctionRead extends ItemsRead {
     if (explainPreference(this.client.headers.prefer)) throw invalidQuery('"Prefer: explain" applies to reads');
     const idempotencyKey = readIdempotencyKey(this.client, caller, this.#body);
     const writer = writerOf(this.client, caller);
-    return this.services.writes.call({ query, writer, client: this.client, idempotencyKey }).then(writtenReply);
+    return this.services.writes
+      .call({ query, writer, client: this.client, idempotencyKey })
+      .then((cell) => writtenReply(cell, query.bare));
   }
 }

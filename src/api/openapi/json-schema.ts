@@ -122,10 +122,11 @@ const QUERY: Readonly<Record<string, readonly [schema: Schema, description: stri
   backlink: [BOOLEAN, 'Whether wildcards expand the relation back to the parent.'],
   export: [oneOf(...EXPORT_FORMATS), 'Return a file of this format, without an envelope.'],
   geometry: [STRING, 'For an export as geojson: the geometry field.'],
+  envelope: [BOOLEAN, 'false returns the data alone, without `{"data": ...}`.'],
 };
 
 /** The parameters of reads of one item. */
-export const ITEM_PARAMETERS = ['fields', 'alias', 'deep', 'backlink'] as const;
+export const ITEM_PARAMETERS = ['fields', 'alias', 'deep', 'backlink', 'envelope'] as const;
 export const LIST_PARAMETERS = Object.keys(QUERY);
 
 export const PARAMETERS: Schema = {

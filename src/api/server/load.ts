@@ -7,6 +7,7 @@ import { readSql } from '../../sql/read-sql.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
 import { INTEGER, list, object, orNull, RECORD, STRING } from '../openapi/json-schema.js';
 import type { Gather, Metric } from './metrics.js';
+import { findPostmaster, machineTimes, postgresSeconds, processorLimit } from './processor-times.js';
 
 interface LoadServices {
   readonly identities: Identities;
@@ -16,18 +17,28 @@ interface LoadServices {
 
 const NUMBER = { type: 'number' };
 
-/** `time` in milliseconds since 1970. Seconds and milliseconds are totals since the start: compare two replies. */
+/** The limit of a control group in processors, and the periods in which the group ran and in which Linux throttled it. */
+const LIMIT = orNull(object({ limit: NUMBER, periods: INTEGER, throttled_periods: INTEGER }));
+
+/**
+ * `time` in milliseconds since 1970. Seconds, milliseconds and periods are totals since the start: compare two replies. Null is unknown,
+ * such as the processor time of a PostgreSQL on another machine, or no limit.
+ */
 const LOAD = object({
   time: INTEGER,
   processors: INTEGER,
+  machine: orNull(object({ processors: INTEGER, idle_seconds: NUMBER })),
   process_cpu_seconds: NUMBER,
-  threads: list(object({ name: STRING, busy_seconds: NUMBER })),
+  processor_limit: LIMIT,
+  threads: list(object({ name: STRING, busy_seconds: NUMBER, cpu_seconds: orNull(NUMBER) })),
   pools: { type: 'object', additionalProperties: object({ max: INTEGER, busy: INTEGER, waiting: INTEGER }) },
   database: object({
     running: RECORD,
     active_ms: orNull(NUMBER),
     connections: INTEGER,
     max_connections: INTEGER,
+    cpu_seconds: orNull(NUMBER),
+    processor_limit: LIMIT,
   }),
 });
 
@@ -46,20 +57,44 @@ export function loadRoutes(services: LoadServices): ApiRoute[] {
 const DATABASE_LOAD = readSql('load.sql');
 
 async function show(_: ActionRequest, { database, gather }: LoadServices): Promise<ActionResult> {
-  const [gathered, activity] = await Promise.all([gather(), database.cell(DATABASE_LOAD, [])]);
+  const [gathered, activity, machine, limit] = await Promise.all([
+    gather(),
+    database.cell(DATABASE_LOAD, []),
+    machineTimes(),
+    processorLimit('self'),
+  ]);
   const metrics = gathered.flat();
+  const cpu = new Map(
+    valuesOf(metrics, 'lateral_thread_cpu_seconds_total').map(({ labels, value }) => [labels['thread'], value]),
+  );
   const data = {
     time: Date.now(),
     processors: availableParallelism(),
+    machine,
     process_cpu_seconds: sumOf(metrics, 'process_cpu_seconds_total'),
+    processor_limit: limit,
     threads: valuesOf(metrics, 'lateral_thread_busy_seconds_total').map(({ labels, value }) => ({
       name: String(labels['thread']),
       busy_seconds: value,
+      cpu_seconds: cpu.get(labels['thread']) ?? null,
     })),
     pools: poolsOf(metrics),
-    database: parseOwnJson<unknown>(String(activity)),
+    database: await withProcessorTimes(parseOwnJson<DatabaseLoad>(String(activity))),
   };
   return { data, secret: true };
+}
+
+interface DatabaseLoad {
+  /** The process that serves this statement, and its database. */
+  readonly pid: number;
+  readonly name: string;
+}
+
+async function withProcessorTimes({ pid, name, ...load }: DatabaseLoad): Promise<Record<string, unknown>> {
+  const postmaster = await findPostmaster(pid, name);
+  if (postmaster === null) return { ...load, cpu_seconds: null, processor_limit: null };
+  const [seconds, limit] = await Promise.all([postgresSeconds(postmaster), processorLimit(pid)]);
+  return { ...load, cpu_seconds: seconds, processor_limit: limit };
 }
 
 function valuesOf(metrics: readonly Metric[], name: string): Metric['values'] {

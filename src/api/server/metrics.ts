@@ -26,6 +26,7 @@ import type { Replica } from '../../postgres/replicas/replicas.js';
 import type { TrafficRecorder } from '../../traffic/recorder.js';
 import { type ApiRoute, route } from '../action.js';
 import { TEXT } from '../openapi/json-schema.js';
+import { threadSeconds } from './processor-times.js';
 
 interface MetricsServices {
   readonly config: Config;
@@ -79,7 +80,7 @@ export async function collect(services: MetricsServices): Promise<Metric[]> {
     budgetMetric(services.reads),
     ...replicaMetrics(services.reads),
     ...sourceMetrics(services),
-    threadMetric(),
+    ...threadMetrics(),
     recordingMetric(services.traffic),
     ...schemaMetrics(services),
     ...liveMetrics(services.live),
@@ -261,11 +262,19 @@ function sourceMetrics({ mirror, events }: Pick<MetricsServices, 'mirror' | 'eve
 }
 
 /** Each thread has a label of its own, because one that is busy all the time limits the others. */
-function threadMetric(): Metric {
-  const thread = isMainThread ? 'main' : String(threadId);
-  const value = performance.eventLoopUtilization().active / 1_000;
-  const help = 'Seconds that the event loop of a thread was busy.';
-  return labelled('counter', 'lateral_thread_busy_seconds_total', help, [{ labels: { thread }, value }]);
+function threadMetrics(): Metric[] {
+  const labels = { thread: isMainThread ? 'main' : String(threadId) };
+  const busy = { labels, value: performance.eventLoopUtilization().active / 1_000 };
+  const used = threadSeconds();
+  const help = 'Processor time of the thread that runs an event loop, on Linux.';
+  return [
+    labelled('counter', 'lateral_thread_busy_seconds_total', 'Seconds that the event loop of a thread was busy.', [
+      busy,
+    ]),
+    ...(used === null
+      ? []
+      : [labelled('counter', 'lateral_thread_cpu_seconds_total', help, [{ labels, value: used }])]),
+  ];
 }
 
 /** All threads have the same recordings. */

@@ -1,0 +1,141 @@
+/**
+ * The cost of recording the traffic (`lateral record`): the same load with and without a recording, in turns. Processor time of the service
+ * per request is compared, because it hardly changes if other programs use the machine.
+ */
+import { findCase, requestsOf } from './cases.js';
+import { ADMINISTRATOR, type Report, type RunningService, startService } from './environment.js';
+import { measure } from './load.js';
+import { runOpenLoop } from './open-loop.js';
+import type { Options } from './options.js';
+import { spentBy } from './processor.js';
+import { median } from './statistics.js';
+
+type RecordingOptions = Pick<Options, 'seconds' | 'rounds' | 'connections' | 'poolSize' | 'settings'> & {
+  readonly databaseUrl: string;
+  readonly signal: AbortSignal;
+};
+
+export interface RecordingCost {
+  readonly loads: readonly LoadCost[];
+  readonly isMet: boolean;
+}
+
+interface LoadCost {
+  readonly title: string;
+  /** Microseconds of processor time per request, without and with a recording. */
+  readonly without: number;
+  readonly recorded: number;
+  /** The median of the turns: how much more a request takes. */
+  readonly cost: number;
+  /** How much of a processor the recording takes. */
+  readonly share: number;
+}
+
+const HEADERS = { Authorization: `Bearer ${ADMINISTRATOR.token}` };
+/** Nearly as many requests as a thread records at most, all of which are recorded. */
+const RATE = 2_000;
+const TARGET = 0.02;
+const LEAST_TURNS = 7;
+
+interface Turn {
+  readonly requests: number;
+  readonly seconds: number;
+  readonly microseconds: number;
+}
+
+type Load = (service: RunningService) => Promise<Pick<Turn, 'requests' | 'seconds'>>;
+
+export async function measureRecording(options: RecordingOptions, report: Report): Promise<RecordingCost> {
+  const { databaseUrl, poolSize, settings } = options;
+  const service = await startService({ databaseUrl, poolSize, settings: { WORKERS: '1', ...settings } });
+  try {
+    const loads: LoadCost[] = [];
+    for (const id of ['key', 'nested'])
+      for (const [name, load] of loadsOf(id, options)) {
+        await load(service);
+        const found = { title: `${id}, ${name}`, ...(await compare(service, load, options)) };
+        report(describe(found));
+        loads.push(found);
+      }
+    const isMet = loads.every(({ title, cost, share }) => (title.includes('full') ? cost : share) < TARGET);
+    report(
+      `${isMet ? 'met' : 'FAILED'}: below ${TARGET * 100} % of the capacity at full load, and of a processor at ${RATE}/s`,
+    );
+    return { loads, isMet };
+  } finally {
+    await service.stop();
+  }
+}
+
+function loadsOf(id: string, { seconds, connections, signal }: RecordingOptions): readonly (readonly [string, Load])[] {
+  const each = findCase(id);
+  if (each === undefined) throw new Error(`there is no case "${id}"`);
+  const requests = requestsOf(each);
+  const full: Load = async ({ url }) => {
+    const paths = requests.map(({ path }) => path);
+    const found = await measure({ url, paths, headers: HEADERS, connections, seconds, signal });
+    return { requests: found.requestsPerSecond * found.seconds, seconds: found.seconds };
+  };
+  const constant: Load = async ({ url }) => {
+    const found = await runOpenLoop(
+      { url, method: 'GET', headers: HEADERS, requests, connections, seconds, rate: RATE },
+      signal,
+    );
+    return { requests: found.requests, seconds };
+  };
+  const isCheap = id === 'key';
+  return [['full load', full], ...(isCheap ? [[`${RATE}/s`, constant] as const] : [])];
+}
+
+async function compare(
+  service: RunningService,
+  load: Load,
+  { rounds, signal }: RecordingOptions,
+): Promise<Omit<LoadCost, 'title'>> {
+  const pairs: (readonly [Turn, Turn])[] = [];
+  while (pairs.length < Math.max(LEAST_TURNS, rounds)) {
+    signal.throwIfAborted();
+    const isFirst = pairs.length % 2 === 0;
+    const first = await turn(service, load, isFirst);
+    const second = await turn(service, load, !isFirst);
+    pairs.push(isFirst ? [second, first] : [first, second]);
+  }
+  const perRequest = ({ microseconds, requests }: Turn): number => microseconds / requests;
+  const cost = median(pairs.map(([off, on]) => perRequest(on) / perRequest(off) - 1));
+  const without = median(pairs.map(([off]) => perRequest(off)));
+  const rate = median(pairs.map(([, on]) => on.requests / on.seconds));
+  return { without, recorded: without * (1 + cost), cost, share: (cost * without * rate) / 1e6 };
+}
+
+async function turn(service: RunningService, load: Load, isRecorded: boolean): Promise<Turn> {
+  const recording = isRecorded ? await record(service) : null;
+  const before = spentBy(service.pid);
+  const done = await load(service);
+  const after = spentBy(service.pid);
+  await recording?.end();
+  if (before === null || after === null) throw new Error('the processor time of the service is not known here');
+  return { ...done, microseconds: (after - before) * 1_000 };
+}
+
+/** Reads a recording of all requests, as `lateral record` does, until it is ended. */
+async function record({ url }: RunningService): Promise<{ end(): Promise<void> }> {
+  const stopped = new AbortController();
+  const response = await fetch(`${url}/server/traffic?for=10m&sample=1`, { headers: HEADERS, signal: stopped.signal });
+  if (response.status !== 200 || !response.body) throw new Error(`no recording: status ${response.status}`);
+  const reader = response.body.getReader();
+  await reader.read();
+  const drained = (async () => {
+    while (!(await reader.read()).done);
+  })().catch(() => undefined);
+  return {
+    end: async () => {
+      stopped.abort();
+      await drained;
+    },
+  };
+}
+
+function describe({ title, without, recorded, cost, share }: LoadCost): string {
+  const percent = (value: number): string => `${(value * 100).toFixed(2)} %`;
+  return `${title}: ${without.toFixed(1)} µs per request, ${recorded.toFixed(1)} µs recorded: ${percent(cost)}, ${percent(share)} of a processor`;
+}
