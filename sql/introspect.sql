@@ -248,6 +248,16 @@ select pg_catalog.json_build_object(
       and index.indpred is null
       and ((index.indnkeyatts = 1 and index.indkey[0] <> 0) or (index.indisunique and 0 <> all (index.indkey::int2[])))
   ),
+  -- Checks of one column: some list the values that it may have.
+  'checks', (
+    select pg_catalog.json_agg(
+      pg_catalog.json_build_array(rule.conrelid::int8, rule.conkey[1], pg_catalog.pg_get_expr(rule.conbin, rule.conrelid))
+      order by rule.oid
+    )
+    from tables
+    join pg_catalog.pg_constraint rule on rule.conrelid = tables.oid
+    where rule.contype = 'c' and pg_catalog.cardinality(rule.conkey) = 1
+  ),
   -- Over one column. The rows PostgreSQL adds for each partition of the target have a parent.
   'foreign_keys', (
     select pg_catalog.json_agg(

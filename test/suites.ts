@@ -43,6 +43,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
           'explorer-keyboard',
           'explorer-boards',
           'explorer-people',
+          'explorer-record',
         ],
       },
     ],

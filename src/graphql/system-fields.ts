@@ -76,7 +76,7 @@ const TYPES = `
     foreign_key_column: String foreign_key_table: String comment: String
     is_generated: Boolean is_nullable: Boolean is_unique: Boolean is_indexed: Boolean is_primary_key: Boolean
     has_auto_increment: Boolean
-    default_value: JSON max_length: JSON numeric_precision: JSON numeric_scale: JSON
+    default_value: JSON max_length: JSON numeric_precision: JSON numeric_scale: JSON choices: [String!]
   }
   input create_service_fields_input { field: String! type: String! meta: JSON schema: JSON }
   input update_service_fields_input { field: String type: String meta: JSON schema: JSON }

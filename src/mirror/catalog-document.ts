@@ -21,6 +21,8 @@ export interface CatalogDocument {
   readonly defaults: readonly DefaultEntry[] | null;
   /** Indexes on plain columns that cover all rows: those on one column, and unique ones on several. */
   readonly indexes: readonly IndexEntry[] | null;
+  /** Check constraints on one column, oldest first. */
+  readonly checks?: readonly (readonly [table: number, column: number, expression: string])[] | null;
   /** Over one column, oldest first. */
   readonly foreign_keys: readonly ForeignKeyEntry[] | null;
   /** Foreign keys over several columns, oldest first. */

@@ -31,6 +31,22 @@ export function lengthOf(facts: TypeFacts, modifier: number): number | null {
   return facts.base_type === 'varchar' || facts.base_type === 'bpchar' ? modifier - MODIFIER_HEADER : null;
 }
 
+const LISTING = /^\(+(?:\w+|"(?:[^"]|"")+")\)?(?:::[\w ]+)? = ANY \(\(?ARRAY\[(.*?)\]\)?(?:::[\w .]+\[\])?\)\)$/s;
+const LISTED = /^(?:'((?:[^']|'')*)'|\(?'?(-?\d+(?:\.\d+)?)'?\)?)(?:::[\w ."]+(?:\(\d+\))?)?(?:, |$)/;
+
+/** The values of a check such as `status in ('draft', 'published')`, as the catalog prints it; null for any other check. */
+export function choicesOf(expression: string): readonly string[] | null {
+  let rest = LISTING.exec(expression)?.[1] ?? '';
+  const values: string[] = [];
+  while (rest !== '') {
+    const found = LISTED.exec(rest);
+    if (!found) return null;
+    values.push(found[1]?.replaceAll("''", "'") ?? found[2] ?? '');
+    rest = rest.slice(found[0].length);
+  }
+  return values.length > 0 ? Object.freeze(values) : null;
+}
+
 /** Bits for integers and floats, decimal digits for numeric. */
 export function precisionOf(facts: TypeFacts, modifier: number): number | null {
   if (facts.base_schema !== 'pg_catalog') return null;

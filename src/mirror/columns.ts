@@ -16,7 +16,7 @@ import type {
   TriggerEntry,
   TypeEntry,
 } from './catalog-document.js';
-import { columnTypeOf, defaultValueOf, lengthOf, precisionOf, scaleOf, sridOf } from './column-types.js';
+import { choicesOf, columnTypeOf, defaultValueOf, lengthOf, precisionOf, scaleOf, sridOf } from './column-types.js';
 import { freezeMap } from './freeze.js';
 import type {
   Column,
@@ -197,6 +197,8 @@ interface Lookups {
   readonly indexes: ReadonlyMap<number, readonly Index[]>;
   readonly references: ReadonlyMap<number, readonly CompositeReference[]>;
   readonly sequences: ReadonlyMap<number, string>;
+  /** By checks. */
+  readonly choices: ReadonlyMap<number, readonly string[]>;
   readonly writes: WriteFacts;
   readonly comments: ReadonlyMap<number, string>;
 }
@@ -233,6 +235,7 @@ function assembleColumn(entry: ColumnEntry, table: string, isPrimaryKey: boolean
     base_schema,
     is_array,
     enum_values: facts.enum_values,
+    choices: facts.enum_values ?? lookups.choices.get(columnId) ?? null,
     composite: lookups.composites.get(typeOid) ?? null,
     inner: inner && Object.freeze({ kind: inner[0], type: inner[1], schema: inner[2] }),
     default_value: defaultValueOf(default_expression, fieldType),
@@ -308,9 +311,19 @@ function indexLists(document: CatalogDocument, names: ReadonlyMap<number, string
     foreignKeys,
     indexes,
     sequences: byPlace(document.sequences),
+    choices: choicesByPlace(document.checks ?? []),
     writes: indexWriteFacts(document),
     comments: byPlace(document.comments),
   };
+}
+
+function choicesByPlace(checks: NonNullable<CatalogDocument['checks']>): ReadonlyMap<number, readonly string[]> {
+  return new Map(
+    checks.flatMap(([table, column, expression]) => {
+      const choices = choicesOf(expression);
+      return choices ? [[columnIdOf(table, column), choices] as const] : [];
+    }),
+  );
 }
 
 /** By the type of a column: below its domains and arrays. A composite type cannot hold itself, so the walk ends. */

@@ -200,6 +200,7 @@ function describeColumn(column: Column, key: readonly string[] | null): Readonly
     has_auto_increment: column.has_auto_increment,
     foreign_key_column: column.foreign_key_column,
     foreign_key_table: column.foreign_key_table,
+    choices: column.choices,
     comment: column.comment,
   };
 }

@@ -184,6 +184,8 @@ export interface Column {
   readonly base_schema: string;
   readonly is_array: boolean;
   readonly enum_values: readonly string[] | null;
+  /** The labels of an enum or the values that a check lists, or null if neither restricts the column to a list. */
+  readonly choices: readonly string[] | null;
   /** The composite type of its values or, of an array, of its elements. */
   readonly composite: Composite | null;
   /** The type of the elements of an array, or of the bounds of a range or multirange. */

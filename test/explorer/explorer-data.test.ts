@@ -51,14 +51,14 @@ t.test(
     t.match(await sql`select shift from breaks where id = 2`, [{ shift: 'ear~ly' }], 'the reference');
 
     await page.getByRole('button', { name: 'New', exact: true }).click();
-    const form = page.getByRole('dialog', { name: 'New item in breaks' });
+    const form = page.getByRole('form', { name: 'New item in breaks' });
     t.equal(await form.getByLabel('day').count(), 0, 'its columns are not asked for');
     await form.getByLabel('minutes').fill('20');
-    await form.getByRole('button', { name: 'Create' }).click();
+    await page.getByRole('button', { name: 'Create' }).click();
     await form.getByText('is required').waitFor();
     await form.getByLabel('shifts').click();
     await page.getByRole('option', { name: /Cid/ }).click();
-    await form.getByRole('button', { name: 'Create' }).click();
+    await page.getByRole('button', { name: 'Create' }).click();
     await page.getByText('Item created').waitFor();
     t.match(await sql`select shift, day::text from breaks where minutes = 20`, [{ shift: 'late', day: '2024-05-02' }]);
     await page.goto(`${service.url}/explorer#/access`);
@@ -92,9 +92,9 @@ t.test('a one-to-one relation is one item, and what a trigger fills is not requi
   t.match(await sql`select signed::text, author from contracts`, [{ signed: '2025-02-03', author: 1 }]);
   await page.goto(`${service.url}/explorer#/data/songs`);
   await page.getByRole('button', { name: 'New', exact: true }).click();
-  const form = page.getByRole('dialog', { name: 'New item in songs' });
+  const form = page.getByRole('form', { name: 'New item in songs' });
   await form.getByLabel('title').fill('filled by its trigger');
-  await form.getByRole('button', { name: 'Create' }).click();
+  await page.getByRole('button', { name: 'Create' }).click();
   await page.getByText('Item created').waitFor();
   t.equal((await sql`select from songs where words @@ 'trigger'`).length, 1);
   t.strictSame(complaints, []);
@@ -139,7 +139,7 @@ t.test('changes wait for those who look elsewhere; who logs out leaves nothing b
   t.strictSame(complaints, []);
 });
 
-t.test('live: rows and answers follow the database, whoever writes', { skip }, async (t) => {
+t.test('task: live grid: rows and answers follow the database, whoever writes', { skip }, async (t) => {
   const { page, complaints } = await openPage(service);
   await logIn(service, page, '#/data/shifts');
   const grid = page.getByRole('grid', { name: 'shifts' });

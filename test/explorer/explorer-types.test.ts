@@ -81,10 +81,20 @@ t.test('values of their types are changed, and what does not fit is refused at i
     await editor.fill(value);
     await editor.press('Enter');
   };
-  await change(2, 'X');
+  await change(3, '18x');
+  await grid.getByText('must be a whole number').waitFor();
+  await page.keyboard.press('Escape');
+  await change(3, '1800');
   await page.keyboard.press('Control+s');
   await grid.locator('[aria-invalid=true] .cell-error').waitFor();
-  await change(2, 'R');
+  await grid.locator('[data-row="1"][data-column="2"]').dblclick();
+  t.strictSame(await grid.getByLabel('New value of rated').locator('option').allTextContents(), [
+    'null',
+    'G',
+    'PG',
+    'R',
+  ]);
+  await grid.getByLabel('New value of rated').selectOption('R');
   await change(3, '1999');
   await change(4, '["one", "two"]');
   await page.keyboard.press('Control+s');

@@ -11,7 +11,7 @@ import { packagePath } from '../../src/base/package-files.js';
 import { startEmbedded } from '../../src/embedded/cluster.js';
 import type { CatalogDocument } from '../../src/mirror/catalog-document.js';
 import type { SchemaNames } from '../../src/mirror/collection-names.js';
-import { defaultValueOf, fieldTypeOf } from '../../src/mirror/column-types.js';
+import { choicesOf, defaultValueOf, fieldTypeOf } from '../../src/mirror/column-types.js';
 import { buildModel } from '../../src/mirror/introspect.js';
 import { requireSingleKey } from '../../src/mirror/item-key.js';
 import { type Collection, collectionOf, type Field, type Model, type Relation } from '../../src/mirror/model.js';
@@ -157,6 +157,25 @@ t.test('a type of the service for every column', async (t) => {
   t.strictSame(found, Object.entries(types), 'in the order of the columns');
 });
 
+t.test('the values that a check lists', async (t) => {
+  for (const [check, choices] of [
+    [`status in ('draft', 'it''s', '[x], y')`, ['draft', `it's`, '[x], y']],
+    ['count in (1, -2, 3)', ['1', '-2', '3']],
+    ['"odd name" in (1.5, 2)', ['1.5', '2']],
+    [`status = 'draft' or status is null`, null],
+    [`lower(status) in ('a', 'b')`, null],
+    [`status not in ('a', 'b')`, null],
+    [`status in ('a', 'b') or count > 1`, null],
+  ] as const) {
+    await sql.unsafe(`
+      create table listed (id serial primary key, status varchar(20), count integer, "odd name" numeric, check (${check}))`);
+    const [row] =
+      await sql`select pg_get_expr(conbin, conrelid) as text from pg_constraint where conrelid = 'listed'::regclass and contype = 'c'`;
+    t.strictSame(choicesOf(String(row?.['text'])), choices, check);
+    await sql`drop table listed`;
+  }
+});
+
 t.test('every property of a column', async (t) => {
   const everything = collectionOf(await load(), 'everything');
   const column = (name: string) => fieldOf(everything, name).column;
@@ -168,6 +187,7 @@ t.test('every property of a column', async (t) => {
     base_schema: 'pg_catalog',
     is_array: false,
     enum_values: null,
+    choices: null,
     composite: null,
     inner: null,
     default_value: 1.5,

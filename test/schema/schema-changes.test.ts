@@ -71,6 +71,7 @@ const SCHEMA_PROPERTIES = [
   'has_auto_increment',
   'foreign_key_column',
   'foreign_key_table',
+  'choices',
   'comment',
 ];
 
@@ -95,6 +96,7 @@ async function catalog(table: string): Promise<Record<string, Record<string, unk
         where k.conrelid = a.attrelid and k.contype = 'f' and k.conkey = array[a.attnum]) as foreign_key_column,
       (select k.confrelid::regclass::text from pg_constraint k
         where k.conrelid = a.attrelid and k.contype = 'f' and k.conkey = array[a.attnum]) as foreign_key_table,
+      (select json_agg(e.enumlabel order by e.enumsortorder) from pg_enum e where e.enumtypid = a.atttypid) as choices,
       col_description(a.attrelid, a.attnum) as comment
     from information_schema.columns c
     join pg_attribute a on a.attrelid = ${table}::regclass and a.attname = c.column_name
@@ -115,9 +117,10 @@ async function compareWithCatalog(t: Test, table: string): Promise<Map<string, F
     `the columns of ${table}`,
   );
   for (const field of real) {
-    const { default_value: _, ...expected } = columns[field.field] ?? {};
-    const { default_value: __, ...found } = field.schema ?? {};
+    const { default_value: _, choices: labels, ...expected } = columns[field.field] ?? {};
+    const { default_value: __, choices, ...found } = field.schema ?? {};
     t.strictSame(found, expected, `${table}.${field.field}`);
+    if (labels) t.strictSame(choices, labels, `the labels of ${table}.${field.field}`);
     t.strictSame(Object.keys(field.schema ?? {}).sort(), [...SCHEMA_PROPERTIES].sort());
     t.strictSame(Object.keys(field).sort(), ['collection', 'field', 'meta', 'schema', 'type']);
     t.equal(field.collection, table);

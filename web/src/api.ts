@@ -46,6 +46,10 @@ export interface CallOptions {
   readonly signal?: AbortSignal;
   /** Uses the permissions of the logged-in user, also in View as. */
   readonly own?: boolean;
+  /** Uses the permissions of another caller for this request (`public`, `role:<id>` or `user:<id>`). */
+  readonly as?: string;
+  /** A form with files, instead of `body`. */
+  readonly form?: FormData;
 }
 
 let token: string | null = null;
@@ -82,19 +86,20 @@ function authorization(isOwn = false): Record<string, string> {
 export async function call<Data>(
   method: string,
   path: string,
-  { body, headers = {}, signal, own = false }: CallOptions = {},
+  { body, headers = {}, signal, own = false, as: caller, form }: CallOptions = {},
 ): Promise<Answer<Data>> {
-  const isOwn = own || path.startsWith('/auth/');
-  const as = isOwn ? null : viewing;
+  const isOwn = own || caller !== undefined || path.startsWith('/auth/');
+  const as = caller ?? (isOwn ? null : viewing);
   const send = (): Promise<Response> =>
     fetch(base + path, {
       method,
       headers: {
         ...authorization(isOwn),
+        ...(caller === undefined ? {} : { 'Lateral-View-As': caller }),
         ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
         ...headers,
       },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(form ? { body: form } : body === undefined ? {} : { body: JSON.stringify(body) }),
       ...(signal ? { signal } : {}),
     });
   const begun = performance.now();
@@ -130,7 +135,7 @@ export async function call<Data>(
   };
 }
 
-async function reach(send: () => Promise<Response>): Promise<Response> {
+async function reach<Result>(send: () => Promise<Result>): Promise<Result> {
   try {
     return await send();
   } catch (error) {
@@ -272,18 +277,34 @@ export async function stream(
   return response.body;
 }
 
-/** Saves a file as a download of the browser. */
-export async function download(method: string, path: string, body: unknown, name: string): Promise<void> {
+/** Saves a file as a download of the browser, and reports the number of received bytes. */
+export async function download(
+  { path, body, name }: { readonly path: string; readonly body: unknown; readonly name: string },
+  onProgress: (bytes: number) => void = () => {},
+  signal?: AbortSignal,
+): Promise<void> {
   const send = (): Promise<Response> =>
     fetch(base + path, {
-      method,
+      method: 'POST',
       headers: { ...authorization(), 'Content-Type': 'application/json' },
       body: JSON.stringify(body),
+      ...(signal ? { signal } : {}),
     });
   let response = await reach(send);
   if (response.status === 401 && token === null && (await renewed())) response = await reach(send);
-  if (!response.ok) throw new ApiError(response.status, (parse(await response.text())['errors'] ?? []) as Failure[]);
-  const url = URL.createObjectURL(await response.blob());
+  if (!response.ok || !response.body)
+    throw new ApiError(response.status, (parse(await response.text())['errors'] ?? []) as Failure[]);
+  const pieces: BlobPart[] = [];
+  const reader = response.body.getReader();
+  for (let bytes = 0; ; ) {
+    const { done, value } = await reach(() => reader.read());
+    if (done) break;
+    pieces.push(value);
+    bytes += value.length;
+    onProgress(bytes);
+  }
+  const type = response.headers.get('content-type') ?? '';
+  const url = URL.createObjectURL(new Blob(pieces, { type }));
   const link = document.createElement('a');
   link.href = url;
   link.download = name;

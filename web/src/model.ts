@@ -14,7 +14,15 @@ export interface Column {
   readonly is_primary_key: boolean;
   readonly has_auto_increment: boolean;
   readonly foreign_key_table: string | null;
+  /** The labels of an enum, or the values that a check lists. */
+  readonly choices: readonly string[] | null;
   readonly comment: string | null;
+}
+
+/** A value that a field may have, and its name for users. */
+export interface Choice {
+  readonly value: unknown;
+  readonly text: string;
 }
 
 interface FieldObject {
@@ -67,6 +75,10 @@ export interface Field {
   readonly note: string | null;
   readonly hidden: boolean;
   readonly readonly: boolean;
+  /** The values of an enum, of a check or of `meta.options.choices`; empty if any value is allowed. */
+  readonly choices: readonly Choice[];
+  /** Whether values that `choices` does not list are allowed too. */
+  readonly allowsOther: boolean;
 }
 
 export interface Collection {
@@ -81,6 +93,14 @@ export interface Collection {
   readonly isView: boolean;
   readonly note: string | null;
   readonly system: boolean;
+  /** Whether the API has a route for its items: some tables of the service have none. */
+  readonly hasItems: boolean;
+  /** Whether the API creates, changes and deletes its items. */
+  readonly isWritable: boolean;
+  /** Whether its items may have content versions. */
+  readonly versioning: boolean;
+  /** Whether changes of its items are recorded as revisions. */
+  readonly hasRevisions: boolean;
 }
 
 export type Model = ReadonlyMap<string, Collection>;
@@ -91,7 +111,23 @@ export async function loadModel(): Promise<Model> {
     call<FieldObject[]>('GET', '/fields'),
     call<RelationObject[]>('GET', '/relations'),
   ]);
+  knownCollections = collections.text;
   return makeModel(collections.data, fields.data, relations.data);
+}
+
+let knownCollections = '';
+
+/** Whether collections were added, changed or removed since the model was loaded. This is cheaper than loading it. */
+export async function haveCollectionsChanged(): Promise<boolean> {
+  return (await call('GET', '/collections')).text !== knownCollections;
+}
+
+export function isSameModel(one: Model, other: Model): boolean {
+  return textOf(one) === textOf(other);
+}
+
+function textOf(model: Model): string {
+  return JSON.stringify([...model.values()].map(({ fields, ...rest }) => [rest, [...fields.values()]]));
 }
 
 function makeModel(
@@ -116,6 +152,8 @@ function makeModel(
     const declared = typeof meta?.['primary_key'] === 'string' ? meta['primary_key'] : null;
     const found = [...own.values()].filter((field) => field.isKey).map(({ name }) => name);
     const keys = found.length > 0 ? found : declared && own.has(declared) ? [declared] : [];
+    const resource = collection.startsWith(prefix) ? collection.slice(prefix.length) : null;
+    const hasItems = resource === null || RESOURCES.has(resource);
     model.set(collection, {
       name: collection,
       fields: own,
@@ -124,11 +162,22 @@ function makeModel(
       singleton: meta?.['singleton'] === true,
       isView: schema.kind === 'view',
       note: text(meta?.['note']) ?? schema.comment,
-      system: collection.startsWith(prefix),
+      system: resource !== null,
+      hasItems,
+      isWritable: hasItems && keys.length > 0 && !(resource !== null && READ_ONLY.has(resource)),
+      versioning: meta?.['versioning'] === true,
+      hasRevisions: (meta?.['accountability'] ?? 'all') === 'all',
     });
   }
   return model;
 }
+
+/** The tables of the service that the API serves as items. */
+const RESOURCES = new Set(
+  `users roles policies access permissions functions presets comments notifications translations folders files dashboards panels
+  versions shares webhooks webhook_deliveries activity revisions settings`.split(/\s+/),
+);
+const READ_ONLY = new Set(['webhook_deliveries', 'activity', 'revisions']);
 
 /** Sorts `table_9` before `table_10`. */
 const NAMES_ORDER = new Intl.Collator('en', { numeric: true });
@@ -146,7 +195,23 @@ function describeField({ collection, field, type, schema, meta }: FieldObject, r
     note: text(meta?.['note']) ?? schema?.comment ?? null,
     hidden: meta?.['hidden'] === true,
     readonly: (schema?.is_generated ?? false) || (!schema && relation === null),
+    ...choicesOf(schema, meta),
   };
+}
+
+function choicesOf(schema: Column | null, meta: FieldObject['meta']): Pick<Field, 'choices' | 'allowsOther'> {
+  const { choices, allowOther } = (meta?.['options'] ?? {}) as { choices?: unknown; allowOther?: unknown };
+  // The database refuses other values, whatever the options say.
+  if (schema?.choices) return { choices: schema.choices.map((value) => ({ value, text: value })), allowsOther: false };
+  const listed = Array.isArray(choices) ? choices.flatMap(readChoice) : [];
+  return { choices: listed, allowsOther: allowOther === true };
+}
+
+function readChoice(choice: unknown): Choice[] {
+  if (typeof choice === 'string' || typeof choice === 'number') return [{ value: choice, text: String(choice) }];
+  if (typeof choice !== 'object' || choice === null || !('value' in choice)) return [];
+  const { text: name } = choice as { readonly text?: unknown };
+  return [{ value: choice.value, text: text(name) ?? String(choice.value) }];
 }
 
 function isOneToOne(meta: FieldObject['meta']): boolean {
@@ -203,6 +268,8 @@ const NAMES = [
 export function titleField(collection: Collection | undefined): string | null {
   if (!collection) return null;
   const fields = [...collection.fields.values()].filter((field) => field.column && !field.relation);
+  // The title of a user is a job title.
+  if (collection.system && collection.fields.has('email')) return 'email';
   for (const name of NAMES) {
     const field = collection.fields.get(name);
     if (field?.column && !field.relation) return name;
@@ -220,6 +287,11 @@ export function isNumber(field: Field): boolean {
 /** The API has no name for array types. */
 export function isArray({ column }: Field): boolean {
   return column?.data_type.endsWith('[]') ?? false;
+}
+
+/** The API has no name for ranges either. */
+export function isRange({ column }: Field): boolean {
+  return /^(int4|int8|num|date|ts|tstz)range$/.test(column?.data_type ?? '');
 }
 
 export function isMoment(field: Field): boolean {

@@ -1,7 +1,7 @@
 /** The state that all pages share: the user, the schema, the address, the theme, and short messages. */
 import { computed, effect, signal } from '@preact/signals';
 import { ApiError, call, expectSession, messageOf, setView, takeToken } from './api';
-import { loadModel, type Model } from './model';
+import { haveCollectionsChanged, isSameModel, loadModel, type Model } from './model';
 
 export interface Me {
   readonly id: string;
@@ -78,6 +78,38 @@ export function sessionExpired(): void {
 
 export function reloadModel(): Promise<void> {
   return takeModel(loadModel());
+}
+
+const MODEL_INTERVAL_MS = 10_000;
+
+/** Reloads the schema if other programs or users change it, until the returned function is called. */
+export function keepModel(): () => void {
+  let isReading = false;
+  let checkedAt = Date.now();
+  const check = async (isWhole: boolean): Promise<void> => {
+    if (isReading || document.visibilityState !== 'visible' || !model.value || !me.value) return;
+    isReading = true;
+    const [before, view] = [model.value, viewAs.value];
+    try {
+      if (isWhole || (await haveCollectionsChanged())) {
+        checkedAt = Date.now();
+        const loaded = await loadModel();
+        const isCurrent = model.value === before && viewAs.value === view;
+        if (isCurrent && !isSameModel(before, loaded)) model.value = loaded;
+      }
+    } catch {
+      // The next request of the page reports it.
+    }
+    isReading = false;
+  };
+  const interval = setInterval(() => void check(false), MODEL_INTERVAL_MS);
+  // Fields may have changed while the user was elsewhere.
+  const onFocus = (): void => void check(Date.now() - checkedAt > MODEL_INTERVAL_MS);
+  addEventListener('focus', onFocus);
+  return () => {
+    clearInterval(interval);
+    removeEventListener('focus', onFocus);
+  };
 }
 
 async function takeModel(loading: Promise<Model>): Promise<void> {

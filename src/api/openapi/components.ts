@@ -94,6 +94,7 @@ const COLUMN = object({
   has_auto_increment: BOOLEAN,
   foreign_key_column: orNull(STRING),
   foreign_key_table: orNull(STRING),
+  choices: orNull(list(STRING)),
   comment: orNull(STRING),
 });
 

@@ -1,12 +1,15 @@
 /** The content of a cell, and its editor. */
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { type Field, isMoment, isNumber, type Model } from '../model';
+import { type Field, isMoment, isNumber, isRange, type Model, type Relation } from '../model';
 import { Icon } from '../ui';
 import type { Row } from './edits';
+import { isFiles } from './file-input';
+import { ValueInput } from './inputs';
 import { titleOf } from './item';
 import { ItemPicker } from './picker';
-import { editText, isLong, readEntered, showValue } from './values';
+import { farOf } from './source';
+import { type Entered, isLong, isStructured, readEntered, showValue } from './values';
 
 export function cellValue(row: Row, field: Field): unknown {
   return field.relation?.kind === 'many' ? row[`${field.name}_count`] : row[field.name];
@@ -18,6 +21,7 @@ export function alignment(field: Field): string {
 
 interface CellProps {
   readonly value: unknown;
+  readonly row: Row;
   readonly field: Field;
   readonly model: Model;
   /** Whether its row is not saved yet and so cannot be opened. */
@@ -26,7 +30,7 @@ interface CellProps {
   readonly onOpen: () => void;
 }
 
-export function CellContent({ value, field, model, isNew, isOpen, onOpen }: CellProps): JSX.Element {
+export function CellContent({ value, row, field, model, isNew, isOpen, onOpen }: CellProps): JSX.Element {
   const { relation, column } = field;
   if (isNew && value === undefined) {
     const isFilled = column?.has_auto_increment || (column?.default_value ?? null) !== null;
@@ -34,9 +38,11 @@ export function CellContent({ value, field, model, isNew, isOpen, onOpen }: Cell
   }
   if (relation?.kind === 'many') {
     const count = Number(value ?? 0);
+    const names = farTitles(row[field.name], relation, model, count);
+    const label = `${field.name}: ${count}${names === null ? '' : `, ${names}`}`;
     return (
-      <OpenButton isOpen={isOpen} onOpen={onOpen} label={`${field.name}: ${count}`} quiet={count === 0}>
-        {count}
+      <OpenButton isOpen={isOpen} onOpen={onOpen} label={label} quiet={count === 0}>
+        {names ?? count}
       </OpenButton>
     );
   }
@@ -81,6 +87,20 @@ function OpenButton(props: {
   );
 }
 
+/** The names of the first items of a list through a junction, or null for other lists. */
+function farTitles(
+  value: unknown,
+  relation: Extract<Relation, { kind: 'many' }>,
+  model: Model,
+  count: number,
+): string | null {
+  const far = farOf(relation, model);
+  if (!Array.isArray(value) || value.length === 0 || far?.relation?.kind !== 'one') return null;
+  const { to } = far.relation;
+  const names = value.map((link: Row) => (link[far.name] ? titleOf(link[far.name], model, to) : 'null'));
+  return `${names.join(', ')}${count > names.length ? ` +${count - names.length}` : ''}`;
+}
+
 /** The direction in which the selection moves after an edit. */
 export type Direction = 'stay' | 'down' | 'right' | 'left';
 
@@ -94,16 +114,30 @@ interface EditorProps {
   readonly onCancel: () => void;
 }
 
+/** Enter, Tab and leaving the editor take the value, if it is one; Escape does not. */
 export function CellEditor(props: EditorProps): JSX.Element {
-  const { field, model, value, typed, onDone, onCancel } = props;
-  const input = useRef<HTMLInputElement & HTMLTextAreaElement & HTMLSelectElement>(null);
-  const [error, setError] = useState<string | null>(null);
+  const { field, model, value, typed, onCancel } = props;
+  const box = useRef<HTMLDivElement>(null);
+  const isDone = useRef(false);
+  /** Once: the editor loses the focus when it is removed. */
+  const onDone = (done: unknown, then: Direction): void => {
+    if (isDone.current) return;
+    isDone.current = true;
+    props.onDone(done, then);
+  };
+  const isText = !hasOwnInput(field, model);
+  const initial = typed !== null && isText ? readEntered(typed, field) : { value };
+  const [shown, setShown] = useState<unknown>('value' in initial ? initial.value : value);
+  const [entered, setEntered] = useState<Entered>(initial);
+  const [isTried, setTried] = useState(false);
   useEffect(() => {
-    input.current?.focus();
-    if (typed === null && input.current instanceof HTMLInputElement) input.current.select();
+    const input = box.current?.querySelector<HTMLInputElement>('input:not([aria-hidden]), textarea, select, button');
+    input?.focus();
+    if (typed === null && input instanceof HTMLInputElement) input.select();
+    keepInside(box.current);
   }, []);
   const { relation } = field;
-  if (relation?.kind === 'one')
+  if (relation?.kind === 'one' && !isFileField(field, model))
     return (
       <ItemPicker
         collection={relation.to}
@@ -114,50 +148,103 @@ export function CellEditor(props: EditorProps): JSX.Element {
       />
     );
   const commit = (then: Direction): void => {
-    if (!input.current) return;
-    const entered = readEntered(input.current.value, field);
-    if ('error' in entered) setError(entered.error);
-    else onDone(entered.value, then);
+    setTried(true);
+    if ('value' in entered) onDone(entered.value, then);
   };
   const onKeyDown = (event: KeyboardEvent): void => {
     event.stopPropagation();
-    if (event.key === 'Escape') onCancel();
-    else if (event.key === 'Enter' && !event.shiftKey) {
+    const isButton = event.target instanceof HTMLButtonElement;
+    if (event.key === 'Escape') {
+      isDone.current = true;
+      onCancel();
+    } else if (event.key === 'Enter' && !event.shiftKey && !isButton) {
       event.preventDefault();
       commit('down');
-    } else if (event.key === 'Tab') {
+    } else if (event.key === 'Tab' && !isInside(event, box.current)) {
       event.preventDefault();
       commit(event.shiftKey ? 'left' : 'right');
     }
   };
-  const common = { ref: input, onKeyDown, 'aria-label': `New value of ${field.name}`, 'aria-invalid': error !== null };
-  const initial = typed ?? editText(value);
-  if (field.type === 'boolean')
-    return (
-      <select {...common} class="cell-editor" onChange={() => commit('stay')} onBlur={onCancel}>
-        {['true', 'false', ...(field.column?.is_nullable ? [''] : [])].map((each) => (
-          <option key={each} value={each} selected={each === initial}>
-            {each === '' ? 'null' : each}
-          </option>
-        ))}
-      </select>
-    );
+  const change = (next: Entered): void => {
+    setEntered(next);
+    if ('value' in next) setShown(next.value);
+    // A choice is complete as soon as it is made.
+    if (isChoice(field) && 'value' in next) onDone(next.value, 'stay');
+  };
+  const error = 'error' in entered && (isTried || isLong(field) || isMoment(field)) ? entered.error : null;
   return (
-    <>
-      {isLong(field) ? (
-        <textarea {...common} class="cell-editor long" rows={8} onBlur={() => commit('stay')}>
-          {initial}
-        </textarea>
-      ) : (
-        <input
-          {...common}
-          class={`cell-editor${alignment(field)}`}
-          defaultValue={initial}
-          spellcheck={false}
-          onBlur={() => commit('stay')}
-        />
+    <div
+      class={`cell-editor ${editorKind(field)}`}
+      ref={box}
+      onKeyDown={onKeyDown}
+      onDblClick={(event) => event.stopPropagation()}
+      onFocusOut={(event) => {
+        if (box.current?.contains(event.relatedTarget as Node | null)) return;
+        // A file is chosen in a dialog, and a click on a button may leave the focus nowhere.
+        if (box.current?.querySelector('dialog')) return;
+        if ('value' in entered) onDone(entered.value, 'stay');
+        else setTried(true);
+      }}
+    >
+      <ValueInput
+        id="cell-input"
+        label={`New value of ${field.name}`}
+        field={field}
+        model={model}
+        value={shown}
+        typed={isText ? typed : null}
+        wrong={error !== null}
+        onChange={change}
+      />
+      {error && (
+        <span class="cell-error" id="error-cell-input" role="alert">
+          {error}
+        </span>
       )}
-      {error && <span class="cell-error">{error}</span>}
-    </>
+    </div>
   );
+}
+
+function isFileField({ relation }: Field, model: Model): boolean {
+  const target = relation?.kind === 'one' ? model.get(relation.to) : undefined;
+  return target !== undefined && isFiles(target);
+}
+
+function isChoice(field: Field): boolean {
+  return field.type === 'boolean' || (field.choices.length > 0 && !field.allowsOther && !isStructured(field));
+}
+
+/** Whether the editor is more than one text, so that a typed letter cannot be its first. */
+function hasOwnInput(field: Field, model: Model): boolean {
+  return (
+    isChoice(field) || isFileField(field, model) || isRange(field) || (isStructured(field) && field.choices.length > 0)
+  );
+}
+
+/** The kinds differ in their size: a line, several inputs in a row, or a box. */
+function editorKind(field: Field): string {
+  if (isRange(field) || field.relation || (isStructured(field) && field.choices.length > 0)) return 'box';
+  if (isLong(field)) return 'long';
+  if (isMoment(field)) return 'wide';
+  return alignment(field).trim();
+}
+
+/** Whether Tab stays inside the editor, because there is another input in that direction. */
+function isInside(event: KeyboardEvent, box: HTMLElement | null): boolean {
+  const inputs = [...(box?.querySelectorAll<HTMLElement>('input, select, textarea, button') ?? [])].filter(
+    (each) => each.tabIndex >= 0 && !each.hidden,
+  );
+  const at = inputs.indexOf(document.activeElement as HTMLElement);
+  return inputs[at + (event.shiftKey ? -1 : 1)] !== undefined;
+}
+
+/** Moves an editor that is larger than its cell so that the grid does not cut it off. */
+function keepInside(box: HTMLElement | null): void {
+  const grid = box?.closest('.grid');
+  if (!box || !grid) return;
+  const [own, around] = [box.getBoundingClientRect(), grid.getBoundingClientRect()];
+  const right = Math.min(around.right, innerWidth) - 16;
+  const left = Math.max(around.left + 4 - own.left, Math.min(0, right - own.right));
+  const up = Math.max(around.top + 34 - own.top, Math.min(0, Math.min(around.bottom, innerHeight) - 8 - own.bottom));
+  if (left !== 0 || up !== 0) box.style.transform = `translate(${Math.round(left)}px, ${Math.round(up)}px)`;
 }

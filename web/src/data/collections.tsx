@@ -46,7 +46,7 @@ function next(): void {
   const model = counted;
   call<unknown>('SEARCH', itemsPath(name), { body: { query: { limit: 0, meta: ['estimated_count'] } } })
     .then(
-      ({ meta }) => Number(meta['estimated_count']),
+      ({ meta: { estimated_count: count } }) => (typeof count === 'number' ? count : null),
       () => null,
     )
     .then((count) => {
@@ -64,7 +64,7 @@ export function CollectionList({ model, current }: { readonly model: Model; read
   const [scroll, setScroll] = useState({ top: 0, height: 800 });
   const box = useRef<HTMLDivElement>(null);
   const wanted = typed.trim().toLowerCase();
-  const all = [...model.values()].filter((each) => each.system === system);
+  const all = [...model.values()].filter((each) => each.system === system && each.hasItems);
   const found = all.filter(({ name }) => name.toLowerCase().includes(wanted));
   const first = Math.max(0, Math.floor(scroll.top / ROW) - 5);
   const last = Math.min(found.length, Math.ceil((scroll.top + scroll.height) / ROW) + 5);

@@ -1,5 +1,6 @@
 /** Selects the visible columns and their order. */
 import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
 import { type Collection, typeLabel } from '../model';
 import { go, href } from '../state';
 import { Button } from '../ui';
@@ -14,14 +15,27 @@ interface ColumnsProps {
 }
 
 export function ColumnChooser({ collection, columns, onChange, onReset, mayAdd }: ColumnsProps): JSX.Element {
-  const others = [...collection.fields.values()].filter((field) => !columns.includes(field.name));
+  const [typed, setTyped] = useState('');
+  const wanted = typed.trim().toLowerCase();
+  const isFound = (name: string): boolean => name.toLowerCase().includes(wanted);
+  const others = [...collection.fields.values()].filter(
+    (field) => !columns.includes(field.name) && isFound(field.name) && (field.column || field.relation),
+  );
   const swap = (at: number, to: number): void => {
     const [one, other] = [columns[at], columns[to]];
     if (one !== undefined && other !== undefined) onChange(columns.with(at, other).with(to, one));
   };
   return (
     <div class="columns">
+      <input
+        type="search"
+        aria-label="Search columns"
+        placeholder={`Search ${collection.fields.size} fields`}
+        value={typed}
+        onInput={(event) => setTyped(event.currentTarget.value)}
+      />
       {columns.map((name, at) => {
+        if (!isFound(name)) return null;
         const field = collection.fields.get(name);
         return (
           <div class="columns-row" key={name}>
@@ -55,6 +69,7 @@ export function ColumnChooser({ collection, columns, onChange, onReset, mayAdd }
         );
       })}
       {others.length > 0 && <hr />}
+      {others.length === 0 && !columns.some(isFound) && <p class="quiet">No field has this name.</p>}
       {others.map((field) => (
         <div class="columns-row" key={field.name}>
           <label>

@@ -2,7 +2,7 @@
  * Changes that are not saved yet. Like the payload, they form a tree: an item of the root has values, and items of other collections
  * below its relations. Saving sends the whole tree as one payload, which the service writes in one transaction.
  */
-import { computed, signal } from '@preact/signals';
+import { computed, type Signal, signal } from '@preact/signals';
 import { whenForgotten } from '../state';
 import { joinKey } from './item';
 
@@ -73,36 +73,58 @@ export class Edits {
     () => new Set(this.all.value.flatMap(({ kind, path }) => (kind === 'remove' ? [JSON.stringify(path)] : []))),
   );
   #named = 0;
+  /** The states before each change, and those that were undone. */
+  readonly #past = signal<readonly (readonly Edit[])[]>([]);
+  readonly #future = signal<readonly (readonly Edit[])[]>([]);
 
   constructor(keyFields: readonly string[]) {
     this.keyFields = keyFields;
   }
 
   set(path: ItemPath, field: string, value: unknown, shown: unknown = value): void {
+    this.#set({ kind: 'value', path, field, value, shown }, false);
+  }
+
+  /** As `set`, but what is typed into one input is one change, and not one for each letter. */
+  type(path: ItemPath, field: string, value: unknown, shown: unknown = value): void {
+    const last = this.all.value.at(-1);
+    const joins = last?.kind === 'value' && cellId(last.path, last.field) === cellId(path, field);
+    this.#set({ kind: 'value', path, field, value, shown }, joins);
+  }
+
+  #set(edit: Extract<Edit, { kind: 'value' }>, joins: boolean): void {
+    const { path, field } = edit;
     // Changes of the item that it referred to would now apply to another item.
-    const kept = this.all.value.filter((edit) => !isBelow(edit.path, path, field));
-    this.all.value = [...kept, { kind: 'value', path, field, value, shown }];
+    const kept = this.all.value.filter((each) => !isBelow(each.path, path, field));
+    this.#change([...(joins ? kept.slice(0, -1) : kept), edit], joins);
     this.#forgetErrors(cellId(path, field));
+  }
+
+  /** Takes back the changes of one field. */
+  reset(path: ItemPath, field: string): void {
+    const id = cellId(path, field);
+    this.#change(this.all.value.filter((edit) => edit.kind !== 'value' || cellId(edit.path, edit.field) !== id));
+    this.#forgetErrors(id);
   }
 
   /** A new item of a relation; its references show the chosen items. */
   create(parent: ItemPath, field: string, values: Row, shown: Row): void {
     const key = `new ${++this.#named}`;
     const path: ItemPath = [...parent, { field, kind: 'many', key, keyFields: [] }];
-    this.all.value = [...this.all.value, { kind: 'create', path, values, shown }];
+    this.#change([...this.all.value, { kind: 'create', path, values, shown }]);
   }
 
   /** Removes an item from its relation; a new item is discarded. */
   remove(path: ItemPath): void {
     const id = JSON.stringify(path);
     const isNew = this.all.value.some((edit) => edit.kind === 'create' && JSON.stringify(edit.path) === id);
-    if (isNew) this.all.value = this.all.value.filter((edit) => !startsWith(edit.path, path));
-    else if (!this.#removed.value.has(id)) this.all.value = [...this.all.value, { kind: 'remove', path }];
+    if (isNew) this.#change(this.all.value.filter((edit) => !startsWith(edit.path, path)));
+    else if (!this.#removed.value.has(id)) this.#change([...this.all.value, { kind: 'remove', path }]);
   }
 
   keep(path: ItemPath): void {
     const id = JSON.stringify(path);
-    this.all.value = this.all.value.filter((edit) => edit.kind !== 'remove' || JSON.stringify(edit.path) !== id);
+    this.#change(this.all.value.filter((edit) => edit.kind !== 'remove' || JSON.stringify(edit.path) !== id));
   }
 
   isRemoved(path: ItemPath): boolean {
@@ -145,15 +167,41 @@ export class Edits {
     return this.all.value.flatMap(fieldsOf);
   }
 
+  get mayUndo(): boolean {
+    return this.#past.value.length > 0;
+  }
+
+  get mayRedo(): boolean {
+    return this.#future.value.length > 0;
+  }
+
   undo(): void {
-    const last = this.all.value.at(-1);
-    if (!last) return;
-    this.all.value = this.all.value.slice(0, -1);
-    for (const field of fieldsOf(last)) this.#forgetErrors(cellId(last.path, field));
+    this.#step(this.#past, this.#future);
+  }
+
+  redo(): void {
+    this.#step(this.#future, this.#past);
+  }
+
+  #step(from: Signal<readonly (readonly Edit[])[]>, to: Signal<readonly (readonly Edit[])[]>): void {
+    const state = from.value.at(-1);
+    if (!state) return;
+    to.value = [...to.value, this.all.value];
+    from.value = from.value.slice(0, -1);
+    this.all.value = state;
+    this.errors.value = new Map();
+  }
+
+  #change(next: readonly Edit[], joinsLast = false): void {
+    if (!joinsLast || !this.mayUndo) this.#past.value = [...this.#past.value, this.all.value];
+    this.#future.value = [];
+    this.all.value = next;
   }
 
   clear(): void {
     this.all.value = [];
+    this.#past.value = [];
+    this.#future.value = [];
     this.errors.value = new Map();
   }
 

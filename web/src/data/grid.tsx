@@ -5,8 +5,8 @@
 import type { CSSProperties, JSX } from 'preact';
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { type Collection, type Field, type Model, titleField } from '../model';
-import { toast } from '../state';
-import { Button, copyText } from '../ui';
+import { go, toast } from '../state';
+import { Button, copyText, Icon } from '../ui';
 import { alignment, CellContent, CellEditor, cellValue, type Direction } from './cell';
 import { type Edits, type ItemPath, type Key, newKeyOf, type Row } from './edits';
 import { HeadCell, initialWidth } from './head';
@@ -19,6 +19,7 @@ const ROW = 34;
 const PANEL = 264;
 const PANEL_ONE = 122;
 const SELECT = 36;
+const LINK = 28;
 
 export interface GridProps {
   readonly source: RowSource;
@@ -32,6 +33,8 @@ export interface GridProps {
   readonly selected: ReadonlySet<Key>;
   readonly onSelect: ((selected: ReadonlySet<Key>) => void) | null;
   readonly label: string;
+  /** The address of the page of a row, or null if it has none. */
+  readonly addressOf?: (row: Row) => string | null;
   readonly depth: number;
 }
 
@@ -41,7 +44,7 @@ interface Place {
 }
 
 export function Grid(props: GridProps): JSX.Element {
-  const { source, added = NONE, model, edits, pathOf, onSort, selected, onSelect, label, depth } = props;
+  const { source, added = NONE, model, edits, pathOf, onSort, selected, onSelect, label, depth, addressOf } = props;
   const { view } = source;
   const collection = model.get(view.collection) as Collection;
   const fields = view.columns.flatMap((name) => collection.fields.get(name) ?? []);
@@ -175,7 +178,9 @@ export function Grid(props: GridProps): JSX.Element {
     const to = moves[event.key];
     const [item, field] = [rows[row], fields[column]];
     if (!item || !field) return;
+    const address = event.key === 'Enter' && event.shiftKey ? (addressOf?.(item) ?? null) : null;
     if (to) move(to);
+    else if (address !== null) go(address);
     else if (event.key === 'Enter' && (event.ctrlKey || field.relation?.kind === 'many')) {
       if (field.relation && newKeyOf(item) === null) toggleOpen(item, row, field.name);
     } else if (event.key === 'Enter' || event.key === 'F2') startEdit(active, null);
@@ -198,7 +203,8 @@ export function Grid(props: GridProps): JSX.Element {
     onSort(add ? [...view.sort.filter((each) => each !== was), ...next] : next);
   };
   const widthOf = (field: Field): number => widths[field.name] ?? initialWidth(field, field.name === title, rows);
-  const columns = [...(onSelect ? [SELECT] : []), ...fields.map(widthOf)];
+  const lead = (onSelect ? SELECT : 0) + (addressOf ? LINK : 0);
+  const columns = [...(lead > 0 ? [lead] : []), ...fields.map(widthOf)];
   const style = {
     '--columns': columns.map((width) => `${width}px`).join(' '),
     '--width': `${columns.reduce((sum, width) => sum + width, 0)}px`,
@@ -223,15 +229,17 @@ export function Grid(props: GridProps): JSX.Element {
       onKeyDown={onKeyDown}
     >
       <div class="grid-head" role="row" aria-rowindex={1}>
-        {onSelect && (
-          <div role="columnheader" class="grid-select">
-            <input
-              type="checkbox"
-              tabIndex={-1}
-              aria-label="Select all loaded rows"
-              checked={allSelected}
-              onChange={() => onSelect(new Set(allSelected ? [] : rows.map((row) => rowKey(row) as Key)))}
-            />
+        {lead > 0 && (
+          <div role="columnheader" class="grid-select" aria-label="Row">
+            {onSelect && (
+              <input
+                type="checkbox"
+                tabIndex={-1}
+                aria-label="Select all loaded rows"
+                checked={allSelected}
+                onChange={() => onSelect(new Set(allSelected ? [] : rows.map((row) => rowKey(row) as Key)))}
+              />
+            )}
           </div>
         )}
         {fields.map((field) => (
@@ -252,6 +260,7 @@ export function Grid(props: GridProps): JSX.Element {
           const path = pathOf(row);
           const open = opened.get(key ?? at);
           const removed = isRemoved(row);
+          const address = addressOf?.(row) ?? null;
           return (
             <div key={key ?? at} class="grid-place" role="presentation" style={{ top: `${topOf(at)}px` }}>
               <div
@@ -260,7 +269,7 @@ export function Grid(props: GridProps): JSX.Element {
                 aria-rowindex={at + 2}
                 aria-selected={onSelect ? key !== null && selected.has(key) : undefined}
               >
-                {onSelect && (
+                {lead > 0 && (
                   <div role="gridcell" class="grid-select">
                     {removed && path ? (
                       <Button
@@ -271,13 +280,26 @@ export function Grid(props: GridProps): JSX.Element {
                         onClick={() => edits?.keep(path)}
                       />
                     ) : (
-                      <input
-                        type="checkbox"
+                      onSelect && (
+                        <input
+                          type="checkbox"
+                          tabIndex={-1}
+                          aria-label={`Select row ${at + 1}`}
+                          checked={key !== null && selected.has(key)}
+                          onChange={() => toggleSelect(row)}
+                        />
+                      )
+                    )}
+                    {address !== null && !removed && (
+                      <a
+                        class="grid-open"
                         tabIndex={-1}
-                        aria-label={`Select row ${at + 1}`}
-                        checked={key !== null && selected.has(key)}
-                        onChange={() => toggleSelect(row)}
-                      />
+                        href={address}
+                        aria-label={`Open row ${at + 1}`}
+                        title="Open this item (Shift Enter)"
+                      >
+                        <Icon name="open" />
+                      </a>
                     )}
                   </div>
                 )}
@@ -320,6 +342,7 @@ export function Grid(props: GridProps): JSX.Element {
                       ) : (
                         <CellContent
                           value={current(row, field)}
+                          row={row}
                           field={field}
                           model={model}
                           isNew={newKeyOf(row) !== null}

@@ -5,7 +5,9 @@ import type { Key, Row } from './edits';
 /** The fields of the key and the title. */
 export function identifyingFields(collection: Collection): string[] {
   const title = titleField(collection);
-  return [...new Set([...collection.keys, ...(title === null ? [] : [title])])];
+  // A file has a thumbnail if it is a picture.
+  const type = collection.system && collection.fields.has('filename_download') ? ['type'] : [];
+  return [...new Set([...collection.keys, ...(title === null ? [] : [title]), ...type])];
 }
 
 /** The title of a related item, from the fields that were read. */
@@ -32,6 +34,13 @@ export function keyOf(value: unknown, model: Model, collection: string): unknown
 /** A composite key as one text. */
 export function joinKey(values: readonly unknown[]): unknown {
   return values.length === 1 ? values[0] : values.map((each) => String(each).replace(/[~\\]/g, '\\$&')).join('~');
+}
+
+/** The values of a key that `joinKey` made. */
+export function splitKey(text: string, keys: readonly string[]): Row {
+  const parts = [...text.matchAll(/((?:[^~\\]|\\.)*)(?:~|$)/g)].map(([, part = '']) => part.replace(/\\(.)/g, '$1'));
+  const values = keys.length === 1 ? [text] : parts;
+  return Object.fromEntries(keys.map((name, at) => [name, values[at] ?? '']));
 }
 
 /** The identity of a row as one value: its key, or all columns of a composite key as JSON. Null without a key. */

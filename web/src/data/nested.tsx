@@ -8,7 +8,8 @@ import { type Edits, type ItemPath, type Key, keyColumns, newKeyOf, type Row } f
 import { CreateForm } from './form';
 import { Grid } from './grid';
 import { filterByKey, keyOf, keyOfRow, titleOf } from './item';
-import { initialColumns, RowSource } from './source';
+import { addressOfRecord } from './record/address';
+import { farOf, nestedColumns, RowSource } from './source';
 
 interface NestedProps {
   readonly model: Model;
@@ -21,11 +22,14 @@ interface NestedProps {
   readonly parent: ItemPath | null;
   readonly edits: Edits | null;
   readonly depth: number;
-  readonly onClose: () => void;
+  /** Whether the item of the list is not saved yet, so that there is nothing to load. */
+  readonly isNew?: boolean;
+  /** Absent if the list always stays open. */
+  readonly onClose?: () => void;
 }
 
 export function NestedGrid(props: NestedProps): JSX.Element | null {
-  const { model, collection, field, row, value, parent, edits, depth, onClose } = props;
+  const { model, collection, field, row, value, parent, edits, depth, isNew = false, onClose } = props;
   const { relation } = field;
   const target = relation && relation.kind !== 'any' ? model.get(relation.to) : undefined;
   const [sort, setSort] = useState<readonly string[]>([]);
@@ -37,11 +41,13 @@ export function NestedGrid(props: NestedProps): JSX.Element | null {
     const key = keyOfRow(of.item, of.among, model);
     const own = key === null ? {} : filterByKey(keyColumns(key, of.among.keys));
     const filter = relation.kind === 'many' ? { [relation.by]: own } : own;
-    const columns = initialColumns(target).filter((name) => relation.kind === 'one' || name !== relation.by);
+    const far = relation.kind === 'many' ? farOf(relation, model) : null;
+    const columns = nestedColumns(target, relation.kind === 'many' ? relation.by : null, far);
     return new RowSource({ collection: target.name, columns, sort, filter, search: '' }, model);
   }, [row, field, sort, keyOf(value, model, target?.name ?? '')]);
   useEffect(() => {
-    void source?.load();
+    if (isNew) source?.settle();
+    else void source?.load();
     return () => source?.stop();
   }, [source]);
   if (!source || !target || !relation || relation.kind === 'any') return null;
@@ -62,7 +68,15 @@ export function NestedGrid(props: NestedProps): JSX.Element | null {
     }
     setSelected(NOTHING);
   };
-  const heading = `${field.name} of ${titleOf(row, model, collection.name)}`;
+  const heading = `${field.name} of ${isNew ? 'the new item' : titleOf(row, model, collection.name)}`;
+  const far = relation.kind === 'many' ? farOf(relation, model) : null;
+  // Through a junction, the item of the other side is the one to open.
+  const addressOf = (item: Row): string | null => {
+    const to = far?.relation?.kind === 'one' ? far.relation.to : target.name;
+    const key = keyOf(far ? item[far.name] : item, model, to);
+    const isOpened = model.get(to)?.hasItems && key !== undefined && key !== null && newKeyOf(item) === null;
+    return isOpened ? addressOfRecord(to, key) : null;
+  };
   return (
     <section class="nested" aria-label={heading}>
       <header>
@@ -82,13 +96,15 @@ export function NestedGrid(props: NestedProps): JSX.Element | null {
           />
         )}
         {mayAdd && <Button label="Add" icon="plus" onClick={() => setCreating(true)} />}
-        <Button
-          label={`Open in ${target.name}`}
-          icon="link"
-          kind="quiet"
-          onClick={() => go(href('data', [target.name], { filter: JSON.stringify(source.view.filter) }))}
-        />
-        <Button label="Close" icon="close" kind="quiet" compact onClick={onClose} />
+        {!isNew && (
+          <Button
+            label={`Open in ${target.name}`}
+            icon="link"
+            kind="quiet"
+            onClick={() => go(href('data', [target.name], { filter: JSON.stringify(source.view.filter) }))}
+          />
+        )}
+        {onClose && <Button label="Close" icon="close" kind="quiet" compact onClick={onClose} />}
       </header>
       {source.error.value ? (
         <ErrorBox text={source.error.value} onRetry={() => void source.load()} />
@@ -105,6 +121,7 @@ export function NestedGrid(props: NestedProps): JSX.Element | null {
           selected={selected}
           onSelect={removal ? setSelected : null}
           label={heading}
+          addressOf={addressOf}
           depth={depth}
         />
       )}

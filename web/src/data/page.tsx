@@ -1,32 +1,39 @@
 /** Data: the collections, and the items of one of them in an editable grid. */
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { ApiError, call, download, itemsPath, messageOf } from '../api';
 import { FilterDraft } from '../filter/editor';
 import { countRules, fromJson, toJson } from '../filter/filter';
 import type { Collection, Model } from '../model';
 import { FIRST_LIMIT } from '../query/query';
-import { go, href, mayAdminister, me, model as modelSignal, route, toast, viewAs } from '../state';
+import { go, href, keepModel, mayAdminister, me, model as modelSignal, route, toast, viewAs } from '../state';
 import { Button, Empty, ErrorBox, Menu, Popover } from '../ui';
+import { BulkDelete, BulkEdit } from './bulk';
 import { CollectionList, forgetCounts } from './collections';
 import { ColumnChooser } from './columns';
 import './data.css';
-import { DeleteDialog } from './delete';
-import { deletionOf, type Edits, editsOf, type Key } from './edits';
-import { CreateForm } from './form';
+import { editsOf, type Key, type Row } from './edits';
+import { EXPORT_FORMATS, ExportDialog, type ExportFormat } from './export';
 import { Grid } from './grid';
-import { keyOfRow } from './item';
-import { initialColumns, queryOf, questionOf, RowSource, type View } from './source';
-import { EXPORT_FORMATS, ImportDialog } from './transfer';
+import { ImportDialog } from './import';
+import { keyOf, keyOfRow } from './item';
+import { PendingBar, useEditKeys } from './pending';
+import { addressOfRecord } from './record/address';
+import { NewRecord } from './record/new';
+import { RecordPage } from './record/page';
+import { saveEdits } from './save';
+import { initialColumns, questionOf, RowSource, type View } from './source';
 import { describeCount } from './values';
 import { addressOfView, rememberColumns, viewOf } from './view';
 
 export function DataPage(): JSX.Element {
   const model = modelSignal.value as Model;
-  const [name = ''] = route.value.rest;
+  const [name = '', key] = route.value.rest;
   const collection = model.get(name);
   const [listOpen, setListOpen] = useState(false);
-  useEffect(() => setListOpen(false), [name]);
+  const isNew = route.value.parameters.has('new');
+  useEffect(() => setListOpen(false), [name, key, isNew]);
+  const onList = (): void => setListOpen(true);
+  useEffect(keepModel, []);
   useEffect(() => {
     const first = [...model.values()].find((each) => !each.system);
     if (name === '' && first && innerWidth >= 720) go(href('data', [first.name]), true);
@@ -35,8 +42,16 @@ export function DataPage(): JSX.Element {
     <div class={`data${listOpen || name === '' ? ' list-open' : ''}`}>
       <CollectionList model={model} current={name} />
       <section class="data-main">
-        {collection ? (
-          <CollectionView key={name} collection={collection} model={model} onList={() => setListOpen(true)} />
+        {collection && !collection.hasItems ? (
+          <Empty title={`${name} has no items`} icon="table">
+            The API does not serve this table of the service as items.
+          </Empty>
+        ) : collection && key !== undefined && key !== '' && collection.keys.length > 0 ? (
+          <RecordPage key={`${name} ${key}`} collection={collection} model={model} itemKey={key} onList={onList} />
+        ) : collection && isNew && mayCreate(collection) ? (
+          <NewRecord key={name} collection={collection} model={model} onList={onList} />
+        ) : collection ? (
+          <CollectionView key={name} collection={collection} model={model} onList={onList} />
         ) : name === '' ? (
           <Empty title="Choose a collection" icon="table">
             {model.size === 0 && 'The database has no collection that you may see.'}
@@ -51,6 +66,11 @@ export function DataPage(): JSX.Element {
   );
 }
 
+/** Rows of a table without a key cannot be read back, so the API creates none. */
+function mayCreate(collection: Collection): boolean {
+  return collection.isWritable && !collection.singleton && !viewAs.value;
+}
+
 interface ViewProps {
   readonly collection: Collection;
   readonly model: Model;
@@ -61,11 +81,12 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
   const view = viewOf(collection);
   const source = useMemo(() => new RowSource(view, model), [JSON.stringify(view), model]);
   const edits = useMemo(
-    () => (collection.keys.length === 0 || viewAs.value ? null : editsOf(collection.name, collection.keys)),
+    () => (!collection.isWritable || viewAs.value ? null : editsOf(collection.name, collection.keys)),
     [collection],
   );
   const [selected, setSelected] = useState<ReadonlySet<Key>>(new Set());
-  const [open, setOpen] = useState<'filter' | 'columns' | 'create' | 'import' | 'delete' | null>(null);
+  const [open, setOpen] = useState<'filter' | 'columns' | 'import' | 'edit' | 'delete' | null>(null);
+  const [format, setFormat] = useState<ExportFormat | null>(null);
   const [saving, setSaving] = useState(false);
   const filterButton = useRef<HTMLButtonElement>(null);
   const columnsButton = useRef<HTMLButtonElement>(null);
@@ -99,60 +120,28 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
   const save = async (): Promise<void> => {
     if (!edits || edits.count === 0 || saving) return;
     setSaving(true);
-    edits.errors.value = new Map();
-    const changes = edits.count;
-    try {
-      const payload = edits.payload();
-      await (collection.singleton
-        ? call('PATCH', itemsPath(collection.name), { body: payload[0] })
-        : call('PATCH', `${itemsPath(collection.name)}?fields=${collection.keys.join(',')}`, { body: payload }));
-      edits.clear();
-      toast(changes === 1 ? 'One change saved' : `${changes} changes saved, in one statement`);
-      refresh();
-    } catch (error) {
-      if (!placed(error, edits)) toast(`Not saved: ${messageOf(error)}`, 'bad');
-    }
+    if (await saveEdits(collection, edits)) refresh();
     setSaving(false);
   };
-  useEffect(() => {
-    const onKey = (event: KeyboardEvent): void => {
-      if (!(event.ctrlKey || event.metaKey)) return;
-      const isTyping = event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement;
-      if (event.key === 's') {
-        event.preventDefault();
-        (document.activeElement as HTMLElement | null)?.blur();
-        setTimeout(() => void save());
-      } else if (event.key === 'z' && !isTyping) {
-        event.preventDefault();
-        edits?.undo();
-      }
-    };
-    addEventListener('keydown', onKey);
-    return () => removeEventListener('keydown', onKey);
-  });
-  const remove = async (): Promise<void> => {
-    setOpen(null);
-    try {
-      await call('DELETE', itemsPath(collection.name), { body: deletionOf([...selected], collection.keys) });
-      toast(selected.size === 1 ? 'One item deleted' : `${selected.size} items deleted`);
+  useEditKeys(edits, () => void save());
+  const create = (): void =>
+    go(href('data', [collection.name], { ...Object.fromEntries(route.value.parameters), new: '1' }));
+  const isFixed = collection.system || viewAs.value !== null;
+  const mayBulk = collection.isWritable && !collection.singleton && !isFixed;
+  const bulk = {
+    collection,
+    model,
+    view,
+    keys: [...selected],
+    onClose: () => setOpen(null),
+    onDone: () => {
+      setOpen(null);
       setSelected(new Set());
       refresh();
-    } catch (error) {
-      toast(`Not deleted: ${messageOf(error)}`, 'bad');
-    }
+    },
   };
-  const exportAs = (format: string): void => {
-    const path = `/utils/export/${encodeURIComponent(collection.name)}`;
-    const query = { ...queryOf(view, model), fields: exportedFields(view, collection), limit: -1 };
-    download('POST', path, { format, query }, `${collection.name}.${format}`).catch((error: unknown) =>
-      toast(`Not exported: ${messageOf(error)}`, 'bad'),
-    );
-  };
-
   const group = fromJson(view.filter);
-  const isFixed = collection.system || viewAs.value !== null;
   const count = source.count.value;
-  const changed = edits?.count ?? 0;
   return (
     <>
       <header class="toolbar">
@@ -208,17 +197,17 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
           entries={[
             { label: 'Reload', icon: 'refresh', onClick: refresh },
             { label: 'Import a file', icon: 'upload', onClick: () => setOpen('import'), disabled: isFixed },
+            { label: 'Edit all shown items', icon: 'check', onClick: () => setOpen('edit'), disabled: !mayBulk },
+            { label: 'Delete all shown items', icon: 'trash', onClick: () => setOpen('delete'), disabled: !mayBulk },
             ...EXPORT_FORMATS.map((format) => ({
               label: `Export as ${format.toUpperCase()}`,
               icon: 'save' as const,
-              onClick: () => exportAs(format),
+              onClick: () => setFormat(format),
               disabled: collection.system,
             })),
           ]}
         />
-        {!collection.singleton && !viewAs.value && (
-          <Button label="New" icon="plus" kind="primary" onClick={() => setOpen('create')} />
-        )}
+        {mayCreate(collection) && <Button label="New" icon="plus" kind="primary" onClick={create} />}
       </header>
       {open === 'filter' && (
         <Popover anchor={filterButton} label="Filter" width={560} onClose={() => setOpen(null)}>
@@ -241,47 +230,24 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
           />
         </Popover>
       )}
-      {(changed > 0 || selected.size > 0) && (
-        <div class="pending" role="region" aria-label="Pending">
-          {changed > 0 && (
-            <>
-              <strong>{changed === 1 ? 'One change' : `${changed} changes`} not saved</strong>
-              <Button label="Undo" icon="undo" hint="Ctrl Z" onClick={() => edits?.undo()} />
-              <Button label="Discard" onClick={() => edits?.clear()} />
-              <Button
-                label={saving ? 'Saving…' : 'Save'}
-                icon="check"
-                kind="primary"
-                hint="Ctrl S"
-                disabled={saving}
-                onClick={() => void save()}
-              />
-            </>
-          )}
-          <span class="grow" />
-          {selected.size > 0 && (
-            <>
-              <span>{selected.size === 1 ? 'One item' : `${selected.size} items`} selected</span>
-              <Button label="Delete" icon="trash" kind="danger" onClick={() => setOpen('delete')} />
-              <Button
-                label="Clear selection"
-                icon="close"
-                kind="quiet"
-                compact
-                onClick={() => setSelected(new Set())}
-              />
-            </>
-          )}
-        </div>
-      )}
+      <PendingBar edits={edits} saving={saving} onSave={() => void save()}>
+        {selected.size > 0 && (
+          <>
+            <span>{selected.size === 1 ? 'One item' : `${selected.size} items`} selected</span>
+            <Button label="Edit" icon="check" onClick={() => setOpen('edit')} />
+            <Button label="Delete" icon="trash" kind="danger" onClick={() => setOpen('delete')} />
+            <Button label="Clear selection" icon="close" kind="quiet" compact onClick={() => setSelected(new Set())} />
+          </>
+        )}
+      </PendingBar>
       {source.error.value && <ErrorBox text={source.error.value} onRetry={() => void source.load()} />}
       {source.rows.value.length === 0 && !source.loading.value && !source.error.value ? (
         <Empty title={view.filter || view.search ? 'No item matches' : 'No items yet'} icon="table">
           {view.filter || view.search ? (
             <Button label="Show all items" onClick={() => show({ filter: null, search: '' })} />
-          ) : viewAs.value ? null : (
-            <Button label="Create the first one" icon="plus" kind="primary" onClick={() => setOpen('create')} />
-          )}
+          ) : mayCreate(collection) ? (
+            <Button label="Create the first one" icon="plus" kind="primary" onClick={create} />
+          ) : null}
         </Empty>
       ) : (
         <Grid
@@ -294,37 +260,33 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
           }}
           onSort={(sort) => show({ sort })}
           selected={selected}
-          onSelect={collection.keys.length === 0 || collection.singleton || viewAs.value ? null : setSelected}
+          onSelect={!collection.isWritable || collection.singleton || viewAs.value ? null : setSelected}
           label={collection.name}
+          {...(collection.keys.length > 0
+            ? {
+                addressOf: (row: Row) => {
+                  const key = keyOf(row, model, collection.name);
+                  return key === undefined ? null : addressOfRecord(collection.name, key);
+                },
+              }
+            : {})}
           depth={0}
         />
       )}
       {source.loading.value && <div class="loading" role="progressbar" aria-label="Loading" />}
-      {open === 'create' && (
-        <CreateForm
+      {open === 'import' && <ImportDialog collection={collection} onClose={() => setOpen(null)} onDone={refresh} />}
+      {format && (
+        <ExportDialog
           collection={collection}
           model={model}
-          submit="Create"
-          onClose={() => setOpen(null)}
-          onSubmit={async (body) => {
-            await call('POST', itemsPath(collection.name), { body });
-            setOpen(null);
-            toast('Item created');
-            refresh();
-          }}
+          view={view}
+          format={format}
+          count={count}
+          onClose={() => setFormat(null)}
         />
       )}
-      {open === 'import' && (
-        <ImportDialog collection={collection.name} onClose={() => setOpen(null)} onDone={refresh} />
-      )}
-      {open === 'delete' && (
-        <DeleteDialog
-          collection={collection}
-          keys={[...selected]}
-          onClose={() => setOpen(null)}
-          onDelete={() => void remove()}
-        />
-      )}
+      {open === 'edit' && <BulkEdit {...bulk} />}
+      {open === 'delete' && <BulkDelete {...bulk} />}
     </>
   );
 }
@@ -353,21 +315,4 @@ function SearchBox({
       onInput={(event) => setText(event.currentTarget.value)}
     />
   );
-}
-
-/** A file contains the fields that an import accepts: keys of related items. */
-function exportedFields(view: View, collection: Collection): string[] {
-  return view.columns.filter((name) => collection.fields.get(name)?.column);
-}
-
-/** Whether the error could be shown at its cell. */
-function placed(error: unknown, edits: Edits): boolean {
-  if (!(error instanceof ApiError)) return false;
-  const results = error.failures.map(({ message, extensions }) => {
-    const { path } = extensions;
-    // If a type refuses a value, only the message names the field.
-    const field = extensions['field'] ?? edits.fields.find((name) => message.includes(`"${name}"`));
-    return typeof field === 'string' && edits.placeError(field, Array.isArray(path) ? path : [], message);
-  });
-  return results.length > 0 && results.every(Boolean);
 }

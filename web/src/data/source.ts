@@ -3,7 +3,7 @@ import { signal } from '@preact/signals';
 import { type Answer, call, itemsPath, messageOf } from '../api';
 import type { FilterJson } from '../filter/filter';
 import { subscribe } from '../live';
-import { type Collection, type Field, type Model, titleField } from '../model';
+import { type Collection, type Field, type Model, type Relation, titleField } from '../model';
 import type { Row } from './edits';
 import { identifyingFields } from './item';
 
@@ -28,11 +28,37 @@ function requestedFields(view: View, model: Model): string[] {
 
 function fieldsOf(name: string, collection: Collection, model: Model): string[] {
   const { relation } = collection.fields.get(name) ?? {};
-  if (relation?.kind === 'many') return [`count(${name})`];
+  if (relation?.kind === 'many')
+    return [`count(${name})`, ...farNames(relation, model).map((each) => `${name}.${each}`)];
   const target = relation?.kind === 'one' ? model.get(relation.to) : undefined;
   if (target?.keys.length === 0 && relation?.kind === 'one' && relation.by !== null) return [`${name}.*`];
   if (!target || target.keys.length === 0) return [name];
   return identifyingFields(target).map((each) => `${name}.${each}`);
+}
+
+/** The field that leads from a junction to the other side, or null. */
+export function farOf({ to, far }: Extract<Relation, { kind: 'many' }>, model: Model): Field | null {
+  const field = far === null ? undefined : model.get(to)?.fields.get(far);
+  return field?.relation?.kind === 'one' ? field : null;
+}
+
+/** For a list through a junction, the fields that name the items of the other side. */
+function farNames(relation: Extract<Relation, { kind: 'many' }>, model: Model): string[] {
+  const far = farOf(relation, model);
+  const target = far?.relation?.kind === 'one' ? model.get(far.relation.to) : undefined;
+  if (!far || !target || target.keys.length === 0) return [];
+  return identifyingFields(target).map((each) => `${far.name}.${each}`);
+}
+
+/** The number of names that a cell shows of a list through a junction. */
+const MOST_NAMES = 3;
+
+/** All fields that the record page shows: those of columns, and the titles of related items. */
+export function recordFields(collection: Collection, model: Model): string[] {
+  const fields = [...collection.fields.values()].filter(
+    ({ relation, column }) => (column || relation) && relation?.kind !== 'many',
+  );
+  return [...new Set(fields.flatMap(({ name }) => fieldsOf(name, collection, model)))];
 }
 
 export class RowSource {
@@ -62,6 +88,13 @@ export class RowSource {
   async load(rows = PAGE): Promise<void> {
     this.#cursor = '';
     await this.#fetch(Math.min(Math.max(rows, PAGE), 1_000), []);
+  }
+
+  /** Nothing to load: the list belongs to an item that is not saved yet. */
+  settle(): void {
+    this.#cursor = null;
+    this.loading.value = false;
+    this.count.value = 0;
   }
 
   async more(): Promise<void> {
@@ -152,8 +185,14 @@ export class RowSource {
 
 /** The parameters that a list, an export and a count share. */
 export function queryOf(view: View, model: Model): Record<string, unknown> {
+  const collection = model.get(view.collection);
+  const named = view.columns.filter((name) => {
+    const relation = collection?.fields.get(name)?.relation;
+    return relation?.kind === 'many' && farNames(relation, model).length > 0;
+  });
   return {
     fields: requestedFields(view, model),
+    ...(named.length > 0 ? { deep: Object.fromEntries(named.map((name) => [name, { _limit: MOST_NAMES }])) } : {}),
     ...(view.filter ? { filter: view.filter } : {}),
     ...(view.sort.length > 0 ? { sort: view.sort } : {}),
     ...(view.search === '' ? {} : { search: view.search }),
@@ -164,26 +203,44 @@ export function queryOf(view: View, model: Model): Record<string, unknown> {
 export function questionOf(view: View, model: Model): Record<string, unknown> {
   const collection = model.get(view.collection);
   const fields = collection ? view.columns.flatMap((name) => fieldsOf(name, collection, model).slice(-1)) : [];
-  return { ...queryOf(view, model), fields };
+  const { deep: _, ...query } = queryOf(view, model);
+  return { ...query, fields };
 }
 
 const MOST_COLUMNS = 12;
 
 /**
  * The order of columns: the key, the title, references, short values, long values, lists. Within each group, the order of the table.
- * Hidden fields are left out.
+ * Hidden fields are left out. If there are many, long and then short values are left out, but never relations.
  */
 export function initialColumns(collection: Collection): string[] {
-  const fields = [...collection.fields.values()].filter((field) => field.column || field.relation);
+  const shown = titleFirst(collection).filter(({ name, hidden }) => !hidden && !collection.keys.includes(name));
   const title = titleField(collection);
-  const rank = ({ name, relation, type }: Field): number => {
+  const isKept = ({ name, relation }: Field): boolean => relation !== null || name === title;
+  const room = MOST_COLUMNS - collection.keys.length - shown.filter(isKept).length;
+  const plain = new Set(shown.filter((field) => !isKept(field)).slice(0, Math.max(0, room)));
+  const names = shown.filter((field) => isKept(field) || plain.has(field)).map(({ name }) => name);
+  return [...collection.keys, ...names];
+}
+
+/** The fields with a column or a relation, in the order of columns. */
+export function titleFirst(collection: Collection): Field[] {
+  const title = titleField(collection);
+  const rank = ({ name, relation, type, isKey }: Field): number => {
+    if (isKey) return -1;
     if (name === title) return 0;
     if (relation) return relation.kind === 'one' ? 1 : 4;
     return type === 'text' || type === 'json' ? 3 : 2;
   };
-  const shown = fields
-    .filter(({ name, hidden }) => !hidden && !collection.keys.includes(name))
+  return [...collection.fields.values()]
+    .filter((field) => field.column || field.relation)
     .sort((one, other) => rank(one) - rank(other));
-  const names = shown.map((field) => field.name);
-  return [...collection.keys, ...names].slice(0, MOST_COLUMNS);
+}
+
+/** The columns of a related list. Through a junction, the other side comes first, and the key of the junction is left out. */
+export function nestedColumns(collection: Collection, by: string | null, far: Field | null): string[] {
+  const columns = initialColumns(collection).filter((name) => name !== by);
+  if (!far) return columns;
+  const isOwnKey = (name: string): boolean => collection.key === name && !collection.fields.get(name)?.relation;
+  return [far.name, ...columns.filter((name) => name !== far.name && !isOwnKey(name))];
 }

@@ -1,0 +1,264 @@
+/** One change for many items: the selected ones, or all that the list shows. The number of items is shown before anything is written. */
+import type { JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { call, itemsPath, messageOf } from '../api';
+import type { Collection, Field, Model } from '../model';
+import { toast } from '../state';
+import { Button, ErrorBox, FormDialog } from '../ui';
+import { deletionOf, type Key, keyColumns, type Row } from './edits';
+import { FieldRow, payloadValue } from './form';
+import { queryOf, type View } from './source';
+import { type Entered, exactCount } from './values';
+
+/** `selected`: the items with these keys. `shown`: all items of the list, also those that are not loaded. */
+export type Scope = 'selected' | 'shown';
+
+interface BulkProps {
+  readonly collection: Collection;
+  readonly model: Model;
+  readonly view: View;
+  readonly keys: readonly Key[];
+  readonly onClose: () => void;
+  readonly onDone: () => void;
+}
+
+/** The items of a scope, as the body of a write names them. */
+function queryFor(scope: Scope, { collection, model, view, keys }: BulkProps): Row {
+  if (scope === 'selected') {
+    const body = deletionOf(keys, collection.keys);
+    return Array.isArray(body) ? { keys: body } : (body as Row);
+  }
+  const { filter, search } = queryOf(view, model) as { readonly filter?: unknown; readonly search?: unknown };
+  return { query: { ...(filter ? { filter } : {}), ...(search ? { search } : {}), limit: -1 } };
+}
+
+/** The number of items that a list shows: exact, because it is the size of a change. */
+function useCount({ view, model }: BulkProps): { readonly count: number | null; readonly error: string | null } {
+  const [count, setCount] = useState<number | null>(null);
+  const [error, setError] = useState<string | null>(null);
+  useEffect(() => {
+    const { filter, search } = queryOf(view, model);
+    const query = { ...(filter ? { filter } : {}), ...(search ? { search } : {}), aggregate: { count: ['*'] } };
+    call<{ count: number | string }[]>('SEARCH', itemsPath(view.collection), { body: { query } }).then(
+      ({ data }) => setCount(Number(data[0]?.count ?? 0)),
+      (failure: unknown) => setError(messageOf(failure)),
+    );
+  }, []);
+  return { count, error };
+}
+
+function countText(count: number | null): string {
+  return count === null ? '… items' : count === 1 ? 'one item' : `${exactCount(count)} items`;
+}
+
+interface ScopeProps {
+  readonly scope: Scope;
+  readonly selected: number;
+  readonly shown: number | null;
+  readonly isFiltered: boolean;
+  readonly onChange: (scope: Scope) => void;
+}
+
+function ScopeChoice({ scope, selected, shown, isFiltered, onChange }: ScopeProps): JSX.Element {
+  const entries: readonly (readonly [Scope, string, boolean])[] = [
+    [
+      'selected',
+      `The selected ${countText(selected).replace(/^one /, '')}${selected > 1 ? '' : ' (one)'}`,
+      selected === 0,
+    ],
+    [
+      'shown',
+      `All ${shown === null ? '…' : exactCount(shown)} items ${isFiltered ? 'that match the filter and the search' : 'of the collection'}`,
+      shown === null,
+    ],
+  ];
+  return (
+    <fieldset class="bulk-scope">
+      <legend>Items</legend>
+      {entries.map(([value, label, disabled]) => (
+        <label key={value}>
+          <input
+            type="radio"
+            name="bulk-scope"
+            checked={scope === value}
+            disabled={disabled}
+            onChange={() => onChange(value)}
+          />
+          {label}
+        </label>
+      ))}
+    </fieldset>
+  );
+}
+
+export function BulkEdit(props: BulkProps): JSX.Element {
+  const { collection, model, view, keys, onClose, onDone } = props;
+  const [scope, setScope] = useState<Scope>(keys.length > 0 ? 'selected' : 'shown');
+  const { count, error: countError } = useCount(props);
+  const [chosen, setChosen] = useState<readonly string[]>([]);
+  const [shown, setShown] = useState<Row>({});
+  const [wrong, setWrong] = useState<Readonly<Record<string, string>>>({});
+  const [error, setError] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+  const all = [...collection.fields.values()].filter(isEditable);
+  const fields = chosen.flatMap((name) => collection.fields.get(name) ?? []);
+  const affected = scope === 'selected' ? keys.length : count;
+  const change = (field: Field, entered: Entered): void => {
+    const { [field.name]: _, ...others } = wrong;
+    setWrong('error' in entered ? { ...others, [field.name]: entered.error } : others);
+    if ('value' in entered) setShown((now) => ({ ...now, [field.name]: entered.value }));
+  };
+  const remove = (name: string): void => {
+    const { [name]: _, ...others } = wrong;
+    setWrong(others);
+    setChosen(chosen.filter((each) => each !== name));
+  };
+  const save = async (): Promise<void> => {
+    setBusy(true);
+    setError(null);
+    try {
+      const data = Object.fromEntries(
+        fields.map((field) => [field.name, payloadValue(shown[field.name] ?? null, field, model)]),
+      );
+      await call('PATCH', itemsPath(collection.name), {
+        body: { ...queryFor(scope, props), data },
+        headers: { Prefer: 'return=minimal' },
+      });
+      toast(`Changed ${countText(affected)}`);
+      onDone();
+    } catch (failure) {
+      setError(messageOf(failure));
+      setBusy(false);
+    }
+  };
+  const isReady = fields.length > 0 && Object.keys(wrong).length === 0 && affected !== null && affected > 0;
+  return (
+    <FormDialog
+      title={`Edit items of ${collection.name}`}
+      submit={`Change ${countText(affected)}`}
+      disabled={busy || !isReady}
+      onClose={onClose}
+      onSubmit={() => void save()}
+    >
+      {(error ?? countError) && <ErrorBox text={error ?? countError ?? ''} />}
+      <ScopeChoice
+        scope={scope}
+        selected={keys.length}
+        shown={count}
+        isFiltered={isFiltered(view)}
+        onChange={setScope}
+      />
+      {fields.map((field) => (
+        <FieldRow
+          key={field.name}
+          id={`bulk-${field.name}`}
+          field={field}
+          model={model}
+          value={shown[field.name] ?? null}
+          error={wrong[field.name]}
+          onChange={(entered) => change(field, entered)}
+        >
+          <Button
+            label={`Leave ${field.name} out`}
+            icon="close"
+            kind="quiet"
+            compact
+            onClick={() => remove(field.name)}
+          />
+        </FieldRow>
+      ))}
+      <div class="field">
+        <label for="bulk-field">Field to change</label>
+        <select
+          id="bulk-field"
+          value=""
+          onChange={(event) => {
+            const name = event.currentTarget.value;
+            event.currentTarget.value = '';
+            if (name !== '') setChosen([...chosen, name]);
+          }}
+        >
+          <option value="">Choose a field…</option>
+          {all
+            .filter(({ name }) => !chosen.includes(name))
+            .map(({ name }) => (
+              <option key={name}>{name}</option>
+            ))}
+        </select>
+      </div>
+    </FormDialog>
+  );
+}
+
+function isEditable({ column, columns, readonly, isKey, relation }: Field): boolean {
+  if (isKey || readonly || relation?.kind === 'any' || relation?.kind === 'many') return false;
+  return column !== null || columns.length > 0;
+}
+
+function isFiltered({ filter, search }: View): boolean {
+  return filter !== null || search !== '';
+}
+
+const MOST_SHOWN = 10;
+
+export function BulkDelete(props: BulkProps): JSX.Element {
+  const { collection, view, keys, onClose, onDone } = props;
+  const [scope, setScope] = useState<Scope>(keys.length > 0 ? 'selected' : 'shown');
+  const { count, error: countError } = useCount(props);
+  const [typed, setTyped] = useState('');
+  const [error, setError] = useState<string | null>(null);
+  const [busy, setBusy] = useState(false);
+  const affected = scope === 'selected' ? keys.length : count;
+  const isConfirmed = scope === 'selected' || typed.trim() === collection.name;
+  const remove = async (): Promise<void> => {
+    setBusy(true);
+    setError(null);
+    try {
+      const body = queryFor(scope, props);
+      await call('DELETE', itemsPath(collection.name), { body: 'keys' in body ? body['keys'] : body });
+      toast(affected === 1 ? 'One item deleted' : `${exactCount(affected ?? 0)} items deleted`);
+      onDone();
+    } catch (failure) {
+      setError(messageOf(failure));
+      setBusy(false);
+    }
+  };
+  const names = keys.slice(0, MOST_SHOWN).map((key) => Object.values(keyColumns(key, collection.keys)).join('~'));
+  return (
+    <FormDialog
+      title={`Delete items of ${collection.name}`}
+      submit={`Delete ${countText(affected)}`}
+      danger
+      disabled={busy || affected === null || affected === 0 || !isConfirmed}
+      onClose={onClose}
+      onSubmit={() => void remove()}
+    >
+      {(error ?? countError) && <ErrorBox text={error ?? countError ?? ''} />}
+      <ScopeChoice
+        scope={scope}
+        selected={keys.length}
+        shown={count}
+        isFiltered={isFiltered(view)}
+        onChange={setScope}
+      />
+      {scope === 'selected' ? (
+        <p>
+          The {keys.length === 1 ? 'item' : 'items'} with the key {names.join(', ')}
+          {keys.length > MOST_SHOWN && ` and ${keys.length - MOST_SHOWN} more`} cannot be restored.
+        </p>
+      ) : (
+        <div class="field">
+          <label for="bulk-name">
+            Type <code>{collection.name}</code> to delete {countText(affected)}
+          </label>
+          <input
+            id="bulk-name"
+            value={typed}
+            autocomplete="off"
+            onInput={(event) => setTyped(event.currentTarget.value)}
+          />
+        </div>
+      )}
+    </FormDialog>
+  );
+}

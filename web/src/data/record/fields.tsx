@@ -1,0 +1,164 @@
+/** The fields of an item in a form, and its lists below. All changes belong to one payload. */
+import type { JSX } from 'preact';
+import { useMemo } from 'preact/hooks';
+import type { Collection, Field, Model } from '../../model';
+import { href } from '../../state';
+import { Button, Icon } from '../../ui';
+import type { Edits, ItemPath, Row } from '../edits';
+import { FieldRow, isRequired, payloadValue } from '../form';
+import { keyOf } from '../item';
+import { NestedGrid } from '../nested';
+import { titleFirst } from '../source';
+import type { Entered } from '../values';
+import { addressOfRecord } from './address';
+
+interface FieldsProps {
+  readonly collection: Collection;
+  readonly model: Model;
+  /** Empty for a new item. */
+  readonly row: Row;
+  readonly path: ItemPath;
+  readonly edits: Edits | null;
+  readonly isNew?: boolean;
+  /** Messages about entered texts that are not values of their fields. */
+  readonly wrong: Readonly<Record<string, string>>;
+  readonly onWrong: (wrong: Readonly<Record<string, string>>) => void;
+  /** Grows when saved values have changed. */
+  readonly reloads: number;
+  /** The key of the version that is shown, or an empty text. */
+  readonly version?: string;
+}
+
+export function RecordFields(props: FieldsProps): JSX.Element {
+  const { collection, model, row, path, edits, isNew = false, reloads, version = '' } = props;
+  const all = useMemo(() => titleFirst(collection), [collection]);
+  const held = new Set(all.flatMap(({ columns }) => columns));
+  const single = all.filter((field) => isShown(field, held, isNew));
+  const lists = all.filter(({ relation, hidden }) => relation?.kind === 'many' && !hidden && model.has(relation.to));
+  // A new object when the item was saved, so that the lists load again.
+  const parent = useMemo(() => ({ ...row }), [row, reloads]);
+  return (
+    <>
+      <div class="record-fields">
+        {single.map((field) => (
+          <RecordField key={field.name} {...props} field={field} isNew={isNew} />
+        ))}
+      </div>
+      {version === '' &&
+        lists.map((field) => (
+          <div class="record-list" key={field.name}>
+            <NestedGrid
+              model={model}
+              collection={collection}
+              field={field}
+              row={parent}
+              value={undefined}
+              parent={path}
+              edits={edits}
+              isNew={isNew}
+              depth={1}
+            />
+          </div>
+        ))}
+      {version !== '' && lists.length > 0 && (
+        <p class="quiet">
+          The lists of a version are part of its changes: {lists.map(({ name }) => name).join(', ')}. Edit them in the
+          item.
+        </p>
+      )}
+    </>
+  );
+}
+
+function isShown(field: Field, held: ReadonlySet<string>, isNew: boolean): boolean {
+  if (field.relation?.kind === 'many') return false;
+  if (field.relation?.kind === 'one' && field.relation.by !== null) return !isNew;
+  if (held.has(field.name) && !field.isKey) return false;
+  if (isNew && (field.readonly || field.column?.has_auto_increment)) return false;
+  return field.column !== null || field.relation !== null;
+}
+
+function RecordField(props: FieldsProps & { readonly field: Field; readonly isNew: boolean }): JSX.Element {
+  const { collection, model, row, path, edits, isNew, wrong, onWrong, field } = props;
+  const edit = edits?.find(path, field.name);
+  const value = edit ? edit.shown : row[field.name];
+  const isFixed =
+    edits === null ||
+    field.readonly ||
+    (field.isKey && !isNew) ||
+    field.relation?.kind === 'any' ||
+    (field.relation?.kind === 'one' && field.relation.by !== null);
+  const id = `record-${field.name}`;
+  const change = (entered: Entered): void => {
+    const { [field.name]: _, ...others } = wrong;
+    onWrong('error' in entered ? { ...others, [field.name]: entered.error } : others);
+    if (!('value' in entered) || !edits) return;
+    const isEmpty = entered.value === null || entered.value === '';
+    const isBack = isNew ? isEmpty : sameValue(entered.value, row[field.name], field, model);
+    if (!isBack) edits.type(path, field.name, payloadValue(entered.value, field, model), entered.value);
+    else if (edit) edits.reset(path, field.name);
+  };
+  return (
+    <FieldRow
+      id={id}
+      field={field}
+      model={model}
+      value={value}
+      required={!isFixed && isRequired(field, collection)}
+      error={wrong[field.name] ?? edits?.errorAt(path, field.name)}
+      disabled={isFixed}
+      isEdited={edit !== undefined}
+      onChange={change}
+    >
+      <RelatedLink field={field} value={value} model={model} />
+      {!isFixed && !isNew && (field.column?.is_nullable ?? false) && value !== null && value !== undefined && (
+        <Button
+          label={`Set ${field.name} to null`}
+          icon="close"
+          kind="quiet"
+          compact
+          onClick={() => change({ value: null })}
+        />
+      )}
+      {edit && !isNew && (
+        <Button
+          label={`Undo the change of ${field.name}`}
+          icon="undo"
+          kind="quiet"
+          compact
+          onClick={() => {
+            change({ value: row[field.name] ?? null });
+          }}
+        />
+      )}
+    </FieldRow>
+  );
+}
+
+function sameValue(one: unknown, other: unknown, field: Field, model: Model): boolean {
+  return (
+    JSON.stringify(payloadValue(one, field, model) ?? null) ===
+    JSON.stringify(payloadValue(other, field, model) ?? null)
+  );
+}
+
+/** Opens the related item. */
+function RelatedLink({
+  field,
+  value,
+  model,
+}: {
+  readonly field: Field;
+  readonly value: unknown;
+  readonly model: Model;
+}) {
+  const to = field.relation?.kind === 'one' ? model.get(field.relation.to) : undefined;
+  const key = to && value !== null && value !== undefined ? keyOf(value, model, to.name) : undefined;
+  if (!to?.hasItems || to.keys.length === 0 || key === undefined) return null;
+  const address = to.name === field.collection ? addressOfRecord(to.name, key) : href('data', [to.name, String(key)]);
+  return (
+    <a class="button quiet compact" href={address} aria-label={`Open the item of ${field.name}`} title="Open it">
+      <Icon name="open" />
+    </a>
+  );
+}
