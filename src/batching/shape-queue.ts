@@ -1,6 +1,7 @@
 /** The reads of one shape that wait or are in flight: how many of them one statement carries, and on which connections. */
 import { performance } from 'node:perf_hooks';
 import type { CallerSettings } from '../access/database-caller.js';
+import type { LogPosition } from '../postgres/pools/sessions.js';
 import { copyBorrowed } from '../postgres/wire/wire-query.js';
 import type { ConnectionSlot, ReadProfile } from './connection-slots.js';
 import { type CostClass, CostModel, MAX_BATCH_READS } from './cost-model.js';
@@ -53,8 +54,8 @@ export interface KeptAnswer {
   onDrop(listener: () => void): void;
   /** More bytes are kept with it. */
   grow(bytes: number): void;
-  /** Whether it is recent enough now for a caller, who has seen the database at that position of the log, in bytes. */
-  serves(user: string | null, position: number, now: number): boolean;
+  /** Whether it is recent enough now for a caller, who has seen the database at that position of the log. */
+  serves(user: string | null, seen: LogPosition, now: number): boolean;
   /** It is used once more. */
   hit(now: number): void;
 }

@@ -7,7 +7,7 @@ import { invalidQuery, isOutcomeUnknown } from '../base/errors.js';
 import type { Database } from '../postgres/pools/database.js';
 import { type LogPosition, NO_POSITION, UNKNOWN_POSITION } from '../postgres/pools/sessions.js';
 import type { Replicas } from '../postgres/replicas/replicas.js';
-import { hashOf, type WriteTimes } from './cache/write-times.js';
+import { type CallerWrites, hashOf } from './cache/caller-writes.js';
 import type { RequestClient } from './stages.js';
 import type { WrittenBy } from './writer.js';
 
@@ -39,7 +39,7 @@ export class SessionConsistency {
   constructor(
     private readonly database: Database,
     private readonly replicas: Replicas | null,
-    private readonly writes: WriteTimes | null,
+    private readonly writes: CallerWrites | null,
   ) {
     this.#primaries = replicas?.board.primaries ?? 0;
   }
@@ -50,12 +50,11 @@ export class SessionConsistency {
     caller: Identity,
     consistency: Consistency,
   ): ReadNeed | null | Promise<ReadNeed | null> {
-    if (this.replicas === null) return null;
-    const { board } = this.replicas;
-    const requested = client.position === '' ? NO_POSITION : readPosition(client.position);
-    const timeline = Math.max(requested.timeline, board.writtenTimeline);
+    const board = this.replicas?.board;
+    const requested = readPosition(client.position);
+    const timeline = Math.max(requested.timeline, board?.writtenTimeline ?? 0);
     let need: ReadNeed | null = null;
-    if (consistency !== 'strong') {
+    if (board && consistency !== 'strong') {
       const callerHash = hashOf(callerName(caller, client));
       const written = consistency === 'session' ? board.written(callerHash) : 0;
       need = { position: Math.max(requested.position, written), timeline, callerHash };
@@ -106,7 +105,9 @@ function positionText({ position, timeline }: LogPosition): string {
   return `${position.toString(36)}-${timeline.toString(36)}`;
 }
 
+/** '' is the position of clients that have seen nothing. */
 export function readPosition(text: string): LogPosition {
+  if (text === '') return NO_POSITION;
   const [, digits = '', timeline = '0'] = /^([0-9a-z]{1,11})(?:-([0-9a-z]{1,6}))?$/.exec(text) ?? [];
   const position = Number.parseInt(digits, 36);
   if (!(position < UNKNOWN_POSITION))

@@ -88,9 +88,9 @@ async function prepareConditioned<Query extends ReadQuery, Answer>(
 
 /** Whether an answer that is kept in memory is recent enough for the request. */
 function mayReadMemory(client: RequestClient, caller: Identity, cache: ReadCache): boolean {
-  const position = client.position === '' ? 0 : readPosition(client.position).position;
+  const seen = readPosition(client.position);
   if (client.noCache || (client.prefer !== '' && consistencyOf(client.prefer) === 'strong')) return false;
-  return cache.serves(caller, client, position);
+  return cache.serves(caller, client, seen);
 }
 
 function executeRead<Query extends ReadQuery, Answer>(

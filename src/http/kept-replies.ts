@@ -6,6 +6,7 @@ import { performance } from 'node:perf_hooks';
 import type { Identity } from '../access/identity.js';
 import type { KeptAnswer } from '../batching/shape-queue.js';
 import { readPosition } from '../engine/consistency.js';
+import type { LogPosition } from '../postgres/pools/sessions.js';
 import type { AnsweredRequest, TrafficRecorder } from '../traffic/recorder.js';
 import { type Exchange, type RequestCounter, requestId } from './exchange.js';
 import type { ServerRequest, ServerResponse } from './memory-socket.js';
@@ -41,8 +42,8 @@ interface KeptReply {
   readonly caller: Identity;
   /** The text of the statement that it was read with. */
   readonly statementText: string;
-  /** The position in the log that the client has seen, in bytes. */
-  readonly position: number;
+  /** The position in the log that the client has seen. */
+  readonly seen: LogPosition;
   /** By the clock of `performance`. */
   readonly until: number;
   readonly generation: number;
@@ -94,13 +95,13 @@ export class KeptReplies {
     request.forEach(this.#readHeader);
     const reply = this.#find(found);
     if (reply === null) return this.#headers.slice(0, this.#count);
-    const { answer, caller, position } = reply;
+    const { answer, caller, seen } = reply;
     const now = performance.now();
     if (
       answer.isDropped ||
       now > reply.until ||
       reply.generation !== this.generation() ||
-      !answer.serves(caller.user, position, now)
+      !answer.serves(caller.user, seen, now)
     )
       return reply.headers;
     answer.hit(now);
@@ -139,7 +140,7 @@ export class KeptReplies {
       answer,
       caller,
       statementText: exchange.statementText,
-      position: exchange.position === '' ? 0 : readPosition(exchange.position).position,
+      seen: readPosition(exchange.position),
       until: performance.now() + lease,
       generation: this.generation(),
       isModified: reply.status === 200,

@@ -5,8 +5,8 @@ import { directusSynonyms } from '../api/directus/compatibility.js';
 import type { Observer } from '../base/observe.js';
 import { ShapeStats } from '../batching/shape-stats.js';
 import type { Config } from '../config/config.js';
+import type { CallerWrites } from '../engine/cache/caller-writes.js';
 import { ReadCache } from '../engine/cache/read-cache.js';
-import type { WriteTimes } from '../engine/cache/write-times.js';
 import { SessionConsistency } from '../engine/consistency.js';
 import type { Extensions } from '../engine/extensions/extensions.js';
 import { Reads } from '../engine/reads/reads.js';
@@ -96,12 +96,12 @@ function databaseOptions(config: Config, url: string): DatabaseOptions {
 /** The parts that a core is made from. */
 interface CoreSources extends Pick<Core, 'database' | 'mirror' | 'policies' | 'replicas' | 'extensions'> {
   /** When callers have written, in memory of all threads; null if no reads are served from memory. */
-  readonly writeTimes: WriteTimes | null;
+  readonly callerWrites: CallerWrites | null;
 }
 
 export function createCore(
   config: Config,
-  { database, mirror, policies, replicas, writeTimes, extensions }: CoreSources,
+  { database, mirror, policies, replicas, callerWrites, extensions }: CoreSources,
   observe: Observer,
 ): Core {
   const readLimits = {
@@ -117,11 +117,11 @@ export function createCore(
   };
   const callers = databaseCaller(config);
   if (callers?.mode === 'role') policies.limitByRole((identity) => callers.roleNameOf(identity));
-  const consistency = replicas || writeTimes ? new SessionConsistency(database, replicas, writeTimes) : null;
+  const consistency = replicas || callerWrites ? new SessionConsistency(database, replicas, callerWrites) : null;
   const shapeStats = new ShapeStats();
   const cache =
-    writeTimes &&
-    new ReadCache({ size: config.READ_CACHE_SIZE, maxLag: config.READ_CACHE_MAX_LAG }, writeTimes, shapeStats);
+    callerWrites &&
+    new ReadCache({ size: config.READ_CACHE_SIZE, maxLag: config.READ_CACHE_MAX_LAG }, callerWrites, shapeStats);
   const services = { database, mirror, policies, callers, consistency, extensions };
   const reads = new Reads({ ...services, replicas, cache, shapeStats }, readLimits, observe);
   const writeLimits = {

@@ -280,7 +280,7 @@ export async function withCore<Result>(
       if (message.kind === 'policies') policies.apply(message.text);
     });
     const extensions = await openExtensions(config, [], observe);
-    const parts = { ...sources, policies, replicas: null, writeTimes: null, extensions };
+    const parts = { ...sources, policies, replicas: null, callerWrites: null, extensions };
     extensions?.connect(commandServices(config, sources.database));
     const result = await work(createCore(config, parts, observe));
     await extensions?.idle();

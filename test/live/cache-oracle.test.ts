@@ -3,10 +3,10 @@
  *
  *   CACHE_READS, CACHE_USERS, CACHE_SHAPES, CACHE_SEED (a number, or random)
  */
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { ReadCache } from '../../src/engine/cache/read-cache.js';
 import { CacheOracle } from '../support/cache-oracle.js';
-import { CacheWriter } from '../support/cache-writers.js';
+import { CacheWriter, readBeside, summaryOf } from '../support/cache-writers.js';
 import { createLibrary, startDatabase, startTestService, type TestOptions } from '../support/service.js';
 import { passTime } from '../support/time.js';
 
@@ -16,7 +16,6 @@ const SHAPES = Number(process.env['CACHE_SHAPES'] ?? 300);
 const given = process.env['CACHE_SEED'] ?? '35';
 const SEED = given === 'random' ? Math.floor(Math.random() * 2_000_000_000) : Number(given);
 const MAX_LAG = Number(process.env['CACHE_MAX_LAG'] ?? 500);
-const READERS = 8;
 
 t.setTimeout(300_000 + READS * 25);
 t.comment(`CACHE_SEED=${SEED} CACHE_READS=${READS} CACHE_USERS=${USERS} CACHE_SHAPES=${SHAPES}`);
@@ -39,27 +38,14 @@ async function openOracle(name: string, options: Partial<TestOptions> = {}): Pro
       ...options,
     });
   const settings = { seed: SEED, users: USERS, shapes: SHAPES, maxLag: MAX_LAG };
-  const oracle = new CacheOracle(databaseUrl, await start(), settings);
+  const oracle = new CacheOracle(databaseUrl, [await start()], settings);
   t.teardown(() => oracle.sql.end({ timeout: 1 }));
   await oracle.open();
   const restart = async (): Promise<void> => {
     await oracle.service.stop();
-    oracle.service = await start();
+    oracle.services.splice(0, 1, await start());
   };
   return { oracle, restart };
-}
-
-/** So many reads, with a write for some of them. Returns the part that was answered from memory. */
-async function readBeside(oracle: CacheOracle, reads: number, perWrite: number): Promise<number> {
-  const { reads: before, hits } = oracle;
-  const isOver = (): boolean => oracle.reads - before >= reads;
-  const writer = new CacheWriter(oracle);
-  const writers = perWrite < 50 ? 4 : 1;
-  await Promise.all([
-    ...Array.from({ length: READERS }, () => oracle.reader(isOver)),
-    ...Array.from({ length: writers }, () => writer.run(isOver, perWrite * writers)),
-  ]);
-  return (oracle.hits - hits) / (oracle.reads - before);
 }
 
 /** Some reads beside writes, while rights, the schema and connections change, then some while the service is restarted. */
@@ -74,13 +60,6 @@ async function readDisturbed({ oracle, restart }: Opened, reads: number): Promis
   };
   await Promise.all([readBeside(oracle, reads / 2, 40), disturb()]);
   await Promise.all([readBeside(oracle, reads / 2, 40), restart()]);
-}
-
-function report(t: Test, oracle: CacheOracle): void {
-  const { reads, hits, compared, comparedHits, failures, journal } = oracle;
-  t.comment(
-    `${reads} reads, ${((100 * hits) / reads).toFixed(1)} % from memory; ${journal.stamps} rows written; ${compared} compared at rest, ${comparedHits} of them from memory; other answers: ${JSON.stringify([...failures])}`,
-  );
 }
 
 for (const LIVE of ['logical', 'triggers'] as const)
@@ -99,7 +78,7 @@ for (const LIVE of ['logical', 'triggers'] as const)
       await readDisturbed(opened, share * 0.2);
       await oracle.compare(40);
     }
-    report(t, oracle);
+    t.comment(summaryOf(oracle));
     // Few reads come twice in a small run on a busy machine.
     t.ok(rate > (reads > 10_000 ? 0.5 : 0.2), `${(100 * rate).toFixed(1)} % from memory while few write`);
     t.ok(oracle.comparedHits > 10, 'answers from memory were compared');
@@ -126,6 +105,6 @@ t.test('the oracle notices a table whose changes are ignored', async (t) => {
     await oracle.sql`update people set level = (level + 1) % 6`;
     await oracle.compare(60);
   }
-  report(t, oracle);
+  t.comment(summaryOf(oracle));
   t.ok(oracle.violated > 0, `${oracle.violated} violations, such as ${oracle.violations[0]}`);
 });

@@ -4,6 +4,7 @@
  */
 import { Agent } from 'node:http';
 import postgres from 'postgres';
+import { laterPosition } from '../../src/engine/consistency.js';
 import type { Service } from '../../src/service/start.js';
 import { Journal, type Moment, type Row, TABLES, type Table } from './cache-journal.js';
 import { type Condition, filterOf, holds, type Shape, ShapeMaker } from './cache-shapes.js';
@@ -71,6 +72,8 @@ export interface OracleSettings {
   readonly shapes: number;
   /** Milliseconds: READ_CACHE_MAX_LAG. */
   readonly maxLag: number;
+  /** Whether acknowledged commits must survive the server: then none is asynchronous. */
+  readonly isDurable?: boolean;
 }
 
 type Bypass = 'memory' | 'strong' | 'no-cache';
@@ -87,7 +90,9 @@ export class CacheOracle {
   readonly journal = new Journal();
   readonly users: User[] = [];
   readonly shapes: Shape[] = [];
-  readonly sql: Sql;
+  sql: Sql;
+  /** The position after the last acknowledged write of each user. */
+  readonly #positions = new Map<string, string>();
   readonly violations: string[] = [];
   violated = 0;
   reads = 0;
@@ -99,11 +104,30 @@ export class CacheOracle {
 
   constructor(
     url: string,
-    public service: Service,
+    readonly services: Service[],
     readonly settings: OracleSettings,
   ) {
-    this.sql = postgres(url, { max: 8, onnotice: () => {} });
+    this.sql = connect(url);
     this.#state = settings.seed;
+  }
+
+  /** The instance that makes changes of rights. */
+  get service(): Service {
+    const [first] = this.services;
+    if (!first) throw new Error('no service');
+    return first;
+  }
+
+  /** Another server has become the primary. */
+  async follow(url: string): Promise<void> {
+    const former = this.sql;
+    this.sql = connect(url);
+    await former.end({ timeout: 0 });
+  }
+
+  /** A write of the user was acknowledged with this position. */
+  wrote(name: string, position: string): void {
+    this.#positions.set(name, laterPosition(this.#positions.get(name) ?? '', position));
   }
 
   /** A whole number below the given one. */
@@ -199,13 +223,14 @@ export class CacheOracle {
 
   /** Reads one after the other over one connection until told to end. */
   async reader(isOver: () => boolean): Promise<void> {
-    const connection = new Connection();
+    const connections = this.services.map((_, instance) => new Connection(instance));
     while (!isOver()) {
       const bypass = this.draw(40) === 0 ? this.pick(['strong', 'no-cache'] as const) : 'memory';
+      const connection = this.pick(connections);
       const answer = await this.read(this.pickHot(this.shapes), this.pickHot(this.users), connection, bypass);
-      if (answer === null) await passTime(20, 'the service is being restarted');
+      if (answer?.status !== 200) await passTime(20, 'the service is being restarted');
     }
-    connection.close();
+    for (const connection of connections) connection.close();
   }
 
   /** Returns the answer if there was one. */
@@ -234,12 +259,18 @@ export class CacheOracle {
 
   #send(
     { method, path, body }: Shape,
-    { token }: User,
-    { agent }: Connection,
+    { token, name }: User,
+    { agent, instance }: Connection,
     headers: Readonly<Record<string, string>>,
   ): Promise<Answer> {
-    const sent = body === undefined ? headers : { ...JSON_HEADERS, ...headers };
-    return request(this.service, method, path, {
+    // One instance knows the writes of its callers by itself.
+    const position = this.services.length > 1 ? this.#positions.get(name) : undefined;
+    const sent = {
+      ...(body === undefined ? {} : JSON_HEADERS),
+      ...(position === undefined ? {} : { 'lateral-position': position }),
+      ...headers,
+    };
+    return request(this.services[instance] ?? this.service, method, path, {
       token,
       agent,
       headers: sent,
@@ -318,6 +349,10 @@ export class CacheOracle {
   }
 }
 
+function connect(url: string): Sql {
+  return postgres(url, { max: 8, onnotice: () => {} });
+}
+
 export function ruleOf(conditions: readonly Condition[], id: string): object | null {
   if (conditions.length === 0) return null;
   return filterOf(conditions.map((each) => (each.value === id ? { ...each, value: '$CURRENT_USER' } : each)));
@@ -327,6 +362,9 @@ export function ruleOf(conditions: readonly Condition[], id: string): object | n
 export class Connection {
   agent = new Agent({ keepAlive: true, maxSockets: 1 });
   readonly #seen = new Map<string, Map<string, number>>();
+
+  /** To this instance of the oracle. */
+  constructor(readonly instance = 0) {}
 
   /** Rows that were seen in later versions before. */
   *setBack(shape: Shape, { name }: User, { status, json }: Answer): Iterable<string> {

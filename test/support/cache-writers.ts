@@ -6,6 +6,7 @@ import { type Answer, request } from './service.js';
 import { passTime } from './time.js';
 
 const JSON_HEADERS = { 'content-type': 'application/json' };
+const READERS = 8;
 /** Rows of a large update. */
 const MANY = 1_200;
 
@@ -106,10 +107,12 @@ export class CacheWriter {
 
   async #send(write: Write, user: User, method: string, path: string, body: unknown): Promise<void> {
     const { token } = user;
-    const { service } = this.oracle;
+    const service = this.oracle.pick(this.oracle.services);
     try {
       const answer = await request(service, method, path, { token, headers: JSON_HEADERS, body: JSON.stringify(body) });
       const [, table = ''] = /^\/items\/(\w+)/.exec(path) ?? [];
+      const position = answer.headers['lateral-position'];
+      if (typeof position === 'string') this.oracle.wrote(user.name, position);
       if (answer.status === 200) {
         const rows = rowsIn(answer);
         // Rows that the caller may not read after the write are not known.
@@ -182,7 +185,7 @@ export class CacheWriter {
     const table = this.oracle.pick(['teams', 'people', 'notes', 'bulk', 'flash'] as const);
     const id = this.#keyOf(table);
     write.touch(table, [id]);
-    if (isAsynchronous) await tx`set local synchronous_commit = off`;
+    if (isAsynchronous && !this.oracle.settings.isDurable) await tx`set local synchronous_commit = off`;
     const rows = await tx<Row[]>`update ${tx(table)} set ${tx(this.#values())} where id = ${id}
       returning id, stamp, level, owner::text`;
     return [{ table, rows }];
@@ -326,4 +329,27 @@ export class CacheWriter {
       // The service is being restarted.
     }
   }
+}
+
+/** Reads beside writes until told to end, with a write for about so many reads. */
+export async function load(oracle: CacheOracle, isOver: () => boolean, perWrite: number): Promise<void> {
+  const writer = new CacheWriter(oracle);
+  const writers = perWrite < 50 ? 4 : 1;
+  await Promise.all([
+    ...Array.from({ length: READERS }, () => oracle.reader(isOver)),
+    ...Array.from({ length: writers }, () => writer.run(isOver, perWrite * writers)),
+  ]);
+}
+
+/** So many reads beside writes. Returns the part that was answered from memory. */
+export async function readBeside(oracle: CacheOracle, reads: number, perWrite: number): Promise<number> {
+  const { reads: before, hits } = oracle;
+  await load(oracle, () => oracle.reads - before >= reads, perWrite);
+  return (oracle.hits - hits) / (oracle.reads - before);
+}
+
+/** Figures of the run, as a comment of its test. */
+export function summaryOf({ reads, hits, compared, comparedHits, failures, journal }: CacheOracle): string {
+  const share = ((100 * hits) / reads).toFixed(1);
+  return `${reads} reads, ${share} % from memory; ${journal.stamps} rows written; ${compared} compared at rest, ${comparedHits} of them from memory; other answers: ${JSON.stringify([...failures])}`;
 }

@@ -9,12 +9,13 @@ import type { KeptAnswer, ReadListener } from '../../batching/shape-queue.js';
 import type { ShapeRecord, ShapeStats } from '../../batching/shape-stats.js';
 import type { LoggedTable } from '../../postgres/changes/pgoutput.js';
 import type { Source } from '../../postgres/changes/publication.js';
+import { isReached, type LogPosition, NO_POSITION } from '../../postgres/pools/sessions.js';
 import type { Values } from '../../sql/parameter.js';
 import type { CompiledRead } from '../reads/compiled-read.js';
 import { CacheSpace, groupOf, type Kept } from './cache-space.js';
+import { type CallerWrites, hashOf } from './caller-writes.js';
 import { dependenciesOf, probeKey, tableKey } from './dependencies.js';
 import { DependencyIndex, type Dependent, DependentShape, type TableChanges } from './dependency-index.js';
-import { hashOf, type WriteTimes } from './write-times.js';
 
 /** A read with everything that its answer depends on. */
 export interface CacheableRead {
@@ -98,8 +99,8 @@ export class CacheEntry implements Dependent, Kept, KeptAnswer {
     this.cache.grow(this, bytes);
   }
 
-  serves(user: string | null, position: number, now: number): boolean {
-    return this.cache.servesUser(user, position, now);
+  serves(user: string | null, seen: LogPosition, now: number): boolean {
+    return this.cache.servesUser(user, seen, now);
   }
 
   hit(now: number): void {
@@ -139,8 +140,8 @@ export class ReadCache {
   #resetAt = 0;
   /** Everything that was committed before is known, by the clock of `performance`. */
   #freshAt = Number.NEGATIVE_INFINITY;
-  /** The position in the log that goes with it, in bytes. */
-  position = 0;
+  /** The position in the log that goes with it. */
+  position = NO_POSITION;
   hits = 0;
   misses = 0;
   evictions = 0;
@@ -150,7 +151,7 @@ export class ReadCache {
 
   constructor(
     readonly limits: CacheLimits,
-    readonly writes: WriteTimes,
+    readonly writes: CallerWrites,
     private readonly shapeStats: ShapeStats,
   ) {
     this.#space = new CacheSpace(limits.size, (entry) => {
@@ -174,14 +175,14 @@ export class ReadCache {
   }
 
   /** Whether answers may be served from memory to a caller, who has seen the database at that position. */
-  serves(caller: Identity, from: { readonly address: string }, position = 0): boolean {
-    if (performance.now() - this.#freshAt > this.limits.maxLag || position > this.position) return false;
+  serves(caller: Identity, from: { readonly address: string }, seen = NO_POSITION): boolean {
+    if (performance.now() - this.#freshAt > this.limits.maxLag || !isReached(seen, this.position)) return false;
     return this.writes.isQuiet || this.writes.isReported(callerName(caller, from));
   }
 
   /** The same if only the user is known, or null for callers without an account: their addresses are not known. */
-  servesUser(user: string | null, position: number, now: number): boolean {
-    if (now - this.#freshAt > this.limits.maxLag || position > this.position) return false;
+  servesUser(user: string | null, seen: LogPosition, now: number): boolean {
+    if (now - this.#freshAt > this.limits.maxLag || !isReached(seen, this.position)) return false;
     return this.writes.isQuiet || (user !== null && this.writes.isReported(user));
   }
 
@@ -362,7 +363,7 @@ export class ReadCache {
    * Everything that was committed before `at`, by the clock of `performance`, or before the position has been reported, and also the
    * writes of callers up to the number `written`.
    */
-  caughtUp(at: number, position: number, written: bigint): void {
+  caughtUp(at: number, position: LogPosition, written: bigint): void {
     if (this.#sources === null) return;
     this.#freshAt = at;
     this.position = position;

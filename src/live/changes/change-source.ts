@@ -3,6 +3,7 @@
 import type { TableChanges } from '../../engine/cache/dependency-index.js';
 import type { LoggedChange, LoggedTable, LogHandler } from '../../postgres/changes/pgoutput.js';
 import type { Source } from '../../postgres/changes/publication.js';
+import type { LogPosition } from '../../postgres/pools/sessions.js';
 
 export type LiveMode = 'auto' | 'logical' | 'triggers' | 'off';
 
@@ -69,7 +70,7 @@ export interface ChangeSource {
    * Resolves when every change that was committed before the call has been reported, with a position in the log up to which this
    * holds. Rejects if that takes too long, or the source is lost.
    */
-  caughtUp(): Promise<number>;
+  caughtUp(): Promise<LogPosition>;
   /** Adapts an open source to the tables that are served. */
   refresh(): Promise<Sources>;
   /** Ends it, whether it is open already or not. */

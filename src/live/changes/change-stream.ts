@@ -8,6 +8,7 @@ import type { Observer } from '../../base/observe.js';
 import { within } from '../../base/time-limit.js';
 import type { TableName } from '../../postgres/changes/publication.js';
 import type { Database } from '../../postgres/pools/database.js';
+import type { LogPosition } from '../../postgres/pools/sessions.js';
 import type {
   ChangeReceiver,
   ChangeSource,
@@ -127,7 +128,7 @@ export class ChangeStream {
   }
 
   /** Resolves when everything that was committed before the call has been reported, with a position up to which this holds. */
-  async caughtUp(): Promise<number> {
+  async caughtUp(): Promise<LogPosition> {
     const { source } = this.#choice;
     if (this.state !== 'open' || source === null) throw new Error('changes are not reported');
     return source.caughtUp();

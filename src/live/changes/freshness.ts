@@ -10,13 +10,16 @@ import type { ChangeStream } from './change-stream.js';
 import type { CommitVisibility } from './visibility.js';
 
 /**
- * Changes with each table that is created, rewritten, truncated or dropped, and with grants, memberships of roles, policies and labels
- * of enums. Statistics that VACUUM and ANALYZE write do not change it.
+ * Changes with each table that is created, rewritten, truncated or dropped, and with grants, roles, memberships of roles, policies and
+ * labels of enums. Statistics that VACUUM and ANALYZE write do not change it. It is read several times a second, so it is shorter than
+ * the fingerprint of the schema (sql/fingerprint.sql), which also notices what changes the model and is read rarely.
  */
 const CATALOG = withCatalog(`select concat_ws(' ',
   (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_class where relkind in ('r', 'p') and relpersistence = 'p'),
   (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_inherits),
+  (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_attribute where attacl is not null),
   (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_auth_members),
+  (select sum(hashtext(concat_ws(' ', oid, rolsuper, rolinherit, rolbypassrls))) from pg_roles),
   (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_policy),
   (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_enum),
   (select concat_ws(':', count(*), sum(xmin::text::bigint)) from pg_namespace where not starts_with(nspname::text, 'pg_'))) as digest`);

@@ -20,6 +20,7 @@ import {
 } from '../../postgres/changes/publication.js';
 import { SlotStream } from '../../postgres/changes/slot-stream.js';
 import type { Database } from '../../postgres/pools/database.js';
+import type { LogPosition } from '../../postgres/pools/sessions.js';
 import {
   type ChangeSource,
   type LogFigures,
@@ -75,7 +76,7 @@ export class LogSource implements ChangeSource {
     }
   }
 
-  async caughtUp(): Promise<number> {
+  async caughtUp(): Promise<LogPosition> {
     const watch = this.#watch;
     if (watch === null) throw new Error('the log is not read');
     return watch.caughtUp();
@@ -504,15 +505,16 @@ class LogWatch {
    * Compares the stream with the position that the log had when the server was asked. Commits are visible before they are flushed where
    * synchronous_commit is off, and only what is flushed is sent: if it takes too long, a message flushes the log.
    */
-  async caughtUp(): Promise<number> {
+  async caughtUp(): Promise<LogPosition> {
     const state = await within(readLogState(this.database), ANSWER_TIMEOUT_MS);
     await this.#inspect(state, this.#older);
     const position = positionOf(state.written);
     const end = recordEnd(position);
-    if (await this.feed.reach(end, FLUSH_MS)) return position;
+    const reached = { position, timeline: state.timeline };
+    if (await this.feed.reach(end, FLUSH_MS)) return reached;
     await within(this.database.rows(FLUSH), ANSWER_TIMEOUT_MS).catch(() => {});
     this.feed.ask();
-    if (await this.feed.reach(end, ANSWER_TIMEOUT_MS)) return position;
+    if (await this.feed.reach(end, ANSWER_TIMEOUT_MS)) return reached;
     throw new Error('the log is behind');
   }
 

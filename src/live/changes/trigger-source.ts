@@ -18,7 +18,8 @@ import {
 import { type LoggedChange, type LoggedTable, positionOf } from '../../postgres/changes/pgoutput.js';
 import type { TableName } from '../../postgres/changes/publication.js';
 import type { Database } from '../../postgres/pools/database.js';
-import type { Session } from '../../postgres/pools/sessions.js';
+import { TIMELINE } from '../../postgres/pools/primary-watch.js';
+import type { LogPosition, Session } from '../../postgres/pools/sessions.js';
 import { withCatalog } from '../../sql/catalog-names.js';
 import { quoteIdentifier } from '../../sql/fragment.js';
 import { type ChangeSource, type Opened, type SourceEvents, type Sources, TransactionReader } from './change-source.js';
@@ -34,8 +35,7 @@ const PINGS_PER_CHECK = 6;
 
 /** Begins the notifications by which an instance finds out how far it is. */
 const MARK = 'mark ';
-const NOTIFY_MARK =
-  'select pg_catalog.pg_current_wal_insert_lsn()::pg_catalog.text as position, pg_catalog.pg_notify($1, $2)::pg_catalog.text';
+const NOTIFY_MARK = `select pg_catalog.pg_current_wal_insert_lsn()::pg_catalog.text as position, ${TIMELINE} as timeline, pg_catalog.pg_notify($1, $2)::pg_catalog.text`;
 
 /** Milliseconds to wait for the lock of a table: its writers wait as well. */
 const LOCK_TIMEOUT_MS = 100;
@@ -115,18 +115,21 @@ export class TriggerSource implements ChangeSource {
   }
 
   /** A notification of its own arrives behind all that were committed before. */
-  async caughtUp(): Promise<number> {
+  async caughtUp(): Promise<LogPosition> {
     const session = this.#session;
     if (session === null) throw new Error('the connection was closed');
     const { database } = this.options;
     const mark = `${MARK}${this.#own}-${++this.#marks}`;
     const arrived = new Promise<boolean>((resolve) => this.#awaited.set(mark, resolve));
     try {
-      const sent = database.rows<{ position: string }>(NOTIFY_MARK, [channelOf(database.system), mark]);
+      const sent = database.rows<{ position: string; timeline: number }>(NOTIFY_MARK, [
+        channelOf(database.system),
+        mark,
+      ]);
       const [row] = await within(sent, PING_MS);
       const isLost = await within(arrived, PING_MS);
-      if (isLost || this.#session !== session) throw new Error('the connection was closed');
-      return positionOf(row?.position ?? '0/0');
+      if (isLost || row === undefined || this.#session !== session) throw new Error('the connection was closed');
+      return { position: positionOf(row.position), timeline: row.timeline };
     } finally {
       this.#awaited.delete(mark);
     }

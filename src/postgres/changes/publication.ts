@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { withCatalog } from '../../sql/catalog-names.js';
 import { quoteIdentifier } from '../../sql/fragment.js';
 import type { Database } from '../pools/database.js';
+import { TIMELINE } from '../pools/primary-watch.js';
 import type { Session } from '../pools/sessions.js';
 
 const PUBLICATION = 'lateral_live';
@@ -152,8 +153,9 @@ const ALL_MEMBERS = withCatalog(
 export interface LogState {
   /** How far the log has been flushed. */
   readonly end: string;
-  /** How far the log has been written. */
+  /** How far the log has been written, and on which timeline. */
   readonly written: string;
+  readonly timeline: number;
   /** Differs between servers, and between starts of one. */
   readonly server: string;
   /** A digest of the tables in the publications. */
@@ -167,15 +169,15 @@ export const SERVER =
   "pg_catalog.to_char(pg_catalog.timezone('UTC', pg_catalog.pg_postmaster_start_time()), 'YYYYMMDDHH24MISSUS')";
 
 export async function readLogState(database: Database): Promise<LogState> {
-  const [row] = await database.rows<{ end: string; written: string; server: string; digest: string; snapshot: string }>(
+  const [row] = await database.rows<Omit<LogState, 'running'> & { readonly snapshot: string }>(
     `select pg_catalog.pg_current_wal_flush_lsn()::pg_catalog.text as end,
-       pg_catalog.pg_current_wal_insert_lsn()::pg_catalog.text as written, ${SERVER} as server, pg_catalog.md5(coalesce((${ALL_MEMBERS}), '')) as digest,
+       pg_catalog.pg_current_wal_insert_lsn()::pg_catalog.text as written, ${TIMELINE} as timeline, ${SERVER} as server, pg_catalog.md5(coalesce((${ALL_MEMBERS}), '')) as digest,
        pg_catalog.pg_current_snapshot()::pg_catalog.text as snapshot`,
   );
   if (!row) throw new Error('the database does not say how far its log is');
   const running = row.snapshot.split(':')[2] ?? '';
-  const { end, written, server, digest } = row;
-  return { end, written, server, digest, running: new Set(running === '' ? [] : running.split(',')) };
+  const { end, written, timeline, server, digest } = row;
+  return { end, written, timeline, server, digest, running: new Set(running === '' ? [] : running.split(',')) };
 }
 
 export async function readMembership(database: Database): Promise<Membership> {

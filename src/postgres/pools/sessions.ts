@@ -58,6 +58,15 @@ export function laterOf(one: LogPosition, other: LogPosition): LogPosition {
   return difference < 0 ? other : one;
 }
 
+/**
+ * Whether everything up to `wanted` comes before `reached`. Positions of different timelines cannot be compared: a later timeline contains
+ * all commits of an earlier one that survived the failover. A position without a timeline is compared by its bytes.
+ */
+export function isReached(wanted: LogPosition, reached: LogPosition): boolean {
+  if (wanted.timeline === reached.timeline || wanted.timeline === 0) return wanted.position <= reached.position;
+  return wanted.timeline < reached.timeline;
+}
+
 /** More than any log has: 9 petabytes. */
 export const UNKNOWN_POSITION = Number.MAX_SAFE_INTEGER;
 

@@ -32,7 +32,7 @@ export interface Assignment {
   /** The state of the replicas, which the main thread checks; null if there are none. */
   readonly replicas: ReplicaMemory | null;
   /** When callers have written; null if no reads are served from memory. */
-  readonly writeTimes: SharedArrayBuffer | null;
+  readonly callerWrites: SharedArrayBuffer | null;
   /** Counts the workers that have closed their sockets: the process must not end before. */
   readonly closed: Int32Array;
 }

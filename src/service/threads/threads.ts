@@ -7,7 +7,7 @@ import type { Gather } from '../../api/server/metrics.js';
 import { serviceUnavailable } from '../../base/errors.js';
 import type { Event, Observer } from '../../base/observe.js';
 import type { Config } from '../../config/config.js';
-import { WriteTimes } from '../../engine/cache/write-times.js';
+import { CallerWrites } from '../../engine/cache/caller-writes.js';
 import type { Extension } from '../../engine/extensions/definition.js';
 import { type HttpServer, type RequestListener, type RequestSource, startHttpServer } from '../../http/app.js';
 import type { Limits } from '../../http/limiter.js';
@@ -107,9 +107,9 @@ export class SingleThread implements Threads {
   async serve(main: MainContext): Promise<string> {
     const { secret, limits, events, accessChanged } = main;
     const config = this.config;
-    const writeTimes = config.READ_CACHE_SIZE > 0 ? new WriteTimes() : null;
+    const callerWrites = config.READ_CACHE_SIZE > 0 ? new CallerWrites() : null;
     const extensions = await openExtensions(config, this.options.extensions, this.observe);
-    const core = createCore(config, { ...main, policies: this.#policies, writeTimes, extensions }, this.observe);
+    const core = createCore(config, { ...main, policies: this.#policies, callerWrites, extensions }, this.observe);
     const shared = {
       secret,
       limits,

@@ -10,7 +10,7 @@ import { packagePath } from '../../base/package-files.js';
 import { atMost, within } from '../../base/time-limit.js';
 import type { ShapeReport } from '../../batching/shape-stats.js';
 import type { Config } from '../../config/config.js';
-import { WriteTimes } from '../../engine/cache/write-times.js';
+import { CallerWrites } from '../../engine/cache/caller-writes.js';
 import { type Reserved, reservePort } from '../../http/listen.js';
 import {
   type Checks,
@@ -97,7 +97,7 @@ export class WorkerPool implements Threads {
       schema,
       policies: this.#policies,
       replicas: main.replicas?.memory ?? null,
-      writeTimes: this.config.READ_CACHE_SIZE > 0 ? new WriteTimes().buffer : null,
+      callerWrites: this.config.READ_CACHE_SIZE > 0 ? new CallerWrites().buffer : null,
       closed: this.#closed,
     };
     const calls = this.#callsFrom(main);

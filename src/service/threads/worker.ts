@@ -3,7 +3,7 @@ import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { Policies } from '../../access/policies.js';
 import { type Event, type Observer, withPlainError } from '../../base/observe.js';
 import { createSequence } from '../../base/time-slices.js';
-import { WriteTimes } from '../../engine/cache/write-times.js';
+import { CallerWrites } from '../../engine/cache/caller-writes.js';
 import { remoteLimits } from '../../http/limiter.js';
 import { FollowingMirror } from '../../mirror/watch.js';
 import { loadGrammar } from '../../sql/grammar.js';
@@ -84,9 +84,9 @@ async function openCore(
   const policies = new Policies();
   policies.apply(assignment.policies);
   const replicas = assignment.replicas && openReplicas(config, assignment.replicas);
-  const writeTimes = assignment.writeTimes && new WriteTimes(assignment.writeTimes);
+  const callerWrites = assignment.callerWrites && new CallerWrites(assignment.callerWrites);
   const extensions = await openExtensions(config, [], observe);
-  const sources = { database, mirror, policies, replicas, writeTimes, extensions };
+  const sources = { database, mirror, policies, replicas, callerWrites, extensions };
   return { core: createCore(config, sources, observe), mirror };
 }
 

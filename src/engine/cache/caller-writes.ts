@@ -5,7 +5,7 @@
  */
 const CALLERS = 4_096;
 
-export class WriteTimes {
+export class CallerWrites {
   readonly buffer: SharedArrayBuffer;
   /** The first is the number of the last write of all. */
   readonly #numbers: BigInt64Array;
