@@ -65,7 +65,7 @@ export class ProgramApi implements LateralApi {
     const writer = { caller, author: { ...NO_AUTHOR, user: caller.user } };
     return core.writes.inOneTransaction({ writer, client: NO_CLIENT }, async (writes, session) => {
       const scope = writes.scopeOf(session, { writer, client: NO_CLIENT });
-      const tx = new TransactionItems({ ...scope, callerOf: (each) => this.callerOf(each) });
+      const tx = new TransactionItems(async () => ({ ...scope, callerOf: (each) => this.callerOf(each) }));
       try {
         return await work(tx);
       } finally {

@@ -2,6 +2,7 @@
 import { elementAt, parseOwnJson } from '../../base/narrow.js';
 import type { Collection } from '../../mirror/model.js';
 import type { PlannedWrite, WriteNode } from '../../plan/write/write.js';
+import type { Session } from '../../postgres/pools/sessions.js';
 import type { Key } from '../../request/write.js';
 import { joinKey } from '../../sql/key-text.js';
 import { type Change, type ChangedRow, type HookedWrite, valuesOf, type WriteHook } from '../hooks/write-hook.js';
@@ -46,7 +47,7 @@ export function afterWriteHook(write: HookingWrite): WriteHook {
     open: (hooked) => ({
       afterWrite: async () => {
         const events = await eventsOf(hooked);
-        await keepingSettings(hooked, () => callAll(events, hooked, write));
+        await callAll(events, hooked, write);
         const committed = events.filter(({ collection }) => extensions.hooks('afterCommit', collection).length > 0);
         if (committed.length === 0) return;
         hooked.session.afterwards(async () => extensions.afterwards(() => announce(committed, write)));
@@ -55,30 +56,51 @@ export function afterWriteHook(write: HookingWrite): WriteHook {
   };
 }
 
-/** Answers whether a hook has used the transaction. */
-async function callAll(events: readonly WriteEvent[], { session }: HookedWrite, write: HookingWrite): Promise<boolean> {
+async function callAll(events: readonly WriteEvent[], hooked: HookedWrite, write: HookingWrite): Promise<void> {
   const { extensions } = write;
-  let isUsed = false;
+  const settings = new KeySettings(hooked);
+  const open = async (): Promise<Session> => {
+    await settings.keep();
+    return hooked.session;
+  };
   for (const event of events)
     for (const hook of extensions.hooks('afterWrite', event.collection)) {
-      const tx = new TransactionItems(write.scopeOf(hook, session));
+      const tx = new TransactionItems(write.scopeOf(hook, open));
       await extensions.run(hook, { ...contextOf(event, write), tx }, () => tx.close());
-      isUsed ||= tx.isUsed;
     }
-  return isUsed;
+  await settings.restore();
 }
 
 /** The read-back finds the keys of new items in settings of the transaction. Writes of hooks leave others there. */
-async function keepingSettings({ session, planned }: HookedWrite, work: () => Promise<boolean>): Promise<void> {
-  const parts = planned?.plan.makesKeys ? planned.plan.collection.key.length : 0;
-  const names = parts === 0 ? [] : ['lateral.keys', ...(parts > 1 ? Array.from({ length: parts }, partSetting) : [])];
-  const read = names.map((name) => `pg_catalog.current_setting('${name}', true)`);
-  const kept =
-    names.length === 0 ? [] : await session.cell(`select pg_catalog.json_build_array(${read.join()})::text`, []);
-  if (!(await work()) || names.length === 0) return;
-  const values = parseOwnJson<(string | null)[]>(String(kept)).map((value) => value ?? '');
-  const write = names.map((name, index) => `pg_catalog.set_config('${name}', $${index + 1}, true)`);
-  await session.cell(`select ${write.join()}`, values);
+class KeySettings {
+  #kept: Promise<string[]> | null = null;
+  readonly #names: readonly string[];
+
+  constructor(private readonly write: HookedWrite) {
+    const { plan } = write.planned ?? {};
+    const parts = plan?.makesKeys ? plan.collection.key.length : 0;
+    const more = parts > 1 ? Array.from({ length: parts }, partSetting) : [];
+    this.#names = parts === 0 ? [] : ['lateral.keys', ...more];
+  }
+
+  /** Before the first call of a hook. */
+  async keep(): Promise<void> {
+    if (this.#names.length === 0) return;
+    this.#kept ??= this.#read();
+    await this.#kept;
+  }
+
+  async restore(): Promise<void> {
+    if (this.#kept === null) return;
+    const write = this.#names.map((name, index) => `pg_catalog.set_config('${name}', $${index + 1}, true)`);
+    await this.write.session.cell(`select ${write.join()}`, await this.#kept);
+  }
+
+  async #read(): Promise<string[]> {
+    const read = this.#names.map((name) => `pg_catalog.current_setting('${name}', true)`);
+    const cell = await this.write.session.cell(`select pg_catalog.json_build_array(${read.join()})::text`, []);
+    return parseOwnJson<(string | null)[]>(String(cell)).map((value) => value ?? '');
+  }
 }
 
 function partSetting(_: unknown, part: number): string {

@@ -25,8 +25,8 @@ import { TransactionItems, type TransactionScope } from './transaction-items.js'
 export interface HookingWrite extends WrittenBy {
   readonly extensions: Extensions;
   readonly attempt: number;
-  /** The transaction for the calls of a hook. Throws if the hook is running already. */
-  readonly scopeOf: (hook: BoundHook<never>, session: Session) => TransactionScope;
+  /** The transaction for the calls of a hook, which begins when it is opened. Throws if the hook is running already. */
+  readonly scopeOf: (hook: BoundHook<never>, open: () => Promise<Session>) => () => Promise<TransactionScope>;
 }
 
 interface PlannedHookingWrite extends HookingWrite {
@@ -74,7 +74,7 @@ export function hasHookedItems(
 export class BeforeWrites {
   constructor(
     private readonly write: PlannedHookingWrite,
-    private readonly session: Session,
+    private readonly open: () => Promise<Session>,
   ) {}
 
   /** The request with the payloads that hooks made of its own. */
@@ -137,7 +137,7 @@ export class BeforeWrites {
     const shown = keys.map((key) => shownKeyOf(collection, checkKey(collection, key)));
     let current = payload;
     for (const hook of hooks) {
-      const tx = new TransactionItems(this.write.scopeOf(hook, this.session));
+      const tx = new TransactionItems(this.write.scopeOf(hook, this.open));
       const given = plainCopy(current);
       const context: BeforeWriteContext = {
         collection: collection.name,

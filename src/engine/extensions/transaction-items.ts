@@ -48,10 +48,12 @@ export class TransactionItems implements HookTransaction {
   fatal: { readonly error: unknown } | null = null;
   isUsed = false;
   #isClosed = false;
+  #scope: TransactionScope | null = null;
   #running: Promise<unknown> = Promise.resolve();
   readonly #inOrder = createSequence();
 
-  constructor(private readonly scope: TransactionScope) {}
+  /** `open` is called at the first call: a hook without calls needs no transaction. */
+  constructor(private readonly open: () => Promise<TransactionScope>) {}
 
   items<Row extends object>(
     collection: string,
@@ -76,70 +78,78 @@ export class TransactionItems implements HookTransaction {
   async #run<Data>(call: ItemsCall, as: As | 'caller', hooks: boolean): Promise<Data> {
     if (this.#isClosed) throw invalidQuery('The transaction of this call has ended: await each call of "tx"');
     this.isUsed = true;
-    const { session, asError } = this.scope;
-    const caller = as === 'caller' ? this.scope.writer.caller : await this.scope.callerOf(as);
+    this.#scope ??= await this.open();
+    const { session, asError, writer, callerOf } = this.#scope;
+    const caller = as === 'caller' ? writer.caller : await callerOf(as);
     try {
       await session.query(`savepoint ${SAVEPOINT}`);
-      const data = await this.#send<Data>(call, caller, hooks);
+      const data = await this.#send<Data>(call, this.#scope, caller, hooks);
       await session.query(`release savepoint ${SAVEPOINT}`);
       return data;
     } catch (error) {
       if (session.lost || isConflict(error)) this.fatal = { error };
-      else await this.#undo();
+      else await this.#undo(session);
       throw error instanceof ServiceError || this.fatal ? error : asError(error);
     }
   }
 
-  async #undo(): Promise<void> {
+  async #undo(session: Session): Promise<void> {
     try {
-      await this.scope.session.query(`rollback to savepoint ${SAVEPOINT}; release savepoint ${SAVEPOINT}`);
+      await session.query(`rollback to savepoint ${SAVEPOINT}; release savepoint ${SAVEPOINT}`);
     } catch (error) {
       this.fatal = { error };
     }
   }
 
-  async #send<Data>(call: ItemsCall, caller: Identity, hooks: boolean): Promise<Data> {
+  async #send<Data>(call: ItemsCall, scope: TransactionScope, caller: Identity, hooks: boolean): Promise<Data> {
     const { method } = call;
     const body =
       method === 'GET' || method === 'SEARCH'
-        ? await this.#read(call, caller)
-        : await this.#write({ ...call, method }, caller, hooks);
+        ? await readIn(scope, call, caller)
+        : await writeIn(hooks ? scope : { ...scope, writes: scope.writes.withoutHooks() }, { ...call, method }, caller);
     return parseOwnJson<{ data: Data }>(body === null ? '{"data":null}' : String(body)).data;
   }
+}
 
-  async #read({ method, collection, key, queryString, body }: ItemsCall, given: Identity): Promise<Buffer> {
-    const { session, reads, client, parseLimits: limits } = this.scope;
-    const query: Parsed =
-      method === 'SEARCH'
-        ? parseSearch(collection, normalized(body), queryString, limits)
-        : parseRead(collection, key, queryString, limits);
-    const caller = await reads.conditioned(query, given, client);
-    const compiled = reads.compile(query, caller, { client });
-    if (compiled.stream) throw invalidQuery('A transaction cannot stream a list: set a smaller "limit"');
-    const cell = await reads.cellIn(session, { query, compiled, caller, origin: client });
-    if (cell === null) throw forbidden();
-    return cell;
-  }
+async function readIn(
+  { session, reads, client, parseLimits: limits }: TransactionScope,
+  { method, collection, key, queryString, body }: ItemsCall,
+  given: Identity,
+): Promise<Buffer> {
+  const query: Parsed =
+    method === 'SEARCH'
+      ? parseSearch(collection, normalized(body), queryString, limits)
+      : parseRead(collection, key, queryString, limits);
+  const caller = await reads.conditioned(query, given, client);
+  const compiled = reads.compile(query, caller, { client });
+  if (compiled.stream) throw invalidQuery('A transaction cannot stream a list: set a smaller "limit"');
+  const cell = await reads.cellIn(session, { query, compiled, caller, origin: client });
+  if (cell === null) throw forbidden();
+  return cell;
+}
 
-  #write(
-    { method, collection, key, queryString, body }: ItemsCall & { readonly method: 'POST' | 'PATCH' | 'DELETE' },
-    caller: Identity,
-    hooks: boolean,
-  ): Promise<Buffer | null> {
-    const { writer, client, parseLimits: limits } = this.scope;
-    const writes = hooks ? this.scope.writes : this.scope.writes.withoutHooks();
-    const request = parseItemWrite(
-      { method, collection, key, queryString, body: normalized(body), ifMatch: null, isNew: false },
-      {
-        isSingleton: writes.isSingleton(collection, caller),
-        limits,
-        idempotencyKey: null,
-        readBackOf: (one) => parseReadBack(collection, one, queryString, limits),
-      },
-    );
-    const author = { ...writer.author, user: caller.user };
-    return writes.run(request, { caller, author }, client);
-  }
+function writeIn(
+  { writes, writer, client, parseLimits: limits }: TransactionScope,
+  {
+    method,
+    collection,
+    key,
+    queryString,
+    body,
+  }: Omit<ItemsCall, 'method'> & { readonly method: 'POST' | 'PATCH' | 'DELETE' },
+  caller: Identity,
+): Promise<Buffer | null> {
+  const request = parseItemWrite(
+    { method, collection, key, queryString, body: normalized(body), ifMatch: null, isNew: false },
+    {
+      isSingleton: writes.isSingleton(collection, caller),
+      limits,
+      idempotencyKey: null,
+      readBackOf: (one) => parseReadBack(collection, one, queryString, limits),
+    },
+  );
+  const author = { ...writer.author, user: caller.user };
+  return writes.run(request, { caller, author }, client);
 }
 
 /** The body as its JSON is read. */

@@ -227,3 +227,38 @@ export class DeadlockLane {
 }
 
 const DEADLOCK = '40P01';
+
+/** Runs the work in a transaction. */
+export type Begin<Result> = (work: (session: Session) => Promise<Result>) => Promise<Result>;
+
+/**
+ * A transaction that begins when `prepare` asks for it. `finish` gets the session, or null if there is no transaction. If `prepare` fails, the
+ * transaction is undone.
+ */
+export async function beginLate<Prepared, Result>(
+  begin: Begin<Result>,
+  prepare: (open: () => Promise<Session>) => Promise<Prepared>,
+  finish: (prepared: Prepared, session: Session | null) => Promise<Result>,
+): Promise<Result> {
+  let ended: Promise<Result> | null = null;
+  let opened: Promise<Session> | null = null;
+  const open = (): Promise<Session> => {
+    opened ??= new Promise((resolve, reject) => {
+      ended = begin(async (session) => {
+        resolve(session);
+        return finish(await prepared, session);
+      });
+      ended.catch(reject);
+    });
+    return opened;
+  };
+  // Not before the next turn: `open` waits for it.
+  const prepared = Promise.resolve().then(() => prepare(open));
+  const result = await prepared.then(
+    (value) => ({ value }),
+    (error: unknown) => ({ error }),
+  );
+  if (ended !== null) return ended;
+  if ('error' in result) throw result.error;
+  return finish(result.value, null);
+}

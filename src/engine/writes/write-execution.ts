@@ -79,11 +79,14 @@ export abstract class WriteExecution {
       writer,
       client,
       attempt: current,
-      scopeOf: (hook, session) => {
+      scopeOf: (hook, open) => {
         const name = `${hook.extension} ${hook.kind} ${hook.collection}`;
         if (stack.includes(name)) throw extensions.failure(new Error(triggersItself(hook.collection)), hook);
-        const joined = this.join(session, { stack: [...stack, name], attempt: current });
-        return { ...this.scopeOf(session, call), writes: joined, callerOf: extensions.services.callerOf };
+        return async () => {
+          const session = await open();
+          const joined = this.join(session, { stack: [...stack, name], attempt: current });
+          return { ...this.scopeOf(session, call), writes: joined, callerOf: extensions.services.callerOf };
+        };
       },
     };
   }
@@ -94,14 +97,14 @@ export abstract class WriteExecution {
     return write && afterWriteHook(write);
   }
 
-  /** The calls of `beforeWrite` in the transaction, or null if no extension is called. */
+  /** The calls of `beforeWrite` in the transaction that `open` answers, or null if no extension is called. */
   protected beforeHooks(
-    session: Session,
+    open: () => Promise<Session>,
     call: WrittenBy & Pick<WriteCall, 'attempt'>,
     { context: { model, access } }: WriteTarget,
   ): BeforeWrites | null {
     const write = this.extended(call);
-    return write && new BeforeWrites({ ...write, model, access }, session);
+    return write && new BeforeWrites({ ...write, model, access }, open);
   }
 
   /** Whether `beforeWrite` of an extension concerns the request. */

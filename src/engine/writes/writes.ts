@@ -55,6 +55,8 @@ import {
 } from './plan-request.js';
 import { advancePastTable, suppliesKeys } from './sequences.js';
 import {
+  type Begin,
+  beginLate,
   DeadlockLane,
   type PipelinedWrite,
   type StepPlace,
@@ -149,22 +151,29 @@ export class Writes extends WriteExecution {
     return this.execute(planned, call);
   }
 
-  /** Hooks change the payload inside of the transaction. The plan is made after them. */
+  /**
+   * Hooks change the payload, and the plan is made after them. If none of them uses the transaction, the write is sent as it would be without
+   * hooks, in one round trip. An idempotency key is taken before hooks are called.
+   */
   #attemptExtended(request: WriteRequest, call: WriteCall, model: Model): Promise<Buffer | null> {
     const target = this.restrict(request.collection, call.writer, model);
     if (isSelecting(request)) return this.#writeSelected(request, target, call);
-    return this.#transaction(call, target.collection, async (session) =>
-      this.executeIn(session, await this.#planExtended(request, target, call, session), call, null),
-    );
+    const begin: Begin<Buffer | null> = (work) => this.#transaction(call, target.collection, work);
+    const plan = (open: () => Promise<Session>): Promise<PlannedWrite> =>
+      this.#planExtended(request, target, call, open);
+    const write = (planned: PlannedWrite, session: Session | null): Promise<Buffer | null> =>
+      session ? this.executeIn(session, planned, call, null) : this.execute(planned, call);
+    if (!this.session && !call.idempotencyKey) return beginLate(begin, plan, write);
+    return begin(async (session) => write(await plan(async () => session), session));
   }
 
   async #planExtended(
     request: PlannedRequest,
     target: WriteTarget,
     call: WriteCall,
-    session: Session,
+    open: () => Promise<Session>,
   ): Promise<PlannedWrite> {
-    const hooks = this.beforeHooks(session, call, target);
+    const hooks = this.beforeHooks(open, call, target);
     return planWrite(hooks ? await hooks.request(request, target.collection) : request, target);
   }
 
@@ -196,7 +205,7 @@ export class Writes extends WriteExecution {
       const isNew = request.kind === 'update-singleton' && keys.length === 0;
       // Without items, nothing else checks the fields.
       if (keys.length === 0 && !isNew) checkChanged(target, given);
-      const hooks = keys.length > 0 || isNew ? this.beforeHooks(session, call, target) : null;
+      const hooks = keys.length > 0 || isNew ? this.beforeHooks(async () => session, call, target) : null;
       const data = hooks ? await hooks.item(collection, given, isNew ? 'create' : 'update', keys) : given;
       const context = withOperators(target.context, request, isNew ? 'all' : 'changes');
       const planned = await (isNew
@@ -234,7 +243,7 @@ export class Writes extends WriteExecution {
       const keys = await this.compiler.selectKeys({ ...call, session }, collection, selected, 'delete');
       await checkKeys(collection, keys);
       this.countRows(keys.length);
-      await this.beforeHooks(session, call, { collection, context })?.removed(collection, 'delete', keys);
+      await this.beforeHooks(async () => session, call, { collection, context })?.removed(collection, 'delete', keys);
       if (collection.distributed) await planForShard(collection, keys, session);
       const values = bind(parameters, [keys, JSON.stringify(writer.author), tagList(call.tags)], writer.caller);
       await hooks.around({ ...this.hookContext(session, call), deleted: keys }, () =>
@@ -356,7 +365,7 @@ export class Writes extends WriteExecution {
       pipeline.receive(index, await this.#writeSelected(request, target, call));
       return;
     }
-    const planned = early ?? (await this.#planExtended(request, target, call, session));
+    const planned = early ?? (await this.#planExtended(request, target, call, async () => session));
     const execute = (): Promise<Buffer | null> => this.executeIn(session, planned, call, null);
     pipeline.receive(index, await runJoined(session, collectionsOf(planned), execute));
     if (!isReferenced) return;
@@ -455,7 +464,7 @@ export class Writes extends WriteExecution {
       return this.services.database.imports.use((session) => {
         const plan = async (rows: readonly Input[]): Promise<PlannedWrite> => {
           const hooks = isHooked
-            ? this.beforeHooks(session, { ...call, attempt: number }, { collection, context })
+            ? this.beforeHooks(async () => session, { ...call, attempt: number }, { collection, context })
             : null;
           const changed = hooks ? await hooks.rows(collection, rows, onConflict?.resolution === 'merge') : rows;
           return planImported(collection, changed, onConflict, { ...context, maxRows: null });
