@@ -40,6 +40,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
           'explorer-hostile',
           'explorer-view-as',
           'explorer-types',
+          'explorer-files',
           'explorer-keyboard',
           'explorer-boards',
           'explorer-people',

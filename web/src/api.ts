@@ -216,19 +216,40 @@ export function messageOf(error: unknown): string {
 }
 
 /** Sends a file and reports its progress, which fetch cannot do. */
-export async function upload(
+export function upload(
   path: string,
   file: Blob,
   type: string,
   onProgress: (part: number) => void,
   signal: AbortSignal,
 ): Promise<unknown> {
+  return transmit('POST', path, { body: file, type }, { onProgress, signal });
+}
+
+export interface Transmission {
+  /** From 0 to 1. */
+  readonly onProgress: (part: number) => void;
+  readonly signal: AbortSignal;
+}
+
+/** Sends a form with files, and reports its progress. */
+export function sendForm(method: string, path: string, form: FormData, how: Transmission): Promise<unknown> {
+  // The browser names the type, with the boundary of the parts.
+  return transmit(method, path, { body: form, type: null }, how);
+}
+
+async function transmit(
+  method: string,
+  path: string,
+  { body, type }: { readonly body: Blob | FormData; readonly type: string | null },
+  { onProgress, signal }: Transmission,
+): Promise<unknown> {
   // The file is sent once, so an expired session is renewed first.
   await call('GET', '/users/me?fields=id', { own: true, signal });
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
-    request.open('POST', base + path);
-    request.setRequestHeader('Content-Type', type);
+    request.open(method, base + path);
+    if (type !== null) request.setRequestHeader('Content-Type', type);
     for (const [name, value] of Object.entries(authorization())) request.setRequestHeader(name, value);
     request.upload.onprogress = ({ loaded, total }) => onProgress(total === 0 ? 1 : loaded / total);
     request.onerror = () =>
@@ -246,7 +267,7 @@ export async function upload(
       if (request.status < 300) resolve(parsed['data']);
       else reject(new ApiError(request.status, (parsed['errors'] ?? []) as Failure[]));
     };
-    request.send(file);
+    request.send(body);
   });
 }
 
@@ -277,6 +298,19 @@ export async function stream(
   return response.body;
 }
 
+/** The bytes of a response, with the login and View as of this page. */
+export async function fetchContent(
+  path: string,
+  signal: AbortSignal,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<Blob> {
+  const send = (): Promise<Response> => fetch(base + path, { headers: { ...authorization(), ...headers }, signal });
+  let response = await reach(send);
+  if (response.status === 401 && token === null && (await renewed())) response = await reach(send);
+  if (!response.ok) throw new ApiError(response.status, (parse(await response.text())['errors'] ?? []) as Failure[]);
+  return response.blob();
+}
+
 /** Saves a file as a download of the browser, and reports the number of received bytes. */
 export async function download(
   { path, body, name }: { readonly path: string; readonly body: unknown; readonly name: string },
@@ -304,7 +338,11 @@ export async function download(
     onProgress(bytes);
   }
   const type = response.headers.get('content-type') ?? '';
-  const url = URL.createObjectURL(new Blob(pieces, { type }));
+  saveAs(new Blob(pieces, { type }), name);
+}
+
+export function saveAs(content: Blob, name: string): void {
+  const url = URL.createObjectURL(content);
   const link = document.createElement('a');
   link.href = url;
   link.download = name;

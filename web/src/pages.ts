@@ -1,6 +1,6 @@
 /** The list of pages. Each is loaded when it is first opened. */
 import type { ComponentType } from 'preact';
-import { mayAdminister, me } from './state';
+import { mayAdminister, me, model } from './state';
 
 export interface Page {
   readonly name: string;
@@ -11,6 +11,8 @@ export interface Page {
   readonly administrators?: boolean;
   /** Whether it depends on permissions, so that administrators can view it as another caller. */
   readonly isViewed?: boolean;
+  /** The system collection that the caller must be able to read, without its prefix. */
+  readonly collection?: string;
   readonly load: () => Promise<ComponentType>;
 }
 
@@ -26,6 +28,12 @@ export const pages: readonly Page[] = [
     load: () => import('./plan/page').then((loaded) => loaded.PlanPage),
   },
   { name: 'boards', title: 'Boards', load: () => import('./boards/page').then((loaded) => loaded.BoardsPage) },
+  {
+    name: 'files',
+    title: 'Files',
+    collection: 'files',
+    load: () => import('./files/page').then((loaded) => loaded.FilesPage),
+  },
   { name: 'model', title: 'Model', load: () => import('./schema/page').then((loaded) => loaded.ModelPage) },
   {
     name: 'access',
@@ -51,6 +59,14 @@ export const pages: readonly Page[] = [
 
 export function shownPages(): readonly Page[] {
   return pages.filter(
-    ({ administrators, isViewed }) => !administrators || mayAdminister.value || (isViewed && me.value?.administrator),
+    ({ administrators, isViewed, collection }) =>
+      (!administrators || mayAdminister.value || (isViewed && me.value?.administrator)) &&
+      (collection === undefined || mayRead(collection)),
   );
+}
+
+/** True until the schema is known. */
+function mayRead(collection: string): boolean {
+  const known = model.value;
+  return known === null || known.has(`service_${collection}`) || known.has(`directus_${collection}`);
 }

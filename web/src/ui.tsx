@@ -24,6 +24,7 @@ const ICONS = {
   open: 'M6 3H3v10h10v-3M9 3h4v4M13 3 7.5 8.5',
   undo: 'M6 3 3 6l3 3M3 6h6a4 4 0 0 1 0 8H7',
   save: 'M8 2v8M4.5 6.5 8 10l3.5-3.5M3 13h10',
+  folder: 'M1.5 3.5h4.6l1.4 1.8h7v8h-13z',
   upload: 'M8 10V2M4.5 5.5 8 2l3.5 3.5M3 13h10',
   copy: 'M5.5 5.5V3h7.5v7.5h-2.5M3 5.5h7.5V13H3z',
   play: 'M5 3.2v9.6L12.5 8z',
