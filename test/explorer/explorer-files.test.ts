@@ -20,7 +20,8 @@ const databaseUrl = await createLibrary(server, 'explorer_files');
 const sql = connectSql(databaseUrl);
 t.teardown(() => sql.end());
 await sql`alter table authors add column portrait uuid references service_files (id) on delete set null`;
-const service = await startTestService({ databaseUrl, STORAGE_LOCAL_ROOT: await makeFolder() });
+const options = { databaseUrl, STORAGE_LOCAL_ROOT: await makeFolder() };
+const service = await startTestService(options);
 await setPassword(service);
 
 /** A black picture without compression, so that no library is needed. */
@@ -129,6 +130,7 @@ t.test('folders, drops, search, deletion', { skip }, async (t) => {
   const { page, complaints } = await openPage(service);
   await logIn(service, page, '#/files');
   await page.getByRole('link', { name: 'Portrait of Ada' }).waitFor();
+  await page.getByRole('button', { name: 'Upload' }).waitFor();
   await drop(page, '.files-main', 'notes.txt', 'a few notes');
   await page.getByRole('link', { name: /^Notes/i }).waitFor();
   await drop(page, '.folders nav a:last-child', 'inside.txt', 'inside the folder');
@@ -215,7 +217,7 @@ t.test('hostile names and pictures run nothing, and axe finds nothing serious', 
     }
     const link = page
       .getByRole('list', { name: 'Found files' })
-      .getByRole('link', { name: /onerror/ })
+      .getByRole('link', { name: /onerror/i })
       .first();
     await link.waitFor();
     const check = async (what: string): Promise<void> => {

@@ -198,7 +198,7 @@ t.test('access: the public may read published articles, and why not a draft', { 
   await page.getByRole('button', { name: 'New policy' }).click();
   await page.keyboard.type('Visitors');
   await page.getByLabel('For', { exact: true }).selectOption('public');
-  await page.getByRole('button', { name: 'Create' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Create' }).click();
   await page.getByRole('button', { name: 'read articles: no' }).click();
   await page.getByRole('button', { name: 'Add rule' }).click();
   await page.getByLabel('Field', { exact: true }).selectOption('status');

@@ -154,18 +154,17 @@ function DropZone({ disabled, onFiles, children }: DropProps): JSX.Element {
       class={`files-main${over ? ' over' : ''}`}
       aria-label="Files"
       onDragOver={(event) => {
-        if (disabled || !event.dataTransfer?.types.includes('Files')) return;
+        // Otherwise the browser would leave the page and open the file.
         event.preventDefault();
-        setOver(true);
+        if (!disabled && event.dataTransfer?.types.includes('Files')) setOver(true);
       }}
       onDragLeave={(event) => {
         if (!event.currentTarget.contains(event.relatedTarget as Node | null)) setOver(false);
       }}
       onDrop={(event) => {
         setOver(false);
-        if (disabled || !event.dataTransfer) return;
         event.preventDefault();
-        onFiles(event.dataTransfer.files);
+        if (!disabled && event.dataTransfer) onFiles(event.dataTransfer.files);
       }}
     >
       {children}
@@ -293,7 +292,7 @@ function Thumbnail({ file }: { readonly file: FileRow }): JSX.Element {
     return (
       <div class="picture">
         <Icon name="file" />
-        <small>{extension(file)}</small>
+        <small aria-hidden="true">{extension(file)}</small>
       </div>
     );
   return <Picture paths={paths} label="" version={file.modified_on ?? ''} side={300} />;

@@ -10,6 +10,7 @@ import { Icon } from '../ui';
 interface PictureProps {
   /** Tried in this order: the service cannot transform pictures without the package sharp. */
   readonly paths: readonly string[];
+  /** Empty if the text beside it says the same. */
   readonly label: string;
   /** Changes with the content. */
   readonly version: string;
@@ -98,7 +99,11 @@ export function Picture({ paths, label, version, side, onError }: PictureProps):
   }, [key, version, side]);
   return (
     <div class={`picture ${state}`} ref={box}>
-      <canvas ref={canvas} role="img" aria-label={label} width={1} height={1} />
+      {label === '' ? (
+        <canvas ref={canvas} width={1} height={1} />
+      ) : (
+        <canvas ref={canvas} role="img" aria-label={label} width={1} height={1} />
+      )}
       {state === 'failed' && <Icon name="file" />}
     </div>
   );
