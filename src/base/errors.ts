@@ -58,7 +58,7 @@ export class ServiceError extends LateralError {
   declare readonly code: ErrorCode;
   raised: RaisedResponse | null = null;
 
-  /** `status` differs from that of the code only for errors of extensions. */
+  /** `status` differs from that of the code only for errors of extensions and functions. */
   constructor(
     code: ErrorCode,
     message: string,
@@ -68,6 +68,24 @@ export class ServiceError extends LateralError {
     super(status, code, message, extensions);
     this.name = 'ServiceError';
   }
+}
+
+/** Codes of the statuses that functions may ask for. The others have that of an invalid request, or of an unavailable service. */
+const RAISED_CODES: Readonly<Record<number, ErrorCode>> = {
+  401: 'INVALID_CREDENTIALS',
+  403: 'FORBIDDEN',
+  404: 'ROUTE_NOT_FOUND',
+  405: 'METHOD_NOT_ALLOWED',
+  412: 'PRECONDITION_FAILED',
+  415: 'UNSUPPORTED_MEDIA_TYPE',
+  422: 'UNPROCESSABLE_CONTENT',
+  429: 'REQUESTS_EXCEEDED',
+};
+
+/** The error with the status, the message, the details and the hint that a function of the database asked for. */
+export function raisedError({ status, message, ...more }: RaisedResponse, { code }: ServiceError): ServiceError {
+  const known = RAISED_CODES[status] ?? (status < 500 ? code : 'SERVICE_UNAVAILABLE');
+  return new ServiceError(known, message, more, status);
 }
 
 /** With the message of the database, which may name more than the caller may know: see `DatabaseRefusals` in engine/reads. */

@@ -151,6 +151,11 @@ const EVENTS = {
     info(`loaded extensions: ${names.join(', ')}`),
   'database-refused': ({ detail }: { readonly detail: string }) =>
     warn('PostgreSQL refused the statement of a request', { detail }),
+  /** With DATABASE_CALLER=role, administrators without a database role have the privileges of the login. */
+  'login-unprivileged': ({ tables }: { readonly tables: readonly string[] }) =>
+    warn(
+      `administrators without a database role may not read ${tables.length} tables, such as ${tables[0]}: set database_role of their role, or grant the login the privileges (lateral doctor prints the SQL)`,
+    ),
   /** An administrator begins to read with the permissions of another. */
   'viewed-as': ({ administrator, as }: { readonly administrator: string | null; readonly as: string }) =>
     info('an administrator reads with the permissions of another caller', { administrator, as }),

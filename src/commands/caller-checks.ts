@@ -2,7 +2,7 @@
 import { parseOwnJson } from '../base/narrow.js';
 import { candidateStatement, referenceCandidate } from '../compile/index-candidates.js';
 import type { Config } from '../config/config.js';
-import { loginObstacle } from '../postgres/catalog/caller-login.js';
+import { loginObstacle, unreadableTables } from '../postgres/catalog/caller-login.js';
 import { systemTables } from '../postgres/catalog/system-tables.js';
 import type { Database } from '../postgres/pools/database.js';
 import { quoteIdentifier } from '../sql/fragment.js';
@@ -73,6 +73,7 @@ export async function examineCallers(
     obstacle === null
       ? say('ok', `DATABASE_CALLER is ${mode}, and row-level security binds ${login?.login}`)
       : say('problem', `the service does not start: ${obstacle}`),
+    ...(mode === 'role' ? examineLogin(login?.login ?? '', await unreadableTables(database)) : []),
     ...facts.roles.flatMap((role) => examineRole(role, login?.login ?? '')),
     ...examinePolicies(facts.tables),
   ];
@@ -80,6 +81,17 @@ export async function examineCallers(
 
 function say(status: CheckStatus, message: string, details: readonly Detail[] = []): Finding {
   return finding('Row-level security', status, message, details);
+}
+
+function examineLogin(login: string, tables: readonly string[]): Finding[] {
+  if (tables.length === 0) return [];
+  const details = tables.map((name) => ({
+    name,
+    message: `no privilege of ${login}`,
+    fix: `grant select, insert, update, delete on ${name} to ${quoteIdentifier(login)};`,
+  }));
+  const message = `administrators without a database role may not read ${count(tables.length, 'table', 'tables')}: set database_role of their role, or grant ${login} the privileges`;
+  return [say('note', message, details)];
 }
 
 /** The roles of the options, and those of service_roles, which has none before the first start. */

@@ -253,7 +253,6 @@ class Responder implements ServerHooks {
   readonly clientAddress: ClientAddressResolver;
   timing: boolean;
   readonly timingFor: ServerHooks['timingFor'];
-  readonly #hasRaisedStatuses: boolean;
   readonly answersOrigins: boolean;
   readonly names: EdgeNames | null;
   readonly positions: PositionCookies | null;
@@ -294,7 +293,6 @@ class Responder implements ServerHooks {
       this.timing = isTimed || options.traffic.current !== null;
     });
     this.timingFor = config.SERVER_TIMING;
-    this.#hasRaisedStatuses = config.POSTGREST_ERRORS;
     this.answersOrigins = config.CORS_ENABLED;
     this.caches = config.READ_CACHE_SIZE > 0;
     const isPlain = this.#onRequest === null && !isTraced && options.limit === null;
@@ -320,7 +318,7 @@ class Responder implements ServerHooks {
 
   respondError(exchange: Exchange, error: unknown): void {
     exchange.withdrawPreferences();
-    const failure = errorReply(error, this.#hasRaisedStatuses);
+    const failure = errorReply(error);
     if (failure.status >= 500) this.#report(exchange, error);
     if (!exchange.cookieRefused) this.#reply(exchange, failure);
     else {

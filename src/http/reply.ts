@@ -1,12 +1,6 @@
 /** The answer of a handler: a reply, or a promise of one. All errors have one envelope. */
 import { build } from 'fast-json-stringify';
-import {
-  type ErrorCode,
-  invalidPayload,
-  type RaisedResponse,
-  ServiceError,
-  serviceUnavailable,
-} from '../base/errors.js';
+import { invalidPayload, ServiceError, serviceUnavailable } from '../base/errors.js';
 import { propertiesOf } from '../base/narrow.js';
 import { fromDatabase } from '../base/sqlstate.js';
 
@@ -110,34 +104,14 @@ export function publicError(error: unknown): ServiceError {
     : new ServiceError('INTERNAL_SERVER_ERROR', 'An unexpected error occurred.');
 }
 
-/** Codes of the statuses that functions may ask for. The others have that of an invalid request, or of an unavailable service. */
-const RAISED_CODES: Readonly<Record<number, ErrorCode>> = {
-  401: 'INVALID_CREDENTIALS',
-  403: 'FORBIDDEN',
-  404: 'ROUTE_NOT_FOUND',
-  405: 'METHOD_NOT_ALLOWED',
-  412: 'PRECONDITION_FAILED',
-  415: 'UNSUPPORTED_MEDIA_TYPE',
-  422: 'UNPROCESSABLE_CONTENT',
-  429: 'REQUESTS_EXCEEDED',
-};
-
-/** The response that a function of the database asked for. */
-function raisedReply({ status, message, ...more }: RaisedResponse, { code }: ServiceError): Reply {
-  const known = RAISED_CODES[status] ?? (status < 500 ? code : 'SERVICE_UNAVAILABLE');
-  return jsonText(errorBody({ errors: [{ message, extensions: { ...more, code: known } }] }), status);
-}
-
-/** `hasRaisedStatuses`: whether functions of the database choose the status of their errors. */
-export function errorReply(error: unknown, hasRaisedStatuses = false): Reply {
+export function errorReply(error: unknown): Reply {
   const known = publicError(error);
-  if (hasRaisedStatuses && known.raised) return raisedReply(known.raised, known);
   const entry = { message: known.message, extensions: { ...known.extensions, code: known.code } };
   const reply = jsonText(errorBody({ errors: [entry] }), known.status);
   if (known.code === 'RANGE_NOT_SATISFIABLE')
     return { ...reply, headers: { 'Content-Range': `bytes */${known.extensions['size']}` } };
   if (known.code === 'SERVICE_UNAVAILABLE') return { ...reply, headers: { 'Retry-After': '1' } };
-  if (known.code !== 'REQUESTS_EXCEEDED') return reply;
+  if (known.code !== 'REQUESTS_EXCEEDED' || known.extensions['reset'] === undefined) return reply;
   const seconds = Math.ceil((Date.parse(String(known.extensions['reset'])) - Date.now()) / 1_000);
   return { ...reply, headers: { 'Retry-After': String(Math.max(seconds, 1)) } };
 }

@@ -113,6 +113,7 @@ export function createCore(
     cost: config.MAX_QUERY_COST,
     batchTimeout: config.DATABASE_STATEMENT_TIMEOUT,
     batching: config.READ_BATCHING,
+    raisedStatuses: config.POSTGREST_ERRORS,
     statisticsInterval: config.STATISTICS_POLL_INTERVAL,
   };
   const callers = databaseCaller(config);

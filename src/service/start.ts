@@ -27,7 +27,7 @@ import { deleteExpiredCounts, openLimitStore } from '../http/limit-store.js';
 import { createLimits } from '../http/limiter.js';
 import type { Collection, Model } from '../mirror/model.js';
 import { WatchingMirror } from '../mirror/watch.js';
-import { loginObstacle } from '../postgres/catalog/caller-login.js';
+import { loginObstacle, unreadableTables } from '../postgres/catalog/caller-login.js';
 import { catalogSourceOf, findOtherSchemas, listen, policiesOf } from '../postgres/catalog/catalog.js';
 import { type MigrateOptions, migrate } from '../postgres/catalog/migrate.js';
 import { type Health, joinHealth, Readiness, unhealthy } from '../postgres/health.js';
@@ -202,7 +202,7 @@ async function startMain(
   const own = { ...start, config: config.WORKERS === 1 ? config : centralConfig(config) };
   const broadcast = (message: MainBroadcast): void => void threads.broadcast(message);
   const { database, databaseUrl, mirror, policies } = await startSources(own, broadcast);
-  await checkLogin(config, database);
+  await checkLogin(start, database);
   const replicas = await watchReplicas(own, { database, mirror }, broadcast);
   const messages = [await describeServed(mirror.model, database)];
   const directory = config.DATABASE_URL === null ? config.DATA_DIR : null;
@@ -221,11 +221,13 @@ async function startMain(
 }
 
 /** With DATABASE_CALLER=claims or role, the start fails if the login could see more than its callers. */
-async function checkLogin(config: Config, database: Database): Promise<void> {
+async function checkLogin({ config, observe }: Start, database: Database): Promise<void> {
   const { DATABASE_CALLER: mode, DATABASE_ANON_ROLE: anon, DATABASE_ROLES: roles } = config;
   if (mode === 'service') return;
   const obstacle = await loginObstacle(database, mode === 'role' ? [...(anon === null ? [] : [anon]), ...roles] : []);
   if (obstacle !== null) throw new StartError(`DATABASE_CALLER=${mode}: ${obstacle}`);
+  const tables = mode === 'role' ? await unreadableTables(database) : [];
+  if (tables.length > 0) observe({ kind: 'login-unprivileged', tables });
 }
 
 interface Admin {

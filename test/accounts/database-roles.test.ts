@@ -226,6 +226,28 @@ t.test('doctor prints the grants', async (t) => {
   t.match(output, /grant select on public\.secrets to "web_user";/);
   t.match(output, /grant usage on sequence numbered_id_seq to "web_user";/);
   t.match(output, /grant usage on schema "public" to "outsider";/);
+  t.match(output, /administrators without a database role may not read 5 tables: set database_role/);
+  t.match(output, /grant select, insert, update, delete on public\.posts to "authenticator";/);
+});
+
+t.test('the database role of a role must exist, and the login must be a member', async (t) => {
+  await sql`create role stranger`;
+  const change = (database_role: string | null): Promise<Answer> =>
+    request(service, 'PATCH', `/roles/${ann.role}?fields=database_role`, {
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ database_role }),
+    });
+  t.match(await change('nobody_at_all'), { status: 400, text: /the database has no role \\"nobody_at_all\\"/ });
+  t.match(await change('stranger'), { status: 400, text: /grant \\"stranger\\" to \\"authenticator\\"/ });
+  const [row] = await sql`select database_role from own.service_roles where id = ${ann.role}`;
+  t.strictSame({ ...row }, { database_role: 'web_user' });
+  t.match(await change('web_user'), { status: 200, json: { data: { database_role: 'web_user' } } });
+  const name = { query: 'mutation { create_roles_item(data: { name: "r", database_role: "nobody" }) { id } }' };
+  const made = await request(service, 'POST', '/graphql/system', {
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(name),
+  });
+  t.match(made.text, /the database has no role/);
 });
 
 t.test('row-level security that does not bind the login is noticed while the service runs', async (t) => {

@@ -68,5 +68,21 @@ t.test('a trigger chooses the status', async (t) => {
   t.equal((await post(off, '/items/orders', { amount: 11 })).status, 400);
   t.equal((await post(on, '/items/orders', { amount: 1 })).status, 200);
   const mutation = { query: 'mutation { create_orders_item(data: { amount: 12 }) { id } }' };
-  t.match(await post(on, '/graphql', mutation), { status: 200, json: { errors: [{ extensions: {} }] } });
+  t.match(await post(on, '/graphql', mutation), { status: 200, json: { errors: [{ message: 'Too much' }] } });
+});
+
+t.test('GraphQL has the same extensions as REST', async (t) => {
+  const errorsOf = ({ json }: Answer): unknown =>
+    (json as { errors: { message: string; extensions: object }[] }).errors.map(({ message, extensions }) => ({
+      message,
+      extensions,
+    }));
+  for (const service of [on, off])
+    for (const code of ['PT402', 'PT404', 'PT429', 'P0001']) {
+      const query = `mutation { refuse(code: "${code}") }`;
+      const answer = await post(service, '/graphql', { query });
+      t.strictSame(errorsOf(answer), errorsOf(await post(service, '/rpc/refuse', { code })), `${code} ${answer.text}`);
+    }
+  const looked = await post(on, '/graphql', { query: '{ look }' });
+  t.match(looked, { json: { errors: [{ message: 'No such order', extensions: { code: 'ROUTE_NOT_FOUND' } }] } });
 });

@@ -219,6 +219,36 @@ const access: WriteHook = {
   },
 };
 
+/** Callers of a role whose database role does not exist would get an error with each request. */
+const databaseRoles: WriteHook = {
+  concerns: (change) =>
+    change.collection.name === 'service_roles' && change.columns.some(({ field }) => field.name === DATABASE_ROLE),
+  open: (write) => ({ beforeWrite: () => checkDatabaseRoles(write) }),
+};
+
+const DATABASE_ROLE = 'database_role';
+
+async function checkDatabaseRoles(write: HookedWrite): Promise<void> {
+  const named = write.changes.flatMap((change) =>
+    change.rows.map((row) => valuesOf(change, row).get(DATABASE_ROLE)).filter((value) => typeof value === 'string'),
+  );
+  if (named.length === 0) return;
+  const refused = await querySystem(
+    write,
+    `select wanted.name, role.oid is not null as exists, current_user::text as login
+     from pg_catalog.unnest($1::text[]) as wanted (name)
+     left join pg_catalog.pg_roles role on role.rolname = wanted.name
+     where role.oid is null or not pg_catalog.pg_has_role(role.oid, 'member') limit 1`,
+    [arrayLiteral(named)],
+  );
+  for (const { name, exists, login } of refused)
+    throw invalidPayload(
+      exists
+        ? `"${DATABASE_ROLE}": the service cannot become "${name}": grant "${name}" to "${login}"`
+        : `"${DATABASE_ROLE}": the database has no role "${name}"`,
+    );
+}
+
 /** The bytes of a file that names an unknown storage location could not be found. */
 const files: WriteHook = {
   concerns: ({ collection }) => collection.name === 'service_files',
@@ -233,4 +263,4 @@ const files: WriteHook = {
 };
 
 /** In the order in which `beforeWrite` is called; `afterWrite` is called in the opposite order. */
-const SYSTEM_HOOKS: readonly WriteHook[] = [access, comments, shares, versions, files, webhooks];
+const SYSTEM_HOOKS: readonly WriteHook[] = [access, databaseRoles, comments, shares, versions, files, webhooks];

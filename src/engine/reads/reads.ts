@@ -6,7 +6,7 @@ import { LRUCache } from 'lru-cache';
 import type { CallerSettings, DatabaseCaller } from '../../access/database-caller.js';
 import type { Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
-import { invalidQuery, ServiceError, Undisclosed } from '../../base/errors.js';
+import { invalidQuery, raisedError, ServiceError, Undisclosed } from '../../base/errors.js';
 import type { Observer } from '../../base/observe.js';
 import { fromDatabase } from '../../base/sqlstate.js';
 import { runSteps, type Steps } from '../../base/time-slices.js';
@@ -69,6 +69,7 @@ interface ReadLimits extends PlanLimits, StatementCacheLimits {
   readonly batchTimeout: number;
   /** Milliseconds between polls of table statistics; 0 for none. */
   readonly statisticsInterval: number;
+  readonly raisedStatuses: boolean;
   /** Whether reads of one shape may travel together. */
   readonly batching: boolean;
 }
@@ -144,7 +145,7 @@ export class Reads {
     const { database, mirror, replicas } = services;
     this.shapeStats = services.shapeStats;
     this.#statements = new StatementCache(mirror, limits, observe);
-    this.refusals = new DatabaseRefusals(observe);
+    this.refusals = new DatabaseRefusals(observe, limits.raisedStatuses);
     this.budgets = new CallerBudgets(limits.callerBudget);
     const batcherOf = ({ readConnections }: Database): ReadBatcher =>
       new ReadBatcher(readConnections, limits.batching, database.waitTimeout, this.shapeStats);
@@ -550,10 +551,14 @@ const MAX_LOGGED_REFUSALS = 1_000;
 export class DatabaseRefusals {
   readonly #logged = new Set<string>();
 
-  constructor(private readonly observe: Observer) {}
+  constructor(
+    private readonly observe: Observer,
+    private readonly raisedStatuses: boolean,
+  ) {}
 
   /** The error as the caller may see it. */
   to(caller: Pick<Identity, 'administrator'>, error: unknown): unknown {
+    if (this.raisedStatuses && error instanceof ServiceError && error.raised) return raisedError(error.raised, error);
     if (!(error instanceof Undisclosed)) return error;
     const { code, message, extensions, detail } = error;
     if (!this.#logged.has(detail) && this.#logged.size < MAX_LOGGED_REFUSALS) {

@@ -41,3 +41,21 @@ export async function loginObstacle(database: Database, roles: readonly string[]
   if (missing.length > 0) return `"${login}" cannot become "${missing[0]}": grant "${missing[0]}" to "${login}"`;
   return null;
 }
+
+const UNREADABLE = `
+  select pg_catalog.format('%I.%I', namespace.nspname, class.relname) as name
+  from pg_catalog.pg_class class
+  join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
+  where class.relkind in ('r', 'p', 'v', 'm', 'f') and not class.relispartition
+    and namespace.nspname in (select pg_catalog.json_array_elements_text($1::json))
+    and not pg_catalog.has_any_column_privilege(class.oid, 'select')
+  order by namespace.nspname, class.relname`;
+
+/**
+ * Tables that the login may not read. With DATABASE_CALLER=role, requests of administrators without a database role run as the login: if it
+ * does not inherit the privileges of its roles, it reads no table.
+ */
+export async function unreadableTables(database: Database): Promise<readonly string[]> {
+  const rows = await database.rows<{ name: string }>(UNREADABLE, [JSON.stringify(database.schemas)]);
+  return rows.map(({ name }) => name);
+}
