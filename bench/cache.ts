@@ -1,9 +1,10 @@
 /**
- * Reads from memory, compared with uWebSockets alone that sends the same bytes; and reads that are not in memory, compared with a service
- * that keeps nothing. Both are measured in turns.
+ * Reads from memory, compared with uWebSockets alone that sends the same bytes, and with themselves while another table is written; and
+ * reads that are not in memory, compared with a service that keeps nothing. All are measured in turns.
  */
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
+import postgres from 'postgres';
 import { packagePath } from '../src/base/package-files.js';
 import type { ReaderTask } from './bare-reader.js';
 import type { BareTask } from './bare-server.js';
@@ -18,6 +19,9 @@ const HITS = ['key', 'nested', 'aggregate', 'graphql'];
 const TARGET = 0.75;
 const MISS_TARGET = 0.97;
 const ONE_CONNECTION_TARGET = 0.8;
+/** Commits a second on one table, and the part of the rate that reads of others must keep. */
+const WRITES_PER_SECOND = 1_000;
+const BESIDE_WRITES_TARGET = 0.8;
 /** More reads than one round can send, so that none comes twice. */
 const MISSES = 100_000;
 
@@ -31,6 +35,7 @@ export async function measureCache(databaseUrl: string, options: CacheOptions, r
   try {
     for (const id of HITS) report(await compareHit(id, pathOf(id), cached, options));
     report(await compareHit('/server/ping', '/server/ping', cached, options));
+    report(await compareBesideWrites(databaseUrl, cached, options));
     report(await compareMisses(cached, plain, options));
     report(await compareOneConnection(databaseUrl, plain, options));
   } finally {
@@ -56,6 +61,82 @@ async function compareHit(
   const { head, body } = await warm(`${service.url}${path}`, title);
   const figures = await besideProgram('bare-server', { head, body } satisfies BareTask, { service, path, options });
   return line(`${title} from memory`, figures, 'uWebSockets alone', TARGET);
+}
+
+/** Hits by key while each of many commits changes a row of another table. */
+async function compareBesideWrites(
+  databaseUrl: string,
+  service: RunningService,
+  options: CacheOptions,
+): Promise<string> {
+  const path = pathOf('key');
+  await warm(`${service.url}${path}`, 'key');
+  const { url, pid } = service;
+  const writer = new SteadyWriter(databaseUrl);
+  const pathsOf = (): string[] => [path];
+  try {
+    const figures = await inTurns(
+      [
+        { url, pid, pathsOf, beside: writer },
+        { url, pid, pathsOf },
+      ],
+      options,
+    );
+    const title = `beside ${writer.rate.toFixed(0)} writes/s`;
+    if (writer.rate < 0.95 * WRITES_PER_SECOND) process.exitCode = 1;
+    return line(title, figures, 'without writes', BESIDE_WRITES_TARGET);
+  } finally {
+    await writer.close();
+  }
+}
+
+/** Commits at a steady rate: those that are late are sent together. */
+class SteadyWriter {
+  readonly #sql: postgres.Sql;
+  #timer: NodeJS.Timeout | null = null;
+  #startedAt = 0;
+  #sent = 0;
+  #writes = 0;
+  #seconds = 0;
+  readonly #pending = new Set<Promise<unknown>>();
+
+  constructor(databaseUrl: string) {
+    // The disk is not measured.
+    this.#sql = postgres(databaseUrl, { max: 4, connection: { synchronous_commit: 'off' } });
+  }
+
+  /** Commits per second, of all rounds. */
+  get rate(): number {
+    return this.#writes / this.#seconds;
+  }
+
+  start(): void {
+    this.#startedAt = performance.now();
+    this.#sent = 0;
+    this.#timer = setInterval(() => this.#send(), 5);
+  }
+
+  async stop(): Promise<void> {
+    if (this.#timer) clearInterval(this.#timer);
+    await Promise.all(this.#pending);
+    this.#writes += this.#sent;
+    this.#seconds += (performance.now() - this.#startedAt) / 1_000;
+  }
+
+  async close(): Promise<void> {
+    await this.#sql.end({ timeout: 5 });
+  }
+
+  #send(): void {
+    const due = ((performance.now() - this.#startedAt) * WRITES_PER_SECOND) / 1_000;
+    while (this.#sent < due) {
+      const id = 1 + (this.#sent++ % 1_000);
+      const sent = this.#sql`update comments set body = body where id = ${id}`.finally(() =>
+        this.#pending.delete(sent),
+      );
+      this.#pending.add(sent);
+    }
+  }
 }
 
 /** By key from PostgreSQL, one request after the other, compared with a program that does nothing else. */
@@ -139,6 +220,8 @@ interface Contender {
   readonly pid: number;
   /** The paths that a round requests. */
   readonly pathsOf: (round: number) => readonly string[];
+  /** Runs during each of its rounds. */
+  readonly beside?: SteadyWriter;
 }
 
 /** The best figures of each: requests per second, and CPU time per request in microseconds, which depends less on other processes. */
@@ -151,10 +234,12 @@ async function inTurns(contenders: readonly Contender[], options: CacheOptions):
   const best = contenders.map((): Figures => ({ perSecond: 0, spent: Number.POSITIVE_INFINITY }));
   const { connections, seconds, rounds } = options;
   for (let round = 0; round <= rounds; round++)
-    for (const [index, { url, pid, pathsOf }] of contenders.entries()) {
+    for (const [index, { url, pid, pathsOf, beside }] of contenders.entries()) {
       const paths = pathsOf(round);
+      beside?.start();
       const before = spentBy(pid) ?? 0;
       const result = await measure({ url, paths, headers: HEADERS, connections, seconds: round === 0 ? 1 : seconds });
+      await beside?.stop();
       const requests = result.requestsPerSecond * result.seconds;
       if (result.errors > 0) throw new Error(`${url}: ${result.errors} errors`);
       const former = best[index];

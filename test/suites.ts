@@ -54,7 +54,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     packages: ['postgresql-15'],
     steps: [
       { files: ['live-burdens', 'live-faults', 'live-standby', 'live-wal', 'live-triggers-shared', 'cache-standby'] },
-      { files: ['cache-failover', 'cache-instances'], minutes: 20 },
+      { files: ['cache-failover', 'cache-instances', 'cache-grants'], minutes: 20 },
       {
         files: ['live-oracle'],
         daily: true,
