@@ -45,6 +45,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
           'explorer-boards',
           'explorer-people',
           'explorer-record',
+          'explorer-webhooks',
         ],
       },
     ],

@@ -48,6 +48,13 @@ export const pages: readonly Page[] = [
     load: () => import('./people/page').then((loaded) => loaded.PeoplePage),
   },
   {
+    name: 'webhooks',
+    title: 'Webhooks',
+    group: 'Operations',
+    administrators: true,
+    load: () => import('./webhooks/page').then((loaded) => loaded.WebhooksPage),
+  },
+  {
     name: 'pulse',
     title: 'Pulse',
     group: 'Operations',
