@@ -46,6 +46,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
           'explorer-people',
           'explorer-record',
           'explorer-webhooks',
+          'explorer-capacity',
         ],
       },
     ],

@@ -112,9 +112,14 @@ t.test('task: a webhook is made, and its receiver gets a signed delivery after a
   const edit = page.getByRole('dialog', { name: 'Edit the webhook' });
   t.equal(await edit.getByLabel('Value').inputValue(), 'published', 'the form has the stored filter');
   await edit.getByLabel('Name').fill('Renamed');
+  await edit.getByLabel('Body').fill('{"text": ');
+  await edit.getByRole('button', { name: 'Save' }).click();
+  await edit.getByText('The body is not valid JSON').waitFor();
+  await edit.getByLabel('Body').fill('{"text": "Changed: {{data.title}}"}');
   await edit.getByRole('button', { name: 'Save' }).click();
   await page.getByRole('heading', { name: 'Renamed' }).waitFor();
   t.match(await stored(), [{ name: 'Renamed', filter: { status: { _eq: 'published' } } }]);
+  t.match(await sql`select template from service_webhooks`, [{ template: { text: 'Changed: {{data.title}}' } }]);
   await page.getByRole('button', { name: 'More', exact: true }).click();
   await page.getByRole('button', { name: 'Delete the webhook' }).click();
   await page.getByRole('dialog', { name: 'Delete the webhook' }).getByRole('button', { name: 'Delete' }).click();

@@ -203,6 +203,11 @@ export function setSystemPrefix(collections: readonly string[]): string {
   return systemPrefix;
 }
 
+/** The collection of the service with this name, such as `panels`. */
+export function systemCollection(name: string): string {
+  return systemPrefix + name;
+}
+
 export function itemsPath(collection: string, key?: string): string {
   const path = collection.startsWith(systemPrefix)
     ? `/${collection.slice(systemPrefix.length)}`
@@ -290,6 +295,15 @@ export async function stream(
       body: JSON.stringify(body),
       signal,
     });
+  return streamed(send);
+}
+
+/** The body of a GET while it arrives, such as a recording of the traffic. */
+export async function streamGet(path: string, signal: AbortSignal): Promise<ReadableStream<Uint8Array>> {
+  return streamed(() => fetch(base + path, { headers: authorization(), signal }));
+}
+
+async function streamed(send: () => Promise<Response>): Promise<ReadableStream<Uint8Array>> {
   let response = await reach(send);
   if (response.status === 401 && token === null && (await renewed())) response = await reach(send);
   if (response.status === 401) onLoggedOut();

@@ -55,6 +55,13 @@ export const pages: readonly Page[] = [
     load: () => import('./webhooks/page').then((loaded) => loaded.WebhooksPage),
   },
   {
+    name: 'capacity',
+    title: 'Capacity',
+    group: 'Operations',
+    administrators: true,
+    load: () => import('./capacity/page').then((loaded) => loaded.CapacityPage),
+  },
+  {
     name: 'pulse',
     title: 'Pulse',
     group: 'Operations',

@@ -1,5 +1,5 @@
 /** Boards and their charts, as the API stores them: dashboards and panels. */
-import { call } from '../api';
+import { call, systemCollection } from '../api';
 import { listOf, objectOf, type QueryJson } from '../query/query';
 import { me, viewAs } from '../state';
 import type { ChartKind } from './chart-data';
@@ -181,6 +181,6 @@ export async function mayChangeBoards(): Promise<boolean> {
   if (!me.value || viewAs.value) return false;
   if (me.value.administrator) return true;
   const { data } = await call<Allowed>('GET', '/permissions/me');
-  const rights = data['service_panels'] ?? data['directus_panels'];
+  const rights = data[systemCollection('panels')];
   return (rights?.['create']?.access ?? 'none') !== 'none';
 }

@@ -1,7 +1,7 @@
 /** Whether a board can be opened without a login: the permissions of the public for the board and for the data of each chart. */
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { ApiError, call, itemsPath, messageOf } from '../api';
+import { ApiError, call, itemsPath, messageOf, systemCollection } from '../api';
 import { toast } from '../state';
 import { Button, copyText, Dialog, ErrorBox, Icon } from '../ui';
 import type { Board } from './boards';
@@ -48,8 +48,8 @@ async function allow(id: string): Promise<void> {
     body: { query: { fields: ['id'], filter: PUBLIC, limit: 1 } },
   });
   const rules = [
-    { collection: 'service_dashboards', permissions: { id: { _eq: id } } },
-    { collection: 'service_panels', permissions: { dashboard: { _eq: id } } },
+    { collection: systemCollection('dashboards'), permissions: { id: { _eq: id } } },
+    { collection: systemCollection('panels'), permissions: { dashboard: { _eq: id } } },
   ].map((rule) => ({ ...rule, action: 'read', fields: ['*'] }));
   const [policy] = data;
   if (policy) await call('POST', '/permissions', { body: rules.map((rule) => ({ ...rule, policy: policy.id })) });

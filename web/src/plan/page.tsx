@@ -8,7 +8,7 @@ import { toUrl } from '../query/rest';
 import { addressOf, currentQuery, explain } from '../query/session';
 import { go, model as modelSignal } from '../state';
 import { Button, copyText, Empty, ErrorBox } from '../ui';
-import { type Explanation, hintsFor, planningNote, readPlan, slowest } from './plan';
+import { type Explanation, goodNews, hintsFor, planningNote, readPlan, slowest } from './plan';
 import { PlanTree } from './tree';
 
 export function PlanPage(): JSX.Element {
@@ -59,9 +59,7 @@ export function PlanPage(): JSX.Element {
           </dl>
           <section aria-label="Hints" class="hints">
             <h2>{hints.length === 0 ? 'No problems found' : 'Findings'}</h2>
-            {hints.length === 0 && (
-              <p class="quiet">Indexes serve the filters, and the planner expected about as many rows as it found.</p>
-            )}
+            {hints.length === 0 && <p class="quiet">{goodNews(root)}</p>}
             {hints.map((hint) => (
               <div class="hint" key={hint.text}>
                 <p>{hint.text}</p>

@@ -129,6 +129,8 @@ export interface Hint {
 }
 
 const MANY_ROWS = 1_000;
+/** Of a plan that was not run. `lateral advise` considers cheaper reads as fine, too. */
+const LEAST_COST = 100;
 
 export function hintsFor(root: PlanNode, model: Model, proposed: Explanation['indexes']): Hint[] {
   const hints = [
@@ -138,6 +140,14 @@ export function hintsFor(root: PlanNode, model: Model, proposed: Explanation['in
   ];
   const seen = new Set<string>();
   return hints.filter((hint) => !seen.has(hint.text) && seen.add(hint.text));
+}
+
+/** The text for a plan without findings. A scan of a whole table may well be the best plan. */
+export function goodNews(root: PlanNode): string {
+  const scanned = [...new Set(allNodes(root).flatMap(({ type, table }) => (/Seq Scan$/.test(type) ? [table] : [])))];
+  const expected = 'The planner expected about as many rows as it found.';
+  if (scanned.length === 0) return `Indexes serve the query. ${expected}`;
+  return `PostgreSQL scans ${scanned.join(', ')} without an index, and no filter needs one. ${expected}`;
 }
 
 /** The plan is made for the values of the query. Whether reads use it depends on how they are planned. */
@@ -196,7 +206,7 @@ function missingIndex(scans: readonly FilteredScan[], proposed: Explanation['ind
   const columns = first.columns.join(', ');
   const read = sum(({ read: each }) => each);
   const isExpected = first.found === null;
-  if (read < MANY_ROWS && !(isExpected && sum(({ cost }) => cost) >= 500))
+  if (read < MANY_ROWS && !(isExpected && sum(({ cost }) => cost) >= LEAST_COST))
     return [
       {
         text: `All rows of ${name} are scanned for the filter on ${columns}. The table is small: an index would not help yet.`,

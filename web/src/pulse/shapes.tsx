@@ -7,21 +7,8 @@ import { type PlanJson, readPlan, slowest } from '../plan/plan';
 import { PlanTree } from '../plan/tree';
 import '../query/query.css';
 import { SqlText } from '../query/sql-text';
-import { Button, copyText, Dialog, ErrorBox } from '../ui';
-
-interface Shape {
-  readonly id: string;
-  readonly text: string;
-  readonly plan: string;
-  readonly calls: number;
-  readonly statements: number;
-  readonly failed: number;
-  readonly hits: number;
-  readonly total: number;
-  readonly mean: number;
-  readonly p99: number;
-  readonly rows: number | null;
-}
+import { Button, copyText, countOf, Dialog, ErrorBox } from '../ui';
+import { type Shape, summaries } from './summary';
 
 const EVERY_MS = 4_000;
 const COLUMNS = [
@@ -65,6 +52,7 @@ export function Shapes(): JSX.Element {
   if (!shapes) return <p class="quiet">Reading…</p>;
   if (shapes.length === 0) return <p class="quiet">No statements in the last five minutes.</p>;
   const sorted = [...shapes].sort((one, other) => (other[by] ?? 0) - (one[by] ?? 0)).slice(0, 20);
+  const names = summaries(sorted);
   return (
     <div class="pulse-table" tabIndex={0} role="region" aria-label="Slowest statements">
       <table>
@@ -83,11 +71,11 @@ export function Shapes(): JSX.Element {
           </tr>
         </thead>
         <tbody>
-          {sorted.map((shape) => (
+          {sorted.map((shape, at) => (
             <tr key={shape.id}>
               <td>
                 <button type="button" class="statement" onClick={() => setOpen(shape)}>
-                  <code>{summary(shape.text)}</code>
+                  <code>{names[at]}</code>
                 </button>
               </td>
               {COLUMNS.map(([name]) => (
@@ -122,7 +110,7 @@ function ShapeDialog({ shape, onClose }: { readonly shape: Shape; readonly onClo
       footer={<Button label="Copy SQL" icon="copy" onClick={() => void copyText(sql)} />}
     >
       <p class="quiet">
-        {shown(shape.calls)} calls in {shown(shape.statements)} statements
+        {countOf(shape.calls, 'call')} in {countOf(shape.statements, 'statement')}
         {shape.failed > 0 && `, ${shown(shape.failed)} of them failed`}; the plan is {shape.plan}.
       </p>
       <SqlText text={sql} />
@@ -137,17 +125,6 @@ function ShapeDialog({ shape, onClose }: { readonly shape: Shape; readonly onClo
       )}
     </Dialog>
   );
-}
-
-/** The action and the tables of a statement, because its text is long. */
-function summary(text: string): string {
-  const tables = [
-    ...text.matchAll(/\b(?:from|join|into|update|only) (?:lateral )?("(?:[^"]|"")*"(?:\."(?:[^"]|"")*")?)/g),
-  ];
-  const names = [...new Set(tables.map(([, name = '']) => name.replaceAll('"', '').replace(/^public\./, '')))];
-  const verb = /\b(insert into|update|delete from)\b/.exec(text)?.[1]?.split(' ')[0] ?? 'select';
-  const known = names.filter((name) => !name.includes('%'));
-  return `${verb} ${known.slice(0, 4).join(', ')}${known.length > 4 ? ', …' : ''}`;
 }
 
 function shown(value: number | null): string {

@@ -18,9 +18,10 @@ interface WebhookFormProps {
   readonly onSaved: (id: string, secret: string | null) => void;
 }
 
-interface Draft extends Omit<Definition, 'fields' | 'headers'> {
+interface Draft extends Omit<Definition, 'fields' | 'headers' | 'template'> {
   readonly fields: string;
   readonly headers: string;
+  readonly template: string;
   readonly secret: string;
 }
 
@@ -35,11 +36,12 @@ function draftOf(webhook: Webhook | null): Draft {
     headers: Object.entries(webhook?.headers ?? {})
       .map(([name, value]) => `${name}: ${value}`)
       .join('\n'),
+    template: webhook?.template ? JSON.stringify(webhook.template, null, 2) : '',
     secret: '',
   };
 }
 
-/** Throws an error about a line that is no header. */
+/** Throws an error about a line that is no header, and about a body that is no JSON. */
 function definitionOf({ secret: _, ...draft }: Draft): Definition {
   const fields = draft.fields.split(',').flatMap((each) => (each.trim() === '' ? [] : [each.trim()]));
   const lines = draft.headers.split('\n').filter((line) => line.trim() !== '');
@@ -54,7 +56,17 @@ function definitionOf({ secret: _, ...draft }: Draft): Definition {
     url: draft.url.trim(),
     fields: fields.length === 0 ? null : fields,
     headers: headers.length === 0 ? null : Object.fromEntries(headers),
+    template: templateOf(draft.template),
   };
+}
+
+function templateOf(text: string): unknown {
+  if (text.trim() === '') return null;
+  try {
+    return JSON.parse(text);
+  } catch (failure) {
+    throw new Error(`The body is not valid JSON: ${messageOf(failure)}`);
+  }
 }
 
 export function WebhookForm({ webhook, onClose, onSaved }: WebhookFormProps): JSX.Element {
@@ -130,6 +142,19 @@ export function WebhookForm({ webhook, onClose, onSaved }: WebhookFormProps): JS
           onInput={(event) => set({ headers: event.currentTarget.value })}
         />
         <small>One per line, such as Authorization: Bearer …</small>
+      </div>
+      <div class="field">
+        <label for="hook-template">Body</label>
+        <textarea
+          id="hook-template"
+          class="code"
+          rows={3}
+          spellcheck={false}
+          placeholder={'{"text": "New article {{data.title}}"}'}
+          value={draft.template}
+          onInput={(event) => set({ template: event.currentTarget.value })}
+        />
+        <small>JSON for receivers such as chats, with values in braces. The change itself if it is empty</small>
       </div>
       {!webhook && (
         <TextField

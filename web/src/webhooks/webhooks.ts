@@ -14,6 +14,8 @@ export interface Definition {
   /** Null for all. */
   readonly fields: readonly string[] | null;
   readonly headers: Readonly<Record<string, string>> | null;
+  /** The body that is sent instead of the usual one, or null. */
+  readonly template: unknown;
 }
 
 export interface Webhook extends Definition {
@@ -51,7 +53,7 @@ export interface Attempt {
 }
 
 const FIELDS = [
-  ...['id', 'name', 'url', 'status', 'collections', 'events', 'filter', 'fields', 'headers'],
+  ...['id', 'name', 'url', 'status', 'collections', 'events', 'filter', 'fields', 'headers', 'template'],
   ...['incomplete_since', 'incomplete_reason', 'date_created'],
 ];
 
