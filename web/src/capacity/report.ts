@@ -104,9 +104,7 @@ function capacityReport(json: Json): Report {
 
 /** A page of `--html`. The parser runs no scripts and loads nothing. */
 function readPage(text: string): Report {
-  // The browser would report that its policy blocks them.
-  const plain = text.replace(/<style[^>]*>.*?<\/style>/gis, '').replace(/ style="[^"]*"/g, '');
-  const page = new DOMParser().parseFromString(plain, 'text/html');
+  const page = new DOMParser().parseFromString(withoutAttributes(text), 'text/html');
   const table = page.querySelector('table');
   if (!table || !/^Replay/.test(page.title)) throw new Error('The page is no report of lateral replay.');
   const cells = (row: Element): string[] => [...row.querySelectorAll('th, td')].map((cell) => textOf(cell));
@@ -123,6 +121,16 @@ function readPage(text: string): Report {
     head: pick(head),
     rows: rows.map(pick),
   };
+}
+
+/** Tags without styles and event handlers: the browser would report that its policy blocks them. */
+function withoutAttributes(text: string): string {
+  return text
+    .replace(/<style[^>]*>.*?<\/style>/gis, '')
+    .replace(/<([a-z][a-z0-9]*)((?:"[^"]*"|'[^']*'|[^'">])*)>/gi, (_, tag: string, attributes: string) => {
+      const kind = /class="(good|bad)"/.exec(attributes)?.[1];
+      return kind === undefined ? `<${tag}>` : `<${tag} class="${kind}">`;
+    });
 }
 
 function textOf(element: Element): string {

@@ -129,7 +129,7 @@ export interface Hint {
 }
 
 const MANY_ROWS = 1_000;
-/** Of a plan that was not run. `lateral advise` considers cheaper reads as fine, too. */
+/** The cost of an expensive plan that was not run. `lateral advise` has the same limit. */
 const LEAST_COST = 100;
 
 export function hintsFor(root: PlanNode, model: Model, proposed: Explanation['indexes']): Hint[] {
