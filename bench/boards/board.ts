@@ -38,6 +38,11 @@ export interface BoardResult {
   readonly rows: readonly BoardRow[];
 }
 
+/** The published scripts expect the usual owner. */
+const MAKE_OWNER = `do $$ begin
+  if not exists (select from pg_roles where rolname = 'postgres') then create role postgres; end if;
+end $$`;
+
 /** A new database with the published script, and the tables of the service. */
 export async function makeBoardDatabase(
   serverUrl: string,
@@ -49,6 +54,7 @@ export async function makeBoardDatabase(
   url.pathname = `/${name}`;
   await run(serverUrl, `drop database if exists "${name}" with (force)`);
   await run(serverUrl, `create database "${name}"`);
+  await run(url.href, MAKE_OWNER);
   await run(url.href, await readFile(script, 'utf8'));
   const database = await openDatabase(url.href);
   try {

@@ -25,10 +25,17 @@ import {
 
 const SCRIPT = join('containers', 'chinook_pg_serial_pk_proper_naming.sql');
 
-/** The lists that the board tracks in Hasura. */
+/** The lists that the board tracks in Hasura. PostGraphile leaves out tables with this comment. */
 const METADATA = `
   insert into service_relations (many_collection, many_field, one_collection, one_field)
   values ('tracks', 'album_id', 'albums', 'tracks');
+  do $$
+  declare own text;
+  begin
+    for own in select format('%I', tablename) from pg_tables where tablename like 'service\\_%' loop
+      execute format('comment on table %s is %L', own, '@omit');
+    end loop;
+  end $$;
 `;
 
 /** The numbers of the published configuration. */

@@ -1,6 +1,5 @@
 /** `lateral advise`: indexes that make recorded requests faster, each tried on a twin before it is proposed. */
 import { StartError } from '../base/errors.js';
-import { readConfig } from '../config/config.js';
 import { counted, UsageError } from '../traffic/limits.js';
 import { readAccepted, requestOf } from '../twin/accepted-plans.js';
 import { type AdviceReport, advise as findAdvice, type IndexAdvice, type IndexComplaint } from '../twin/advise.js';
@@ -10,6 +9,7 @@ import {
   describeUnplanned,
   nameOf,
   readOptions,
+  readServiceOptions,
   showProgress,
   TWIN_HELP,
   TWIN_SWITCHES,
@@ -34,7 +34,7 @@ export async function advise(words: readonly string[]): Promise<void> {
   const { operands, switches, environment, values } = commandLine;
   if (operands.length > 0) throw new UsageError(`unexpected argument "${operands[0]}": see lateral advise --help`);
   const requests = await requestsOf(values);
-  const config = readConfig({ ...process.env, ...environment });
+  const config = readServiceOptions({ environment });
   await withTwinOf(commandLine, config, async (twin) => {
     const found = await findAdvice(twin, requests, showProgress);
     const differences = differencesOf(twin);

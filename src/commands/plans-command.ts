@@ -1,7 +1,7 @@
 /** `lateral statistics` and `lateral plans check`: the plans of recorded requests, compared with accepted ones. */
 import { StartError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
-import { type CommandLine, readConfig } from '../config/config.js';
+import type { CommandLine } from '../config/config.js';
 import { withDatabase } from '../service/start.js';
 import { UsageError } from '../traffic/limits.js';
 import { type AcceptedFile, acceptedFile, readAccepted, writeAccepted } from '../twin/accepted-plans.js';
@@ -15,6 +15,7 @@ import { checkWritable } from './own-options.js';
 import {
   describeUnplanned,
   readOptions,
+  readServiceOptions,
   showProgress,
   TWIN_HELP,
   TWIN_SWITCHES,
@@ -57,7 +58,7 @@ export async function statistics(words: readonly string[]): Promise<void> {
   if (operands.length > 0 || output === undefined)
     throw new UsageError('statistics needs a file: lateral statistics -o production.stats.gz');
   await checkWritable('--output', output);
-  const config = readConfig({ ...process.env, ...environment });
+  const config = readServiceOptions({ environment });
   const names = redact
     .split(',')
     .map((name) => name.trim())
@@ -106,7 +107,7 @@ async function check(commandLine: CommandLine): Promise<void> {
     throw new StartError(`"${path}" does not exist: --accept writes it, with the plans of the requests of --traffic`);
   if (requests.length + (accepted?.plans.length ?? 0) === 0)
     throw new StartError('there are no requests to plan: name a file of them with --traffic');
-  const config = readConfig({ ...process.env, ...environment });
+  const config = readServiceOptions({ environment });
   await withTwinOf(commandLine, config, async (twin) => {
     const checked = await checkPlans(twin, accepted, requests, { factor, onProgress: showProgress });
     if (checked.compared.length + checked.added.length === 0)

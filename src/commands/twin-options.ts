@@ -5,7 +5,7 @@ import { StartError } from '../base/errors.js';
 import { groupBy } from '../base/narrow.js';
 import { createObserver } from '../base/observe.js';
 import { runSteps } from '../base/time-slices.js';
-import { type CommandLine, type Config, readArguments } from '../config/config.js';
+import { type CommandLine, type Config, readArguments, readConfig } from '../config/config.js';
 import { parseDocumentText } from '../schema/parse-document.js';
 import { readSnapshot } from '../schema/snapshot/parse-snapshot.js';
 import { applySnapshot } from '../schema/snapshot/snapshots.js';
@@ -37,8 +37,17 @@ export function readOptions(
   switches: readonly string[],
   own: readonly string[],
 ): CommandLine {
+  return orUsageError(() => readArguments(words, switches, own));
+}
+
+/** The options of the service, of the environment and of the command line. */
+export function readServiceOptions({ environment }: Pick<CommandLine, 'environment'>): Config {
+  return orUsageError(() => readConfig({ ...process.env, ...environment }));
+}
+
+function orUsageError<Value>(read: () => Value): Value {
   try {
-    return readArguments(words, switches, own);
+    return read();
   } catch (error) {
     throw error instanceof StartError ? new UsageError(error.message) : error;
   }

@@ -73,6 +73,8 @@ export async function findCapacity(
     steps.push(step);
     if (step.isKept) kept = Math.max(kept, rate);
     else missed = Math.min(missed, rate);
+    // The machine stays busy: lower rates would be missed for the same reason.
+    if (!step.isKept && exhaustedBy(overloadOf(step, steps)).resource === 'other programs') break;
     if (missed / Math.max(kept, Number.MIN_VALUE) <= 1 + PRECISION || (kept === 0 && rate <= LOWEST_RATE)) break;
     rate = nextRate(kept, missed);
   }
@@ -97,11 +99,9 @@ async function settledStep(
   }
 }
 
-/** The client may be late by accident, and other programs may have taken the processors. */
+/** A limit that was missed because the client was late, or because other programs took the processors, says nothing about the service. */
 function isDoubtful(step: Step, steps: readonly Step[]): boolean {
-  const overload = overloadOf(step, steps);
-  if (!step.isKept) return ['client', 'other programs'].includes(exhaustedBy(overload).resource);
-  return overload.isClientLate;
+  return !step.isKept && ['client', 'other programs'].includes(exhaustedBy(overloadOf(step, steps)).resource);
 }
 
 /** A percentile needs so many requests that at least one of them lies above it. */

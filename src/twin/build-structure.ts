@@ -5,6 +5,7 @@ import { StartError } from '../base/errors.js';
 import { codeOf, messageOf } from '../base/narrow.js';
 import type { Database } from '../postgres/pools/database.js';
 import type { Session } from '../postgres/pools/sessions.js';
+import { quoteIdentifier } from '../sql/fragment.js';
 import type { StatisticsFile, StructureStatement } from './statistics-file.js';
 
 /** A part of the structure that could not be built, and the reason in PostgreSQL's words. */
@@ -87,13 +88,32 @@ function exists(error: unknown): boolean {
 }
 
 async function runScript(session: Session, { name, text }: Script, path: string): Promise<void> {
+  const script = withoutConcurrently(text);
   try {
-    await session.query(withoutConcurrently(text));
+    for (let role = await runUnlessRoleMissing(session, script); role !== null; ) {
+      await session.query(`create role ${quoteIdentifier(role)}`);
+      role = await runUnlessRoleMissing(session, script);
+    }
     await session.query(`set search_path = ${path}`);
   } catch (error) {
     throw new StartError(`${name} cannot be run on the twin: ${messageOf(error)}`);
   }
 }
+
+/** Owners and grants name roles of production, which the twin has not. Returns the role that is missing, or null if the script was run. */
+async function runUnlessRoleMissing(session: Session, script: string): Promise<string | null> {
+  try {
+    await session.query(script);
+    return null;
+  } catch (error) {
+    const [, role] = /^role "(.+)" does not exist$/.exec(messageOf(error)) ?? [];
+    if (codeOf(error) !== UNDEFINED_OBJECT || role === undefined) throw error;
+    await session.query('rollback');
+    return role;
+  }
+}
+
+const UNDEFINED_OBJECT = '42704';
 
 /** It needs a transaction of its own, and the twin has no other users. */
 function withoutConcurrently(text: string): string {
@@ -102,6 +122,9 @@ function withoutConcurrently(text: string): string {
 
 /** The part that undoes a migration follows these lines, and stays out. */
 const UNDO = /^--\s*(?:migrate:down|\+goose\s+down)\b[\s\S]*/im;
+
+/** pg_dump frames its scripts with these commands of psql, which PostgreSQL does not know. */
+const PSQL_FRAME = /^\\(?:un)?restrict\b.*$/gm;
 
 /** The .sql files of a folder in the order of their names, numbers by value; or one file. */
 export async function readScripts(path: string): Promise<readonly Script[]> {
@@ -119,5 +142,5 @@ async function readScript(path: string): Promise<Script> {
   const text = await readFile(path, 'utf8').catch(() => {
     throw new StartError(`"${path}" cannot be read`);
   });
-  return { name: basename(path), text: text.replace(UNDO, '') };
+  return { name: basename(path), text: text.replace(UNDO, '').replace(PSQL_FRAME, '') };
 }

@@ -9,7 +9,7 @@ import { lookUpAccount } from '../accounts/accounts.js';
 import { isConstant, parseAsCaller } from '../api/graphql/operation.js';
 import { ServiceError } from '../base/errors.js';
 import { parseJson } from '../base/exact-json.js';
-import { isRecord } from '../base/narrow.js';
+import { isRecord, messageOf } from '../base/narrow.js';
 import { planKindOf } from '../batching/shape-queue.js';
 import type { PlanKind } from '../batching/shape-stats.js';
 import type { ReadQuery } from '../engine/reads/compiled-read.js';
@@ -233,10 +233,16 @@ export async function explainSent(
 /** A request that is no read of items. */
 export class NotPlanned extends Error {}
 
+/** The messages of errors as GraphQL reports them. */
+function messagesOf(errors: unknown): string {
+  const list: readonly unknown[] = Array.isArray(errors) ? errors : [errors];
+  return list.map((each) => messageOf(each)).join('; ');
+}
+
 function reasonOf(error: unknown): string {
   if (error instanceof NotPlanned) return error.message;
   if (error instanceof ServiceError) return `the service refuses it: ${error.message}`;
-  if (error instanceof Error && 'errors' in error) return `the service refuses it: ${JSON.stringify(error.errors)}`;
+  if (error instanceof Error && 'errors' in error) return `the service refuses it: ${messagesOf(error.errors)}`;
   throw error;
 }
 

@@ -79,7 +79,7 @@ function readLine(line: string, path: string, number: number): RecordedRequest {
   const [, method = '', target = '', body = null] = /^(?:([A-Z]+)\s+)?(\/\S*)(?:\s+(\{.*\}))?$/.exec(line) ?? [];
   if (target === '')
     throw new UsageError(
-      `"${path}", line ${number}: expected a request such as "GET /items/articles?limit=10", found "${line.slice(0, 60)}"`,
+      `"${path}", line ${number}: expected a request such as "GET /items/articles?limit=10" (a space in it is %20), found "${line.slice(0, 60)}"`,
     );
   return { method: method === '' ? 'GET' : method, path: target, body, caller: null, ms: 0 };
 }

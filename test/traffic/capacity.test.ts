@@ -110,6 +110,8 @@ async function capacityOf(
   return found;
 }
 
+/** On a busy machine half a processor may be more than other programs leave: then a smaller share shows the same. */
+const PROCESSORS = Number(process.env['CAPACITY_PROCESSORS'] ?? 0.5);
 const LIMIT_MS = 250;
 const LIMITS = ['--slo', `p90=${LIMIT_MS}ms,errors=0%`];
 const CONNECTIONS = 64;
@@ -183,7 +185,7 @@ async function compare(t: Test, service: Running, { traffic, from, resource }: C
 const MAY_COMPARE = { skip: wrk ? false : 'needs wrk', timeout: 1_200_000 };
 
 t.test('half a processor for PostgreSQL', MAY_COMPARE, async (t) => {
-  const limited = await limitProcessors(await familyOf(await pidOf(server)), 0.5);
+  const limited = await limitProcessors(await familyOf(await pidOf(server)), PROCESSORS);
   if (!limited) return t.comment('skipped: control groups cannot be made here (root is needed)');
   t.comment(limited.how);
   const service = await launch({ DATABASE_POOL_SIZE: '8' });
@@ -205,7 +207,7 @@ t.test('two connections', MAY_COMPARE, async (t) => {
 
 t.test('half a processor for the service', MAY_COMPARE, async (t) => {
   const service = await launch({});
-  const limited = await limitProcessors([service.pid], 0.5);
+  const limited = await limitProcessors([service.pid], PROCESSORS);
   if (!limited) return t.comment('skipped: control groups cannot be made here (root is needed)');
   t.comment(limited.how);
   const traffic = { method: 'GET', path: '/items/tags/1' };
