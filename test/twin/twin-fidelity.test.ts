@@ -7,7 +7,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { finished } from 'node:stream/promises';
 import { gunzipSync } from 'node:zlib';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import { createObserver } from '../../src/base/observe.js';
 import { readConfig } from '../../src/config/config.js';
 import { withCore, withDatabase } from '../../src/service/start.js';
@@ -19,6 +19,7 @@ import { takeStatistics } from '../../src/twin/take-statistics.js';
 import { type Twin, withTwin } from '../../src/twin/twin.js';
 import { runCommand } from '../support/command.js';
 import { generateShapes } from '../support/generated-shapes.js';
+import { installedVersions, startInstalled } from '../support/installed-server.js';
 import { createDatabase, type Sql, startDatabase, withSql } from '../support/service.js';
 
 const folder = process.env['SAMPLE_DATABASES'];
@@ -66,46 +67,61 @@ await loadGrammar();
 const server = await startDatabase({ settings: { max_wal_size: '8GB', shared_buffers: '512MB' } });
 let [equal, all] = [0, 0];
 
-for (const name of Object.keys(FILES)) {
-  const skip = folder === undefined && 'SAMPLE_DATABASES is not set';
+const skip = folder === undefined && 'SAMPLE_DATABASES is not set';
+
+for (const name of Object.keys(FILES))
   await t.test(`plans of ${name}`, { skip }, async (t) => {
-    const url = await load(name);
-    const config = readConfig({ DATABASE_URL: url, WORKERS: '1' });
-    const statistics = await withDatabase(
-      config,
-      observe,
-      () => {},
-      (database) => takeStatistics(database, { system: null, redact: [] }),
-    );
-    const { real, requests } = await withCore(
-      config,
-      observe,
-      () => {},
-      async (core) => {
-        const paths = await withSql(url, (sql) => generateShapes(core.mirror.model, sql, SHAPES));
-        const wanted = paths.map(requestOf);
-        const planner = new RequestPlanner({ core, config, statistics } as Twin);
-        return { real: await planner.planAll(wanted), requests: wanted };
-      },
-    );
-    const twin = await withTwin(config, statistics, { migrations: null, pending: [] }, async (built) => {
-      t.strictSame(built.unbuilt, [], 'the whole structure is built');
-      t.comment(`built in ${(built.buildMs / 1_000).toFixed(1)} s`);
-      return new RequestPlanner(built).planAll(requests);
-    });
-    const differing = differences(real.planned, twin.planned);
-    equal += real.planned.length - differing.length;
-    all += real.planned.length;
-    t.comment(
-      `${name}: ${real.planned.length} plans, ${differing.length} differ, ${real.unplanned.length} not planned`,
-    );
-    for (const text of differing.slice(0, 20)) t.comment(text);
-    t.ok(real.planned.length > SHAPES / 2, `${real.planned.length} plans`);
-    t.ok(
-      differing.length <= real.planned.length * (1 - LEAST_EQUAL),
-      `${differing.length} of ${real.planned.length} differ`,
-    );
+    const { plans, differing } = await comparePlans(t, await load(server.url, server.prefix + name, name), name);
+    equal += plans - differing;
+    all += plans;
+    t.ok(plans > SHAPES / 2, `${plans} plans`);
+    t.ok(differing <= plans * (1 - LEAST_EQUAL), `${differing} of ${plans} differ`);
   });
+
+/** The twin plans with 18, so plans of earlier versions are reported and have no limit. */
+for (const version of installedVersions().filter((each) => Number(each) < 18))
+  await t.test(`plans of PostgreSQL ${version} are reported`, { skip }, async (t) => {
+    const url = await startInstalled(version, { max_wal_size: '8GB', shared_buffers: '256MB' });
+    // Dumps of Pagila need a newer version.
+    for (const name of ['chinook', 'northwind']) {
+      const { plans, differing } = await comparePlans(t, await load(url, name, name), `${name} on ${version}`);
+      t.comment(`PostgreSQL ${version}, ${name}: ${plans - differing} of ${plans} plans are equal`);
+      t.ok(plans > SHAPES / 2, `${plans} plans`);
+    }
+  });
+
+async function comparePlans(
+  t: Test,
+  url: string,
+  name: string,
+): Promise<{ readonly plans: number; readonly differing: number }> {
+  const config = readConfig({ DATABASE_URL: url, WORKERS: '1' });
+  const statistics = await withDatabase(
+    config,
+    observe,
+    () => {},
+    (database) => takeStatistics(database, { system: null, redact: [] }),
+  );
+  const { real, requests } = await withCore(
+    config,
+    observe,
+    () => {},
+    async (core) => {
+      const paths = await withSql(url, (sql) => generateShapes(core.mirror.model, sql, SHAPES));
+      const wanted = paths.map(requestOf);
+      const planner = new RequestPlanner({ core, config, statistics } as Twin);
+      return { real: await planner.planAll(wanted), requests: wanted };
+    },
+  );
+  const twin = await withTwin(config, statistics, { migrations: null, pending: [] }, async (built) => {
+    t.strictSame(built.unbuilt, [], 'the whole structure is built');
+    t.comment(`built in ${(built.buildMs / 1_000).toFixed(1)} s`);
+    return new RequestPlanner(built).planAll(requests);
+  });
+  const differing = differences(real.planned, twin.planned);
+  t.comment(`${name}: ${real.planned.length} plans, ${differing.length} differ, ${real.unplanned.length} not planned`);
+  for (const text of differing.slice(0, 20)) t.comment(text);
+  return { plans: real.planned.length, differing: differing.length };
 }
 
 await t.test('500 tables are built in time', async (t) => {
@@ -143,8 +159,10 @@ function table(number: number): string {
       select n, 'n' || n % 50, now() - n * interval '1 hour', n, array['x' || n % 9] from generate_series(1, 500) n`;
 }
 
-async function load(name: string): Promise<string> {
-  const url = await createDatabase(server, name);
+/** Makes a database of a server with the rows of a sample. */
+async function load(serverUrl: string, database: string, name: string): Promise<string> {
+  await withSql(serverUrl, (sql) => sql`create database ${sql(database)}`);
+  const { href: url } = Object.assign(new URL(serverUrl), { pathname: `/${database}` });
   await withSql(url, async (sql) => {
     for (const file of FILES[name] ?? []) {
       const bytes = await readFile(join(folder ?? '', file));
