@@ -145,6 +145,11 @@ export function ranTooLong(): ServiceError {
   return invalidQuery('The query took too long', { option: STATEMENT_TIMEOUT });
 }
 
+/** A statement has waited for other transactions. */
+export function lockedByOthers(): ServiceError {
+  return serviceUnavailable('database', 'Another session holds a lock on the requested rows or tables');
+}
+
 export function tooManyRelations(limit: number): ServiceError {
   return invalidQuery('Max relational depth exceeded', { option: 'MAX_RELATIONAL_DEPTH', limit });
 }

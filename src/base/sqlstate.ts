@@ -7,6 +7,7 @@ import {
   forbidden,
   invalidPayload,
   invalidQuery,
+  lockedByOthers,
   ranTooLong,
   ServiceError,
   serviceUnavailable,
@@ -118,8 +119,7 @@ export function fromDatabase(
   if (/^23/.test(code)) return use === 'key' && !isComputing(error) ? forbidden() : violation(error);
   // A subquery in a view or in a function of SQL has several rows where one is expected.
   if (/^21/.test(code)) return functionFailed(error, 'A view or function failed');
-  if (code === '55P03' || (code === '57014' && isLockWait(error)))
-    return serviceUnavailable('database', 'Another session holds a lock on the requested rows or tables');
+  if (code === '55P03' || (code === '57014' && isLockWait(error))) return lockedByOthers();
   if (code === '57014') return ranTooLong();
   if (isShapeFailure(error)) return invalidQuery('A geometry cannot be parsed, compared or projected');
   // Too many columns, too deep a nesting, too long a row: limits of PostgreSQL itself.

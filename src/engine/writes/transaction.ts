@@ -4,11 +4,14 @@
  */
 import { serviceUnavailable } from '../../base/errors.js';
 import { codeOf, elementAt } from '../../base/narrow.js';
+import { within } from '../../base/time-limit.js';
 import type { ShapeStats } from '../../batching/shape-stats.js';
+import type { Database } from '../../postgres/pools/database.js';
 import type { Session, TransactionStatement } from '../../postgres/pools/sessions.js';
 import { BatchMemory, type ResponseMemory } from '../../postgres/wire/response-memory.js';
 import type { Parsed } from '../../request/ast.js';
 import type { IdempotencyKey, WriteRequest } from '../../request/write.js';
+import { withCatalog } from '../../sql/catalog-names.js';
 
 /** A write of a transaction, or the call of a function that may write. */
 export type TransactionStep =
@@ -261,4 +264,16 @@ export async function beginLate<Prepared, Result>(
   if (ended !== null) return ended;
   if ('error' in result) throw result.error;
   return finish(result.value, null);
+}
+
+/** Milliseconds for the question whether a statement waits. */
+const QUESTION_TIMEOUT_MS = 1_000;
+
+const WAITS_FOR_LOCK = withCatalog(`
+  select 1 from pg_stat_activity where pid = $1::int4 and wait_event_type = 'Lock'`);
+
+/** Whether the process waits for a lock. PostgreSQL does not say so if it cancels a statement that waits in the queue of a row. */
+export async function waitsForLock(database: Database, processId: number): Promise<boolean> {
+  const asked = within(database.rows(WAITS_FOR_LOCK, [String(processId)]), QUESTION_TIMEOUT_MS);
+  return (await asked.catch(() => [])).length > 0;
 }

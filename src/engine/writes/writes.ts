@@ -63,6 +63,7 @@ import {
   type TransactionOptions,
   TransactionPipeline,
   type TransactionStep,
+  waitsForLock,
 } from './transaction.js';
 import {
   asDeleteFailure,
@@ -314,6 +315,7 @@ export class Writes extends WriteExecution {
     const { database, reads } = this.services;
     const { idempotencyLifetime } = this.limits;
     const { bodyOf, idempotencyKey: key } = options;
+    const isWaiting = (processId: number): Promise<boolean> => waitsForLock(database, processId);
     return this.inOneTransaction(by, async (joined, session) => {
       const pipeline = new TransactionPipeline(session, reads, options.at);
       const run = async (): Promise<Buffer> => {
@@ -324,7 +326,7 @@ export class Writes extends WriteExecution {
         return bodyOf(bodies);
       };
       try {
-        const body = await session.within(database.transactionTimeout, () =>
+        const body = await session.within(database.transactionTimeout, isWaiting, () =>
           key ? answerOnce(key, { database, session, idempotencyLifetime }, run) : run(),
         );
         return body ?? bodyOf([]);

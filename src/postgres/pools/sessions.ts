@@ -4,7 +4,7 @@
  * connection gives a statement.
  */
 import { AS_SERVICE, type CallerSettings, textFor } from '../../access/database-caller.js';
-import { outcomeUnknown, ranTooLong } from '../../base/errors.js';
+import { lockedByOthers, outcomeUnknown, ranTooLong } from '../../base/errors.js';
 import { codeOf, elementAt, succeeds } from '../../base/narrow.js';
 import { isLostAtCommit, isOfAnotherServer } from '../../base/sqlstate.js';
 import { positionOf } from '../changes/pgoutput.js';
@@ -169,16 +169,32 @@ export class Session implements Pooled {
     return decoders.map(({ cell }) => cell);
   }
 
-  /** All statements of the work have so many milliseconds together, 0 for no limit: then PostgreSQL is asked to stop the running one. */
-  async within<Result>(milliseconds: number, work: () => Promise<Result>): Promise<Result> {
+  /**
+   * All statements of the work have so many milliseconds together, 0 for no limit: then PostgreSQL is asked to stop the running one.
+   * `isWaiting` says whether a process of the server waits for a lock: then the work fails by no fault of its own.
+   */
+  async within<Result>(
+    milliseconds: number,
+    isWaiting: (processId: number) => Promise<boolean>,
+    work: () => Promise<Result>,
+  ): Promise<Result> {
     if (milliseconds === 0) return work();
+    let isLocked = false;
+    const stop = async (): Promise<void> => {
+      const { processId } = this.connection;
+      isLocked = processId !== null && (await isWaiting(processId));
+      await this.connection.cancel();
+    };
     const timer = setTimeout(() => {
-      this.#stopped = this.connection.cancel();
+      this.#stopped = stop();
     }, milliseconds);
     try {
       const result = await work();
       this.#checkUsable();
       return result;
+    } catch (error) {
+      await this.#stopped;
+      throw isLocked ? lockedByOthers() : error;
     } finally {
       clearTimeout(timer);
       // A request to stop that is still on its way would hit the next statement.

@@ -163,6 +163,11 @@ export class Connection implements Receiver, Watched {
     this.#sync(this.#sent[0]);
   }
 
+  /** The process of the server behind the connection, or that of a pooler; null while there is none. */
+  get processId(): number | null {
+    return this.#key?.readInt32BE(0) ?? null;
+  }
+
   /** Asks the server to stop the statement that runs; resolves when the server has received it, or cannot be reached. */
   async cancel(): Promise<void> {
     if (this.#socket && this.#key) await cancelStatement(this.options.target, this.#socket, this.#key);
