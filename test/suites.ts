@@ -47,6 +47,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
           'explorer-record',
           'explorer-webhooks',
           'explorer-capacity',
+          'explorer-tasks',
         ],
       },
     ],

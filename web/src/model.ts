@@ -166,7 +166,7 @@ function makeModel(
       hasItems,
       isWritable: hasItems && keys.length > 0 && !(resource !== null && READ_ONLY.has(resource)),
       versioning: meta?.['versioning'] === true,
-      hasRevisions: (meta?.['accountability'] ?? 'all') === 'all',
+      hasRevisions: meta === null || meta['accountability'] === 'all',
     });
   }
   return model;

@@ -15,7 +15,8 @@ export function initialWidth(field: Field, isTitle: boolean, rows: readonly Row[
       : field.type === 'date'
         ? 112
         : Math.max(66, field.type === 'integer' ? 46 + 6 * field.name.length : name);
-  if (field.relation?.kind === 'many') return Math.max(84, name);
+  // A list through a junction shows names.
+  if (field.relation?.kind === 'many') return Math.max(field.relation.far === null ? 84 : 200, name);
   if (field.relation?.kind === 'one') return Math.max(160, name);
   if (field.type === 'boolean') return Math.max(80, name);
   if (field.type === 'timestamp' || field.type === 'dateTime') {

@@ -112,7 +112,11 @@ function RevisionEntry({ collection, revision, former, isLatest, onRestore }: En
         {isLatest && <span class="quiet">latest</span>}
       </header>
       {changed === null ? (
-        <p class="quiet">{action === 'create' ? 'The item was created.' : 'The values before it are unknown.'}</p>
+        <p class="quiet">
+          {action === 'create'
+            ? 'The item was created.'
+            : `Changed ${Object.keys(revision.delta ?? {}).join(', ')}. The values before are unknown.`}
+        </p>
       ) : changed.length === 0 ? (
         <p class="quiet">No field of the item changed.</p>
       ) : (
