@@ -9,7 +9,8 @@ export default defineConfig({
   srcDir: 'pages',
   outDir: '../dist/site',
   cacheDir: '../dist/site-cache',
-  cleanUrls: true,
+  // Links end with .html, so that any static server finds the pages. SITE_BASE is the path below which they are served.
+  base: process.env.SITE_BASE ?? '/',
   // Files of the repository that are no pages; every other link that leads nowhere ends the build.
   ignoreDeadLinks: [/LICENSE$/, /report\.html$/],
   markdown: { languageAlias: { pgsql: 'sql', haproxy: 'ini' } },
@@ -93,6 +94,7 @@ export default defineConfig({
           page('Permissions', 'permissions'),
           page('Row-level security', 'row-level-security'),
           page('Accounts', 'accounts'),
+          page('Browsers on other origins', 'cors'),
           page('Sign in with a provider', 'sign-in'),
           page('Shares', 'shares'),
           page('Presets, comments, dashboards', 'app-data'),
@@ -109,6 +111,7 @@ export default defineConfig({
         items: [
           page('Deploy', 'deploy'),
           page('Configuration', 'configuration'),
+          page('Command line', 'command-line'),
           page('Proxies', 'proxies'),
           page('Poolers', 'poolers'),
           page('Upgrades and backup', 'upgrades'),

@@ -106,6 +106,9 @@ export class StartError extends Error {
   }
 }
 
+/** A wrong command line, or a wrong value of an option: exit code 2. */
+export class UsageError extends StartError {}
+
 export function forbidden(reason?: string): ServiceError {
   return new ServiceError('FORBIDDEN', reason ?? "You don't have permission to access this.", reason ? { reason } : {});
 }

@@ -8,7 +8,7 @@ import { type Adoption, adopt as carryOver } from '../adopt/adopt.js';
 import { type Callers, compareAnswers, findCallers, type ServerAnswer, type TestCaller } from '../adopt/compare.js';
 import { comparable, type Item, type Question, questionsOf } from '../adopt/questions.js';
 import { findInstallations } from '../adopt/source.js';
-import { StartError } from '../base/errors.js';
+import { StartError, UsageError } from '../base/errors.js';
 import { isObject } from '../base/exact-json.js';
 import { createObserver } from '../base/observe.js';
 import { type Config, readArguments, readConfig } from '../config/config.js';
@@ -45,7 +45,7 @@ export async function adopt(words: readonly string[]): Promise<void> {
     ['dry-run', 'activity', 'keep-references'],
     ['verify', 'token'],
   );
-  if (operands.length > 0) throw new StartError(`unexpected argument "${operands[0]}": see lateral adopt --help`);
+  if (operands.length > 0) throw new UsageError(`unexpected argument "${operands[0]}": see lateral adopt --help`);
   // A statement may copy millions of rows.
   const config = { ...readConfig({ ...process.env, ...environment }), DATABASE_STATEMENT_TIMEOUT: 0 };
   const dryRun = switches.has('dry-run');

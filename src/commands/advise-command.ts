@@ -1,6 +1,7 @@
 /** `lateral advise`: indexes that make recorded requests faster, each tried on a twin before it is proposed. */
-import { StartError } from '../base/errors.js';
-import { counted, UsageError } from '../traffic/limits.js';
+import { StartError, UsageError } from '../base/errors.js';
+import { readArguments, readConfig } from '../config/config.js';
+import { counted } from '../traffic/limits.js';
 import { readAccepted, requestOf } from '../twin/accepted-plans.js';
 import { type AdviceReport, advise as findAdvice, type IndexAdvice, type IndexComplaint } from '../twin/advise.js';
 import { differencesOf } from '../twin/check-plans.js';
@@ -8,8 +9,6 @@ import { type RecordedRequest, readRequests } from '../twin/requests.js';
 import {
   describeUnplanned,
   nameOf,
-  readOptions,
-  readServiceOptions,
   showProgress,
   TWIN_HELP,
   TWIN_SWITCHES,
@@ -30,11 +29,11 @@ ${TWIN_HELP}
 Exits with 2 if an option or the file of requests is wrong. All options of lateral --help are accepted.`;
 
 export async function advise(words: readonly string[]): Promise<void> {
-  const commandLine = readOptions(words, [...TWIN_SWITCHES], [...TWIN_VALUES]);
+  const commandLine = readArguments(words, [...TWIN_SWITCHES], [...TWIN_VALUES]);
   const { operands, switches, environment, values } = commandLine;
   if (operands.length > 0) throw new UsageError(`unexpected argument "${operands[0]}": see lateral advise --help`);
   const requests = await requestsOf(values);
-  const config = readServiceOptions({ environment });
+  const config = readConfig({ ...process.env, ...environment });
   await withTwinOf(commandLine, config, async (twin) => {
     const found = await findAdvice(twin, requests, showProgress);
     const differences = differencesOf(twin);

@@ -1,7 +1,7 @@
 /** `lateral capacity`: the highest rate of recorded traffic that a service serves within limits, and what limits it. */
-import { StartError } from '../base/errors.js';
+import { StartError, UsageError } from '../base/errors.js';
 import { type Capacity, findCapacity, type Step } from '../traffic/capacity.js';
-import { counted, parseCount, parseDuration, parseRate, parseServiceLimits, UsageError } from '../traffic/limits.js';
+import { counted, parseCount, parseDuration, parseRate, parseServiceLimits } from '../traffic/limits.js';
 import { prepareReplay } from '../traffic/replay.js';
 import { milliseconds } from '../traffic/report.js';
 import { checkTarget } from '../traffic/target.js';

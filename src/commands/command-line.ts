@@ -1,32 +1,21 @@
 /** The commands of the program. */
 import { execFile } from 'node:child_process';
-import { createReadStream } from 'node:fs';
-import { stat } from 'node:fs/promises';
-import { basename, extname } from 'node:path';
 import { setFlagsFromString } from 'node:v8';
-import { CLI_IDENTITY } from '../access/identity.js';
-import { ServiceError, StartError } from '../base/errors.js';
+import { ServiceError, StartError, UsageError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
 import { packageVersion } from '../base/package-files.js';
-import { type Config, optionRows, readArguments, readConfig, readFlags } from '../config/config.js';
-import { read, write } from '../engine/pipeline.js';
-import { NO_CLIENT } from '../engine/stages.js';
-import { ImportFailure, importRows } from '../engine/writes/import.js';
+import { type Config, readArguments, readConfig, readFlags } from '../config/config.js';
 import { describeTypes } from '../mirror/typings.js';
-import { NO_AUTHOR } from '../plan/write/write.js';
-import { type ImportFormat, readRows } from '../request/import-file.js';
-import { parseOnConflict } from '../request/on-conflict.js';
-import { parseRead } from '../request/rest.js';
-import { parseLimits } from '../service/core.js';
 import { surviveRejections } from '../service/load-extensions.js';
 import { type Service, startService, withCore } from '../service/start.js';
-import { pretty } from '../sql/pretty.js';
 import { Storages } from '../storage/storage.js';
-import { UsageError } from '../traffic/limits.js';
 import { ADOPT_HELP, adopt } from './adopt.js';
 import { ADVISE_HELP, advise } from './advise-command.js';
 import { CAPACITY_HELP, capacity } from './capacity.js';
 import { DOCTOR_HELP, doctor } from './doctor.js';
+import { EXPLAIN_HELP, explain } from './explain-command.js';
+import { help } from './help.js';
+import { IMPORT_HELP, importFile } from './import-command.js';
 import { LIVE_HELP, live } from './live-command.js';
 import { PLANS_HELP, plans, STATISTICS_HELP, statistics } from './plans-command.js';
 import { RECORD_HELP, record } from './record.js';
@@ -35,49 +24,11 @@ import { REPLAY_HELP, replay } from './replay.js';
 import { SCHEMA_HELP, schema } from './schema-command.js';
 import { WEBHOOKS_HELP, webhooks } from './webhooks-command.js';
 
-const USAGE = `Lateral ${packageVersion}: a REST and GraphQL API over PostgreSQL. One request, one statement.
+const TYPES_HELP = `Usage: lateral types [--option value ...]
 
-Usage: lateral [start] [--option value ...]
-       lateral explain [--analyze] "GET /items/..." [--option value ...]
-       lateral types [--option value ...]
-       lateral import FILE [COLLECTION] [--on-conflict COLUMNS] [--resolution merge|ignore] [--option value ...]
-       lateral schema {snapshot | diff | apply} [FILE] [--option value ...]
-       lateral relations suggest [COLLECTION ...] [--apply] [--option value ...]
-       lateral files [--remove] [--option value ...]
-       lateral doctor [--json] [--option value ...]
-       lateral statistics -o FILE [--redact COLUMNS] [--option value ...]
-       lateral plans check [--statistics FILE] [--traffic FILE] [--accept] [--option value ...]
-       lateral advise [--traffic FILE] [--statistics FILE] [--json] [--option value ...]
-       lateral live {install | remove} [--dry-run] [--option value ...]
-       lateral webhooks {list | test | pause | resume | rotate | deliveries | redeliver} [WEBHOOK] [--option value ...]
-       lateral adopt [--dry-run] [--option value ...]
-       lateral record --url URL --token TOKEN [--for 10m] [--sample 0.1] [--redact] -o FILE
-       lateral replay FILE --url URL --token TOKEN [--rate 1x] [--for 1m] [--slo p99=50ms,errors=0.1%] [--writes]
-       lateral capacity FILE --url URL --token TOKEN --slo p99=50ms,errors=0.1%
-       lateral --help | --version
+Prints the collections as a TypeScript schema for @directus/sdk.
 
-  start      serves the API; this is the default command
-  explain    prints the SQL of a read, its parameters and PostgreSQL's plan; --analyze also runs it
-  types      prints the collections as a TypeScript schema for @directus/sdk
-  import     writes the rows of a JSON, NDJSON or CSV file to a collection (by default the one that the file is named after)
-             in one transaction; rows whose key exists are updated, all others are created. --on-conflict email finds items
-             by a unique index instead, --resolution ignore leaves those that exist as they are
-  schema     exports the schema to a file, compares it with a file, or applies a file (lateral schema --help)
-  relations  finds the one-to-many, one-to-one and many-to-many relations that foreign keys imply (lateral relations --help)
-  files      finds stored files without a row, and rows without a stored file (lateral files --help)
-  doctor     checks the database and says how to fix problems (lateral doctor --help)
-  statistics writes what the planner knows about a database to a file, without rows (lateral statistics --help)
-  plans      plans recorded requests on an empty twin of a database, and fails if a plan got worse (lateral plans --help)
-  advise     proposes indexes for recorded requests, each tried on the twin (lateral advise --help)
-  live       makes or drops the triggers for live queries without the log of PostgreSQL (lateral live --help)
-  webhooks   lists, tests and pauses webhooks, and sends deliveries again (lateral webhooks --help)
-  adopt      takes over an installation of Directus in the same database (lateral adopt --help)
-  record     records the traffic of a running service (lateral record --help)
-  replay     sends recorded traffic to a service, and checks limits of latency and errors (lateral replay --help)
-  capacity   finds the highest rate of recorded traffic within limits, and what limits it (lateral capacity --help)
-
-Options, as environment variables or flags (PORT=9000 or --port 9000):
-`;
+All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
 const FILES_HELP = `Usage: lateral files [--remove] [--option value ...]
 
@@ -104,6 +55,9 @@ const COMMANDS = new Map([
   ['replay', { help: REPLAY_HELP, run: replay }],
   ['capacity', { help: CAPACITY_HELP, run: capacity }],
   ['advise', { help: ADVISE_HELP, run: advise }],
+  ['explain', { help: EXPLAIN_HELP, run: explain }],
+  ['import', { help: IMPORT_HELP, run: importFile }],
+  ['types', { help: TYPES_HELP, run: printTypes }],
 ]);
 
 export async function main(words: readonly string[]): Promise<void> {
@@ -115,10 +69,7 @@ export async function main(words: readonly string[]): Promise<void> {
   if (words.includes('--version')) return console.log(packageVersion);
   if (command.startsWith('-')) return start(words);
   if (command === 'start') return start(rest);
-  if (command === 'explain') return explain(rest);
-  if (command === 'types') return printTypes(rest);
-  if (command === 'import') return importFile(rest);
-  throw new StartError(`unknown command "${command}": see lateral --help`);
+  throw new UsageError(`unknown command "${command}": see lateral --help`);
 }
 
 /**
@@ -201,96 +152,12 @@ function announce(service: Service, config: Config): void {
   console.log(`  Try it:    curl -g -H ${authorization} '${url}${service.example}'\n`);
 }
 
-async function explain(words: readonly string[]): Promise<void> {
-  const { operands, switches, environment } = readArguments(words, ['analyze']);
-  const [request = ''] = operands;
-  const match = /^(?:GET\s+)?\/items\/([^/?]+)(?:\/([^/?]+))?(?:\?(.*))?$/s.exec(request.trim());
-  if (!match) throw new StartError('explain expects a request such as "GET /items/articles?fields=title,author.name"');
-  const config = readConfig({ ...process.env, ...environment });
-  const [, collection = '', key, queryString = ''] = match.map((part) => part ?? undefined);
-  await withCore(config, createObserver('warn'), console.error, async ({ reads }) => {
-    const item = key === undefined ? null : decodeURIComponent(key);
-    const { sql, parameters, plan } = await read(
-      {
-        client: NO_CLIENT,
-        identify: () => CLI_IDENTITY,
-        parse: () => parseRead(decodeURIComponent(collection), item, queryString, parseLimits(config)),
-        execute: (prepared) => reads.explain(prepared, switches.has('analyze')),
-      },
-      reads,
-    );
-    console.log(pretty(sql));
-    for (const [position, value] of parameters.entries()) console.log(`$${position + 1} = ${JSON.stringify(value)}`);
-    console.log(`\n${JSON.stringify(plan, null, 2)}`);
-  });
-}
-
 async function printTypes(flags: readonly string[]): Promise<void> {
   const config = readConfig({ ...process.env, ...readFlags(flags) });
   await withCore(config, createObserver('warn'), console.error, async ({ mirror }) => {
     console.log(describeTypes(mirror.model));
   });
 }
-
-async function importFile(words: readonly string[]): Promise<void> {
-  const { operands, environment, values } = readArguments(words, [], ['on-conflict', 'resolution']);
-  const [file, named] = operands;
-  if (file === undefined) throw new StartError('import expects a file: see lateral --help');
-  const onConflict = parseOnConflict(values['on-conflict']?.split(',') ?? null, values['resolution'] ?? null);
-  const ending = extname(file).slice(1).toLowerCase();
-  const format = IMPORT_FORMATS[ending];
-  if (!format) throw new StartError(`"${file}" is not a .json, .ndjson, .jsonl or .csv file`);
-  const total = await stat(file).then(
-    (stats) => {
-      if (!stats.isFile()) throw new StartError(`"${file}" is not a file`);
-      return stats.size;
-    },
-    () => {
-      throw new StartError(`"${file}" cannot be read`);
-    },
-  );
-  const config = readConfig({ ...process.env, ...environment });
-  const collection = named ?? basename(file, extname(file));
-  let readBytes = 0;
-  // Opened only when it is read: what flows before that would be lost.
-  const bytes = async function* (): AsyncGenerator<Buffer> {
-    for await (const piece of createReadStream(file)) {
-      readBytes += piece.length;
-      yield piece;
-    }
-  };
-  const progress = (rows: number): void => {
-    const share = total === 0 ? 100 : Math.floor((100 * readBytes) / total);
-    if (process.stderr.isTTY) process.stderr.write(`\r[${'#'.repeat(share / 4).padEnd(25)}] ${share} %  ${rows} rows`);
-  };
-  await withCore(config, createObserver('warn'), console.error, async ({ writes }) => {
-    const { MAX_IMPORT_ERRORS: maxErrors } = config;
-    await write({
-      client: NO_CLIENT,
-      identify: () => ({ caller: CLI_IDENTITY, author: NO_AUTHOR }),
-      parse: () => ({ collection, rows: readRows(bytes(), format), format, maxErrors, progress, onConflict }),
-      execute: (options, writer) => importRows(writes, options, writer, NO_CLIENT).catch(failImport),
-      reply: (count) => {
-        if (process.stderr.isTTY) process.stderr.write('\n');
-        console.log(`${count} ${count === 1 ? 'row' : 'rows'} imported into "${collection}"`);
-      },
-    });
-  });
-}
-
-function failImport(error: unknown): never {
-  if (!(error instanceof ImportFailure)) throw error;
-  const lines = error.errors.slice(0, 20).map((each) => `  row ${each.row}: ${each.error.message}`);
-  const count = error.errors.length === 1 ? '1 row is' : `${error.errors.length} rows are`;
-  throw new StartError(`nothing was imported, ${count} invalid:\n${lines.join('\n')}`);
-}
-
-const IMPORT_FORMATS: Readonly<Record<string, ImportFormat>> = {
-  json: 'json',
-  ndjson: 'ndjson',
-  jsonl: 'ndjson',
-  csv: 'csv',
-};
 
 const YOUNG_MS = 86_400_000;
 
@@ -304,7 +171,7 @@ function isYoung(modified: Date): boolean {
 /** Compares the rows of files with the contents of their storage locations. */
 async function files(words: readonly string[]): Promise<void> {
   const { operands, switches, environment } = readArguments(words, ['remove']);
-  if (operands.length > 0) throw new StartError('files takes options only: see lateral files --help');
+  if (operands.length > 0) throw new UsageError('files takes options only: see lateral files --help');
   const config = readConfig({ ...process.env, ...environment });
   const storages = new Storages(config.STORAGE_LOCATIONS);
   const rows = await withCore(config, createObserver('warn'), console.error, ({ database }) =>
@@ -331,22 +198,12 @@ async function files(words: readonly string[]): Promise<void> {
   if (missing.size > 0) process.exitCode = 1;
 }
 
-function help(): string {
-  const rows = optionRows();
-  const width = Math.max(...rows.map((row) => row.name.length));
-  const lines = rows.map((row) => {
-    const initial = row.initial === '' ? '' : ` [${row.initial}]`;
-    return `  ${row.name.padEnd(width)}  ${row.about}${initial}`;
-  });
-  return USAGE + lines.join('\n');
-}
-
 export function fail(error: unknown): never {
   console.error(`lateral: ${complaintOf(error)}`);
   process.exit(exitCodeOf(error));
 }
 
-/** 2 for a wrong command line of a command that has limits to miss. */
+/** 2 for a wrong command line, or a wrong value of an option. */
 export function exitCodeOf(error: unknown): number {
   return error instanceof UsageError ? 2 : 1;
 }

@@ -1,5 +1,5 @@
 /** `lateral doctor`: what is right and wrong with a database and the role that serves it. It changes nothing. */
-import { StartError } from '../base/errors.js';
+import { StartError, UsageError } from '../base/errors.js';
 import { parseOwnJson } from '../base/narrow.js';
 import { createObserver } from '../base/observe.js';
 import { within } from '../base/time-limit.js';
@@ -39,7 +39,7 @@ const FACTS = readSql('doctor.sql');
 
 export async function doctor(words: readonly string[]): Promise<void> {
   const { operands, switches, environment } = readArguments(words, ['json']);
-  if (operands.length > 0) throw new StartError(`unexpected argument "${operands[0]}": see lateral doctor --help`);
+  if (operands.length > 0) throw new UsageError(`unexpected argument "${operands[0]}": see lateral doctor --help`);
   // The command reports the current state.
   const config: Config = { ...readConfig({ ...process.env, ...environment }), DATABASE_START_TIMEOUT: 0 };
   const findings = await examine(config).catch((error: unknown): readonly Finding[] => {

@@ -1,6 +1,6 @@
 /** `lateral live install | remove`: the triggers that report changes where the log of PostgreSQL cannot be read. */
 
-import { StartError } from '../base/errors.js';
+import { StartError, UsageError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
 import { readArguments, readConfig } from '../config/config.js';
 import { buildModel } from '../mirror/introspect.js';
@@ -76,9 +76,9 @@ export async function servedTables(database: Database): Promise<readonly TableNa
 export async function live(words: readonly string[]): Promise<void> {
   const [name = '', ...rest] = words;
   const command = COMMANDS.get(name);
-  if (!command) throw new StartError('live expects install or remove: see lateral live --help');
+  if (!command) throw new UsageError('live expects install or remove: see lateral live --help');
   const { operands, switches, environment } = readArguments(rest, ['dry-run']);
-  if (operands.length > 0) throw new StartError(`unexpected argument "${operands[0]}": see lateral live --help`);
+  if (operands.length > 0) throw new UsageError(`unexpected argument "${operands[0]}": see lateral live --help`);
   const config = readConfig({ ...process.env, ...environment });
   await withDatabase(config, createObserver('warn'), console.error, async (database) => {
     if (!(await locateSystemTables(database, config.SYSTEM_SCHEMA)))

@@ -1,9 +1,10 @@
 /** The command line of commands that work on a running service: they take their own options only, and a wrong one ends them with status 2. */
+
 import { access, constants, stat } from 'node:fs/promises';
 import { dirname, sep } from 'node:path';
 import { parseArgs } from 'node:util';
+import { UsageError } from '../base/errors.js';
 import { messageOf } from '../base/narrow.js';
-import { UsageError } from '../traffic/limits.js';
 import { parseTarget, type Target } from '../traffic/target.js';
 
 /** `value`: the option takes one; `switch`: it takes none. */

@@ -1,9 +1,8 @@
 /** `lateral statistics` and `lateral plans check`: the plans of recorded requests, compared with accepted ones. */
-import { StartError } from '../base/errors.js';
+import { StartError, UsageError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
-import type { CommandLine } from '../config/config.js';
+import { type CommandLine, readArguments, readConfig } from '../config/config.js';
 import { withDatabase } from '../service/start.js';
-import { UsageError } from '../traffic/limits.js';
 import { type AcceptedFile, acceptedFile, readAccepted, writeAccepted } from '../twin/accepted-plans.js';
 import { type CheckedPlans, type ComparedPlan, checkPlans, describeAge, differencesOf } from '../twin/check-plans.js';
 import type { PlannedClass } from '../twin/plan-requests.js';
@@ -12,16 +11,7 @@ import { readRequests } from '../twin/requests.js';
 import { writeStatistics } from '../twin/statistics-file.js';
 import { takeStatistics } from '../twin/take-statistics.js';
 import { checkWritable } from './own-options.js';
-import {
-  describeUnplanned,
-  readOptions,
-  readServiceOptions,
-  showProgress,
-  TWIN_HELP,
-  TWIN_SWITCHES,
-  TWIN_VALUES,
-  withTwinOf,
-} from './twin-options.js';
+import { describeUnplanned, showProgress, TWIN_HELP, TWIN_SWITCHES, TWIN_VALUES, withTwinOf } from './twin-options.js';
 
 export const STATISTICS_HELP = `Usage: lateral statistics -o FILE [--redact COLUMNS] [--option value ...]
 
@@ -53,12 +43,12 @@ All options of lateral --help are accepted.`;
 
 export async function statistics(words: readonly string[]): Promise<void> {
   const long = words.map((word) => (word === '-o' ? '--output' : word));
-  const { operands, values, environment } = readOptions(long, [], ['output', 'redact']);
+  const { operands, values, environment } = readArguments(long, [], ['output', 'redact']);
   const { output, redact = '' } = values;
   if (operands.length > 0 || output === undefined)
     throw new UsageError('statistics needs a file: lateral statistics -o production.stats.gz');
   await checkWritable('--output', output);
-  const config = readServiceOptions({ environment });
+  const config = readConfig({ ...process.env, ...environment });
   const names = redact
     .split(',')
     .map((name) => name.trim())
@@ -85,8 +75,8 @@ const NOT_CHECKED = 2;
 export async function plans(words: readonly string[]): Promise<void> {
   try {
     const [command, ...rest] = words;
-    if (command !== 'check') throw new StartError('plans expects check: see lateral plans --help');
-    await check(readOptions(rest, [...TWIN_SWITCHES, 'accept'], [...TWIN_VALUES, 'factor']));
+    if (command !== 'check') throw new UsageError('plans expects check: see lateral plans --help');
+    await check(readArguments(rest, [...TWIN_SWITCHES, 'accept'], [...TWIN_VALUES, 'factor']));
   } catch (error) {
     if (!(error instanceof StartError)) throw error;
     console.error(`lateral: ${error.message}`);
@@ -96,7 +86,7 @@ export async function plans(words: readonly string[]): Promise<void> {
 
 async function check(commandLine: CommandLine): Promise<void> {
   const { operands, switches, environment, values } = commandLine;
-  if (operands.length > 0) throw new StartError(`unexpected argument "${operands[0]}": see lateral plans --help`);
+  if (operands.length > 0) throw new UsageError(`unexpected argument "${operands[0]}": see lateral plans --help`);
   const factor = Number(values['factor'] ?? 2);
   if (!(factor > 1)) throw new StartError('--factor must be a number above 1');
   const path = values['plans'] ?? 'plans.yaml';
@@ -107,7 +97,7 @@ async function check(commandLine: CommandLine): Promise<void> {
     throw new StartError(`"${path}" does not exist: --accept writes it, with the plans of the requests of --traffic`);
   if (requests.length + (accepted?.plans.length ?? 0) === 0)
     throw new StartError('there are no requests to plan: name a file of them with --traffic');
-  const config = readServiceOptions({ environment });
+  const config = readConfig({ ...process.env, ...environment });
   await withTwinOf(commandLine, config, async (twin) => {
     const checked = await checkPlans(twin, accepted, requests, { factor, onProgress: showProgress });
     if (checked.compared.length + checked.added.length === 0)

@@ -1,6 +1,6 @@
 /** `lateral relations suggest`: shows, or writes, the relations that the foreign keys of a database imply. */
 
-import { StartError } from '../base/errors.js';
+import { StartError, UsageError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
 import { candidateStatement, referenceCandidate } from '../compile/index-candidates.js';
 import { readArguments, readConfig } from '../config/config.js';
@@ -23,7 +23,7 @@ All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
 export async function relations(words: readonly string[]): Promise<void> {
   const [command, ...rest] = words;
-  if (command !== 'suggest') throw new StartError('relations expects suggest: see lateral relations --help');
+  if (command !== 'suggest') throw new UsageError('relations expects suggest: see lateral relations --help');
   const { operands, switches, environment } = readArguments(rest, ['apply']);
   await withCore(
     readConfig({ ...process.env, ...environment }),

@@ -1,7 +1,7 @@
 /** `lateral schema snapshot | diff | apply`: the schema of a database as a file, and a database made what the file says. */
 import { readFile, writeFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline/promises';
-import { StartError } from '../base/errors.js';
+import { StartError, UsageError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
 import { runSteps } from '../base/time-slices.js';
 import { writeYaml } from '../base/yaml.js';
@@ -33,13 +33,20 @@ Copies a schema (collections, fields, relations and their metadata, but no items
 
 All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 
-export async function schema(words: readonly string[]): Promise<void> {
+async function runPart(words: readonly string[]): Promise<void> {
   const [command, ...rest] = words;
-  const run = COMMANDS.get(command ?? '');
-  if (!run) throw new StartError('schema expects snapshot, diff or apply: see lateral schema --help');
-  const read = readArguments(rest, run.switches);
-  if (read.operands.length > 1) throw new StartError(`unexpected argument "${read.operands[1]}": give one file`);
-  await run.run(read);
+  const part = COMMANDS.get(command ?? '');
+  if (!part) throw new UsageError('schema expects snapshot, diff or apply: see lateral schema --help');
+  const read = readArguments(rest, part.switches);
+  if (read.operands.length > 1) throw new UsageError(`unexpected argument "${read.operands[1]}": give one file`);
+  await part.run(read);
+}
+
+/** The status of a difference is that of a wrong option elsewhere, so here a wrong option is an error like others. */
+export async function schema(words: readonly string[]): Promise<void> {
+  await runPart(words).catch((error: unknown) => {
+    throw error instanceof UsageError && words[0] === 'diff' ? new StartError(error.message) : error;
+  });
 }
 
 const COMMANDS = new Map([
@@ -110,7 +117,7 @@ function modeOf({ switches }: CommandLine): { readonly merge: boolean } {
 }
 
 async function readFileOf({ operands: [file], switches }: CommandLine): Promise<Snapshot> {
-  if (file === undefined) throw new StartError('a file is needed: see lateral schema --help');
+  if (file === undefined) throw new UsageError('a file is needed: see lateral schema --help');
   const text = await (file === '-' ? readInput() : readFile(file, 'utf8')).catch(() => {
     throw new StartError(`"${file}" cannot be read`);
   });

@@ -1,18 +1,17 @@
 /** Options that all commands with a twin have: the sources of statistics, of the schema and of requests. */
 
 import { readFile } from 'node:fs/promises';
-import { StartError } from '../base/errors.js';
+import { StartError, UsageError } from '../base/errors.js';
 import { groupBy } from '../base/narrow.js';
 import { createObserver } from '../base/observe.js';
 import { runSteps } from '../base/time-slices.js';
-import { type CommandLine, type Config, readArguments, readConfig } from '../config/config.js';
+import type { CommandLine, Config } from '../config/config.js';
 import { parseDocumentText } from '../schema/parse-document.js';
 import { readSnapshot } from '../schema/snapshot/parse-snapshot.js';
 import { applySnapshot } from '../schema/snapshot/snapshots.js';
 import type { Core } from '../service/core.js';
 import { withDatabase } from '../service/start.js';
 import { loadGrammar } from '../sql/grammar.js';
-import { UsageError } from '../traffic/limits.js';
 import { rootFieldOf } from '../traffic/replay.js';
 import { readScripts } from '../twin/build-structure.js';
 import type { UnplannedRequest } from '../twin/plan-requests.js';
@@ -30,28 +29,6 @@ export const TWIN_HELP = `  --statistics FILE  statistics of "lateral statistics
   --migrations DIR   builds the schema from the .sql files of a folder, in the order of their names
   --snapshot FILE    builds the schema from a snapshot of "lateral schema snapshot"
   --apply PATH       runs a .sql file, or those of a folder, after that: a migration that is not deployed yet`;
-
-/** As `readArguments`. A wrong option ends the command with status 2. */
-export function readOptions(
-  words: readonly string[],
-  switches: readonly string[],
-  own: readonly string[],
-): CommandLine {
-  return orUsageError(() => readArguments(words, switches, own));
-}
-
-/** The options of the service, of the environment and of the command line. */
-export function readServiceOptions({ environment }: Pick<CommandLine, 'environment'>): Config {
-  return orUsageError(() => readConfig({ ...process.env, ...environment }));
-}
-
-function orUsageError<Value>(read: () => Value): Value {
-  try {
-    return read();
-  } catch (error) {
-    throw error instanceof StartError ? new UsageError(error.message) : error;
-  }
-}
 
 /** Statistics of a file, or of the connected database. */
 async function statisticsOf({ values, switches }: CommandLine, config: Config): Promise<StatisticsFile> {

@@ -1,5 +1,5 @@
 /** `lateral webhooks`: lists webhooks and their deliveries, and does what the routes of /webhooks do. */
-import { ServiceError, StartError } from '../base/errors.js';
+import { ServiceError, StartError, UsageError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
 import { type Config, readArguments, readConfig } from '../config/config.js';
 import {
@@ -102,7 +102,7 @@ export async function webhooks(words: readonly string[]): Promise<void> {
   const [name = '', ...rest] = words;
   const command = COMMANDS.get(name);
   if (!command)
-    throw new StartError(`webhooks expects one of ${[...COMMANDS.keys()].join(', ')}: see lateral webhooks --help`);
+    throw new UsageError(`webhooks expects one of ${[...COMMANDS.keys()].join(', ')}: see lateral webhooks --help`);
   const { operands, environment } = readArguments(rest, []);
   const [webhook = '', ...deliveries] = operands;
   if (name !== 'list' && webhook === '') throw new StartError(`webhooks ${name} needs the id or name of a webhook`);

@@ -2,7 +2,7 @@
 
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
-import { StartError } from '../base/errors.js';
+import { UsageError } from '../base/errors.js';
 import { messageOf } from '../base/narrow.js';
 import { AUTOMATIC, type Option, workersFor } from './option-kinds.js';
 import { OPTIONS } from './option-table.js';
@@ -42,7 +42,7 @@ function compatibleValues(environment: Environment): Environment {
 
 function refuseRenamed(environment: Environment): void {
   for (const [former, name] of Object.entries(RENAMED))
-    if ((environment[former] ?? '') !== '') throw new StartError(`${former} was renamed: set ${name} instead`);
+    if ((environment[former] ?? '') !== '') throw new UsageError(`${former} was renamed: set ${name} instead`);
 }
 
 /** The first bad value stops the start with the name of its option and the reason. */
@@ -51,7 +51,7 @@ export function readConfig(environment: Environment): Config {
   const config: Record<string, unknown> = {};
   for (const [name, option] of Object.entries(OPTIONS) as [OptionName, Option<unknown>][]) {
     const value = environment[name] || option.initial;
-    config[name] = value === null ? null : orStartError(() => option.parse(value), `${name}: `);
+    config[name] = value === null ? null : orUsageError(() => option.parse(value), `${name}: `);
   }
   if (config['DIRECTUS_COMPATIBILITY'] === true) Object.assign(config, compatibleValues(environment));
   // Elsewhere the system does not share connections out among those who listen.
@@ -63,19 +63,19 @@ export function readConfig(environment: Environment): Config {
   if (schemas.length === 0) config['DATABASE_SCHEMAS'] = [config['DATABASE_SCHEMA']];
   else config['DATABASE_SCHEMA'] = schemas[0];
   const names = config['AUTH_PROVIDERS'] as readonly string[];
-  config['AUTH_PROVIDERS'] = orStartError(() => readProviders(names, environment));
+  config['AUTH_PROVIDERS'] = orUsageError(() => readProviders(names, environment));
   const locations = config['STORAGE_LOCATIONS'] as readonly string[];
-  config['STORAGE_LOCATIONS'] = orStartError(() => readLocations(locations, environment));
+  config['STORAGE_LOCATIONS'] = orUsageError(() => readLocations(locations, environment));
   if (config['AUTH_DISABLE_DEFAULT'] === true && names.length === 0)
-    throw new StartError('AUTH_DISABLE_DEFAULT: with no AUTH_PROVIDERS nobody could sign in');
+    throw new UsageError('AUTH_DISABLE_DEFAULT: with no AUTH_PROVIDERS nobody could sign in');
   return Object.freeze(config) as Config;
 }
 
-function orStartError<Value>(read: () => Value, prefix = ''): Value {
+function orUsageError<Value>(read: () => Value, prefix = ''): Value {
   try {
     return read();
   } catch (error) {
-    throw new StartError(`${prefix}${messageOf(error)}`);
+    throw new UsageError(`${prefix}${messageOf(error)}`);
   }
 }
 
@@ -116,9 +116,9 @@ export function readArguments(
     if (token.kind === 'positional') operands.push(token.value);
     if (token.kind !== 'option') continue;
     const { name, rawName, value } = token;
-    if (!Object.hasOwn(options, name)) throw new StartError(`unknown option "${rawName}": see lateral --help`);
+    if (!Object.hasOwn(options, name)) throw new UsageError(`unknown option "${rawName}": see lateral --help`);
     if (allowed.includes(name)) switches.add(name);
-    else if (value === undefined) throw new StartError(`${rawName} needs a value`);
+    else if (value === undefined) throw new UsageError(`${rawName} needs a value`);
     else if (own.includes(name)) values[name] = value;
     else environment[name.replaceAll('-', '_').toUpperCase()] = value;
   }
@@ -128,10 +128,16 @@ export function readArguments(
 /** For a command that takes only options. */
 export function readFlags(words: readonly string[]): CommandLine['environment'] {
   const { operands, environment } = readArguments(words);
-  if (operands.length > 0) throw new StartError(`unknown option "${operands[0]}": see lateral --help`);
+  if (operands.length > 0) throw new UsageError(`unknown option "${operands[0]}": see lateral --help`);
   return environment;
 }
 
-export function optionRows(): { readonly name: string; readonly initial: string; readonly about: string }[] {
+export interface OptionRow {
+  readonly name: string;
+  readonly initial: string;
+  readonly about: string;
+}
+
+export function optionRows(): OptionRow[] {
   return Object.entries(OPTIONS).map(([name, { initial, about }]) => ({ name, initial: initial ?? '', about }));
 }

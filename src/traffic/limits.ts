@@ -1,11 +1,8 @@
 /** Rates and limits, as the command line writes them: `500/s`, `2x`, `p99=50ms,errors=0.1%`. */
-import { StartError } from '../base/errors.js';
+import { UsageError } from '../base/errors.js';
 import { messageOf } from '../base/narrow.js';
 import { duration } from '../config/option-kinds.js';
 import type { Percentiles } from './percentiles.js';
-
-/** A wrong command line: exit code 2. */
-export class UsageError extends StartError {}
 
 /** As a multiple of the recorded rate, or in requests per second. */
 export type Rate =

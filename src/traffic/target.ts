@@ -1,9 +1,8 @@
 /** A service that recorded traffic is sent to: whether it can be reached, whether the token suffices, and which callers it knows. */
 
 import { VIEW_AS_HEADER } from '../access/view-as.js';
-import { StartError } from '../base/errors.js';
+import { StartError, UsageError } from '../base/errors.js';
 import { messageOf, propertiesOf } from '../base/narrow.js';
-import { UsageError } from './limits.js';
 import type { RecordedRequest } from './traffic-file.js';
 
 export interface Target {

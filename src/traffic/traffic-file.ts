@@ -6,9 +6,8 @@ import { createReadStream } from 'node:fs';
 import { PassThrough, type Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip } from 'node:zlib';
-import { StartError } from '../base/errors.js';
+import { StartError, UsageError } from '../base/errors.js';
 import { codeOf, isRecord, messageOf } from '../base/narrow.js';
-import { UsageError } from './limits.js';
 
 const FORMAT = 'lateral-traffic';
 export const TRAFFIC_VERSION = 1;

@@ -9,7 +9,7 @@ export function planLines(node: PlanNode, depth = 0): string[] {
   ];
 }
 
-function describeNode(node: PlanNode): string {
+export function describeNode(node: PlanNode): string {
   const { 'Node Type': type, 'Join Type': join, Strategy: strategy } = node;
   const kind = join === undefined || join === 'Inner' ? type : `${type} (${join})`;
   const how = strategy === undefined || strategy === 'Plain' ? '' : ` (${strategy})`;

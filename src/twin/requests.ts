@@ -2,9 +2,10 @@
  * Requests to plan: a recording of `lateral record`, lines of JSON, or lines such as `GET /items/articles?limit=10`. A recording names the
  * caller of each request. In the other files a request without a caller is an administrator's.
  */
+
 import { readFile } from 'node:fs/promises';
+import { UsageError } from '../base/errors.js';
 import { isRecord } from '../base/narrow.js';
-import { UsageError } from '../traffic/limits.js';
 import { readTraffic, type RecordedRequest as TrafficRequest } from '../traffic/traffic-file.js';
 
 export interface RecordedRequest {

@@ -7,7 +7,8 @@ import { basename, dirname, join, relative } from 'node:path';
 import t from 'tap';
 import { drawFigure } from '../../bench/report/figure.js';
 import { packagePath } from '../../src/base/package-files.js';
-import { optionRows } from '../../src/config/config.js';
+import type { OptionRow } from '../../src/config/config.js';
+import { optionTopics } from '../../src/config/option-topics.js';
 import { SUITES } from '../suites.js';
 import { readPages } from './docs/pages.js';
 
@@ -18,10 +19,13 @@ const RENEW = 'npm run docs:generate rewrites it';
 t.test('the table in docs/configuration.md lists the options as they are', async (t) => {
   const path = packagePath('docs', 'configuration.md');
   const text = await readFile(path, 'utf8');
-  const rows = optionRows().map(
-    ({ name, initial, about }) => `| \`${name}\` | ${initial && `\`${initial}\``} | ${about.replaceAll('<', '&lt;')} |`,
-  );
-  const table = ['| option | default | |', '|---|---|---|', ...rows].join('\n');
+  const row = ({ name, initial, about }: OptionRow): string =>
+    `| \`${name}\` | ${initial && `\`${initial}\``} | ${about.replaceAll('<', '&lt;')} |`;
+  const table = optionTopics()
+    .map(({ title, rows }) =>
+      [`\n## ${title}\n`, '| option | default | |', '|---|---|---|', ...rows.map(row)].join('\n'),
+    )
+    .join('\n');
   const current = text.replace(
     /(<!-- options -->\n)[\s\S]*(<!-- \/options -->)/,
     (_, open, close) => `${open}${table}\n${close}`,

@@ -13,6 +13,7 @@ import t from 'tap';
 import { readMemory } from '../../bench/memory.js';
 import { packagePath, packageVersion } from '../../src/base/package-files.js';
 import { optionRows } from '../../src/config/config.js';
+import { optionTopics } from '../../src/config/option-topics.js';
 import { canReach, type OsUser } from '../../src/embedded/os-user.js';
 import {
   type Answer,
@@ -227,7 +228,7 @@ t.test('a start that cannot work says why in one line', async (t) => {
   await Promise.all([work(), work(), work()]);
   for (const [position, [name, , line]] of cases.entries()) {
     const outcome = outcomes[position];
-    t.equal(outcome?.code, 1, `${name}: exit code`);
+    t.equal(outcome?.code, /^(bad|unknown (flag|command))/.test(name) ? 2 : 1, `${name}: exit code`);
     t.equal(outcome?.lines.length, 1, `${name}: one line, ${JSON.stringify(outcome?.lines)}`);
     t.match(outcome?.lines[0], /^lateral: [^\n]{10,300}$/, name);
     t.match(outcome?.lines[0], line, name);
@@ -254,6 +255,20 @@ t.test('help names every option, and the version is that of the package', async 
       if (!line?.includes(about) || !line.includes(initial)) t.fail(`${words.join(' ')} says of ${name}: ${line}`);
     }
   }
+  const [most] = optionTopics();
+  t.equal(most?.rows.length, 10);
+  const listed = optionTopics().flatMap(({ rows }) => rows.map(({ name }) => name));
+  t.strictSame(
+    [...listed].sort(),
+    optionRows()
+      .map(({ name }) => name)
+      .sort(),
+    'each option has one topic',
+  );
+  t.notOk(
+    optionTopics().some(({ title }) => title === 'Other'),
+    'a topic that says something',
+  );
   const version = launch({ words: ['--version'] });
   t.equal(await version.ended, 0);
   t.equal(version.output(), `${packageVersion}\n`);

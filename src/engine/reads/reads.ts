@@ -74,7 +74,7 @@ interface ReadLimits extends PlanLimits, StatementCacheLimits {
   readonly batching: boolean;
 }
 
-interface Explanation {
+export interface Explanation {
   readonly sql: string;
   readonly parameters: readonly (string | null)[];
   /** How the read itself is planned: the plan below is made for its values. */

@@ -1,0 +1,4 @@
+import Theme from 'vitepress/theme';
+import './tables.css';
+
+export default Theme;
