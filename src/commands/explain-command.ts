@@ -4,7 +4,7 @@ import { UsageError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
 import { readArguments, readConfig } from '../config/config.js';
 import { read } from '../engine/pipeline.js';
-import type { PlanNode } from '../engine/reads/generic-plan.js';
+import type { ExplainedNode, ExplainedPlan } from '../engine/reads/generic-plan.js';
 import type { Explanation } from '../engine/reads/reads.js';
 import { NO_CLIENT } from '../engine/stages.js';
 import { parseRead } from '../request/rest.js';
@@ -44,28 +44,9 @@ export async function explain(words: readonly string[]): Promise<void> {
   });
 }
 
-/** What PostgreSQL says about a node, in the plan and after an execution. */
-interface ExplainedNode extends PlanNode {
-  readonly 'Actual Total Time'?: number;
-  readonly 'Actual Rows'?: number;
-  readonly 'Actual Loops'?: number;
-  readonly 'Rows Removed by Filter'?: number;
-  readonly 'Hash Cond'?: string;
-  readonly 'Merge Cond'?: string;
-  readonly 'Sort Key'?: readonly string[];
-  readonly Plans?: readonly ExplainedNode[];
-}
-
-interface ExplainedPlan {
-  readonly Plan: ExplainedNode;
-  readonly 'Planning Time'?: number;
-  readonly 'Execution Time'?: number;
-}
-
 function readable({ sql, parameters, plan }: Explanation): string {
   const values = parameters.map((value, position) => `$${position + 1} = ${JSON.stringify(value)}`);
-  const [explained] = (plan ?? []) as readonly ExplainedPlan[];
-  return [pretty(sql).trimEnd(), ...values, '', ...(explained ? planText(explained) : [])].join('\n');
+  return [pretty(sql).trimEnd(), ...values, '', ...(plan ? planText(plan[0]) : [])].join('\n');
 }
 
 function planText({ Plan, 'Planning Time': planning, 'Execution Time': execution }: ExplainedPlan): string[] {

@@ -29,6 +29,7 @@ import { websocketProtocol } from '../api/realtime/directus-connection.js';
 import { graphqlSocketProtocol } from '../api/realtime/graphql-connection.js';
 import { changesRoutes } from '../api/schema/changes.js';
 import { collectionsRoutes, fieldsRoutes, relationsRoutes } from '../api/schema/definitions.js';
+import { indexesRoutes } from '../api/schema/indexes.js';
 import { schemaRoutes, suggestionsRoutes } from '../api/schema/snapshots.js';
 import { loadRoutes } from '../api/server/load.js';
 import { collect, type Gather, type Metric, metricsRoutes } from '../api/server/metrics.js';
@@ -279,6 +280,7 @@ function modelRoutes({ config, identities, core: { policies, schemaChanges } }: 
     ...collectionsRoutes(services),
     ...relationsRoutes(services),
     ...changesRoutes(services),
+    ...indexesRoutes(services),
   ];
   return config.DIRECTUS_COMPATIBILITY ? withDirectusSchema(routes) : routes;
 }

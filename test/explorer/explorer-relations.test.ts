@@ -163,3 +163,55 @@ t.test('relations to users, one-to-one and one-to-many; a refused one leaves not
   ]);
   t.strictSame(complaints, []);
 });
+
+t.test('task: an index is created and dropped', { skip }, async (t) => {
+  const { page, complaints } = await openPage(service);
+  await logIn(service, page, '#/model/articles');
+  const list = page.getByRole('region', { name: 'Indexes' });
+  await list.getByText('articles_pkey').waitFor();
+  await list.getByRole('button', { name: 'Add index' }).click();
+  const dialog = page.getByRole('dialog', { name: 'New index of articles' });
+  await dialog.getByLabel('status', { exact: true }).check();
+  await dialog.getByLabel('views', { exact: true }).check();
+  t.strictSame(await findings(page), [], 'no serious finding');
+  await dialog.getByRole('button', { name: 'Review' }).click();
+  await dialog.getByText(/create index .* \("status", "views"\)/).waitFor();
+  const found = async (): Promise<readonly unknown[]> =>
+    await sql`select from pg_indexes where tablename = 'articles' and indexdef like '%(status, views)'`;
+  t.equal((await found()).length, 0, 'nothing has run');
+  await dialog.getByRole('button', { name: 'Create index' }).click();
+  await list.getByText('status, views').waitFor();
+  t.equal((await found()).length, 1);
+  await list.getByText('never used').first().waitFor();
+  await list.getByRole('button', { name: /^Drop articles_status/ }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Drop', exact: true }).click();
+  await page.getByText(/was dropped/).waitFor();
+  t.equal((await found()).length, 0);
+  t.strictSame(complaints, []);
+});
+
+t.test('task: a function is called', { skip }, async (t) => {
+  await sql`create function retitle(article integer, title text default 'Untitled') returns text language sql volatile
+    as 'update articles set title = $2 where id = $1 returning title'`;
+  await sql`comment on function retitle is '<img src=x onerror=alert(1)>'`;
+  const { page, complaints } = await openPage(service, { colorScheme: 'dark' });
+  await logIn(service, page, '#/model');
+  await page.getByRole('button', { name: 'Functions' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Functions' });
+  await dialog.getByLabel('Function of the database').fill('retitle');
+  await dialog.getByRole('button', { name: 'Make callable' }).click();
+  await dialog.getByText(/^retitle\(article: integer, title\?: string\)/).waitFor();
+  await dialog.getByText('may write: <img src=x onerror=alert(1)>').waitFor();
+  await dialog.getByRole('button', { name: 'Call retitle' }).click();
+  t.ok(await dialog.getByRole('button', { name: 'Run' }).isDisabled(), 'an argument is required');
+  await dialog.getByLabel('article', { exact: true }).fill('one');
+  await dialog.getByRole('button', { name: 'Run' }).click();
+  await dialog.getByRole('alert').waitFor();
+  await dialog.getByLabel('article', { exact: true }).fill('1');
+  await dialog.getByLabel('title', { exact: true }).fill('Called by a form');
+  await dialog.getByRole('button', { name: 'Run' }).click();
+  await dialog.getByRole('region', { name: 'Result' }).getByText('"Called by a form"').waitFor();
+  t.strictSame(await findings(page), [], 'no serious finding');
+  t.match(await sql`select title from articles where id = 1`, [{ title: 'Called by a form' }]);
+  t.strictSame(complaints, []);
+});

@@ -606,3 +606,37 @@ t.test('the tables, fields and relations of one request are created together or 
   t.match(await ask('GET', path), { read_by: [{ user_id: { email: /@/ } }] });
   await send('DELETE', '/collections/articles_readers');
 });
+
+t.test('indexes are listed with size and use, created, and dropped', async (t) => {
+  const created = await ask('POST', '/indexes/articles', { fields: ['status', 'views'] });
+  t.match(created, { collection: 'articles', fields: ['status', 'views'], is_unique: false, size: Number, scans: 0 });
+  const { name } = created as { name: string };
+  t.match(await sql`select pg_get_indexdef(${name}::regclass) as said`, [{ said: /btree \(status, views\)$/ }]);
+  const dry = await ask<DryRun>('POST', '/indexes/articles?dry_run=true', { fields: ['title'] });
+  t.match(dry.statements, [{ sql: /^create index "articles_title_index" on "public"."articles" \("title"\)$/ }]);
+  const listed = await ask<readonly { name: string; is_primary_key: boolean }[]>('GET', '/indexes/articles');
+  t.ok(listed.some((index) => index.name === name));
+  t.notOk(
+    listed.some((index) => index.name === 'articles_title_index'),
+    'a dry run creates none',
+  );
+  const all = await ask<readonly { collection: string }[]>('GET', '/indexes');
+  t.ok(all.some(({ collection }) => collection === 'authors') && all.length > listed.length);
+  const unique = await ask<{ name: string }>('POST', '/indexes/tags', { fields: ['id', 'name'], is_unique: true });
+  const key = listed.find((index) => index.is_primary_key)?.name ?? '';
+  for (const [method, path, body, said] of [
+    ['POST', '/indexes/articles', { fields: [] }, '400 INVALID_PAYLOAD'],
+    ['POST', '/indexes/articles', { fields: ['nothing'] }, '400 INVALID_PAYLOAD'],
+    ['POST', '/indexes/articles', { fields: ['comments'] }, '400 INVALID_PAYLOAD'],
+    ['POST', '/indexes/articles', { fields: ['title'], method: 'gin' }, '400 INVALID_PAYLOAD'],
+    ['POST', '/indexes/nothing', { fields: ['title'] }, '403 FORBIDDEN'],
+    ['DELETE', `/indexes/articles/${key}`, undefined, '400 INVALID_PAYLOAD'],
+    ['DELETE', '/indexes/articles/nothing', undefined, '403 FORBIDDEN'],
+    ['DELETE', `/indexes/authors/${name}`, undefined, '403 FORBIDDEN'],
+  ] as const)
+    t.equal(await refusal(method, path, body), said, `${method} ${path}`);
+  t.equal((await request(service, 'GET', '/indexes', { token: null })).status, 403);
+  t.equal((await send('DELETE', `/indexes/articles/${name}`)).status, 204);
+  t.equal((await send('DELETE', `/indexes/tags/${unique.name}`)).status, 204);
+  t.equal((await sql`select from pg_class where relname in (${name}, ${unique.name})`).length, 0);
+});

@@ -23,6 +23,25 @@ export interface PlanNode {
   readonly Plans?: readonly PlanNode[];
 }
 
+/** A node of a plan for the values of one request; after an execution with the rows and times. */
+export interface ExplainedNode extends PlanNode {
+  readonly 'Actual Total Time'?: number;
+  readonly 'Actual Rows'?: number;
+  readonly 'Actual Loops'?: number;
+  readonly 'Rows Removed by Filter'?: number;
+  readonly 'Hash Cond'?: string;
+  readonly 'Merge Cond'?: string;
+  readonly 'Sort Key'?: readonly string[];
+  readonly Plans?: readonly ExplainedNode[];
+}
+
+/** As `explain (format json)` writes it. */
+export interface ExplainedPlan {
+  readonly Plan: ExplainedNode;
+  readonly 'Planning Time'?: number;
+  readonly 'Execution Time'?: number;
+}
+
 /**
  * The plan of a statement for no values in particular, as connections for reads make it. PostgreSQL 16 can explain it at once, but
  * this way is the same for every version.

@@ -44,6 +44,7 @@ import { NO_CLIENT, type RequestClient, type RequestOrigin } from '../stages.js'
 import { StatementCache, type StatementCacheLimits } from '../statement-cache.js';
 import type { Writer } from '../writer.js';
 import { type CompiledRead, compileShape, type ReadQuery, type SelectionPurpose } from './compiled-read.js';
+import type { ExplainedPlan } from './generic-plan.js';
 import { PlanChoices, type UnevenShape } from './plan-choices.js';
 import { refusedInQuery } from './refused-values.js';
 import { mayLieInReplica, ReplicaReads } from './replica-reads.js';
@@ -83,8 +84,7 @@ export interface Explanation {
   readonly cache?: { readonly kept: boolean; readonly reason: string | null };
   /** Indexes that could serve it, by what the request asks. Those of one entry are needed together. */
   readonly indexes: readonly (readonly ProposedIndex[])[];
-  /** As `explain (format json)` writes it. */
-  readonly plan: readonly [{ readonly Plan: { readonly 'Total Cost': number } }] | undefined;
+  readonly plan: readonly [ExplainedPlan] | undefined;
 }
 
 interface ProposedIndex extends Pick<IndexCandidate, 'kind' | 'schema' | 'table' | 'extension'> {

@@ -186,7 +186,11 @@ export function indexesAndComment(
   ];
 }
 
-export function addIndex(table: string, columns: readonly string[], kind: 'unique' | 'index'): Definition {
+export function addIndex(
+  table: string,
+  columns: readonly string[],
+  kind: 'unique' | 'index',
+): Extract<Definition, { kind: 'add-unique' | 'create-index' }> {
   const name = constraintName(table, columns.join(','), kind);
   return { kind: kind === 'unique' ? 'add-unique' : 'create-index', table, columns, name };
 }

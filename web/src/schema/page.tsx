@@ -7,6 +7,8 @@ import { Button, countOf, Empty, Menu } from '../ui';
 import { ChangeCollection, CreateCollection, DeleteCollection } from './collection-form';
 import { Drawing } from './drawing';
 import { FieldList } from './fields';
+import { Functions } from './functions';
+import { IndexList } from './indexes';
 import { makeDiagram, neighbours } from './layout';
 import './schema.css';
 import { SuggestedRelations } from './suggestions';
@@ -79,6 +81,7 @@ export function ModelPage(): JSX.Element {
             />
           )}
           {mayAdminister.value && <SuggestedRelations />}
+          <Functions />
           {mayAdminister.value && (
             <Button label="New collection" icon="plus" kind="primary" onClick={() => setCreating(true)} />
           )}
@@ -129,6 +132,7 @@ function Side(props: {
       )}
       {collection.note && <p class="quiet">{collection.note}</p>}
       <FieldList collection={collection} model={props.model} />
+      {mayAdminister.value && !collection.isView && <IndexList key={collection.name} collection={collection} />}
     </aside>
   );
 }

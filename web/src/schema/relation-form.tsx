@@ -1,13 +1,12 @@
 /** Creates a relation of any kind with its columns and tables, or changes one: the effect of deletions, and the list on the other side. */
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { call, messageOf } from '../api';
+import { call } from '../api';
 import type { Collection, Field, Model } from '../model';
-import { reloadModel, toast } from '../state';
-import { Button, Dialog, ErrorBox } from '../ui';
 import { ChangeForm, Check, Choice, TextField } from './form';
 import { planRelation, type RelationDraft, type RelationKind, suggestedNames } from './relation-plan';
-import { type Executed, Review } from './review';
+import { NewTables } from './review';
+import { ReviewedForm } from './reviewed-form';
 
 const KINDS: readonly (readonly [RelationKind, string])[] = [
   ['m2o', 'many-to-one: an item here refers to one there'],
@@ -44,9 +43,6 @@ function targetsOf(model: Model, kind: RelationKind): readonly string[] {
 
 export function CreateRelation({ collection, model, onClose }: CreateProps): JSX.Element {
   const [typed, setTyped] = useState<Partial<RelationDraft>>({});
-  const [statements, setStatements] = useState<readonly Executed[] | null>(null);
-  const [error, setError] = useState<string | null>(null);
-  const [busy, setBusy] = useState(false);
   const { kind = 'm2o' } = typed;
   const targets = targetsOf(model, kind);
   const to = typed.to !== undefined && targets.includes(typed.to) ? typed.to : (targets[0] ?? '');
@@ -61,74 +57,21 @@ export function CreateRelation({ collection, model, onClose }: CreateProps): JSX
   };
   const set = (change: Partial<RelationDraft>): void => setTyped({ ...typed, ...change });
   const body = planRelation(draft, collection, model);
-  const send = async (isDry: boolean): Promise<void> => {
-    setBusy(true);
-    setError(null);
-    try {
-      if (isDry) {
-        const { data } = await call<{ statements: Executed[] }>('POST', '/schema/changes?dry_run=true', { body });
-        setStatements(data.statements);
-      } else {
-        await call('POST', '/schema/changes', { body });
-        await reloadModel();
-        toast(`${draft.field} was added`);
-        onClose();
-      }
-    } catch (failure) {
-      setError(messageOf(failure));
-    }
-    setBusy(false);
-  };
   const isIncomplete =
     draft.field.trim() === '' || (kind === 'm2a' ? draft.among.length === 0 : to === '' || isBackMissing(draft));
   return (
-    <Dialog
+    <ReviewedForm
       title={`New relation of ${collection.name}`}
-      isForm
+      path="/schema/changes"
+      body={body}
+      isIncomplete={isIncomplete}
+      createLabel="Create relation"
+      done={`${draft.field} was added`}
       onClose={onClose}
-      footer={
-        statements ? (
-          <>
-            <Button key="back" label="Back" disabled={busy} onClick={() => setStatements(null)} />
-            <Button
-              key="create"
-              label="Create relation"
-              kind="primary"
-              disabled={busy}
-              // The second click of a double click on "Review" creates nothing.
-              onClick={({ detail }) => detail < 2 && void send(false)}
-            />
-          </>
-        ) : (
-          <>
-            <Button key="cancel" label="Cancel" onClick={onClose} />
-            <Button
-              key="review"
-              label="Review"
-              kind="primary"
-              disabled={busy || isIncomplete}
-              onClick={() => void send(true)}
-            />
-          </>
-        )
-      }
+      summary={<NewTables body={body} />}
     >
-      {error && <ErrorBox text={error} />}
-      {statements ? (
-        <Review body={body} statements={statements} />
-      ) : (
-        <form
-          class="form"
-          onSubmit={(event) => {
-            event.preventDefault();
-            if (!busy && !isIncomplete) void send(true);
-          }}
-        >
-          <RelationInputs draft={draft} set={set} targets={targets} collection={collection} />
-          <button type="submit" hidden />
-        </form>
-      )}
-    </Dialog>
+      <RelationInputs draft={draft} set={set} targets={targets} collection={collection} />
+    </ReviewedForm>
   );
 }
 

@@ -9,29 +9,22 @@ export interface Executed {
   readonly parameters: readonly unknown[];
 }
 
-interface ReviewProps {
-  readonly body: SchemaChanges;
-  readonly statements: readonly Executed[];
-}
-
-export function Review({ body, statements }: ReviewProps): JSX.Element {
+/** The new tables of a change, and the new fields of existing ones. */
+export function NewTables({ body }: { readonly body: SchemaChanges }): JSX.Element {
   const changed = new Map<string, NewField[]>();
   for (const field of body.fields) {
     const { collection = '' } = field;
     changed.set(collection, [...(changed.get(collection) ?? []), field]);
   }
   return (
-    <div class="review">
-      <ul class="new-tables" aria-label="Tables and fields">
-        {body.collections.map(({ collection, fields }) => (
-          <TableChange key={collection} name={collection} about="new table" fields={fields} body={body} />
-        ))}
-        {[...changed].map(([name, fields]) => (
-          <TableChange key={name} name={name} about={countOf(fields.length, 'new field')} fields={fields} body={body} />
-        ))}
-      </ul>
-      <Statements statements={statements} />
-    </div>
+    <ul class="new-tables" aria-label="Tables and fields">
+      {body.collections.map(({ collection, fields }) => (
+        <TableChange key={collection} name={collection} about="new table" fields={fields} body={body} />
+      ))}
+      {[...changed].map(([name, fields]) => (
+        <TableChange key={name} name={name} about={countOf(fields.length, 'new field')} fields={fields} body={body} />
+      ))}
+    </ul>
   );
 }
 

@@ -1,0 +1,234 @@
+/** The functions that the caller may call: their signatures, read from the OpenAPI document, and a form to call one. */
+import type { JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { call, messageOf } from '../api';
+import { mayAdminister, toast } from '../state';
+import { Button, Dialog, Empty, ErrorBox } from '../ui';
+import { TextField } from './form';
+
+interface Schema {
+  readonly type?: string | readonly string[];
+  readonly format?: string;
+  readonly items?: Schema;
+  readonly anyOf?: readonly Schema[];
+  readonly properties?: Readonly<Record<string, Schema>>;
+  readonly required?: readonly string[];
+  readonly $ref?: string;
+}
+
+interface Content {
+  readonly content?: { readonly 'application/json'?: { readonly schema?: Schema } };
+}
+
+interface Operation {
+  readonly description?: string;
+  readonly requestBody?: Content;
+  readonly responses?: { readonly 200?: Content };
+}
+
+interface Callable {
+  readonly name: string;
+  readonly note: string | null;
+  /** Whether a GET may call it: then it writes nothing. */
+  readonly reads: boolean;
+  readonly inputs: readonly Input[];
+  readonly returns: string;
+}
+
+interface Input {
+  readonly name: string;
+  readonly type: string;
+  readonly required: boolean;
+}
+
+interface Specification {
+  readonly paths: Readonly<Record<string, { readonly get?: Operation; readonly post?: Operation }>>;
+}
+
+async function loadFunctions(): Promise<Callable[]> {
+  const { text } = await call('GET', '/server/specs/oas');
+  const { paths } = JSON.parse(text) as Specification;
+  return Object.entries(paths).flatMap(([path, { get, post }]) =>
+    path.startsWith('/rpc/') && post ? [describe(decodeURIComponent(path.slice('/rpc/'.length)), post, !!get)] : [],
+  );
+}
+
+function describe(name: string, { description, requestBody, responses }: Operation, reads: boolean): Callable {
+  const body = schemaOf(requestBody);
+  const [first = body] = body.anyOf ?? [];
+  const data = schemaOf(responses?.[200]).properties?.['data'] ?? {};
+  const [returned = data] = data.anyOf ?? [];
+  const inputs = Object.entries(first.properties ?? {}).map(([argument, schema]) => ({
+    name: argument,
+    type: typeOf(schema),
+    required: first.required?.includes(argument) ?? false,
+  }));
+  return { name, note: description ?? null, reads, inputs, returns: typeOf(returned) };
+}
+
+function schemaOf(part: Content | undefined): Schema {
+  return part?.content?.['application/json']?.schema ?? {};
+}
+
+function typeOf({ type, format, items, $ref, anyOf }: Schema): string {
+  if ($ref) return $ref.split('/').at(-1) ?? '';
+  if (items) return `${typeOf(items)}[]`;
+  if (anyOf?.[0]) return typeOf(anyOf[0]);
+  const [plain = 'any'] = [type].flat().filter((each) => each !== 'null');
+  return format ?? plain;
+}
+
+export function Functions(): JSX.Element {
+  const [open, setOpen] = useState(false);
+  return (
+    <>
+      <Button label="Functions" icon="code" onClick={() => setOpen(true)} />
+      {open && <FunctionsDialog onClose={() => setOpen(false)} />}
+    </>
+  );
+}
+
+function FunctionsDialog({ onClose }: { readonly onClose: () => void }): JSX.Element {
+  const [functions, setFunctions] = useState<readonly Callable[] | null>(null);
+  const [chosen, setChosen] = useState<string | null>(null);
+  const [error, setError] = useState<string | null>(null);
+  const [name, setName] = useState('');
+  const load = (): Promise<void> =>
+    loadFunctions().then(setFunctions, (failure: unknown) => setError(messageOf(failure)));
+  useEffect(() => void load(), []);
+  const expose = async (): Promise<void> => {
+    setError(null);
+    try {
+      await call('POST', '/functions', { body: { name } });
+      toast(`${name} can be called`);
+      setName('');
+      await load();
+    } catch (failure) {
+      setError(messageOf(failure));
+    }
+  };
+  return (
+    <Dialog title="Functions" kind="side" isForm onClose={onClose}>
+      {error && <ErrorBox text={error} />}
+      {functions?.length === 0 && (
+        <Empty title="No functions yet" icon="code">
+          Functions of the database can be called once they are listed in service_functions.
+        </Empty>
+      )}
+      <ul class="functions">
+        {functions?.map((each) => (
+          <li key={each.name}>
+            <div class="row">
+              <code>{signatureOf(each)}</code>
+              <span class="grow" />
+              <Button
+                label={chosen === each.name ? `Close ${each.name}` : `Call ${each.name}`}
+                onClick={() => setChosen(chosen === each.name ? null : each.name)}
+              />
+            </div>
+            <small class="quiet">
+              {each.reads ? 'reads' : 'may write'}
+              {each.note ? `: ${each.note}` : ''}
+            </small>
+            {chosen === each.name && <CallForm called={each} />}
+          </li>
+        ))}
+      </ul>
+      {mayAdminister.value && (
+        <form
+          class="form expose"
+          onSubmit={(event) => {
+            event.preventDefault();
+            if (name.trim() !== '') void expose();
+          }}
+        >
+          <TextField
+            label="Function of the database"
+            value={name}
+            onInput={setName}
+            note="Administrators can call it then. Other callers need a permission to execute it"
+          />
+          <Button label="Make callable" disabled={name.trim() === ''} onClick={() => void expose()} />
+          <button type="submit" hidden />
+        </form>
+      )}
+    </Dialog>
+  );
+}
+
+function signatureOf({ name, inputs, returns }: Callable): string {
+  const list = inputs.map((input) => `${input.name}${input.required ? '' : '?'}: ${input.type}`);
+  return `${name}(${list.join(', ')}) → ${returns}`;
+}
+
+/** The result of a call, or the error of the function. */
+interface Outcome {
+  readonly text: string;
+  readonly isError: boolean;
+}
+
+function CallForm({ called }: { readonly called: Callable }): JSX.Element {
+  const [values, setValues] = useState<Readonly<Record<string, string>>>({});
+  const [outcome, setOutcome] = useState<Outcome | null>(null);
+  const [busy, setBusy] = useState(false);
+  const send = async (): Promise<void> => {
+    setBusy(true);
+    setOutcome(null);
+    try {
+      const body = Object.fromEntries(
+        called.inputs.flatMap(({ name, type }) => {
+          const text = values[name] ?? '';
+          return text === '' ? [] : [[name, typedValue(text, type)]];
+        }),
+      );
+      const answer = await call<unknown>('POST', `/rpc/${encodeURIComponent(called.name)}`, { body });
+      const text = answer.text === '' ? 'No result' : JSON.stringify(answer.data, null, 2);
+      setOutcome({ text, isError: false });
+    } catch (failure) {
+      setOutcome({ text: messageOf(failure), isError: true });
+    }
+    setBusy(false);
+  };
+  const isIncomplete = called.inputs.some(({ name, required }) => required && (values[name] ?? '') === '');
+  return (
+    <form
+      class="form"
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (!busy && !isIncomplete) void send();
+      }}
+    >
+      {called.inputs.map(({ name, type, required }) => (
+        <TextField
+          key={name}
+          label={name}
+          value={values[name] ?? ''}
+          onInput={(text) => setValues({ ...values, [name]: text })}
+          note={required ? type : `${type}, optional: the default if empty`}
+        />
+      ))}
+      <div class="row">
+        <Button label="Run" icon="play" kind="primary" disabled={busy || isIncomplete} onClick={() => void send()} />
+      </div>
+      {outcome?.isError && <ErrorBox text={outcome.text} />}
+      {outcome && !outcome.isError && (
+        <section class="statements" aria-label="Result">
+          <pre tabindex={0}>{outcome.text}</pre>
+        </section>
+      )}
+      <button type="submit" hidden />
+    </form>
+  );
+}
+
+const TEXTS = new Set(['string', 'date', 'time', 'date-time', 'uuid', 'email', 'int64', 'decimal']);
+
+/** Texts as they are typed. Other types are JSON; the service reports a value that is none. */
+function typedValue(text: string, type: string): unknown {
+  if (TEXTS.has(type)) return text;
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
