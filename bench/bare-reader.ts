@@ -32,8 +32,12 @@ async function serve({ databaseUrl, text, parameters, head }: ReaderTask): Promi
   const headers = Buffer.from(head);
   const uws = await loadSockets(MAX_HEAD_BYTES);
   const app = uws.App().any('/*', (response) => {
-    response.onAborted(() => undefined);
+    let isAborted = false;
+    response.onAborted(() => {
+      isAborted = true;
+    });
     socket.once('data', (answer: Buffer) => {
+      if (isAborted) return;
       const row = answer.indexOf('D');
       const body = answer.subarray(row + 11, row + 11 + answer.readInt32BE(row + 7));
       response.cork(() => {
