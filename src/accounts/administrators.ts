@@ -3,13 +3,12 @@
  * delete administrators, or change their credentials. That is known only after the change, so these writes compare the
  * administrators before and after it, in their transaction and one at a time.
  */
-import { addressTest } from '../access/addresses.js';
 import type { Identity } from '../access/identity.js';
+import { checkAddresses, checkRule } from '../access/policy-checks.js';
 import { failedValidation, forbidden, invalidPayload, unprocessable } from '../base/errors.js';
-import { isObject } from '../base/exact-json.js';
 import { parseOwnJson } from '../base/narrow.js';
 import type { Model } from '../mirror/model.js';
-import { planRule, readRuleFilter, readValidation } from '../plan/rules.js';
+import { planRule, readValidation } from '../plan/rules.js';
 import type { Payload } from '../plan/write/payload-row.js';
 import type { PlannedWrite } from '../plan/write/write.js';
 import type { Database } from '../postgres/pools/database.js';
@@ -149,53 +148,10 @@ function* writtenRows({ plan, input }: PlannedWrite, name: string): Generator<Pa
   }
 }
 
-/**
- * A rule that cannot be parsed, or names what does not exist, would allow nothing without an error. Values that the change leaves out are
- * not checked.
- */
-function checkRule({ permissions, validation, presets, ...rest }: Payload, model: Model): void {
-  const name = rest['collection'];
-  if (rest['action'] === 'execute') {
-    checkCall(name, [permissions, validation, presets], model);
-    return;
-  }
-  const collection = typeof name === 'string' ? model.collections.get(name) : undefined;
-  if (typeof name === 'string' && !collection && !model.folders.has(name))
-    throw invalidPayload(`Collection "${name}" doesn't exist`);
-  const [where, valid] = [readRuleFilter(permissions), readValidation(validation)];
-  if (where === undefined) throw invalidPayload('"permissions" must be a filter');
-  if (valid === undefined) throw invalidPayload('"validation" must be a filter');
-  if (presets !== undefined && presets !== null && !isObject(presets))
-    throw invalidPayload('"presets" must be an object');
-  if (!collection) return;
-  for (const [name, filter] of Object.entries({ permissions: where, validation: valid })) {
-    if (!planRule(filter, collection, model))
-      throw invalidPayload(`"${name}" does not match the fields of "${collection.name}"`);
-  }
-  const unknownName = Object.keys(presets ?? {}).find((name) => !collection.fields.has(name));
-  if (unknownName !== undefined)
-    throw invalidPayload(`"presets": "${unknownName}" is not a field of "${collection.name}"`);
-}
-
-/** A call has no rows that a filter could be about, and presets would fill nothing. */
-function checkCall(name: unknown, limits: readonly unknown[], model: Model): void {
-  if (typeof name === 'string' && !model.functions.has(name)) throw invalidPayload(`Function "${name}" doesn't exist`);
-  const isEmpty = (limit: unknown): boolean => !limit || (isObject(limit) && Object.keys(limit).length === 0);
-  if (!limits.every(isEmpty))
-    throw invalidPayload('A permission with the action "execute" cannot have "permissions", "validation" or "presets"');
-}
-
 /** Email addresses identify users. A row may leave out what another has. */
 function checkEmail({ email }: Payload): void {
   if (email !== undefined && !(typeof email === 'string' && ADDRESS.test(email)))
     throw failedValidation({ collection: 'service_users', name: 'email' }, 'email', 'email');
-}
-
-/** An address that cannot be parsed would match nobody without an error. */
-function checkAddresses({ ip_access: list }: Payload): void {
-  addressTest(String(list ?? ''), (entry) => {
-    throw invalidPayload(`"ip_access" must contain addresses, networks or ranges, not ${JSON.stringify(entry)}`);
-  });
 }
 
 /** With a pattern that cannot be parsed no password would pass, and with such a filter nobody could register. */

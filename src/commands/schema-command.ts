@@ -15,7 +15,7 @@ import type { Core } from '../service/core.js';
 import { withCore } from '../service/start.js';
 import { loadGrammar } from '../sql/grammar.js';
 
-export const SCHEMA_HELP = `Usage: lateral schema snapshot [FILE] [--json] [--option value ...]
+export const SCHEMA_HELP = `Usage: lateral schema snapshot [FILE] [--policies] [--json] [--option value ...]
        lateral schema diff FILE [--merge] [--force] [--option value ...]
        lateral schema apply FILE [--merge] [--force] [--dry-run] [--yes] [--option value ...]
 
@@ -26,6 +26,8 @@ Copies a schema (collections, fields, relations and their metadata, but no items
   apply      changes the database to match the snapshot, in one transaction
   FILE       JSON or YAML; - is standard input or output
 
+  --policies includes the policies with their permissions; diff and apply then compare them too. Roles and users are named by
+             their name and email, and must exist where the snapshot is applied. Secrets are never included
   --merge    deletes nothing: what is not in the snapshot stays
   --force    accepts a snapshot of another format version or another kind of database
   --dry-run  shows the changes without applying them
@@ -50,14 +52,16 @@ export async function schema(words: readonly string[]): Promise<void> {
 }
 
 const COMMANDS = new Map([
-  ['snapshot', { switches: ['json'], run: snapshot }],
+  ['snapshot', { switches: ['json', 'policies'], run: snapshot }],
   ['diff', { switches: ['merge', 'force'], run: diff }],
   ['apply', { switches: ['merge', 'force', 'dry-run', 'yes'], run: apply }],
 ]);
 
 async function snapshot(commandLine: CommandLine): Promise<void> {
   const [file = '-'] = commandLine.operands;
-  const current = await open(commandLine, ({ schemaChanges }) => takeSnapshot(schemaChanges));
+  const current = await open(commandLine, ({ schemaChanges }) =>
+    takeSnapshot(schemaChanges, commandLine.switches.has('policies')),
+  );
   const json = commandLine.switches.has('json') || /\.json$/i.test(file);
   const text = json ? `${JSON.stringify(current.snapshot, null, 2)}\n` : writeYaml(current.snapshot);
   for (const line of current.omitted()) console.error(`left out: ${line}`);
@@ -68,10 +72,14 @@ async function snapshot(commandLine: CommandLine): Promise<void> {
   await writeFile(file, text).catch(() => {
     throw new StartError(`"${file}" cannot be written`);
   });
-  const { collections, fields, relations } = current.snapshot;
-  console.error(
-    `${collections.length} collections, ${fields.length} fields, ${relations.length} relations written to ${file}`,
-  );
+  const { collections, fields, relations, policies } = current.snapshot;
+  const counts = [
+    `${collections.length} collections`,
+    `${fields.length} fields`,
+    `${relations.length} relations`,
+    ...(policies ? [`${policies.length} policies`] : []),
+  ];
+  console.error(`${counts.join(', ')} written to ${file}`);
 }
 
 /** Not the exit code of an error: a script must distinguish a difference from an unreadable file. */
@@ -144,27 +152,49 @@ async function ask(): Promise<void> {
 }
 
 function deletes(difference: Difference): boolean {
-  return SECTIONS.some((section) => difference[section].some(({ diff }) => diff.some(({ kind }) => kind === 'D')));
+  return SECTIONS.some((section) =>
+    (difference[section] ?? []).some(({ diff }) => diff.some(({ kind }) => kind === 'D')),
+  );
 }
 
 /** One line for each entry, one more for each property that changes. */
 function describeDifference(difference: Difference): string {
   return SECTIONS.flatMap((section) =>
-    difference[section].flatMap((entry) => describeEntry(section.slice(0, -1), entry)),
+    (difference[section] ?? []).flatMap((entry) => describeEntry(KINDS[section], entry)),
   ).join('\n');
 }
+
+const KINDS = {
+  collections: 'collection',
+  fields: 'field',
+  relations: 'relation',
+  functions: 'function',
+  policies: 'policy',
+} as const;
 
 const MARKS = { N: '+', D: '-', E: '~' } as const;
 
 function describeEntry(kind: string, { name: called, collection = called, field, diff }: EntryChange): string[] {
   const name = field === undefined ? collection : `${collection}.${field}`;
-  const edits = diff.flatMap((change) =>
-    change.kind === 'E'
-      ? [`      ${change.path.join('.')}: ${JSON.stringify(change.lhs)} -> ${JSON.stringify(change.rhs)}`]
-      : [],
-  );
+  const edits = diff.flatMap((change) => (change.kind === 'E' ? describeEdit(kind, change) : []));
   const mark = MARKS[diff[0]?.kind ?? 'E'];
   return [`  ${mark} ${kind} ${name}`, ...edits];
+}
+
+type Edit = EntryChange['diff'][number] & { readonly kind: 'E' };
+
+/** The lists of a policy are long and have no order, so only the entries that come and go are printed. */
+function describeEdit(kind: string, { path, lhs, rhs }: Edit): string[] {
+  const name = path.join('.');
+  if (kind !== 'policy' || !Array.isArray(lhs) || !Array.isArray(rhs))
+    return [`      ${name}: ${JSON.stringify(lhs)} -> ${JSON.stringify(rhs)}`];
+  const [before, after] = [lhs, rhs].map((list) => list.map((each) => JSON.stringify(each)));
+  const missing = (from: readonly string[] = [], others: readonly string[] = []): string[] =>
+    from.filter((each) => !others.includes(each));
+  return [
+    ...missing(before, after).map((each) => `      - ${name}: ${each}`),
+    ...missing(after, before).map((each) => `      + ${name}: ${each}`),
+  ];
 }
 
 function showProgress(step: DdlStatement, position: number, total: number): void {

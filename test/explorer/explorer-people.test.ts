@@ -1,6 +1,8 @@
 /** Explorer: users, roles and policies by clicks, and what the database and the API say afterwards. */
+import { readFile } from 'node:fs/promises';
 import type { Page } from 'playwright-core';
 import t from 'tap';
+import { parse } from 'yaml';
 import { openPage, skip } from '../support/browser.js';
 import { findings, logIn, PASSWORD, setPassword } from '../support/explorer.js';
 import { connectSql, createLibrary, get, request, startDatabase, startTestService } from '../support/service.js';
@@ -297,6 +299,38 @@ t.test('rights: what a user can do, as a table, and view as', { skip }, async (t
   const seen = (await sql`select 1 from articles where title = 'Hello World'`).length;
   await page.getByRole('link', { name: /^articles/ }).click();
   await page.getByText(`${seen} item${seen === 1 ? '' : 's'}`, { exact: true }).waitFor();
+  t.strictSame(complaints, []);
+});
+
+t.test('policies as a file: download, change it, see the difference, apply it', { skip }, async (t) => {
+  const { page, complaints } = await openPage(service);
+  await logIn(service, page, '#/people/policies');
+  const downloading = page.waitForEvent('download');
+  await page.getByRole('button', { name: 'Download policies' }).click();
+  const path = await (await downloading).path();
+  const text = await readFile(path, 'utf8');
+  t.match(text, /Own articles/);
+  t.notMatch(text, /argon2|[0-9a-f]{64}/, 'no secret');
+  const offer = async (content: string): Promise<void> => {
+    const choosing = page.waitForEvent('filechooser');
+    await page.getByRole('button', { name: 'Upload policies' }).click();
+    const buffer = Buffer.from(content);
+    await (await choosing).setFiles([{ name: 'policies.yaml', mimeType: 'application/yaml', buffer }]);
+  };
+  await offer(text);
+  await page.getByText('Nothing differs.').waitFor();
+  await page.getByRole('button', { name: 'Cancel' }).click();
+  const changed = parse(text) as { policies: { name: string; app_access: boolean; permissions: object[] }[] };
+  const own = changed.policies.find(({ name }) => name === 'Own articles');
+  if (own) own.permissions = [...own.permissions, { collection: 'tags', action: 'read', fields: ['*'] }];
+  await offer(JSON.stringify(changed));
+  await page.getByText('Change policy: Own articles').waitFor();
+  await page.getByText('read tags (*)').waitFor();
+  t.strictSame(await findings(page), [], 'no serious finding in the dialog');
+  t.equal((await sql`select 1 from service_permissions where collection = 'tags'`).length, 0, 'nothing is applied yet');
+  await page.getByRole('button', { name: 'Apply' }).click();
+  await page.getByText('The policies were applied').waitFor();
+  t.equal((await sql`select 1 from service_permissions where collection = 'tags'`).length, 1);
   t.strictSame(complaints, []);
 });
 

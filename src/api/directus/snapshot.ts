@@ -18,6 +18,7 @@ export function* directusSnapshot({
   fields,
   relations,
   functions,
+  policies,
 }: Snapshot): Steps<Entry> {
   return {
     version,
@@ -28,6 +29,7 @@ export function* directusSnapshot({
     systemFields: [],
     relations: yield* mapSteps(relations, directusEntry),
     ...(functions && functions.length > 0 ? { functions } : {}),
+    ...(policies ? { policies } : {}),
   };
 }
 

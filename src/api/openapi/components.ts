@@ -134,6 +134,8 @@ const SNAPSHOT = object(
     collections: list(RECORD),
     fields: list(RECORD),
     relations: list(RECORD),
+    functions: list(RECORD),
+    policies: list(RECORD),
   },
   ['version', 'vendor', 'collections', 'fields', 'relations'],
 );
@@ -203,10 +205,19 @@ export const COMPONENTS: Readonly<Record<string, Schema>> = {
     schema: orNull(ref('ForeignKey')),
   }),
   Snapshot: SNAPSHOT,
-  Difference: object({ hash: STRING, diff: object({ collections: CHANGES, fields: CHANGES, relations: CHANGES }) }, [
-    'hash',
-    'diff',
-  ]),
+  Difference: object(
+    {
+      hash: STRING,
+      diff: object({
+        collections: CHANGES,
+        fields: CHANGES,
+        relations: CHANGES,
+        functions: CHANGES,
+        policies: CHANGES,
+      }),
+    },
+    ['hash', 'diff'],
+  ),
   DryRun: object({ statements: list(object({ sql: STRING, parameters: list({}) }, ['sql', 'parameters'])) }, [
     'statements',
   ]),

@@ -6,6 +6,7 @@ import type { Identities } from '../../access/identities.js';
 import { onlyAdministrator } from '../../access/identity.js';
 import { invalidPayload, invalidQuery, unsupportedMediaType } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';
+import { isOneOf } from '../../base/narrow.js';
 import { runInSlices, writeJsonInSlices } from '../../base/time-slices.js';
 import { writeYamlInSlices } from '../../base/yaml.js';
 import { candidateStatement, referenceCandidate } from '../../compile/index-candidates.js';
@@ -18,7 +19,7 @@ import { requireObject } from '../../request/write.js';
 import type { SchemaChanger, SchemaChanges } from '../../schema/change/change.js';
 import { readDocumentText } from '../../schema/parse-document.js';
 import { readDifference } from '../../schema/snapshot/difference.js';
-import { readSnapshot, selectCollections } from '../../schema/snapshot/parse-snapshot.js';
+import { policiesOnly, readSnapshot, selectCollections } from '../../schema/snapshot/parse-snapshot.js';
 import { applyDifference, compareSnapshot, takeSnapshot } from '../../schema/snapshot/snapshots.js';
 import { type Suggestion, suggestRelations } from '../../schema/suggest/suggest.js';
 import { applySuggestions, findUnindexed } from '../../schema/suggest/suggested-relations.js';
@@ -64,6 +65,7 @@ export function schemaRoutes(services: SchemaServices): ApiRoute[] {
         queryParameter('export', oneOf('json', 'yaml'), 'As a file, without an envelope.'),
         queryParameter('includeCollections', STRING, 'Collections to include, separated by commas.'),
         queryParameter('excludeCollections', STRING, 'Collections to exclude, separated by commas.'),
+        queryParameter('policies', oneOf('true', 'only'), 'Policies too, or nothing else.'),
       ],
       answers: [
         {
@@ -102,9 +104,11 @@ async function snapshot(exchange: Exchange, { config, identities, schemaChanges 
   const query = new URLSearchParams(exchange.queryString);
   const format = query.get('export');
   if (format !== null && format !== 'json' && format !== 'yaml') throw invalidQuery('"export" must be json or yaml');
-  const current = await takeSnapshot(schemaChanges);
+  const policies = query.get('policies') ?? 'false';
+  if (!isOneOf(['true', 'false', 'only'], policies)) throw invalidQuery('"policies" must be true, false or only');
+  const current = await takeSnapshot(schemaChanges, policies !== 'false');
   const selected = selectCollections(
-    current.snapshot,
+    policies === 'only' ? policiesOnly(current.snapshot) : current.snapshot,
     listOf(query, 'includeCollections'),
     listOf(query, 'excludeCollections'),
   );

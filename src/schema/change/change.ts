@@ -207,6 +207,11 @@ export class Draft {
     return this.session.cell(text, parameters);
   }
 
+  /** The same of a statement of our own: its functions and operators are qualified here. */
+  ownCell(text: string, parameters: readonly string[]): Promise<Buffer | null> {
+    return this.session.cell(this.database.qualified(text), parameters);
+  }
+
   /** Steps that were planned on the model as it is. */
   async execute(steps: readonly DdlStatement[]): Promise<void> {
     if (steps.length === 0) return;

@@ -20,6 +20,7 @@ import {
   statement,
 } from '../../sql/fragment.js';
 import { typeFragment } from '../../sql/type-name.js';
+import { compilePolicyStep } from './compile-policy.js';
 import type {
   Alteration,
   ColumnDefault,
@@ -68,6 +69,12 @@ function fragmentsOf(step: DdlStatement, table: Tables, tables: TableLocations):
       return [save(table('service_functions'), { name: step.name }, step.values)];
     case 'drop-function-row':
       return [sql`delete from ${table('service_functions')} where name = ${text(step.name)}`];
+    case 'create-policy':
+    case 'change-policy':
+    case 'drop-policy':
+    case 'save-policy-permissions':
+    case 'save-policy-holders':
+      return compilePolicyStep(step, table);
     default:
       return [defineStep(step, tables)];
   }

@@ -122,4 +122,32 @@ export type MetadataStep =
   | Readonly<{ kind: 'drop-collection-row'; collection: string }>
   | Readonly<{ kind: 'drop-field-row'; collection: string; field: string }>
   | Readonly<{ kind: 'save-function'; name: string; values: Meta }>
-  | Readonly<{ kind: 'drop-function-row'; name: string }>;
+  | Readonly<{ kind: 'drop-function-row'; name: string }>
+  | PolicyStep;
+
+/** A row of service_permissions, without its policy. */
+export interface PolicyPermission {
+  readonly collection: string;
+  readonly action: string;
+  /** Null for none. */
+  readonly fields: readonly string[] | null;
+  readonly permissions: Readonly<Record<string, unknown>> | null;
+  readonly validation: Readonly<Record<string, unknown>> | null;
+  readonly presets: Readonly<Record<string, unknown>> | null;
+}
+
+/** The name of a policy identifies it. */
+export type PolicyStep =
+  | Readonly<{ kind: 'create-policy'; name: string; values: Meta }>
+  | Readonly<{ kind: 'change-policy'; name: string; values: Meta }>
+  | Readonly<{ kind: 'drop-policy'; name: string }>
+  | Readonly<{ kind: 'save-policy-permissions'; name: string; permissions: readonly PolicyPermission[] }>
+  | Readonly<{ kind: 'save-policy-holders'; name: string; holders: PolicyHolders }>;
+
+export interface PolicyHolders {
+  readonly public: boolean;
+  /** Names of roles. */
+  readonly roles: readonly string[];
+  /** Email addresses of users, in lower case. */
+  readonly users: readonly string[];
+}

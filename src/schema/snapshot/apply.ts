@@ -35,6 +35,7 @@ import {
   type SnapshotForeignKey,
   type SnapshotIndex,
 } from './parse-snapshot.js';
+import { planPolicies } from './policies.js';
 import { checkSpelling, type Details, type ForeignKeyDetail } from './snapshot-scope.js';
 
 /** The database as it is: its snapshot, and what that was taken from. */
@@ -65,6 +66,7 @@ export function* planSnapshot(wanted: Snapshot, { snapshot, model, details }: Pr
     flatMapSteps(work.relations, (pair) => addReference(pair, model, work)),
     oneStep(() => addForeignKeys(work)),
     oneStep(() => planFunctions(snapshot.functions ?? [], wanted.functions)),
+    oneStep(() => planPolicies(snapshot.policies ?? [], wanted.policies)),
   ];
   const steps: DdlStatement[] = [];
   for (const part of parts) {

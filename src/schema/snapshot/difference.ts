@@ -21,6 +21,7 @@ import {
   refuseUnknown,
   type Snapshot,
 } from './parse-snapshot.js';
+import { type PolicyEntry, readPolicyEntry } from './policies.js';
 
 /** A new entry, one that leaves, or a property that changes. */
 export type Change =
@@ -28,7 +29,7 @@ export type Change =
   | { readonly kind: 'D'; readonly lhs: unknown }
   | { readonly kind: 'E'; readonly path: readonly string[]; readonly lhs: unknown; readonly rhs: unknown };
 
-/** A change of a function has its `name`, any other change its `collection`. */
+/** A change of a function or policy has its `name`, any other change its `collection`. */
 export interface EntryChange {
   readonly name?: string;
   readonly collection?: string;
@@ -37,11 +38,14 @@ export interface EntryChange {
   readonly diff: readonly Change[];
 }
 
-export const SECTIONS = ['collections', 'fields', 'relations', 'functions'] as const;
+export const SECTIONS = ['collections', 'fields', 'relations', 'functions', 'policies'] as const;
 
 type Section = (typeof SECTIONS)[number];
 
-export type Difference = Readonly<Record<Section, readonly EntryChange[]>>;
+/** `policies` is absent if no policy differs. */
+export type Difference = Readonly<Record<Exclude<Section, 'policies'>, readonly EntryChange[]>> & {
+  readonly policies?: readonly EntryChange[];
+};
 
 export interface DifferenceBody {
   /** The hash of the snapshot that the difference was taken from. */
@@ -53,9 +57,16 @@ export function* readDifference(value: unknown): Steps<DifferenceBody> {
   const { hash, diff, ...rest } = requireObject(value, 'The body');
   refuseUnknown(rest, 'The body', 'hash, diff');
   if (typeof hash !== 'string' || hash === '') throw invalidPayload('"hash" is required');
-  const { collections = [], fields = [], relations = [], functions = [], ...others } = requireObject(diff, '"diff"');
+  const {
+    collections = [],
+    fields = [],
+    relations = [],
+    functions = [],
+    policies,
+    ...others
+  } = requireObject(diff, '"diff"');
   refuseUnknown(others, '"diff"', SECTIONS.join(', '));
-  const lists = { collections, fields, relations, functions };
+  const lists = { collections, fields, relations, functions, policies: policies ?? [] };
   const read = (section: Section): Steps<EntryChange[]> => {
     const list = lists[section];
     if (!Array.isArray(list)) throw invalidPayload(`"diff.${section}" must be a list`);
@@ -68,6 +79,7 @@ export function* readDifference(value: unknown): Steps<DifferenceBody> {
       fields: yield* read('fields'),
       relations: yield* read('relations'),
       functions: yield* read('functions'),
+      ...(policies === undefined ? {} : { policies: yield* read('policies') }),
     },
   };
 }
@@ -76,10 +88,16 @@ export function* readDifference(value: unknown): Steps<DifferenceBody> {
 function readSectionEntry(
   section: Section,
   value: unknown,
-): CollectionEntry | FieldEntry | RelationEntry | DeclaredFunction {
+): CollectionEntry | FieldEntry | RelationEntry | DeclaredFunction | PolicyEntry {
   if (section === 'collections') return readCollection(value);
+  if (section === 'policies') return readPolicyEntry(value);
   if (section === 'functions') return readFunction(value);
   return section === 'fields' ? readField(value) : readRelation(value);
+}
+
+/** Entries with a `name` instead of a `collection`. */
+function isNamed(section: Section): boolean {
+  return section === 'functions' || section === 'policies';
 }
 
 function readEntry(value: unknown, section: Section, path: string): EntryChange {
@@ -87,7 +105,7 @@ function readEntry(value: unknown, section: Section, path: string): EntryChange 
   refuseUnknown(rest, `"${path}"`, 'name, collection, field, related_collection, diff');
   if (!Array.isArray(diff)) throw invalidPayload(`"${path}.diff" must be a list`);
   const changes = diff.map((change, position) => readChange(change, `${path}.diff[${position}]`));
-  if (section === 'functions') {
+  if (isNamed(section)) {
     if (typeof name !== 'string') throw invalidPayload(`"${path}.name" is required`);
     return { name, diff: changes };
   }
@@ -133,6 +151,8 @@ export function* differenceOf(
       if (!wantedCollections.has(collection) && !(keepsUnmanaged && meta === null)) dropped.add(collection);
   }
   const leaves = (section: Section, entry: Entry): boolean => {
+    // A list of policies is complete, also in a part of a snapshot.
+    if (section === 'policies') return !merge;
     // With a collection go its fields and relations: to say so once is enough.
     const collection = entry.collection ?? '';
     const implied = section !== 'collections' && dropped.has(collection);
@@ -140,9 +160,16 @@ export function* differenceOf(
     const stays = keepsUnmanaged && (entry['meta'] ?? null) === null;
     return !merge && concerned && !implied && !stays;
   };
-  const result: Record<Section, readonly EntryChange[]> = { collections: [], fields: [], relations: [], functions: [] };
-  for (const section of SECTIONS) result[section] = yield* changesOf(section, current, wanted, leaves);
-  return SECTIONS.every((section) => result[section].length === 0) ? null : result;
+  const changes = (section: Section): Steps<EntryChange[]> => changesOf(section, current, wanted, leaves);
+  const policies = yield* changes('policies');
+  const result: Difference = {
+    collections: yield* changes('collections'),
+    fields: yield* changes('fields'),
+    relations: yield* changes('relations'),
+    functions: yield* changes('functions'),
+    ...(policies.length === 0 ? {} : { policies }),
+  };
+  return Object.values(result).every((entries) => entries.length === 0) ? null : result;
 }
 
 /** `leaves` says whether an entry is deleted that the wanted snapshot does not have. */
@@ -175,6 +202,7 @@ export function* patchSnapshot(current: Snapshot, difference: Difference): Steps
     fields: yield* changed(current, 'fields', difference),
     relations: yield* changed(current, 'relations', difference),
     functions: yield* changed(current, 'functions', difference),
+    policies: yield* changed(current, 'policies', difference),
   };
   const droppedCollections = new Set(current.collections.map(({ collection }) => collection));
   for (const { collection } of result.collections.values()) droppedCollections.delete(collection ?? '');
@@ -188,6 +216,7 @@ export function* patchSnapshot(current: Snapshot, difference: Difference): Steps
     fields: remaining('fields') as Snapshot['fields'][number][],
     relations: remaining('relations') as Snapshot['relations'][number][],
     functions: remaining('functions') as DeclaredFunction[],
+    ...(current.policies ? { policies: remaining('policies') as PolicyEntry[] } : {}),
   };
 }
 
@@ -246,7 +275,7 @@ function nameOf(
   section: Section,
   { collection = '', field, related_collection, name = '' }: Entry,
 ): Omit<EntryChange, 'diff'> {
-  if (section === 'functions') return { name };
+  if (isNamed(section)) return { name };
   if (section === 'collections') return { collection };
   if (section === 'fields') return { collection, field: String(field) };
   return {
@@ -281,7 +310,7 @@ function edit(path: readonly string[], lhs: unknown, rhs: unknown): Change {
 
 function* changed(current: Snapshot, section: Section, difference: Difference): Steps<ReadonlyMap<string, Entry>> {
   const entries = yield* entriesOf(current, section);
-  for (const change of difference[section]) {
+  for (const change of difference[section] ?? []) {
     yield;
     const key = keyOf(change);
     for (const step of change.diff) {

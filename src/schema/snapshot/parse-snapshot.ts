@@ -26,6 +26,7 @@ import type { Input } from '../../request/parse-context.js';
 import { requireObject } from '../../request/write.js';
 import { readTypeName } from '../../sql/type-name.js';
 import { readMeta } from '../change/parse.js';
+import { type PolicyEntry, readPolicyEntry } from './policies.js';
 
 export const SNAPSHOT_VERSION = 1;
 /** A snapshot of some collections. Other collections never differ from it. */
@@ -42,6 +43,8 @@ export interface Snapshot {
   readonly relations: readonly RelationEntry[];
   /** Rows of service_functions. Absent where nothing is said of them: in a part of a snapshot, and in one of before there were any. */
   readonly functions?: readonly DeclaredFunction[];
+  /** Absent unless the snapshot was taken with them: policies are permissions, not schema. */
+  readonly policies?: readonly PolicyEntry[];
 }
 
 export interface CollectionEntry {
@@ -139,9 +142,10 @@ export function* readSnapshot(value: unknown, force: boolean): Steps<Snapshot> {
     fields,
     relations,
     functions,
+    policies,
     ...rest
   } = requireObject(value, 'The snapshot');
-  refuseUnknown(rest, 'The snapshot', 'version, lateral, vendor, collections, fields, relations, functions');
+  refuseUnknown(rest, 'The snapshot', 'version, lateral, vendor, collections, fields, relations, functions, policies');
   if (version !== SNAPSHOT_VERSION && version !== PARTIAL_VERSION && !force)
     throw invalidPayload(
       `The snapshot has version ${JSON.stringify(version)}, neither ${SNAPSHOT_VERSION} nor ${PARTIAL_VERSION} (of some collections)`,
@@ -156,6 +160,7 @@ export function* readSnapshot(value: unknown, force: boolean): Steps<Snapshot> {
     fields: yield* readFields(readEntries(fields, 'fields')),
     relations: yield* mapSteps(readEntries(relations, 'relations'), readRelation),
     ...(functions == null ? {} : { functions: readEntries(functions, 'functions').map(readFunction) }),
+    ...(policies == null ? {} : { policies: readEntries(policies, 'policies').map(readPolicyEntry) }),
   };
   yield* refuseTwice(snapshot);
   const marked = groupBy(
@@ -188,6 +193,12 @@ function withKey(entry: CollectionEntry, marked: readonly string[]): CollectionE
 }
 
 export const VENDOR = 'postgres';
+
+/** The policies alone: of such a document no collection differs. */
+export function policiesOnly(snapshot: Snapshot): Snapshot {
+  const { version: _, functions: __, ...parts } = snapshot;
+  return { version: PARTIAL_VERSION, ...parts, collections: [], fields: [], relations: [] };
+}
 
 /** A part of a snapshot: some collections with their fields and the relations that begin there. Null for all, or for none. */
 export function selectCollections(
@@ -451,13 +462,15 @@ function readReference(value: unknown, path: string): ReferenceEntry {
   };
 }
 
-function* refuseTwice({ collections, fields, relations, functions = [] }: Snapshot): Steps<void> {
+function* refuseTwice({ collections, fields, relations, functions = [], policies = [] }: Snapshot): Steps<void> {
   const called = functions.map(({ name }) => ({ collection: name }));
+  const held = policies.map(({ name }) => ({ collection: name }));
   const sections: readonly (readonly { collection: string; field?: string }[])[] = [
     collections,
     fields,
     relations,
     called,
+    held,
   ];
   for (const entries of sections) {
     const seen = new Set<string>();

@@ -24,6 +24,14 @@ import {
   patchSnapshot,
 } from './difference.js';
 import { type EnumName, enumKey, type Snapshot } from './parse-snapshot.js';
+import {
+  checkHolders,
+  checkPermissions,
+  concernsPolicies,
+  policyEntries,
+  readPolicyRows,
+  watchLastAdministrator,
+} from './policies.js';
 import { type Omission, omittedFromSnapshot, snapshotOf } from './snapshot.js';
 import { type Details, SnapshotScope } from './snapshot-scope.js';
 
@@ -38,8 +46,8 @@ export interface TakenSnapshot {
 /** Called before each step. */
 export type Progress = (step: DdlStatement, position: number, total: number) => void;
 
-export async function takeSnapshot(schemaChanges: SchemaChanges): Promise<TakenSnapshot> {
-  const { snapshot, scope } = await presentState(schemaChanges);
+export async function takeSnapshot(schemaChanges: SchemaChanges, withPolicies = false): Promise<TakenSnapshot> {
+  const { snapshot, scope } = await presentState(schemaChanges, withPolicies);
   const refused = [...scope.model.refused].map(([name, reason]) => ({ name, reason }));
   return {
     snapshot,
@@ -66,12 +74,17 @@ export async function compareSnapshot(
   wanted: Snapshot,
   mode: DifferenceMode,
 ): Promise<DifferenceBody | null> {
-  const present = await presentState(schemaChanges);
+  const present = await presentState(schemaChanges, wanted.policies !== undefined);
   const diff = await runInSlices(differenceOf(present.snapshot, wanted, mode));
   if (!diff) return null;
   // A difference that could never be applied is refused here.
-  await runInSlices(planDifference(present, diff));
-  return { hash: await runInSlices(digestOf(present.snapshot)), diff };
+  const steps = await runInSlices(planDifference(present, diff));
+  if (concernsPolicies(steps)) await schemaChanges.read((draft) => checkHolders(draft, steps));
+  // Permissions of collections that the difference creates are checked when it is applied.
+  if (steps.every((step) => concernsPolicies([step]))) checkPermissions(steps, present.scope.model);
+  const { policies, ...schema } = present.snapshot;
+  const hashed = diff.policies && policies ? { ...schema, policies } : schema;
+  return { hash: await runInSlices(digestOf(hashed)), diff };
 }
 
 /** One transaction. With `force`, also a difference that was taken from another state, if it fits. */
@@ -82,7 +95,7 @@ export async function applyDifference(
 ): Promise<void> {
   await applyPlanned(
     schemaChanges,
-    () => {},
+    { progress: () => {}, withPolicies: body.diff.policies !== undefined },
     function* (present) {
       if (!force && (yield* digestOf(present.snapshot)) !== body.hash)
         throw invalidPayload('The schema has changed since the diff was created: create it again');
@@ -98,7 +111,7 @@ export async function applySnapshot(
   mode: DifferenceMode,
   { confirm, progress }: { readonly confirm: (diff: Difference) => void; readonly progress: Progress },
 ): Promise<Difference | null> {
-  return applyPlanned(schemaChanges, progress, function* (present) {
+  return applyPlanned(schemaChanges, { progress, withPolicies: wanted.policies !== undefined }, function* (present) {
     const diff = yield* differenceOf(present.snapshot, wanted, mode);
     if (!diff) return null;
     confirm(diff);
@@ -117,17 +130,21 @@ interface Planned {
  */
 async function applyPlanned(
   schemaChanges: SchemaChanges,
-  progress: Progress,
+  { progress, withPolicies }: { readonly progress: Progress; readonly withPolicies: boolean },
   plan: (present: SchemaState) => Steps<Planned | null>,
 ): Promise<Difference | null> {
-  const expected = await presentCatalogs(schemaChanges);
+  const expected = await presentCatalogs(schemaChanges, withPolicies);
   const planned = await runInSlices(plan(await stateOf(expected, schemaChanges)));
   if (!planned) return null;
   return schemaChanges.change(async (draft) => {
-    const found = await readCatalogs(draft, schemaChanges.model);
-    const isExpected = found.catalog.digest === expected.catalog.digest && found.details === expected.details;
+    const found = await readCatalogs(draft, schemaChanges.model, withPolicies);
+    const isExpected =
+      found.catalog.digest === expected.catalog.digest &&
+      found.details === expected.details &&
+      found.policies === expected.policies;
     const current = isExpected ? planned : await runInSlices(plan(await stateOf(found, schemaChanges)));
-    if (current) await execute(draft, current.steps, progress);
+    if (current && concernsPolicies(current.steps)) await executeWithPolicies(draft, current.steps, progress);
+    else if (current) await execute(draft, current.steps, progress);
     return current?.diff ?? null;
   });
 }
@@ -148,19 +165,22 @@ interface Catalogs {
   readonly catalog: CatalogVersion;
   /** The result of sql/snapshot.sql. */
   readonly details: string;
+  /** The result of sql/policy-snapshot.sql, or null without policies. */
+  readonly policies: string | null;
 }
 
-async function presentState(schemaChanges: SchemaChanges): Promise<SchemaState> {
-  return stateOf(await presentCatalogs(schemaChanges), schemaChanges);
+async function presentState(schemaChanges: SchemaChanges, withPolicies: boolean): Promise<SchemaState> {
+  return stateOf(await presentCatalogs(schemaChanges, withPolicies), schemaChanges);
 }
 
-function presentCatalogs(schemaChanges: SchemaChanges): Promise<Catalogs> {
-  return schemaChanges.read((draft) => readCatalogs(draft, schemaChanges.model));
+function presentCatalogs(schemaChanges: SchemaChanges, withPolicies: boolean): Promise<Catalogs> {
+  return schemaChanges.read((draft) => readCatalogs(draft, schemaChanges.model, withPolicies));
 }
 
-async function readCatalogs(draft: Draft, model: Model): Promise<Catalogs> {
+async function readCatalogs(draft: Draft, model: Model, withPolicies: boolean): Promise<Catalogs> {
   const catalog = await draft.schema();
-  return { catalog, details: await readDetails((text, parameters) => draft.cell(text, parameters), model) };
+  const details = await readDetails((text, parameters) => draft.cell(text, parameters), model);
+  return { catalog, details, policies: withPolicies ? await readPolicyRows(draft) : null };
 }
 
 async function readDetails(cell: ReadCell, { schemas, system, schema }: Model): Promise<string> {
@@ -169,14 +189,15 @@ async function readDetails(cell: ReadCell, { schemas, system, schema }: Model): 
   return details.toString();
 }
 
-async function stateOf({ catalog, details }: Catalogs, schemaChanges: SchemaChanges): Promise<SchemaState> {
+async function stateOf({ catalog, details, policies }: Catalogs, schemaChanges: SchemaChanges): Promise<SchemaState> {
   const slice = new TimeSlice();
   const model = await schemaChanges.modelOf(catalog);
   await slice.rest();
   const found = parseOwnJson<Catalog>(details);
   await slice.rest();
   const scope = new SnapshotScope(model, byCollection(found, model, catalog.document.function_rows ?? []));
-  return { scope, snapshot: await runInSlices(snapshotOf(scope)) };
+  const snapshot = await runInSlices(snapshotOf(scope));
+  return { scope, snapshot: policies === null ? snapshot : { ...snapshot, policies: policyEntries(policies) } };
 }
 
 /** The result of sql/snapshot.sql, by schema and table. */
@@ -250,6 +271,15 @@ async function execute(draft: Draft, steps: readonly DdlStatement[], progress: P
       throw isBlocked(error) ? error : withStep(asSchemaChangeError(error), step);
     }
   }
+}
+
+/** Permissions are checked on the schema that the other steps leave. */
+async function executeWithPolicies(draft: Draft, steps: readonly DdlStatement[], progress: Progress): Promise<void> {
+  const checkAdministrators = await watchLastAdministrator(draft);
+  await checkHolders(draft, steps);
+  await execute(draft, steps, progress);
+  checkPermissions(steps, await draft.model());
+  await checkAdministrators();
 }
 
 /** PostgreSQL would name a missing type but not its column; snapshots hold no domains and composite types. */

@@ -7,6 +7,7 @@ import { Checks, Confirm, SaveDialog, TextInput } from '../forms';
 import { href } from '../state';
 import { Button, countOf, Empty, Menu } from '../ui';
 import { type Directory, holdersOf, type PolicyRow, type TabProps } from './people';
+import { PolicyFile } from './policy-file';
 
 type Open =
   | { readonly kind: 'form'; readonly policy: PolicyRow | null }
@@ -30,6 +31,7 @@ export function PoliciesTab({ directory, onChanged }: TabProps): JSX.Element {
           onInput={(event) => setTyped(event.currentTarget.value)}
         />
         <span class="grow" />
+        <PolicyFile onChanged={onChanged} />
         <Button label="New policy" icon="plus" kind="primary" onClick={() => setOpen({ kind: 'form', policy: null })} />
       </div>
       {shown.length === 0 && <Empty title="No policy matches" icon="key" />}
