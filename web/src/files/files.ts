@@ -93,7 +93,7 @@ export interface FileRights {
 
 type Rights = Readonly<Record<string, Readonly<Record<string, { readonly access: string }>>>>;
 
-/** What the service reports that the caller may do. It checks each request again. */
+/** The permissions that the service reports for the caller. It checks each request again. */
 export async function loadRights(collection: string): Promise<FileRights> {
   const { data } = await call<Rights>('GET', '/permissions/me');
   const may = (name: string, action: string): boolean => (data[name]?.[action]?.access ?? 'none') !== 'none';

@@ -10,7 +10,7 @@ import { Icon } from '../ui';
 interface PictureProps {
   /** Tried in this order: the service cannot transform pictures without the package sharp. */
   readonly paths: readonly string[];
-  /** Empty if the text beside it says the same. */
+  /** Empty if the text below the picture says the same. */
   readonly label: string;
   /** Changes with the content. */
   readonly version: string;
