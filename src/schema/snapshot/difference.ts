@@ -216,7 +216,7 @@ export function* patchSnapshot(current: Snapshot, difference: Difference): Steps
     fields: remaining('fields') as Snapshot['fields'][number][],
     relations: remaining('relations') as Snapshot['relations'][number][],
     functions: remaining('functions') as DeclaredFunction[],
-    ...(current.policies ? { policies: remaining('policies') as PolicyEntry[] } : {}),
+    ...(current.policies ? { policies: remaining('policies').map(readPolicyEntry) } : {}),
   };
 }
 

@@ -37,16 +37,22 @@ export async function readPolicyRows(draft: Draft): Promise<string> {
   return String(await draft.ownCell(POLICIES, []));
 }
 
+/** A row of sql/policy-snapshot.sql, as far as it differs from an entry: lists are texts with commas. */
+interface PolicyRow {
+  readonly ip_access: string | null;
+  readonly permissions: readonly { readonly fields: string | null }[];
+}
+
 /** The rows as entries. Two policies with one name cannot be told apart in another database. */
 export function policyEntries(text: string): PolicyEntry[] {
-  const entries = parseOwnJson<Readonly<Record<string, unknown>>[]>(text).map((row, position) =>
+  const entries = parseOwnJson<PolicyRow[]>(text).map((row, position) =>
     readPolicyEntry(
       {
         ...row,
-        ip_access: listOf(row['ip_access']),
-        permissions: (row['permissions'] as readonly Readonly<Record<string, unknown>>[]).map((permission) => ({
+        ip_access: listOf(row.ip_access),
+        permissions: row.permissions.map((permission) => ({
           ...permission,
-          fields: listOf(permission['fields']),
+          fields: listOf(permission.fields),
         })),
       },
       position,
@@ -57,8 +63,8 @@ export function policyEntries(text: string): PolicyEntry[] {
   return entries;
 }
 
-function listOf(text: unknown): readonly string[] | null {
-  return typeof text === 'string' ? text.split(',').flatMap((each) => each.trim() || []) : null;
+function listOf(text: string | null): readonly string[] | null {
+  return text !== null ? text.split(',').flatMap((each) => each.trim() || []) : null;
 }
 
 const ACTIONS = ['create', 'read', 'update', 'delete', 'share', 'execute'] as const;
