@@ -4,7 +4,7 @@ import type { FilterJson } from '../filter/filter';
 
 export const EVENTS = ['create', 'update', 'delete', 'truncate'] as const;
 
-/** What a form defines. */
+/** The part of a webhook that its form defines. */
 export interface Definition {
   readonly name: string;
   readonly url: string;
