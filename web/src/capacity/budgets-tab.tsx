@@ -144,7 +144,9 @@ function BudgetForm({ shape, onClose, onSaved }: BudgetFormProps): JSX.Element {
         note={`Currently ${shownMs(shape.p99)} ms. Leave it empty to remove the budget.`}
         onInput={setText}
       />
-      <SqlText text={pretty(shape.text)} />
+      <div class="capacity-sql">
+        <SqlText text={pretty(shape.text)} />
+      </div>
     </FormDialog>
   );
 }
