@@ -46,7 +46,12 @@ export async function explain(words: readonly string[]): Promise<void> {
 
 function readable({ sql, parameters, plan }: Explanation): string {
   const values = parameters.map((value, position) => `$${position + 1} = ${JSON.stringify(value)}`);
-  return [pretty(sql).trimEnd(), ...values, '', ...(plan ? planText(plan[0]) : [])].join('\n');
+  return [
+    pretty(sql).trimEnd(),
+    ...(values.length > 0 ? ['', ...values] : []),
+    '',
+    ...(plan ? planText(plan[0]) : []),
+  ].join('\n');
 }
 
 function planText({ Plan, 'Planning Time': planning, 'Execution Time': execution }: ExplainedPlan): string[] {
