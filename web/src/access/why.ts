@@ -47,12 +47,6 @@ export async function explainAccess(question: Question, access: Access): Promise
   const administrator = policies.find((policy) => policy.admin_access);
   if (administrator)
     return { allowed: true, summary: `The policy “${administrator.name}” allows everything.`, rules: [] };
-  if (!(await matches(question, null)))
-    return {
-      allowed: false,
-      summary: `There is no item with the key ${Object.values(question.key).join(' ~ ')}.`,
-      rules: [],
-    };
   const rules: RuleVerdict[] = [];
   for (const policy of policies) {
     for (const permission of policy.permissions) {
