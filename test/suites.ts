@@ -66,6 +66,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
       },
       { files: ['live-oracle-faults'], minutes: 60 },
       { files: ['webhook-faults'], environment: { WEBHOOK_CHANGES: '100000', WEBHOOK_KILLS: '200' }, minutes: 60 },
+      { files: ['webhook-failover', 'webhook-slow'], minutes: 20 },
       { files: ['websocket-limits'], environment: { HOSTILE_FRAMES: '100000' }, minutes: 60 },
     ],
   },

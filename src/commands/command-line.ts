@@ -6,8 +6,9 @@ import { createObserver } from '../base/observe.js';
 import { packageVersion } from '../base/package-files.js';
 import { type Config, readArguments, readConfig, readFlags } from '../config/config.js';
 import { describeTypes } from '../mirror/typings.js';
+import { LateralService } from '../service/lateral.js';
 import { surviveRejections } from '../service/load-extensions.js';
-import { type Service, startService, withCore } from '../service/start.js';
+import { withCore } from '../service/start.js';
 import { Storages } from '../storage/storage.js';
 import { ADOPT_HELP, adopt } from './adopt.js';
 import { ADVISE_HELP, advise } from './advise-command.js';
@@ -84,7 +85,8 @@ async function start(flags: readonly string[]): Promise<void> {
   const observe = createObserver(config.LOG_LEVEL);
   surviveRejections(config, observe);
   const stopped = new AbortController();
-  const service = startService(config, observe, (message) => console.log(message), { signal: stopped.signal });
+  const lateral = new LateralService(config, { log: observe, report: (message) => console.log(message) });
+  const service = lateral.start({ signal: stopped.signal });
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
     process.on(signal, () => {
       // A second signal while the first is being served ends the wait.
@@ -129,7 +131,7 @@ function notifySystemd(state: '--ready' | '--stopping'): void {
   });
 }
 
-function announce(service: Service, config: Config): void {
+function announce(service: LateralService, config: Config): void {
   const { administrator, url } = service;
   console.log(`\nLateral ${packageVersion} is ready at ${url}\n`);
   if (config.EXPLORER)

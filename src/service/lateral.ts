@@ -20,6 +20,13 @@ import type { LocalServer } from './threads/local-server.js';
 
 type Listener<Name extends keyof LateralEvents> = (...values: LateralEvents[Name]) => void;
 
+interface LateralServiceOptions {
+  readonly extensions?: readonly Extension[];
+  readonly log?: Observer;
+  /** Gets messages about the progress of the start. */
+  readonly report?: (message: string) => void;
+}
+
 export class LateralService implements Lateral {
   readonly #listeners: { readonly [Name in keyof LateralEvents]: Listener<Name>[] } = {
     request: [],
@@ -31,13 +38,15 @@ export class LateralService implements Lateral {
   #isStopped = false;
 
   readonly #log: Observer;
+  readonly #report: (message: string) => void;
   readonly #extensions: readonly Extension[];
 
   constructor(
     private readonly config: Config,
-    { extensions = [] }: { readonly extensions?: readonly Extension[] } = {},
+    { extensions = [], log = createObserver(config.LOG_LEVEL), report = () => {} }: LateralServiceOptions = {},
   ) {
-    this.#log = createObserver(config.LOG_LEVEL);
+    this.#log = log;
+    this.#report = report;
     this.#extensions = extensions;
   }
 
@@ -69,7 +78,7 @@ export class LateralService implements Lateral {
             for (const listener of this.#listeners.request) listener(request);
           };
     const options: StartOptions = { signal, listens: listen, onRequest, extensions: this.#extensions };
-    const service = await startService(this.config, observe, () => {}, options);
+    const service = await startService(this.config, observe, this.#report, options);
     this.#service = service;
     if (this.#listeners.change.length > 0)
       await this.#watchChanges().catch(async (error: unknown) => {
@@ -93,6 +102,11 @@ export class LateralService implements Lateral {
   /** The first administrator if this start created one, else null. */
   get administrator(): Service['administrator'] {
     return this.#running.administrator;
+  }
+
+  /** A path worth trying first. */
+  get example(): string {
+    return this.#running.example;
   }
 
   /** Resolves if the service fails later: it must be stopped then. */

@@ -181,6 +181,122 @@ t.test('an agent has the permissions of its token', async (t) => {
   t.equal(Number((await sql`select count(*) from tags where id > 1000`)[0]?.['count']), 300);
 });
 
+/** Numbers from 0 to 1, the same for the same seed (mulberry32). */
+function randomsOf(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
+  };
+}
+
+const HOSTILE_CALLS = Number(process.env['MCP_HOSTILE_CALLS'] ?? 200);
+const SECRET = 'secret-of-somebody-else';
+
+t.test(`${HOSTILE_CALLS} hostile calls stay within rights and limits`, async (t) => {
+  const seed = process.env['PROPERTY_SEED'] === 'random' ? Date.now() : Number(process.env['PROPERTY_SEED'] ?? 38);
+  t.comment(`seed ${seed}`);
+  const random = randomsOf(seed);
+  const pick = <Value>(values: readonly Value[]): Value => values[Math.floor(random() * values.length)] as Value;
+  await sql`insert into authors (id, name) values (9000, ${SECRET})`;
+  await sql`insert into tags (id, name) values (9000, ${SECRET})`;
+  const count = async () =>
+    JSON.stringify(
+      await sql`select (select md5(string_agg(t::text, ',' order by id)) from tags t), (select count(*)::int from authors),
+        (select count(*)::int from articles), (select count(*)::int from service_users), (select count(*)::int from service_permissions)`,
+    );
+  const before = await count();
+  const names = ['tags', 'articles', 'authors', 'comments', 'service_users', 'service_webhooks', 'service_sessions'];
+  const odd: readonly unknown[] = [
+    ...[
+      null,
+      '',
+      '*',
+      '\u0000',
+      '../authors',
+      'tags"; drop table tags; --',
+      "' or 1=1 --",
+      '$CURRENT_USER',
+      '__proto__',
+    ],
+    ...[-1, 0, 1e300, 1e15, 0.5, true, [], {}, [[[]]], { a: { b: {} } }, ['*.*.*.*'], 'x'.repeat(5_000)],
+  ];
+  const fields = [
+    'id',
+    'name',
+    '*',
+    '*.*',
+    'articles.*',
+    'articles.tags_id.name',
+    'password',
+    'token',
+    'count(articles)',
+  ];
+  const operators = ['_eq', '_neq', '_in', '_contains', '_regex', '_some', '_none', '_sql', '_or', '_gt', '_null'];
+  const filter = (): unknown => ({
+    [pick(['id', 'name', 'articles', '_or', '_and', 'year(name)', 'author', 'password', '$where'])]: {
+      [pick(operators)]: random() < 0.3 ? pick(odd) : random() < 0.5 ? { name: { _contains: 'secret' } } : '%secret%',
+    },
+  });
+  const some = <Value>(value: () => Value): Value | unknown => (random() < 0.25 ? pick(odd) : value());
+  const collection = () => some(() => (random() < 0.5 ? 'tags' : pick(names)));
+  const page = () => ({ limit: some(() => 1_000_000), offset: some(() => 0) });
+  const inputs: Readonly<Record<string, () => object>> = {
+    read: () => ({
+      ...{ collection: collection(), fields: some(() => [pick(fields), pick(fields)]), filter: some(filter) },
+      ...{ sort: some(() => [pick(['id', '-name', 'password', 'articles.title', '(select 1)'])]), ...page() },
+    }),
+    search: () => ({
+      collection: collection(),
+      text: some(() => 'secret'),
+      fields: some(() => [pick(fields)]),
+      ...page(),
+    }),
+    aggregate: () => ({
+      ...{
+        collection: collection(),
+        aggregate: some(() => ({ [pick(['count', 'max', 'sum', 'eval'])]: pick(fields) })),
+      },
+      ...{ groupBy: some(() => [pick(fields)]), filter: some(filter) },
+    }),
+    describe: () => ({ collection: collection(), system: some(() => true) }),
+    explain: () => ({ collection: collection(), fields: ['*'] }),
+    why: () => ({ collection: collection(), action: some(() => 'read'), key: some(() => 9000) }),
+    call: () => ({
+      function: some(() => pick(['double_of', 'rename_tag', 'pg_sleep', 'pg_read_file'])),
+      arguments: some(() => ({ tag: 1001 })),
+    }),
+    create: () => ({
+      collection: collection(),
+      items: some(() => [{ name: 'made', role: 'x' }]),
+      dry_run: some(() => true),
+    }),
+    update: () => ({ collection: collection(), keys: some(() => [1001, 9000]), data: some(() => ({ name: 'taken' })) }),
+    delete: () => ({ collection: collection(), filter: some(filter), keys: some(() => [1001]) }),
+  };
+  let refused = 0;
+  for (let number = 0; number < HOSTILE_CALLS; number++) {
+    const name = pick(Object.keys(inputs));
+    const input = inputs[name]?.() ?? {};
+    const params = { name, arguments: input };
+    const answer = await post(writing, { jsonrpc: '2.0', id: number, method: 'tools/call', params }, reader.token);
+    const shown = `${name} ${JSON.stringify(input).slice(0, 300)}: ${answer.status} ${answer.text.slice(0, 300)}`;
+    if (answer.status !== 200 || answer.text.includes(SECRET) || answer.text.length > 4_000) t.fail(shown);
+    if (/INTERNAL|whsec_|argon2/.test(answer.text)) t.fail(shown);
+    const { result } = answer.json as { result?: { isError?: boolean; content: { text: string }[] } };
+    if (result?.isError !== false && result?.isError !== undefined) refused++;
+    const data: unknown = result?.isError ? null : JSON.parse(result?.content[0]?.text ?? 'null')?.data;
+    if (Array.isArray(data) && data.length > 50) t.fail(`too many rows: ${shown}`);
+  }
+  t.ok(refused > HOSTILE_CALLS / 4 && refused < HOSTILE_CALLS, `${refused} were refused`);
+  t.equal(await count(), before, 'nothing has changed');
+  t.equal((await post(writing, { jsonrpc: '2.0', id: 1, method: 'ping' }, reader.token)).status, 200);
+  await sql`delete from tags where id = 9000`;
+  await sql`delete from authors where id = 9000`;
+});
+
 t.test('writes, and what they would do', async (t) => {
   const name = async (id: number): Promise<unknown> => (await sql`select name from tags where id = ${id}`)[0]?.['name'];
   const tried = await call('update', { collection: 'tags', keys: [1010, 1011], data: { name: 'new' }, dry_run: true });

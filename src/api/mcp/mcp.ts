@@ -23,6 +23,9 @@ import { READ_TOOLS } from './read-tools.js';
 import { resultText, type Tool, type ToolLimits, type ToolServices } from './tool.js';
 import { WRITE_TOOLS } from './write-tools.js';
 
+/** Characters of an error. */
+const MAX_MESSAGE = 1_000;
+
 interface McpServices extends ToolServices {
   readonly config: Config;
   readonly identities: Identities;
@@ -215,7 +218,8 @@ async function callTool(tool: Tool, given: unknown, exchange: Exchange, context:
   } catch (error) {
     const known = fromDatabase(error, 'query');
     if (!(known instanceof ServiceError) || known.status >= 500) throw error;
-    return { content: text(known.message), isError: true };
+    // It may repeat a part of the input, which may be long.
+    return { content: text(known.message.slice(0, MAX_MESSAGE)), isError: true };
   }
 }
 

@@ -12,7 +12,7 @@ import { dataOf, given, numberIn, type Tool, type ToolCall, textIn, visibleModel
 const FILTER: Schema = {
   ...RECORD,
   description:
-    'Conditions such as {"status": {"_eq": "open"}}, {"_or": [...]}, {"author": {"name": {"_contains": "x"}}}',
+    'Conditions such as {"status": {"_eq": "open"}}, {"_or": [...]}, {"author": {"name": {"_contains": "x"}}}. For lists of related items: {"orders": {"_some": {...}}}, and {"orders": {"_none": {"ordered": {"_gte": "2026-01-01"}}}} for items without any. "$NOW" is the current time, "$NOW(-1 year)" a year ago.',
 };
 const FIELDS: Schema = {
   ...list(STRING),
@@ -114,7 +114,7 @@ const MAX_LISTED = 200;
 const describe: Tool = {
   name: 'describe',
   description:
-    'List the collections and functions that you may use, or describe one collection: its fields, types, relations and notes. Call this first.',
+    'List the collections, their relations and the functions that you may use, or describe one collection: its fields, types, relations and notes. Call this first.',
   isWrite: false,
   properties: {
     collection: STRING,
@@ -131,19 +131,30 @@ const describe: Tool = {
   },
 };
 
-function listModel({ collections, functions }: Model, hasSystem: boolean): unknown {
+function listModel(model: Model, hasSystem: boolean): unknown {
+  const { collections, functions } = model;
   const shown = [...collections.values()].filter(({ system }) => hasSystem || !system);
   return {
     collections: shown.slice(0, MAX_LISTED).map(({ name, key, fields, meta, comment }) => ({
       collection: name,
       key: key.map((field) => field.name),
       fields: fields.size,
+      ...relationsIn(fields, model),
       ...note(meta?.['note'] ?? comment),
     })),
     ...(shown.length > MAX_LISTED && { more: `${shown.length - MAX_LISTED} more collections` }),
     functions: [...functions.keys()].slice(0, MAX_LISTED),
     next: 'Describe one with {"collection": "..."}',
   };
+}
+
+/** The collections that relations lead to, by field. */
+function relationsIn(fields: Collection['fields'], model: Model): object {
+  const found = [...fields.values()].flatMap((field): [string, string][] => {
+    const target = targetOf(field, model);
+    return target === null ? [] : [[field.name, target]];
+  });
+  return found.length === 0 ? {} : { relations: Object.fromEntries(found) };
 }
 
 function describeCollection({ name, key, fields, meta, comment }: Collection, model: Model): unknown {
@@ -162,12 +173,20 @@ function describeCollection({ name, key, fields, meta, comment }: Collection, mo
   };
 }
 
-function relationOf({ name, relation }: Field, { collections }: Model): object {
+function relationOf(field: Field, model: Model): object {
+  const { relation } = field;
   if (!relation) return {};
   if (relation.kind === 'many-to-any') return { relation: relation.kind };
+  const target = targetOf(field, model);
+  return target === null ? {} : { relation: relation.kind, to: target };
+}
+
+/** The collection that the relation of a field leads to, or null if there is none or the caller may not read it. */
+function targetOf({ name, relation }: Field, { collections }: Model): string | null {
+  if (!relation || relation.kind === 'many-to-any') return null;
   const isOne = relation.kind === 'many-to-one' && relation.manyField === name;
   const target = isOne ? relation.oneCollection : relation.manyCollection;
-  return collections.has(target) ? { relation: relation.kind, to: target } : {};
+  return collections.has(target) ? target : null;
 }
 
 function note(text: unknown): object {

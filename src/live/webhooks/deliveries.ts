@@ -67,23 +67,31 @@ set claimed_until = now() + make_interval(secs => $3::float8), claimed_by = $4::
 where d.id = any (array(select id from locked))
 returning d.id::text, d.payload::text, d.attempts`);
 
+/**
+ * The table may be empty now and have many rows a second later. A plan that PostgreSQL keeps for a prepared statement reads the whole table
+ * then, so these statements are planned each time, for the size that the table has.
+ */
+function planned<Row>(database: Database, text: string, parameters: (string | null)[]): Promise<Row[]> {
+  return database.rows<Row>(database.qualified(text), parameters, false);
+}
+
 export function claimDeliveries(
   database: Database,
   webhook: string,
   { count, leaseMs, by }: { readonly count: number; readonly leaseMs: number; readonly by: string },
 ): Promise<Delivery[]> {
-  return database.rows(CLAIM, [webhook, String(count), String(leaseMs / 1_000), by]);
+  return planned(database, CLAIM, [webhook, String(count), String(leaseMs / 1_000), by]);
 }
 
 const DUE = withCatalog(`
 select w.id::text from service_webhooks w
 where w.status::text = 'active' and (
   select true from service_webhook_deliveries d where d.webhook = w.id and d.status::text = 'pending'
-    and not d.waits and d.next_attempt_at <= now() and (d.claimed_until is null or d.claimed_until < now()) limit 1)`);
+    and not d.waits and d.next_attempt_at <= now() and (d.claimed_until is null or d.claimed_until < now()) order by d.next_attempt_at limit 1)`);
 
 /** The active webhooks with deliveries that are due. */
 export async function dueWebhooks(database: Database): Promise<ReadonlySet<string>> {
-  return new Set((await database.rows<{ id: string }>(DUE)).map(({ id }) => id));
+  return new Set((await planned<{ id: string }>(database, DUE, [])).map(({ id }) => id));
 }
 
 /** The result of an attempt. */
@@ -99,18 +107,21 @@ export interface Result {
 }
 
 const FINISH = withCatalog(`
+with results as materialized (
+  select * from json_to_recordset($1::json) as r (id uuid, outcome text, status int, ms int, body text, error text, delay float8)
+)
 update service_webhook_deliveries d
 set status = r.outcome, attempts = d.attempts + 1, response_status = r.status, response_ms = r.ms, response_body = r.body,
   error = r.error, finished_at = case when r.outcome <> 'pending' then now() end,
   next_attempt_at = case when r.outcome = 'pending' then now() + make_interval(secs => r.delay / 1000) else d.next_attempt_at end,
   claimed_until = null, claimed_by = null
-from json_to_recordset($1::json) as r (id uuid, outcome text, status int, ms int, body text, error text, delay float8)
-where d.id = r.id and d.claimed_by = $2::uuid and d.status::text = 'pending'
+from results r
+where d.id = any (array(select id from results)) and d.id = r.id and d.claimed_by = $2::uuid and coalesce(d.status::text, '') = 'pending'
 returning d.webhook::text, d.collection, d.item, d.status`);
 
 /** Deliveries of the items may go on, even if the process ends before it says so (see promoteAll). */
 export async function finishDeliveries(database: Database, results: readonly Result[], by: string): Promise<void> {
-  const rows = await database.rows<Group & { status: string }>(FINISH, [JSON.stringify(results), by]);
+  const rows = await planned<Group & { status: string }>(database, FINISH, [JSON.stringify(results), by]);
   await promote(
     database,
     rows.filter(({ status }) => status !== 'pending'),
@@ -168,7 +179,7 @@ update service_webhook_deliveries d set waits = false where d.id = any (array(se
 export async function promote(database: Database, groups: readonly Group[]): Promise<void> {
   if (groups.length === 0) return;
   const named = groups.map(({ webhook, collection, item }) => ({ webhook, collection, item }));
-  await database.rows(PROMOTE, [JSON.stringify(named)]);
+  await planned(database, PROMOTE, [JSON.stringify(named)]);
 }
 
 const WAITING = withCatalog(`
@@ -219,14 +230,19 @@ export interface Backlog {
   readonly oldest: number;
 }
 
-const BACKLOG = withCatalog(`select json_build_object(
-  'changes', (select count(*) from service_webhook_changes),
-  'pending', (select count(*) from service_webhook_deliveries where status::text = 'pending'),
+const BACKLOG = withCatalog(`
+with pending as (
+  select count(*) as number, min(created_at) as oldest from service_webhook_deliveries where status::text = 'pending'
+), changes as (
+  select count(*) as number, min(changed_at) as oldest from service_webhook_changes
+)
+select json_build_object(
+  'changes', c.number,
+  'pending', p.number,
   'dead', (select count(*) from service_webhook_deliveries where status::text = 'dead'),
   'incomplete', (select count(*) from service_webhooks where incomplete_since is not null and status::text <> 'inactive'),
-  'oldest', coalesce(extract(epoch from now() - least(
-    (select min(changed_at) from service_webhook_changes),
-    (select min(created_at) from service_webhook_deliveries where status::text = 'pending'))), 0))::text`);
+  'oldest', coalesce(extract(epoch from now() - least(c.oldest, p.oldest)), 0))::text
+from pending p, changes c`);
 
 export async function readBacklog(database: Database): Promise<Backlog> {
   return parseOwnJson(String(await database.cell(BACKLOG, [])));
