@@ -10,6 +10,7 @@ import {
   startTestService,
   waitFor,
 } from '../support/service.js';
+import { passTime } from '../support/time.js';
 
 const server = await startDatabase();
 const databaseUrl = await createDatabase(server, 'lock_waits');
@@ -25,7 +26,7 @@ await sql.unsafe(`
 const service = await startTestService({
   databaseUrl,
   WORKERS: '1',
-  DATABASE_STATEMENT_TIMEOUT: '1s',
+  DATABASE_STATEMENT_TIMEOUT: '2s',
   DATABASE_WRITE_POOL_SIZE: '10',
 });
 
@@ -117,7 +118,7 @@ t.test('a transaction that waits for several locks, none of them for long', asyn
     whileLocked(holders[1], 'select from stock where id = 2 for update', async () => {
       const sent = [0, 1, 2].map(() => send('POST', '/transactions', { operations: [change(1), change(2)] }));
       await waitFor(async () => (await waiting()) === 3, 5_000);
-      setTimeout(release, 500);
+      setTimeout(release, 1_000);
       return Promise.all(sent);
     }),
   );
@@ -131,6 +132,7 @@ t.test('a transaction whose time ends in the queue of a row', async (t) => {
     whileLocked(holders[1], 'select from stock where id = 2 for update', async () => {
       const last = send('POST', '/transactions', { operations: [change(1), change(2)] });
       await waitFor(async () => (await waiting()) === 1, 5_000);
+      await passTime(500, 'the time of the transaction ends before that of the write in front of it');
       const first = send('PATCH', '/items/stock/2', { amount: 5 });
       await waitFor(async () => (await waiting()) === 2, 5_000);
       release();
