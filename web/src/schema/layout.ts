@@ -160,10 +160,22 @@ function inLayers(collections: readonly Collection[], links: readonly FieldLink[
   }
   const edges = links.flatMap(({ from, field, to }): Edge[] => {
     if (from === to) return [];
-    const { points = [] } = graph.edge({ v: from, w: to, name: field }) as { points?: { x: number; y: number }[] };
-    return [{ id: JSON.stringify([from, field, to]), from, to, path: pathOf(points) }];
+    const { points = [] } = graph.edge({ v: from, w: to, name: field }) as { points?: Point[] };
+    return [{ id: JSON.stringify([from, field, to]), from, to, path: pathOf(fromSides(points, graph, from, to)) }];
   });
   return { boxes, edges, frames: [], width: right, height: bottom };
+}
+
+interface Point {
+  readonly x: number;
+  readonly y: number;
+}
+
+/** Leaves and enters boxes at their sides: a line from the top or the bottom would cross the boxes above or below. */
+function fromSides(points: readonly Point[], graph: Graph, from: string, to: string): Point[] {
+  const [start, end] = [graph.node(from) as Point, graph.node(to) as Point];
+  const half = (start.x < end.x ? WIDTH : -WIDTH) / 2;
+  return [{ x: start.x + half, y: start.y }, ...points.slice(1, -1), { x: end.x - half, y: end.y }];
 }
 
 /** The key, then references, then other fields while there is room. */
@@ -174,7 +186,7 @@ function listed({ fields }: Collection): Field[] {
 }
 
 /** Straight at both ends, and rounded at its corners: through the middle of each segment. */
-function pathOf(points: readonly { readonly x: number; readonly y: number }[]): string {
+function pathOf(points: readonly Point[]): string {
   const [first, ...rest] = points;
   const last = rest.at(-1);
   if (!first || !last) return '';
