@@ -82,7 +82,7 @@ async function compareBesideWrites(
       ],
       options,
     );
-    const title = `beside ${writer.rate.toFixed(0)} writes/s`;
+    const title = `next to ${writer.rate.toFixed(0)} writes/s`;
     if (writer.rate < 0.95 * WRITES_PER_SECOND) process.exitCode = 1;
     return line(title, figures, 'without writes', BESIDE_WRITES_TARGET);
   } finally {

@@ -86,6 +86,7 @@ export default defineConfig({
           page('Keys', 'keys'),
           page('Relations', 'relations'),
           page('Change the schema', 'schema-changes'),
+          page('Snapshots of the schema', 'snapshots'),
         ],
       },
       {

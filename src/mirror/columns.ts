@@ -224,8 +224,7 @@ function assembleColumn(entry: ColumnEntry, table: string, isPrimaryKey: boolean
   const expression = lookups.defaults.get(columnId) ?? null;
   const default_expression = generated ? null : (expression ?? domainDefault);
   const has_auto_increment = identity !== '' || default_expression?.startsWith('nextval(') === true;
-  const foreign_keys = lookups.foreignKeys.get(columnId) ?? NONE;
-  const [foreignKey] = foreign_keys;
+  const foreign_keys: readonly ForeignKey[] = lookups.foreignKeys.get(columnId) ?? NONE;
   const fieldType = columnTypeOf(facts, modifier);
   const column: Column = {
     name,
@@ -254,9 +253,9 @@ function assembleColumn(entry: ColumnEntry, table: string, isPrimaryKey: boolean
     has_auto_increment,
     identity: identity === '' ? null : identity === 'a' ? 'always' : 'default',
     sequence: has_auto_increment ? (lookups.sequences.get(columnId) ?? null) : null,
-    foreign_key_schema: foreignKey?.schema ?? null,
-    foreign_key_table: foreignKey?.table ?? null,
-    foreign_key_column: foreignKey?.column ?? null,
+    foreign_key_schema: foreign_keys[0]?.schema ?? null,
+    foreign_key_table: foreign_keys[0]?.table ?? null,
+    foreign_key_column: foreign_keys[0]?.column ?? null,
     foreign_keys,
     indexes: lookups.indexes.get(columnId) ?? NONE,
     privileges: lookups.writes.privilegesOf(oid, number),
