@@ -38,7 +38,7 @@ import { columnList } from './write-result.js';
 /** The row that existed, and the row that did not. */
 const [UPDATED, INSERTED] = [alias('u'), alias('i')] as const;
 
-/** Null if the answer needs more than the row itself, or only the chain can make the key. */
+/** Returns null if the answer needs more than the row itself, or only the chain can make the key. */
 export function compileFlatUpsert(
   node: WriteNode,
   answer: ReadPlan | null,

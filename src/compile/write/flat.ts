@@ -58,7 +58,7 @@ const RECEIPT = ['id', 'fingerprint', 'lifetime'] as const;
 const KEY_SLOT = AUTHOR.length + RECEIPT.length;
 
 export const [TABLE_ROW, WRITTEN, ACTIVITY] = [alias('t'), alias('w'), alias('a')] as const;
-/** Of an upsert: whether the row was created or updated. */
+/** Whether an upsert created or updated the row. */
 export const ACTION = alias('o');
 /** The answer to a write whose item has none of the required entity tags. Bodies are empty or JSON. */
 export const UNMATCHED = '!';

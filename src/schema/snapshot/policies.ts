@@ -43,7 +43,7 @@ interface PolicyRow {
   readonly permissions: readonly { readonly fields: string | null }[];
 }
 
-/** The rows as entries. Two policies with one name cannot be told apart in another database. */
+/** The rows as entries. Two policies with one name cannot be distinguished in another database. */
 export function policyEntries(text: string): PolicyEntry[] {
   const entries = parseOwnJson<PolicyRow[]>(text).map((row, position) =>
     readPolicyEntry(
@@ -184,7 +184,7 @@ export function concernsPolicies(steps: readonly DdlStatement[]): boolean {
   return steps.some(({ kind }) => kind.includes('-policy'));
 }
 
-/** Refuses holders that do not exist. Roles with one name cannot be told apart. */
+/** Refuses holders that do not exist. Roles with one name cannot be distinguished. */
 export async function checkHolders(draft: Draft, steps: readonly DdlStatement[]): Promise<void> {
   const holders = steps.flatMap((step) => (step.kind === 'save-policy-holders' ? [step.holders] : []));
   const names = (pick: 'roles' | 'users'): string =>
