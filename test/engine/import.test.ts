@@ -479,7 +479,7 @@ t.test('lateral import', async (t) => {
   t.match(await noted(), [{ id: 1, notes: 'changed' }, { id: 5000 }]);
 
   const failures: readonly (readonly [string[], RegExp])[] = [
-    [[], /^lateral: import expects a file: see lateral --help$/],
+    [[], /^lateral: import expects a file: see lateral import --help$/],
     [[path('missing.json'), 'goods'], /^lateral: ".*missing\.json" cannot be read$/],
     [[path('folder.json'), 'goods'], /^lateral: .*folder\.json.*$/],
     [[path('goods.xml')], /^lateral: ".*goods\.xml" is not a \.json, \.ndjson, \.jsonl or \.csv file$/],
@@ -499,7 +499,8 @@ t.test('lateral import', async (t) => {
   ];
   for (const [words, complaint] of failures) {
     const { code, complaints } = await run(words);
-    t.equal(code, 1, words.join(' '));
+    const isWrongCommand = words.length === 0 || words.includes('--nonsense');
+    t.equal(code, isWrongCommand ? 2 : 1, words.join(' '));
     t.match(complaints.trim(), complaint, words.join(' '));
     t.notMatch(complaints, /\n\s+at /, 'no stack');
   }

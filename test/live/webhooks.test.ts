@@ -519,7 +519,7 @@ t.test('lateral webhooks', async (t) => {
   t.match(await run('test', 'by hand'), { code: 0, output: /^delivered: status 204/ });
   t.match(await run('deliveries', id), { code: 0, output: /tags\.test {2}delivered \(1\) {2}status 204/ });
   t.match(await run('pause', 'nothing'), { code: 1, complaints: /There is no webhook "nothing"/ });
-  t.match(await run('shout'), { code: 1, complaints: /webhooks expects one of list, test/ });
+  t.match(await run('shout'), { code: 2, complaints: /webhooks expects one of list, test/ });
 });
 
 t.test('local addresses are refused by default, also behind a name', async (t) => {

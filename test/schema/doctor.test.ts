@@ -334,7 +334,7 @@ t.test('what cannot be reached is a problem too, and wrong words end with one li
   t.match(await run(nowhere.href), { code: 1, output: /PROBLEM +cannot use the database: nothing answers/ });
   const report = await findings(server.url, { DATABASE_SCHEMAS: 'public,nowhere' });
   t.match(report, { ok: false, findings: [{ message: 'DATABASE_SCHEMAS: the database has no schema "nowhere"' }] });
-  t.match(await run(server.url, 'more'), { code: 1, complaints: /^lateral: unexpected argument "more"/ });
-  t.match(await run(server.url, '--jsn'), { code: 1, complaints: /"--jsn"/ });
+  t.match(await run(server.url, 'more'), { code: 2, complaints: /^lateral: unexpected argument "more"/ });
+  t.match(await run(server.url, '--jsn'), { code: 2, complaints: /"--jsn"/ });
   t.match(await run(server.url, '--help'), { code: 0, output: /^Usage: lateral doctor/ });
 });

@@ -76,7 +76,7 @@ t.test('JSON and YAML, as a body, a form and a file of the command line', async 
 
   const wrong: [words: string[], outcome: object][] = [
     [['--help'], { code: 0, output: /^Usage: lateral schema snapshot/ }],
-    [['upload'], { code: 1, complaints: /snapshot, diff or apply/ }],
+    [['upload'], { code: 2, complaints: /snapshot, diff or apply/ }],
     [['diff'], { code: 1, complaints: /a file is needed/ }],
     [['diff', join(folder, 'none')], { code: 1, complaints: /cannot be read/ }],
   ];

@@ -212,7 +212,10 @@ export function checkPermissions(steps: readonly DdlStatement[], model: Model): 
 /** Answers a function that refuses the changes if no administrator is left. */
 export async function watchLastAdministrator(draft: Draft): Promise<() => Promise<void>> {
   // The same lock as for writes of users, roles and policies.
-  await draft.ownCell("select pg_advisory_xact_lock(hashtextextended('lateral administrators', 0))::text", []);
+  await draft.ownCell(
+    "select pg_catalog.pg_advisory_xact_lock(pg_catalog.hashtextextended('lateral administrators', 0))::text",
+    [],
+  );
   const isLeft = async (): Promise<boolean> =>
     parseOwnJson<{ active: boolean }[]>(String(await draft.ownCell(ADMINISTRATORS, []))).some(({ active }) => active);
   const before = await isLeft();
