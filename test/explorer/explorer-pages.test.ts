@@ -131,7 +131,8 @@ t.test('task: a field by clicks; model: a diagram, a new relation', { skip }, as
   await page.getByLabel('List on the other side').fill('edited');
   await page.getByRole('button', { name: 'Review' }).click();
   await page.getByRole('button', { name: 'Create relation' }).click();
-  await side.getByText('→ authors').nth(1).waitFor();
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await side.getByText('editor', { exact: true }).waitFor();
   const columns = await sql`select column_name, data_type from information_schema.columns
     where table_name = 'articles' and column_name in ('subtitle', 'editor') order by 1`;
   t.match(columns, [

@@ -222,7 +222,8 @@ interface DialogProps {
 /** A modal: the browser keeps the focus inside and closes it with Escape. */
 export function Dialog({ title, onClose, children, footer, kind = 'center', isForm }: DialogProps): JSX.Element {
   const ref = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  // Before the next frame: what a fast user types at once belongs to the dialog.
+  useLayoutEffect(() => {
     const before = document.activeElement as HTMLElement | null;
     ref.current?.showModal();
     // Focus the first input of a form, not the button that closes it.

@@ -130,7 +130,7 @@ function UserTable(props: { readonly users: readonly Person[]; readonly director
   const { users, directory } = props;
   return (
     <div class="people-scroll">
-      <table class="people-table" aria-label="Users">
+      <table class="people-table users" aria-label="Users">
         <thead>
           <tr>
             <th scope="col">Name</th>
