@@ -284,9 +284,10 @@ t.test('passwords that wait to be matched hold no connections, and few may wait'
 t.test(
   'who is no administrator sets few passwords at a time, and none behind a field that they may not write',
   async (t) => {
-    const service = await startTestService({ databaseUrl });
     const own = { collection: 'service_users', action: 'update', fields: ['password'] } as const;
     const person = await makeCaller(sql, 'changing', [{ permissions: [own] }]);
+    // Started after it has rights: a running service learns of them a moment later.
+    const service = await startTestService({ databaseUrl });
     const patch = (path: string, body: unknown) =>
       request(service, 'PATCH', path, { headers: JSON_HEADERS, token: person.token, body: JSON.stringify(body) });
     const items = (count: number) => Array.from({ length: count }, () => ({ id: randomUUID(), password: 'x' }));
