@@ -148,8 +148,9 @@ t.test(
 
 t.test('a write whose row nobody looks at is done, however large the row is', async (t) => {
   await sql`create table marks (id uuid primary key default gen_random_uuid(), name text)`;
-  const service = await startTestService({ databaseUrl, MAX_RESPONSE_SIZE: '64kb', RESPONSE_MEMORY: '64kb' });
   const writer = await makeCaller(sql, 'writer', [{ permissions: [{ collection: 'marks', action: 'create' }] }]);
+  // Started after it has rights: a running service learns of them a moment later.
+  const service = await startTestService({ databaseUrl, MAX_RESPONSE_SIZE: '64kb', RESPONSE_MEMORY: '64kb' });
   const body = JSON.stringify(Array.from({ length: 2_000 }, (_, n) => ({ name: `mark ${n}` })));
   const headers = { ...JSON_HEADERS, authorization: `Bearer ${writer.token}` };
   for (let turn = 1; turn <= 3; turn++) {
