@@ -56,8 +56,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     about: 'live queries and WebSockets under load, while PostgreSQL restarts, fails over or loses its log',
     packages: ['postgresql-15'],
     steps: [
-      { files: ['live-burdens', 'live-faults', 'live-standby', 'live-wal', 'live-triggers-shared', 'cache-standby'] },
-      { files: ['cache-failover', 'cache-instances', 'cache-grants'], minutes: 20 },
+      { files: ['live-burdens', 'live-faults', 'live-standby', 'live-wal', 'live-triggers-shared'] },
       {
         files: ['live-oracle'],
         daily: true,
@@ -65,9 +64,28 @@ export const SUITES: Readonly<Record<string, Suite>> = {
         minutes: 60,
       },
       { files: ['live-oracle-faults'], minutes: 60 },
-      { files: ['webhook-faults'], environment: { WEBHOOK_CHANGES: '100000', WEBHOOK_KILLS: '200' }, minutes: 60 },
-      { files: ['webhook-failover', 'webhook-slow'], minutes: 20 },
       { files: ['websocket-limits'], environment: { HOSTILE_FRAMES: '100000' }, minutes: 60 },
+    ],
+  },
+  cache: {
+    about: 'reads from memory against an oracle: a million reads, failover, a stopped standby, several instances',
+    packages: ['postgresql-15'],
+    steps: [
+      { files: ['cache-standby', 'cache-failover', 'cache-instances', 'cache-grants'], minutes: 20 },
+      {
+        files: ['cache-oracle'],
+        daily: true,
+        environment: { CACHE_READS: '1000000', CACHE_USERS: '50', CACHE_SEED: 'random', CACHE_MAX_LAG: '1000' },
+        minutes: 180,
+      },
+    ],
+  },
+  webhooks: {
+    about: 'webhooks while instances, receivers and PostgreSQL are killed, over a failover, and with receivers that hang',
+    packages: ['postgresql-15'],
+    steps: [
+      { files: ['webhook-failover', 'webhook-slow'], minutes: 20 },
+      { files: ['webhook-faults'], environment: { WEBHOOK_CHANGES: '100000', WEBHOOK_KILLS: '200' }, minutes: 60 },
     ],
   },
   faults: {
@@ -147,12 +165,6 @@ export const SUITES: Readonly<Record<string, Suite>> = {
         daily: true,
         environment: { PROPERTY_SEED: 'random', CALLER_ROUNDS: '5', CALLER_READS: '4000', CALLER_WRITES: '1000' },
         minutes: 120,
-      },
-      {
-        files: ['cache-oracle'],
-        daily: true,
-        environment: { CACHE_READS: '1000000', CACHE_USERS: '50', CACHE_SEED: 'random', CACHE_MAX_LAG: '1000' },
-        minutes: 180,
       },
       { files: ['caller-leaks'], daily: true, environment: { CALLER_REQUESTS: '100000' }, minutes: 120 },
     ],
