@@ -168,13 +168,16 @@ function createReceiver(responder: Responder, traces: Traces | null, handle: Han
   // Chosen once: without traces no request asks whether there are any.
   const exchangeOf =
     traces === null
-      ? (request: ServerRequest, response: ServerResponse) => new Exchange(request, response, responder)
+      ? (request: ServerRequest, response: ServerResponse, path: string) =>
+          new Exchange(request, response, responder, path)
       : (request: ServerRequest, response: ServerResponse) => new TracedExchange(request, response, responder, traces);
   return (request, response, caller) => {
+    const path = request.getUrl();
     // Replies are kept by the credentials of their requests.
-    const keptHeaders = kept === null || responder.closing || caller !== null ? null : kept.answer(request, response);
+    const keptHeaders =
+      kept === null || responder.closing || caller !== null ? null : kept.answer(path, request, response);
     if (keptHeaders === true) return;
-    const exchange = exchangeOf(request, response);
+    const exchange = exchangeOf(request, response, path);
     exchange.keptHeaders = keptHeaders;
     exchange.caller = caller;
     if (compression) exchange.encoding = compression.negotiate(exchange.acceptEncoding);
@@ -296,7 +299,7 @@ class Responder implements ServerHooks {
     this.answersOrigins = config.CORS_ENABLED;
     this.caches = config.READ_CACHE_SIZE > 0;
     const isPlain = this.#onRequest === null && !isTraced && options.limit === null;
-    this.kept = this.caches && isPlain ? new KeptReplies(options.generation, options.traffic) : null;
+    this.kept = isPlain ? new KeptReplies(options.generation, options.traffic) : null;
     const hasPositions = this.caches || config.DATABASE_REPLICA_URLS.length > 0;
     this.positions = hasPositions ? positionCookies(this.#cookies) : null;
   }
@@ -387,7 +390,8 @@ class Responder implements ServerHooks {
     const close = this.closing || exchange.unread;
     if (typeof reply.body !== 'function' || exchange.method === 'HEAD') {
       const head = headOf(exchange, reply, headers, close);
-      if (exchange.kept !== null && !close) this.kept?.keep(exchange, reply, head.slice(exchange.id.length));
+      if ((exchange.kept !== null || reply.isConstant) && !close)
+        this.kept?.keep(exchange, reply, head.slice(exchange.id.length));
       this.#queue.add({ exchange, reply, head, close });
     } else
       streamBody({ exchange, reply, headers, close }, reply.body, (error) => this.#report(exchange, error)).then(

@@ -2,7 +2,6 @@
  * One request and its response. uWebSockets keeps a request only until its handler returns, so everything of it is read
  * here at once; the response may be written at any later time, unless the client has left.
  */
-
 import { performance } from 'node:perf_hooks';
 import type { Identity } from '../access/identity.js';
 import { invalidPayload, unsupportedMediaType } from '../base/errors.js';
@@ -154,10 +153,11 @@ export class Exchange {
     request: ServerRequest,
     readonly response: ServerResponse,
     private readonly hooks: ServerHooks,
+    path = request.getUrl(),
   ) {
     const method = request.getCaseSensitiveMethod();
     this.method = method === 'QUERY' ? 'SEARCH' : method;
-    this.path = request.getUrl();
+    this.path = path;
     const query = request.getQuery() ?? '';
     const [queryString, accessToken] = query.includes('access_token=') ? takeAccessToken(query) : [query, ''];
     this.queryString = queryString;

@@ -3,10 +3,10 @@
  * that may change it, so that an equal request gets an equal reply. It is used for a second at most: then the caller is identified again.
  */
 import { performance } from 'node:perf_hooks';
-import type { Identity } from '../access/identity.js';
+import { type Identity, PUBLIC } from '../access/identity.js';
 import type { KeptAnswer } from '../batching/shape-queue.js';
 import { readPosition } from '../engine/consistency.js';
-import type { LogPosition } from '../postgres/pools/sessions.js';
+import { type LogPosition, NO_POSITION } from '../postgres/pools/sessions.js';
 import type { AnsweredRequest, TrafficRecorder } from '../traffic/recorder.js';
 import { type Exchange, type RequestCounter, requestId } from './exchange.js';
 import type { ServerRequest, ServerResponse } from './memory-socket.js';
@@ -87,8 +87,8 @@ export class KeptReplies {
   ) {}
 
   /** Answers the request if its reply is kept. Otherwise returns its headers, if replies of its URL are kept, or null. */
-  answer(request: ServerRequest, response: ServerResponse): true | KeptHeaders | null {
-    const found = this.#byPath.get(request.getUrl())?.get(request.getQuery() ?? '');
+  answer(path: string, request: ServerRequest, response: ServerResponse): true | KeptHeaders | null {
+    const found = this.#byPath.get(path)?.get(request.getQuery() ?? '');
     if (found === undefined || request.getCaseSensitiveMethod() !== 'GET') return null;
     this.#count = 0;
     this.#requestId = '';
@@ -123,10 +123,11 @@ export class KeptReplies {
 
   /** The reply that is about to leave, with its headers after the request id. */
   keep(exchange: Exchange, reply: Reply, head: string): void {
-    const { kept, accessToken, method, closes } = exchange;
-    if (kept === null || accessToken !== '' || method !== 'GET' || closes || reply.secret) return;
-    const { answer, caller } = kept;
-    if (answer.isDropped) return;
+    const { accessToken, method, closes } = exchange;
+    const { answer, caller } = exchange.kept ?? CONSTANT;
+    if (accessToken !== '' || method !== 'GET' || closes || reply.secret || answer.isDropped) return;
+    // Clients could make up as many URLs as they like, and a constant has no memory that bounds them.
+    if (exchange.kept === null && exchange.queryString !== '') return;
     const lease = Math.min(LEASE_MS, caller.validUntil - Date.now());
     if (lease <= 0 || caller.isAddressBound || !head.startsWith(NEXT)) return;
     // The headers of the request are known if the URL was kept before it came.
@@ -140,7 +141,7 @@ export class KeptReplies {
       answer,
       caller,
       statementText: exchange.statementText,
-      seen: readPosition(exchange.position),
+      seen: exchange.kept === null ? NO_POSITION : readPosition(exchange.position),
       until: performance.now() + lease,
       generation: this.generation(),
       isModified: reply.status === 200,
@@ -191,6 +192,12 @@ function answeredRequest(request: ServerRequest, reply: KeptReply, begun: number
   };
 }
 
+/** For replies that do not depend on the database. */
+const CONSTANT: NonNullable<Exchange['kept']> = {
+  caller: PUBLIC,
+  answer: { body: null, isDropped: false, onDrop: () => {}, grow: () => {}, serves: () => true, hit: () => {} },
+};
+
 const NEXT = '\r\nX-Content-Type-Options: ';
 const REQUEST_ID = Buffer.from('X-Request-Id');
 const NEXT_HEADER = Buffer.from('X-Content-Type-Options');
@@ -226,5 +233,6 @@ function mayBeKept(headers: KeptHeaders): boolean {
 /** Null for a reply that is not kept: its body is streamed, or so large that it leaves in several pieces. */
 function bodyOf({ status, body }: Reply): Buffer | null {
   if (status === 304) return NOTHING;
-  return status === 200 && typeof body === 'object' && body.length < LARGE_BODY_BYTES ? body : null;
+  if (status !== 200 || typeof body === 'function' || body.length >= LARGE_BODY_BYTES) return null;
+  return typeof body === 'string' ? Buffer.from(body) : body;
 }

@@ -17,6 +17,8 @@ export interface Reply {
   readonly length?: number;
   /** The Cache-Control header, in place of `no-cache`. */
   readonly cache?: string;
+  /** It is the same for every caller, and at any time. */
+  readonly isConstant?: boolean;
 }
 
 /** Names of collections and errors for clients that know others than the service. */

@@ -13,8 +13,9 @@ const GATHER_MS = 50;
 const MAX_RESOLVING = 50;
 /** Milliseconds until a caller is resolved again after a temporary failure, or may subscribe again after a refusal. */
 const RETRY_MS = 1_000;
-/** Milliseconds in which a sweep checks every subscription once, and between two of its steps. */
+/** A sweep checks every subscription once within so many milliseconds. */
 const ROUND_MS = 500;
+/** Milliseconds between two steps of a sweep. */
 const STEP_MS = 20;
 /** Rounds of the sweep between two pings: proxies close connections that seem dead. */
 const PING_ROUNDS = 40;

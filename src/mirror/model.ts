@@ -246,7 +246,7 @@ export function isStamped(field: Field): boolean {
   return field.special.some((flag) => STAMPS.test(flag));
 }
 
-/** Whether descriptions of the API, of either kind, say that a new item has to have the field. */
+/** Whether OpenAPI and the GraphQL schema list the field as required for a new item. */
 export function isRequired(field: Field): boolean {
   return field.column !== null && needsValue(field.column) && !isStamped(field);
 }

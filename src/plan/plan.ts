@@ -141,7 +141,7 @@ export type Output =
   | { readonly kind: 'many'; readonly name: string; readonly toMany: ToManyJoin; readonly level: Level }
   /** The keys of the related items, where nothing of them was selected. */
   | { readonly kind: 'keys'; readonly name: string; readonly toMany: ToManyJoin; readonly level: RowLevel }
-  /** One of several collections, which the row names; with `keys` a level without outputs shows the key. */
+  /** An item of one of several collections. The row names the collection. With `keys`, a level without outputs shows the item's key. */
   | {
       readonly kind: 'any';
       readonly name: string;

@@ -37,7 +37,10 @@ const PAIRS = new RegExp(
   String.raw`^[ \t\r\n]*(?:${WORD}[ \t\r\n]*=>[ \t\r\n]*${WORD}[ \t\r\n]*(?:,[ \t\r\n]*(?=\S)|$))*$`,
 );
 
-/** Accepts the JSON text of such an object, or pairs as PostgreSQL writes them: hstore has no error code of its own for wrong ones. */
+/**
+ * Accepts the JSON text of such an object, or pairs as PostgreSQL writes them. Wrong texts are found here, because hstore has no error code
+ * of its own for them.
+ */
 export function hstoreOfText(text: string): string | null {
   if (!/^\s*\{/.test(text)) return PAIRS.test(text) ? text : null;
   try {

@@ -98,14 +98,15 @@ export function serverRoutes(services: ServerServices): ApiRoute[] {
   ];
 }
 
-export const pong: Reply = { status: 200, type: 'text/plain; charset=utf-8', body: 'pong' };
+export const pong: Reply = { status: 200, type: 'text/plain; charset=utf-8', body: 'pong', isConstant: true };
 
 /** The headers of every 503. */
 const RETRY_SOON = { 'Retry-After': '1' };
 
 /** For load balancers: without a token, and with no more than whether to send requests. */
 function readyReply(ready: boolean): Reply {
-  return ready ? { ...pong, body: 'ready' } : { ...pong, status: 503, body: 'not ready', headers: RETRY_SOON };
+  const { type } = pong;
+  return ready ? { status: 200, type, body: 'ready' } : { status: 503, type, body: 'not ready', headers: RETRY_SOON };
 }
 
 const check = {

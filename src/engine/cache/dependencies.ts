@@ -1,4 +1,4 @@
-/** Which changes may change the answer of a read: of which tables and, if the plan says so, of which rows. */
+/** Finds the tables, and for some plans the rows, whose changes may change the answer of a read. */
 import type { ProbedKind, RowProbe } from '../../plan/row-probe.js';
 import { systemTables } from '../../postgres/catalog/system-tables.js';
 import type { LoggedChange, LoggedRow, LoggedTable } from '../../postgres/changes/pgoutput.js';

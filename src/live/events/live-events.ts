@@ -33,7 +33,10 @@ const RETRY_MS = 1_000;
 /** Initial states that are read at the same time. */
 const MAX_BEGINNING = 20;
 
-/** Milliseconds after the initial state in which the log may still report its transactions: their numbers wrap around one day. */
+/**
+ * The log may report transactions of the initial state once more, for so many milliseconds. Their numbers are forgotten afterwards, because
+ * transaction numbers wrap around.
+ */
 const KNOWN_MS = 600_000;
 const NOTHING_KNOWN = (): boolean => false;
 

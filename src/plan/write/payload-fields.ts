@@ -14,7 +14,7 @@ import type { ColumnValue, Payload, Row } from './payload-row.js';
 import { contradiction } from './resolve-conflicts.js';
 import { isSame } from './row-shape.js';
 
-/** An empty password leaves the stored one as it is, and so does a secret as it is shown. */
+/** An empty password does not change the stored one. A secret does not change if a client sends the mask that it was shown. */
 export function isUnchanged(field: Field, value: unknown): boolean {
   return (field.special.includes('hash') && value === '') || (field.special.includes('conceal') && value === CONCEALED);
 }

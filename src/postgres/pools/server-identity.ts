@@ -1,6 +1,6 @@
 /**
- * Which database a connection leads to. The system identifier names the cluster, the oid the database in it: a standby has those of
- * its primary, and a pooler does not change them, whatever it calls the database.
+ * Identifies the database behind a connection, by the system identifier of the cluster and the oid of the database. A standby has the
+ * same two numbers as its primary. A pooler passes them on, even if it calls the database by another name.
  */
 import { codeOf } from '../../base/narrow.js';
 import type { Pool } from './pool.js';

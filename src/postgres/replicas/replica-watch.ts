@@ -17,8 +17,9 @@ import type { ReplicaState } from './replica-board.js';
 import { SERVER, SEVERAL_SERVERS } from './replica-server.js';
 import type { Replica, ReplicaReport, Replicas } from './replicas.js';
 
-/** Milliseconds between two checks, and that an answer may take. */
+/** Milliseconds between two checks. */
 const LOOK_INTERVAL_MS = 200;
+/** Milliseconds that a replica may take to answer a check. */
 const LOOK_TIMEOUT_MS = 1_000;
 
 /** Milliseconds by which a timer of a process that stands still is late. */

@@ -1,6 +1,6 @@
 /**
- * Writes the relations that foreign keys imply. They are found behind the lock of all changes of the schema, on what is
- * there then: what another command wrote meanwhile is not written twice.
+ * Writes the relations that foreign keys imply. It takes the lock of schema changes before it looks for them, so that two commands
+ * at once do not write a relation twice.
  */
 import { parseOwnJson } from '../../base/narrow.js';
 import { readSql } from '../../sql/read-sql.js';
