@@ -81,7 +81,8 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     ],
   },
   webhooks: {
-    about: 'webhooks while instances, receivers and PostgreSQL are killed, over a failover, and with receivers that hang',
+    about:
+      'webhooks while instances, receivers and PostgreSQL are killed, over a failover, and with receivers that hang',
     packages: ['postgresql-15'],
     steps: [
       { files: ['webhook-failover', 'webhook-slow'], minutes: 20 },

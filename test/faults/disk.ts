@@ -1,4 +1,7 @@
-/** A disk that can be filled up: a file system in memory that holds one table. Only the superuser of the machine may mount it. */
+/**
+ * A disk that can be filled up: a file system in memory that holds one table. It has room for all imports of a run on a fast machine.
+ * Only the superuser of the machine may mount it.
+ */
 import { execFileSync } from 'node:child_process';
 import { chown, rm, stat, statfs, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -14,7 +17,7 @@ export interface SmallDisk {
 export async function fillableDisk(databaseUrl: string, directory: string): Promise<SmallDisk | string> {
   const folder = await makeFolder();
   try {
-    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64m,mode=0700', 'tmpfs', folder], { stdio: 'pipe' });
+    execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=256m,mode=0700', 'tmpfs', folder], { stdio: 'pipe' });
   } catch (error) {
     return `a small file system cannot be mounted: ${error instanceof Error ? error.message.split('\n')[0] : error}`;
   }
