@@ -97,14 +97,14 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
   const admit = (): void => {
     if (!isServing) throw starting();
   };
-  const receive = createReceiver(responder, traces, (exchange) => {
+  const receivers = createReceivers(responder, traces, (exchange) => {
     admit();
     return exchange.caller === null ? serve(exchange) : serveProgram(exchange);
   });
-  const socket = address === null ? null : await openSocket(address, options, { responder, admit, receive });
+  const socket = address === null ? null : await openSocket(address, options, { responder, admit, receivers });
   return {
     port: socket?.port ?? 0,
-    fetch: (request, source) => fetchFrom(receive, request, source),
+    fetch: (request, source) => fetchFrom(receivers.any, request, source),
     startServing: () => {
       isServing = true;
     },
@@ -123,7 +123,14 @@ export async function startHttpServer(router: Router, options: HttpOptions): Pro
   };
 }
 
+/** Serves a request. The caller is null if its credentials name the caller. */
 type Receive = (request: ServerRequest, response: ServerResponse, caller: Identity | null) => void;
+
+interface Receivers {
+  readonly any: Receive;
+  /** For GET requests of a socket. */
+  readonly get: (request: ServerRequest, response: ServerResponse) => void;
+}
 
 interface ListeningSocket {
   readonly port: number;
@@ -135,13 +142,14 @@ interface ListeningSocket {
 async function openSocket(
   address: ListenAddress,
   { config, limit, sockets }: HttpOptions,
-  { responder, admit, receive }: { responder: Responder; admit: () => void; receive: Receive },
+  { responder, admit, receivers }: { responder: Responder; admit: () => void; receivers: Receivers },
 ): Promise<ListeningSocket> {
   const uws = await loadSockets(config.MAX_URL_SIZE);
   const app = uws.App();
   const refuse = (exchange: Exchange, error: unknown): void => responder.refuse(exchange, error);
   for (const protocol of sockets) serveSockets(app, protocol, { config, hooks: responder, limit, admit, refuse });
-  app.any('/*', (response, request) => receive(request, response, null));
+  app.get('/*', (response, request) => receivers.get(request, response));
+  app.any('/*', (response, request) => receivers.any(request, response, null));
   const socket = await openPort(app, address);
   return {
     port: uws.us_socket_local_port(socket),
@@ -163,38 +171,52 @@ async function fetchFrom(receive: Receive, request: Request, { address, caller }
   return response.response;
 }
 
-function createReceiver(responder: Responder, traces: Traces | null, handle: Handler): Receive {
-  const { compression, kept } = responder;
+function createReceivers(responder: Responder, traces: Traces | null, handle: Handler): Receivers {
+  const { kept } = responder;
   // Chosen once: without traces no request asks whether there are any.
   const exchangeOf =
     traces === null
       ? (request: ServerRequest, response: ServerResponse, path: string) =>
           new Exchange(request, response, responder, path)
       : (request: ServerRequest, response: ServerResponse) => new TracedExchange(request, response, responder, traces);
-  return (request, response, caller) => {
-    const path = request.getUrl();
-    // Replies are kept by the credentials of their requests.
-    const keptHeaders =
-      kept === null || responder.closing || caller !== null ? null : kept.answer(path, request, response);
-    if (keptHeaders === true) return;
-    const exchange = exchangeOf(request, response, path);
-    exchange.keptHeaders = keptHeaders;
+  const any: Receive = (request, response, caller) => {
+    const exchange = exchangeOf(request, response, request.getUrl());
     exchange.caller = caller;
-    if (compression) exchange.encoding = compression.negotiate(exchange.acceptEncoding);
-    // The files of the Explorer are stored compressed, even if answers are not compressed.
-    else if (exchange.path.startsWith('/explorer'))
-      exchange.encoding = negotiateEncoding(exchange.acceptEncoding, ['brotli']);
-    responder.begin();
-    if (exchange.ambiguous) return responder.refuseAmbiguous(exchange);
-    let outcome: Outcome | null = null;
-    try {
-      outcome = handle(exchange);
-    } catch (error) {
-      responder.respondError(exchange, error);
-    }
-    if (outcome !== null) responder.respond(exchange, outcome);
-    if (!exchange.replied) exchange.outlive();
+    serveExchange(exchange, responder, handle);
   };
+  if (kept === null) return { any, get: (request, response) => any(request, response, null) };
+  return {
+    any,
+    get: (request, response) => {
+      const path = request.getUrl();
+      const keptHeaders = responder.closing ? null : kept.answer(path, request, response);
+      if (keptHeaders === true) return;
+      const exchange = exchangeOf(request, response, path);
+      exchange.keptHeaders = keptHeaders;
+      serveExchange(exchange, responder, handle);
+    },
+  };
+}
+
+function serveExchange(exchange: Exchange, responder: Responder, handle: Handler): void {
+  const { compression } = responder;
+  if (compression) exchange.encoding = compression.negotiate(exchange.acceptEncoding);
+  // The files of the Explorer are stored compressed, even if answers are not compressed.
+  else if (exchange.path.startsWith('/explorer'))
+    exchange.encoding = negotiateEncoding(exchange.acceptEncoding, ['brotli']);
+  responder.begin();
+  if (exchange.ambiguous) {
+    responder.refuseAmbiguous(exchange);
+    return;
+  }
+  let outcome: Outcome | null = null;
+  try {
+    outcome = handle(exchange);
+  } catch (error) {
+    responder.respondError(exchange, error);
+  }
+  if (outcome !== null) responder.respond(exchange, outcome);
+  if (!exchange.replied) exchange.outlive();
 }
 
 /** For requests that arrive before the first administrator is made. The port is open by then: a start that fails must not leave an account. */

@@ -14,6 +14,7 @@ import { STAGES, type Stage } from '../engine/stages.js';
 import type { ClientAddressResolver } from './client-address.js';
 import type { ServerRequest, ServerResponse } from './memory-socket.js';
 import type { EdgeNames, OpenListener, OpenResponse, Outcome, Reply } from './reply.js';
+import { requestId } from './request-id.js';
 
 export interface Headers {
   readonly authorization: string;
@@ -542,14 +543,6 @@ function decodeToken(text: string): string {
 /** From this size on a body waits for its turn to be parsed. */
 const LARGE_BODY_BYTES = 65_536;
 const largeBodies = new TurnQueue();
-
-let requests = 0;
-const prefix = Math.random().toString(36).slice(2, 8);
-
-/** A caller's id is kept when it is harmless as a header and in a log. */
-export function requestId(headerValue: string): string {
-  return headerValue !== '' && /^[\w.:-]{1,128}$/.test(headerValue) ? headerValue : `${prefix}-${++requests}`;
-}
 
 /** Milliseconds by the position of the stage; negative for a stage that the request did not pass. */
 type StageTimes = number[];

@@ -8,9 +8,10 @@ import type { KeptAnswer } from '../batching/shape-queue.js';
 import { readPosition } from '../engine/consistency.js';
 import { type LogPosition, NO_POSITION } from '../postgres/pools/sessions.js';
 import type { AnsweredRequest, TrafficRecorder } from '../traffic/recorder.js';
-import { type Exchange, type RequestCounter, requestId } from './exchange.js';
+import type { Exchange, RequestCounter } from './exchange.js';
 import type { ServerRequest, ServerResponse } from './memory-socket.js';
 import type { Reply } from './reply.js';
+import { ID_LENGTH, ID_SPACE, requestId, writeNextId } from './request-id.js';
 import { LARGE_BODY_BYTES } from './write-reply.js';
 
 /** Milliseconds that a reply is used before its caller is identified again. */
@@ -48,7 +49,7 @@ interface KeptReply {
   readonly until: number;
   readonly generation: number;
   readonly isModified: boolean;
-  /** The headers after the request id. */
+  /** The headers after the name of the first. The id of the request is written into it each time. */
   readonly head: Buffer;
   readonly body: Buffer;
   readonly counter: RequestCounter | null;
@@ -86,10 +87,10 @@ export class KeptReplies {
     private readonly traffic: TrafficRecorder,
   ) {}
 
-  /** Answers the request if its reply is kept. Otherwise returns its headers, if replies of its URL are kept, or null. */
+  /** Answers the GET request if its reply is kept. Otherwise returns its headers, if replies of its URL are kept, or null. */
   answer(path: string, request: ServerRequest, response: ServerResponse): true | KeptHeaders | null {
     const found = this.#byPath.get(path)?.get(request.getQuery() ?? '');
-    if (found === undefined || request.getCaseSensitiveMethod() !== 'GET') return null;
+    if (found === undefined) return null;
     this.#count = 0;
     this.#requestId = '';
     request.forEach(this.#readHeader);
@@ -106,14 +107,22 @@ export class KeptReplies {
       return reply.headers;
     answer.hit(now);
     if (!reply.isModified) response.writeStatus('304 Not Modified');
-    response.writeHeader(REQUEST_ID, requestId(this.#requestId));
-    response.writeHeader(NEXT_HEADER, reply.head);
+    this.#writeHead(response, reply);
     if (reply.isModified) response.end(reply.body);
     else response.endWithoutBody();
     const status = reply.isModified ? 200 : 304;
     reply.counter?.count(status, performance.now() - now);
     if (this.traffic.current !== null) this.traffic.add(answeredRequest(request, reply, now), status);
     return true;
+  }
+
+  /** One call for all headers, unless the client has given an id. */
+  #writeHead(response: ServerResponse, { head }: KeptReply): void {
+    if (this.#requestId === '' && writeNextId(head)) response.writeHeader(REQUEST_ID, head);
+    else {
+      response.writeHeader(REQUEST_ID, requestId(this.#requestId));
+      response.writeHeader(NEXT_HEADER, head.subarray(ID_LENGTH + NEXT.length));
+    }
   }
 
   #find({ replies }: UrlReplies): KeptReply | null {
@@ -145,7 +154,7 @@ export class KeptReplies {
       until: performance.now() + lease,
       generation: this.generation(),
       isModified: reply.status === 200,
-      head: Buffer.from(head.slice(NEXT.length), 'latin1'),
+      head: Buffer.from(`${ID_SPACE}${head}`, 'latin1'),
       body,
       counter: exchange.routeStats,
       bytes: REPLY_BYTES + head.length + 2 * lengthOf(headers) + (isCopy ? body.length : 0),
