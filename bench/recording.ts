@@ -29,10 +29,12 @@ interface LoadCost {
   readonly cost: number;
   /** How much of a processor the recording takes. */
   readonly share: number;
+  /** The share of the requests that was recorded. */
+  readonly kept: number;
 }
 
 const HEADERS = { Authorization: `Bearer ${ADMINISTRATOR.token}` };
-/** Nearly as many requests as a thread records at most, all of which are recorded. */
+/** A rate at which the service has reserves. */
 const RATE = 2_000;
 const TARGET = 0.02;
 const LEAST_TURNS = 7;
@@ -41,6 +43,7 @@ interface Turn {
   readonly requests: number;
   readonly seconds: number;
   readonly microseconds: number;
+  readonly recorded: number;
 }
 
 type Load = (service: RunningService) => Promise<Pick<Turn, 'requests' | 'seconds'>>;
@@ -104,7 +107,8 @@ async function compare(
   const cost = median(pairs.map(([off, on]) => perRequest(on) / perRequest(off) - 1));
   const without = median(pairs.map(([off]) => perRequest(off)));
   const rate = median(pairs.map(([, on]) => on.requests / on.seconds));
-  return { without, recorded: without * (1 + cost), cost, share: (cost * without * rate) / 1e6 };
+  const kept = median(pairs.map(([, on]) => on.recorded / on.requests));
+  return { without, recorded: without * (1 + cost), cost, share: (cost * without * rate) / 1e6, kept };
 }
 
 async function turn(service: RunningService, load: Load, isRecorded: boolean): Promise<Turn> {
@@ -112,30 +116,40 @@ async function turn(service: RunningService, load: Load, isRecorded: boolean): P
   const before = spentBy(service.pid);
   const done = await load(service);
   const after = spentBy(service.pid);
-  await recording?.end();
+  const recorded = (await recording?.end()) ?? 0;
   if (before === null || after === null) throw new Error('the processor time of the service is not known here');
-  return { ...done, microseconds: (after - before) * 1_000 };
+  return { ...done, microseconds: (after - before) * 1_000, recorded };
 }
 
-/** Reads a recording of all requests, as `lateral record` does, until it is ended. */
-async function record({ url }: RunningService): Promise<{ end(): Promise<void> }> {
+/** Reads a recording, as `lateral record` does, until it is ended. `end` returns the number of its lines. */
+async function record({ url }: RunningService): Promise<{ end(): Promise<number> }> {
   const stopped = new AbortController();
   const response = await fetch(`${url}/server/traffic?for=10m&sample=1`, { headers: HEADERS, signal: stopped.signal });
   if (response.status !== 200 || !response.body) throw new Error(`no recording: status ${response.status}`);
   const reader = response.body.getReader();
   await reader.read();
+  let lines = 0;
   const drained = (async () => {
-    while (!(await reader.read()).done);
+    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) lines += linesIn(piece.value);
   })().catch(() => undefined);
   return {
     end: async () => {
       stopped.abort();
       await drained;
+      return lines;
     },
   };
 }
 
-function describe({ title, without, recorded, cost, share }: LoadCost): string {
+function linesIn(piece: Uint8Array): number {
+  let lines = 0;
+  for (let at = piece.indexOf(NEWLINE); at >= 0; at = piece.indexOf(NEWLINE, at + 1)) lines++;
+  return lines;
+}
+
+const NEWLINE = 10;
+
+function describe({ title, without, recorded, cost, share, kept }: LoadCost): string {
   const percent = (value: number): string => `${(value * 100).toFixed(2)} %`;
-  return `${title}: ${without.toFixed(1)} µs per request, ${recorded.toFixed(1)} µs recorded: ${percent(cost)}, ${percent(share)} of a processor`;
+  return `${title}: ${without.toFixed(1)} µs per request, ${recorded.toFixed(1)} µs recorded: ${percent(cost)}, ${percent(share)} of a processor; ${Math.round(kept * 100)} % recorded`;
 }

@@ -20,7 +20,7 @@ again, and lateral capacity finds the highest rate. Tokens, passwords, cookies a
   --url URL     the service; with several instances, the one to record
   --token TOKEN an administrator's token; ADMIN_TOKEN is used if it is absent
   --for 10m     how long, up to 1h [1m]
-  --sample 0.1  the share of requests to record [1]
+  --sample 0.1  the share of requests to record [1]; of many requests, the service records fewer (docs/benchmark-your-own.md)
   --redact      replaces values: numbers, dates, UUIDs and keys by other recorded ones, texts by invented ones of the same length
   -o FILE       the recording, which is NDJSON compressed with gzip
 
@@ -48,18 +48,24 @@ export async function record(words: readonly string[]): Promise<void> {
   await checkWritable('--output', file);
   const { traffic, isCutOff } = await listen(target, milliseconds, sample);
   await write(file, traffic, redactor);
-  const { requests, dropped, recorded } = traffic;
-  const lost = dropped === 0 ? '' : `; the service dropped ${dropped} because they came too fast: use --sample`;
+  const { requests, recorded } = traffic;
   const shapes = new Set(recorded.map(({ shape }) => shape)).size;
   const length = `${Math.round(traffic.milliseconds / 1_000)} s`;
   console.error(
-    `${counted(requests, 'request')} of ${counted(shapes, 'shape')} in ${length}, written to ${file}${lost}`,
+    `${counted(requests, 'request')} of ${counted(shapes, 'shape')} in ${length}, written to ${file}${describeDropped(traffic, sample)}`,
   );
   if (!isCutOff) return;
   console.error(
     `the service ended the recording after ${length} of ${Math.round(milliseconds / 1_000)} s: has it stopped?`,
   );
   process.exitCode = 1;
+}
+
+/** A replay at the rate of the service needs the factor. */
+function describeDropped({ requests, dropped }: Traffic, sample: number): string {
+  if (dropped === 0) return '';
+  const factor = Math.round((10 * (requests + dropped)) / Math.max(1, requests) / sample) / 10;
+  return `; the service left out ${dropped} to save processor time: --rate ${factor}x is the rate of all requests`;
 }
 
 const [MIN_MS, MAX_MS] = [1_000, 3_600_000];

@@ -392,7 +392,7 @@ class Responder implements ServerHooks {
     const reply = this.names === null ? given : this.names.reply(given);
     const { body } = reply;
     if (this.options.traffic.current !== null && typeof body !== 'function')
-      exchange.sentBytes = Buffer.byteLength(body);
+      exchange.sentBytes = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
     if (typeof body === 'object' && body.length > UNCOUNTED_BYTES)
       exchange.onDone = this.options.responseMemory.reserve(body.length);
     const encoded = this.compression === null ? reply : this.compression.encode(exchange, reply);
@@ -443,7 +443,8 @@ class Responder implements ServerHooks {
     if (this.#isCounting)
       (exchange.routeStats ?? this.router.unmatched).count(status, performance.now() - exchange.begun);
     if (this.#onRequest !== null) this.#onRequest(summaryOf(exchange, status));
-    if (this.options.traffic.current !== null) this.options.traffic.add(exchange, status);
+    const { traffic } = this.options;
+    if (traffic.current !== null) traffic.add(exchange, status, traffic.draw());
     if (--this.#running === 0) this.#onIdle?.();
   }
 }

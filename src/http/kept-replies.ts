@@ -112,7 +112,8 @@ export class KeptReplies {
     else response.endWithoutBody();
     const status = reply.isModified ? 200 : 304;
     reply.counter?.count(status, performance.now() - now);
-    if (this.traffic.current !== null) this.traffic.add(answeredRequest(request, reply, now), status);
+    const takers = this.traffic.current === null ? 0 : this.traffic.draw();
+    if (takers !== 0) this.traffic.add(answeredRequest(request, reply, now), status, takers);
     return true;
   }
 

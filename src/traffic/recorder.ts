@@ -1,7 +1,8 @@
 /**
  * Records the requests of one thread while an administrator asks for them. Each recording is pulled: the thread that serves the
  * administrator asks all threads for their lines several times a second. A recording that nobody pulls ends by itself. While there is
- * none, a request pays for one comparison.
+ * none, a request pays for one comparison. A request that is recorded is kept as it is, and many lines are written at once. If the requests
+ * come so fast that this takes more than a small share of the thread's time, a random part of them is recorded.
  */
 import { performance } from 'node:perf_hooks';
 import type { Identity } from '../access/identity.js';
@@ -54,31 +55,42 @@ export interface TrafficBatch {
   /** Lines of JSON, one per request, each with its end. */
   readonly lines: Uint8Array;
   readonly requests: number;
-  /** Requests that came too fast, or did not fit into the memory of the recording. */
+  /** Requests that would have taken too much time, or did not fit into the memory of the recording. */
   readonly dropped: number;
 }
 
 /** Milliseconds without a pull after which a recording ends. */
 const LEASE_MS = 15_000;
 const MAX_BUFFERED_BYTES = 8_000_000;
-/** The lines are written here at once: thousands of strings that live for a while would keep the garbage collector busy. */
+/** The lines are written here: thousands of strings that live for a while would keep the garbage collector busy. */
 const CHUNK_BYTES = 262_144;
 const NO_LINES: TrafficBatch = { statements: [], lines: new Uint8Array(), requests: 0, dropped: 0 };
-/** A request takes about 7 µs to record and send: so a recording takes at most 2 % of the time of a thread. */
-const MAX_REQUESTS_PER_SECOND = 2_500;
+/** Requests that wait until their lines are written, which takes about 0.1 ms for all of them. */
+const SLICE = 64;
 const MAX_BODY_BYTES = 65_536;
 /** Administrators rarely record twice at a time. */
 export const MAX_RECORDINGS = 4;
+
+/** The names that may be secret. */
+type Names = Pick<Model, 'collections'>;
 
 export class TrafficRecorder {
   /** The recordings that run, or null if there are none. */
   current: readonly Recording[] | null = null;
   /** Whether the service stops: recordings end. */
   isStopping = false;
-  #names: { readonly model: Model; readonly secret: SecretNames } | null = null;
+  #names: { readonly model: Names; readonly secret: SecretNames } | null = null;
   readonly #listeners: (() => void)[] = [];
+  #budget = new Budget();
+  /** Requests whose lines are not written yet, with what is known only when they end. */
+  readonly #waiting: (AnsweredRequest | null)[] = new Array(SLICE).fill(null);
+  readonly #statuses = new Uint16Array(SLICE);
+  readonly #durations = new Float64Array(SLICE);
+  /** For each of them, a bit for each recording that has it. */
+  readonly #takers = new Uint8Array(SLICE);
+  #count = 0;
 
-  constructor(private readonly model: () => Model) {}
+  constructor(private readonly model: () => Names) {}
 
   /** Calls back when a recording begins or ends. */
   onChange(listener: () => void): void {
@@ -91,19 +103,58 @@ export class TrafficRecorder {
       if (!pull.isLast) this.#change([...(this.current ?? []), new Recording(pull, () => this.#end(pull.id))]);
       return NO_LINES;
     }
+    this.#writeLines();
+    this.#budget.renew();
     const batch = running.take();
     if (pull.isLast) this.#end(pull.id);
     return batch;
   }
 
-  /** To be called if there is a recording. */
-  add(request: AnsweredRequest, status: number): void {
-    if (request.wantsEvents) return;
-    for (const recording of this.current ?? []) recording.add(request, status, () => this.#secretNames());
+  /**
+   * Decides which recordings have the request that ends now, before anything is spent on it: a bit for each. To be called once for each
+   * request if there is a recording.
+   */
+  draw(): number {
+    const recordings = this.current ?? [];
+    const chance = Math.random();
+    let takers = 0;
+    for (let index = 0; index < recordings.length; index++)
+      if (recordings[index]?.takes(chance, this.#budget)) takers |= 1 << index;
+    return takers;
+  }
+
+  /** `takers` comes from `draw`. */
+  add(request: AnsweredRequest, status: number, takers: number): void {
+    if (takers === 0 || request.wantsEvents) return;
+    const index = this.#count++;
+    this.#waiting[index] = request;
+    this.#statuses[index] = status;
+    this.#durations[index] = performance.now() - request.begun;
+    this.#takers[index] = takers;
+    if (this.#count === SLICE) this.#writeLines();
   }
 
   stop(): void {
     this.isStopping = true;
+  }
+
+  #writeLines(): void {
+    if (this.#count === 0) return;
+    const begun = performance.now();
+    const names = this.#secretNames();
+    const recordings = this.current ?? [];
+    for (let index = 0; index < this.#count; index++) {
+      const request = this.#waiting[index];
+      this.#waiting[index] = null;
+      if (!request) continue;
+      const end = endOf(request, { status: this.#statuses[index] ?? 0, ms: this.#durations[index] ?? 0 }, names);
+      const takers = this.#takers[index] ?? 0;
+      for (let taker = 0; taker < recordings.length; taker++)
+        if (takers & (1 << taker)) recordings[taker]?.add(request, end);
+    }
+    for (const recording of recordings) recording.writeLines();
+    this.#budget.spend(this.#count, performance.now() - begun);
+    this.#count = 0;
   }
 
   #end(id: string): void {
@@ -112,6 +163,9 @@ export class TrafficRecorder {
   }
 
   #change(recordings: readonly Recording[]): void {
+    // Bits name recordings by their order.
+    this.#writeLines();
+    if (this.current === null) this.#budget = new Budget();
     this.current = recordings.length === 0 ? null : recordings;
     for (const listener of this.#listeners) listener();
   }
@@ -123,15 +177,58 @@ export class TrafficRecorder {
   }
 }
 
+/** The share of its busy time that a thread spends on recordings. */
+const BUSY_SHARE = 0.012;
+/** A thread always records so many requests per second, which takes about 0.3 % of a processor. */
+const FREE_PER_SECOND = 1_000;
+/** Milliseconds until the share is computed again. */
+const RENEWAL_MS = 200;
+/** Milliseconds to record a request, until it is measured. */
+const FIRST_COST_MS = 0.003;
+/** The part of a new measurement in the average. */
+const NEW_PART = 0.1;
+
+/** The share of requests that a thread records: all of them, unless that takes too much of its time. */
+class Budget {
+  share = 1;
+  /** Requests that recordings asked for since the last renewal. */
+  offered = 0;
+  #cost = FIRST_COST_MS;
+  #renewed = performance.now();
+  #busy = performance.eventLoopUtilization().active;
+
+  spend(requests: number, milliseconds: number): void {
+    // The thread may be interrupted while it records: one long time says little.
+    const measured = Math.min(milliseconds / requests, 2 * this.#cost);
+    this.#cost += (measured - this.#cost) * NEW_PART;
+  }
+
+  renew(): void {
+    const elapsed = performance.now() - this.#renewed;
+    if (elapsed < RENEWAL_MS) return;
+    const busy = performance.eventLoopUtilization().active;
+    const allowed = Math.max(
+      (FREE_PER_SECOND * elapsed) / 1_000,
+      (BUSY_SHARE * (busy - this.#busy)) / Math.max(this.#cost, Number.EPSILON),
+    );
+    this.share = this.offered > allowed ? allowed / this.offered : 1;
+    this.offered = 0;
+    this.#renewed += elapsed;
+    this.#busy = busy;
+  }
+}
+
 class Recording {
   readonly id: string;
   readonly #sample: number;
   /** Added to a time of `performance`, the offset in the recording. */
   readonly #offset: number;
   readonly #lease: NodeJS.Timeout;
-  /** Digests of the statements that were recorded. */
+  /** Digests of the statements that were recorded, as a part of a line. */
   readonly #shapes = new Map<string, string>();
   #statements: string[] = [];
+  /** Lines that are not in the chunk yet. */
+  #text = '';
   /** Full chunks, and the one that is being written. */
   #full: Buffer[] = [];
   #chunk = Buffer.allocUnsafeSlow(CHUNK_BYTES);
@@ -139,9 +236,6 @@ class Recording {
   #bytes = 0;
   #requests = 0;
   #dropped = 0;
-  /** The second of the last request, and the requests in it. */
-  #second = 0;
-  #inSecond = 0;
 
   constructor({ id, sample, begun }: TrafficPull, onExpired: () => void) {
     this.id = id;
@@ -150,25 +244,22 @@ class Recording {
     this.#lease = setTimeout(onExpired, LEASE_MS).unref();
   }
 
-  add(request: AnsweredRequest, status: number, names: () => SecretNames): void {
-    if (this.#sample < 1 && Math.random() >= this.#sample) return;
-    const time = request.begun + this.#offset;
-    if (time < 0) return;
-    if (this.#bytes > MAX_BUFFERED_BYTES || this.#isTooFast(time)) {
-      this.#dropped++;
-      return;
-    }
-    const shape = request.statementText === '' ? '' : this.#shapeOf(request.statementText);
-    this.#push(lineOf(request, { time, shape, status }, names()));
+  /** Whether it has a request, by a random number from 0 to 1. */
+  takes(chance: number, budget: Budget): boolean {
+    if (chance >= this.#sample) return false;
+    budget.offered++;
+    if (chance < this.#sample * budget.share && this.#bytes <= MAX_BUFFERED_BYTES) return true;
+    this.#dropped++;
+    return false;
   }
 
-  #isTooFast(time: number): boolean {
-    const second = Math.floor(time / 1_000);
-    if (second !== this.#second) {
-      this.#second = second;
-      this.#inSecond = 0;
-    }
-    return ++this.#inSecond > MAX_REQUESTS_PER_SECOND;
+  /** `end` is the line after its time and shape. */
+  add({ begun, statementText }: AnsweredRequest, end: string): void {
+    const time = begun + this.#offset;
+    if (time < 0) return;
+    const shape = statementText === '' ? '' : this.#shapeOf(statementText);
+    this.#text += `{"t":${tenths(time)}${shape}${end}`;
+    this.#requests++;
   }
 
   /** The digest of the statement, which is recorded once. */
@@ -176,9 +267,10 @@ class Recording {
     const known = this.#shapes.get(text);
     if (known !== undefined) return known;
     const shape = shapeDigest(text);
-    this.#shapes.set(text, shape);
+    const part = `,"shape":"${shape}"`;
+    this.#shapes.set(text, part);
     this.#statements.push(`{"shape":"${shape}","text":${JSON.stringify(text)}}`);
-    return shape;
+    return part;
   }
 
   take(): TrafficBatch {
@@ -197,33 +289,32 @@ class Recording {
     return false;
   }
 
-  #push(line: string): void {
+  writeLines(): void {
     // A character takes three bytes at most.
-    const most = line.length * 3 + 1;
+    const most = this.#text.length * 3;
     if (this.#used + most > this.#chunk.length) {
       this.#full.push(this.#chunk.subarray(0, this.#used));
       this.#chunk = Buffer.allocUnsafeSlow(Math.max(CHUNK_BYTES, most));
       this.#used = 0;
     }
-    const written = this.#chunk.write(`${line}\n`, this.#used);
+    const written = this.#chunk.write(this.#text, this.#used);
     this.#used += written;
     this.#bytes += written;
-    this.#requests++;
+    this.#text = '';
   }
 }
 
 interface Measured {
-  readonly time: number;
-  readonly shape: string;
   readonly status: number;
+  readonly ms: number;
 }
 
-/** The request as a line of JSON. Built as text, because that takes half the time of an object. */
-function lineOf(request: AnsweredRequest, { time, shape, status }: Measured, names: SecretNames): string {
+/** The rest of a line after the time and the shape. Built as text, because that takes half the time of an object. */
+function endOf(request: AnsweredRequest, { status, ms }: Measured, names: SecretNames): string {
   const { method, route, identity, sentBytes } = request;
   const body = bodyOf(request);
   const omitted = omissionOf(request, body, names);
-  let line = `{"t":${tenths(time)},"method":${JSON.stringify(method)}`;
+  let line = method === 'GET' ? ',"method":"GET"' : `,"method":${JSON.stringify(method)}`;
   if (omitted !== null) line += `,"route":${JSON.stringify(route)},"omitted":"${omitted}"`;
   else {
     const { path, queryString } = request;
@@ -234,11 +325,10 @@ function lineOf(request: AnsweredRequest, { time, shape, status }: Measured, nam
     // GraphQL answers errors with other statuses to clients that name application/json.
     if (accept !== '' && route === '/graphql' && MEDIA_TYPES.test(accept)) line += `,"accept":"${accept}"`;
   }
-  if (shape !== '') line += `,"shape":"${shape}"`;
   if (isWrite(request)) line += ',"write":true';
   line += identity === null ? NO_CALLER : callerOf(identity);
-  line += `,"status":${status},"bytes":${sentBytes},"ms":${hundredths(performance.now() - request.begun)}`;
-  return request.stageTimes === null ? `${line}}` : `${line},"stages":{${stagesOf(request.stageTimes)}}}`;
+  line += `,"status":${status},"bytes":${sentBytes},"ms":${hundredths(ms)}`;
+  return request.stageTimes === null ? `${line}}\n` : `${line},"stages":{${stagesOf(request.stageTimes)}}}\n`;
 }
 
 /** Headers of the usual form. */

@@ -55,6 +55,9 @@ const SECRET_NAME =
 const SECRET_HINT =
   'passw|passphrase|secret|token|credential|authorization|api_?key|private_?key|cookie|otp|pwd|tfa|cvv';
 
+const MAX_KNOWN_QUERIES = 500;
+const MAX_KNOWN_LENGTH = 300;
+
 /** Spaces, commas and comments may stand between a name of a GraphQL document and its colon. */
 const NAME_WITH_VALUE = /([A-Za-z_]\w*)(?:[\s,\ufeff]|#[^\n\r]*)*:/g;
 
@@ -65,6 +68,8 @@ export class SecretNames {
   readonly #hint: RegExp;
   /** Collections whose key is concealed: a path would show it. */
   readonly #hiddenKeys: ReadonlySet<string>;
+  /** Whether a query string has a secret, for routes other than that of GraphQL. */
+  readonly #queries = new Map<string, boolean>();
 
   constructor({ collections }: Pick<Model, 'collections'>) {
     const all = [...collections.values()];
@@ -88,7 +93,18 @@ export class SecretNames {
     return body !== '' && this.#isInBody(body, route) ? 'secret' : null;
   }
 
+  /** Most query strings come again and again. */
   #isInQuery(queryString: string, route: string): boolean {
+    const known = this.#queries.get(queryString);
+    if (known !== undefined && route !== '/graphql') return known;
+    const found = this.#findInQuery(queryString, route);
+    if (queryString.length > MAX_KNOWN_LENGTH || route === '/graphql') return found;
+    if (this.#queries.size >= MAX_KNOWN_QUERIES) this.#queries.clear();
+    this.#queries.set(queryString, found);
+    return found;
+  }
+
+  #findInQuery(queryString: string, route: string): boolean {
     const text = queryString.includes('%') ? decoded(queryString) : queryString;
     // A text that cannot be decoded cannot be checked.
     if (text === null) return true;

