@@ -6,6 +6,7 @@
  */
 import { performance } from 'node:perf_hooks';
 import type { Identity } from '../access/identity.js';
+import { threadSeconds } from '../base/thread-seconds.js';
 import { shapeDigest } from '../batching/shape-stats.js';
 import { STAGES } from '../engine/stages.js';
 import type { Model } from '../mirror/model.js';
@@ -178,9 +179,9 @@ export class TrafficRecorder {
 }
 
 /** The share of its busy time that a thread spends on recordings. */
-const BUSY_SHARE = 0.012;
-/** A thread always records so many requests per second, which takes about 0.3 % of a processor. */
-const FREE_PER_SECOND = 1_000;
+const BUSY_SHARE = 0.01;
+/** A thread always records so many requests per second, which takes about 0.2 % of a processor. */
+const FREE_PER_SECOND = 500;
 /** Milliseconds until the share is computed again. */
 const RENEWAL_MS = 200;
 /** Milliseconds to record a request, until it is measured. */
@@ -195,7 +196,7 @@ class Budget {
   offered = 0;
   #cost = FIRST_COST_MS;
   #renewed = performance.now();
-  #busy = performance.eventLoopUtilization().active;
+  #busy = busyTime();
 
   spend(requests: number, milliseconds: number): void {
     // The thread may be interrupted while it records: one long time says little.
@@ -206,7 +207,7 @@ class Budget {
   renew(): void {
     const elapsed = performance.now() - this.#renewed;
     if (elapsed < RENEWAL_MS) return;
-    const busy = performance.eventLoopUtilization().active;
+    const busy = busyTime();
     const allowed = Math.max(
       (FREE_PER_SECOND * elapsed) / 1_000,
       (BUSY_SHARE * (busy - this.#busy)) / Math.max(this.#cost, Number.EPSILON),
@@ -216,6 +217,12 @@ class Budget {
     this.#renewed += elapsed;
     this.#busy = busy;
   }
+}
+
+/** Milliseconds that the thread was busy. */
+function busyTime(): number {
+  const seconds = threadSeconds();
+  return seconds === null ? performance.eventLoopUtilization().active : seconds * 1_000;
 }
 
 class Recording {

@@ -166,7 +166,10 @@ function hasHiddenKey({ key }: Collection): boolean {
 
 /** The collection of a path of items. */
 function collectionOf(path: string): string {
-  return decoded(path.split('/')[2] ?? '') ?? '';
+  const begin = path.indexOf('/', 1) + 1;
+  const end = path.indexOf('/', begin);
+  const name = path.slice(begin, end < 0 ? path.length : end);
+  return /[%+]/.test(name) ? (decoded(name) ?? '') : name;
 }
 
 function escaped(name: string): string {

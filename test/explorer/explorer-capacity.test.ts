@@ -71,7 +71,7 @@ t.test('task: traffic is recorded, and the adviser names the missing indexes of 
     .map((line) => JSON.parse(line) as { format?: string; path?: string });
   t.match(lines[0], { format: 'lateral-traffic' });
   t.equal(lines.filter(({ path }) => path === '/items/tags/1').length, 5);
-  const command = `npx lateral replay traffic-`;
+  const command = `lateral replay traffic-`;
   t.match(await page.locator('.capacity-command').first().innerText(), command, 'the command of the replay');
 
   await page.getByRole('tab', { name: 'Index advice' }).click();

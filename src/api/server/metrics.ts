@@ -9,6 +9,7 @@ import type { Identities } from '../../access/identities.js';
 import { onlyAdministrator } from '../../access/identity.js';
 import type { Event } from '../../base/observe.js';
 import { packageVersion } from '../../base/package-files.js';
+import { threadSeconds } from '../../base/thread-seconds.js';
 import type { Config } from '../../config/config.js';
 import type { ReadCache } from '../../engine/cache/read-cache.js';
 import type { Reads } from '../../engine/reads/reads.js';
@@ -26,7 +27,6 @@ import type { Replica } from '../../postgres/replicas/replicas.js';
 import type { TrafficRecorder } from '../../traffic/recorder.js';
 import { type ApiRoute, route } from '../action.js';
 import { TEXT } from '../openapi/json-schema.js';
-import { threadSeconds } from './processor-times.js';
 
 interface MetricsServices {
   readonly config: Config;

@@ -2,7 +2,6 @@
  * The processor time of the machine, of this process and of PostgreSQL, and how much of it they may use: from /proc and the control groups
  * of Linux. On other systems, and for a PostgreSQL on another machine or in another container, the values are null.
  */
-import { readFileSync } from 'node:fs';
 import { readdir, readFile } from 'node:fs/promises';
 import { join, posix } from 'node:path';
 
@@ -29,15 +28,6 @@ export async function machineTimes(): Promise<MachineTimes | null> {
   return processors > 0 && Number.isFinite(idle + waiting)
     ? { processors, idle_seconds: (idle + waiting) / TICKS_PER_SECOND }
     : null;
-}
-
-/** The processor time of the calling thread. */
-export function threadSeconds(): number | null {
-  try {
-    return Number.parseInt(readFileSync('/proc/thread-self/schedstat', 'utf8'), 10) / 1e9;
-  } catch {
-    return null;
-  }
 }
 
 /** `USER_HZ`, which is 100 on all platforms that Node supports. */

@@ -64,9 +64,7 @@ export function AdviceTab({ opened, onOpen }: RecordingProps): JSX.Element {
       {error && <ErrorBox text={error} />}
       {advised && <Found advised={advised} />}
       <h3>Try the indexes first</h3>
-      <Command
-        text={`npx lateral advise --traffic ${opened?.name ?? 'traffic.lateral'} --database-url $DATABASE_URL`}
-      />
+      <Command text={`lateral advise --traffic ${opened?.name ?? 'traffic.lateral'} --database-url $DATABASE_URL`} />
     </section>
   );
 }

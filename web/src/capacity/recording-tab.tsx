@@ -171,11 +171,11 @@ function Commands({ name }: { readonly name: string }): JSX.Element {
         service.
       </p>
       <Command
-        text={`npx lateral replay ${file} --url ${serviceUrl} --token $TOKEN --rate 1x --slo p99=50ms,errors=0.1% --html replay.html`}
+        text={`lateral replay ${file} --url ${serviceUrl} --token $TOKEN --rate 1x --slo p99=50ms,errors=0.1% --html replay.html`}
       />
       <h3>Find the capacity</h3>
       <Command
-        text={`npx lateral capacity ${file} --url ${serviceUrl} --token $TOKEN --slo p99=50ms,errors=0.1% --json > capacity.json`}
+        text={`lateral capacity ${file} --url ${serviceUrl} --token $TOKEN --slo p99=50ms,errors=0.1% --json > capacity.json`}
       />
     </div>
   );
