@@ -28,6 +28,7 @@ import { mcpRoutes } from '../api/mcp/mcp.js';
 import { websocketProtocol } from '../api/realtime/directus-connection.js';
 import { graphqlSocketProtocol } from '../api/realtime/graphql-connection.js';
 import { changesRoutes } from '../api/schema/changes.js';
+import { checksRoutes } from '../api/schema/checks.js';
 import { collectionsRoutes, fieldsRoutes, relationsRoutes } from '../api/schema/definitions.js';
 import { indexesRoutes } from '../api/schema/indexes.js';
 import { schemaRoutes, suggestionsRoutes } from '../api/schema/snapshots.js';
@@ -281,6 +282,7 @@ function modelRoutes({ config, identities, core: { policies, schemaChanges } }: 
     ...relationsRoutes(services),
     ...changesRoutes(services),
     ...indexesRoutes(services),
+    ...checksRoutes(services),
   ];
   return config.DIRECTUS_COMPATIBILITY ? withDirectusSchema(routes) : routes;
 }

@@ -4,7 +4,11 @@ import { createHash } from 'node:crypto';
 const MAX_NAME_BYTES = 63;
 
 /** `articles_slug_unique`. Names that are shortened or spelt otherwise get a digest, so that they stay unique. */
-export function constraintName(table: string, column: string, suffix: 'unique' | 'index' | 'foreign'): string {
+export function constraintName(
+  table: string,
+  column: string,
+  suffix: 'unique' | 'index' | 'foreign' | 'check',
+): string {
   const exact = `${table}_${column}_${suffix}`;
   const name = exact.toLowerCase().replace(/[^\w]/g, '_');
   if (name === exact && Buffer.byteLength(exact) <= MAX_NAME_BYTES) return name;

@@ -1,4 +1,4 @@
-/** Dry runs of schema changes, several creations in one transaction, and indexes. */
+/** Dry runs of schema changes, several creations in one transaction, indexes, and checks. */
 import t from 'tap';
 import {
   type Answer,
@@ -157,4 +157,56 @@ t.test('indexes are listed with size and use, created, and dropped', async (t) =
   t.equal((await send('DELETE', `/indexes/articles/${name}`)).status, 204);
   t.equal((await send('DELETE', `/indexes/tags/${unique.name}`)).status, 204);
   t.equal((await sql`select from pg_class where relname in (${name}, ${unique.name})`).length, 0);
+});
+
+t.test('checks are listed, created, applied to writes, and dropped', async (t) => {
+  const expression = "views >= -1000 and status <> 'forbidden'";
+  const dry = await ask<DryRun>('POST', '/checks/articles?dry_run=true', { expression });
+  t.strictSame(
+    dry.statements.map((each) => each.sql),
+    [`alter table "public"."articles" add constraint "articles_status_views_check" check (${expression})`],
+  );
+  t.equal((await sql`select from pg_constraint where conname = 'articles_status_views_check'`).length, 0, 'a dry run');
+  const created = await ask<{ name: string }>('POST', '/checks/articles', { expression });
+  t.match(created, {
+    collection: 'articles',
+    fields: ['status', 'views'],
+    expression: /views >= '?-1000/,
+    is_valid: true,
+  });
+  const second = await ask<{ name: string }>('POST', '/checks/articles', { expression: 'views < 1000000000' });
+  const third = await ask<{ name: string }>('POST', '/checks/articles', { expression: 'views <> 7777777' });
+  t.not(second.name, third.name, 'each has a name of its own');
+  await ask('POST', '/checks/tags', { expression: "name <> ''", name: 'named tags' });
+  t.match(await sql`select conname from pg_constraint where conname = 'named tags' and contype = 'c'`, [
+    { conname: 'named tags' },
+  ]);
+  t.equal(await refusal('PATCH', '/items/articles/1', { views: -1001 }), '400 FAILED_VALIDATION');
+  for (const [method, path, body, said] of [
+    ['POST', '/checks/articles', {}, '400 INVALID_PAYLOAD'],
+    ['POST', '/checks/articles', { expression: ' ' }, '400 INVALID_PAYLOAD'],
+    ['POST', '/checks/articles', { expression: 'views > 0', fields: [] }, '400 INVALID_PAYLOAD'],
+    ['POST', '/checks/articles', { expression: 'views > 0', name: '' }, '400 INVALID_PAYLOAD'],
+    ['POST', '/checks/articles', { expression: 'nothing > 0' }, '400 INVALID_PAYLOAD'],
+    ['POST', '/checks/articles', { expression: 'views' }, '400 INVALID_PAYLOAD'],
+    ['POST', '/checks/articles', { expression: 'true); drop table articles; --' }, '400 INVALID_PAYLOAD'],
+    ['POST', '/checks/articles', { expression: 'exists (select 1)' }, '400 INVALID_PAYLOAD'],
+    ['POST', '/checks/articles', { expression: 'pg_sleep(10) is null' }, '400 INVALID_PAYLOAD'],
+    ['POST', '/checks/articles', { expression: 'views > 0', name: created.name }, '400 INVALID_PAYLOAD'],
+    ['POST', '/checks/articles', { expression: 'id < 0' }, '400 FAILED_VALIDATION'],
+    ['POST', '/checks/service_users', { expression: "email <> ''" }, '400 INVALID_PAYLOAD'],
+    ['POST', '/checks/nothing', { expression: 'true' }, '403 FORBIDDEN'],
+    ['DELETE', '/checks/articles/nothing', undefined, '403 FORBIDDEN'],
+    ['DELETE', `/checks/authors/${created.name}`, undefined, '403 FORBIDDEN'],
+  ] as const)
+    t.equal(await refusal(method, path, body), said, `${method} ${path} ${JSON.stringify(body)}`);
+  for (const path of ['/checks', '/checks/articles'])
+    t.equal((await request(service, 'GET', path, { token: null })).status, 403);
+  const all = await ask<readonly { collection: string; name: string }[]>('GET', '/checks');
+  t.ok(all.some(({ collection, name }) => collection === 'tags' && name === 'named tags'));
+  for (const { name } of [created, second, third])
+    t.equal((await send('DELETE', `/checks/articles/${name}`)).status, 204);
+  t.equal((await send('DELETE', '/checks/tags/named%20tags')).status, 204);
+  const left = await ask<readonly { name: string }[]>('GET', '/checks/articles');
+  t.notOk(left.some(({ name }) => name === created.name));
 });

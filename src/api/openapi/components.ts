@@ -239,6 +239,13 @@ export const COMPONENTS: Readonly<Record<string, Schema>> = {
     size: orNull(INTEGER),
     scans: INTEGER,
   }),
+  Check: object({
+    collection: STRING,
+    name: STRING,
+    fields: list(STRING),
+    expression: STRING,
+    is_valid: BOOLEAN,
+  }),
   Suggestion: object({
     kind: oneOf('one-to-many', 'one-to-one', 'many-to-many'),
     collection: STRING,

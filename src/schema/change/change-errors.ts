@@ -21,7 +21,7 @@ const REFUSALS: Readonly<Record<string, string>> = {
   '42P07': 'A table, index or constraint of that name already exists',
   '42701': 'A column of that name already exists in the table',
   '42710': 'A constraint of that name already exists',
-  '42804': 'The types do not match, of a default or of the two sides of a relation',
+  '42804': 'The types do not match, of a default, of a check or of the two sides of a relation',
   '42846': 'The values cannot be converted to the new type',
   '42883': 'The expression or the relation uses a function or operator that does not exist for these types',
   '42P17': 'The expression of a generated field must give the same result at any time',

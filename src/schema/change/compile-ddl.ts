@@ -138,6 +138,8 @@ function alteration(step: Alteration, table: (name: string) => Fragment): Fragme
       return sql`alter column ${identifier(step.column)} drop identity`;
     case 'add-unique':
       return sql`add constraint ${identifier(step.name)} unique (${names(step.columns)})`;
+    case 'add-check':
+      return sql`add constraint ${identifier(step.name)} check ${expression(step.text)}`;
     case 'drop-constraint':
       return sql`drop constraint ${identifier(step.name)}`;
     case 'add-foreign-key':

@@ -55,6 +55,8 @@ export type Alteration =
   | Readonly<{ kind: 'set-nullable'; table: string; column: string; nullable: boolean }>
   | Readonly<{ kind: 'drop-expression' | 'add-identity' | 'drop-identity'; table: string; column: string }>
   | Readonly<{ kind: 'add-unique'; table: string; columns: readonly string[]; name: string }>
+  /** `text` is an expression that was vetted. */
+  | Readonly<{ kind: 'add-check'; table: string; name: string; text: string }>
   | Readonly<{ kind: 'drop-constraint'; table: string; name: string }>
   | Readonly<{
       kind: 'add-foreign-key';
