@@ -51,16 +51,18 @@ export type Relation =
   | { readonly kind: 'one'; readonly to: string; readonly by: string | null }
   /**
    * The items of `to` whose field `by` is the key. For a many-to-many relation they are rows of the junction, and `far` leads to the
-   * other side. Items removed from the relation are deleted if `deletes` is set. Otherwise their reference becomes null.
+   * other side, to items of `farTo` (null if they may be of several collections). Items removed from the relation are deleted if `deletes` is set. Otherwise their reference becomes null.
    */
   | {
       readonly kind: 'many';
       readonly to: string;
       readonly by: string;
       readonly far: string | null;
+      readonly farTo: string | null;
       readonly deletes: boolean;
     }
-  | { readonly kind: 'any'; readonly among: readonly string[] };
+  /** One item of one of the collections. The field `by` names its collection. */
+  | { readonly kind: 'any'; readonly among: readonly string[]; readonly by: string | null };
 
 export interface Field {
   readonly collection: string;
@@ -143,6 +145,7 @@ function makeModel(
     byCollection.set(field.collection, known);
     known.set(field.field, describeField(field, lead));
   }
+  for (const own of byCollection.values()) nameCollections(own);
   const model = new Map<string, Collection>();
   const prefix = setSystemPrefix(collections.map(({ collection }) => collection));
   const ordered = [...collections].sort((one, other) => NAMES_ORDER.compare(one.collection, other.collection));
@@ -170,6 +173,15 @@ function makeModel(
     });
   }
   return model;
+}
+
+/** The field that names the collection of a many-to-any item has the allowed collections as choices. */
+function nameCollections(fields: Map<string, Field>): void {
+  for (const { relation } of [...fields.values()]) {
+    const named = relation?.kind === 'any' ? fields.get(relation.by ?? '') : undefined;
+    if (relation?.kind === 'any' && named && named.choices.length === 0)
+      fields.set(named.name, { ...named, choices: relation.among.map((value) => ({ value, text: value })) });
+  }
 }
 
 /** The tables of the service that the API serves as items. */
@@ -225,10 +237,16 @@ function columnsOf(meta: FieldObject['meta']): string[] {
 
 function relationsByField(relations: readonly RelationObject[]): ReadonlyMap<string, Relation> {
   const found = new Map<string, Relation>();
+  const targets = new Map(relations.map((each) => [id(each.collection, each.field), each.related_collection]));
   for (const { collection, field, related_collection: to, meta } of relations) {
     const among = meta['one_allowed_collections'];
     if (to !== null) found.set(id(collection, field), { kind: 'one', to, by: null });
-    else if (Array.isArray(among)) found.set(id(collection, field), { kind: 'any', among: among.map(String) });
+    else if (Array.isArray(among))
+      found.set(id(collection, field), {
+        kind: 'any',
+        among: among.map(String),
+        by: text(meta['one_collection_field']),
+      });
     const one = text(meta['one_field']);
     if (to !== null && one !== null)
       found.set(id(to, one), {
@@ -236,6 +254,7 @@ function relationsByField(relations: readonly RelationObject[]): ReadonlyMap<str
         to: collection,
         by: field,
         far: text(meta['junction_field']),
+        farTo: targets.get(id(collection, text(meta['junction_field']) ?? '')) ?? null,
         deletes: meta['one_deselect_action'] === 'delete',
       });
   }
@@ -274,7 +293,9 @@ export function titleField(collection: Collection | undefined): string | null {
     const field = collection.fields.get(name);
     if (field?.column && !field.relation) return name;
   }
-  return fields.find(({ type, isKey }) => type === 'string' && !isKey)?.name ?? collection.keys[0] ?? null;
+  const isOf = (wanted: string): string | undefined =>
+    fields.find(({ type, isKey }) => type === wanted && !isKey)?.name;
+  return isOf('string') ?? isOf('text') ?? collection.keys[0] ?? null;
 }
 
 const NUMBERS = new Set(['integer', 'bigInteger', 'float', 'decimal']);
@@ -313,7 +334,7 @@ export function fieldAt(model: Model, collection: string, path: string): Field |
 
 /** The type in PostgreSQL, or the kind of relation. */
 export function typeLabel(field: Field): string {
-  if (field.relation?.kind === 'many') return `${field.relation.to}[]`;
+  if (field.relation?.kind === 'many') return `${field.relation.farTo ?? field.relation.to}[]`;
   if (field.relation?.kind === 'one') return field.relation.to;
   if (field.relation?.kind === 'any') return field.relation.among.join(' | ');
   return field.column?.data_type ?? field.type;

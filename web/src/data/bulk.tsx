@@ -7,6 +7,7 @@ import { toast } from '../state';
 import { Button, ErrorBox, FormDialog } from '../ui';
 import { deletionOf, type Key, keyColumns, type Row } from './edits';
 import { FieldRow, payloadValue } from './form';
+import { targetOf } from './item';
 import { queryOf, type View } from './source';
 import { type Entered, exactCount } from './values';
 
@@ -118,7 +119,7 @@ export function BulkEdit(props: BulkProps): JSX.Element {
     setError(null);
     try {
       const data = Object.fromEntries(
-        fields.map((field) => [field.name, payloadValue(shown[field.name] ?? null, field, model)]),
+        fields.map((field) => [field.name, payloadValue(shown[field.name] ?? null, model, targetOf(field, shown))]),
       );
       await call('PATCH', itemsPath(collection.name), {
         body: { ...queryFor(scope, props), data },
@@ -155,6 +156,7 @@ export function BulkEdit(props: BulkProps): JSX.Element {
           field={field}
           model={model}
           value={shown[field.name] ?? null}
+          to={targetOf(field, shown)}
           error={wrong[field.name]}
           onChange={(entered) => change(field, entered)}
         >

@@ -6,7 +6,7 @@ import { Icon } from '../ui';
 import type { Row } from './edits';
 import { isFiles } from './file-input';
 import { ValueInput } from './inputs';
-import { titleOf } from './item';
+import { targetOf, titleOf } from './item';
 import { ItemPicker } from './picker';
 import { farOf } from './source';
 import { type Entered, isLong, isStructured, readEntered, showValue } from './values';
@@ -28,9 +28,11 @@ interface CellProps {
   readonly isNew: boolean;
   readonly isOpen: boolean;
   readonly onOpen: () => void;
+  /** The collection of the item of a many-to-any relation. */
+  readonly to: string | null;
 }
 
-export function CellContent({ value, row, field, model, isNew, isOpen, onOpen }: CellProps): JSX.Element {
+export function CellContent({ value, row, field, model, isNew, isOpen, onOpen, to }: CellProps): JSX.Element {
   const { relation, column } = field;
   if (isNew && value === undefined) {
     const isFilled = column?.has_auto_increment || (column?.default_value ?? null) !== null;
@@ -56,6 +58,7 @@ export function CellContent({ value, row, field, model, isNew, isOpen, onOpen }:
       </OpenButton>
     );
   }
+  if (relation?.kind === 'any') return <>{to === null ? showValue(value, field) : titleOf(value, model, to)}</>;
   if (typeof value === 'boolean') return <span class={`bool ${value}`}>{String(value)}</span>;
   const text = showValue(value, field);
   if (text === '') return <span class="null">empty</span>;
@@ -95,9 +98,10 @@ function farTitles(
   count: number,
 ): string | null {
   const far = farOf(relation, model);
-  if (!Array.isArray(value) || value.length === 0 || far?.relation?.kind !== 'one') return null;
-  const { to } = far.relation;
-  const names = value.map((link: Row) => (link[far.name] ? titleOf(link[far.name], model, to) : 'null'));
+  if (!Array.isArray(value) || value.length === 0 || !far) return null;
+  const names = value.map((link: Row) =>
+    link[far.name] ? titleOf(link[far.name], model, targetOf(far, link) ?? '') : 'null',
+  );
   return `${names.join(', ')}${count > names.length ? ` +${count - names.length}` : ''}`;
 }
 

@@ -6,13 +6,16 @@ import { type Collection, type Field, type Model, typeLabel } from '../model';
 import { ErrorBox, FormDialog } from '../ui';
 import type { Row } from './edits';
 import { ValueInput } from './inputs';
-import { keyOf } from './item';
+import { fieldsNamedBy, keyOf, targetOf } from './item';
 import type { Entered } from './values';
 
 /** The fields of a new item, without those that the database fills and columns that are part of a composite reference. */
 export function askedFields({ fields }: Collection, without: readonly string[] = []): Field[] {
   const held = new Set([...fields.values()].flatMap(({ columns }) => columns));
-  return [...fields.values()].filter((field) => asksFor(field, held) && !without.includes(field.name));
+  const asked = [...fields.values()].filter((field) => asksFor(field, held) && !without.includes(field.name));
+  const isAny = ({ relation }: Field): boolean => relation?.kind === 'any';
+  // The collection of a many-to-any item is chosen before the item.
+  return [...asked.filter((field) => !isAny(field)), ...asked.filter(isAny)];
 }
 
 function asksFor(field: Field, held: ReadonlySet<string>): boolean {
@@ -28,9 +31,9 @@ export function isRequired({ column, columns }: Field, { fields }: Collection): 
   return column !== null && !column.is_nullable && column.default_value === null && !column.has_auto_increment;
 }
 
-/** The value in a payload: for a related item, its key. */
-export function payloadValue(value: unknown, field: Field, model: Model): unknown {
-  return field.relation?.kind === 'one' ? keyOf(value, model, field.relation.to) : value;
+/** The value in a payload: for a related item of the collection `to`, its key. */
+export function payloadValue(value: unknown, model: Model, to: string | null): unknown {
+  return to === null ? value : keyOf(value, model, to);
 }
 
 interface RowProps {
@@ -38,6 +41,8 @@ interface RowProps {
   readonly model: Model;
   readonly id: string;
   readonly value: unknown;
+  /** The collection of a related item. */
+  readonly to: string | null;
   readonly required?: boolean;
   readonly error: string | undefined;
   readonly disabled?: boolean;
@@ -48,7 +53,7 @@ interface RowProps {
 }
 
 export function FieldRow(props: RowProps): JSX.Element {
-  const { field, model, id, value, required, error, disabled, isEdited, onChange, children } = props;
+  const { field, model, id, value, to, required, error, disabled, isEdited, onChange, children } = props;
   return (
     <div class={`field${isEdited ? ' edited' : ''}`}>
       <label for={id}>
@@ -62,6 +67,7 @@ export function FieldRow(props: RowProps): JSX.Element {
           field={field}
           model={model}
           value={value}
+          to={to}
           wrong={error !== undefined}
           disabled={disabled ?? false}
           onChange={onChange}
@@ -85,6 +91,7 @@ interface FormProps {
   readonly model: Model;
   /** Fields whose values are already known. */
   readonly without?: readonly string[];
+  readonly title: string;
   readonly submit: string;
   readonly onClose: () => void;
   /** Takes the item; for a reference, `shown` has the chosen item. */
@@ -92,7 +99,7 @@ interface FormProps {
 }
 
 export function CreateForm(props: FormProps): JSX.Element {
-  const { collection, model, without = [], submit, onClose, onSubmit } = props;
+  const { collection, model, without = [], title, submit, onClose, onSubmit } = props;
   const fields = askedFields(collection, without);
   const [shown, setShown] = useState<Row>({});
   const [wrong, setWrong] = useState<Texts>({});
@@ -104,7 +111,11 @@ export function CreateForm(props: FormProps): JSX.Element {
     const { [field.name]: __, ...rest } = errors;
     setErrors(rest);
     setWrong('error' in entered ? { ...others, [field.name]: entered.error } : others);
-    if ('value' in entered) setShown((now) => withValue(now, field.name, entered.value));
+    if (!('value' in entered)) return;
+    const stale = fieldsNamedBy(collection, field.name);
+    setShown((now) =>
+      stale.reduce((values, { name }) => withValue(values, name, null), withValue(now, field.name, entered.value)),
+    );
   };
   const save = async (): Promise<void> => {
     setFailure(null);
@@ -112,7 +123,9 @@ export function CreateForm(props: FormProps): JSX.Element {
     setBusy(true);
     try {
       const values = fields.flatMap((field) =>
-        field.name in shown ? [[field.name, payloadValue(shown[field.name], field, model)] as const] : [],
+        field.name in shown
+          ? [[field.name, payloadValue(shown[field.name], model, targetOf(field, shown))] as const]
+          : [],
       );
       await onSubmit(Object.fromEntries(values), shown);
     } catch (error) {
@@ -124,7 +137,7 @@ export function CreateForm(props: FormProps): JSX.Element {
   };
   return (
     <FormDialog
-      title={`New item in ${collection.name}`}
+      title={title}
       kind="side"
       submit={submit}
       disabled={busy || Object.keys(wrong).length > 0}
@@ -139,6 +152,7 @@ export function CreateForm(props: FormProps): JSX.Element {
           field={field}
           model={model}
           value={shown[field.name]}
+          to={targetOf(field, shown)}
           required={isRequired(field, collection)}
           error={wrong[field.name] ?? errors[field.name]}
           onChange={(entered) => change(field, entered)}

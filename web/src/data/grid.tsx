@@ -10,7 +10,7 @@ import { Button, copyText, Icon } from '../ui';
 import { alignment, CellContent, CellEditor, cellValue, type Direction } from './cell';
 import { type Edits, type ItemPath, type Key, newKeyOf, type Row } from './edits';
 import { HeadCell, initialWidth } from './head';
-import { keyOf, keyOfRow } from './item';
+import { keyOf, keyOfRow, targetOf } from './item';
 import { NestedGrid } from './nested';
 import type { RowSource } from './source';
 import { showValue } from './values';
@@ -96,6 +96,10 @@ export function Grid(props: GridProps): JSX.Element {
     const path = pathOf(row);
     const edit = path && edits?.find(path, field.name);
     return edit ? edit.shown : cellValue(row, field);
+  };
+  const targetIn = (row: Row, field: Field): string | null => {
+    const named = field.relation?.kind === 'any' ? collection.fields.get(field.relation.by ?? '') : undefined;
+    return named ? targetOf(field, { [named.name]: current(row, named) }) : null;
   };
   const isRemoved = (row: Row): boolean => {
     const path = pathOf(row);
@@ -348,6 +352,7 @@ export function Grid(props: GridProps): JSX.Element {
                           isNew={newKeyOf(row) !== null}
                           isOpen={open === field.name}
                           onOpen={() => toggleOpen(row, at, field.name)}
+                          to={targetIn(row, field)}
                         />
                       )}
                       {error && !isEditing && <span class="cell-error">{error}</span>}

@@ -17,6 +17,7 @@ export function initialWidth(field: Field, isTitle: boolean, rows: readonly Row[
         : Math.max(66, field.type === 'integer' ? 46 + 6 * field.name.length : name);
   // A list through a junction shows names.
   if (field.relation?.kind === 'many') return Math.max(field.relation.far === null ? 84 : 200, name);
+  if (field.relation?.kind === 'any') return Math.max(280, name);
   if (field.relation?.kind === 'one') return Math.max(160, name);
   if (field.type === 'boolean') return Math.max(80, name);
   if (field.type === 'timestamp' || field.type === 'dateTime') {

@@ -21,6 +21,8 @@ export interface InputProps {
   readonly model: Model;
   /** Undefined if the item has no value yet. A related item has its key and title. */
   readonly value: unknown;
+  /** The collection of the item of a many-to-any relation, or null if none is chosen yet. */
+  readonly to?: string | null;
   /** Whether an error is shown; its element has the id `error-{id}`. */
   readonly wrong: boolean;
   readonly disabled?: boolean;
@@ -49,6 +51,7 @@ export function ValueInput(props: InputProps): JSX.Element {
   const { relation } = field;
   const target = relation?.kind === 'one' ? model.get(relation.to) : undefined;
   if (target && isFiles(target)) return <FileInput {...props} collection={target} />;
+  if (relation?.kind === 'any') return <AnyInput {...props} />;
   if (target && target.keys.length > 0 && relation?.kind === 'one') return <ItemInput {...props} to={relation.to} />;
   if (field.choices.length > 0 && isStructured(field)) return <ChoiceList {...props} />;
   if (field.choices.length > 0 && !field.allowsOther) return <ChoiceInput {...props} />;
@@ -191,6 +194,18 @@ function ChoiceList({ id, field, value, disabled, onChange, label }: InputProps)
         </label>
       ))}
     </div>
+  );
+}
+
+/** An item of one of several collections, which another field names. */
+function AnyInput(props: InputProps): JSX.Element {
+  const { id, field, model, value, to = null, label } = props;
+  const by = field.relation?.kind === 'any' ? field.relation.by : null;
+  if (to !== null && model.get(to)?.keys.length) return <ItemInput key={to} {...props} to={to} />;
+  return (
+    <button type="button" id={id} class="button field-pick" disabled aria-label={label}>
+      <span class="quiet">{value === null || value === undefined ? `Choose ${by} first` : editText(value)}</span>
+    </button>
   );
 }
 

@@ -1,5 +1,5 @@
 /** The identity of an item: its key, for the API and for this page, and its title, for users. */
-import { type Collection, type Model, titleField } from '../model';
+import { type Collection, type Field, type Model, titleField } from '../model';
 import type { Key, Row } from './edits';
 
 /** The fields of the key and the title. */
@@ -18,8 +18,27 @@ export function titleOf(value: unknown, model: Model, collection: string): strin
   // A single column of a composite key does not identify the item.
   const named =
     title === null || (target?.keys.length !== 1 && target?.keys.includes(title)) ? null : (value as Row)[title];
-  if (named !== null && named !== undefined && typeof named !== 'object') return String(named);
+  if (named !== null && named !== undefined && typeof named !== 'object') return shortened(String(named));
   return String(keyOf(value, model, collection) ?? JSON.stringify(value));
+}
+
+const LONGEST_TITLE = 100;
+
+/** A title can be the beginning of a long text. */
+function shortened(text: string): string {
+  return text.length > LONGEST_TITLE ? `${text.slice(0, LONGEST_TITLE - 1)}…` : text;
+}
+
+/** The collection of a related item: for a many-to-any relation, its row names it. Null if it names none. */
+export function targetOf({ relation }: Field, row: Row): string | null {
+  if (relation?.kind === 'one') return relation.to;
+  const named = relation?.kind === 'any' && relation.by !== null ? row[relation.by] : null;
+  return relation?.kind === 'any' && relation.among.some((each) => each === named) ? String(named) : null;
+}
+
+/** The many-to-any fields whose collection the field `name` tells. */
+export function fieldsNamedBy(collection: Collection, name: string): Field[] {
+  return [...collection.fields.values()].filter(({ relation }) => relation?.kind === 'any' && relation.by === name);
 }
 
 /** The key of a related item, as the API takes it: a composite key is one text. */

@@ -7,7 +7,7 @@ import { Button, ErrorBox } from '../ui';
 import { type Edits, type ItemPath, type Key, keyColumns, newKeyOf, type Row } from './edits';
 import { CreateForm } from './form';
 import { Grid } from './grid';
-import { filterByKey, keyOf, keyOfRow, titleOf } from './item';
+import { filterByKey, keyOf, keyOfRow, targetOf, titleOf } from './item';
 import { addressOfRecord } from './record/address';
 import { farOf, nestedColumns, RowSource } from './source';
 
@@ -70,9 +70,10 @@ export function NestedGrid(props: NestedProps): JSX.Element | null {
   };
   const heading = `${field.name} of ${isNew ? 'the new item' : titleOf(row, model, collection.name)}`;
   const far = relation.kind === 'many' ? farOf(relation, model) : null;
+  const through = relation.kind === 'many' && far ? (relation.farTo ?? 'items') : null;
   // Through a junction, the item of the other side is the one to open.
   const addressOf = (item: Row): string | null => {
-    const to = far?.relation?.kind === 'one' ? far.relation.to : target.name;
+    const to = far ? (targetOf(far, item) ?? '') : target.name;
     const key = keyOf(far ? item[far.name] : item, model, to);
     const isOpened = model.get(to)?.hasItems && key !== undefined && key !== null && newKeyOf(item) === null;
     return isOpened ? addressOfRecord(to, key) : null;
@@ -82,7 +83,7 @@ export function NestedGrid(props: NestedProps): JSX.Element | null {
       <header>
         <strong>{field.name}</strong>
         <span class="quiet">
-          {target.name}
+          {through === null ? target.name : `${through}, through ${target.name}`}
           {source.count.value !== null && relation.kind === 'many' && ` · ${source.count.value}`}
         </span>
         <span class="grow" />
@@ -128,6 +129,7 @@ export function NestedGrid(props: NestedProps): JSX.Element | null {
       {creating && mayAdd && (
         <CreateForm
           collection={target}
+          title={through === null ? `New item in ${target.name}` : `Add to ${field.name}`}
           model={model}
           without={[relation.by, ...(target.fields.get(relation.by)?.columns ?? [])]}
           submit="Add"

@@ -197,8 +197,14 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
           entries={[
             { label: 'Reload', icon: 'refresh', onClick: refresh },
             { label: 'Import a file', icon: 'upload', onClick: () => setOpen('import'), disabled: isFixed },
-            { label: 'Edit all shown items', icon: 'check', onClick: () => setOpen('edit'), disabled: !mayBulk },
-            { label: 'Delete all shown items', icon: 'trash', onClick: () => setOpen('delete'), disabled: !mayBulk },
+            { label: 'Edit all shown items', icon: 'edit', onClick: () => setOpen('edit'), disabled: !mayBulk },
+            {
+              label: 'Delete all shown items',
+              icon: 'trash',
+              danger: true,
+              onClick: () => setOpen('delete'),
+              disabled: !mayBulk,
+            },
             ...EXPORT_FORMATS.map((format) => ({
               label: `Export as ${format.toUpperCase()}`,
               icon: 'save' as const,
@@ -230,16 +236,15 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
           />
         </Popover>
       )}
-      <PendingBar edits={edits} saving={saving} onSave={() => void save()}>
-        {selected.size > 0 && (
-          <>
-            <span>{selected.size === 1 ? 'One item' : `${selected.size} items`} selected</span>
-            <Button label="Edit" icon="check" onClick={() => setOpen('edit')} />
-            <Button label="Delete" icon="trash" kind="danger" onClick={() => setOpen('delete')} />
-            <Button label="Clear selection" icon="close" kind="quiet" compact onClick={() => setSelected(new Set())} />
-          </>
-        )}
-      </PendingBar>
+      <PendingBar edits={edits} saving={saving} onSave={() => void save()} />
+      {selected.size > 0 && (
+        <div class="selection" role="region" aria-label="Selection">
+          <strong>{selected.size === 1 ? 'One item' : `${selected.size} items`} selected</strong>
+          <Button label="Edit" icon="edit" onClick={() => setOpen('edit')} />
+          <Button label="Delete" icon="trash" kind="danger" onClick={() => setOpen('delete')} />
+          <Button label="Clear selection" icon="close" kind="quiet" compact onClick={() => setSelected(new Set())} />
+        </div>
+      )}
       {source.error.value && <ErrorBox text={source.error.value} onRetry={() => void source.load()} />}
       {source.rows.value.length === 0 && !source.loading.value && !source.error.value ? (
         <Empty title={view.filter || view.search ? 'No item matches' : 'No items yet'} icon="table">

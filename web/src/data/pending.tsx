@@ -1,5 +1,5 @@
 /** The bar above unsaved changes, and the keys that save, undo and redo. */
-import type { ComponentChildren, JSX } from 'preact';
+import type { JSX } from 'preact';
 import { useEffect } from 'preact/hooks';
 import { Button } from '../ui';
 import type { Edits } from './edits';
@@ -35,50 +35,37 @@ interface PendingProps {
   readonly submit?: string;
   readonly onSave: () => void;
   readonly onDiscard?: () => void;
-  readonly children?: ComponentChildren;
 }
 
 export function PendingBar(props: PendingProps): JSX.Element | null {
-  const { edits, saving, wrong = 0, submit = 'Save', onSave, onDiscard, children } = props;
+  const { edits, saving, wrong = 0, submit = 'Save', onSave, onDiscard } = props;
   const changed = edits?.count ?? 0;
-  if (changed === 0 && wrong === 0 && !edits?.mayRedo && !children) return null;
+  if (changed === 0 && wrong === 0 && !edits?.mayRedo) return null;
   return (
     <div class="pending" role="region" aria-label="Pending">
-      {(changed > 0 || wrong > 0 || edits?.mayRedo) && (
+      {changed > 0 && <strong>{changed === 1 ? 'One change' : `${changed} changes`} not saved</strong>}
+      {wrong > 0 && <strong class="bad">{wrong === 1 ? 'One value is' : `${wrong} values are`} wrong</strong>}
+      <Button label="Undo" icon="undo" hint="Ctrl Z" disabled={!edits?.mayUndo} onClick={() => edits?.undo()} />
+      <Button label="Redo" icon="redo" hint="Ctrl Shift Z" disabled={!edits?.mayRedo} onClick={() => edits?.redo()} />
+      {(changed > 0 || wrong > 0) && (
         <>
-          {changed > 0 && <strong>{changed === 1 ? 'One change' : `${changed} changes`} not saved</strong>}
-          {wrong > 0 && <strong class="bad">{wrong === 1 ? 'One value is' : `${wrong} values are`} wrong</strong>}
-          <Button label="Undo" icon="undo" hint="Ctrl Z" disabled={!edits?.mayUndo} onClick={() => edits?.undo()} />
           <Button
-            label="Redo"
-            icon="redo"
-            hint="Ctrl Shift Z"
-            disabled={!edits?.mayRedo}
-            onClick={() => edits?.redo()}
+            label="Discard"
+            onClick={() => {
+              edits?.clear();
+              onDiscard?.();
+            }}
           />
-          {(changed > 0 || wrong > 0) && (
-            <>
-              <Button
-                label="Discard"
-                onClick={() => {
-                  edits?.clear();
-                  onDiscard?.();
-                }}
-              />
-              <Button
-                label={saving ? 'Saving…' : submit}
-                icon="check"
-                kind="primary"
-                hint="Ctrl S"
-                disabled={saving || wrong > 0}
-                onClick={onSave}
-              />
-            </>
-          )}
+          <Button
+            label={saving ? 'Saving…' : submit}
+            icon="check"
+            kind="primary"
+            hint="Ctrl S"
+            disabled={saving || wrong > 0}
+            onClick={onSave}
+          />
         </>
       )}
-      <span class="grow" />
-      {children}
     </div>
   );
 }

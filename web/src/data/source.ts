@@ -30,6 +30,7 @@ function fieldsOf(name: string, collection: Collection, model: Model): string[] 
   const { relation } = collection.fields.get(name) ?? {};
   if (relation?.kind === 'many')
     return [`count(${name})`, ...farNames(relation, model).map((each) => `${name}.${each}`)];
+  if (relation?.kind === 'any') return [name, ...namesOfAny(name, relation, model)];
   const target = relation?.kind === 'one' ? model.get(relation.to) : undefined;
   if (target?.keys.length === 0 && relation?.kind === 'one' && relation.by !== null) return [`${name}.*`];
   if (!target || target.keys.length === 0) return [name];
@@ -39,12 +40,22 @@ function fieldsOf(name: string, collection: Collection, model: Model): string[] 
 /** The field that leads from a junction to the other side, or null. */
 export function farOf({ to, far }: Extract<Relation, { kind: 'many' }>, model: Model): Field | null {
   const field = far === null ? undefined : model.get(to)?.fields.get(far);
-  return field?.relation?.kind === 'one' ? field : null;
+  return field?.relation && field.relation.kind !== 'many' ? field : null;
+}
+
+/** For each collection of a many-to-any relation, the fields that name its items, and the field that names the collection. */
+function namesOfAny(name: string, { among, by }: Extract<Relation, { kind: 'any' }>, model: Model): string[] {
+  const named = among.flatMap((to) => {
+    const target = model.get(to);
+    return target && target.keys.length > 0 ? identifyingFields(target).map((each) => `${name}:${to}.${each}`) : [];
+  });
+  return [...(by === null ? [] : [by]), ...named];
 }
 
 /** For a list through a junction, the fields that name the items of the other side. */
 function farNames(relation: Extract<Relation, { kind: 'many' }>, model: Model): string[] {
   const far = farOf(relation, model);
+  if (far?.relation?.kind === 'any') return namesOfAny(far.name, far.relation, model);
   const target = far?.relation?.kind === 'one' ? model.get(far.relation.to) : undefined;
   if (!far || !target || target.keys.length === 0) return [];
   return identifyingFields(target).map((each) => `${far.name}.${each}`);
@@ -242,5 +253,7 @@ export function nestedColumns(collection: Collection, by: string | null, far: Fi
   const columns = initialColumns(collection).filter((name) => name !== by);
   if (!far) return columns;
   const isOwnKey = (name: string): boolean => collection.key === name && !collection.fields.get(name)?.relation;
-  return [far.name, ...columns.filter((name) => name !== far.name && !isOwnKey(name))];
+  const named = far.relation?.kind === 'any' && far.relation.by !== null ? [far.relation.by] : [];
+  const first = [far.name, ...named];
+  return [...first, ...columns.filter((name) => !first.includes(name) && !isOwnKey(name))];
 }

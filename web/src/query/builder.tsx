@@ -87,6 +87,7 @@ function FieldTree({ model, collection, level, onChange, depth }: TreeProps): JS
               <Branch
                 model={model}
                 name={field.name}
+                type={typeLabel(field)}
                 target={target}
                 node={node ?? null}
                 isMany={relation?.kind === 'many'}
@@ -124,12 +125,13 @@ interface BranchProps {
   readonly name: string;
   readonly target: Collection;
   readonly node: Node | null;
+  readonly type: string;
   readonly isMany: boolean;
   readonly onChange: (node: Node | null) => void;
   readonly depth: number;
 }
 
-function Branch({ model, name, target, node, isMany, onChange, depth }: BranchProps): JSX.Element {
+function Branch({ model, name, type, target, node, isMany, onChange, depth }: BranchProps): JSX.Element {
   const [open, setOpen] = useState(node?.level !== null && node !== null);
   const level = node?.level ?? EMPTY;
   const count = level.fields.length;
@@ -139,7 +141,7 @@ function Branch({ model, name, target, node, isMany, onChange, depth }: BranchPr
         <Icon name={open ? 'down' : 'right'} />
         <span>{name}</span>
         {count > 0 && <span class="badge">{count}</span>}
-        <small>{isMany ? `${target.name}[]` : target.name}</small>
+        <small>{type}</small>
       </button>
       {open && depth < 5 && (
         <div class="branch-body">

@@ -6,7 +6,7 @@ import { href } from '../../state';
 import { Button, Icon } from '../../ui';
 import type { Edits, ItemPath, Row } from '../edits';
 import { FieldRow, isRequired, payloadValue } from '../form';
-import { keyOf } from '../item';
+import { fieldsNamedBy, keyOf, targetOf } from '../item';
 import { NestedGrid } from '../nested';
 import { titleFirst } from '../source';
 import type { Entered } from '../values';
@@ -86,17 +86,22 @@ function RecordField(props: FieldsProps & { readonly field: Field; readonly isNe
     edits === null ||
     field.readonly ||
     (field.isKey && !isNew) ||
-    field.relation?.kind === 'any' ||
     (field.relation?.kind === 'one' && field.relation.by !== null);
   const id = `record-${field.name}`;
+  const by = field.relation?.kind === 'any' ? (field.relation.by ?? '') : '';
+  const to = targetOf(field, { [by]: (edits?.find(path, by) ?? { shown: row[by] }).shown });
   const change = (entered: Entered): void => {
     const { [field.name]: _, ...others } = wrong;
     onWrong('error' in entered ? { ...others, [field.name]: entered.error } : others);
     if (!('value' in entered) || !edits) return;
     const isEmpty = entered.value === null || entered.value === '';
-    const isBack = isNew ? isEmpty : sameValue(entered.value, row[field.name], field, model);
-    if (!isBack) edits.type(path, field.name, payloadValue(entered.value, field, model), entered.value);
+    const isSame = textOf(payloadValue(entered.value, model, to)) === textOf(payloadValue(row[field.name], model, to));
+    if (isNew ? !isEmpty : !isSame) edits.type(path, field.name, payloadValue(entered.value, model, to), entered.value);
     else if (edit) edits.reset(path, field.name);
+    // An item of the former collection is not one of the new collection.
+    for (const { name } of fieldsNamedBy(collection, field.name))
+      if (isNew || isSame) edits.reset(path, name);
+      else edits.set(path, name, null);
   };
   return (
     <FieldRow
@@ -104,13 +109,14 @@ function RecordField(props: FieldsProps & { readonly field: Field; readonly isNe
       field={field}
       model={model}
       value={value}
+      to={to}
       required={!isFixed && isRequired(field, collection)}
       error={wrong[field.name] ?? edits?.errorAt(path, field.name)}
       disabled={isFixed}
       isEdited={edit !== undefined}
       onChange={change}
     >
-      <RelatedLink field={field} value={value} model={model} />
+      <RelatedLink field={field} value={value} model={model} to={to} />
       {!isFixed && !isNew && (field.column?.is_nullable ?? false) && value !== null && value !== undefined && (
         <Button
           label={`Set ${field.name} to null`}
@@ -135,24 +141,20 @@ function RecordField(props: FieldsProps & { readonly field: Field; readonly isNe
   );
 }
 
-function sameValue(one: unknown, other: unknown, field: Field, model: Model): boolean {
-  return (
-    JSON.stringify(payloadValue(one, field, model) ?? null) ===
-    JSON.stringify(payloadValue(other, field, model) ?? null)
-  );
+function textOf(value: unknown): string {
+  return JSON.stringify(value ?? null);
 }
 
-/** Opens the related item. */
-function RelatedLink({
-  field,
-  value,
-  model,
-}: {
+interface LinkProps {
   readonly field: Field;
   readonly value: unknown;
   readonly model: Model;
-}) {
-  const to = field.relation?.kind === 'one' ? model.get(field.relation.to) : undefined;
+  readonly to: string | null;
+}
+
+/** Opens the related item. */
+function RelatedLink({ field, value, model, to: target }: LinkProps): JSX.Element | null {
+  const to = target === null ? undefined : model.get(target);
   const key = to && value !== null && value !== undefined ? keyOf(value, model, to.name) : undefined;
   if (!to?.hasItems || to.keys.length === 0 || key === undefined) return null;
   const address = to.name === field.collection ? addressOfRecord(to.name, key) : href('data', [to.name, String(key)]);

@@ -7,6 +7,7 @@ import { toast, viewAs } from '../../state';
 import { Button, Empty, ErrorBox, FormDialog } from '../../ui';
 import type { Row } from '../edits';
 import { payloadValue } from '../form';
+import { targetOf } from '../item';
 import { inZone } from '../moment';
 import { type Difference, DifferenceTable, differences } from './difference';
 
@@ -136,7 +137,10 @@ const ACTIONS: Readonly<Record<string, string>> = {
 /** The columns of a revision that differ from the item as it is now, and can be written. */
 function restorable({ collection, model, row }: RevisionsProps, revision: Revision): Difference[] {
   const now = Object.fromEntries(
-    [...collection.fields.values()].map((field) => [field.name, payloadValue(row[field.name], field, model) ?? null]),
+    [...collection.fields.values()].map((field) => [
+      field.name,
+      payloadValue(row[field.name], model, targetOf(field, row)) ?? null,
+    ]),
   );
   return differences(now, revision.data ?? {}).filter(({ field: name }) => {
     const field = collection.fields.get(name);
