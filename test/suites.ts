@@ -48,6 +48,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
           'explorer-webhooks',
           'explorer-capacity',
           'explorer-tasks',
+          'explorer-dialogs',
         ],
       },
     ],

@@ -6,7 +6,7 @@ import { gunzipSync } from 'node:zlib';
 import t from 'tap';
 import { openPage, skip } from '../support/browser.js';
 import { runCommand } from '../support/command.js';
-import { findings, logIn, setPassword } from '../support/explorer.js';
+import { findings, logIn, setPassword, watchForScripts } from '../support/explorer.js';
 import {
   ADMIN_TOKEN,
   connectSql,
@@ -31,7 +31,7 @@ const folder = await mkdtemp(join(tmpdir(), 'lateral-capacity-'));
 t.teardown(() => rm(folder, { recursive: true, force: true }));
 const file = join(folder, 'traffic.lateral');
 
-t.test('task: traffic is recorded, and the adviser names the missing indexes of its requests', { skip }, async (t) => {
+t.test('task 25: index advice: traffic is recorded, and the adviser names the missing indexes', { skip }, async (t) => {
   const { page, complaints } = await openPage(service);
   await logIn(service, page, '#/capacity');
   const record = page.getByRole('button', { name: 'Record', exact: true });
@@ -113,7 +113,7 @@ t.test('task: traffic is recorded, and the adviser names the missing indexes of 
   t.strictSame(complaints, []);
 });
 
-t.test('task: a budget is set, seen as exceeded, and removed', { skip }, async (t) => {
+t.test('a budget is set, seen as exceeded, and removed', { skip }, async (t) => {
   const { page, complaints } = await openPage(service, { colorScheme: 'dark' });
   for (const path of ['/items/tags?fields=name', '/items/tags?fields=id', '/items/tags?fields=id&sort=-name'])
     await request(service, 'GET', path);
@@ -190,46 +190,35 @@ t.test('reports of real replays are shown, and files with markup execute nothing
   };
   const found = join(folder, 'capacity.json');
   await writeFile(found, JSON.stringify(capacity));
-  for (const [width, colorScheme] of [
-    [360, 'light'],
-    [360, 'dark'],
-    [1400, 'light'],
-    [1400, 'dark'],
-  ] as const) {
-    const { page, complaints } = await openPage(service, { viewport: { width, height: 800 }, colorScheme });
-    page.on('dialog', (dialog) => {
-      complaints.push(`a script ran: ${dialog.message()}`);
-      void dialog.dismiss();
-    });
-    const clean = async (what: string): Promise<void> => {
-      t.strictSame(await findings(page), [], `no serious finding: ${what}, ${width} ${colorScheme}`);
-      t.equal(await page.evaluate('document.documentElement.scrollWidth - innerWidth'), 0, 'as wide as the screen');
-      t.equal(await page.locator('img[src="x"], main script').count(), 0, 'texts stay texts');
-    };
-    await logIn(service, page, '#/capacity');
-    const input = (name: string) => page.locator(`input[type=file][aria-label="${name}"]`);
-    await input('Open a recording').setInputFiles(file);
-    await page.getByRole('region', { name: 'Shapes of the recording' }).waitFor();
-    await clean('a recording');
-    await input('Open a recording').setInputFiles(hostile);
-    await page.getByRole('alert').getByText('no recording of lateral record').waitFor();
-    await page.getByRole('tab', { name: 'Budgets' }).click();
-    await page.getByRole('region', { name: 'Statements and their budgets' }).waitFor();
-    await clean('budgets');
-    await page.getByRole('tab', { name: 'Index advice' }).click();
-    await page.getByRole('button', { name: /^Plan \d+ shapes/ }).waitFor();
-    await clean('advice');
-    await page.getByRole('tab', { name: 'Reports' }).click();
-    const figures = page.getByRole('region', { name: 'Figures of the report' });
-    for (const path of [html, json, hostile, page2, found]) {
-      await input('Open a report').setInputFiles(path);
-      await page.getByRole('heading', { name: path === found ? /^Capacity: 120/ : /^Replay of/ }).waitFor();
-      t.ok((await figures.getByRole('row').count()) > 1, 'with figures');
-    }
-    await page.getByText(MARKUP).first().waitFor();
-    await clean('a report');
-    await input('Open a report').setInputFiles(file);
-    await page.getByRole('alert').waitFor();
-    t.strictSame(complaints, []);
+  const { page, complaints } = await openPage(service);
+  watchForScripts(page, complaints);
+  const clean = async (what: string): Promise<void> => {
+    t.strictSame(await findings(page), [], `no serious finding: ${what}`);
+    t.equal(await page.locator('img[src="x"], main script').count(), 0, 'texts stay texts');
+  };
+  await logIn(service, page, '#/capacity');
+  const input = (name: string) => page.locator(`input[type=file][aria-label="${name}"]`);
+  await input('Open a recording').setInputFiles(file);
+  await page.getByRole('region', { name: 'Shapes of the recording' }).waitFor();
+  await clean('a recording');
+  await input('Open a recording').setInputFiles(hostile);
+  await page.getByRole('alert').getByText('no recording of lateral record').waitFor();
+  await page.getByRole('tab', { name: 'Budgets' }).click();
+  await page.getByRole('region', { name: 'Statements and their budgets' }).waitFor();
+  await clean('budgets');
+  await page.getByRole('tab', { name: 'Index advice' }).click();
+  await page.getByRole('button', { name: /^Plan \d+ shapes/ }).waitFor();
+  await clean('advice');
+  await page.getByRole('tab', { name: 'Reports' }).click();
+  const figures = page.getByRole('region', { name: 'Figures of the report' });
+  for (const path of [html, json, hostile, page2, found]) {
+    await input('Open a report').setInputFiles(path);
+    await page.getByRole('heading', { name: path === found ? /^Capacity: 120/ : /^Replay of/ }).waitFor();
+    t.ok((await figures.getByRole('row').count()) > 1, 'with figures');
   }
+  await page.getByText(MARKUP).first().waitFor();
+  await clean('a report');
+  await input('Open a report').setInputFiles(file);
+  await page.getByRole('alert').waitFor();
+  t.strictSame(complaints, []);
 });

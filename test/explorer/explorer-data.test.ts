@@ -140,7 +140,7 @@ t.test('changes wait for those who look elsewhere; who logs out leaves nothing b
   t.strictSame(complaints, []);
 });
 
-t.test('task: live grid: rows and answers follow the database, whoever writes', { skip }, async (t) => {
+t.test('task 23: live grid: rows and answers follow the database, whoever writes', { skip }, async (t) => {
   const { page, complaints } = await openPage(service);
   await logIn(service, page, '#/data/shifts');
   const grid = page.getByRole('grid', { name: 'shifts' });
@@ -286,7 +286,7 @@ t.test('a nested grid adds, changes, deletes and unlinks, and all of it is one p
   await page.getByRole('button', { name: /^tags: 0,/ }).click();
   const tags = page.getByRole('region', { name: /^tags of/ });
   await tags.getByRole('button', { name: 'Add' }).click();
-  const form = page.getByRole('dialog', { name: /^New item in/ });
+  const form = page.getByRole('dialog', { name: /^Add to/ });
   await form.getByLabel('tags_id').click();
   await form.getByRole('combobox').fill('linked');
   await page.getByRole('option', { name: /^linked/ }).click();

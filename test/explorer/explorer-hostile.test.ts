@@ -1,7 +1,7 @@
 /** Names, values, notes and errors that look like markup are shown as text on every page of the Explorer, and nobody else is asked. */
 import t from 'tap';
 import { openPage, skip } from '../support/browser.js';
-import { findings, logIn, setPassword } from '../support/explorer.js';
+import { findings, logIn, setPassword, watchForScripts } from '../support/explorer.js';
 import { connectSql, createLibrary, request, startDatabase, startTestService } from '../support/service.js';
 
 t.setTimeout(300_000);
@@ -22,10 +22,7 @@ await request(service, 'POST', '/policies', { headers: { 'content-type': 'applic
 
 t.test('every page', { skip }, async (t) => {
   const { page, complaints } = await openPage(service);
-  page.on('dialog', (dialog) => {
-    complaints.push(`a script ran: ${dialog.message()}`);
-    void dialog.dismiss();
-  });
+  watchForScripts(page, complaints);
   await logIn(service, page, '#/data');
   const name = encodeURIComponent(MARKUP);
   const question = encodeURIComponent(

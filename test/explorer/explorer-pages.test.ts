@@ -108,7 +108,7 @@ t.test('plan: the tree with what it took, and an index that is missing', { skip 
   t.strictSame(complaints, []);
 });
 
-t.test('task: a field by clicks; model: a diagram, a new relation', { skip }, async (t) => {
+t.test('task 15: a field by clicks; a diagram, a new relation', { skip }, async (t) => {
   const { page, complaints } = await openPage(service);
   await logIn(service, page, '#/model');
   await page.getByRole('button', { name: /^articles\s*id/ }).click();
@@ -146,7 +146,7 @@ t.test('task: a field by clicks; model: a diagram, a new relation', { skip }, as
   t.strictSame(complaints, []);
 });
 
-t.test('access: the public may read published articles, and why not a draft', { skip }, async (t) => {
+t.test('task 12: why? The public may read published articles, but no draft', { skip }, async (t) => {
   const { page, complaints } = await openPage(service);
   await logIn(service, page, '#/access');
   await page.getByText('What requests without a login may do.').waitFor();

@@ -1,7 +1,7 @@
 /** The page of one item: inputs by type, lists, revisions, comments, versions, readers and requests. SQL checks each result. */
 import t from 'tap';
 import { openPage, skip } from '../support/browser.js';
-import { findings, logIn, setPassword } from '../support/explorer.js';
+import { findings, logIn, setPassword, watchForScripts } from '../support/explorer.js';
 import { connectSql, createLibrary, request, startDatabase, startTestService } from '../support/service.js';
 
 t.setTimeout(300_000);
@@ -27,7 +27,7 @@ const ask = (method: string, path: string, body: unknown) =>
   request(service, method, path, { headers, body: JSON.stringify(body) });
 await ask('POST', '/schema/suggestions', {});
 
-t.test('task: JSON, date and other types: each field has an input of its kind', { skip }, async (t) => {
+t.test('task 18: JSON; task 19: date: each field has an input of its kind', { skip }, async (t) => {
   const { page, complaints } = await openPage(service, { timezoneId: 'America/New_York' });
   await logIn(service, page, '#/data/events?sort=-id');
   await page.getByRole('grid', { name: 'events' }).getByRole('link', { name: 'Open row 2' }).click();
@@ -136,7 +136,7 @@ t.test('task: JSON, date and other types: each field has an input of its kind', 
   t.strictSame(complaints, []);
 });
 
-t.test('task: revision restored, with the differences of each', { skip }, async (t) => {
+t.test('task 28: revision restored, with the differences of each', { skip }, async (t) => {
   await ask('PATCH', '/items/articles/2', { title: 'Changed once', views: 251 });
   await ask('PATCH', '/items/articles/2', { title: MARKUP });
   const { page, complaints } = await openPage(service);
@@ -157,7 +157,7 @@ t.test('task: revision restored, with the differences of each', { skip }, async 
   t.strictSame(complaints, []);
 });
 
-t.test('task: version promoted, after it was edited and compared', { skip }, async (t) => {
+t.test('task 27: version promoted, after it was edited and compared', { skip }, async (t) => {
   const { page, complaints } = await openPage(service);
   await logIn(service, page, '#/data/articles/3?tab=versions');
   await page.getByRole('button', { name: 'Turn on versions for articles' }).click();
@@ -281,10 +281,7 @@ t.test('a new item with nested items is one request', { skip }, async (t) => {
 
 t.test('hostile values are text on every part of the page', { skip }, async (t) => {
   const { page, complaints } = await openPage(service);
-  page.on('dialog', (dialog) => {
-    complaints.push(`a script ran: ${dialog.message()}`);
-    void dialog.dismiss();
-  });
+  watchForScripts(page, complaints);
   await ask('PATCH', '/items/events/2', { setup: { [MARKUP]: MARKUP }, labels: [MARKUP] });
   await ask('POST', '/comments', { collection: 'events', item: '2', comment: MARKUP });
   await logIn(service, page, '#/data/events/2');

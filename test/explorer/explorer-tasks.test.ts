@@ -37,34 +37,38 @@ async function cell(page: Page, row: number, column: string, value: string): Pro
   await page.keyboard.press('Enter');
 }
 
-t.test('task: filter, sort and share a link: another browser shows the same list', { skip }, async (t) => {
-  const { page, complaints } = await openPage(service);
-  await logIn(service, page, '#/data/stock');
-  const grid = page.getByRole('grid', { name: 'stock' });
-  await grid.getByText('thing 1', { exact: true }).waitFor();
-  await page.getByRole('button', { name: 'Filter' }).click();
-  await page.getByRole('button', { name: 'Add rule' }).click();
-  await page.getByLabel('Field').selectOption('amount');
-  await page.getByLabel('Operator').selectOption('_lte');
-  await page.getByLabel('Value').fill('3');
-  await page.getByText('3 items', { exact: true }).waitFor();
-  await page.keyboard.press('Escape');
-  await grid.getByRole('button', { name: 'amount', exact: true }).click();
-  await page.waitForURL(/sort=amount/);
-  await grid.getByRole('button', { name: 'amount', exact: true }).click();
-  await page.waitForURL(/sort=-amount/);
-  const other = await openPage(service);
-  await logIn(service, other.page, new URL(page.url()).hash);
-  const names = other.page.getByRole('grid', { name: 'stock' }).getByText(/^thing \d+$/);
-  await names.nth(2).waitFor();
-  t.strictSame(
-    await names.allTextContents(),
-    (await sql`select name from stock where amount <= 3 order by amount desc`).map(({ name }) => name),
-  );
-  t.strictSame([...complaints, ...other.complaints], []);
-});
+t.test(
+  'task 3: filter; task 4: sort; task 5: share a link, and another browser shows the same list',
+  { skip },
+  async (t) => {
+    const { page, complaints } = await openPage(service);
+    await logIn(service, page, '#/data/stock');
+    const grid = page.getByRole('grid', { name: 'stock' });
+    await grid.getByText('thing 1', { exact: true }).waitFor();
+    await page.getByRole('button', { name: 'Filter' }).click();
+    await page.getByRole('button', { name: 'Add rule' }).click();
+    await page.getByLabel('Field').selectOption('amount');
+    await page.getByLabel('Operator').selectOption('_lte');
+    await page.getByLabel('Value').fill('3');
+    await page.getByText('3 items', { exact: true }).waitFor();
+    await page.keyboard.press('Escape');
+    await grid.getByRole('button', { name: 'amount', exact: true }).click();
+    await page.waitForURL(/sort=amount/);
+    await grid.getByRole('button', { name: 'amount', exact: true }).click();
+    await page.waitForURL(/sort=-amount/);
+    const other = await openPage(service);
+    await logIn(service, other.page, new URL(page.url()).hash);
+    const names = other.page.getByRole('grid', { name: 'stock' }).getByText(/^thing \d+$/);
+    await names.nth(2).waitFor();
+    t.strictSame(
+      await names.allTextContents(),
+      (await sql`select name from stock where amount <= 3 order by amount desc`).map(({ name }) => name),
+    );
+    t.strictSame([...complaints, ...other.complaints], []);
+  },
+);
 
-t.test('task: undo and redo, with small and capital letters', { skip }, async (t) => {
+t.test('task 8: undo and redo, with small and capital letters', { skip }, async (t) => {
   const { page, complaints } = await openPage(service);
   await logIn(service, page, '#/data/stock?sort=id');
   await page.getByRole('grid', { name: 'stock' }).getByText('thing 1', { exact: true }).waitFor();
@@ -90,7 +94,7 @@ t.test('task: undo and redo, with small and capital letters', { skip }, async (t
   t.strictSame(complaints, []);
 });
 
-t.test('task: add and read an m2m link: the list shows the names of the other side', { skip }, async (t) => {
+t.test('task 7: add and read an m2m link: the list shows the names of the other side', { skip }, async (t) => {
   await sql`insert into tags (id, name) values (801, ${MARKUP}), (802, 'second tag')`;
   await sql`insert into articles (id, title) values (801, 'Linked')`;
   await sql`insert into articles_tags (articles_id, tags_id) values (801, 801)`;
@@ -103,7 +107,7 @@ t.test('task: add and read an m2m link: the list shows the names of the other si
   await tags.getByRole('columnheader', { name: 'tags_id' }).waitFor();
   await tags.getByRole('gridcell', { name: MARKUP }).waitFor();
   await tags.getByRole('button', { name: 'Add' }).click();
-  const form = page.getByRole('dialog', { name: /^New item in/ });
+  const form = page.getByRole('dialog', { name: 'Add to tags' });
   await form.getByLabel('tags_id').click();
   await form.getByRole('combobox').fill('second');
   await page.getByRole('option', { name: /^second tag/ }).click();
@@ -162,37 +166,46 @@ t.test('bulk edit and delete say how many items they change', { skip }, async (t
   t.strictSame(complaints, []);
 });
 
-t.test('task: import with errors: columns are mapped, refused rows corrected, and sent again', { skip }, async (t) => {
-  const { page, complaints } = await openPage(service);
-  await logIn(service, page, '#/data/stock');
-  await page.getByRole('button', { name: 'More' }).click();
-  await page.getByRole('button', { name: 'Import a file' }).click();
-  const dialog = page.getByRole('dialog', { name: 'Import into stock' });
-  const text = `Name;how many;comment\n${MARKUP};1;x\nwrong;many;y\n"semi;colon";3;z\n;4;no name\n`;
-  await dialog.getByLabel('File').setInputFiles({ name: 'stock.csv', mimeType: 'text/csv', buffer: Buffer.from(text) });
-  await dialog.getByText('4 rows. Choose the field of each column.').waitFor();
-  t.equal(await dialog.getByLabel('Field of the column Name').inputValue(), 'name', 'suggested');
-  t.equal(await dialog.getByLabel('Field of the column comment').inputValue(), '', 'left out');
-  await dialog.getByLabel('Field of the column how many').selectOption('amount');
-  await dialog.getByText('1 value of the first 1,000 rows will be refused').waitFor();
-  t.strictSame(await findings(page), [], 'no serious finding');
-  await dialog.getByRole('button', { name: 'Import', exact: true }).click();
-  await dialog.getByText('Nothing was imported: 2 rows refused').waitFor();
-  t.equal((await sql`select from stock where name = ${MARKUP}`).length, 0, 'all rows or none');
-  await dialog.getByLabel('amount of row 2').fill('2');
-  await dialog.getByRole('region', { name: 'Row 4' }).getByLabel('Leave out').check();
-  t.strictSame(await findings(page), [], 'no serious finding with refused rows');
-  await dialog.getByRole('button', { name: 'Try again' }).click();
-  await dialog.getByText('Imported 3 rows.').waitFor();
-  t.match(await sql`select name, amount from stock where name in (${MARKUP}, 'wrong', 'semi;colon') order by amount`, [
-    { name: MARKUP, amount: 1 },
-    { name: 'wrong', amount: 2 },
-    { name: 'semi;colon', amount: 3 },
-  ]);
-  t.strictSame(complaints, []);
-});
+t.test(
+  'task 20: import with errors: columns are mapped, refused rows corrected, and sent again',
+  { skip },
+  async (t) => {
+    const { page, complaints } = await openPage(service);
+    await logIn(service, page, '#/data/stock');
+    await page.getByRole('button', { name: 'More' }).click();
+    await page.getByRole('button', { name: 'Import a file' }).click();
+    const dialog = page.getByRole('dialog', { name: 'Import into stock' });
+    const text = `Name;how many;comment\n${MARKUP};1;x\nwrong;many;y\n"semi;colon";3;z\n;4;no name\n`;
+    await dialog
+      .getByLabel('File')
+      .setInputFiles({ name: 'stock.csv', mimeType: 'text/csv', buffer: Buffer.from(text) });
+    await dialog.getByText('4 rows. Choose the field of each column.').waitFor();
+    t.equal(await dialog.getByLabel('Field of the column Name').inputValue(), 'name', 'suggested');
+    t.equal(await dialog.getByLabel('Field of the column comment').inputValue(), '', 'left out');
+    await dialog.getByLabel('Field of the column how many').selectOption('amount');
+    await dialog.getByText('1 value of the first 1,000 rows will be refused').waitFor();
+    t.strictSame(await findings(page), [], 'no serious finding');
+    await dialog.getByRole('button', { name: 'Import', exact: true }).click();
+    await dialog.getByText('Nothing was imported: 2 rows refused').waitFor();
+    t.equal((await sql`select from stock where name = ${MARKUP}`).length, 0, 'all rows or none');
+    await dialog.getByLabel('amount of row 2').fill('2');
+    await dialog.getByRole('region', { name: 'Row 4' }).getByLabel('Leave out').check();
+    t.strictSame(await findings(page), [], 'no serious finding with refused rows');
+    await dialog.getByRole('button', { name: 'Try again' }).click();
+    await dialog.getByText('Imported 3 rows.').waitFor();
+    t.match(
+      await sql`select name, amount from stock where name in (${MARKUP}, 'wrong', 'semi;colon') order by amount`,
+      [
+        { name: MARKUP, amount: 1 },
+        { name: 'wrong', amount: 2 },
+        { name: 'semi;colon', amount: 3 },
+      ],
+    );
+    t.strictSame(complaints, []);
+  },
+);
 
-t.test('task: export of what is shown, and one million rows: scroll, filter, export', { skip }, async (t) => {
+t.test('task 21: export of what is shown; task 30: one million rows: scroll, filter, export', { skip }, async (t) => {
   const { page, complaints } = await openPage(service, { acceptDownloads: true });
   await logIn(service, page, '#/data/measured');
   const grid = page.getByRole('grid', { name: 'measured' });
@@ -219,7 +232,7 @@ t.test('task: export of what is shown, and one million rows: scroll, filter, exp
   t.strictSame(complaints, []);
 });
 
-t.test('task: 200 columns: relations are shown, and the others are found by name', { skip }, async (t) => {
+t.test('task 31: 200 columns: relations are shown, and the others are found by name', { skip }, async (t) => {
   const { page, complaints } = await openPage(service);
   await logIn(service, page, '#/data/wide');
   const grid = page.getByRole('grid', { name: 'wide' });
@@ -246,7 +259,7 @@ t.test('task: 200 columns: relations are shown, and the others are found by name
   t.strictSame(complaints, []);
 });
 
-t.test('task: keyboard only: open an item, change it, save, and go back', { skip }, async (t) => {
+t.test('task 33: keyboard only: open an item, change it, save, and go back', { skip }, async (t) => {
   const { page, complaints } = await openPage(service);
   await logIn(service, page, '#/data/stock?sort=id');
   const grid = page.getByRole('grid', { name: 'stock' });

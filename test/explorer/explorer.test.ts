@@ -1,7 +1,8 @@
 /** The Explorer's files, and its Data page in a real browser: what a person does there, and what the database holds afterwards. */
-import { readFile, writeFile } from 'node:fs/promises';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
+import { packagePath } from '../../src/base/package-files.js';
 import { openPage, skip } from '../support/browser.js';
 import { findings, logIn, setPassword } from '../support/explorer.js';
 import {
@@ -22,6 +23,45 @@ const sql = connectSql(service.databaseUrl);
 t.teardown(() => sql.end());
 const BROTLI = { token: null, headers: { 'accept-encoding': 'br' } };
 const hostile = '<img src=x onerror=alert(1)><script>alert(2)</script>';
+
+/** The tasks that users of the Explorer must be able to do. Each is a browser test whose title begins with its number. */
+const TASKS = [
+  ...[
+    'log in',
+    'wrong password',
+    'filter',
+    'sort',
+    'share a link',
+    'edit',
+    'add and read an m2m link',
+    'undo and redo',
+  ],
+  ...['refused edit', 'policy with rule', 'view as', 'why?', 'user', 'role', 'field', 'm2m relation', 'm2a relation'],
+  ...['JSON', 'date', 'import with errors', 'export', 'upload and replace a picture', 'live grid'],
+  ...['board with three charts', 'index advice', 'function call', 'version promoted', 'revision restored'],
+  ...['webhook made', 'one million rows', '200 columns', '700 tables', 'keyboard only'],
+];
+
+t.test('each task has one test, which checks the database', async (t) => {
+  const folder = packagePath('test', 'explorer');
+  const tests = new Map<number, string>();
+  for (const name of await readdir(folder)) {
+    const parts = (await readFile(join(folder, name), 'utf8')).split(/^t\.test\(/m).slice(1);
+    for (const part of parts) {
+      const title = /^\s*(?:'[^']*'|"[^"]*")/.exec(part)?.[0] ?? '';
+      for (const [, number] of title.matchAll(/task (\d+):/g)) {
+        t.notOk(tests.has(Number(number)), `task ${number} has one test`);
+        tests.set(Number(number), part);
+      }
+    }
+  }
+  for (const [at, task] of TASKS.entries()) {
+    const test = tests.get(at + 1) ?? '';
+    t.match(test, /openPage\(/, `task ${at + 1}, ${task}, is a test in a browser`);
+    t.match(test, /\bsql`|\bmany`|Sql\(/, `task ${at + 1}, ${task}, looks into the database`);
+  }
+  t.equal(tests.size, TASKS.length);
+});
 
 t.test('the root leads to the page, unless it is switched off', async (t) => {
   const root = await get(service, '/', { token: null });
@@ -61,7 +101,7 @@ t.test('the files: small, tagged, compressed, under a strict policy', async (t) 
 });
 
 t.test(
-  'tasks: wrong password, log in, edit, refused edit, filter: undo, save as one payload, create, delete',
+  'task 6: edit, saved as one payload; task 9: a refused edit changes nothing; create, filter, delete',
   { skip },
   async (t) => {
     const { page, complaints } = await openPage(service);
@@ -175,7 +215,7 @@ t.test(
   },
 );
 
-t.test('tasks: sort, share a link, export: columns, search, palette, import', { skip }, async (t) => {
+t.test('columns, search, palette, import and export of a small list', { skip }, async (t) => {
   const { page, complaints } = await openPage(service, { acceptDownloads: true });
   await logIn(service, page, '#/data/tags');
   const folder = await makeFolder();
