@@ -45,7 +45,7 @@ interface TextInputProps {
   readonly label: string;
   readonly value: string;
   readonly onInput: (text: string) => void;
-  readonly type?: 'text' | 'email';
+  readonly type?: 'text' | 'email' | 'numeric';
   readonly note?: string;
 }
 

@@ -21,6 +21,7 @@ import {
   setTheme,
   startError,
   theme,
+  toast,
   viewAs,
 } from './state';
 import './style.css';
@@ -74,7 +75,15 @@ function focusContent(event: Event): void {
   document.getElementById('content')?.focus();
 }
 
+type Account = typeof import('./account')['AccountDialog'];
+
 function Header(): JSX.Element {
+  const [Account, setAccount] = useState<Account | null>(null);
+  const openAccount = (): void =>
+    void import('./account').then(
+      (loaded) => setAccount(() => loaded.AccountDialog),
+      (error: unknown) => toast(messageOf(error), 'bad'),
+    );
   return (
     <header class="bar">
       <a class="brand" href="#/data" aria-label="Lateral Explorer">
@@ -101,6 +110,7 @@ function Header(): JSX.Element {
           compact
           entries={[
             { label: me.value?.email ?? '', disabled: true, onClick: () => {} },
+            { label: 'Your account', icon: 'key' as const, onClick: openAccount },
             ...(theme.value === 'system'
               ? []
               : [{ label: 'Use the theme of the system', onClick: () => setTheme('system') }]),
@@ -108,6 +118,7 @@ function Header(): JSX.Element {
             { label: 'Log out', onClick: () => void logOut() },
           ]}
         />
+        {Account && <Account onClose={() => setAccount(null)} />}
       </div>
     </header>
   );

@@ -34,6 +34,8 @@ const ICONS = {
   user: 'M8 8a2.8 2.8 0 1 0 0-5.6A2.8 2.8 0 0 0 8 8ZM2.8 14c.4-2.8 2.5-4.2 5.2-4.2s4.8 1.4 5.2 4.2',
   menu: 'M2 4h12M2 8h12M2 12h12',
   pulse: 'M1.5 8.5h3L6 4l3.5 9 2-4.5h3',
+  bookmark: 'M4.5 2.5h7v11L8 10.8l-3.5 2.7z',
+  clock: 'M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12ZM8 4.8V8l2.2 1.6',
   refresh: 'M13 8a5 5 0 1 1-1.5-3.5L13 6M13 2.5V6H9.5',
   link: 'M6.5 9.5l3-3M5 7 3.2 8.8a2.8 2.8 0 0 0 4 4L9 11M11 9l1.8-1.8a2.8 2.8 0 0 0-4-4L7 5',
   warn: 'M8 2 1.5 13.5h13zM8 6.5v3.2M8 11.7h.01',
@@ -107,7 +109,7 @@ interface PopoverProps {
 export function Popover({ anchor, onClose, children, label, width = 280 }: PopoverProps): JSX.Element {
   const panel = useRef<HTMLDivElement>(null);
   const [place, setPlace] = useState<CSSProperties>({ visibility: 'hidden' });
-  useLayoutEffect(() => {
+  const fit = (): void => {
     const rect = anchor.current?.getBoundingClientRect();
     const own = panel.current?.getBoundingClientRect();
     if (!rect || !own) return;
@@ -122,6 +124,11 @@ export function Popover({ anchor, onClose, children, label, width = 280 }: Popov
       maxHeight: `${height}px`,
       ...(isAbove ? { bottom: `${innerHeight - rect.top + 4}px` } : { top: `${rect.bottom + 4}px` }),
     });
+  };
+  useLayoutEffect(() => {
+    fit();
+    addEventListener('resize', fit);
+    return () => removeEventListener('resize', fit);
   }, []);
   useEffect(() => {
     const close = (event: Event): void => {

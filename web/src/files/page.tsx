@@ -277,7 +277,8 @@ function FileGrid({ found: { files, count }, query, mayCreate, addressOf }: Grid
 
 function describe({ type, filesize, width, height }: FileRow): string {
   const size = width !== null && height !== null ? `, ${width} × ${height}` : '';
-  return `${type ?? 'unknown type'}, ${sizeText(filesize)}${size}`;
+  const [, subtype = 'unknown type'] = /^(?:image|video|audio)\/([\w-]+)/.exec(type ?? '') ?? [null, type ?? undefined];
+  return `${subtype}, ${sizeText(filesize)}${size}`;
 }
 
 /** Larger originals are not loaded to draw a small picture. */

@@ -1,4 +1,4 @@
-/** Uploads: one file after the other, each with its progress. */
+/** Uploads: several files at a time, each with its progress. */
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { messageOf, sendForm } from '../api';
@@ -22,42 +22,50 @@ export interface Uploads {
 }
 
 let lastId = 0;
+/** Browsers open six connections to a host. Other requests of the page need some of them. */
+const MOST_AT_ONCE = 3;
 
 /** Leaving the page cancels what is not stored yet. */
 export function useUploads(onStored: () => void): Uploads {
   const [list, setList] = useState<readonly Upload[]>([]);
-  const sending = useRef<{ readonly id: number; readonly request: AbortController } | null>(null);
+  const sending = useRef(new Map<number, AbortController>());
   const change = (id: number, part: Partial<Upload>): void =>
     setList((all) => all.map((each) => (each.id === id ? { ...each, ...part } : each)));
   const remove = (id: number): void => {
-    if (sending.current?.id === id) sending.current.request.abort();
+    sending.current.get(id)?.abort();
     setList((all) => all.filter((each) => each.id !== id));
   };
-  useEffect(() => () => sending.current?.request.abort(), []);
-  useEffect(() => {
-    const next = list.find(({ state }) => state === 'waiting');
-    if (!next || sending.current) return;
+  useEffect(
+    () => () => {
+      for (const request of sending.current.values()) request.abort();
+    },
+    [],
+  );
+  const send = ({ id, file, folder }: Upload): void => {
     const request = new AbortController();
-    sending.current = { id: next.id, request };
-    change(next.id, { state: 'sending' });
-    const form = formOf(next.file, { folder: next.folder });
-    sendForm('POST', '/files?fields=id', form, {
-      onProgress: (part) => change(next.id, { part }),
+    sending.current.set(id, request);
+    change(id, { state: 'sending' });
+    sendForm('POST', '/files?fields=id', formOf(file, { folder }), {
+      onProgress: (part) => change(id, { part }),
       signal: request.signal,
     })
       .then(
         () => {
-          setList((all) => all.filter(({ id }) => id !== next.id));
+          setList((all) => all.filter((each) => each.id !== id));
           onStored();
         },
         (error: unknown) => {
-          if (!request.signal.aborted) change(next.id, { state: 'failed', error: messageOf(error) });
+          if (!request.signal.aborted) change(id, { state: 'failed', error: messageOf(error) });
         },
       )
       .finally(() => {
-        sending.current = null;
+        sending.current.delete(id);
         setList((all) => [...all]);
       });
+  };
+  useEffect(() => {
+    const waiting = list.filter(({ id, state }) => state === 'waiting' && !sending.current.has(id));
+    for (const next of waiting.slice(0, MOST_AT_ONCE - sending.current.size)) send(next);
   }, [list]);
   const add = (files: Iterable<File>, folder: string | null): void =>
     setList((all) => [

@@ -63,6 +63,7 @@ function FilterEditor({ model, collection, group, onChange, depth = 0 }: FilterE
   };
   return (
     <div class={`filter-group${depth > 0 ? ' nested' : ''}`} role="group" aria-label="Filter">
+      {group.entries.length === 0 && depth === 0 && <p class="quiet filter-none">No rules: every item matches.</p>}
       {group.entries.length > 1 && (
         <label class="filter-join">
           <select

@@ -136,13 +136,14 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
           <span class="grow" />
           <Menu
             label="History"
+            icon="clock"
             disabled={past.value.length === 0}
             entries={past.value.map((each) => ({
               label: `${toUrl(each.query).slice(0, 60)} · ${each.rows} rows`,
               onClick: () => go(addressOf(each.query)),
             }))}
           />
-          <Button label="Saved" icon="save" onClick={() => setOpened('saved')} />
+          <Button label="Saved" icon="bookmark" onClick={() => setOpened('saved')} />
           <Button
             label="Copy link"
             icon="link"

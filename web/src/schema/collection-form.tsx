@@ -23,7 +23,14 @@ export function CreateCollection(props: {
     props.onMade(name);
   };
   return (
-    <ChangeForm title="New collection" onClose={props.onClose} onSave={save} done={`${name} was created`}>
+    <ChangeForm
+      title="New collection"
+      saveLabel="Create"
+      disabled={name.trim() === ''}
+      onClose={props.onClose}
+      onSave={save}
+      done={`${name} was created`}
+    >
       <TextField label="Name" value={name} onInput={setName} note="Fields are added afterwards" />
       <Choice label="Its key, id, is" value={key} onInput={setKey} among={KEYS} />
     </ChangeForm>

@@ -20,17 +20,17 @@ const CLOSEST = 2;
 const LONGEST = 23;
 const FARTHEST = 0.05;
 /** Below this scale the names in boxes are unreadable. */
-const READABLE = 0.45;
+const READABLE = 0.65;
 
 export function Drawing({ diagram, chosen, onChoose }: DrawingProps): JSX.Element {
   const frame = useRef<HTMLDivElement>(null);
   const moved = useRef(false);
   const [view, setView] = useState<View>({ x: 0, y: 0, scale: 1 });
-  const fitted = (): View => {
+  const fitted = (least?: number): View => {
     const { clientWidth: width = 800, clientHeight: height = 600 } = frame.current ?? {};
     const whole = Math.min(1, (width - 48) / Math.max(1, diagram.width), (height - 48) / Math.max(1, diagram.height));
     // Frames have titles that are readable at a small scale.
-    const scale = Math.max(whole, diagram.frames.length > 0 ? FARTHEST : READABLE);
+    const scale = Math.max(whole, least ?? (diagram.frames.length > 0 ? FARTHEST : READABLE));
     const spare = Math.max(0, width / scale - diagram.width) / 2;
     return { x: -Math.max(24 / scale, spare), y: -24 / scale, scale };
   };
@@ -160,7 +160,7 @@ export function Drawing({ diagram, chosen, onChoose }: DrawingProps): JSX.Elemen
       <div class="zoom">
         <Button label="Zoom in" icon="plus" compact onClick={() => zoom(1.25)} />
         <Button label="Zoom out" icon="minus" compact onClick={() => zoom(0.8)} />
-        <Button label="Fit" onClick={() => setView(fit())} />
+        <Button label="Fit" onClick={() => setView(fitted(FARTHEST))} />
       </div>
     </div>
   );

@@ -158,10 +158,15 @@ function inLayers(collections: readonly Collection[], links: readonly FieldLink[
     bottom = y + tallest;
     y = bottom + 24;
   }
+  const placed = new Map(boxes.map((box) => [box.collection.name, box]));
+  const columns = [...new Set(boxes.filter((box) => linked.has(box.collection.name)).map(({ x }) => x))];
   const edges = links.flatMap(({ from, field, to }): Edge[] => {
     if (from === to) return [];
+    const [start, end] = [placed.get(from), placed.get(to)];
+    if (!start || !end) return [];
     const { points = [] } = graph.edge({ v: from, w: to, name: field }) as { points?: Point[] };
-    return [{ id: JSON.stringify([from, field, to]), from, to, path: pathOf(fromSides(points, graph, from, to)) }];
+    const path = routeOf({ start, end, row: rowOf(start, field), passed: points.slice(1, -1), columns });
+    return [{ id: JSON.stringify([from, field, to]), from, to, path }];
   });
   return { boxes, edges, frames: [], width: right, height: bottom };
 }
@@ -171,11 +176,45 @@ interface Point {
   readonly y: number;
 }
 
-/** Leaves and enters boxes at their sides: a line from the top or the bottom would cross the boxes above or below. */
-function fromSides(points: readonly Point[], graph: Graph, from: string, to: string): Point[] {
-  const [start, end] = [graph.node(from) as Point, graph.node(to) as Point];
-  const half = (start.x < end.x ? WIDTH : -WIDTH) / 2;
-  return [{ x: start.x + half, y: start.y }, ...points.slice(1, -1), { x: end.x - half, y: end.y }];
+/** The height at which a line leaves a box: at the field that refers, or at the name if the box does not list it. */
+function rowOf({ y, fields }: Box, field: string): number {
+  const at = fields.findIndex(({ name }) => name === field);
+  return y + (at === -1 ? HEAD / 2 : HEAD + 10 + at * LINE);
+}
+
+interface Route {
+  readonly start: Box;
+  readonly end: Box;
+  readonly row: number;
+  /** Where the library leads the line past the boxes of other layers. */
+  readonly passed: readonly Point[];
+  /** The left sides of the layers. */
+  readonly columns: readonly number[];
+}
+
+/**
+ * From the side of one box to the side of the other. The line passes other layers straight, between their boxes, and bends only in the gaps
+ * between layers, so that no part of it is behind a box. It ends in an arrow at the referenced collection.
+ */
+function routeOf({ start, end, row, passed, columns }: Route): string {
+  const sign = start.x < end.x ? 1 : -1;
+  const sideOf = (left: number, isAfter: boolean): number => (isAfter === sign > 0 ? left + WIDTH + 6 : left - 6);
+  const points: Point[] = [{ x: start.x + (sign > 0 ? WIDTH : 0), y: row }];
+  for (const { x, y } of passed) {
+    const column = columns.find((left) => x > left && x < left + WIDTH);
+    if (column !== undefined) points.push({ x: sideOf(column, false), y }, { x: sideOf(column, true), y });
+  }
+  const tip = { x: end.x + (sign > 0 ? 0 : WIDTH), y: end.y + HEAD / 2 };
+  points.push(tip);
+  const [first = tip, ...rest] = points;
+  let path = `M${first.x} ${first.y}`;
+  let from = first;
+  for (const to of rest) {
+    const middle = (from.x + to.x) / 2;
+    path += from.y === to.y ? `H${to.x}` : `C${middle} ${from.y} ${middle} ${to.y} ${to.x} ${to.y}`;
+    from = to;
+  }
+  return `${path}m${-7 * sign} -4l${7 * sign} 4l${-7 * sign} 4`;
 }
 
 /** The key, then references, then other fields while there is room. */
@@ -183,16 +222,4 @@ function listed({ fields }: Collection): Field[] {
   const all = [...fields.values()].filter((field) => field.column);
   const rank = (field: Field): number => (field.isKey ? 0 : field.relation ? 1 : 2);
   return all.sort((one, other) => rank(one) - rank(other)).slice(0, MOST_FIELDS);
-}
-
-/** Straight at both ends, and rounded at its corners: through the middle of each segment. */
-function pathOf(points: readonly Point[]): string {
-  const [first, ...rest] = points;
-  const last = rest.at(-1);
-  if (!first || !last) return '';
-  const turns = rest.slice(0, -1).map((point, at) => {
-    const next = rest[at + 1] ?? last;
-    return `Q${point.x} ${point.y} ${(point.x + next.x) / 2} ${(point.y + next.y) / 2}`;
-  });
-  return `M${first.x} ${first.y}${turns.join('')}L${last.x} ${last.y}`;
 }

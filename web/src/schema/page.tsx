@@ -4,6 +4,7 @@ import { useMemo, useState } from 'preact/hooks';
 import type { Collection, Model } from '../model';
 import { go, href, mayAdminister, model as modelSignal, route } from '../state';
 import { Button, countOf, Empty, Menu } from '../ui';
+import { CheckList } from './checks';
 import { ChangeCollection, CreateCollection, DeleteCollection } from './collection-form';
 import { Drawing } from './drawing';
 import { FieldList } from './fields';
@@ -132,7 +133,12 @@ function Side(props: {
       )}
       {collection.note && <p class="quiet">{collection.note}</p>}
       <FieldList collection={collection} model={props.model} />
-      {mayAdminister.value && !collection.isView && <IndexList key={collection.name} collection={collection} />}
+      {mayAdminister.value && !collection.isView && (
+        <>
+          <IndexList key={`indexes of ${collection.name}`} collection={collection} />
+          <CheckList key={`checks of ${collection.name}`} collection={collection} />
+        </>
+      )}
     </aside>
   );
 }

@@ -1,6 +1,7 @@
 /** A text field for GraphQL documents that suggests names of the schema at the cursor. */
 import type { JSX } from 'preact';
-import { useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { GRAPHQL, highlighted } from '../../highlight';
 import { type Completion, completionsAt, placeAt } from './complete';
 import type { Types } from './types';
 
@@ -28,6 +29,13 @@ export function Editor({ value, types, onInput, onRun }: EditorProps): JSX.Eleme
   const ruler = useRef<HTMLSpanElement>(null);
   const [offer, setOffer] = useState<Offer | null>(null);
   const latest = useRef(0);
+  const colours = useRef<HTMLPreElement>(null);
+  /** The highlighted text is behind the input, whose own text is transparent. */
+  const align = (): void => {
+    const [from, to] = [area.current, colours.current];
+    if (from && to) to.style.transform = `translate(${-from.scrollLeft}px, ${-from.scrollTop}px)`;
+  };
+  useLayoutEffect(align, [value]);
 
   const look = async (force: boolean): Promise<void> => {
     const element = area.current;
@@ -119,6 +127,9 @@ export function Editor({ value, types, onInput, onRun }: EditorProps): JSX.Eleme
 
   return (
     <div class="graphql-editor">
+      <div class="graphql-colours" aria-hidden="true">
+        <pre ref={colours}>{highlighted(value, GRAPHQL)}</pre>
+      </div>
       <textarea
         ref={area}
         class="mono"
@@ -135,6 +146,7 @@ export function Editor({ value, types, onInput, onRun }: EditorProps): JSX.Eleme
           void look(false);
         }}
         onKeyDown={onKeyDown}
+        onScroll={align}
         onBlur={() => setOffer(null)}
         onClick={() => setOffer(null)}
       />

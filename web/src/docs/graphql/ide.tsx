@@ -3,6 +3,7 @@ import { signal } from '@preact/signals';
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { ApiError, call, messageOf } from '../../api';
+import { highlighted, JSON_TEXT } from '../../highlight';
 import { go, href, route, whenForgotten } from '../../state';
 import { Button, ErrorBox } from '../../ui';
 import { Editor } from './editor';
@@ -125,9 +126,12 @@ export function GraphqlIde({ first }: { readonly first: string }): JSX.Element {
                   {answer.value.isError ? 'With errors' : 'Done'}, {Math.round(answer.value.milliseconds)} ms
                 </p>
                 <pre class="output" tabIndex={0} role="region" aria-label="Body of the response">
-                  {answer.value.text.length > MOST_TEXT
-                    ? `${answer.value.text.slice(0, MOST_TEXT)}…`
-                    : answer.value.text}
+                  {highlighted(
+                    answer.value.text.length > MOST_TEXT
+                      ? `${answer.value.text.slice(0, MOST_TEXT)}…`
+                      : answer.value.text,
+                    JSON_TEXT,
+                  )}
                 </pre>
               </>
             ) : (
