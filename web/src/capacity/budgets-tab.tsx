@@ -1,8 +1,9 @@
 /** Budgets of statements: the time that 99 of 100 of them should take at most. */
 import type { JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { pretty } from '../../../src/sql/pretty';
 import { call, messageOf } from '../api';
+import { usePolling } from '../polling';
 import { type Shape, summaries } from '../pulse/summary';
 import { SqlText } from '../query/sql-text';
 import { TextField } from '../schema/form';
@@ -14,29 +15,16 @@ const EVERY_MS = 4_000;
 
 export function BudgetsTab(): JSX.Element {
   const [shapes, setShapes] = useState<readonly Shape[] | null>(null);
-  const [error, setError] = useState<string | null>(null);
   const [open, setOpen] = useState<Shape | null>(null);
   const [turn, setTurn] = useState(0);
-  useEffect(() => {
-    let ended = false;
-    let timer = 0;
-    const read = async (): Promise<void> => {
-      try {
-        const { data } = await call<Shape[]>('GET', '/server/shapes?limit=300');
-        if (ended) return;
-        setShapes(data);
-        setError(null);
-      } catch (failure) {
-        if (!ended) setError(messageOf(failure));
-      }
-      if (!ended) timer = window.setTimeout(read, EVERY_MS);
-    };
-    void read();
-    return () => {
-      ended = true;
-      clearTimeout(timer);
-    };
-  }, [turn]);
+  const [error] = usePolling(
+    {
+      ask: () => call<Shape[]>('GET', '/server/shapes?limit=300'),
+      take: ({ data }) => setShapes(data),
+      everyMs: EVERY_MS,
+    },
+    [turn],
+  );
   const sorted = [...(shapes ?? [])].sort((one, other) => rank(other) - rank(one) || other.total - one.total);
   const names = summaries(sorted);
   const exceeded = sorted.filter((shape) => shape.exceeded).length;

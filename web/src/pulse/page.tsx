@@ -1,7 +1,8 @@
 /** Pulse: the current activity of the service. */
 import type { JSX } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
-import { ApiError, call, messageOf } from '../api';
+import { useRef, useState } from 'preact/hooks';
+import { ApiError, call } from '../api';
+import { usePolling } from '../polling';
 import { Empty, ErrorBox } from '../ui';
 import { Chart, type Line } from './chart';
 import { busiestRoutes, type Figures, type Point, pointOf, type Reading, readMetrics } from './metrics';
@@ -13,35 +14,32 @@ const COLOURS = ['accent', 'warm', 'bad'];
 /** Five minutes. */
 const MOST = 150;
 
+/** Null if the service has no metrics. */
+async function askMetrics(): Promise<string | null> {
+  try {
+    return (await call('GET', '/server/metrics')).text;
+  } catch (failure) {
+    if (failure instanceof ApiError && failure.status === 404) return null;
+    throw failure;
+  }
+}
+
 export function PulsePage(): JSX.Element {
   const [points, setPoints] = useState<readonly Point[]>([]);
   const latest = useRef<Reading | null>(null);
-  const [error, setError] = useState<string | null>(null);
   const [isOff, setOff] = useState(false);
-  useEffect(() => {
-    let ended = false;
-    let timer = 0;
-    const read = async (): Promise<void> => {
-      try {
-        const { text } = await call('GET', '/server/metrics');
-        if (ended) return;
-        const reading = { at: Date.now(), samples: readMetrics(text) };
-        const point = pointOf(reading, latest.current);
-        latest.current = reading;
-        setPoints((before) => [...before.slice(-MOST), point]);
-        setError(null);
-      } catch (failure) {
-        if (failure instanceof ApiError && failure.status === 404) return setOff(true);
-        setError(messageOf(failure));
-      }
-      if (!ended) timer = window.setTimeout(read, EVERY_MS);
-    };
-    void read();
-    return () => {
-      ended = true;
-      clearTimeout(timer);
-    };
-  }, []);
+  const take = (text: string | null): boolean => {
+    if (text === null) {
+      setOff(true);
+      return false;
+    }
+    const reading = { at: Date.now(), samples: readMetrics(text) };
+    const point = pointOf(reading, latest.current);
+    latest.current = reading;
+    setPoints((before) => [...before.slice(-MOST), point]);
+    return true;
+  };
+  const [error] = usePolling({ ask: askMetrics, take, everyMs: EVERY_MS }, []);
   if (isOff) return <Empty title="Metrics are off">Start the service without METRICS=off to see them.</Empty>;
   const [first] = points;
   const last = points.at(-1);

@@ -5,6 +5,7 @@ import { pretty } from '../../../src/sql/pretty';
 import { call, messageOf } from '../api';
 import { type PlanJson, readPlan, slowest } from '../plan/plan';
 import { PlanTree } from '../plan/tree';
+import { usePolling } from '../polling';
 import '../query/query.css';
 import { SqlText } from '../query/sql-text';
 import { Button, copyText, countOf, Dialog, ErrorBox } from '../ui';
@@ -25,29 +26,16 @@ type Column = (typeof COLUMNS)[number][0];
 
 export function Shapes(): JSX.Element {
   const [shapes, setShapes] = useState<readonly Shape[] | null>(null);
-  const [error, setError] = useState<string | null>(null);
   const [by, setBy] = useState<Column>('total');
   const [open, setOpen] = useState<Shape | null>(null);
-  useEffect(() => {
-    let ended = false;
-    let timer = 0;
-    const read = async (): Promise<void> => {
-      try {
-        const { data } = await call<Shape[]>('GET', '/server/shapes?limit=100');
-        if (ended) return;
-        setShapes(data);
-        setError(null);
-      } catch (failure) {
-        if (!ended) setError(messageOf(failure));
-      }
-      if (!ended) timer = window.setTimeout(read, EVERY_MS);
-    };
-    void read();
-    return () => {
-      ended = true;
-      clearTimeout(timer);
-    };
-  }, []);
+  const [error] = usePolling(
+    {
+      ask: () => call<Shape[]>('GET', '/server/shapes?limit=100'),
+      take: ({ data }) => setShapes(data),
+      everyMs: EVERY_MS,
+    },
+    [],
+  );
   if (error) return <ErrorBox text={error} />;
   if (!shapes) return <p class="quiet">Reading…</p>;
   if (shapes.length === 0) return <p class="quiet">No statements in the last five minutes.</p>;

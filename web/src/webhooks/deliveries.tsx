@@ -1,7 +1,8 @@
 /** The deliveries of a webhook: what was sent, how the receiver answered, and dead ones that can be sent again. */
 import type { JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { messageOf } from '../api';
+import { usePolling } from '../polling';
 import { toast } from '../state';
 import { Button, countOf, Dialog, ErrorBox } from '../ui';
 import { act, countDeliveries, type Delivery, type DeliveryStatus, listDeliveries, PAGE } from './webhooks';
@@ -25,30 +26,19 @@ export function Deliveries({ webhook, turn }: DeliveriesProps): JSX.Element {
   const [kind, setKind] = useState<DeliveryStatus | null>(null);
   const [deliveries, setDeliveries] = useState<readonly Delivery[] | null>(null);
   const [counts, setCounts] = useState<Readonly<Partial<Record<DeliveryStatus, number>>>>({});
-  const [error, setError] = useState<string | null>(null);
   const [open, setOpen] = useState<Delivery | null>(null);
   const [asked, setAsked] = useState(0);
-  useEffect(() => {
-    let ended = false;
-    let timer = 0;
-    const read = async (): Promise<void> => {
-      try {
-        const [found, counted] = await Promise.all([listDeliveries(webhook, kind), countDeliveries(webhook)]);
-        if (ended) return;
+  const [error, setError] = usePolling(
+    {
+      ask: () => Promise.all([listDeliveries(webhook, kind), countDeliveries(webhook)]),
+      take: ([found, counted]) => {
         setDeliveries(found);
         setCounts(counted.get(webhook) ?? {});
-        setError(null);
-      } catch (failure) {
-        if (!ended) setError(messageOf(failure));
-      }
-      if (!ended) timer = window.setTimeout(read, EVERY_MS);
-    };
-    void read();
-    return () => {
-      ended = true;
-      clearTimeout(timer);
-    };
-  }, [webhook, kind, turn, asked]);
+      },
+      everyMs: EVERY_MS,
+    },
+    [webhook, kind, turn, asked],
+  );
   const sendAgain = async (ids: readonly string[] | null): Promise<void> => {
     try {
       const { count } = await act<{ count: number }>(webhook, 'redeliver', ids === null ? {} : { deliveries: ids });
