@@ -11,8 +11,9 @@
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { chmod, mkdtemp, readdir, readFile, realpath, rm, statfs } from 'node:fs/promises';
-import { availableParallelism, tmpdir } from 'node:os';
+import { availableParallelism, cpus, tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { packagePath } from '../src/base/package-files.js';
@@ -36,7 +37,11 @@ interface Result {
   readonly ok: boolean;
   readonly output: string;
   readonly seconds: number;
+  /** Seconds of the processors that the process took with those it waited for. Unknown of a file that shares its process. */
+  readonly processor: number | null;
 }
+
+const [first, suiteName = '', ...rest] = process.argv.slice(2);
 
 /** Seconds. A file ends itself at its limit, unless it sets another, and says what it did. One that hangs is ended later. */
 const FILE_LIMIT = 300;
@@ -49,7 +54,7 @@ const KILL_DELAY = 240;
 const MAX_REPEATED = 6;
 /** More flaky files than these fail the run. */
 const MAX_FLAKY = 2;
-const NO_RESULT: Result = { ok: false, output: '', seconds: 0 };
+const NO_RESULT: Result = { ok: false, output: '', seconds: 0, processor: null };
 /** For what a file has started and left behind to let go of its output. */
 const LAST_WORDS = 5;
 
@@ -96,8 +101,15 @@ const LONGEST = [
 
 /** Short files that need a process to themselves: they end it, or measure its memory. */
 const ALONE = ['pooler', 'graphql-schema', 'files'];
-/** The other files share processes. More in one would leave processors idle at the end. */
-const GROUP_SIZE = 8;
+/** The other files share processes: of those that are left, an equal part each, so that the last processes are short. */
+const GROUP_PARTS = 12;
+const LEAST_GROUP = 3;
+
+/** `npm test` runs these jobs at a time, and more while the processors are idle, because many tests wait. */
+const LEAST_JOBS = Number(process.env['JOBS']) || availableParallelism() + 2;
+const MOST_JOBS = first === undefined && !process.env['JOBS'] ? 2 * LEAST_JOBS : LEAST_JOBS;
+const IDLE_SHARE = 0.2;
+const LOOK_MS = 1_000;
 
 /**
  * PostgreSQL's grammar is WebAssembly. To optimize it takes longer than most files use it. JavaScript is optimized twenty times later than
@@ -109,8 +121,11 @@ const MEMORY = '/dev/shm';
 /** Bytes: of three or four clusters, and what their tests write. */
 const MEMORY_NEEDED = 6 * 2 ** 30;
 
+/** Of the clock of /proc, per second. */
+const TICKS = 100;
+/** Seconds of processors that belong to jobs that have ended. */
+let counted = 0;
 const running = new Set<() => void>();
-const [first, suiteName = '', ...rest] = process.argv.slice(2);
 if (first === '--suites') {
   console.log(JSON.stringify(Object.entries(SUITES).map(([name, { packages = [] }]) => ({ name, packages }))));
   process.exit();
@@ -147,7 +162,8 @@ function dailyJobs(): Job[] {
   const isShort = (name: string): boolean => !LONGEST.includes(name) && !ALONE.includes(name);
   const short = names.filter(isShort);
   const groups: Job[] = [];
-  while (short.length > 0) groups.push(groupJob(short.splice(0, GROUP_SIZE)));
+  while (short.length > 0)
+    groups.push(groupJob(short.splice(0, Math.max(LEAST_GROUP, Math.ceil(short.length / GROUP_PARTS)))));
   return [...names.filter((name) => !isShort(name)).map((name) => testJob(name)), ...groups];
 }
 
@@ -166,23 +182,23 @@ async function runAll(jobs: readonly Job[], server: SharedServer | null): Promis
     const asserted = result.output.match(/^ *(not )?ok \d+(?!.*# time=).*$/gm) ?? [];
     totals.total += asserted.length;
     totals.pass += asserted.filter((line) => !line.trimStart().startsWith('not')).length;
-    console.log(`${result.ok ? 'ok' : 'not ok'} ${totals.files} - ${name} # time=${result.seconds.toFixed(1)}s`);
+    const processor = result.processor === null ? '' : ` cpu=${result.processor.toFixed(1)}s`;
+    const outcome = `${result.ok ? 'ok' : 'not ok'} ${totals.files} - ${name}`;
+    console.log(`${outcome} # time=${result.seconds.toFixed(1)}s${processor}`);
     if (!result.ok && kind !== 'program') console.log(prefix('    ', failures(result.output)));
   };
-  const work = async (): Promise<void> => {
-    for (let job = queue.shift(); job !== undefined; job = queue.shift()) {
-      for (const [each, result] of await runJob(job, server)) {
-        if (result.ok || count === 1 || failed.length >= MAX_REPEATED) report(each, result);
-        else {
-          failed.push(each);
-          const complaints = prefix('#   ', failures(result.output));
-          console.log(`# ${each.name} failed and is repeated alone at the end\n${complaints}`);
-        }
+  await runQueue(queue, async (job) => {
+    for (const [each, result] of await runJob(job, server)) {
+      if (result.ok || count === 1 || failed.length >= MAX_REPEATED) report(each, result);
+      else {
+        failed.push(each);
+        const complaints = prefix('#   ', failures(result.output));
+        console.log(`# ${each.name} failed and is repeated alone at the end\n${complaints}`);
       }
     }
-  };
-  await Promise.all(Array.from({ length: Number(process.env['JOBS']) || availableParallelism() + 2 }, work));
+  });
   for (const job of failed) {
+    await server?.dropDatabases(job.name);
     const [[, result] = [job, NO_RESULT]] = await runJob(job, server);
     if (result.ok) flaky.push(job.name);
     report(job, result);
@@ -193,14 +209,42 @@ async function runAll(jobs: readonly Job[], server: SharedServer | null): Promis
   return good && flaky.length <= MAX_FLAKY;
 }
 
+async function runQueue(queue: Job[], work: (job: Job) => Promise<void>): Promise<void> {
+  const active = new Set<Promise<void>>();
+  const begin = (): void => {
+    const job = queue.shift();
+    if (!job) return;
+    const done = work(job).finally(() => {
+      active.delete(done);
+      if (active.size < LEAST_JOBS) begin();
+    });
+    active.add(done);
+  };
+  for (let count = 0; count < LEAST_JOBS; count++) begin();
+  const idleShare = watchProcessors();
+  const timer = setInterval(() => {
+    if (idleShare() > IDLE_SHARE && active.size < MOST_JOBS) begin();
+  }, LOOK_MS);
+  while (active.size > 0) await Promise.race(active);
+  clearInterval(timer);
+}
+
+/** Answers the share of the processors' time that was idle since the question before. */
+function watchProcessors(): () => number {
+  let [idle, all] = [0, 0];
+  return () => {
+    const [idleBefore, allBefore] = [idle, all];
+    const times = cpus().map((processor) => processor.times);
+    idle = times.reduce((sum, each) => sum + each.idle, 0);
+    all = times.reduce((sum, each) => sum + each.idle + each.user + each.nice + each.sys + each.irq, 0);
+    return (idle - idleBefore) / (all - allBefore);
+  };
+}
+
 /** The results of a job, or of each file of a group with the job that repeats it alone. */
 async function runJob(job: Job, server: SharedServer | null): Promise<readonly (readonly [Job, Result])[]> {
   const result = await run(job, server);
-  for (const name of job.group ?? [job.name]) {
-    await server?.dropDatabases(name).catch((error: Error) => {
-      console.log(`# databases of ${name} remain: ${error.message}`);
-    });
-  }
+  for (const name of job.group ?? [job.name]) void server?.dropDatabases(name);
   return job.group ? splitResult(job.group, result) : [[job, result]];
 }
 
@@ -215,7 +259,7 @@ function splitResult(group: readonly string[], { ok, output }: Result): (readonl
     rest = rest.slice(end + (line?.[0].length ?? 0));
     good &&= line !== null && line[1] === undefined;
     const passed = line !== null && line[1] === undefined && (ok || !good || index < group.length - 1);
-    return [testJob(name), { ok: passed, output: own, seconds: Number(line?.[2] ?? 0) / 1_000 }];
+    return [testJob(name), { ok: passed, output: own, seconds: Number(line?.[2] ?? 0) / 1_000, processor: null }];
   });
 }
 
@@ -309,6 +353,12 @@ async function run(job: Job, server: SharedServer | null): Promise<Result> {
   ];
   running.add(stop);
   const closed = once(child, 'close');
+  let processor = 0;
+  child.once('exit', () => {
+    const before = counted;
+    counted = processorSeconds();
+    processor = counted - before;
+  });
   const [code] = (await once(child, 'exit')) as [number | null];
   await Promise.race([closed, sleep(LAST_WORDS * 1_000, undefined, { ref: false })]);
   child.stdout.destroy();
@@ -316,7 +366,7 @@ async function run(job: Job, server: SharedServer | null): Promise<Result> {
   running.delete(stop);
   for (const limit of limits) clearTimeout(limit);
   const output = Buffer.concat(pieces).toString();
-  return { ok: code === 0 && (job.kind !== 'test' || isWhole(output)), output, seconds: seconds(start) };
+  return { ok: code === 0 && (job.kind !== 'test' || isWhole(output)), output, seconds: seconds(start), processor };
 }
 
 /** A plan, and as many results as it announces: a file that was left in its midst could end with a good code. */
@@ -333,6 +383,16 @@ function prefix(mark: string, text: string): string {
   return text.replaceAll(/^/gm, mark);
 }
 
+/** Of all children that have ended, and of those that they waited for. Zero where there is no /proc. */
+function processorSeconds(): number {
+  try {
+    const fields = readFileSync('/proc/self/stat', 'utf8').split(') ')[1]?.split(' ') ?? [];
+    return (Number(fields[13]) + Number(fields[14])) / TICKS;
+  } catch {
+    return 0;
+  }
+}
+
 function seconds(start: number): number {
   return (performance.now() - start) / 1000;
 }
@@ -344,5 +404,6 @@ function stopAll(signal: NodeJS.Signals): void {
 
 async function cleanUp(): Promise<void> {
   await shared?.stop();
+  console.log(`# cpu=${processorSeconds().toFixed(1)}s, with the shared server`);
   await rm(template.folder, { recursive: true, force: true, maxRetries: 3 });
 }

@@ -146,7 +146,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     ],
   },
   property: {
-    about: 'random models, rows and requests against an oracle, and damaged requests',
+    about: 'random models, rows and requests against an oracle, damaged requests, and many writers and readers at a time',
     steps: [
       {
         files: ['property', 'writes-property', 'access-property', 'graphql-parity', 'random-writes'],
@@ -168,7 +168,14 @@ export const SUITES: Readonly<Record<string, Suite>> = {
         environment: { PROPERTY_SEED: 'random', CALLER_ROUNDS: '5', CALLER_READS: '4000', CALLER_WRITES: '1000' },
         minutes: 120,
       },
-      { files: ['caller-leaks'], daily: true, environment: { CALLER_REQUESTS: '100000' }, minutes: 120 },
+      {
+        files: ['caller-leaks', 'database-caller'],
+        daily: true,
+        environment: { CALLER_REQUESTS: '100000' },
+        minutes: 120,
+      },
+      { files: ['linearizability'], daily: true, environment: { LINEARIZABILITY_OPERATIONS: '100000' }, minutes: 60 },
+      { files: ['concurrency'], daily: true, environment: { WRITERS_SECONDS: '60' }, minutes: 30 },
     ],
   },
   cluster: {

@@ -45,7 +45,7 @@ type Service = Awaited<ReturnType<typeof startTestService>>;
 
 const CASES_PER_MODEL = 250;
 const CALLERS = 6;
-const { cases, seed, server, counts } = await prepareProperty({ seed: '20260202', cases: 250 });
+const { cases, seed, server, counts } = await prepareProperty({ seed: '20260202', cases: 120 });
 
 for (let position = 0; position < Math.ceil(cases / CASES_PER_MODEL); position++) {
   await t.test(`model ${seed + position}`, (t) => testModel(t, seed + position));

@@ -22,7 +22,7 @@ import {
 } from '../support/service.js';
 import { passTime } from '../support/time.js';
 
-const REQUESTS = Number(process.env['CALLER_REQUESTS'] ?? 400);
+const REQUESTS = Number(process.env['CALLER_REQUESTS'] ?? 150);
 t.setTimeout(200_000 + REQUESTS * 60);
 
 const LOGIN = { user: 'app', password: 'app' };

@@ -21,6 +21,10 @@ import {
   waitFor,
 } from '../support/service.js';
 
+/** CALLER_REQUESTS sets the number of mixed requests. */
+const MIXED = Number(process.env['CALLER_REQUESTS'] ?? 400);
+t.setTimeout(200_000 + MIXED * 60);
+
 const LOGIN = { user: 'app', password: 'app' };
 const COLLECTIONS = ['notes', 'teams', 'plain', 'own_notes', 'posts'] as const;
 const PERMISSIONS: readonly Permission[] = [
@@ -368,13 +372,13 @@ async function mix(t: Tap, service: Service, count: number): Promise<void> {
 
 type Tap = Pick<typeof t, 'strictSame' | 'equal'>;
 
-t.test('claims: 2,000 requests of several callers over few connections', async (t) => {
+t.test(`claims: ${MIXED} requests of several callers over few connections`, async (t) => {
   const few = await launch({ DATABASE_CALLER: 'claims', DATABASE_POOL_SIZE: '2', DATABASE_WRITE_POOL_SIZE: '2' });
-  await mix(t, few, 2_000);
+  await mix(t, few, MIXED);
 });
 
 t.test('claims: with settings that each transaction begins with, as for a pooler', async (t) => {
-  await mix(t, await launch({ DATABASE_CALLER: 'claims', DATABASE_POOLER: 'transaction' }), 300);
+  await mix(t, await launch({ DATABASE_CALLER: 'claims', DATABASE_POOLER: 'transaction' }), MIXED / 2);
 });
 
 const hasPooler = ((await pgBouncerVersion()) ?? 0) >= 1.21;
@@ -384,7 +388,7 @@ t.test(
   async (t) => {
     const settings = ['max_prepared_statements = 200'];
     const pooled = await startPooler(databaseUrl(server, 'callers', LOGIN), { mode: 'transaction', size: 4, settings });
-    await mix(t, await launch({ DATABASE_CALLER: 'claims', DATABASE_POOLER: 'transaction' }, pooled), 500);
+    await mix(t, await launch({ DATABASE_CALLER: 'claims', DATABASE_POOLER: 'transaction' }, pooled), MIXED / 2);
   },
 );
 
@@ -551,8 +555,8 @@ t.test('a transaction of several operations has the settings of its caller', asy
   );
 });
 
-t.test('role: 2,000 requests of several callers over few connections', async (t) => {
-  await mix(t, await launch({ ...roles, DATABASE_POOL_SIZE: '2', DATABASE_WRITE_POOL_SIZE: '2' }), 2_000);
+t.test(`role: ${MIXED} requests of several callers over few connections`, async (t) => {
+  await mix(t, await launch({ ...roles, DATABASE_POOL_SIZE: '2', DATABASE_WRITE_POOL_SIZE: '2' }), MIXED);
 });
 
 t.test('doctor checks roles and policies', async (t) => {

@@ -4,6 +4,7 @@
  */
 import t from 'tap';
 import { makeCaller } from '../support/callers.js';
+import { runCommand } from '../support/command.js';
 import {
   type Answer,
   connectSql,
@@ -11,7 +12,6 @@ import {
   get,
   KNOWS_CALLERS,
   request,
-  runProgram,
   startDatabase,
   startTestService,
   waitFor,
@@ -59,7 +59,7 @@ await sql.unsafe(`
   insert into desks (label, house, room, spare_house, spare_room) values
     ('one', 'A', 1, 'B~1', 1), ('two', 'A', 1, null, null), ('three', 'B~1', 1, null, null), ('four', 'A', null, null, null);
   insert into lamps values ('A', 1, 1, 60), ('A', 1, 2, 40), ('A', 2, 1, 25);`);
-const suggested = await runProgram(['relations', 'suggest', '--apply'], { DATABASE_URL: databaseUrl });
+const suggested = await runCommand(['relations', 'suggest', '--apply'], { DATABASE_URL: databaseUrl });
 // What cannot be cleared, because it is a part of the key, can only stay.
 await sql`update service_relations set one_deselect_action = 'nullify' where many_collection = 'cables'`;
 const recorder = await StatementRecorder.open(databaseUrl);
@@ -94,7 +94,7 @@ t.test('they are suggested once, under names that are free', async (t) => {
     /rooms\.room_keys +one-to-one +room_keys, by its rooms \(building, number\)/,
   ])
     t.match(suggested.output, line);
-  const again = await runProgram(['relations', 'suggest'], { DATABASE_URL: databaseUrl });
+  const again = await runCommand(['relations', 'suggest'], { DATABASE_URL: databaseUrl });
   t.notMatch(again.output, /-to-/);
 });
 

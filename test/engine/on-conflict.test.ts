@@ -41,6 +41,7 @@ await sql.unsafe(`
   create table pairs (one integer, other text, amount integer not null default 1, primary key (one, other));
   insert into shops (name) values ('one'), ('two');
   insert into products (sku, name, price, shop) values ('a', 'A', 1, 1), ('b', 'B', 2, 1)`);
+const counter = await StatementCounter.of(server, 'on_conflict');
 const service = await startTestService({ databaseUrl: url, ...KNOWS_CALLERS });
 await sql`insert into service_fields (collection, field, special) values ('words', 'id', 'uuid'), ('ones', 'made', 'date-created'),
   ('ones', 'changed', 'date-updated'), ('lists', 'made', 'date-created'), ('lists', 'changed', 'date-updated'), ('products', 'changed', 'date-updated')`;
@@ -285,7 +286,6 @@ t.test('requests that meet each other all succeed', async (t) => {
 });
 
 t.test('one statement, and the read of what it wrote', async (t) => {
-  const counter = await StatementCounter.of(server, 'on_conflict');
   const path = `${PRODUCTS}&on_conflict=sku`;
   await post(path, [{ sku: 'a', note: '1' }]);
   const { counts } = await counter.count(() => post(path, [{ sku: 'a', note: '2' }]));
@@ -364,7 +364,6 @@ t.test('one item is one statement, and an item that the caller may not change st
   ]);
   const path = '/items/ones?fields=code,amount&on_conflict=code';
   await waitFor(async () => (await post(path, { code: 'a', amount: 1 }, keeper.token)).status === 200, 5_000);
-  const counter = await StatementCounter.of(server, 'on_conflict');
   const { counts } = await counter.count(() => post(path, { code: 'a', amount: 2 }, keeper.token));
   t.equal(counts.length, 1, JSON.stringify(counts));
   const before = await stateOf('ones');

@@ -4,13 +4,13 @@
  */
 import t from 'tap';
 import { addPermission, makeCaller } from '../support/callers.js';
+import { runCommand } from '../support/command.js';
 import {
   type Answer,
   connectSql,
   createDatabase,
   get,
   request,
-  runProgram,
   startDatabase,
   startTestService,
   waitFor,
@@ -33,7 +33,7 @@ await sql.unsafe(`
   insert into stamps (passport, place) values (1, 'Kyiv'), (1, 'Lima'), (2, 'Bern');
   insert into profiles values (1, 'counts');
   insert into badges (holder, colour) values ('b', 'blue')`);
-const suggested = await runProgram(['relations', 'suggest', '--apply'], { DATABASE_URL: url });
+const suggested = await runCommand(['relations', 'suggest', '--apply'], { DATABASE_URL: url });
 const service = await startTestService({ databaseUrl: url });
 
 const headers = { 'content-type': 'application/json' };
@@ -284,7 +284,7 @@ t.test('GraphQL, OpenAPI and types say so too', async (t) => {
       },
     },
   });
-  const types = await runProgram(['types'], { DATABASE_URL: url });
+  const types = await runCommand(['types'], { DATABASE_URL: url });
   t.match(types.output, /\n {2}passports: number \| Passports \| null;\n/);
   t.match(types.output, /\n {2}stamps: number\[\] \| Stamps\[\];\n/);
 });

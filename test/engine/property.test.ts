@@ -31,7 +31,7 @@ type Service = Awaited<ReturnType<typeof startTestService>>;
 
 const REQUESTS_PER_MODEL = 100;
 const MOST_SHOWN = 4_000;
-const { cases, seed, server, counts } = await prepareProperty({ seed: '20260101', cases: 330 });
+const { cases, seed, server, counts } = await prepareProperty({ seed: '20260101', cases: 200 });
 
 for (let position = 0; position < Math.ceil(cases / REQUESTS_PER_MODEL); position++) {
   await t.test(`model ${seed + position}`, (t) => testModel(t, seed + position));

@@ -1,6 +1,7 @@
 /** Validations of policies and fields through a reference that several columns hold, however its columns are written. */
 import t from 'tap';
 import { makeCaller } from '../support/callers.js';
+import { runCommand } from '../support/command.js';
 import {
   ADMIN_TOKEN,
   type Answer,
@@ -8,7 +9,6 @@ import {
   createDatabase,
   get,
   request,
-  runProgram,
   startDatabase,
   startTestService,
   waitFor,
@@ -31,7 +31,7 @@ await sql.unsafe(`
   insert into rooms values ('A', 1, 'Aurora'), ('A', 2, 'Atlas'), ('B', 1, 'Bravo');
   insert into desks (label, house, room) values ('one', 'A', 1), ('two', 'B', 1), ('three', 'A', null);
   insert into lamps values ('A', 2, 1, 60);`);
-await runProgram(['relations', 'suggest', '--apply'], { DATABASE_URL: databaseUrl });
+await runCommand(['relations', 'suggest', '--apply'], { DATABASE_URL: databaseUrl });
 await sql`update service_fields set validation = ${JSON.stringify({ _or: [{ rooms: { _null: true } }, { rooms: { _neq: 'A~2' } }] })}::text::json,
   validation_message = 'Atlas is closed' where collection = 'desks' and field = 'rooms'`;
 const service = await startTestService({ databaseUrl });

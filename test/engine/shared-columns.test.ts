@@ -3,13 +3,13 @@
  * compared when the payload is planned, and what only the database knows by the statement.
  */
 import t from 'tap';
+import { runCommand } from '../support/command.js';
 import {
   type Answer,
   connectSql,
   createDatabase,
   KNOWS_CALLERS,
   request,
-  runProgram,
   startDatabase,
   startTestService,
 } from '../support/service.js';
@@ -61,7 +61,7 @@ await sql.unsafe(`
   insert into reviews (tenant, book, author) values (1, 1, 1);
   insert into notes (tenant, book, author) values (1, 1, 1), (1, 1, 1);
   insert into slots (room, label) values ('hall', 'old')`);
-const suggested = await runProgram(['relations', 'suggest', '--apply'], { DATABASE_URL: databaseUrl });
+const suggested = await runCommand(['relations', 'suggest', '--apply'], { DATABASE_URL: databaseUrl });
 await sql`update service_relations set one_deselect_action = 'nullify' where many_collection = 'notes'`;
 const recorder = await StatementRecorder.open(databaseUrl);
 const service = await startTestService({ databaseUrl: recorder.url, WORKERS: '1', ...KNOWS_CALLERS });

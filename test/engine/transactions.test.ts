@@ -53,6 +53,7 @@ const clerk = await makeCaller(sql, 'clerk', [
     ],
   },
 ]);
+const counter = await StatementCounter.of(server, 'transactions');
 const service = await startTestService({ databaseUrl, MAX_BATCH_MUTATION: '200', DATABASE_STATEMENT_TIMEOUT: '3s' });
 await inForce(service, clerk, '/items/orders');
 
@@ -643,7 +644,6 @@ t.test('a transaction has the time of one statement', async (t) => {
 });
 
 t.test('independent operations are one statement each, and two round trips together', async (t) => {
-  const counter = await StatementCounter.of(server, 'transactions');
   const operations = [
     ...Array.from({ length: 9 }, (_, n) => order(`n${n}`)),
     { method: 'PATCH', path: '/items/stock/7?fields=amount', body: { amount: 1 } },

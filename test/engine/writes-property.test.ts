@@ -29,7 +29,7 @@ type Service = Awaited<ReturnType<typeof startTestService>>;
 
 const WRITES_PER_MODEL = 50;
 const MOST_ROWS = 250;
-const { cases, seed, server, counts } = await prepareProperty({ seed: '20260101', cases: 200 });
+const { cases, seed, server, counts } = await prepareProperty({ seed: '20260101', cases: 100 });
 
 for (let position = 0; position < Math.ceil(cases / WRITES_PER_MODEL); position++) {
   await t.test(`model ${seed + position}`, (t) => testModel(t, seed + position));

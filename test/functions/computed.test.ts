@@ -2,6 +2,7 @@
 import { buildSchema, type GraphQLObjectType } from 'graphql';
 import t from 'tap';
 import { makeCaller } from '../support/callers.js';
+import { runCommand } from '../support/command.js';
 import {
   type Answer,
   createLibrary,
@@ -9,7 +10,6 @@ import {
   KNOWS_CALLERS,
   loadSchemas,
   request,
-  runProgram,
   startDatabase,
   startTestService,
   waitFor,
@@ -225,7 +225,7 @@ t.test('GraphQL, OpenAPI and types have it', async (t) => {
   t.match((await get(service, '/server/specs/oas')).json, {
     components: { schemas: { Items_authors: { properties: { shout: { type: ['string', 'null'], readOnly: true } } } } },
   });
-  const { output } = await runProgram(['types'], { DATABASE_URL: databaseUrl });
+  const { output } = await runCommand(['types'], { DATABASE_URL: databaseUrl });
   t.match(output, /interface Authors \{[^}]*shout: string \| null;/);
 });
 

@@ -2,15 +2,8 @@
 import { Validator } from '@seriousme/openapi-schema-validator';
 import t from 'tap';
 import { makeCaller } from '../support/callers.js';
-import {
-  createLibrary,
-  get,
-  loadSchemas,
-  runProgram,
-  startDatabase,
-  startTestService,
-  withSql,
-} from '../support/service.js';
+import { runCommand } from '../support/command.js';
+import { createLibrary, get, loadSchemas, startDatabase, startTestService, withSql } from '../support/service.js';
 
 const server = await startDatabase();
 const databaseUrl = await createLibrary(server, 'specs_of_functions');
@@ -75,7 +68,7 @@ t.test('a caller finds what they may call', async (t) => {
 });
 
 t.test('the types for TypeScript have them', async (t) => {
-  const { output, code } = await runProgram(['types'], { DATABASE_URL: databaseUrl });
+  const { output, code } = await runCommand(['types'], { DATABASE_URL: databaseUrl });
   t.equal(code, 0);
   t.match(output, 'export interface Functions {');
   t.match(output, '  add: { arguments: { a: number | null; b?: number | null }; returns: number | null };');

@@ -144,7 +144,7 @@ t.test('a scrape stays small whatever is asked, and promtool finds nothing wrong
   const all = Object.entries(paths).flatMap(([path, methods]) => Object.keys(methods).map((method) => [method, path]));
   t.ok(all.length > 100);
   for (const [method = '', path = ''] of all) {
-    const filled = path.replace(/\{[^}]*\}/g, 'articles');
+    const filled = path.replace(/\{[^}]*\}/g, 'articles').replace(/\/traffic$/, '/traffic?for=1s');
     // Nobody, a stranger, and who sends what cannot be read: each is answered otherwise.
     const wrong = { headers: { 'content-type': 'application/json' }, body: '{' };
     const bodyless = method === 'get' ? {} : wrong;

@@ -30,6 +30,7 @@ await sql`create table single (id integer primary key generated always as identi
 await sql`create table parts (one integer, other text, note text, primary key (one, other))`;
 await sql`insert into service_collections (collection, versioning, singleton) values ('single', true, true), ('parts', true, false)`;
 await sql`update service_collections set versioning = true where collection = 'articles'`;
+const counter = await StatementCounter.of(server, 'drafts');
 const service = await startTestService({ databaseUrl: url });
 const as = (token: string) => ({ token });
 const send = (path: string, body: unknown, token = ADMIN_TOKEN) => post(service, path, body, as(token));
@@ -154,7 +155,6 @@ t.test('what does not fit is refused, and nothing is left', async (t) => {
       body: JSON.stringify(body),
     });
   t.match(await change({ key: 'other', name: 'x' }), failure(400, 'INVALID_PAYLOAD'));
-  const counter = await StatementCounter.of(server, 'drafts');
   const { answer, counts } = await counter.count(() => change({ name: 'x' }));
   t.equal(answer.status, 200);
   t.notMatch(counts.map(({ query }) => query).join('\n'), /item is null/, 'nothing is looked up where the key stays');

@@ -10,7 +10,7 @@ import { CacheWriter, readBeside, summaryOf } from '../support/cache-writers.js'
 import { createLibrary, startDatabase, startTestService, type TestOptions } from '../support/service.js';
 import { passTime } from '../support/time.js';
 
-const READS = Number(process.env['CACHE_READS'] ?? 3_000);
+const READS = Number(process.env['CACHE_READS'] ?? 1_200);
 const USERS = Number(process.env['CACHE_USERS'] ?? 12);
 const SHAPES = Number(process.env['CACHE_SHAPES'] ?? 300);
 const given = process.env['CACHE_SEED'] ?? '35';

@@ -2,6 +2,7 @@
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import t, { type Test } from 'tap';
+import { runCommand } from '../support/command.js';
 import { EventStream } from '../support/event-stream.js';
 import { EventFollower } from '../support/live-follower.js';
 import {
@@ -54,7 +55,7 @@ const triggers = async (): Promise<number> => {
   const [row] = await sql`select count(*)::int as count from pg_trigger where starts_with(tgname, 'service_live_')`;
   return Number(row?.['count']);
 };
-const run = (...words: string[]): ReturnType<typeof runProgram> => runProgram(words, { DATABASE_URL: url });
+const run = (...words: string[]): ReturnType<typeof runCommand> => runCommand(words, { DATABASE_URL: url });
 
 /** A list that grows by what is written. */
 async function seen(t: Test, path: string, write: () => Promise<unknown>, expected: RegExp): Promise<void> {

@@ -1,6 +1,7 @@
 /** Webhooks: changes by the API and by SQL are posted, signed and in order, and nothing but the changes that were asked for. */
 import { createHmac } from 'node:crypto';
 import t, { type Test } from 'tap';
+import { runCommand } from '../support/command.js';
 import {
   ADMIN_TOKEN,
   type Answer,
@@ -513,9 +514,12 @@ t.test('a template makes the body that a chat wants', async (t) => {
 
 t.test('lateral webhooks', async (t) => {
   const { id } = await create(t, { name: 'by hand', collections: ['tags'] });
-  const run = (...words: string[]) =>
-    runProgram(['webhooks', ...words], { DATABASE_URL: url, WEBHOOKS_ALLOW_LOCAL: 'true' });
-  t.match((await run('list')).output, new RegExp(`${id}  by hand  active.*0 pending, 0 dead`));
+  const environment = { DATABASE_URL: url, WEBHOOKS_ALLOW_LOCAL: 'true' };
+  const run = (...words: string[]) => runCommand(['webhooks', ...words], environment);
+  t.match(
+    (await runProgram(['webhooks', 'list'], environment)).output,
+    new RegExp(`${id}  by hand  active.*0 pending, 0 dead`),
+  );
   t.match(await run('test', 'by hand'), { code: 0, output: /^delivered: status 204/ });
   t.match(await run('deliveries', id), { code: 0, output: /tags\.test {2}delivered \(1\) {2}status 204/ });
   t.match(await run('pause', 'nothing'), { code: 1, complaints: /There is no webhook "nothing"/ });

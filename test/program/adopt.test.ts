@@ -7,6 +7,7 @@ import t from 'tap';
 import { compareAnswers, type TestCaller } from '../../src/adopt/compare.js';
 import type { Question } from '../../src/adopt/questions.js';
 import { adopt as command } from '../../src/commands/adopt.js';
+import { runCommand } from '../support/command.js';
 import {
   createDatabase,
   get,
@@ -318,7 +319,7 @@ t.test('--verify asks two servers the same and tells where they differ', async (
   t.equal((await run(['--database-url', url, '--keep-references'])).code, 0);
   // Of a server that answers like Directus there is one: this one. Behind a proxy it can answer otherwise.
   const service = await startTestService({ databaseUrl: url });
-  const verify = (target: string) => runProgram(['adopt', '--database-url', url, '--verify', target, '--token', ADMIN]);
+  const verify = (target: string) => runCommand(['adopt', '--database-url', url, '--verify', target, '--token', ADMIN]);
   const other = await startProxy(service.url, (path, text) =>
     path.startsWith('/items/tags?') ? text.replaceAll('"tech"', '"tec"') : text,
   );
@@ -445,7 +446,7 @@ t.test('what cannot be adopted is said in one line, and nothing is written', asy
     (sql) => sql`insert into directus_users (id, email) values (gen_random_uuid(), 'EDITOR@example.org')`,
   );
   const before = await describe(other);
-  const { code, complaints } = await runProgram(['adopt', '--database-url', other]);
+  const { code, complaints } = await run(['--database-url', other]);
   t.equal(code, 1);
   t.match(complaints, /differ in case only.*EDITOR@example\.org, Editor@example\.org/);
   t.strictSame(await describe(other), before);

@@ -206,12 +206,14 @@ function judge(place: string, sentence: string): string[] {
   return beginning === undefined ? phrases : [`${where}: begins with "${beginning}"`, ...phrases];
 }
 
+/** By path: most files are listed twice. */
+const known = new Map<string, Passage[]>();
+
 async function readPassages(paths: readonly string[]): Promise<Passage[]> {
   const files = (await Promise.all(paths.map(listSources))).flat();
-  const passages = await Promise.all(
-    files.map(async (path) => passagesOf(path, await readFile(packagePath(path), 'utf8'))),
-  );
-  return passages.flat();
+  for (const path of files)
+    if (!known.has(path)) known.set(path, passagesOf(path, await readFile(packagePath(path), 'utf8')));
+  return files.flatMap((path) => known.get(path) ?? []);
 }
 
 async function readPage(path: string): Promise<Page> {

@@ -1,6 +1,6 @@
 /**
  * Runs the samples of the README and of docs/ as a reader would, page by page, each on a database of its own with the demo
- * model. A block of `sh` goes through one shell per page, a block of `sql` to the database. A block of `json`, `csv` or `text`
+ * model; pages that only read share one. A block of `sh` goes through one shell per page, a block of `sql` to the database. A block of `json`, `csv` or `text`
  * right below a block of `sh` is its answer, where "..." in JSON stands for anything. Blocks of other languages are not run.
  * TEST_SERVER_URL names another PostgreSQL to do so on, as a superuser: they have to work on every version that is supported.
  */
@@ -11,6 +11,7 @@ import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
+import type { Service } from '../../src/service/start.js';
 import { ADMIN_TOKEN, makeFolder, request, startDatabase, startTestService, withSql } from '../support/service.js';
 import { type Block, blocksOf, type Page, readPages } from './docs/pages.js';
 
@@ -19,6 +20,8 @@ const ADMIN_PASSWORD = 'the-password-of-the-test-administrator';
 /** The samples say nothing of time: they have to work on a busy machine too. */
 const PATIENCE = { DATABASE_CONNECT_TIMEOUT: '60s', DATABASE_WAIT_TIMEOUT: '60s' };
 const ANSWERS = ['json', 'csv', 'text'];
+/** The parameters of curl that send data, and the program. */
+const WRITES = /\s(-[dFTX]|--data|--request|--form)|\blateral\b/;
 /** Ends the output of each block; no sample prints it. */
 const MARK = '\u001e';
 
@@ -30,7 +33,8 @@ const missing = await findMissing(['bash', 'curl']);
 for (const page of await readPages()) {
   const blocks = blocksOf(page);
   if (!blocks.some(({ language }) => language === 'sh' || language === 'sql')) continue;
-  t.test(`the samples of ${page.path} work`, { skip: missing }, async (t) => runPage(t, page, blocks));
+  const run = blocks.some(({ language }) => language === 'sh') ? runPage : runStatements;
+  t.test(`the samples of ${page.path} work`, { skip: missing }, async (t) => run(t, page, blocks));
 }
 
 async function makeTemplate(): Promise<void> {
@@ -51,11 +55,44 @@ async function makeDatabase(name: string, template = 'template1'): Promise<strin
   return url.href;
 }
 
-async function runPage(t: Test, page: Page, blocks: readonly Block[]): Promise<void> {
-  const url = await makeDatabase(`lateral_${page.path.replaceAll(/\W/g, '_').toLowerCase()}`, TEMPLATE);
+function databaseName(page: string): string {
+  return `lateral_${page.replaceAll(/\W/g, '_').toLowerCase()}`;
+}
+
+interface Place {
+  readonly url: string;
+  readonly service: Service;
+}
+
+let reading: Promise<Place> | null = null;
+
+/** The page sends no data, and its samples change no table. */
+function onlyReads(blocks: readonly Block[]): boolean {
+  return blocks.every(({ language, text }) => language !== 'sql' && !(language === 'sh' && WRITES.test(text)));
+}
+
+async function openPlace(name: string): Promise<Place> {
+  const url = await makeDatabase(databaseName(name), TEMPLATE);
   // As the page about streams asks for.
   const storage = { STORAGE_LOCAL_ROOT: await makeFolder() };
   const service = await startTestService({ databaseUrl: url, COMPRESSION: 'brotli,gzip', ...PATIENCE, ...storage });
+  return { url, service };
+}
+
+/** Of a page without requests. */
+async function runStatements(t: Test, page: Page, blocks: readonly Block[]): Promise<void> {
+  const url = await makeDatabase(databaseName(page.path), TEMPLATE);
+  for (const { language, text, line } of blocks) {
+    if (language !== 'sql') continue;
+    await withSql(url, (sql) => sql.unsafe(text).simple());
+    t.pass(`${page.path}, line ${line}`);
+  }
+}
+
+async function runPage(t: Test, page: Page, blocks: readonly Block[]): Promise<void> {
+  const isReading = onlyReads(blocks);
+  if (isReading) reading ??= openPlace('reading');
+  const { url, service } = await (isReading && reading ? reading : openPlace(page.path));
   const run = await openShell(t, service.url, url);
   for (const [index, block] of blocks.entries()) {
     const place = `${page.path}, line ${block.line}`;
@@ -73,7 +110,7 @@ async function runPage(t: Test, page: Page, blocks: readonly Block[]): Promise<v
     else if (isAnswered) checkAnswer(t, output, next, place);
     else t.notMatch(output, /"errors":|^lateral: /m, place);
   }
-  await service.stop();
+  if (!isReading) await service.stop();
 }
 
 async function rewrite(page: string, text: string, output: string): Promise<void> {

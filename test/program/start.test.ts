@@ -15,6 +15,7 @@ import { packagePath, packageVersion } from '../../src/base/package-files.js';
 import { optionRows } from '../../src/config/config.js';
 import { optionTopics } from '../../src/config/option-topics.js';
 import { canReach, type OsUser } from '../../src/embedded/os-user.js';
+import { runCommand } from '../support/command.js';
 import {
   type Answer,
   createDatabase,
@@ -48,10 +49,14 @@ const nobody = await findNobody();
 /** As whoever runs the tests and, where that is root, as an ordinary user too. */
 const accounts: readonly (OsUser | undefined)[] = process.getuid?.() === 0 ? [undefined, nobody] : [undefined];
 
+/** Of the service that the first test starts and stops. */
+let madeFolder = '';
+
 for (const account of accounts) {
   t.test(`from an empty folder to an answer and back, as ${account?.name ?? 'the current user'}`, async (t) => {
     const program = account ? await findProgramFor(account) : mainFile();
     const directory = join(await makeFolderFor(account), 'data');
+    if (!account) madeFolder = directory;
     const start = (): Run => launch({ environment: { DATA_DIR: directory, PORT: '0' }, account, program });
 
     const first = start();
@@ -149,16 +154,12 @@ t.test('commands make no database, and use the embedded one that is there', asyn
   const environment = { DATA_DIR: directory, PORT: '0' };
   const explained = ['explain', 'GET /items/authors?fields=name'];
   for (const words of [explained, ['types'], ['schema', 'snapshot']]) {
-    const run = launch({ words, environment });
-    t.equal(await run.ended, 1, words.join(' '));
-    t.match(complaintLines(run), [/^lateral: there is no database: set --database-url or DATABASE_URL/]);
+    const { code, lines } = await refuse(words, environment);
+    t.equal(code, 1, words.join(' '));
+    t.match(lines, [/^lateral: there is no database: set --database-url or DATABASE_URL/]);
     await t.rejects(lstat(directory), { code: 'ENOENT' }, 'nothing was made');
   }
-  const service = launch({ environment });
-  await ready(service);
-  service.child.kill('SIGTERM');
-  t.equal(await service.ended, 0);
-  const run = launch({ words: explained, environment });
+  const run = launch({ words: explained, environment: { DATA_DIR: madeFolder } });
   t.equal(await run.ended, 0, run.complaints());
   t.match(run.output(), /from "?public"?\."?authors/);
 });
@@ -217,15 +218,12 @@ t.test('a start that cannot work says why in one line', async (t) => {
     ['folder that cannot be', { environment: { DATA_DIR: mainFile() } }, /DATA_DIR .* cannot be written/],
   ];
   const outcomes: Outcome[] = [];
-  const waiting = [...cases.entries()];
-  const work = async (): Promise<void> => {
-    for (let next = waiting.shift(); next; next = waiting.shift()) {
-      const [position, [, options]] = next;
-      const environment = { DATA_DIR: '/nonexistent/unused', PORT: '0', ...options.environment };
-      outcomes[position] = await finish(launch({ ...options, environment }));
-    }
-  };
-  await Promise.all([work(), work(), work()]);
+  for (const [position, [name, { words = ['start'], environment: given }]] of cases.entries()) {
+    const environment = { DATA_DIR: '/nonexistent/unused', PORT: '0', ...given };
+    outcomes[position] = AS_PROGRAM.includes(name)
+      ? await finish(launch({ words, environment }))
+      : await refuse(words, environment);
+  }
   for (const [position, [name, , line]] of cases.entries()) {
     const outcome = outcomes[position];
     t.equal(outcome?.code, /^(bad|unknown (flag|command))/.test(name) ? 2 : 1, `${name}: exit code`);
@@ -244,14 +242,11 @@ t.test('a start that cannot work says why in one line', async (t) => {
 
 t.test('help names every option, and the version is that of the package', async (t) => {
   for (const words of [['--help'], ['help'], ['start', '--help'], ['-h']]) {
-    const run = launch({ words });
-    t.equal(await run.ended, 0, words.join(' '));
-    t.equal(run.complaints(), '');
+    const { code, output, complaints } = await runCommand(words);
+    t.equal(code, 0, words.join(' '));
+    t.equal(complaints, '');
     for (const { name, about, initial } of optionRows()) {
-      const line = run
-        .output()
-        .split('\n')
-        .find((each) => each.trim().startsWith(`${name} `));
+      const line = output.split('\n').find((each) => each.trim().startsWith(`${name} `));
       if (!line?.includes(about) || !line.includes(initial)) t.fail(`${words.join(' ')} says of ${name}: ${line}`);
     }
   }
@@ -269,9 +264,7 @@ t.test('help names every option, and the version is that of the package', async 
     optionTopics().some(({ title }) => title === 'Other'),
     'a topic that says something',
   );
-  const version = launch({ words: ['--version'] });
-  t.equal(await version.ended, 0);
-  t.equal(version.output(), `${packageVersion}\n`);
+  t.match(await runCommand(['--version']), { code: 0, output: `${packageVersion}\n` });
 });
 
 function mainFile(): string {
@@ -340,6 +333,16 @@ async function runCurl(output: string): Promise<Answer> {
   return request({ url }, 'GET', path, { headers, token: null });
 }
 
+/** These end the real program, the others the command in this process. */
+const AS_PROGRAM = ['nothing listens there', 'wrong password', 'port in use', 'bad value', 'unknown flag'];
+
+async function refuse(words: readonly string[], environment: Readonly<Record<string, string>>): Promise<Outcome> {
+  const start = performance.now();
+  const { code, output, complaints } = await runCommand(words, environment);
+  const milliseconds = performance.now() - start;
+  return { code, lines: linesOf(complaints), everything: output + complaints, milliseconds };
+}
+
 interface Outcome {
   readonly code: number | string;
   readonly lines: readonly string[];
@@ -356,7 +359,11 @@ async function finish(run: Run): Promise<Outcome> {
 
 /** What was said on stderr beside the log of what went well. */
 function complaintLines(run: Run): string[] {
-  const lines = run.complaints().split('\n');
+  return linesOf(run.complaints());
+}
+
+function linesOf(complaints: string): string[] {
+  const lines = complaints.split('\n');
   return lines.filter((line) => line !== '' && !/^\{"level":30,.*\}$/.test(line));
 }
 

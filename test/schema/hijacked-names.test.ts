@@ -3,12 +3,12 @@
  * would end its statement, and with it the request.
  */
 import t from 'tap';
+import { runCommand } from '../support/command.js';
 import {
   type Answer,
   connectSql,
   createLibrary,
   request,
-  runProgram,
   startDatabase,
   startTestService,
 } from '../support/service.js';
@@ -156,7 +156,7 @@ t.test('writes', async (t) => {
 });
 
 t.test('lateral doctor', async (t) => {
-  const { output, code, complaints } = await runProgram(['doctor'], { DATABASE_URL: databaseUrl });
+  const { output, code, complaints } = await runCommand(['doctor'], { DATABASE_URL: databaseUrl });
   t.equal(complaints, '');
   t.match(output, /^Relations\n/m);
   t.ok(code === 0 || code === 1, `${code}`);

@@ -7,6 +7,7 @@ import { once } from 'node:events';
 import t from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
 import { makeCaller } from '../support/callers.js';
+import { runCommand } from '../support/command.js';
 import {
   type Answer,
   connectSql,
@@ -14,7 +15,6 @@ import {
   get,
   KNOWS_CALLERS,
   request,
-  runProgram,
   startDatabase,
   startTestService,
   waitFor,
@@ -220,13 +220,13 @@ t.test('collections of several schemas', async (t) => {
     });
     const api = (await get(service, '/server/specs/oas')).json as { paths: object; components: { schemas: object } };
     t.ok('/items/sales_orders' in api.paths && 'Items_hr_people' in api.components.schemas);
-    const types = await runProgram(['types'], { DATABASE_URL: url, DATABASE_SCHEMAS: SCHEMAS });
+    const types = await runCommand(['types'], { DATABASE_URL: url, DATABASE_SCHEMAS: SCHEMAS });
     t.match(types.output, /sales_orders/);
     t.match(types.output, /hr_people/);
   });
 
   t.test('get the relations that foreign keys of any schema imply', async (t) => {
-    const found = await runProgram(['relations', 'suggest'], { DATABASE_URL: url, DATABASE_SCHEMAS: SCHEMAS });
+    const found = await runCommand(['relations', 'suggest'], { DATABASE_URL: url, DATABASE_SCHEMAS: SCHEMAS });
     t.match(found.output, /hr_people\.\w+ +one-to-many +products, by its buyer/);
     t.match(
       found.output,

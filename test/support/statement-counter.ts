@@ -33,11 +33,21 @@ export class StatementCounter {
     this.#database = database;
   }
 
+  /** To be called before the service of the database starts. */
   static async of(server: TestServer, database: string): Promise<StatementCounter> {
     const sql = connectSql(server.url);
     t.teardown(() => sql.end());
     await sql`create extension if not exists pg_stat_statements`;
-    return new StatementCounter(sql, server.prefix + database);
+    const name = server.prefix + database;
+    const [shared] = await sql`select where current_setting('pg_stat_statements.track') = 'none'`;
+    if (shared) {
+      await sql`alter database ${sql(name)} set pg_stat_statements.track = 'top'`;
+      const early =
+        await sql`select from pg_stat_activity where datname = ${name} and application_name like 'lateral%'`;
+      if (early.length > 0)
+        throw new Error('connections that are open already are not counted: start the service later');
+    }
+    return new StatementCounter(sql, name);
   }
 
   /** Runs the work; answers it with the statements that ran meanwhile, ordered by their text. */
