@@ -146,7 +146,8 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     ],
   },
   property: {
-    about: 'random models, rows and requests against an oracle, damaged requests, and many writers and readers at a time',
+    about:
+      'random models, rows and requests against an oracle, damaged requests, and many writers and readers at a time',
     steps: [
       {
         files: ['property', 'writes-property', 'access-property', 'graphql-parity', 'random-writes'],

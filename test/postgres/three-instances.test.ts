@@ -20,6 +20,16 @@ const user = await makeUser(sql, 'eve');
 const caller = await makeCaller(sql, 'reader', [{ permissions: [{ collection: 'tags', action: 'read' }] }]);
 const services = await startThree({ databaseUrl: network.url, DATABASE_DIRECT_URL: network.url, WORKERS: '1' });
 
+/** Each instance has a connection on which it hears of changes. */
+async function allListen(): Promise<void> {
+  await waitFor(async () => {
+    const listeners = await sql`
+      select from pg_stat_activity
+      where datname = current_database() and pid <> pg_backend_pid() and query like '%pg_listening_channels()%'`;
+    return listeners.length >= services.length;
+  }, 10_000);
+}
+
 /** Ends the connections on which changes are heard of, as soon as each instance has one: it may know of a change before that. */
 async function cut(): Promise<void> {
   const end = (): Promise<readonly object[]> => sql`
@@ -97,6 +107,8 @@ for (const [name, change] of Object.entries(CHANGES)) {
 
   t.test(`a change of the ${name} is known to all as soon as they can be reached again`, async (t) => {
     const limit = await patience();
+    // An instance that still connects again could not, and had no connection to end.
+    await allListen();
     network.unanswered = /listen /i;
     await cut();
     await change.make(++round);

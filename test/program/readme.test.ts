@@ -7,11 +7,15 @@
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { readFile, writeFile } from 'node:fs/promises';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { promisify } from 'node:util';
 import t, { type Test } from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
 import type { Service } from '../../src/service/start.js';
+import { runCommand } from '../support/command.js';
 import { ADMIN_TOKEN, makeFolder, request, startDatabase, startTestService, withSql } from '../support/service.js';
 import { type Block, blocksOf, type Page, readPages } from './docs/pages.js';
 
@@ -93,7 +97,7 @@ async function runPage(t: Test, page: Page, blocks: readonly Block[]): Promise<v
   const isReading = onlyReads(blocks);
   if (isReading) reading ??= openPlace('reading');
   const { url, service } = await (isReading && reading ? reading : openPlace(page.path));
-  const run = await openShell(t, service.url, url);
+  const run = await openShell(t, { service: service.url, database: url, program: await findProgram(t, page) });
   for (const [index, block] of blocks.entries()) {
     const place = `${page.path}, line ${block.line}`;
     if (block.language === 'sql') {
@@ -167,9 +171,51 @@ function fits(found: unknown, expected: unknown): boolean {
 
 type Fields = Readonly<Record<string, unknown>>;
 
+const MAIN = `${process.execPath} ${packagePath('dist', 'src', 'main.js')}`;
+
+/** The program on the page about it. On other pages its commands run in this process, since a new one would take longer than most commands. */
+async function findProgram(t: Test, { path }: Page): Promise<string> {
+  if (path === 'docs/command-line.md') return MAIN;
+  const server = createServer((incoming, outgoing) => void answerCommand(incoming, outgoing));
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  t.teardown(() => server.close());
+  const file = join(await makeFolder(), 'lateral');
+  const { port } = server.address() as AddressInfo;
+  await writeFile(file, bridgeTo(`http://127.0.0.1:${port}`), { mode: 0o755 });
+  return file;
+}
+
+/** Sends the folder, the database and the words, prints the output, and ends with the code of the first line. */
+function bridgeTo(url: string): string {
+  return `#!/bin/bash
+reply=$(printf '%s\\0' "$PWD" "$DATABASE_URL" "$@" | curl -s --data-binary @- ${url}; printf .)
+code=\${reply%%$'\\n'*}
+output=\${reply#*$'\\n'}
+printf '%s' "\${output%.}"
+exit "$code"
+`;
+}
+
+async function answerCommand(incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
+  const text = Buffer.concat(await incoming.toArray()).toString();
+  const [folder = '', DATABASE_URL = '', ...words] = text.split('\0').slice(0, -1);
+  const before = process.cwd();
+  process.chdir(folder);
+  const { code, output, complaints } = await runCommand(words, { DATABASE_URL, LOG_LEVEL: 'silent', ...PATIENCE });
+  process.chdir(before);
+  if (code !== 0) t.comment(complaints);
+  outgoing.end(`${code}\n${output}`);
+}
+
+interface Sample {
+  readonly service: string;
+  readonly database: string;
+  /** What the shell calls for `npm run --silent lateral --`. */
+  readonly program: string;
+}
+
 /** A shell that keeps functions and variables from block to block, and ends with the first command that fails. */
-async function openShell(t: Test, service: string, database: string): Promise<(block: string) => Promise<string>> {
-  const program = `${process.execPath} ${packagePath('dist', 'src', 'main.js')}`;
+async function openShell(t: Test, { service, database, program }: Sample): Promise<(block: string) => Promise<string>> {
   const shell = spawn('bash', ['-e', '-o', 'pipefail'], {
     cwd: await makeFolder(),
     env: {

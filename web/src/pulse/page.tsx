@@ -14,7 +14,7 @@ const COLOURS = ['accent', 'warm', 'bad'];
 /** Five minutes. */
 const MOST = 150;
 
-/** Null if the service has no metrics. */
+/** The answer is null if the service has no metrics. */
 async function askMetrics(): Promise<string | null> {
   try {
     return (await call('GET', '/server/metrics')).text;
