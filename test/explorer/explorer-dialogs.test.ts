@@ -35,6 +35,7 @@ async function check(t: Test, page: Page, scenes: readonly (readonly [string, st
   for (const [what, address, open] of scenes) {
     await page.goto('about:blank');
     await page.goto(`${service.url}/explorer#/${address}`);
+    await page.getByRole('navigation', { name: 'Pages' }).waitFor();
     await open(page);
     await dialog(page);
     t.strictSame(await findings(page), [], `no serious finding: ${what}`);
