@@ -49,6 +49,8 @@ const TOOLS = [
     'package/main',
     'package/image',
     'package/tools',
+    'package/mounted',
+    'package/agents',
     'cluster/main',
     'cluster/redis-limits',
     'cluster/rolling-restart',

@@ -8,14 +8,8 @@ import { join } from 'node:path';
 import { promisify } from 'node:util';
 import t from 'tap';
 import { packagePath } from '../../src/base/package-files.js';
-import {
-  ADMIN_TOKEN,
-  createLibrary,
-  makeFolder,
-  request,
-  startDatabase,
-  startTestService,
-} from '../support/service.js';
+import { findRegistry, installPackages } from '../support/registry.js';
+import { ADMIN_TOKEN, createLibrary, request, startDatabase, startTestService } from '../support/service.js';
 
 t.setTimeout(900_000);
 const run = promisify(execFile);
@@ -33,19 +27,9 @@ const TOOLS = [
 
 const LOGIN = { email: 'admin@example.com', password: 'the-password-of-the-tools' };
 
-async function findRegistry(): Promise<string | false> {
-  return run('npm', ['view', TOOLS[0], 'version'], { timeout: 30_000 }).then(
-    () => false,
-    () => 'the registry of npm cannot be reached: no tool was tried',
-  );
-}
-
-const missing = await findRegistry();
+const missing = await findRegistry(TOOLS[0]);
 t.test('tools for Directus work as they are', { skip: missing }, async (t) => {
-  const folder = await makeFolder();
-  await writeFile(join(folder, 'package.json'), '{"private":true}');
-  const quiet = ['--ignore-scripts', '--legacy-peer-deps', '--no-audit', '--no-fund'];
-  await run('npm', ['install', ...quiet, ...TOOLS], { cwd: folder, timeout: 600_000 });
+  const folder = await installPackages(TOOLS);
   const server = await startDatabase();
   const service = await startTestService({
     databaseUrl: await createLibrary(server, 'tools'),

@@ -12,6 +12,7 @@ import {
   StartError,
   toNodeHandler,
 } from '../../src/index.js';
+import { APART, createRandom, randomRequest } from '../support/random-requests.js';
 import {
   ADMIN_TOKEN,
   connectSql,
@@ -101,85 +102,11 @@ t.test('a call before the start, or after the end, fails with a clear error', as
   await t.rejects(early.fetch(new Request('http://lateral/server/ping')), /was stopped/);
 });
 
-interface Sent {
-  readonly method: string;
-  readonly path: string;
-  readonly body?: string;
-  readonly token: string | null;
-  readonly headers?: Record<string, string>;
-}
-
-/** Deterministic, so that a failure can be repeated. */
-function createRandom(seed: number): (count: number) => number {
-  let state = seed;
-  return (count) => {
-    state = (state * 1_103_515_245 + 12_345) % 2_147_483_648;
-    return Math.floor((state / 2_147_483_648) * count);
-  };
-}
-
-function randomRequest(random: (count: number) => number): Sent {
-  const pick = <Value>(values: readonly Value[]): Value => values[random(values.length)] as Value;
-  const collection = pick(['articles', 'authors', 'comments', 'tags', 'nothing', 'articles_tags', 'service_users']);
-  const fields = pick(['*', 'id,title', 'id', 'id,author.name', 'comments.*', '*.*', 'secret', 'id,tags.tags_id.name']);
-  const filter = pick([
-    '',
-    '&filter[id][_gt]=3',
-    '&filter={"id":{"_in":[1,2,3]}}',
-    '&filter[nope][_eq]=1',
-    '&search=a',
-  ]);
-  const token = pick([ADMIN_TOKEN, ADMIN_TOKEN, reader.token, null, 'wrong-token-of-nobody']);
-  const headers = pick<Record<string, string>>([{}, {}, { accept: 'application/json' }, { prefer: 'return=minimal' }]);
-  const list = {
-    method: 'GET',
-    path: `/items/${collection}?fields=${fields}${filter}&limit=${random(9)}`,
-    token,
-    headers,
-  };
-  switch (random(9)) {
-    case 0:
-      return { method: 'GET', path: `/items/${collection}/${random(14)}?fields=${fields}`, token, headers };
-    case 1: {
-      const body = JSON.stringify({ query: { fields: fields.split(','), sort: ['-id'], limit: random(5) } });
-      return { method: 'SEARCH', path: `/items/${collection}`, body, token };
-    }
-    case 2: {
-      const query = pick([
-        '{ articles(limit: 2) { id title author { name } } }',
-        '{ nope }',
-        '{ articles { id',
-        'query { tags { name } }',
-      ]);
-      return { method: 'POST', path: '/graphql', body: JSON.stringify({ query }), token };
-    }
-    case 3: {
-      const body = pick(['{"body":', '{"nope":1}', '{"id":"x"}', '[]', '"text"', '{"article":99999}']);
-      return { method: pick(['POST', 'PATCH']), path: `/items/comments${pick(['', '/1', '/9999'])}`, body, token };
-    }
-    case 4:
-      return { method: 'DELETE', path: `/items/${collection}/${1_000_000 + random(100)}`, token };
-    case 5:
-      return {
-        method: pick(['HEAD', 'PUT', 'OPTIONS', 'GET']),
-        path: pick(['/items/articles', '/server/ping', '/x/y', '/server/info']),
-        token,
-      };
-    case 6:
-      return { ...list, headers: { 'if-none-match': '"x"', 'accept-encoding': 'gzip' } };
-    default:
-      return list;
-  }
-}
-
-/** Headers that are about the connection, or differ by request. */
-const APART = new Set(['connection', 'keep-alive', 'date', 'x-request-id', 'uwebsockets', 'transfer-encoding']);
-
 t.test(`${REQUESTS} random requests get the same bytes as over the port`, async (t) => {
   const random = createRandom(7);
   const statuses = new Map<number, number>();
   for (let count = 0; count < REQUESTS; count++) {
-    const { method, path, body, token, headers = {} } = randomRequest(random);
+    const { method, path, body, token, headers = {} } = randomRequest(random, reader.token);
     const sent = { ...headers, ...(body === undefined ? {} : { 'content-type': 'application/json' }) };
     const over = await request(lateral, method, path, {
       headers: sent,
@@ -415,7 +342,7 @@ t.test('a server of Node mounts it, below a path as well', async (t) => {
   const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, 'content-type': 'application/json' };
   const random = createRandom(11);
   for (let count = 0; count < REQUESTS / 3; count++) {
-    const { method, path, body, token, headers: more = {} } = randomRequest(random);
+    const { method, path, body, token, headers: more = {} } = randomRequest(random, reader.token);
     const sent = { ...more, ...(body === undefined ? {} : { 'content-type': 'application/json' }) };
     const over = await request(lateral, method, path, {
       headers: sent,
