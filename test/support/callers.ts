@@ -5,7 +5,7 @@ import { get, type Sql, waitFor } from './service.js';
 
 export interface Permission {
   readonly collection: string;
-  readonly action: 'create' | 'read' | 'update' | 'delete' | 'execute';
+  readonly action: 'create' | 'read' | 'update' | 'delete' | 'share' | 'execute';
   readonly permissions?: object | null;
   readonly validation?: object | null;
   readonly presets?: object | null;

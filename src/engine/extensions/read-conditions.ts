@@ -1,6 +1,7 @@
 /** `beforeRead`: the conditions that extensions add for a caller become a part of the caller, as its permissions are. */
 import { LRUCache } from 'lru-cache';
 import { CLI_IDENTITY, type Identity } from '../../access/identity.js';
+import type { Policies } from '../../access/policies.js';
 import { forbidden } from '../../base/errors.js';
 import { isObject } from '../../base/exact-json.js';
 import type { Collection } from '../../mirror/model.js';
@@ -22,6 +23,7 @@ export class ConditionalReads {
   constructor(
     private readonly extensions: Extensions | null,
     private readonly mirror: Mirror,
+    private readonly policies: Policies,
   ) {
     mirror.onChange(() => {
       this.#hooked = new WeakMap();
@@ -37,13 +39,15 @@ export class ConditionalReads {
     return compiled;
   }
 
-  conditioned(
+  /** `compile` compiles the read without conditions, if only its statement says which collections it uses. */
+  async conditioned(
     caller: Identity,
-    compiled: CompiledRead,
     collections: readonly string[],
     { method, path }: RequestOrigin,
+    compile: () => Promise<CompiledRead> | CompiledRead,
   ): Promise<Identity> {
-    return withConditions(caller, this.#hookedIn(compiled), { collections, method, path }, this.#extensions);
+    const hooked = this.#hookedAmong(collections, caller) ?? this.#hookedIn(await compile());
+    return withConditions(caller, hooked, { collections, method, path }, this.#extensions);
   }
 
   conditionedFor(caller: Identity, collection: string | null, { method, path }: RequestOrigin): Promise<Identity> {
@@ -62,6 +66,20 @@ export class ConditionalReads {
   get #extensions(): Extensions {
     if (!this.extensions) throw new Error('there are no extensions');
     return this.extensions;
+  }
+
+  /** The collections with such a hook, or null if the statement may use others with one, or is not allowed. */
+  #hookedAmong(names: readonly string[], caller: Identity): readonly Collection[] | null {
+    const { model } = this.mirror;
+    const access = this.policies.accessOf(caller);
+    const collections = names.flatMap((name) => model.collections.get(name) ?? []);
+    // The name of a function says nothing about the items that are nested in its rows.
+    if (collections.length < names.length) return null;
+    // Permissions are checked before a hook runs.
+    if (access && names.some((name) => access.permitted('read', name, model).length === 0)) return null;
+    for (const { name } of collections)
+      for (const other of this.#extensions.related('beforeRead', name, model)) if (!names.includes(other)) return null;
+    return collections.filter((each) => this.#extensions.hooks('beforeRead', each).length > 0);
   }
 
   #hookedIn(compiled: CompiledRead): readonly Collection[] {

@@ -154,7 +154,7 @@ export class Reads {
     this.replicaReads = replicas && new ReplicaReads(replicas, this.batcher, batcherOf);
     this.plans = new PlanChoices(database, this.budgets, limits.statisticsInterval);
     mirror.onChange(() => this.plans.statistics.forget());
-    this.#conditional = new ConditionalReads(services.extensions, mirror);
+    this.#conditional = new ConditionalReads(services.extensions, mirror, services.policies);
   }
 
   /** Whether an extension adds conditions to reads. */
@@ -166,8 +166,9 @@ export class Reads {
   async conditioned(query: ReadQuery, caller: Identity, client: RequestOrigin): Promise<Identity> {
     if (!this.hasReadHooks) return caller;
     const plain = caller.conditions?.caller ?? caller;
-    const compiled = await this.#prepare(query, plain, NO_CLIENT);
-    return this.#conditional.conditioned(plain, compiled, collectionsOf(query), client);
+    return this.#conditional.conditioned(plain, collectionsOf(query), client, () =>
+      this.#prepare(query, plain, NO_CLIENT),
+    );
   }
 
   /** The caller with the conditions for all reads that belong to a write of the collection, or of any if it is null. */
