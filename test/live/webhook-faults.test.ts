@@ -1,6 +1,8 @@
 /**
  * Changes by the API and by SQL while instances, receivers and PostgreSQL are killed: every committed change arrives, the changes of an
- * item in order, and what arrives twice has the same id.
+ * item in order, and what arrives twice has the same id. In full, for about ten minutes:
+ *
+ *   WEBHOOK_CHANGES=100000 WEBHOOK_KILLS=200 node dist/test/run.js webhook-faults
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -21,8 +23,8 @@ import {
   ways,
 } from '../support/service.js';
 
-const CHANGES = Number(process.env['WEBHOOK_CHANGES'] ?? 3_000);
-const KILLS = Number(process.env['WEBHOOK_KILLS'] ?? 10);
+const CHANGES = Number(process.env['WEBHOOK_CHANGES'] ?? 15_000);
+const KILLS = Number(process.env['WEBHOOK_KILLS'] ?? 30);
 const ITEMS = 300;
 const INSTANCES = 2;
 const SQL_WRITERS = 2;

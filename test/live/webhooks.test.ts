@@ -1,5 +1,6 @@
 /** Webhooks: changes by the API and by SQL are posted, signed and in order, and nothing but the changes that were asked for. */
 import { createHmac } from 'node:crypto';
+import { Webhook } from 'standardwebhooks';
 import t, { type Test } from 'tap';
 import { runCommand } from '../support/command.js';
 import {
@@ -222,31 +223,21 @@ t.test('changes that the service cannot read in time wait', async (t) => {
   t.match(await sql`select incomplete_since from service_webhooks where id = ${id}`, [{ incomplete_since: null }]);
 });
 
-interface StandardWebhooks {
-  readonly Webhook: new (secret: string) => { verify(body: string, headers: object): unknown };
-}
-
-/** The library of receivers, which installations without it do not need for the other tests. */
-function standardWebhooks(): Promise<StandardWebhooks | null> {
-  const name = 'standardwebhooks';
-  return import(name).catch(() => null);
-}
-
 t.test('deliveries are signed; after a rotation both secrets sign', async (t) => {
   const { id, secret } = await create(t, { collections: ['tags'] });
   t.match(secret, /^whsec_[A-Za-z0-9+/]{43}=$/);
   const verify = ({ headers, body }: Received, key: string): boolean => {
-    const content = `${headers['webhook-id']}.${headers['webhook-timestamp']}.${body}`;
-    const bytes = Buffer.from(key.replace('whsec_', ''), 'base64');
-    const expected = `v1,${createHmac('sha256', bytes).update(content).digest('base64')}`;
-    return String(headers['webhook-signature']).split(' ').includes(expected);
+    try {
+      new Webhook(key).verify(body, headers as Record<string, string>);
+      return true;
+    } catch {
+      return false;
+    }
   };
   await sql`insert into tags (id, name) values (920, 'signed')`;
   const [first] = await receiver.count(1);
   t.ok(first && verify(first, secret));
-  const library = await standardWebhooks();
-  if (library === null) t.comment('the package standardwebhooks is not installed');
-  else t.match(new library.Webhook(secret).verify(first?.body ?? '', first?.headers ?? {}), { type: 'tags.create' });
+  t.notOk(first && verify({ ...first, body: `${first.body} ` }, secret), 'a changed body');
   const shown = await get(service, `/webhooks/${id}`, { token: ADMIN_TOKEN });
   t.match(shown.json, { data: { secret: '**********', previous_secret: null } });
   const rotated = await act(id, 'rotate');

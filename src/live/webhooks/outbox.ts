@@ -114,14 +114,14 @@ update service_webhooks set status = case when $3::boolean then 'paused' else st
   incomplete_since = coalesce(incomplete_since, now()), incomplete_reason = coalesce(incomplete_reason, $2)
 where id = $1::uuid`);
 
-const OVERFULL = withCatalog(`
-select w.id::text from service_webhooks w
-where w.status::text <> 'inactive' and w.incomplete_since is null
-  and (select count(*) from (select from service_webhook_deliveries d where d.webhook = w.id and d.status::text = 'pending'
-    limit $1::bigint + 1) pending) > $1::bigint`);
+const PENDING = withCatalog(`
+select w.id::text, (select count(*) from (select from service_webhook_deliveries d where d.webhook = w.id and d.status::text = 'pending'
+  limit $1::bigint + 1) pending)::int as pending
+from service_webhooks w where w.status::text <> 'inactive' and w.incomplete_since is null`);
 
-/** Milliseconds between two counts of what is pending. */
+/** Milliseconds between two counts of what is pending, and the longest time without one. */
 const COUNT_INTERVAL_MS = 1_000;
+const MAX_UNCOUNTED_MS = 30_000;
 
 interface NewDelivery {
   readonly webhook: string;
@@ -173,7 +173,10 @@ interface OutboxLimits {
 
 export class Outbox {
   #size = MAX_CHANGES;
+  /** When deliveries were counted, the newest change at that time, and how many a webhook had at most. */
   #countedAt = Number.NEGATIVE_INFINITY;
+  #countedUpTo = 0;
+  #pending = 0;
 
   constructor(
     private readonly services: OutboxServices,
@@ -243,7 +246,7 @@ export class Outbox {
       deliveries.push(...(await this.#deliveriesOf(session, webhook, rows, mirror.model)));
     const waiting = await session.query<Group>(database.qualified(INSERT), [JSON.stringify(deliveries)]);
     await session.query(database.qualified(DELETE), [arrayLiteral(rows.map(({ id }) => id))]);
-    await this.#pauseOverfull(session);
+    await this.#pauseOverfull(session, last.id);
     // Last, because a sequence that was set stays so if the transaction fails.
     await this.#tell(session, lock, last.id, true);
     return { taken: rows.length, waiting, isReopened: false };
@@ -292,14 +295,22 @@ export class Outbox {
     this.onIncomplete(webhook, reason);
   }
 
-  async #pauseOverfull(session: Session): Promise<void> {
-    if (performance.now() - this.#countedAt < COUNT_INTERVAL_MS) return;
-    this.#countedAt = performance.now();
+  /**
+   * A change adds one delivery to a webhook at most: as long as fewer were drained than may be added, nothing has to be counted. Deliveries
+   * that are sent again are counted later.
+   */
+  async #pauseOverfull(session: Session, newest: string): Promise<void> {
     const { maxBacklog } = this.limits;
-    const text = this.services.database.qualified(OVERFULL);
+    const since = performance.now() - this.#countedAt;
+    const most = this.#pending + Number(newest) - this.#countedUpTo;
+    if (since < COUNT_INTERVAL_MS || (most <= maxBacklog && since < MAX_UNCOUNTED_MS)) return;
+    this.#countedAt = performance.now();
+    this.#countedUpTo = Number(newest);
+    const text = this.services.database.qualified(PENDING);
+    const counts = await session.query<{ id: string; pending: number }>(text, [String(maxBacklog)]);
+    this.#pending = Math.max(0, ...counts.map(({ pending }) => pending));
     const reason = `more than ${maxBacklog} deliveries are pending (WEBHOOK_MAX_BACKLOG)`;
-    for (const { id } of await session.query<{ id: string }>(text, [String(maxBacklog)]))
-      await this.#mark(session, id, reason, true);
+    for (const { id, pending } of counts) if (pending > maxBacklog) await this.#mark(session, id, reason, true);
   }
 
   async #deliveriesOf(

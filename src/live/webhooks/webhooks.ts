@@ -55,6 +55,9 @@ const IDLE_POLL_MS = 30_000;
 const UPKEEP_MS = 30_000;
 const FIGURES_MS = 5_000;
 
+/** With many deliveries the figures take long to read: the time between two reads is this many times as long. */
+const FIGURES_PAUSE = 20;
+
 /** Requests to receivers at the same time. */
 const MAX_REQUESTS = 256;
 
@@ -82,6 +85,7 @@ export class Webhooks {
   /** The tables that webhooks follow, as text. */
   #definitions = '[]';
   #keptUpAt = Number.NEGATIVE_INFINITY;
+  /** When the figures are read next. */
   #figuresAt = Number.NEGATIVE_INFINITY;
   #expiredAt = Number.NEGATIVE_INFINITY;
   #tidying: Promise<void> | null = null;
@@ -164,7 +168,7 @@ export class Webhooks {
       this.#hasWebhooks = webhooks.some(({ status }) => status !== 'inactive');
       if (performance.now() - this.#keptUpAt >= UPKEEP_MS) await this.#keepUp(webhooks);
       if (!this.#hasWebhooks) return;
-      if (this.#tidying === null && performance.now() - this.#figuresAt >= FIGURES_MS)
+      if (this.#tidying === null && performance.now() >= this.#figuresAt)
         this.#tidying = this.#tidy().finally(() => {
           this.#tidying = null;
         });
@@ -187,7 +191,7 @@ export class Webhooks {
 
   /** Draining does not wait for it. */
   async #tidy(): Promise<void> {
-    this.#figuresAt = performance.now();
+    const start = performance.now();
     const { database } = this.services;
     try {
       this.backlog = await readBacklog(database);
@@ -197,6 +201,9 @@ export class Webhooks {
       while (!this.#isStopped && (await expireDeliveries(database, this.options.retention)) > 0);
     } catch (error) {
       this.#failed(error);
+    } finally {
+      const end = performance.now();
+      this.#figuresAt = end + Math.max(FIGURES_MS, FIGURES_PAUSE * (end - start));
     }
   }
 
