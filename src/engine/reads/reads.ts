@@ -166,9 +166,8 @@ export class Reads {
   async conditioned(query: ReadQuery, caller: Identity, client: RequestOrigin): Promise<Identity> {
     if (!this.hasReadHooks) return caller;
     const plain = caller.conditions?.caller ?? caller;
-    return this.#conditional.conditioned(plain, collectionsOf(query), client, () =>
-      this.#prepare(query, plain, NO_CLIENT),
-    );
+    const compile = (): CompiledRead | Promise<CompiledRead> => this.#prepare(query, plain, NO_CLIENT);
+    return this.#conditional.conditioned(plain, collectionsOf(query), client, compile);
   }
 
   /** The caller with the conditions for all reads that belong to a write of the collection, or of any if it is null. */
