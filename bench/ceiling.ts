@@ -15,6 +15,8 @@ export interface CeilingOptions {
   text: string;
   /** Lists of n values, one per run, used in turn. */
   parameters: readonly (readonly (string | null)[])[];
+  /** A statement that is sent before it in the same pipeline, with its lists of values. */
+  before?: { readonly text: string; readonly parameters: readonly (readonly string[])[] };
   /** Each connection takes its own lists: two that change the same rows would wait for each other. */
   exclusive?: boolean;
   /** Each run is planned for its values; otherwise it is planned as by the service's connections. */
@@ -27,13 +29,15 @@ export interface CeilingOptions {
 
 export interface Ceiling {
   statementsPerSecond: number;
+  /** All that pgbench has run. */
+  statements?: number;
   tool: 'pgbench' | 'driver';
 }
 
 export async function ceiling(options: CeilingOptions): Promise<Ceiling> {
   const scripts = options.exclusive ? writeExclusiveScript(options) : writeScripts(options);
   const measured = scripts === null ? null : await runPgbench(options, scripts);
-  if (measured !== null) return { statementsPerSecond: measured, tool: 'pgbench' };
+  if (measured !== null) return { ...measured, tool: 'pgbench' };
   return { statementsPerSecond: await runDriver(options), tool: 'driver' };
 }
 
@@ -57,8 +61,8 @@ const LONGEST_VALUE = 100_000;
 
 interface Script {
   readonly content: string;
-  /** The text that the server gets when pgbench has replaced the variables. */
-  readonly sent: string;
+  /** The texts that the server gets when pgbench has replaced the variables. */
+  readonly sent: readonly string[];
   /** A variable without a value is sent as null. */
   readonly variables: ReadonlyMap<string, string>;
   readonly weight: number;
@@ -69,8 +73,12 @@ interface Script {
  * per combination, or a sample if there are many. All other values come from the command line. Returns null if pgbench cannot run the
  * statement as it is.
  */
-function writeScripts({ text, parameters, connections }: CeilingOptions): readonly Script[] | null {
-  const sets = parameters.length > 0 ? parameters : [[]];
+function writeScripts({ text, before, parameters, connections }: CeilingOptions): readonly Script[] | null {
+  const first = before?.parameters[0]?.length ?? 0;
+  const sets = (parameters.length > 0 ? parameters : [[]]).map((set, index) => [
+    ...(before?.parameters[index] ?? []),
+    ...set,
+  ]);
   if (sets.some((set) => set.some((value) => Buffer.byteLength(value ?? '') > LONGEST_VALUE))) return null;
   const counted = (sets[0] ?? []).map(
     (first, index) =>
@@ -86,8 +94,9 @@ function writeScripts({ text, parameters, connections }: CeilingOptions): readon
   const scripts: Script[] = [];
   for (const members of sampleEvenly([...groups.values()], MOST_SCRIPTS)) {
     const suffix = `_${scripts.length}`;
-    const statement = writeStatement(text, suffix);
-    if (statement === null) return null;
+    const statement = writeStatement(text, suffix, first);
+    const leading = before && writeStatement(before.text, suffix);
+    if (statement === null || leading === null) return null;
     const variables = new Map([[`turn${suffix}`, '0']]);
     // The variable outlives the transaction. Clients start at different values, so that they do not read the same rows at once.
     const stride = Math.max(1, Math.floor(members.length / connections));
@@ -103,10 +112,20 @@ function writeScripts({ text, parameters, connections }: CeilingOptions): readon
       if (counted[index]) lines.push(`\\set ${name} ${chooseByPlace(values, 0, values.length)}`);
       else if (value !== null) variables.set(name, value);
     }
-    const content = `${[...lines, statement.text].join('\n')}\n;\n`;
-    scripts.push({ content, sent: statement.sent, variables, weight: members.length });
+    if (leading) variables.set(`prepared${suffix}`, '0');
+    const run = leading ? writePipeline([leading.text, statement.text], suffix) : `${statement.text}\n;`;
+    const sent = [statement.sent, ...(leading ? [leading.sent, PREPARE] : [])];
+    scripts.push({ content: `${[...lines, run].join('\n')}\n`, sent, variables, weight: members.length });
   }
   return scripts;
+}
+
+/** pgbench prepares all statements of a script before its first one, but not inside of a pipeline. */
+const PREPARE = 'select 1';
+
+function writePipeline(statements: readonly string[], suffix: string): string {
+  const prepare = [`\\if :prepared${suffix}`, '\\else', `${PREPARE}\n;`, '\\endif', `\\set prepared${suffix} 1`];
+  return [...prepare, '\\startpipeline', ...statements.map((text) => `${text}\n;`), '\\endpipeline'].join('\n');
 }
 
 /** Lists per connection, in turn: pgbench treats each as a separate statement. */
@@ -137,7 +156,7 @@ function writeExclusiveScript({ text, parameters, connections }: CeilingOptions)
   const content = ['\\if :loaded', ...loads, '\\endif', '\\set loaded 1', ...runs, '\\endif'].join('\n');
   const next = `\\set turn (:turn + 1) % ${count}\n`;
   const variables = new Map(Object.entries({ loaded: '0', turn: '0' }));
-  return [{ content: `${content}\n${next}`, sent: first.sent, variables, weight: 1 }];
+  return [{ content: `${content}\n${next}`, sent: [first.sent], variables, weight: 1 }];
 }
 
 /** Without characters that have a meaning for pgbench or in a literal. */
@@ -159,16 +178,16 @@ function chooseByPlace(values: readonly string[], from: number, to: number): str
 /**
  * pgbench turns every :name into a new parameter, numbered in order of appearance, also in literals, quoted names and comments. `::type`
  * and $n stay unchanged. So only the first use of each $n becomes a variable, and later uses take its number. A colon inside quotes is
- * written in another form with the same meaning.
+ * written in another form with the same meaning. The first variable is the one after `first`.
  */
-function writeStatement(text: string, suffix: string): { text: string; sent: string } | null {
+function writeStatement(text: string, suffix: string, first = 0): { text: string; sent: string } | null {
   const order: string[] = [];
   const parts = Array.from(text.trim().matchAll(TOKEN), ([token, number]) => {
     if (number !== undefined) {
       const seen = order.indexOf(number);
       if (seen >= 0) return { text: `$${seen + 1}`, sent: `$${seen + 1}` };
       order.push(number);
-      return { text: `:p${number}${suffix}`, sent: `$${order.length}` };
+      return { text: `:p${Number(number) + first}${suffix}`, sent: `$${order.length}` };
     }
     const spelled = spellColons(token);
     return { text: spelled, sent: spelled };
@@ -197,7 +216,7 @@ function sampleEvenly<T>(list: readonly T[], most: number): readonly T[] {
 }
 
 /** Returns null if pgbench is not installed. */
-async function runPgbench(options: CeilingOptions, scripts: readonly Script[]): Promise<number | null> {
+async function runPgbench(options: CeilingOptions, scripts: readonly Script[]): Promise<Omit<Ceiling, 'tool'> | null> {
   const folder = await mkdtemp(join(tmpdir(), 'bench-ceiling-'));
   try {
     // Its clock starts before the first connection is opened, although the reported rate excludes that time.
@@ -218,7 +237,7 @@ async function runPgbench(options: CeilingOptions, scripts: readonly Script[]): 
         throw error;
       },
     );
-    const statements = await stopWatching();
+    const seen = await stopWatching();
     if (result === null) return null;
     const perSecond = Number(/^tps = ([\d.]+)/m.exec(result.output)?.[1]);
     const failed = Number(/failed transactions: (\d+)/.exec(result.output)?.[1] ?? 0);
@@ -226,11 +245,13 @@ async function runPgbench(options: CeilingOptions, scripts: readonly Script[]): 
       const lines = new Set((result.errors || result.output).trim().split('\n'));
       throw new Error(`pgbench failed (exit code ${result.code}): ${[...lines].slice(0, 4).join('\n')}`);
     }
-    const known = (statement: string) => scripts.some((script) => `${script.sent}\n;`.startsWith(statement));
-    if (statements.length === 0 || !statements.every(known)) {
-      throw new Error(`pgbench did not run the statement asked for but: ${statements.join('\n') || 'none'}`);
+    const known = (statement: string) =>
+      scripts.some(({ sent }) => sent.some((text) => `${text}\n;`.startsWith(statement)));
+    if (seen.length === 0 || !seen.every(known)) {
+      throw new Error(`pgbench did not run the statement asked for but: ${seen.join('\n') || 'none'}`);
     }
-    return perSecond;
+    const statements = Number(/actually processed: (\d+)/.exec(result.output)?.[1]);
+    return { statementsPerSecond: perSecond, statements };
   } finally {
     await rm(folder, { recursive: true, force: true });
   }

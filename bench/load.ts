@@ -34,6 +34,8 @@ export interface LoadOptions {
   /** Requested in turn, each with its percent-encoded query string. */
   paths: readonly string[];
   headers: Record<string, string>;
+  /** The Authorization headers of several callers, one per path, in turn. */
+  callers?: readonly string[];
   connections: number;
   seconds: number;
   method?: string;
@@ -60,8 +62,10 @@ async function measureWithWrk(options: LoadOptions): Promise<LoadResult | null> 
     await writeFile(pathsFile, `${options.paths.join('\n')}\n`);
     const bodiesFile = join(folder, 'bodies');
     await writeFile(bodiesFile, (options.bodies ?? []).map((body) => `${body}\n`).join(''));
+    const callersFile = join(folder, 'callers');
+    await writeFile(callersFile, options.paths.map((_, index) => `${callerOf(options, index) ?? ''}\n`).join(''));
     const threads = Math.max(1, Math.min(options.connections, availableParallelism() >> 1));
-    await writeFile(scriptFile, writeLua(options, threads, pathsFile, bodiesFile));
+    await writeFile(scriptFile, writeLua(options, threads, { pathsFile, bodiesFile, callersFile }));
     const seconds = Math.max(1, Math.round(options.seconds));
     const args = ['-t', threads, '-c', options.connections, '-d', `${seconds}s`, '--timeout', '30s'].map(String);
     const ran = await runWrk([...args, '-s', scriptFile, new URL(options.url).origin], options.signal);
@@ -93,7 +97,11 @@ async function measureWithWrk(options: LoadOptions): Promise<LoadResult | null> 
  * Requests are built once, before the clock starts. Each thread begins with another part of them. The script has no response(): with it, wrk would pass every header and body to Lua
  * and measure that.
  */
-function writeLua(options: LoadOptions, threads: number, pathsFile: string, bodiesFile: string): string {
+function writeLua(
+  options: LoadOptions,
+  threads: number,
+  { pathsFile, bodiesFile, callersFile }: { pathsFile: string; bodiesFile: string; callersFile: string },
+): string {
   const headers = Object.entries(options.headers).map(([name, value]) => `[${quoteLua(name)}] = ${quoteLua(value)}`);
   return `
 local starts = 0
@@ -107,7 +115,9 @@ local turn = 0
 function init()
   local headers = {${headers.join(', ')}}
   local nextBody = io.lines(${quoteLua(bodiesFile)})
+  local nextCaller = io.lines(${quoteLua(callersFile)})
   for path in io.lines(${quoteLua(pathsFile)}) do
+    ${options.callers === undefined ? '' : 'headers["authorization"] = nextCaller()'}
     requests[#requests + 1] = wrk.format(${quoteLua(options.method ?? 'GET')}, path, headers, ${options.bodies === undefined ? 'nil' : 'nextBody()'})
   end
   turn = math.floor(#requests * start / ${threads})
@@ -126,6 +136,15 @@ function done(summary, latency)
     latency:percentile(50), latency:percentile(99)))
 end
 `;
+}
+
+function callerOf({ callers = [] }: LoadOptions, index: number): string | undefined {
+  return callers[index % callers.length];
+}
+
+function headersOf(options: LoadOptions, index: number): Record<string, string> {
+  const authorization = callerOf(options, index);
+  return authorization === undefined ? options.headers : { ...options.headers, authorization };
 }
 
 /** Escapes every byte that is not plainly harmless as a decimal number, so that no value can end the literal. */
@@ -181,7 +200,7 @@ function measureInWorker(options: LoadOptions): Promise<LoadResult> {
 async function generateLoad(options: LoadOptions): Promise<LoadResult> {
   const target = new URL(options.url);
   const requests = options.paths.map((path, index) =>
-    writeRequest({ ...options, path, body: options.bodies?.[index] }, target.host),
+    writeRequest({ ...options, headers: headersOf(options, index), path, body: options.bodies?.[index] }, target.host),
   );
   const tally: Tally = { latencies: [], errors: 0, bytes: 0 };
   let turn = 0;

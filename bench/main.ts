@@ -9,6 +9,7 @@ import { boardTable } from './boards/board.js';
 import { runChinook } from './boards/chinook.js';
 import { runFunctions } from './boards/functions.js';
 import { measureCache } from './cache.js';
+import { measureCallers } from './callers.js';
 import { prepareData, type Report, serverVersion, startDatabase } from './environment.js';
 import { measureHits } from './hit.js';
 import { measureLive } from './live.js';
@@ -43,6 +44,10 @@ async function main(words: readonly string[]): Promise<void> {
     try {
       if (options.command === 'mirror') return await measureMirror(database.url, report, signal);
       if (options.command === 'live') return await runLive(options, database.url, signal);
+      if (options.command === 'callers') {
+        const before = other?.root ?? null;
+        return await measureCallers(database.url, { ...options, before }, report);
+      }
       if (options.command === 'boards') return await runBoards(options, database.url, signal);
       const version = await prepareData(database.url, report);
       await makeReader(database.url);

@@ -13,6 +13,7 @@ export const COMMANDS = [
   'mirror',
   'hit',
   'cache',
+  'callers',
   'live',
   'boards',
   'record',
@@ -45,6 +46,7 @@ Commands:
   mirror      time to read a schema of 1,000 tables with 20,000 columns
   hit         CPU time of Node per request of a known shape, up to the driver
   cache       reads from memory compared with uWebSockets alone, and reads that are not in memory
+  callers     reads with DATABASE_CALLER compared with pgbench, which sends the same settings and statement in one pipeline
   live        time until subscribers have a change, and its cost
   boards      two public benchmarks (bench/boards.md), compared with peers from npm
   record      what it costs the service to record its traffic; exits with 1 if it is more than 2 %

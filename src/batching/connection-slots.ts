@@ -9,6 +9,8 @@ import type { CostClass } from './cost-model.js';
 export interface ConnectionSlot {
   readonly connection: Connection;
   load: number;
+  /** Whether the transactions of several callers are in flight on it. */
+  isPipeline: boolean;
   /** When the last statement was answered. */
   answeredAt: number;
   /** How many times longer its statements take than expected: a backend may share its CPU with others. */
@@ -54,6 +56,7 @@ export class ConnectionSlots {
     this.#all = connections.map((connection) => ({
       connection,
       load: 0,
+      isPipeline: false,
       answeredAt: 0,
       slowdown: 1,
       isLimited: false,

@@ -4,13 +4,13 @@
  * is answered from a snapshot older than its arrival. A request that need not wait is sent at once, by itself.
  */
 import { performance } from 'node:perf_hooks';
-import { type CallerSettings, textFor } from '../access/database-caller.js';
+import { textFor } from '../access/database-caller.js';
 import { ServiceError, serviceUnavailable } from '../base/errors.js';
 import { codeOf } from '../base/narrow.js';
 import type { Connection } from '../postgres/wire/connection.js';
-import { settingQuery, type WireQuery } from '../postgres/wire/wire-query.js';
+import { settingQuery, transactionQuery, type WireQuery } from '../postgres/wire/wire-query.js';
 import { arrayLiteral } from '../sql/literal.js';
-import { ConnectionSlots } from './connection-slots.js';
+import { type ConnectionSlot, ConnectionSlots } from './connection-slots.js';
 import { MAX_BATCH_MS, MAX_BATCH_READS } from './cost-model.js';
 import {
   type BoundRead,
@@ -37,6 +37,8 @@ export class ReadBatcher {
   isStarved = false;
   readonly #slots: ConnectionSlots;
   readonly #maxReads: number;
+  /** Whether the transactions of several callers can be sent together. */
+  readonly #pipelines: boolean;
   readonly #queues = new WeakMap<Shape, ShapeQueue>();
   /** Shapes with waiting reads, in the order of their turns. */
   #turns: ShapeQueue[] = [];
@@ -57,6 +59,7 @@ export class ReadBatcher {
     this.#slots = new ConnectionSlots(connections, () => this.#schedule());
     this.#waitSweeps = Math.ceil(waitTimeoutMs / SWEEP_INTERVAL_MS);
     this.#maxReads = batching ? MAX_BATCH_READS : 1;
+    this.#pipelines = connections.every((connection) => connection.keepsSession);
   }
 
   read(read: BoundRead, listener: ReadListener): void {
@@ -70,7 +73,7 @@ export class ReadBatcher {
   #queueOf(shape: Shape): ShapeQueue {
     const cached = this.#queues.get(shape);
     if (cached) return cached;
-    const queue = new ShapeQueue(shape, this.stats);
+    const queue = new ShapeQueue(shape, this.stats, this.#pipelines);
     this.#queues.set(shape, queue);
     return queue;
   }
@@ -139,13 +142,13 @@ export class ReadBatcher {
     const isIndividual = queue.individual.length > 0;
     const maxReads = Math.min(queue.maxReads, this.#maxReads, queue.waiting.length);
     const { caller } = queue;
+    // As `maySend` has found it: the callers of the next reads may change how many connections the shape may use.
+    const behind = this.#maxReads > 1 && !isIndividual ? queue.busySlot : null;
     const reads = queue.next(maxReads > 1 && !queue.isBatchable ? 1 : maxReads);
     const [first] = reads;
     if (first === undefined) return;
-    const behind = this.#maxReads > 1 && !isIndividual ? queue.busySlot : null;
     const slot = behind ?? this.#slots.take(queue, caller);
     queue.onSent(reads.length, slot, now);
-    this.sizes[reads.length] = (this.sizes[reads.length] ?? 0) + 1;
     const onEnd: OnEnd = (error, unsent, isSplit) => {
       const ms = queue.onAnswered(reads.length, slot, now);
       if (!unsent) {
@@ -164,12 +167,40 @@ export class ReadBatcher {
     };
     // A read behind another statement counts as a batch too, so that it can be split off.
     const isBatch = reads.length > 1 || behind !== null;
-    const query = isBatch
-      ? this.#batchQuery(queue, reads, slot.connection, onEnd)
-      : plainQuery(queue, reads, first.prepare, onEnd);
-    const { settings } = first;
-    if (settings === null && !queue.shape.isPlannedPerRead) slot.connection.run(query);
-    else slot.connection.run(...settingsBefore(query, settings, queue.shape), query);
+    const isPipeline = reads.length > 1 && queue.isApart;
+    if (!isPipeline) this.sizes[reads.length] = (this.sizes[reads.length] ?? 0) + 1;
+    if (!isBatch)
+      slot.connection.run(...withSettings(plainQuery(queue, reads, first.prepare, onEnd), first, queue.shape));
+    else if (isPipeline) this.#sendPipeline(queue, reads, slot, onEnd);
+    else {
+      const [query] = this.#batchQueries(queue, [reads], slot.connection, onEnd);
+      if (query) slot.connection.run(...withSettings(query, first, queue.shape));
+    }
+  }
+
+  /**
+   * Reads of different callers: each caller has a transaction, and all are sent together. No statement is sent behind them: if one fails,
+   * the connection has to end its transaction first.
+   */
+  #sendPipeline(queue: ShapeQueue, reads: readonly PendingRead[], slot: ConnectionSlot, onEnd: OnEnd): void {
+    slot.isPipeline = true;
+    const callers = new Map<string | undefined, PendingRead[]>();
+    for (const read of reads) {
+      const digest = read.settings?.digest;
+      const others = callers.get(digest);
+      if (others) others.push(read);
+      else callers.set(digest, [read]);
+    }
+    const groups = [...callers.values()];
+    const queries = this.#batchQueries(queue, groups, slot.connection, onEnd);
+    const messages: WireQuery[] = [];
+    for (const [index, query] of queries.entries()) {
+      const { [0]: first, length = 0 } = groups[index] ?? [];
+      this.sizes[length] = (this.sizes[length] ?? 0) + 1;
+      const begin = query.isAbandoned && index === 0 ? { ...BEGIN, isAbandoned: query.isAbandoned } : BEGIN;
+      if (first) messages.push(begin, ...withSettings(query, first, queue.shape), COMMIT);
+    }
+    slot.connection.run(...messages);
   }
 
   /** Stops statements whose clients have all left, and fails reads that have waited too long. */
@@ -197,15 +228,16 @@ export class ReadBatcher {
     return this.#slots.isAnyOpening && reads.every((read) => !read.isReturned);
   }
 
-  /** If one read fails, each is sent by itself, so that the others succeed. */
-  #batchQuery(queue: ShapeQueue, reads: readonly PendingRead[], connection: Connection, onEnd: OnEnd): WireQuery {
-    const { batchText } = queue.shape;
-    const parameters = reads[0]?.parameters ?? [];
+  /** A statement for each group of reads. If one read fails, each is sent by itself, so that the others succeed. */
+  #batchQueries(
+    queue: ShapeQueue,
+    groups: readonly (readonly PendingRead[])[],
+    connection: Connection,
+    onEnd: OnEnd,
+  ): WireQuery[] {
+    const [reads = []] = groups.length === 1 ? groups : [groups.flat()];
     // Without values, all of them read the same.
-    if (parameters.length === 0) return plainQuery(queue, reads, true, onEnd);
-    // Reads of different callers share no statement: the statement for one read costs PostgreSQL less.
-    const isOne = reads.length === 1 && reads[0]?.settings != null;
-    const text = textFor(isOne ? queue.shape.statement.text : batchText(), reads[0]?.settings ?? null);
+    if (groups.length === 1 && reads[0]?.parameters.length === 0) return [plainQuery(queue, reads, true, onEnd)];
     let isSplit = false;
     const split = (): void => {
       isSplit = true;
@@ -219,30 +251,58 @@ export class ReadBatcher {
       split();
       connection.stopAbandoned();
     });
-    return {
-      text,
-      parameters: isOne
-        ? parameters
-        : parameters.map((_, position) => arrayLiteral(reads.map((read) => read.parameters[position] ?? null))),
-      prepare: true,
-      columns: isOne ? 1 : 2,
-      isAbandoned: () => isSplit || reads.every(isGone),
-      row: (number, cell) => {
-        queue.sample(cell);
-        reads[isOne ? 0 : number - 1]?.onResult(cell, reads.length);
-      },
-      end: (error, unsent) => {
-        this.#deadlines.remove(deadline);
-        // After a split, each read is answered by its own statement.
-        if (onEnd(error, unsent, isSplit) || isSplit || reads.every((read) => read.isAnswered)) return;
-        if (error !== null && mayDependOnValues(error)) split();
-        else if (error === null && isOne) for (const read of reads) read.onResult(null, 1);
-        else {
-          const reason = error ?? new Error('a batch was not answered in full');
-          for (const read of reads) read.onError(reason);
-        }
-      },
+    const isAbandoned = (): boolean => isSplit || reads.every(isGone);
+    const end = (error: Error | null, unsent: boolean): void => {
+      this.#deadlines.remove(deadline);
+      // After a split, each read is answered by its own statement.
+      if (onEnd(error, unsent, isSplit) || isSplit || reads.every((read) => read.isAnswered)) return;
+      if (error === null) for (const group of groups) endUnanswered(group);
+      else if (mayDependOnValues(error)) split();
+      else for (const read of reads) read.onError(error);
     };
+    return groups.map((group, index) =>
+      groupQuery(queue, group, isAbandoned, index === groups.length - 1 ? end : () => {}),
+    );
+  }
+}
+
+/** Whether the group has one result for all of its reads: the statement for one read costs PostgreSQL less than that for several. */
+function hasOneResult([first, second]: readonly PendingRead[]): boolean {
+  return first?.parameters.length === 0 || (second === undefined && first?.settings != null);
+}
+
+/** A statement for reads with equal settings. */
+function groupQuery(
+  queue: ShapeQueue,
+  reads: readonly PendingRead[],
+  isAbandoned: () => boolean,
+  end: WireQuery['end'],
+): WireQuery {
+  const isOne = hasOneResult(reads);
+  const [parameters, settings] = [reads[0]?.parameters ?? [], reads[0]?.settings ?? null];
+  return {
+    text: textFor(isOne ? queue.shape.statement.text : queue.shape.batchText(), settings),
+    parameters: isOne
+      ? parameters
+      : parameters.map((_, position) => arrayLiteral(reads.map((read) => read.parameters[position] ?? null))),
+    prepare: true,
+    columns: isOne ? 1 : 2,
+    isRead: true,
+    isAbandoned,
+    row: (number, cell) => {
+      queue.sample(cell);
+      if (isOne) for (const read of reads) read.onResult(cell, reads.length);
+      else reads[number - 1]?.onResult(cell, reads.length);
+    },
+    end,
+  };
+}
+
+/** The statement of the group has ended: a result without a row is empty. */
+function endUnanswered(reads: readonly PendingRead[]): void {
+  for (const read of reads) {
+    if (hasOneResult(reads)) read.onResult(null, reads.length);
+    else read.onError(new Error('a batch was not answered in full'));
   }
 }
 
@@ -280,14 +340,15 @@ function mayDependOnValues(error: Error): boolean {
   return code === '57014' || (/^[0-9A-Z]{5}$/.test(code) && !/^(08|25|53300|57|58)/.test(code));
 }
 
-/** Precede a statement with settings of its caller, or that is planned for its values; apply until the end of its transaction. */
-function settingsBefore(query: WireQuery, settings: CallerSettings | null, { isPlannedPerRead }: Shape): WireQuery[] {
-  return [
-    ...(settings ? [settingQuery(settings.text, settings.parameters, query)] : []),
-    ...(isPlannedPerRead ? [settingQuery(PLAN_PER_READ, [], query)] : []),
-  ];
+/** The settings of its caller, or for a plan for its values, come before a statement, and apply until the end of its transaction. */
+function withSettings(query: WireQuery, { settings }: PendingRead, { isPlannedPerRead }: Shape): WireQuery[] {
+  const queries = settings ? [settingQuery(settings.text, settings.parameters, query), query] : [query];
+  if (isPlannedPerRead) queries.unshift(settingQuery(PLAN_PER_READ, [], query));
+  return queries;
 }
 
+const BEGIN = transactionQuery('begin');
+const COMMIT = transactionQuery('commit');
 const PLAN_PER_READ = "select pg_catalog.set_config('plan_cache_mode', 'force_custom_plan', true)";
 
 export interface Deadline {

@@ -62,9 +62,10 @@ export interface KeptAnswer {
 
 /** Statements of cheap reads in flight on a connection: while one is in PostgreSQL, the other is in Node. */
 const MAX_STATEMENTS_IN_FLIGHT = 2;
-/** The same, and connections, while the reads of a shape have different callers in the database: each needs a statement of its own. */
-const MAX_APART_IN_FLIGHT = 4;
+/** Connections while the reads of a shape have different callers in the database: each caller needs a transaction. */
 const MAX_APART_SLOTS = 4;
+/** Transactions in flight on each of these connections, if they cannot be sent together. */
+const MAX_APART_IN_FLIGHT = 4;
 /** A connection that is so many times slower than another gets no second statement. */
 const MAX_SLOT_SLOWDOWN = 2;
 /** After this time reads stop waiting for a batch, if a connection is free. */
@@ -135,12 +136,14 @@ export class ShapeQueue implements ReadProfile {
   #sentAt = 0;
   #batchable: boolean | null = null;
   /** Whether waiting reads have callers with different settings, as far as the last statements showed. */
-  #isApart = false;
+  isApart = false;
   #record: ShapeRecord;
 
   constructor(
     readonly shape: Shape,
     private readonly stats: ShapeStats,
+    /** Whether the transactions of several callers can be sent together. */
+    private readonly pipelines: boolean,
   ) {
     this.#record = recordOf(shape, stats);
   }
@@ -172,17 +175,23 @@ export class ShapeQueue implements ReadProfile {
   }
 
   get #maxSlots(): number {
-    return this.#isApart ? MAX_APART_SLOTS : this.#costs.maxSlots;
+    return this.isApart ? MAX_APART_SLOTS : this.#costs.maxSlots;
   }
 
   get #maxInFlight(): number {
-    return this.#isApart ? MAX_APART_IN_FLIGHT : MAX_STATEMENTS_IN_FLIGHT;
+    if (!this.isApart) return MAX_STATEMENTS_IN_FLIGHT;
+    return this.pipelines ? 1 : MAX_APART_IN_FLIGHT;
+  }
+
+  /** Whether each of the waiting reads is sent by itself, because of its caller. */
+  get #isSentAlone(): boolean {
+    return this.isApart && !this.pipelines;
   }
 
   /** Reads that the next statement may carry. */
   get maxReads(): number {
     const { batchSize, costClass } = this.#costs;
-    return costClass === 'cheap' && !this.#isApart ? Math.min(batchSize, this.#share) : batchSize;
+    return costClass === 'cheap' && !this.#isSentAlone ? Math.min(batchSize, this.#share) : batchSize;
   }
 
   /** A statement that is just small enough for one read may be too large or too deep for several. */
@@ -204,7 +213,7 @@ export class ShapeQueue implements ReadProfile {
   /** Whether to wait for more reads: not if that would leave the database idle. */
   shouldWait(now: number): boolean {
     if (this.costClass !== 'cheap' || this.#slots.length === 0 || now - this.#sentAt > MAX_BATCH_WAIT_MS) return false;
-    const wanted = this.#isApart ? 1 : Math.min(this.#share, MAX_BATCH_READS);
+    const wanted = this.#isSentAlone ? 1 : Math.min(this.#share, MAX_BATCH_READS);
     return this.waiting.length < wanted || !(this.#mayUseAnotherSlot || this.busySlot);
   }
 
@@ -216,9 +225,9 @@ export class ShapeQueue implements ReadProfile {
     if (this.costClass !== 'cheap' || this.#mayUseAnotherSlot || !this.isBatchable) return null;
     let least = Infinity;
     for (const { slowdown } of this.#slots) least = Math.min(least, slowdown);
-    return (
-      this.#slots.find((slot) => slot.load < this.#maxInFlight && slot.slowdown <= MAX_SLOT_SLOWDOWN * least) ?? null
-    );
+    const maxInFlight = this.#maxInFlight;
+    const isFree = (slot: ConnectionSlot): boolean => slot.load < maxInFlight && !slot.isPipeline;
+    return this.#slots.find((slot) => isFree(slot) && slot.slowdown <= MAX_SLOT_SLOWDOWN * least) ?? null;
   }
 
   onSent(reads: number, slot: ConnectionSlot, now: number): void {
@@ -229,7 +238,10 @@ export class ShapeQueue implements ReadProfile {
 
   /** Returns for how many milliseconds they were in flight. */
   onAnswered(reads: number, slot: ConnectionSlot, sentAt: number): number {
-    if (--slot.load === 0) this.#slots.splice(this.#slots.indexOf(slot), 1);
+    if (--slot.load === 0) {
+      this.#slots.splice(this.#slots.indexOf(slot), 1);
+      slot.isPipeline = false;
+    }
     this.#readsInFlight -= reads;
     const now = performance.now();
     // The time behind another statement is not its own.
@@ -273,17 +285,18 @@ export class ShapeQueue implements ReadProfile {
     return reads.some((read) => read.isAnswered) ? reads.filter((read) => !read.isAnswered) : reads;
   }
 
-  /** The first reads that wait and that the database cannot distinguish: a statement has one caller. */
+  /** The first reads that wait; only those that the database cannot distinguish, unless transactions of several callers can be sent together. */
   #takeTogether(maxReads: number): PendingRead[] {
     const { waiting } = this;
     const digest = waiting[0]?.settings?.digest;
     let alike = 1;
     while (alike < maxReads && alike < waiting.length && waiting[alike]?.settings?.digest === digest) alike++;
     if (alike >= Math.min(maxReads, waiting.length)) {
-      if (alike > 1) this.#isApart = false;
+      if (alike > 1) this.isApart = false;
       return waiting.splice(0, maxReads);
     }
-    this.#isApart = true;
+    this.isApart = true;
+    if (this.pipelines) return waiting.splice(0, maxReads);
     const [taken, left]: [PendingRead[], PendingRead[]] = [[], []];
     for (const read of waiting) (taken.length < maxReads && read.settings?.digest === digest ? taken : left).push(read);
     waiting.splice(0, Number.POSITIVE_INFINITY, ...left);

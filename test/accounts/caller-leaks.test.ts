@@ -28,7 +28,7 @@ t.setTimeout(200_000 + REQUESTS * 60);
 const LOGIN = { user: 'app', password: 'app' };
 const NAMES = ['ann', 'bob', 'cid'] as const;
 const PERMISSIONS: readonly Permission[] = [
-  ...['notes', 'plain'].flatMap((collection) =>
+  ...['notes', 'plain', 'kept'].flatMap((collection) =>
     (['read', 'create', 'update', 'delete'] as const).map((action) => ({ collection, action })),
   ),
   ...['whoami', 'fail', 'wait'].map((collection) => ({ collection, action: 'execute' as const })),
@@ -66,8 +66,19 @@ await sql.unsafe(`
       'lateral', current_setting('lateral.user', true)) $$;
   create function fail() returns integer language sql volatile as $$ select 1 / (select count(*) from notes where false)::integer $$;
   create function wait() returns integer language plpgsql volatile as $$ begin perform pg_sleep(30); return 1; end $$;
+  create function remembered() returns uuid language plpgsql stable as $$
+  begin
+    if coalesce(current_setting('app.remembered', true), '') = '' then
+      perform set_config('app.remembered', auth.uid()::text, true);
+    end if;
+    return current_setting('app.remembered')::uuid;
+  end $$;
+  create table kept (id serial primary key, owner uuid, body text, divisor integer not null default 1);
+  alter table kept enable row level security;
+  alter table kept force row level security;
+  create policy own on kept using (owner = (select remembered()) and 1 / divisor = 1);
   insert into plain (body) select 'plain ' || i from generate_series(1, 20) i;
-  grant select, insert, update, delete on notes, plain to member;
+  grant select, insert, update, delete on notes, plain, kept to member;
   grant usage on sequence notes_id_seq, plain_id_seq to member;
   grant select on plain to anon;
   reset role`);
@@ -81,6 +92,8 @@ for (const name of NAMES) {
   const made = await makeCaller(sql, name, [{ permissions: PERMISSIONS }]);
   await sql`update service_roles set database_role = 'member' where id = ${made.role}`;
   await sql`insert into notes (owner, body) select ${made.user}, ${name} || ' ' || i from generate_series(1, 300) i`;
+  await sql`insert into kept (owner, body) select ${made.user}, ${name} || ' ' || i from generate_series(1, 20) i`;
+  await sql`insert into kept (owner, body, divisor) values (${made.user}, ${name} || ' fails', 0)`;
   callers.push(made);
 }
 const [ann, bob] = callers as [MadeCaller, MadeCaller, MadeCaller];
@@ -375,7 +388,38 @@ async function checkMix(t: Pick<Tap, 'strictSame' | 'ok' | 'comment'>, to: Servi
   await checkClean(t, to, 'mixed requests');
 }
 
+/** Reads that are sent together: a policy keeps the caller in a setting of its transaction, and some reads fail. */
+async function readKept(t: Pick<Tap, 'strictSame' | 'ok'>, to: Service): Promise<void> {
+  const rows = await sql<{ id: number; owner: string; body: string; divisor: number }[]>`select * from kept`;
+  const reads = rows.flatMap((row) => callers.map((caller) => ({ row, caller })));
+  const splits = async (): Promise<number> =>
+    Number(/^lateral_read_batch_splits_total (\d+)$/m.exec((await get(to, '/server/metrics')).text)?.[1]);
+  for (const fails of [false, true]) {
+    const sent = reads.filter(({ row }) => fails || row.divisor > 0);
+    const before = await splits();
+    for (let round = 0; round < 4; round++) {
+      const wrong = await Promise.all(
+        sent.map(async ({ row: { id, owner, body, divisor }, caller }) => {
+          const { status, text } = await send(to, caller, 'GET', `/items/kept/${id}?fields=body`);
+          const isRight =
+            owner === caller.user ? (divisor > 0 ? text.includes(`"${body}"`) : status === 400) : status === 403;
+          return isRight ? [] : [`${body} for ${nameOf(caller)}: ${status} ${text}`];
+        }),
+      );
+      t.strictSame(wrong.flat().slice(0, 3), [], fails ? 'some reads fail' : 'no read fails');
+    }
+    t.strictSame((await splits()) > before, fails, 'reads of several callers were sent together');
+    await checkClean(t, to, 'reads of several callers');
+  }
+}
+
 for (const mode of ['claims', 'role'] as const) {
+  t.test(`${mode}: transactions that are sent together`, async (t) => {
+    const to = await launch({ DATABASE_CALLER: mode });
+    await readKept(t, to);
+    await to.stop();
+  });
+
   t.test(`${mode}: every path`, async (t) => {
     const to = await launch({ DATABASE_CALLER: mode, STORAGE_LOCATIONS: 'local' });
     await walkPaths(t, to);

@@ -38,8 +38,11 @@ import {
   type SentQueries,
   skippableQuery,
   TransactionSettings,
+  transactionQuery,
   type WireQuery,
 } from './wire-query.js';
+
+const ROLLBACK = transactionQuery('rollback');
 
 export type ConnectionState = 'closed' | 'opening' | 'idle' | 'busy';
 
@@ -90,6 +93,11 @@ export class Connection implements Receiver, Watched {
 
   get isOpen(): boolean {
     return this.#ready;
+  }
+
+  /** Whether all of its transactions run in one session: settings of the session hold for each of them. */
+  get keepsSession(): boolean {
+    return this.#settings === null;
   }
 
   get isOpening(): boolean {
@@ -403,6 +411,7 @@ export class Connection implements Receiver, Watched {
     const error = this.#error;
     this.#error = null;
     this.#answered++;
+    if (this.#status === TRANSACTION_FAILED && queries[0]?.isUndone) this.#send([ROLLBACK], false);
     // The statement behind it runs now.
     if (this.#sent.length > 0) this.stopAbandoned();
     else if (this.#ended) this.#socket?.end(TERMINATE);

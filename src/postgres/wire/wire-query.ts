@@ -17,6 +17,10 @@ export interface WireQuery extends BoundStatement {
   readonly plain?: boolean;
   /** Whether it writes, and its rows show what was written: a row may be left out, which the receiver gets as number 0 without a cell. */
   readonly showsWrite?: boolean;
+  /** Whether its rows must arrive: they show no write that is done by then. */
+  readonly isRead?: boolean;
+  /** Whether the connection rolls the transaction back if it is left failed. */
+  readonly isUndone?: boolean;
   /** Whether it only sets how those behind it are run. */
   readonly isSetting?: boolean;
   /** Where its rows are fetched batch by batch: it is sent alone, and `fetch` or `closePortal` of the connection follows. */
@@ -34,17 +38,29 @@ export interface WireQuery extends BoundStatement {
   isAbandoned?(): boolean;
 }
 
+const ignore = (): void => {};
+const isWanted = (): boolean => false;
+
 /** A statement in front of `query` that sets how it is run, for the rest of its transaction. */
-export function settingQuery(text: string, parameters: readonly string[], { isAbandoned }: WireQuery): WireQuery {
+export function settingQuery(
+  text: string,
+  parameters: readonly string[],
+  { isAbandoned = isWanted }: WireQuery,
+): WireQuery {
+  return { text, parameters, prepare: true, columns: null, isSetting: true, isAbandoned, row: ignore, end: ignore };
+}
+
+/** A statement that begins or ends a transaction. If the transaction fails, the connection rolls it back. */
+export function transactionQuery(text: 'begin' | 'commit' | 'rollback'): WireQuery {
   return {
     text,
-    parameters,
+    parameters: [],
     prepare: true,
     columns: null,
+    isUndone: true,
     isSetting: true,
-    ...(isAbandoned ? { isAbandoned } : {}),
-    row: () => {},
-    end: () => {},
+    row: ignore,
+    end: ignore,
   };
 }
 
@@ -91,7 +107,7 @@ export interface SentQueries {
  */
 export function skippableQuery(sent: SentQueries | undefined): WireQuery | null {
   const query = sent?.queries[sent.position];
-  if (!query || query.decoder) return null;
+  if (!query || query.decoder || query.isRead) return null;
   if (query.showsWrite) return query;
   return query.columns === null || sent.position > sent.queries.findIndex(({ isSetting }) => !isSetting) ? query : null;
 }
