@@ -3,7 +3,7 @@ import { StartError, UsageError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
 import { type CommandLine, readArguments, readConfig } from '../config/config.js';
 import { withDatabase } from '../service/start.js';
-import { type AcceptedFile, acceptedFile, readAccepted, writeAccepted } from '../twin/accepted-plans.js';
+import { type AcceptedFile, acceptedFile, neverAnalyzed, readAccepted, writeAccepted } from '../twin/accepted-plans.js';
 import { type CheckedPlans, type ComparedPlan, checkPlans, describeAge, differencesOf } from '../twin/check-plans.js';
 import type { PlannedClass } from '../twin/plan-requests.js';
 import { planLines } from '../twin/plan-tree.js';
@@ -67,6 +67,7 @@ export async function statistics(words: readonly string[]): Promise<void> {
   console.error(
     `${file.tables.length} tables, ${file.indexes.length} indexes, ${file.columns.length} columns written to ${output} (${size})`,
   );
+  for (const sentence of neverAnalyzed(file.tables)) console.error(sentence);
 }
 
 /** Not 1: a pipeline must distinguish a worse plan from a check that did not take place. */

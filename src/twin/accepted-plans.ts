@@ -214,6 +214,14 @@ function tableReasons(table: string, file: AcceptedFile, { statistics }: Planned
   });
 }
 
+/** Tables with rows that PostgreSQL has no statistics of, as one sentence or none. */
+export function neverAnalyzed(tables: readonly TableFacts[]): string[] {
+  const names = tables
+    .filter(({ own, reltuples, pages }) => !own && reltuples < 0 && pages > 0)
+    .map(({ table }) => table);
+  return names.length === 0 ? [] : [`never analyzed, so run ANALYZE first: ${names.join(', ')}`];
+}
+
 /** Old statistics of a table, or none at all. */
 export function staleness({ table, reltuples, changed, analyzed, pages }: TableFacts): string[] {
   if (reltuples < 0) return pages > 0 ? [`table "${table}" was never analyzed: run ANALYZE`] : [];

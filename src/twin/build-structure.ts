@@ -6,6 +6,7 @@ import { codeOf, messageOf } from '../base/narrow.js';
 import type { Database } from '../postgres/pools/database.js';
 import type { Session } from '../postgres/pools/sessions.js';
 import { quoteIdentifier } from '../sql/fragment.js';
+import { loadGrammar, parseStatements } from '../sql/grammar.js';
 import type { StatisticsFile, StructureStatement } from './statistics-file.js';
 
 /** A part of the structure that could not be built, and the reason in PostgreSQL's words. */
@@ -90,15 +91,47 @@ function exists(error: unknown): boolean {
 async function runScript(session: Session, { name, text }: Script, path: string): Promise<void> {
   const script = withoutConcurrently(text);
   try {
-    for (let role = await runUnlessRoleMissing(session, script); role !== null; ) {
-      await session.query(`create role ${quoteIdentifier(role)}`);
-      role = await runUnlessRoleMissing(session, script);
-    }
+    await runWithRoles(session, script).catch((error: unknown) => {
+      if (!exists(error) || !OWN_PART.test(script)) throw error;
+      return runWithoutOwnParts(session, script);
+    });
     await session.query(`set search_path = ${path}`);
   } catch (error) {
     throw new StartError(`${name} cannot be run on the twin: ${messageOf(error)}`);
   }
 }
+
+async function runWithRoles(session: Session, script: string): Promise<void> {
+  for (let role = await runUnlessRoleMissing(session, script); role !== null; ) {
+    await session.query(`create role ${quoteIdentifier(role)}`);
+    role = await runUnlessRoleMissing(session, script);
+  }
+}
+
+/** Names a table or function of the service. */
+const OWN_PART = /\bservice_\w/;
+
+/** A statement of a script, by its bytes. */
+interface StatementBytes {
+  readonly stmt_location?: number;
+  readonly stmt_len?: number;
+}
+
+/** A dump of a database that the service uses has the tables and functions of the service, which the twin has already. */
+async function runWithoutOwnParts(session: Session, script: string): Promise<void> {
+  await loadGrammar();
+  const bytes = Buffer.from(script);
+  for (const { stmt_location: begin = 0, stmt_len: length = bytes.length } of parseStatements<StatementBytes>(script)) {
+    const statement = bytes.subarray(begin, begin + length).toString();
+    try {
+      await runWithRoles(session, statement);
+    } catch (error) {
+      if (!OWN_PART.test(statement) && codeOf(error) !== DUPLICATE_SCHEMA) throw error;
+    }
+  }
+}
+
+const DUPLICATE_SCHEMA = '42P06';
 
 /** Owners and grants name roles of production, which the twin has not. Returns the role that is missing, or null if the script was run. */
 async function runUnlessRoleMissing(session: Session, script: string): Promise<string | null> {

@@ -243,8 +243,9 @@ interface Compared {
 await t.test('migrations that build the same schema and a new index pass', async (t) => {
   await mkdir(path('migrations'));
   await script('migrations/2_indexes.sql', `${INDEXES}\n-- migrate:down\ndrop table orders;`);
-  // As pg_dump writes it, and with a role of production.
-  const dumped = ['\\restrict abc', TABLES, 'alter table orders owner to "the owner";', '\\unrestrict abc'];
+  // As pg_dump writes it, with a role of production and a table of the service.
+  const own = 'create table public.service_users (id uuid primary key); create index on public.service_users (id);';
+  const dumped = ['\\restrict abc', own, TABLES, 'alter table orders owner to "the owner";', '\\unrestrict abc'];
   await script('migrations/1_tables.sql', dumped.join('\n'));
   await script('migrations/10_more.sql', 'create index concurrently on orders (status, at);');
   const { code, output, complaints } = await check('--migrations', path('migrations'));
