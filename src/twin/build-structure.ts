@@ -126,12 +126,14 @@ async function runWithoutOwnParts(session: Session, script: string): Promise<voi
     try {
       await runWithRoles(session, statement);
     } catch (error) {
-      if (!OWN_PART.test(statement) && codeOf(error) !== DUPLICATE_SCHEMA) throw error;
+      const isThere = exists(error) || codeOf(error) === ALREADY_IDENTITY;
+      if (!isThere || !(OWN_PART.test(statement) || codeOf(error) === DUPLICATE_SCHEMA)) throw error;
     }
   }
 }
 
 const DUPLICATE_SCHEMA = '42P06';
+const ALREADY_IDENTITY = '55000';
 
 /** Owners and grants name roles of production, which the twin has not. Returns the role that is missing, or null if the script was run. */
 async function runUnlessRoleMissing(session: Session, script: string): Promise<string | null> {
