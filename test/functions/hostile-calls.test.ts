@@ -27,7 +27,7 @@ await withSql(databaseUrl, (sql) =>
       insert into service_functions (name) values ('nap'), ('doze'), ('contend')`)
     .simple(),
 );
-const service = await startTestService({ databaseUrl, DATABASE_STATEMENT_TIMEOUT: '500ms' });
+const service = await startTestService({ databaseUrl, DATABASE_STATEMENT_TIMEOUT: '1500ms' });
 
 function call(name: string, body: string, options: RequestOptions = {}): Promise<Answer> {
   const headers = { 'content-type': 'application/json', ...options.headers };
