@@ -128,9 +128,10 @@ t.test('several files at once, each with its own entry', { skip }, async (t) => 
   await (await choosing).setFiles(
     names.map((name) => ({ name, mimeType: 'text/plain', buffer: Buffer.from(`the content of ${name}`) })),
   );
+  const stored = () => sql`select filename_download from service_files where filename_download like 'several-%'`;
+  await waitFor(async () => (await stored()).length === names.length, 30_000);
+  t.strictSame((await stored()).map((row) => row['filename_download']).sort(), [...names].sort());
   await page.getByRole('list', { name: 'Uploads' }).waitFor({ state: 'detached' });
-  const stored = await sql`select filename_download from service_files where filename_download like 'several-%'`;
-  t.strictSame(stored.map((row) => row['filename_download']).sort(), [...names].sort());
   t.strictSame(complaints, []);
   await sql`delete from service_files where filename_download like 'several-%'`;
 });
