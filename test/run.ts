@@ -109,6 +109,9 @@ const LONGEST = [
   'transformations',
   'hostile',
   'read-batcher',
+  'property',
+  'writes-property',
+  'access-property',
 ];
 
 /** Short files that need a process to themselves: they end it, or measure its memory. */
