@@ -23,7 +23,11 @@ interface DatabaseRole {
    * that only one role may call: each role has prepared statements of its own.
    */
   readonly mark: string;
+  /** Texts with the mark, by those without: a new text would be hashed for each statement. */
+  readonly texts: Map<string, string>;
 }
+
+const MAX_TEXTS_PER_ROLE = 1_000;
 
 interface DatabaseCallerOptions {
   readonly mode: 'claims' | 'role';
@@ -71,7 +75,8 @@ export class DatabaseCaller {
     if (name === null) throw forbidden('The role of the caller has no database role');
     const known = this.#roles.get(name);
     if (known) return known;
-    const role = { name, mark: ` /* role ${createHash('sha256').update(name).digest('hex').slice(0, 16)} */` };
+    const mark = ` /* role ${createHash('sha256').update(name).digest('hex').slice(0, 16)} */`;
+    const role = { name, mark, texts: new Map<string, string>() };
     this.#roles.set(name, role);
     return role;
   }
@@ -104,5 +109,12 @@ function knownAs(caller: Identity): Pick<Identity, 'user' | 'role' | 'administra
 
 /** The text under which the role of the settings prepares a statement. */
 export function textFor(text: string, settings: CallerSettings | null): string {
-  return settings?.role ? text + settings.role.mark : text;
+  const role = settings?.role;
+  if (!role) return text;
+  const known = role.texts.get(text);
+  if (known !== undefined) return known;
+  if (role.texts.size >= MAX_TEXTS_PER_ROLE) role.texts.clear();
+  const marked = text + role.mark;
+  role.texts.set(text, marked);
+  return marked;
 }

@@ -381,6 +381,7 @@ export class Connection implements Receiver, Watched {
       query.decoder.row(message, start, owned);
       return;
     }
+    if (query?.isSetting) return;
     const columns = message.readInt16BE(start);
     if (columns !== (query?.columns ?? columns)) {
       this.destroy(mixedUp());
