@@ -29,14 +29,14 @@ function shortened(text: string): string {
   return text.length > LONGEST_TITLE ? `${text.slice(0, LONGEST_TITLE - 1)}…` : text;
 }
 
-/** The collection of a related item: for a many-to-any relation, its row names it. Null if it names none. */
+/** The collection of a related item. A row of a many-to-any relation names it. Returns null if there is none. */
 export function targetOf({ relation }: Field, row: Row): string | null {
   if (relation?.kind === 'one') return relation.to;
   const named = relation?.kind === 'any' && relation.by !== null ? row[relation.by] : null;
   return relation?.kind === 'any' && relation.among.some((each) => each === named) ? String(named) : null;
 }
 
-/** The many-to-any fields whose collection the field `name` tells. */
+/** The many-to-any fields whose collection the field `name` holds. */
 export function fieldsNamedBy(collection: Collection, name: string): Field[] {
   return [...collection.fields.values()].filter(({ relation }) => relation?.kind === 'any' && relation.by === name);
 }
