@@ -28,7 +28,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     about: 'the pages of the Explorer in Chromium',
     packages: BROWSER,
     steps: [
-      { files: ['explorer'], daily: true },
+      { files: ['explorer'] },
       {
         files: [
           'graphql-ide',
@@ -75,7 +75,6 @@ export const SUITES: Readonly<Record<string, Suite>> = {
       { files: ['cache-standby', 'cache-failover', 'cache-instances', 'cache-grants'], minutes: 20 },
       {
         files: ['cache-oracle'],
-        daily: true,
         environment: { CACHE_READS: '1000000', CACHE_USERS: '50', CACHE_SEED: 'random', CACHE_MAX_LAG: '1000' },
         minutes: 180,
       },
@@ -125,7 +124,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     about:
       'recording and replaying for a minute, also Pagila from the folder PAGILA, and capacity with scarce resources',
     steps: [
-      { files: ['traffic'], daily: true, environment: { TRAFFIC_SECONDS: '60', TRAFFIC_RATE: '200' }, minutes: 20 },
+      { files: ['traffic'], environment: { TRAFFIC_SECONDS: '60', TRAFFIC_RATE: '200' }, minutes: 20 },
       { files: ['capacity'], minutes: 20 },
       { files: ['traffic-pagila'], environment: { TRAFFIC_SECONDS: '60', TRAFFIC_RATE: '100' }, minutes: 20 },
     ],
@@ -141,7 +140,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
   replicas: {
     about: 'reads on two standbys: 100,000 writes, each read again',
     steps: [
-      { files: ['foreign-servers'] },
+      { files: ['foreign-servers', 'replica-failover'] },
       { files: ['replicas'], environment: { REPLICA_PAIRS: '100000' }, minutes: 120 },
     ],
   },
@@ -165,16 +164,11 @@ export const SUITES: Readonly<Record<string, Suite>> = {
       { files: ['hostile'], daily: true, environment: { HOSTILE_RUNS: '20000' }, minutes: 60 },
       {
         files: ['database-caller-property'],
-        daily: true,
         environment: { PROPERTY_SEED: 'random', CALLER_ROUNDS: '5', CALLER_READS: '4000', CALLER_WRITES: '1000' },
         minutes: 120,
       },
-      {
-        files: ['caller-leaks', 'database-caller'],
-        daily: true,
-        environment: { CALLER_REQUESTS: '100000' },
-        minutes: 120,
-      },
+      { files: ['caller-leaks'], environment: { CALLER_REQUESTS: '100000' }, minutes: 120 },
+      { files: ['database-caller'], daily: true, environment: { CALLER_REQUESTS: '100000' }, minutes: 120 },
       { files: ['linearizability'], daily: true, environment: { LINEARIZABILITY_OPERATIONS: '100000' }, minutes: 60 },
       { files: ['concurrency'], daily: true, environment: { WRITERS_SECONDS: '60' }, minutes: 30 },
     ],
@@ -186,7 +180,6 @@ export const SUITES: Readonly<Record<string, Suite>> = {
       { program: 'cluster/main', minutes: 60 },
       {
         files: ['transfers'],
-        daily: true,
         environment: { TRANSFER_CLIENTS: '100', TRANSFERS: '100' },
         minutes: 120,
       },
