@@ -227,7 +227,7 @@ t.test('task 21: export of what is shown; task 30: one million rows: scroll, fil
   await page.getByRole('button', { name: 'Export as CSV' }).click();
   const lines = (await readFile(await (await downloading).path(), 'utf8')).trim().split(/\r?\n/);
   await page.getByText('Exported to measured.csv').waitFor();
-  const expected = await sql`select id::text from measured where sensor = 42 order by id desc`;
+  const expected = await sql`select id::text from measured where sensor = 42 order by measured.id desc`;
   t.strictSame(
     lines.slice(1).map((line) => line.split(',')[0]),
     expected.map(({ id }) => id),
