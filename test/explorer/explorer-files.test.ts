@@ -181,6 +181,9 @@ t.test('folders, drops, search, deletion', { skip }, async (t) => {
   await page.getByRole('button', { name: 'Delete folder' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Delete', exact: true }).click();
   await waitFor(async () => (await sql`select 1 from service_folders where name = 'Older'`).length === 0, 5_000);
+  // The page shows all files after that.
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  await page.getByRole('link', { name: 'Older', exact: true }).waitFor({ state: 'detached' });
   await page.getByRole('searchbox', { name: 'Search files' }).fill('notes');
   await page.getByText('1 file', { exact: true }).waitFor();
   t.equal(await page.getByRole('link', { name: 'Portrait of Ada' }).count(), 0);

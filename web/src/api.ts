@@ -111,7 +111,7 @@ export async function call<Data>(
   const parsed = parse(text);
   const failures = Array.isArray(parsed['errors']) ? (parsed['errors'] as Failure[]) : [];
   if (!response.ok || (failures.length > 0 && parsed['data'] === undefined)) {
-    if (response.status === 401 && !path.startsWith('/auth/')) onLoggedOut();
+    if (response.status === 401 && !CHECKS_PASSWORD.test(path)) onLoggedOut();
     else if (response.status === 403 && isExpected) void checkSession();
     throw new ApiError(response.status, failures);
   }
@@ -159,6 +159,9 @@ async function checkSession(): Promise<void> {
   }
   isChecking = false;
 }
+
+/** A 401 of these means a wrong password or code, not that the session has ended. */
+const CHECKS_PASSWORD = /^\/(?:auth|users\/me\/tfa)\//;
 
 let renewing: Promise<boolean> | null = null;
 
