@@ -167,7 +167,7 @@ export class ReadBatcher {
     };
     // A read behind another statement counts as a batch too, so that it can be split off.
     const isBatch = reads.length > 1 || behind !== null;
-    const isPipeline = reads.length > 1 && queue.isApart;
+    const isPipeline = this.#pipelines && reads.length > 1 && queue.isApart;
     if (!isPipeline) this.sizes[reads.length] = (this.sizes[reads.length] ?? 0) + 1;
     if (!isBatch)
       slot.connection.run(...withSettings(plainQuery(queue, reads, first.prepare, onEnd), first, queue.shape));

@@ -208,7 +208,7 @@ export const OPTIONS = {
   ),
   LOG_LEVEL: choice('info', ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'], 'Log level'),
   REQUEST_LOG: boolean('false', 'Log one line per completed request; always on with LOG_LEVEL debug or trace'),
-  METRICS: choice('administrators', ['administrators', 'public', 'off'], 'Callers who may read GET /server/metrics'),
+  METRICS: choice('administrators', ['administrators', 'public', 'off'], 'Access to GET /server/metrics'),
   METRICS_BY_ROUTE: boolean(
     'false',
     'Record durations of requests by route and status instead of by method only; adds about 2 kB to a scrape for each',

@@ -136,8 +136,8 @@ export class KeptReplies {
     const { accessToken, method, closes } = exchange;
     const { answer, caller } = exchange.kept ?? CONSTANT;
     if (accessToken !== '' || method !== 'GET' || closes || reply.secret || answer.isDropped) return;
-    // Clients could make up as many URLs as they like, and a constant has no memory that bounds them.
-    if (exchange.kept === null && exchange.queryString !== '') return;
+    // Clients could make up as many spellings of the URL as they like, and a constant has no memory that bounds them.
+    if (exchange.kept === null && (exchange.queryString !== '' || exchange.path !== exchange.route)) return;
     const lease = Math.min(LEASE_MS, caller.validUntil - Date.now());
     if (lease <= 0 || caller.isAddressBound || !head.startsWith(NEXT)) return;
     // The headers of the request are known if the URL was kept before it came.
