@@ -60,10 +60,8 @@ export async function measureRecording(options: RecordingOptions, report: Report
         report(describe(found));
         loads.push(found);
       }
-    const isMet = loads.every(({ title, cost, share }) => (title.includes('full') ? cost : share) < TARGET);
-    report(
-      `${isMet ? 'met' : 'FAILED'}: below ${TARGET * 100} % of the capacity at full load, and of a processor at ${RATE}/s`,
-    );
+    const isMet = loads.every(({ share }) => share < TARGET);
+    report(`${isMet ? 'met' : 'FAILED'}: below ${TARGET * 100} % of the service's processor`);
     return { loads, isMet };
   } finally {
     await service.stop();

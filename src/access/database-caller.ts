@@ -42,9 +42,10 @@ const SETTINGS = ['request.jwt.claims', 'request.method', 'request.path', 'later
 const SET_CLAIMS = setting(SETTINGS);
 const SET_ROLE = setting([...SETTINGS, 'role']);
 
+/** It returns no row: PostgreSQL would send every value back. `set_config` returns the value, which is never null. */
 function setting(names: readonly string[]): string {
-  const calls = names.map((name, index) => `pg_catalog.set_config('${name}', $${index + 1}, true)`);
-  return `select ${calls.join(', ')}`;
+  const calls = names.map((name, index) => `pg_catalog.set_config('${name}', $${index + 1}, true) is null`);
+  return `select where ${calls.join(' or ')}`;
 }
 
 /** Ends the role of the caller, for statements of the service itself in the caller's transaction. */

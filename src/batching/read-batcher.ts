@@ -193,13 +193,14 @@ export class ReadBatcher {
     }
     const groups = [...callers.values()];
     const queries = this.#batchQueries(queue, groups, slot.connection, onEnd);
-    const messages: WireQuery[] = [];
+    const isAbandoned = queries[0]?.isAbandoned;
+    const messages: WireQuery[] = [isAbandoned ? { ...BEGIN, isAbandoned } : BEGIN];
     for (const [index, query] of queries.entries()) {
       const { [0]: first, length = 0 } = groups[index] ?? [];
       this.sizes[length] = (this.sizes[length] ?? 0) + 1;
-      const begin = query.isAbandoned && index === 0 ? { ...BEGIN, isAbandoned: query.isAbandoned } : BEGIN;
-      if (first) messages.push(begin, ...withSettings(query, first, queue.shape), COMMIT);
+      if (first) messages.push(...withSettings(query, first, queue.shape), COMMIT_AND_BEGIN);
     }
+    messages[messages.length - 1] = COMMIT;
     slot.connection.run(...messages);
   }
 
@@ -349,6 +350,8 @@ function withSettings(query: WireQuery, { settings }: PendingRead, { isPlannedPe
 
 const BEGIN = transactionQuery('begin');
 const COMMIT = transactionQuery('commit');
+/** Of a transaction, only its isolation level and whether it may write stay for the next one. */
+const COMMIT_AND_BEGIN = transactionQuery('commit and chain');
 const PLAN_PER_READ = "select pg_catalog.set_config('plan_cache_mode', 'force_custom_plan', true)";
 
 export interface Deadline {

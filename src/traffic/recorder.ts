@@ -178,8 +178,8 @@ export class TrafficRecorder {
   }
 }
 
-/** The share of its busy time that a thread spends on recordings. */
-const BUSY_SHARE = 0.01;
+/** The share of its busy time in which a thread writes lines. To send them, and to free their memory, takes as long again. */
+const BUSY_SHARE = 0.005;
 /** A thread always records so many requests per second, which takes about 0.2 % of a processor. */
 const FREE_PER_SECOND = 500;
 /** Milliseconds until the share is computed again. */
@@ -197,16 +197,20 @@ class Budget {
   #cost = FIRST_COST_MS;
   #renewed = performance.now();
   #busy = busyTime();
+  #isFirst = true;
 
   spend(requests: number, milliseconds: number): void {
     // The thread may be interrupted while it records: one long time says little.
     const measured = Math.min(milliseconds / requests, 2 * this.#cost);
     this.#cost += (measured - this.#cost) * NEW_PART;
+    // A recording may begin at full load.
+    if (this.#isFirst && this.offered >= FREE_PER_SECOND) this.renew();
   }
 
   renew(): void {
     const elapsed = performance.now() - this.#renewed;
-    if (elapsed < RENEWAL_MS) return;
+    if (elapsed < RENEWAL_MS && !this.#isFirst) return;
+    this.#isFirst = false;
     const busy = busyTime();
     const allowed = Math.max(
       (FREE_PER_SECOND * elapsed) / 1_000,

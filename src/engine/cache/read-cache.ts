@@ -116,7 +116,8 @@ export class CacheEntry implements Dependent, Kept, KeptAnswer {
 
 /** Milliseconds within which a read must come again to be kept. */
 const SEEN_MS = 60_000;
-const MAX_SEEN = 50_000;
+/** A power of two. */
+const SEEN_PLACES = 65_536;
 /** After so many answers in a row that nobody used, a statement pauses: the first time so many milliseconds, at most so many. */
 const MAX_WASTED = 8;
 const FIRST_PAUSE_MS = 1_000;
@@ -129,8 +130,9 @@ export class ReadCache {
   readonly #space: CacheSpace<CacheEntry>;
   /** By statement: its reads, or the reason why its answers are not kept. */
   #shapes = new WeakMap<CompiledRead, CachedShape | { readonly reason: string }>();
-  /** When a read was seen first, by its hash. */
-  readonly #seen = new Map<number, number>();
+  /** Hashes of reads, and when each was seen first. A hash has one place: the read that comes later takes it. */
+  readonly #seen = new Uint32Array(SEEN_PLACES);
+  readonly #seenAt = new Float64Array(SEEN_PLACES).fill(Number.NEGATIVE_INFINITY);
   /** Null while changes are not reported. */
   #sources: ReadonlyMap<string, readonly Source[]> | null = null;
   /** Transactions by the tables that they changed, which may not be visible to new reads yet. */
@@ -400,11 +402,11 @@ export class ReadCache {
   /** Whether the read has come before within a minute. */
   #wasSeen({ number }: CachedShape, key: string): boolean {
     const hash = hashOf(key, number);
+    const place = hash % SEEN_PLACES;
     const now = performance.now();
-    const seen = this.#seen.get(hash);
-    if (seen !== undefined && now - seen < SEEN_MS) return true;
-    if (this.#seen.size >= MAX_SEEN) this.#seen.clear();
-    this.#seen.set(hash, now);
+    if (this.#seen[place] === hash && now - (this.#seenAt[place] ?? 0) < SEEN_MS) return true;
+    this.#seen[place] = hash;
+    this.#seenAt[place] = now;
     return false;
   }
 

@@ -51,7 +51,7 @@ export function settingQuery(
 }
 
 /** A statement that begins or ends a transaction. If the transaction fails, the connection rolls it back. */
-export function transactionQuery(text: 'begin' | 'commit' | 'rollback'): WireQuery {
+export function transactionQuery(text: 'begin' | 'commit' | 'commit and chain' | 'rollback'): WireQuery {
   return {
     text,
     parameters: [],
