@@ -1,6 +1,5 @@
 /** The check constraints of the served tables, and the steps that create and drop one. */
 import { forbidden, invalidPayload } from '../../base/errors.js';
-import { parseOwnJson } from '../../base/narrow.js';
 import type { Collection, Model } from '../../mirror/model.js';
 import { requireObject } from '../../request/write.js';
 import { constraintName } from '../../sql/constraint-name.js';
@@ -9,13 +8,11 @@ import { complaintAbout } from '../../sql/vet.js';
 import type { Draft } from './change.js';
 import type { Alteration } from './ddl-statement.js';
 import { checkNewName, requireCollection } from './plan-names.js';
+import { findParts, type TablePart } from './table-parts.js';
 
 const CHECKS = readSql('checks.sql');
 
-interface CheckFacts {
-  readonly schema: string;
-  readonly table: string;
-  readonly name: string;
+interface CheckFacts extends TablePart {
   readonly columns: readonly string[];
   readonly expression: string;
   readonly valid: boolean;
@@ -31,23 +28,20 @@ export interface CheckObject {
   readonly is_valid: boolean;
 }
 
-async function loadChecks(draft: Draft, model: Model): Promise<readonly CheckFacts[]> {
-  return parseOwnJson<CheckFacts[]>(String(await draft.cell(CHECKS, [JSON.stringify(model.schemas)])));
-}
-
 /** Those of one collection, or of all that have a table. */
 export async function describeChecks(
   draft: Draft,
   model: Model,
   collection: string | null,
 ): Promise<readonly CheckObject[]> {
-  const names = new Map<string, string>();
-  const wanted = collection === null ? model.collections.values() : [requireCollection(model, collection)];
-  for (const { schema, table, name } of wanted) names.set(JSON.stringify([schema, table]), name);
-  return (await loadChecks(draft, model)).flatMap(({ schema, table, name, columns, expression, valid }) => {
-    const owner = names.get(JSON.stringify([schema, table]));
-    return owner === undefined ? [] : [{ collection: owner, name, fields: columns, expression, is_valid: valid }];
-  });
+  const checks = await findParts<CheckFacts>(draft, model, CHECKS, collection);
+  return checks.map(({ collection, name, columns, expression, valid }) => ({
+    collection,
+    name,
+    fields: columns,
+    expression,
+    is_valid: valid,
+  }));
 }
 
 export interface NewCheck {
@@ -122,9 +116,8 @@ function freeName(table: string, columns: readonly string[], taken: ReadonlySet<
 export async function dropCheck(draft: Draft, collection: string, name: string): Promise<void> {
   const model = await draft.model();
   const owner = requireCollection(model, collection);
-  const facts = (await loadChecks(draft, model)).find(
-    (each) => each.schema === owner.schema && each.table === owner.table && each.name === name,
-  );
+  const checks = await findParts<CheckFacts>(draft, model, CHECKS, collection);
+  const facts = checks.find((each) => each.name === name);
   if (!facts) throw forbidden(`The collection "${collection}" has no check "${name}".`);
   checkTable(owner);
   if (facts.inherited) throw invalidPayload(`The table inherits the check "${name}": drop it from the parent table`);

@@ -1,6 +1,5 @@
 /** The indexes of the served tables with their size and use, and the steps that create and drop one. */
 import { forbidden, invalidPayload } from '../../base/errors.js';
-import { parseOwnJson } from '../../base/narrow.js';
 import type { Collection, Model } from '../../mirror/model.js';
 import { requireObject } from '../../request/write.js';
 import { readSql } from '../../sql/read-sql.js';
@@ -8,13 +7,11 @@ import type { Draft } from './change.js';
 import type { DdlStatement } from './ddl-statement.js';
 import { addIndex } from './plan-columns.js';
 import { requireCollection } from './plan-names.js';
+import { findParts, type TablePart } from './table-parts.js';
 
 const INDEXES = readSql('indexes.sql');
 
-interface IndexFacts {
-  readonly schema: string;
-  readonly table: string;
-  readonly name: string;
+interface IndexFacts extends TablePart {
   /** In the order of the index, with null for an expression. */
   readonly columns: readonly (string | null)[];
   readonly method: string;
@@ -43,28 +40,15 @@ export interface IndexObject {
   readonly scans: number;
 }
 
-async function loadIndexes(draft: Draft, model: Model): Promise<readonly IndexFacts[]> {
-  return parseOwnJson<IndexFacts[]>(String(await draft.cell(INDEXES, [JSON.stringify(model.schemas)])));
-}
-
 /** Those of one collection, or of all that have a table. */
 export async function describeIndexes(
   draft: Draft,
   model: Model,
   collection: string | null,
 ): Promise<readonly IndexObject[]> {
-  const names = new Map<string, string>();
-  const wanted = collection === null ? model.collections.values() : [requireCollection(model, collection)];
-  for (const { schema, table, name } of wanted) names.set(JSON.stringify([schema, table]), name);
-  return (await loadIndexes(draft, model)).flatMap((facts) => {
-    const name = names.get(JSON.stringify([facts.schema, facts.table]));
-    return name === undefined ? [] : [describeIndex(facts, name)];
-  });
-}
-
-function describeIndex(facts: IndexFacts, collection: string): IndexObject {
-  return {
-    collection,
+  const indexes = await findParts<IndexFacts>(draft, model, INDEXES, collection);
+  return indexes.map((facts) => ({
+    collection: facts.collection,
     name: facts.name,
     fields: facts.columns,
     method: facts.method,
@@ -75,7 +59,7 @@ function describeIndex(facts: IndexFacts, collection: string): IndexObject {
     is_valid: facts.valid,
     size: facts.bytes,
     scans: facts.scans,
-  };
+  }));
 }
 
 export interface NewIndex {
@@ -114,11 +98,8 @@ function planIndex(collection: Collection, { fields, isUnique }: NewIndex): DdlS
 }
 
 export async function dropIndex(draft: Draft, collection: string, name: string): Promise<void> {
-  const model = await draft.model();
-  const { schema, table } = requireCollection(model, collection);
-  const facts = (await loadIndexes(draft, model)).find(
-    (each) => each.schema === schema && each.table === table && each.name === name,
-  );
+  const indexes = await findParts<IndexFacts>(draft, await draft.model(), INDEXES, collection);
+  const facts = indexes.find((each) => each.name === name);
   if (!facts) throw forbidden(`The collection "${collection}" has no index "${name}".`);
   if (facts.constraint === 'p') throw invalidPayload('The index of the primary key cannot be dropped');
   if (facts.constraint === 'x') throw invalidPayload(`The index "${name}" belongs to an exclusion constraint`);
