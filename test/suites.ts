@@ -73,6 +73,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
     packages: ['postgresql-15'],
     steps: [
       { files: ['cache-standby', 'cache-failover', 'cache-instances', 'cache-grants'], minutes: 20 },
+      { files: ['cache-traps'], daily: true, environment: { CACHE_TURNS: '25' }, minutes: 20 },
       {
         files: ['cache-oracle'],
         environment: { CACHE_READS: '1000000', CACHE_USERS: '50', CACHE_SEED: 'random', CACHE_MAX_LAG: '1000' },
@@ -117,6 +118,12 @@ export const SUITES: Readonly<Record<string, Suite>> = {
         ],
       },
       { files: ['many-tables'] },
+      {
+        files: ['import', 'compression'],
+        daily: true,
+        environment: { IMPORT_ROWS: '100000', COMPRESSED_COPIES: '20', COMPRESSED_READS: '2000' },
+        minutes: 20,
+      },
       { files: ['busy-machine'] },
     ],
   },
@@ -170,6 +177,12 @@ export const SUITES: Readonly<Record<string, Suite>> = {
       { files: ['caller-leaks'], environment: { CALLER_REQUESTS: '100000' }, minutes: 120 },
       { files: ['database-caller'], daily: true, environment: { CALLER_REQUESTS: '100000' }, minutes: 120 },
       { files: ['linearizability'], daily: true, environment: { LINEARIZABILITY_OPERATIONS: '100000' }, minutes: 60 },
+      {
+        files: ['key-plans', 'shards', 'mcp'],
+        daily: true,
+        environment: { KEY_FUZZ: '3000', SHARD_MODELS: '5', SHARD_REQUESTS: '100', MCP_HOSTILE_CALLS: '2000' },
+        minutes: 120,
+      },
       { files: ['concurrency'], daily: true, environment: { WRITERS_SECONDS: '60' }, minutes: 30 },
     ],
   },

@@ -22,7 +22,7 @@ import {
 } from '../support/service.js';
 
 /** CALLER_REQUESTS sets the number of mixed requests. */
-const MIXED = Number(process.env['CALLER_REQUESTS'] ?? 400);
+const MIXED = Number(process.env['CALLER_REQUESTS'] ?? 120);
 t.setTimeout(200_000 + MIXED * 60);
 
 const LOGIN = { user: 'app', password: 'app' };

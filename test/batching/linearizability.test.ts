@@ -7,7 +7,7 @@ import t from 'tap';
 import { Connection } from '../support/protocol-client.js';
 import { createDatabase, get, startDatabase, startTestService, type TestOptions, withSql } from '../support/service.js';
 
-const OPERATIONS = Number(process.env['LINEARIZABILITY_OPERATIONS'] ?? 3_000);
+const OPERATIONS = Number(process.env['LINEARIZABILITY_OPERATIONS'] ?? 1_200);
 t.setTimeout(60_000 + OPERATIONS * 10);
 
 const REGISTERS = 16;

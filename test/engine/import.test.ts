@@ -356,7 +356,10 @@ t.test('a client that leaves in the middle leaves nothing behind', async (t) => 
   t.match(await send('goods', TYPES.ndjson, rows), { status: 200, json: { data: { imported: 3_000 } } });
 });
 
-t.test('100,000 rows pass through little memory', async (t) => {
+/** IMPORT_ROWS sets the number of rows of the largest import. */
+const LARGE = Number(process.env['IMPORT_ROWS'] ?? 50_000);
+
+t.test(`${LARGE} rows pass through little memory`, async (t) => {
   const large = await launch({ IMPORT_MAX_FILE_SIZE: '200mb' });
   await send('lines', TYPES.ndjson, await toText(manyRows(0, 3_000)), large);
   const before = await residentBytes(large.child);
@@ -370,12 +373,12 @@ t.test('100,000 rows pass through little memory', async (t) => {
     );
   }, 50);
   const start = performance.now();
-  const answer = await upload(large, 'lines', TYPES.ndjson, manyRows(0, 100_000));
+  const answer = await upload(large, 'lines', TYPES.ndjson, manyRows(0, LARGE));
   clearInterval(watch);
-  t.match(answer, { status: 200, json: { data: { imported: 100_000 } } });
+  t.match(answer, { status: 200, json: { data: { imported: LARGE } } });
   const [found] =
     await sql`select count(*)::int as count, sum(id)::text as sum, min(length(padding)) as shortest from lines`;
-  t.strictSame({ ...found }, { count: 100_000, sum: '4999950000', shortest: 100 });
+  t.strictSame({ ...found }, { count: LARGE, sum: String((LARGE * (LARGE - 1)) / 2), shortest: 100 });
   const growth = (highest - before) / MEBIBYTE;
   t.comment(`grew by ${growth.toFixed(1)} MiB in ${((performance.now() - start) / 1_000).toFixed(1)} s`);
   t.ok(growth < 64, `grew by ${growth.toFixed(1)} MiB`);

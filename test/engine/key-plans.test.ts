@@ -17,7 +17,7 @@ import {
   waitFor,
 } from '../support/service.js';
 
-const FUZZ = Number(process.env['KEY_FUZZ'] ?? 300);
+const FUZZ = Number(process.env['KEY_FUZZ'] ?? 100);
 t.setTimeout(60_000 + FUZZ * 50);
 const server = await startDatabase();
 const databaseUrl = await createDatabase(server, 'key_plans', ['keys.sql']);

@@ -22,7 +22,7 @@ import { drawWrite, type TwinWrite } from './writes.js';
 
 const given = process.env['PROPERTY_SEED'] ?? '20260101';
 const SEED = given === 'random' ? Math.floor(Math.random() * 2_000_000_000) : Number(given);
-const READS = Number(process.env['PROPERTY_CASES'] ?? 120);
+const READS = Number(process.env['PROPERTY_CASES'] ?? 60);
 const WRITES = Math.ceil(READS / 3);
 const JSON_BODY = { 'content-type': 'application/json' };
 

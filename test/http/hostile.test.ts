@@ -20,7 +20,7 @@ import {
 import { StatementCounter } from '../support/statement-counter.js';
 import { damageBody, damageUrl, type Random, randomFrom } from '../support/wal-damage.js';
 
-const RUNS = Number(process.env['HOSTILE_RUNS'] ?? 800);
+const RUNS = Number(process.env['HOSTILE_RUNS'] ?? 400);
 const SEED = Number(process.env['HOSTILE_SEED'] ?? 20_240_229);
 const TOGETHER = 20;
 const JSON_HEADERS = { 'content-type': 'application/json' };

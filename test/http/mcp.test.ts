@@ -192,7 +192,7 @@ function randomsOf(seed: number): () => number {
   };
 }
 
-const HOSTILE_CALLS = Number(process.env['MCP_HOSTILE_CALLS'] ?? 200);
+const HOSTILE_CALLS = Number(process.env['MCP_HOSTILE_CALLS'] ?? 80);
 const SECRET = 'secret-of-somebody-else';
 
 t.test(`${HOSTILE_CALLS} hostile calls stay within rights and limits`, async (t) => {

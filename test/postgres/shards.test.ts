@@ -29,8 +29,8 @@ import { DATABASE_SCHEMAS } from '../support/several-schemas.js';
 
 type Service = Awaited<ReturnType<typeof startTestService>>;
 
-const MODELS = Number(process.env['SHARD_MODELS'] ?? 2);
-const REQUESTS = Number(process.env['SHARD_REQUESTS'] ?? 40);
+const MODELS = Number(process.env['SHARD_MODELS'] ?? 1);
+const REQUESTS = Number(process.env['SHARD_REQUESTS'] ?? 25);
 
 const [coordinator, ...shards] = await Promise.all([1, 2, 3].map(() => startDatabase({ own: true })));
 if (!coordinator) throw new Error('there is no coordinator');
