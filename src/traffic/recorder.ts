@@ -2,11 +2,10 @@
  * Records the requests of one thread while an administrator asks for them. Each recording is pulled: the thread that serves the
  * administrator asks all threads for their lines several times a second. A recording that nobody pulls ends by itself. While there is
  * none, a request pays for one comparison. A request that is recorded is kept as it is, and many lines are written at once. If the requests
- * come so fast that this takes more than a small share of the thread's time, a random part of them is recorded.
+ * come so fast that this takes more than a small part of a processor, a random part of them is recorded.
  */
 import { performance } from 'node:perf_hooks';
 import type { Identity } from '../access/identity.js';
-import { threadSeconds } from '../base/thread-seconds.js';
 import { shapeDigest } from '../batching/shape-stats.js';
 import { STAGES } from '../engine/stages.js';
 import type { Model } from '../mirror/model.js';
@@ -178,55 +177,42 @@ export class TrafficRecorder {
   }
 }
 
-/** The share of its busy time in which a thread writes lines. To send them, and to free their memory, takes as long again. */
-const BUSY_SHARE = 0.005;
-/** A thread always records so many requests per second, which takes about 0.2 % of a processor. */
-const FREE_PER_SECOND = 500;
+/** The part of a processor that a thread takes to write lines. To send them, and to free their memory, takes as long again. */
+const PROCESSOR_SHARE = 0.005;
 /** Milliseconds until the share is computed again. */
 const RENEWAL_MS = 200;
+/** A recording may begin at full load: the share is computed after so many requests for the first time. */
+const FIRST_REQUESTS = 500;
 /** Milliseconds to record a request, until it is measured. */
 const FIRST_COST_MS = 0.003;
 /** The part of a new measurement in the average. */
 const NEW_PART = 0.1;
 
-/** The share of requests that a thread records: all of them, unless that takes too much of its time. */
+/** The share of requests that a thread records: all of them, unless that takes too much time. */
 class Budget {
   share = 1;
   /** Requests that recordings asked for since the last renewal. */
   offered = 0;
   #cost = FIRST_COST_MS;
   #renewed = performance.now();
-  #busy = busyTime();
   #isFirst = true;
 
   spend(requests: number, milliseconds: number): void {
     // The thread may be interrupted while it records: one long time says little.
     const measured = Math.min(milliseconds / requests, 2 * this.#cost);
     this.#cost += (measured - this.#cost) * NEW_PART;
-    // A recording may begin at full load.
-    if (this.#isFirst && this.offered >= FREE_PER_SECOND) this.renew();
+    if (this.#isFirst && this.offered >= FIRST_REQUESTS) this.renew();
   }
 
   renew(): void {
     const elapsed = performance.now() - this.#renewed;
     if (elapsed < RENEWAL_MS && !this.#isFirst) return;
     this.#isFirst = false;
-    const busy = busyTime();
-    const allowed = Math.max(
-      (FREE_PER_SECOND * elapsed) / 1_000,
-      (BUSY_SHARE * (busy - this.#busy)) / Math.max(this.#cost, Number.EPSILON),
-    );
+    const allowed = (PROCESSOR_SHARE * elapsed) / Math.max(this.#cost, Number.EPSILON);
     this.share = this.offered > allowed ? allowed / this.offered : 1;
     this.offered = 0;
     this.#renewed += elapsed;
-    this.#busy = busy;
   }
-}
-
-/** Milliseconds that the thread was busy. */
-function busyTime(): number {
-  const seconds = threadSeconds();
-  return seconds === null ? performance.eventLoopUtilization().active : seconds * 1_000;
 }
 
 class Recording {

@@ -2,6 +2,7 @@
  * GET /server/metrics, for Prometheus. The hot path counts in plain numbers, which become metrics when they are requested. `collect` returns
  * the counts of one thread as plain JSON, so that those of several threads can be added.
  */
+import { readFileSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import { isMainThread, threadId } from 'node:worker_threads';
 import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
@@ -9,7 +10,6 @@ import type { Identities } from '../../access/identities.js';
 import { onlyAdministrator } from '../../access/identity.js';
 import type { Event } from '../../base/observe.js';
 import { packageVersion } from '../../base/package-files.js';
-import { threadSeconds } from '../../base/thread-seconds.js';
 import type { Config } from '../../config/config.js';
 import type { ReadCache } from '../../engine/cache/read-cache.js';
 import type { Reads } from '../../engine/reads/reads.js';
@@ -399,4 +399,16 @@ function histogramValues(name: string, { bounds, buckets, sum }: Histogram, labe
     { metricName: `${name}_sum`, labels, value: sum },
     { metricName: `${name}_count`, labels, value: count },
   ];
+}
+
+/**
+ * The processor time of the calling thread: unlike the time that its event loop was busy, it does not grow while other programs use the
+ * processor. Null on systems other than Linux.
+ */
+function threadSeconds(): number | null {
+  try {
+    return Number.parseInt(readFileSync('/proc/thread-self/schedstat', 'utf8'), 10) / 1e9;
+  } catch {
+    return null;
+  }
 }
