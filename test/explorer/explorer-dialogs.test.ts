@@ -3,6 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import t, { type Test } from 'tap';
+import { encode } from 'uqr';
 import { openPage, skip } from '../support/browser.js';
 import { findings, logIn, PASSWORD, setPassword } from '../support/explorer.js';
 import { connectSql, createLibrary, makeFolder, request, startDatabase, startTestService } from '../support/service.js';
@@ -155,6 +156,9 @@ t.test('your account: the second factor on and off', { skip }, async (t) => {
   await turnOn.getByLabel('Your password').fill(PASSWORD);
   await turnOn.getByRole('button', { name: 'Continue' }).click();
   const secret = (await turnOn.locator('code').innerText()).replaceAll(' ', '');
+  const drawn = await turnOn.getByRole('img', { name: 'QR code of the key' }).locator('path').getAttribute('d');
+  const { data } = encode(String(await turnOn.getByRole('link').getAttribute('href')), { ecc: 'M', border: 3 });
+  t.equal(drawn?.split('M').length, data.flat().filter(Boolean).length + 1, 'the code has the address of the link');
   t.strictSame(await findings(page), [], 'no serious finding: key');
   const stored = () => sql`select tfa_secret from service_users where email = 'admin@example.com'`;
   t.match(await stored(), [{ tfa_secret: null }], 'it is off until a code was right');

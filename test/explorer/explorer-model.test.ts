@@ -119,7 +119,7 @@ t.test('a collection, a field and a relation are made, changed and deleted', { s
   const save = page.getByRole('dialog').getByRole('button', { name: 'Save' });
   await page.getByRole('button', { name: 'New collection' }).click();
   await page.getByLabel('Name').fill('loans');
-  await page.getByLabel('Its key, id, is').selectOption('uuid');
+  await page.getByLabel('Key (id)').selectOption('uuid');
   await page.getByRole('button', { name: 'Create', exact: true }).click();
   const side = page.getByRole('complementary', { name: 'Collection loans' });
   await side.getByText('uuid', { exact: true }).waitFor();

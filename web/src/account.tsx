@@ -1,6 +1,7 @@
 /** The account of the user: the second factor. */
 import type { JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import { encode } from 'uqr';
 import { call, messageOf } from './api';
 import { SaveDialog, TextInput } from './forms';
 import { me } from './state';
@@ -143,8 +144,9 @@ function EnableForm({ factor, onClose }: StepProps & { readonly factor: Factor }
     >
       <ol class="account-steps">
         <li>
-          Add an account to your app with this key, or <a href={factor.otpauth_url}>open it in an app on this device</a>
-          .
+          Scan this code with your app, <a href={factor.otpauth_url}>open it in an app on this device</a>, or enter the
+          key by hand.
+          <QrCode text={factor.otpauth_url} />
           <div class="account-secret">
             <code>{factor.secret.replace(/(.{4})(?=.)/g, '$1 ')}</code>
             <Button label="Copy" icon="copy" onClick={() => void copyText(factor.secret, 'The key was copied')} />
@@ -154,6 +156,21 @@ function EnableForm({ factor, onClose }: StepProps & { readonly factor: Factor }
       </ol>
       <CodeInput value={code} onInput={setCode} />
     </SaveDialog>
+  );
+}
+
+/** Black on white in both themes: many apps cannot read a code with inverted colours. */
+function QrCode({ text }: { readonly text: string }): JSX.Element {
+  const { size, path } = useMemo(() => {
+    const { size, data } = encode(text, { ecc: 'M', border: 3 });
+    const dots = data.flatMap((row, y) => row.flatMap((isDark, x) => (isDark ? `M${x} ${y}h1v1h-1z` : [])));
+    return { size, path: dots.join('') };
+  }, [text]);
+  return (
+    <svg class="account-qr" viewBox={`0 0 ${size} ${size}`} role="img" aria-label="QR code of the key">
+      <rect width={size} height={size} fill="#fff" />
+      <path d={path} fill="#000" shape-rendering="crispEdges" />
+    </svg>
   );
 }
 

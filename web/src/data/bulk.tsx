@@ -64,7 +64,9 @@ function ScopeChoice({ scope, selected, shown, isFiltered, onChange }: ScopeProp
   const entries: readonly (readonly [Scope, string, boolean])[] = [
     [
       'selected',
-      `The selected ${countText(selected).replace(/^one /, '')}${selected > 1 ? '' : ' (one)'}`,
+      selected === 0
+        ? 'The selected items (none)'
+        : `The selected ${exactCount(selected)} ${selected === 1 ? 'item' : 'items'}`,
       selected === 0,
     ],
     [

@@ -10,12 +10,16 @@ import { fieldsNamedBy, keyOf, targetOf } from './item';
 import type { Entered } from './values';
 
 /** The fields of a new item, without those that the database fills and columns that are part of a composite reference. */
-export function askedFields({ fields }: Collection, without: readonly string[] = []): Field[] {
+export function askedFields(collection: Collection, without: readonly string[] = []): Field[] {
+  const { fields } = collection;
   const held = new Set([...fields.values()].flatMap(({ columns }) => columns));
   const asked = [...fields.values()].filter((field) => asksFor(field, held) && !without.includes(field.name));
-  const isAny = ({ relation }: Field): boolean => relation?.kind === 'any';
-  // The collection of a many-to-any item is chosen before the item.
-  return [...asked.filter((field) => !isAny(field)), ...asked.filter(isAny)];
+  // The collection of a many-to-any item is chosen first, then the item.
+  const first = [
+    ...asked.filter(({ name }) => fieldsNamedBy(collection, name).length > 0),
+    ...asked.filter(({ relation }) => relation?.kind === 'any'),
+  ];
+  return [...first, ...asked.filter((field) => !first.includes(field))];
 }
 
 function asksFor(field: Field, held: ReadonlySet<string>): boolean {

@@ -71,6 +71,10 @@ export function NestedGrid(props: NestedProps): JSX.Element | null {
   const heading = `${field.name} of ${isNew ? 'the new item' : titleOf(row, model, collection.name)}`;
   const far = relation.kind === 'many' ? farOf(relation, model) : null;
   const through = relation.kind === 'many' && far ? (relation.farTo ?? 'items') : null;
+  const described = [
+    ...(through !== null ? [`${through}, through ${target.name}`] : target.name === field.name ? [] : [target.name]),
+    ...(source.count.value !== null && relation.kind === 'many' ? [source.count.value] : []),
+  ];
   // Through a junction, the item of the other side is the one to open.
   const addressOf = (item: Row): string | null => {
     const to = far ? (targetOf(far, item) ?? '') : target.name;
@@ -82,10 +86,7 @@ export function NestedGrid(props: NestedProps): JSX.Element | null {
     <section class="nested" aria-label={heading}>
       <header>
         <strong>{field.name}</strong>
-        <span class="quiet">
-          {through === null ? target.name : `${through}, through ${target.name}`}
-          {source.count.value !== null && relation.kind === 'many' && ` · ${source.count.value}`}
-        </span>
+        <span class="quiet">{described.join(' · ')}</span>
         <span class="grow" />
         {removal && selected.size > 0 && (
           <Button

@@ -128,7 +128,7 @@ function RightsTable({ rights }: { readonly rights: Rights }): JSX.Element {
   const names = Object.keys(rights).sort();
   if (names.length === 0)
     return (
-      <Empty title="Nothing" icon="key">
+      <Empty title="No rights" icon="key">
         No policy grants anything here.
       </Empty>
     );

@@ -32,7 +32,7 @@ export function CreateCollection(props: {
       done={`${name} was created`}
     >
       <TextField label="Name" value={name} onInput={setName} note="Fields are added afterwards" />
-      <Choice label="Its key, id, is" value={key} onInput={setKey} among={KEYS} />
+      <Choice label="Key (id)" value={key} onInput={setKey} among={KEYS} />
     </ChangeForm>
   );
 }

@@ -112,7 +112,9 @@ function FunctionsDialog({ onClose }: { readonly onClose: () => void }): JSX.Ele
       {error && <ErrorBox text={error} />}
       {functions?.length === 0 && (
         <Empty title="No functions yet" icon="code">
-          Functions of the database can be called once they are listed in service_functions.
+          {mayAdminister.value
+            ? 'Enter the name of a function of the database to make it callable.'
+            : 'An administrator can make functions of the database callable.'}
         </Empty>
       )}
       <ul class="functions">

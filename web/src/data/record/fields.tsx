@@ -5,6 +5,7 @@ import type { Collection, Field, Model } from '../../model';
 import { href } from '../../state';
 import { Button, Icon } from '../../ui';
 import type { Edits, ItemPath, Row } from '../edits';
+import { isFiles } from '../file-input';
 import { FieldRow, isRequired, payloadValue } from '../form';
 import { fieldsNamedBy, keyOf, targetOf } from '../item';
 import { NestedGrid } from '../nested';
@@ -62,8 +63,8 @@ export function RecordFields(props: FieldsProps): JSX.Element {
         ))}
       {version !== '' && lists.length > 0 && (
         <p class="quiet">
-          The lists of a version are part of its changes: {lists.map(({ name }) => name).join(', ')}. Edit them in the
-          item.
+          Lists are not shown for a version. To change {lists.map(({ name }) => name).join(', ')}, choose the published
+          item above.
         </p>
       )}
     </>
@@ -103,6 +104,10 @@ function RecordField(props: FieldsProps & { readonly field: Field; readonly isNe
       if (isNew || isSame) edits.reset(path, name);
       else edits.set(path, name, null);
   };
+  // The input of a file has a button to remove it.
+  const target = to === null ? undefined : model.get(to);
+  const isFile = target !== undefined && isFiles(target);
+  const mayClear = !isFixed && !isNew && !isFile && field.column?.is_nullable === true && (value ?? null) !== null;
   return (
     <FieldRow
       id={id}
@@ -117,7 +122,7 @@ function RecordField(props: FieldsProps & { readonly field: Field; readonly isNe
       onChange={change}
     >
       <RelatedLink field={field} value={value} model={model} to={to} />
-      {!isFixed && !isNew && (field.column?.is_nullable ?? false) && value !== null && value !== undefined && (
+      {mayClear && (
         <Button
           label={`Set ${field.name} to null`}
           icon="close"
