@@ -3,6 +3,7 @@ import { StartError, UsageError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
 import { type CommandLine, readArguments, readConfig } from '../config/config.js';
 import { withDatabase } from '../service/start.js';
+import { counted } from '../traffic/limits.js';
 import { type AcceptedFile, acceptedFile, neverAnalyzed, readAccepted, writeAccepted } from '../twin/accepted-plans.js';
 import { type CheckedPlans, type ComparedPlan, checkPlans, describeAge, differencesOf } from '../twin/check-plans.js';
 import type { PlannedClass } from '../twin/plan-requests.js';
@@ -123,7 +124,7 @@ async function accept(path: string, { compared, added, state }: CheckedPlans): P
   const unique = new Map([...current, ...added].map((each) => [`${each.id} ${each.kind}`, each]));
   const file: AcceptedFile = acceptedFile([...unique.values()], state);
   await writeAccepted(path, file);
-  console.error(`${file.plans.length} plans accepted in ${path}`);
+  console.error(`${counted(file.plans.length, 'plan')} accepted in ${path}`);
 }
 
 function report({ compared, added, unplanned }: CheckedPlans, differences: readonly string[]): string {

@@ -21,7 +21,8 @@ export function readScope(text: string, isCalling: boolean, model: Model): Calle
   return used.every((collection) => collection && isPlain(collection)) ? 'plain' : 'secured';
 }
 
-function collectionsIn(text: string, model: Model): readonly (Collection | undefined)[] {
+/** The collections whose tables a query names; undefined for a table that is none. */
+export function collectionsIn(text: string, model: Model): readonly (Collection | undefined)[] {
   const byTable = tablesOf(model);
   return namesInStatement(text).tables.flatMap(({ schema, name }) =>
     schema === undefined ? [] : [byTable.get(tableKey(schema, name))],

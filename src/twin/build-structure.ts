@@ -101,9 +101,10 @@ async function runScript(session: Session, { name, text }: Script, path: string)
   }
 }
 
+/** The roles are superusers, because only these own event triggers. */
 async function runWithRoles(session: Session, script: string): Promise<void> {
   for (let role = await runUnlessRoleMissing(session, script); role !== null; ) {
-    await session.query(`create role ${quoteIdentifier(role)}`);
+    await session.query(`create role ${quoteIdentifier(role)} superuser`);
     role = await runUnlessRoleMissing(session, script);
   }
 }

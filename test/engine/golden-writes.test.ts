@@ -23,6 +23,11 @@ const IDEMPOTENT: Write = {
 /** In this order: each meets what those before it have left. */
 const WRITES: Readonly<Record<string, Write>> = {
   create: { method: 'POST', path: '/items/articles?fields=id,title', body: { title: 'New', rating: '4.50' } },
+  'create-with-related': {
+    method: 'POST',
+    path: '/items/articles?fields=id,author.name,comments.body,tags.tags_id.name',
+    body: { title: 'Related', author: 1 },
+  },
   'create-many': {
     method: 'POST',
     path: '/items/authors?fields=id',

@@ -245,7 +245,12 @@ await t.test('migrations that build the same schema and a new index pass', async
   await script('migrations/2_indexes.sql', `${INDEXES}\n-- migrate:down\ndrop table orders;`);
   // As pg_dump writes it, with a role of production and a table of the service.
   const own = 'create table public.service_users (id uuid primary key); create index on public.service_users (id);';
-  const dumped = ['\\restrict abc', own, TABLES, 'alter table orders owner to "the owner";', '\\unrestrict abc'];
+  const watch = `
+    create function public.service_watch_more() returns event_trigger language plpgsql as 'begin end';
+    create event trigger service_watch_more on ddl_command_end execute function public.service_watch_more();
+    alter event trigger service_watch_more owner to "the owner";`;
+  const owned = 'alter table orders owner to "the owner";';
+  const dumped = ['\\restrict abc', own, TABLES, owned, watch, '\\unrestrict abc'];
   await script('migrations/1_tables.sql', dumped.join('\n'));
   await script('migrations/10_more.sql', 'create index concurrently on orders (status, at);');
   const { code, output, complaints } = await check('--migrations', path('migrations'));

@@ -23,7 +23,7 @@ import {
   type FlatStatement,
   type FlatTables,
   insertParts,
-  isOwn,
+  isAnswerable,
   keyValues,
   overriding,
   record,
@@ -42,14 +42,14 @@ const [UPDATED, INSERTED] = [alias('u'), alias('i')] as const;
 export function compileFlatUpsert(
   node: WriteNode,
   answer: ReadPlan | null,
-  { activityLog, receipts, isMatched }: FlatTables,
+  { activityLog, receipts, isMatched, tablesIn }: FlatTables,
 ): FlatStatement | null {
   const { collection, conflict } = node;
   const key = singleKey(collection);
   if (!conflict || receipts || isMatched || (!node.bringsKeys && (!key || initialValue(key) === null))) return null;
   const scope = new Scope(compileCondition);
   const body = answer ? compileAnswer(answer, node, scope) : sql`''`;
-  if (body === null || (answer && !isOwn(sql`select ${body} from ${WRITTEN}`, collection))) return null;
+  if (body === null || (answer && !isAnswerable(sql`select ${body} from ${WRITTEN}`, node, tablesIn))) return null;
   const [made, changed] = [
     { ...node, verb: 'insert' },
     { ...node, verb: 'update' },

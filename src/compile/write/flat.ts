@@ -26,7 +26,6 @@ import {
 } from '../../sql/fragment.js';
 import { arrayLiteral } from '../../sql/literal.js';
 import type { Parameter, Value, Values } from '../../sql/parameter.js';
-import { namesInStatement } from '../../sql/verify.js';
 import { areEqual } from '../compare.js';
 import { compileCondition } from '../condition.js';
 import { FromClause, Scope } from '../from-clause.js';
@@ -87,18 +86,22 @@ export interface FlatTables {
   readonly receipts: Collection | null;
   /** Whether the item must have one of the entity tags. */
   readonly isMatched: boolean;
+  readonly tablesIn: TablesIn;
 }
+
+/** The tables that a query reads; undefined for one that is no collection. */
+export type TablesIn = (text: string) => readonly (Collection | undefined)[];
 
 /** Null if the answer needs more than the row itself, or the key of the row is not known before. */
 export function compileFlat(
   node: WriteNode,
   answer: ReadPlan | null,
-  { activityLog, receipts, isMatched }: FlatTables,
+  { activityLog, receipts, isMatched, tablesIn }: FlatTables,
 ): FlatStatement | null {
   if (isMatched && (receipts || node.collection.rowTag !== 'xmin')) return null;
   const scope = new Scope(compileCondition);
   const body = answer ? compileAnswer(answer, node, scope) : sql`''`;
-  if (body === null || (answer && !isOwn(sql`select ${body} from ${WRITTEN}`, node.collection))) return null;
+  if (body === null || (answer && !isAnswerable(sql`select ${body} from ${WRITTEN}`, node, tablesIn))) return null;
   const returning = returned(node, answer);
   const parts = node.verb === 'insert' ? insertParts(node, returning) : updateParts(node, scope, returning);
   if (parts === null) return null;
@@ -121,11 +124,11 @@ export function compileFlat(
 export function compileFlatList(
   node: WriteNode,
   answer: ReadPlan | null,
-  activityLog: ActivityLog,
+  { activityLog, tablesIn }: FlatTables,
 ): FlatStatement | null {
   const body = answer ? compileListAnswer(answer, node, new Scope(compileCondition)) : sql`select ''`;
   const { fields, values, returning } = insertParts(node, returned(node, answer));
-  if (body === null || fields.length === 0 || (answer && !isOwn(body, node.collection))) return null;
+  if (body === null || fields.length === 0 || (answer && !isAnswerable(body, node, tablesIn))) return null;
   const names = node.columns.map((_, index) => alias(`v${index}`));
   const lists = node.columns.map((_, index) => sql`(select ${columnParameter(node, index)}::text[])`);
   const rowValue = (each: Parameter): Fragment => {
@@ -526,17 +529,25 @@ function shifted(each: Parameter, offset: number): Parameter {
 }
 
 /**
- * Whether the answer reads no table and calls no function of the row: other tables may change by the action of a foreign key, and after
- * a wait for a lock the statement still sees them as they were before.
+ * Whether the statement can read the answer. It sees other tables as they were before: a new row may be answered with them, unless it is
+ * written to them. A change may reach them by the action of a foreign key, and after a wait for a lock they may be older than the row.
+ * A function may read anything.
  */
-export function isOwn(query: Fragment, { fields }: Collection): boolean {
+export function isAnswerable(query: Fragment, { verb, collection }: WriteNode, tablesIn: TablesIn): boolean {
   const { text } = statement(query);
+  const others = tablesIn(text);
+  if (others.length > 0 && verb !== 'insert') return false;
   const isCalled = ({ computed }: Field): boolean =>
     computed !== undefined &&
     text.includes(`${quoteIdentifier(computed.schema)}.${quoteIdentifier(computed.function)}(`);
-  return (
-    namesInStatement(text).tables.every(({ schema }) => schema === undefined) && ![...fields.values()].some(isCalled)
-  );
+  const isSafe = (read: Collection): boolean => ![...read.fields.values()].some(isCalled);
+  return isSafe(collection) && others.every((other) => other && isUnwritten(other, collection) && isSafe(other));
+}
+
+/** Whether it is a table of rows that the write does not reach. The service's own tables have the activity log. */
+function isUnwritten({ kind, system, hasRowSecurity, schema, table }: Collection, written: Collection): boolean {
+  if (kind !== 'table' || system || hasRowSecurity) return false;
+  return schema !== written.schema || table !== written.table;
 }
 
 /** `joined` finds the values of the author for each row of a batch. */

@@ -43,7 +43,7 @@ import type { Statement } from '../../sql/fragment.js';
 import { bind, type Values } from '../../sql/parameter.js';
 import { qualify } from '../../sql/qualify.js';
 import { billWriter } from '../caller-budget.js';
-import { writeScope } from '../caller-scope.js';
+import { collectionsIn, writeScope } from '../caller-scope.js';
 import type { SessionConsistency } from '../consistency.js';
 import { isDistributed, parseWrittenKeys, shardValue, WRITTEN_KEYS } from '../distributed.js';
 import type { Extensions } from '../extensions/extensions.js';
@@ -264,7 +264,7 @@ export class WriteCompiler {
     const answer = readBack && this.#reads.prepareReadBack(readBack, writer, client);
     const plan = answer?.plan ?? null;
     if (plan?.kind === 'operation') return null;
-    const compile = (): FlatStatement | null => compileFlatList(list.node, plan, activityLogOf(model));
+    const compile = (): FlatStatement | null => compileFlatList(list.node, plan, flatTables(model, call));
     const compiled = this.#findFlat(shape, model, writer, compile);
     if (!compiled) return null;
     const values = flatListValues(list, input.by, answer ? (readBack?.values ?? []) : []);
@@ -451,6 +451,7 @@ function flatTables(model: Model, { idempotencyKey, tags }: WriteCall): FlatTabl
     activityLog: activityLogOf(model),
     receipts: idempotencyKey ? collectionOf(model, 'service_receipts') : null,
     isMatched: tags !== null,
+    tablesIn: (text) => collectionsIn(text, model),
   };
 }
 
