@@ -1,11 +1,10 @@
 /** The check constraints of a collection: a form for a new one, and a way to drop one. */
 import type { JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
-import { call, messageOf } from '../api';
+import { useState } from 'preact/hooks';
 import { Confirm, TextInput } from '../forms';
 import type { Collection } from '../model';
-import { model, reloadModel } from '../state';
 import { Button, ErrorBox } from '../ui';
+import { useParts } from './parts';
 import { ReviewedForm } from './reviewed-form';
 
 interface Check {
@@ -17,23 +16,9 @@ interface Check {
 
 export function CheckList({ collection }: { readonly collection: Collection }): JSX.Element {
   const path = `/checks/${encodeURIComponent(collection.name)}`;
-  const [checks, setChecks] = useState<readonly Check[] | null>(null);
-  const [error, setError] = useState<string | null>(null);
+  const { parts: checks, error, load, drop } = useParts<Check>(path);
   const [isNew, setIsNew] = useState(false);
   const [doomed, setDoomed] = useState<Check | null>(null);
-  const known = model.value;
-  const load = (): Promise<void> =>
-    call<Check[]>('GET', path).then(
-      ({ data }) => setChecks(data),
-      (failure: unknown) => setError(messageOf(failure)),
-    );
-  useEffect(() => void load(), [known, path]);
-  const drop = async ({ name }: Check): Promise<string> => {
-    await call('DELETE', `${path}/${encodeURIComponent(name)}`);
-    await reloadModel();
-    await load();
-    return `${name} was dropped`;
-  };
   return (
     <section class="indexes" aria-label="Checks">
       <header class="row">

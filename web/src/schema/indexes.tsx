@@ -1,11 +1,11 @@
 /** The indexes of a collection: their size and use, a form for a new one, and a way to drop one. */
 import type { JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
-import { call, messageOf } from '../api';
+import { useState } from 'preact/hooks';
+import { Confirm } from '../forms';
 import type { Collection } from '../model';
-import { model, reloadModel, toast } from '../state';
-import { Button, countOf, Dialog, ErrorBox } from '../ui';
+import { Button, countOf, ErrorBox } from '../ui';
 import { Check } from './form';
+import { useParts } from './parts';
 import { ReviewedForm } from './reviewed-form';
 
 interface Index {
@@ -22,27 +22,9 @@ interface Index {
 
 export function IndexList({ collection }: { readonly collection: Collection }): JSX.Element {
   const path = `/indexes/${encodeURIComponent(collection.name)}`;
-  const [indexes, setIndexes] = useState<readonly Index[] | null>(null);
-  const [error, setError] = useState<string | null>(null);
+  const { parts: indexes, error, drop } = useParts<Index>(path);
   const [isNew, setIsNew] = useState(false);
   const [doomed, setDoomed] = useState<Index | null>(null);
-  const known = model.value;
-  useEffect(() => {
-    call<Index[]>('GET', path).then(
-      ({ data }) => setIndexes(data),
-      (failure: unknown) => setError(messageOf(failure)),
-    );
-  }, [known, path]);
-  const drop = async ({ name }: Index): Promise<void> => {
-    setDoomed(null);
-    try {
-      await call('DELETE', `${path}/${encodeURIComponent(name)}`);
-      await reloadModel();
-      toast(`${name} was dropped`);
-    } catch (failure) {
-      toast(messageOf(failure), 'bad');
-    }
-  };
   return (
     <section class="indexes" aria-label="Indexes">
       <header class="row">
@@ -75,22 +57,18 @@ export function IndexList({ collection }: { readonly collection: Collection }): 
       </ul>
       {isNew && <CreateIndex collection={collection} path={path} onClose={() => setIsNew(false)} />}
       {doomed && (
-        <Dialog
+        <Confirm
           title={`Drop ${doomed.name}?`}
+          submit="Drop"
           onClose={() => setDoomed(null)}
-          footer={
-            <>
-              <Button label="Cancel" onClick={() => setDoomed(null)} />
-              <Button label="Drop" kind="danger" onClick={() => void drop(doomed)} />
-            </>
-          }
+          onConfirm={() => drop(doomed)}
         >
           <p>
             {doomed.is_unique ? 'Duplicate values will be possible. ' : ''}
             Reads that use the index can become slow. PostgreSQL has scanned it {countOf(doomed.scans, 'time')} since
             its statistics were reset.
           </p>
-        </Dialog>
+        </Confirm>
       )}
     </section>
   );
