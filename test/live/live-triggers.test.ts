@@ -12,7 +12,6 @@ import {
   databaseUrl,
   get,
   request,
-  runProgram,
   startDatabase,
   startTestService,
   waitFor,
@@ -321,7 +320,7 @@ t.test(
     served.close();
     stream.close();
     await plain.stop();
-    const { output } = await runProgram(['doctor'], { DATABASE_URL: plainUrl });
+    const { output } = await runCommand(['doctor'], { DATABASE_URL: plainUrl });
     t.match(output, /PROBLEM +tables have no triggers[\s\S]*public.foreign_owned/);
     t.match(output, /create or replace trigger "service_live_insert_public" after insert on "public"."foreign_owned"/);
   },

@@ -39,8 +39,8 @@ const MODEL = `
   create view long_articles as select id, author from articles;
   create table stock.shelves (id serial primary key)`;
 
-async function run(url: string, ...words: string[]): Promise<Outcome> {
-  return runProgram(['doctor', ...words], { DATABASE_URL: url });
+function run(url: string, ...words: string[]): Promise<Outcome> {
+  return runCommand(['doctor', ...words], { DATABASE_URL: url });
 }
 
 async function findings(url: string, options: Record<string, string> = {}): Promise<Report & { code: number }> {
@@ -53,7 +53,7 @@ t.test('a database in order has no problems', async (t) => {
   await withSql(url, (sql) =>
     sql.unsafe('create table authors (id serial primary key); create table pens (id serial primary key)'),
   );
-  const { code, output, complaints } = await run(url);
+  const { code, output, complaints } = await runProgram(['doctor'], { DATABASE_URL: url });
   t.equal(code, 0, output);
   t.equal(complaints, '');
   t.match(output, /^Connection\n {2}ok +PostgreSQL \d+.*, database fine, role \w+ \(superuser\)$/m);

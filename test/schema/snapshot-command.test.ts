@@ -67,7 +67,7 @@ t.test('JSON and YAML, as a body, a form and a file of the command line', async 
   );
   smaller.relations = original.relations.filter((each) => each['related_collection'] !== gone);
   await writeFile(file, stringify(smaller));
-  t.match(await runProgram(['schema', 'apply', file], target), {
+  t.match(await runCommand(['schema', 'apply', file], target), {
     code: 1,
     output: / - collection tags\n/,
     complaints: /--yes/,
@@ -83,11 +83,17 @@ t.test('JSON and YAML, as a body, a form and a file of the command line', async 
   const outcomes = await Promise.all(wrong.map(([words]) => runCommand(['schema', ...words], target)));
   for (const [position, [words, outcome]] of wrong.entries()) t.match(outcomes[position], outcome, words.join(' '));
   await writeFile(file, 'version: 1');
-  t.match(await runProgram(['schema', 'apply', file], target), {
+  t.match(await runCommand(['schema', 'apply', file], target), {
     code: 1,
     complaints: /^lateral: Invalid payload[^\n]*\n$/,
   });
 });
+
+async function fileOf(snapshot: string): Promise<string> {
+  const file = join(await makeFolder(), 'snapshot.yaml');
+  await writeFile(file, snapshot);
+  return file;
+}
 
 t.test('types that list their values, the empty text among them', async (t) => {
   const source = { DATABASE_URL: await createDatabase(server, 'moods') };
@@ -99,7 +105,8 @@ t.test('types that list their values, the empty text among them', async (t) => {
   );
   const { output } = await runCommand(['schema', 'snapshot'], source);
   t.match(output, /enum_values:\n +- ""\n +- glad\n/);
-  t.match(await runProgram(['schema', 'diff', '-'], target, output), { code: 2, output: /\+ field days\.mood/ });
+  const file = await fileOf(output);
+  t.match(await runCommand(['schema', 'diff', file], target), { code: 2, output: /\+ field days\.mood/ });
   t.match(await runProgram(['schema', 'apply', '-'], target, output), { code: 0, output: /Applied/ });
   t.equal((await runCommand(['schema', 'snapshot'], target)).output, output, 'the same there');
 });
@@ -117,13 +124,14 @@ t.test('a type that the target does not have is named with the fields that have 
       .simple(),
   );
   const { output } = await runCommand(['schema', 'snapshot'], source);
-  t.match(await runProgram(['schema', 'apply', '-'], target, output), {
+  const file = await fileOf(output);
+  t.match(await runCommand(['schema', 'apply', file], target), {
     code: 1,
     complaints:
       /the type "year" of "film\.release_year", "series\.begun", "series\.years", nor the type "Odd pair" of "series\.pair"/,
   });
   t.match((await runCommand(['schema', 'snapshot'], target)).output, /collections: \[\]/, 'nothing was made');
   await withSql(target.DATABASE_URL, (sql) => sql.unsafe(types).simple());
-  t.match(await runProgram(['schema', 'apply', '-'], target, output), { code: 0, output: /Applied/ });
+  t.match(await runCommand(['schema', 'apply', file], target), { code: 0, output: /Applied/ });
   t.equal((await runCommand(['schema', 'snapshot'], target)).output, output, 'the same there');
 });

@@ -3,11 +3,11 @@
  * kinds move, and are the same where they arrive. What cannot go along is left out, and said.
  */
 import t from 'tap';
+import { runCommand } from '../support/command.js';
 import {
   createDatabase,
   get,
   request,
-  runProgram,
   startDatabase,
   startTestService,
   databaseUrl as urlOf,
@@ -130,7 +130,7 @@ t.test('a database of all kinds moves, and is the same there', async (t) => {
 
 t.test('what is left out is said', async (t) => {
   const url = urlOf(server, 'odd');
-  const { code, complaints } = await runProgram(['schema', 'snapshot'], { DATABASE_URL: url });
+  const { code, complaints } = await runCommand(['schema', 'snapshot'], { DATABASE_URL: url });
   t.equal(code, 0, complaints);
   for (const line of [
     '"Odd: name"',
@@ -191,7 +191,7 @@ t.test('what PostgreSQL 18 knows of constraints and columns is not made a plain 
   );
   t.strictSame([...made], []);
 
-  const { complaints } = await runProgram(['schema', 'snapshot'], { DATABASE_URL: databaseUrl });
+  const { complaints } = await runCommand(['schema', 'snapshot'], { DATABASE_URL: databaseUrl });
   for (const line of [
     '"rooms": its key rooms_pkey, which is WITHOUT OVERLAPS',
     '"stays": its key stays_guest_during_key, which is WITHOUT OVERLAPS',
