@@ -13,7 +13,7 @@ import {
   withSql,
 } from '../support/service.js';
 
-const SECONDS = Number(process.env['WRITERS_SECONDS'] ?? 1);
+const SECONDS = Number(process.env['WRITERS_SECONDS'] ?? 2.5);
 const WRITERS = 64;
 const BOARDS = 4;
 t.setTimeout((SECONDS + 60) * 1_000);

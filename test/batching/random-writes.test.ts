@@ -21,7 +21,7 @@ import {
   waitFor,
 } from '../support/service.js';
 
-const cases = Number(process.env['PROPERTY_CASES'] ?? 150);
+const cases = Number(process.env['PROPERTY_CASES'] ?? 400);
 const kills = Number(process.env['KILLS'] ?? 8);
 const text = process.env['PROPERTY_SEED'] ?? '20261117';
 let state = text === 'random' ? Math.floor(Math.random() * 2_000_000_000) : Number(text);
