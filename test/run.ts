@@ -117,7 +117,7 @@ const LONGEST = [
 /** Short files that need a process to themselves: they end it, or measure its memory. */
 const ALONE = ['pooler', 'graphql-schema', 'files'];
 /** The other files share processes: of those that are left, an equal part each, so that the last processes are short. */
-const GROUP_PARTS = 12;
+const GROUP_PARTS = 8;
 const LEAST_GROUP = 3;
 
 /** `npm test` runs these jobs at a time, and more while the processors are idle, because many tests wait. */

@@ -7,11 +7,16 @@ import { promisify } from 'node:util';
 import postgres from 'postgres';
 import { startEmbedded } from '../../src/embedded/cluster.js';
 
-/** For every server of the tests: its data need not outlive a crash, and the statements of a database can be counted. */
+/**
+ * For every server of the tests: its data need not outlive a crash, they are in memory, so that no process has to read ahead, and the
+ * statements of a database can be counted.
+ */
 export const TEST_SETTINGS: Readonly<Record<string, string>> = {
   fsync: 'off',
   full_page_writes: 'off',
   synchronous_commit: 'off',
+  wal_init_zero: 'off',
+  io_method: 'sync',
   shared_preload_libraries: 'pg_stat_statements',
   'pg_stat_statements.max': '50000',
 };
