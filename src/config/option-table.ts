@@ -460,11 +460,11 @@ export const OPTIONS = {
   CORS_ORIGIN: text('false', 'Allowed origins: true (any), false (none), or a comma separated list'),
   CORS_METHODS: text('GET,POST,PATCH,DELETE,SEARCH,QUERY', 'Methods allowed across origins'),
   CORS_ALLOWED_HEADERS: text(
-    'Content-Type,Authorization,Cache-Control,Idempotency-Key,If-Match,If-None-Match,Lateral-Position,Prefer,X-Request-Id',
+    'Content-Type,Authorization,Cache-Control,Idempotency-Key,If-Match,If-None-Match,Lateral-Position,Mcp-Protocol-Version,Mcp-Session-Id,Prefer,X-Request-Id',
     'Request headers allowed across origins',
   ),
   CORS_EXPOSED_HEADERS: text(
-    'Cache-Status,Content-Range,Content-Disposition,ETag,Lateral-Position,Preference-Applied,Retry-After,X-Request-Id',
+    'Cache-Status,Content-Range,Content-Disposition,ETag,Lateral-Position,Mcp-Session-Id,Preference-Applied,Retry-After,X-Request-Id',
     'Response headers exposed across origins',
   ),
   CORS_CREDENTIALS: boolean('true', 'Allow credentials across origins'),

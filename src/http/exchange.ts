@@ -39,6 +39,7 @@ export interface Headers {
   readonly lastEventId: string;
   readonly idempotencyKey: string;
   readonly mcpSession: string;
+  readonly mcpVersion: string;
   readonly cookie: string;
   /** '' for reads, which do not record it. */
   readonly userAgent: string;
@@ -424,6 +425,7 @@ function readHeaders(
     lastEventId: '',
     idempotencyKey: '',
     mcpSession: '',
+    mcpVersion: '',
     cookie: '',
     userAgent: '',
     host: '',
@@ -477,6 +479,7 @@ const FIELDS: ReadonlyMap<string, Exclude<keyof ReadHeaders, 'hasTwoLengths'>> =
   ['last-event-id', 'lastEventId'],
   ['idempotency-key', 'idempotencyKey'],
   ['mcp-session-id', 'mcpSession'],
+  ['mcp-protocol-version', 'mcpVersion'],
   ['cookie', 'cookie'],
   ['user-agent', 'userAgent'],
   ['host', 'host'],

@@ -252,7 +252,7 @@ t.test('cross-origin requests get nothing until they are allowed', async (t) => 
       'access-control-allow-credentials': 'true',
       'access-control-allow-methods': /GET,POST,PATCH,DELETE,SEARCH/,
       'access-control-allow-headers':
-        /Content-Type,Authorization,Cache-Control,Idempotency-Key,If-Match,If-None-Match,Lateral-Position,Prefer/,
+        /Content-Type,Authorization,Cache-Control,Idempotency-Key,If-Match,If-None-Match,Lateral-Position,Mcp-Protocol-Version,Mcp-Session-Id,Prefer/,
       'access-control-max-age': '60',
     },
   });

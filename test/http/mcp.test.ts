@@ -1,6 +1,6 @@
 /** /mcp: agents list and call tools with the permissions of their token, within lower limits, and every call is logged. */
 import t from 'tap';
-import { makeCaller } from '../support/callers.js';
+import { inForce, makeCaller } from '../support/callers.js';
 import {
   ADMIN_TOKEN,
   type Answer,
@@ -19,14 +19,18 @@ t.teardown(() => sql.end());
 await sql.unsafe(`
   create function double_of(n int) returns int language sql immutable as 'select n * 2';
   create function rename_tag(tag int) returns tags language sql volatile as 'update tags set name = ''renamed'' where id = tag returning *';
-  insert into service_functions (name) values ('double_of'), ('rename_tag');
+  create function numbers(most int) returns setof int language sql immutable as 'select generate_series(1, most)';
+  create table parents (id int primary key);
+  create table children (id int primary key, parent int references parents deferrable initially deferred);
+  create function some_tags() returns setof tags language sql stable as 'select * from tags where id > 1000';
+  insert into service_functions (name) values ('double_of'), ('rename_tag'), ('numbers'), ('some_tags');
   insert into tags (id, name) select n, 'tag ' || n from generate_series(1001, 1300) n`);
 const issuer = [
   { issuer: 'https://login.example.com', audience: 'lateral', jwks_url: 'https://login.example.com/jwks' },
 ];
 const options = { databaseUrl: url, WORKERS: '1', MCP_MAX_ROWS: '50', MCP_MAX_BYTES: '3kb' };
 const writing = await startTestService({ ...options, MCP: 'write', JWT_ISSUERS: JSON.stringify(issuer) });
-const reading = await startTestService({ ...options, MCP: 'read' });
+const reading = await startTestService({ ...options, MCP: 'read', QUERY_LIMIT_MAX: '50' });
 const off = await startTestService({ databaseUrl: url, WORKERS: '1' });
 const reader = await makeCaller(sql, 'mcp-reader', [
   { permissions: [{ collection: 'tags', action: 'read', fields: ['id', 'name'], permissions: { id: { _lt: 1003 } } }] },
@@ -78,13 +82,53 @@ t.test('the protocol', async (t) => {
   t.equal((await post(off, { jsonrpc: '2.0', id: 6, method: 'ping' })).status, 404, 'it is off by default');
 });
 
+t.test('versions, batches and ids', async (t) => {
+  const ping = (id: unknown) => ({ jsonrpc: '2.0', id, method: 'ping' });
+  const as = (version: string) => ({ 'mcp-protocol-version': version });
+  t.equal((await post(writing, ping(1), ADMIN_TOKEN, as('2025-11-25'))).status, 200);
+  t.match(await post(writing, ping(1), ADMIN_TOKEN, as('1999-01-01')), { status: 400, text: /2025-11-25/ });
+  const batch = [ping(1), { jsonrpc: '2.0', method: 'notifications/initialized' }, ping('b')];
+  t.strictSame((await post(writing, batch)).json, [
+    { jsonrpc: '2.0', id: 1, result: {} },
+    { jsonrpc: '2.0', id: 'b', result: {} },
+  ]);
+  t.equal((await post(writing, batch.slice(1, 2))).status, 202);
+  t.equal((await post(writing, batch, ADMIN_TOKEN, as('2025-06-18'))).status, 400, 'later versions have no batches');
+  t.equal(
+    (
+      await post(
+        writing,
+        Array.from({ length: 21 }, () => ping(1)),
+      )
+    ).status,
+    400,
+  );
+  for (const id of [null, {}, true, 'x'.repeat(2_000)]) t.equal((await post(writing, ping(id))).status, 400);
+  const unknown = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'x'.repeat(100_000) } };
+  t.ok((await post(writing, unknown)).text.length < 500);
+});
+
+t.test('clients learn which tools change something', async (t) => {
+  const hints = async (place: Place): Promise<Record<string, { readOnlyHint: boolean; destructiveHint: boolean }>> => {
+    const { json } = await post(place, { jsonrpc: '2.0', id: 5, method: 'tools/list' });
+    const { tools } = (json as { result: { tools: { name: string; annotations: never }[] } }).result;
+    return Object.fromEntries(tools.map(({ name, annotations }) => [name, annotations]));
+  };
+  const readOnly = { readOnlyHint: true, destructiveHint: false };
+  t.match(await hints(reading), { read: readOnly, call: readOnly });
+  t.match(await hints(writing), {
+    ...{ read: readOnly, call: { readOnlyHint: false, destructiveHint: true } },
+    ...{ create: { readOnlyHint: false, destructiveHint: false }, update: { destructiveHint: true } },
+  });
+});
+
 t.test('a token is required, and clients learn where to get one', async (t) => {
   const ping = { jsonrpc: '2.0', id: 1, method: 'ping' };
   const answer = await post(writing, ping, null);
   t.equal(answer.status, 401);
   t.match(
     answer.headers['www-authenticate'],
-    /^Bearer resource_metadata="http.*\/\.well-known\/oauth-protected-resource"$/,
+    /^Bearer resource_metadata="http.*\/\.well-known\/oauth-protected-resource\/mcp"$/,
   );
   t.match((await get(writing, '/.well-known/oauth-protected-resource/mcp', { token: null })).json, {
     authorization_servers: ['https://login.example.com'],
@@ -330,6 +374,81 @@ t.test('writes, and what they would do', async (t) => {
   });
 });
 
+t.test('an answer that is too large changes nothing', async (t) => {
+  const keys = Array.from({ length: 50 }, (_, index) => 1101 + index);
+  const data = { name: 'long'.repeat(25) };
+  t.match(await call('update', { collection: 'tags', keys, data }), { isError: true, text: /nothing was changed/ });
+  t.match(await sql`select name from tags where id = 1101`, [{ name: 'tag 1101' }]);
+  t.match((await call('update', { collection: 'tags', keys, data, fields: ['id'] })).json, { updated: 50 });
+});
+
+t.test('the number of written items does not depend on what the agent may read', async (t) => {
+  const writer = await makeCaller(sql, 'mcp-writer', [
+    {
+      permissions: [
+        { collection: 'tags', action: 'create', fields: ['*'], permissions: {} },
+        { collection: 'tags', action: 'update', fields: ['*'], permissions: { id: { _lt: 1003 } } },
+        { collection: 'tags', action: 'delete', fields: ['*'], permissions: {} },
+        { collection: 'tags', action: 'read', fields: ['id'], permissions: { id: { _lt: 1250 } } },
+      ],
+    },
+  ]);
+  await inForce(writing, writer, '/items/tags?fields=id');
+  const as = { token: writer.token };
+  t.match((await call('create', { collection: 'tags', items: [{ id: 6001, name: 'new' }] }, as)).json, { created: 1 });
+  const gone = { collection: 'tags', filter: { id: { _between: [1248, 1253] } }, dry_run: true };
+  t.match((await call('delete', gone, as)).json, { would_be_deleted: 2, data: [{ id: 1248 }, { id: 1249 }] });
+  const open = async (key: number) => (await call('why', { collection: 'tags', action: 'update', key }, as)).json;
+  t.match(await open(1001), { allowed: true });
+  t.match(await open(1200), { allowed: false, reason: /no rule for "update"/ });
+});
+
+t.test('a dry run checks deferred constraints', async (t) => {
+  const item = { collection: 'children', items: [{ id: 1, parent: 99 }], dry_run: true };
+  t.match(await call('create', item), { isError: true });
+});
+
+t.test('a view of another caller writes nothing, by a function either', async (t) => {
+  const caller = await makeCaller(sql, 'mcp-caller', [
+    {
+      permissions: [
+        { collection: 'rename_tag', action: 'execute', fields: ['*'], permissions: {} },
+        { collection: 'tags', action: 'read', fields: ['*'], permissions: {} },
+      ],
+    },
+  ]);
+  await inForce(writing, caller, '/items/tags?fields=name');
+  const params = { name: 'call', arguments: { function: 'rename_tag', arguments: { tag: 1030 } } };
+  const message = { jsonrpc: '2.0', id: 1, method: 'tools/call', params };
+  const answer = await post(writing, message, ADMIN_TOKEN, { 'lateral-view-as': `user:${caller.user}` });
+  t.match(answer.text, /Lateral-View-As/);
+  t.match(await sql`select name from tags where id = 1030`, [{ name: 'tag 1030' }]);
+});
+
+t.test('lists that are long come in parts', async (t) => {
+  const many = { function: 'numbers', arguments: { most: 200 } };
+  const first = (await call('call', many)).json;
+  t.equal(first.data.length, 20);
+  t.match(first.more, /"offset": 20/);
+  const rows = (await call('call', { function: 'some_tags', limit: 1_000, fields: ['id'] })).json;
+  t.equal(rows.data.length, 50);
+  t.match(rows.more, /"offset": 50/);
+  t.match((await call('call', { ...many, limit: 1_000, offset: 190 })).json.data.length, 10);
+  t.equal(
+    (await call('read', { collection: 'tags', fields: ['id'], limit: 50 }, { place: reading })).json.data.length,
+    49,
+  );
+  const found = { collections: new Set<string>(), functions: new Set<string>() };
+  for (let offset: number | null = 0; offset !== null; ) {
+    const { json } = await call('describe', { offset, system: true });
+    for (const { collection } of json.collections) found.collections.add(collection);
+    for (const each of json.functions) found.functions.add(each.function);
+    offset = json.more ? Number(/\d+/.exec(json.more)?.[0]) : null;
+  }
+  t.strictSame([...found.functions].sort(), ['double_of', 'numbers', 'rename_tag', 'some_tags']);
+  t.ok(found.collections.has('tags') && found.collections.has('service_users'));
+});
+
 t.test('every call is in the activity log, with the name of the client', async (t) => {
   const session = Buffer.from('tester 1.0').toString('base64url');
   const params = { name: 'read', arguments: { collection: 'authors', limit: 1 } };
@@ -342,4 +461,6 @@ t.test('every call is in the activity log, with the name of the client', async (
     rows.map((row) => ({ ...row })),
     [{ action: 'mcp.read', collection: 'authors', user_agent: 'mcp: tester 1.0' }],
   );
+  t.match(await call('search', { collection: 'logged', constructor: 'x' }), { isError: true, text: /"constructor"/ });
+  t.equal((await sql`select from service_activity where action = 'mcp.search' and collection = 'logged'`).length, 1);
 });

@@ -199,10 +199,10 @@ interface AskedItem {
 }
 
 /** Decides as the write itself would: a caller who may change an item need not be able to read it. */
-async function isOpen(
+export async function isOpen(
   { collection, key, exchange, caller }: AskedItem,
   action: WriteAction,
-  { reads, limits }: MeServices,
+  { reads, limits }: Pick<MeServices, 'reads' | 'limits'>,
 ): Promise<boolean> {
   const parsed = parseCountOfKeys(collection.name, [key], limits);
   try {

@@ -4,7 +4,6 @@
  */
 import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
-import { viewWrites } from '../../access/view-as.js';
 import { forbidden, invalidCredentials, methodNotAllowed, ServiceError } from '../../base/errors.js';
 import { isObject, parseJson, writeJson } from '../../base/exact-json.js';
 import { packageVersion } from '../../base/package-files.js';
@@ -46,11 +45,12 @@ export function mcpRoutes(services: McpServices): ApiRoute[] {
   if (config.MCP === 'off') return [];
   const limits: ToolLimits = {
     mayWrite: config.MCP === 'write',
-    rows: config.MCP_MAX_ROWS,
+    // One more is selected, to know whether there are more.
+    rows: Math.max(1, Math.min(config.MCP_MAX_ROWS, (config.QUERY_LIMIT_MAX ?? Number.POSITIVE_INFINITY) - 1)),
     bytes: config.MCP_MAX_BYTES,
     cost: config.MCP_MAX_QUERY_COST,
   };
-  const tools = [...READ_TOOLS, ...WRITE_TOOLS].filter(({ isWrite }) => limits.mayWrite || !isWrite);
+  const tools = [...READ_TOOLS, ...WRITE_TOOLS].filter((tool) => limits.mayWrite || isReadOnly(tool, limits));
   const server: McpServer = { ...services, toolLimits: limits, tools: new Map(tools.map((tool) => [tool.name, tool])) };
   const refuse = (): Reply => ({
     ...errorReply(methodNotAllowed('There are no streams: use POST')),
@@ -110,7 +110,7 @@ async function answer(exchange: Exchange, server: McpServer): Promise<Reply> {
   } catch (error) {
     if (!(error instanceof ServiceError) || error.status !== 401) throw error;
     const metadata =
-      server.config.JWT_ISSUERS.length > 0 ? ` resource_metadata="${server.publicUrl()}${METADATA}"` : '';
+      server.config.JWT_ISSUERS.length > 0 ? ` resource_metadata="${server.publicUrl()}${METADATA}/mcp"` : '';
     return { ...errorReply(error), headers: { 'WWW-Authenticate': `Bearer${metadata}` } };
   }
   let message: unknown;
@@ -120,12 +120,54 @@ async function answer(exchange: Exchange, server: McpServer): Promise<Reply> {
     if (error instanceof ServiceError && error.status !== 400) throw error;
     return failure(null, PARSE_ERROR, 'The body is not JSON', 400);
   }
-  if (!isObject(message) || message['jsonrpc'] !== '2.0' || typeof message['method'] !== 'string')
-    return failure(null, INVALID_REQUEST, 'The body must be one message of JSON-RPC 2.0', 400);
-  const { id, method, params } = message;
+  const isBatch = Array.isArray(message);
+  const messages: readonly unknown[] = Array.isArray(message) ? message : [message];
+  const problem = problemOf(messages, isBatch, exchange);
+  if (problem !== null) return failure(null, INVALID_REQUEST, problem, 400);
+  const answers: Answer[] = [];
   // Notifications need no answer.
-  if (id === undefined) return { status: 202, type: '', body: '' };
-  return respond({ id, method: String(method), params: isObject(params) ? params : {} }, exchange, caller, server);
+  for (const { id, method, params } of messages.filter(isMessage).filter((each) => each['id'] !== undefined))
+    answers.push(
+      await respond({ id, method: String(method), params: isObject(params) ? params : {} }, exchange, {
+        caller,
+        server,
+      }),
+    );
+  return replyOf(answers, isBatch);
+}
+
+/** Only this version has batches, and clients of it need not name it. */
+const BATCH_VERSION = '2025-03-26';
+const MAX_BATCH = 20;
+/** Characters of an id, which is repeated in the answer. */
+const MAX_ID = 1_000;
+
+/** Why the messages are not answered, or null. */
+function problemOf(
+  messages: readonly unknown[],
+  isBatch: boolean,
+  { headers: { mcpVersion } }: Exchange,
+): string | null {
+  const isFirst = messages.some((each) => isObject(each) && each['method'] === 'initialize');
+  if (mcpVersion !== '' && !isFirst && !PROTOCOL_VERSIONS.includes(mcpVersion))
+    return `"MCP-Protocol-Version" must be one of ${PROTOCOL_VERSIONS.join(', ')}`;
+  if (isBatch && (isFirst || (mcpVersion !== '' && mcpVersion !== BATCH_VERSION)))
+    return 'The body must be one message of JSON-RPC 2.0, not a list';
+  if (messages.length === 0 || messages.length > MAX_BATCH) return `A batch has 1 to ${MAX_BATCH} messages`;
+  return messages.every(isMessage) ? null : 'The body must be a message of JSON-RPC 2.0 with a "method"';
+}
+
+function isMessage(value: unknown): value is Readonly<Record<string, unknown>> {
+  if (!isObject(value) || value['jsonrpc'] !== '2.0' || typeof value['method'] !== 'string') return false;
+  const { id } = value;
+  return id === undefined || (typeof id === 'string' ? id.length <= MAX_ID : /^-?\d+$/.test(writeJson(id)));
+}
+
+function replyOf(answers: readonly Answer[], isBatch: boolean): Reply {
+  const [first] = answers;
+  if (first === undefined) return { status: 202, type: '', body: '' };
+  const body = isBatch ? answers.map(({ message }) => message) : first.message;
+  return { ...jsonText(writeJson(body)), secret: true, ...(first.headers && { headers: first.headers }) };
 }
 
 const PARSE_ERROR = -32_700;
@@ -133,12 +175,25 @@ const INVALID_REQUEST = -32_600;
 const METHOD_NOT_FOUND = -32_601;
 const INVALID_PARAMS = -32_602;
 
-function failure(id: unknown, code: number, message: string, status = 200): Reply {
-  return jsonText(writeJson({ jsonrpc: '2.0', id, error: { code, message } }), status);
+/** Characters of an unknown name that an error repeats. */
+const MAX_NAME = 100;
+
+/** A message, and headers of the response. */
+interface Answer {
+  readonly message: object;
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
-function success(id: unknown, result: unknown): Reply {
-  return { ...jsonText(writeJson({ jsonrpc: '2.0', id, result })), secret: true };
+function failed(id: unknown, code: number, message: string): Answer {
+  return { message: { jsonrpc: '2.0', id, error: { code, message } } };
+}
+
+function failure(id: unknown, code: number, message: string, status: number): Reply {
+  return jsonText(writeJson(failed(id, code, message).message), status);
+}
+
+function success(id: unknown, result: unknown): Answer {
+  return { message: { jsonrpc: '2.0', id, result } };
 }
 
 interface Message {
@@ -147,22 +202,22 @@ interface Message {
   readonly params: Input;
 }
 
-async function respond(message: Message, exchange: Exchange, caller: Identity, server: McpServer): Promise<Reply> {
-  const { id, method, params } = message;
+async function respond({ id, method, params }: Message, exchange: Exchange, context: Context): Promise<Answer> {
+  const { tools, toolLimits } = context.server;
   switch (method) {
     case 'initialize':
       return { ...success(id, initialized(params)), headers: { 'Mcp-Session-Id': labelOf(params['clientInfo']) } };
     case 'ping':
       return success(id, {});
     case 'tools/list':
-      return success(id, { tools: [...server.tools.values()].map(describeTool) });
+      return success(id, { tools: [...tools.values()].map((tool) => describeTool(tool, toolLimits)) });
     case 'tools/call': {
-      const tool = server.tools.get(String(params['name']));
-      if (!tool) return failure(id, INVALID_PARAMS, `There is no tool "${String(params['name'])}"`);
-      return success(id, await callTool(tool, params['arguments'], exchange, { caller, server }));
+      const tool = tools.get(String(params['name']));
+      if (!tool) return failed(id, INVALID_PARAMS, `There is no tool "${String(params['name']).slice(0, MAX_NAME)}"`);
+      return success(id, await callTool(tool, params['arguments'], exchange, context));
     }
     default:
-      return failure(id, METHOD_NOT_FOUND, `The method "${method}" is not supported`);
+      return failed(id, METHOD_NOT_FOUND, `The method "${method.slice(0, MAX_NAME)}" is not supported`);
   }
 }
 
@@ -176,13 +231,19 @@ function initialized({ protocolVersion }: Input): object {
   };
 }
 
-function describeTool({ name, description, isWrite, properties, required }: Tool): object {
-  const inputSchema = { type: 'object', properties, required, additionalProperties: false };
+function isReadOnly({ writes }: Tool, { mayWrite }: ToolLimits): boolean {
+  return writes === 'never' || (writes === 'maybe' && !mayWrite);
+}
+
+/** Clients may call a tool that only reads without asking the user. */
+function describeTool(tool: Tool, limits: ToolLimits): object {
+  const { name, description, properties, required, writes } = tool;
+  const readOnlyHint = isReadOnly(tool, limits);
   return {
     name,
     description,
-    inputSchema,
-    annotations: { readOnlyHint: !isWrite, destructiveHint: name === 'delete' },
+    inputSchema: { type: 'object', properties, required, additionalProperties: false },
+    annotations: { readOnlyHint, destructiveHint: !readOnlyHint && writes !== 'adds', openWorldHint: false },
   };
 }
 
@@ -210,9 +271,8 @@ async function callTool(tool: Tool, given: unknown, exchange: Exchange, context:
   const limits = server.toolLimits;
   const text = (value: string): object[] => [{ type: 'text', text: value }];
   try {
+    await log(tool, given, writer, server.database);
     const input = inputOf(tool, given);
-    if (tool.isWrite && caller.isView) throw viewWrites();
-    await log(tool, input, writer, server.database);
     const result = await tool.run({ input, caller, writer, client: exchange, services: server, limits });
     return { content: text(resultText(result, limits)) };
   } catch (error) {
@@ -226,7 +286,7 @@ async function callTool(tool: Tool, given: unknown, exchange: Exchange, context:
 function inputOf({ properties, required }: Tool, given: unknown): Input {
   const input = given ?? {};
   if (!isObject(input)) throw new ServiceError('INVALID_PAYLOAD', '"arguments" must be an object');
-  const unknown = Object.keys(input).find((name) => !(name in properties));
+  const unknown = Object.keys(input).find((name) => !Object.hasOwn(properties, name));
   const names = Object.keys(properties).join(', ');
   if (unknown !== undefined)
     throw new ServiceError('INVALID_PAYLOAD', `There is no argument "${unknown}". The arguments are ${names}`);
@@ -239,8 +299,8 @@ const LOG = withCatalog(`insert into service_activity (action, "user", ip, user_
   values ($1, $2::uuid, $3, $4, $5, $6, '')`);
 
 /** Every call is logged before it runs. Writes are logged once more, with the items that they change. */
-async function log(tool: Tool, input: Input, { author }: { author: LogAuthor }, database: Database): Promise<void> {
-  const subject = input['collection'] ?? input['function'];
+async function log(tool: Tool, given: unknown, { author }: { author: LogAuthor }, database: Database): Promise<void> {
+  const subject = isObject(given) ? (given['collection'] ?? given['function']) : '';
   const collection = typeof subject === 'string' ? subject.replaceAll('\0', '').slice(0, 255) : '';
   const { user, ip, user_agent, origin } = author;
   await database.rows(LOG, [`mcp.${tool.name}`, user, ip, user_agent, origin, collection]);

@@ -1,13 +1,14 @@
 /** Tools that read: items, aggregates, searches, functions, the plan of a read, and the model. */
 import { mayExplain } from '../../access/view-as.js';
 import { invalidPayload, invalidQuery } from '../../base/errors.js';
+import { writeJson } from '../../base/exact-json.js';
 import type { PreparedRead } from '../../engine/reads/reads.js';
-import type { Collection, Field, Model } from '../../mirror/model.js';
+import { type Collection, type Field, type Model, needsValue, type Overload } from '../../mirror/model.js';
 import type { Parsed } from '../../request/ast.js';
 import { parseSearch } from '../../request/rest.js';
 
 import { BOOLEAN, INTEGER, list, RECORD, type Schema, STRING } from '../openapi/json-schema.js';
-import { dataOf, given, numberIn, type Tool, type ToolCall, textIn, visibleModel } from './tool.js';
+import { dataOf, flagIn, given, numberIn, type Tool, type ToolCall, textIn, visibleModel } from './tool.js';
 
 const FILTER: Schema = {
   ...RECORD,
@@ -19,7 +20,7 @@ const FIELDS: Schema = {
   description: 'Such as ["id", "title", "author.name"]; few fields keep answers small',
 };
 const SORT: Schema = { ...list(STRING), description: 'Such as ["-created", "name"]' };
-const PAGE = { limit: INTEGER, offset: INTEGER };
+export const PAGE = { limit: INTEGER, offset: INTEGER };
 const COLLECTION = { collection: STRING };
 
 const DEFAULT_ROWS = 20;
@@ -41,24 +42,42 @@ export async function checkCost(prepared: PreparedRead, { services, limits, call
   throw invalidQuery(`The estimated cost is ${figure}above ${limits.cost}: filter by an indexed field`, exceeded);
 }
 
-/** A page of a list. It asks for one more row, to know whether there are more. */
-async function readPage(call: ToolCall, query: Readonly<Record<string, unknown>>): Promise<unknown> {
-  const { input, limits, services } = call;
-  const limit = Math.max(1, Math.min(numberIn(input, 'limit', DEFAULT_ROWS), limits.rows));
+interface Page {
+  readonly limit: number;
+  readonly offset: number;
+  /** Asks for one more row, to know whether there are more. */
+  readonly query: Readonly<Record<string, number>>;
+}
+
+export function pageIn({ input, limits }: ToolCall): Page {
+  const limit = Math.min(numberIn(input, 'limit', DEFAULT_ROWS), limits.rows);
+  if (limit === 0) throw invalidPayload('"limit" must be at least 1');
   const offset = numberIn(input, 'offset', 0);
-  const page = { ...query, limit: limit + 1, ...(offset > 0 && { offset }) };
-  const prepared = await prepare(call, parseSearch(textIn(input, 'collection'), { query: page }, '', services.limits));
+  return { limit, offset, query: { limit: limit + 1, ...(offset > 0 && { offset }) } };
+}
+
+export function pageOf(data: unknown, { limit, offset }: Page): object {
+  if (!Array.isArray(data) || data.length <= limit) return { data };
+  return { data: data.slice(0, limit), more: moreAfter(offset + limit) };
+}
+
+function moreAfter(offset: number): string {
+  return `There are more: ask again with "offset": ${offset}`;
+}
+
+async function readPage(call: ToolCall, query: Readonly<Record<string, unknown>>): Promise<unknown> {
+  const { input, services } = call;
+  const page = pageIn(call);
+  const body = { query: { ...query, ...page.query } };
+  const prepared = await prepare(call, parseSearch(textIn(input, 'collection'), body, '', services.limits));
   await checkCost(prepared, call);
-  const data = dataOf(await services.reads.run(prepared, call.client));
-  if (!Array.isArray(data)) return { data };
-  if (data.length <= limit) return { data };
-  return { data: data.slice(0, limit), more: `There are more: ask again with "offset": ${offset + limit}` };
+  return pageOf(dataOf(await services.reads.run(prepared, call.client)), page);
 }
 
 const read: Tool = {
   name: 'read',
   description: 'Read items of a collection, with fields of related items. Returns {"data": [...]}.',
-  isWrite: false,
+  writes: 'never',
   properties: { ...COLLECTION, fields: FIELDS, filter: FILTER, sort: SORT, ...PAGE },
   required: ['collection'],
   run: (call) => readPage(call, given(call.input, ['fields', 'filter', 'sort'])),
@@ -67,7 +86,7 @@ const read: Tool = {
 const search: Tool = {
   name: 'search',
   description: 'Find items of a collection whose texts contain the words.',
-  isWrite: false,
+  writes: 'never',
   properties: { ...COLLECTION, text: STRING, fields: FIELDS, filter: FILTER, ...PAGE },
   required: ['collection', 'text'],
   run: (call) => {
@@ -80,7 +99,7 @@ const aggregate: Tool = {
   name: 'aggregate',
   description:
     'Count, sum, average, minimum and maximum over items, also by groups. "aggregate" is such as {"count": "*", "sum": ["price"]}.',
-  isWrite: false,
+  writes: 'never',
   properties: {
     ...COLLECTION,
     aggregate: RECORD,
@@ -96,7 +115,7 @@ const aggregate: Tool = {
 const explain: Tool = {
   name: 'explain',
   description: 'Show the SQL of a read, and how PostgreSQL plans it, without running it.',
-  isWrite: false,
+  writes: 'never',
   properties: { ...COLLECTION, fields: FIELDS, filter: FILTER, sort: SORT, limit: INTEGER },
   required: ['collection'],
   run: async (call) => {
@@ -109,42 +128,71 @@ const explain: Tool = {
   },
 };
 
-const MAX_LISTED = 200;
-
 const describe: Tool = {
   name: 'describe',
   description:
     'List the collections, their relations and the functions that you may use, or describe one collection: its fields, types, relations and notes. Call this first.',
-  isWrite: false,
+  writes: 'never',
   properties: {
     collection: STRING,
+    offset: { ...INTEGER, description: 'Leave out so many entries, if the answer before says that there are more' },
     system: { ...BOOLEAN, description: 'List the collections of the service as well' },
   },
   required: [],
   run: async (call) => {
     const model = visibleModel(call);
     const { collection: name } = call.input;
-    if (name === undefined || name === null) return listModel(model, call.input['system'] === true);
+    if (name === undefined || name === null) return listModel(call, model, flagIn(call.input, 'system'));
     const collection = model.collections.get(textIn(call.input, 'collection'));
     if (!collection) throw invalidPayload(`You may not read "${String(name)}", or it does not exist`);
-    return describeCollection(collection, model);
+    return describeCollection(call, collection, model);
   },
 };
 
-function listModel(model: Model, hasSystem: boolean): unknown {
-  const { collections, functions } = model;
-  const shown = [...collections.values()].filter(({ system }) => hasSystem || !system);
+/** Entries from the offset on, as many as fit into half of an answer; at least one. */
+function somePart(entries: readonly object[], { input, limits }: ToolCall): { shown: readonly object[]; more: object } {
+  const offset = numberIn(input, 'offset', 0);
+  let bytes = 0;
+  let end = offset;
+  for (const entry of entries.slice(offset)) {
+    bytes += Buffer.byteLength(writeJson(entry));
+    if (bytes > limits.bytes / 2 && end > offset) break;
+    end++;
+  }
+  return { shown: entries.slice(offset, end), more: end < entries.length ? { more: moreAfter(end) } : {} };
+}
+
+function listModel(call: ToolCall, model: Model, hasSystem: boolean): unknown {
+  const listed = [...model.collections.values()].filter(({ system }) => hasSystem || !system);
+  const collections = listed.map(({ name, key, fields, meta, comment }) => ({
+    collection: name,
+    key: key.map((field) => field.name),
+    fields: fields.size,
+    ...relationsIn(fields, model),
+    ...note(meta?.['note'] ?? comment),
+  }));
+  const functions = [...model.functions.values()].flatMap(({ overloads, note: text }) =>
+    overloads.map((overload) => describeFunction(overload, text)),
+  );
+  const { shown, more } = somePart([...collections, ...functions], call);
   return {
-    collections: shown.slice(0, MAX_LISTED).map(({ name, key, fields, meta, comment }) => ({
-      collection: name,
-      key: key.map((field) => field.name),
-      fields: fields.size,
-      ...relationsIn(fields, model),
-      ...note(meta?.['note'] ?? comment),
+    collections: shown.filter((entry) => 'collection' in entry),
+    functions: shown.filter((entry) => 'function' in entry),
+    ...more,
+    next: 'Describe one collection with {"collection": "..."}',
+  };
+}
+
+function describeFunction({ name, arguments: taken, volatile, comment }: Overload, text: string | null): object {
+  return {
+    function: name,
+    arguments: taken.map((each) => ({
+      name: each.name,
+      type: each.field.type,
+      ...(each.required && { required: true }),
     })),
-    ...(shown.length > MAX_LISTED && { more: `${shown.length - MAX_LISTED} more collections` }),
-    functions: [...functions.keys()].slice(0, MAX_LISTED),
-    next: 'Describe one with {"collection": "..."}',
+    ...(volatile && { may_write: true }),
+    ...note(text ?? comment),
   };
 }
 
@@ -157,19 +205,22 @@ function relationsIn(fields: Collection['fields'], model: Model): object {
   return found.length === 0 ? {} : { relations: Object.fromEntries(found) };
 }
 
-function describeCollection({ name, key, fields, meta, comment }: Collection, model: Model): unknown {
+function describeCollection(call: ToolCall, { name, key, fields, meta, comment }: Collection, model: Model): unknown {
+  const described = [...fields.values()].map((field) => ({
+    field: field.name,
+    type: field.type,
+    ...(field.column && needsValue(field.column) && { required: true }),
+    ...(field.column?.enum_values && { values: field.column.enum_values }),
+    ...relationOf(field, model),
+    ...note(field.meta?.['note'] ?? field.column?.comment),
+  }));
+  const { shown, more } = somePart(described, call);
   return {
     collection: name,
     key: key.map((field) => field.name),
     ...note(meta?.['note'] ?? comment),
-    fields: [...fields.values()].map((field) => ({
-      field: field.name,
-      type: field.type,
-      ...(field.column && !field.column.is_nullable && { required: true }),
-      ...(field.column?.enum_values && { values: field.column.enum_values }),
-      ...relationOf(field, model),
-      ...note(field.meta?.['note'] ?? field.column?.comment),
-    })),
+    fields: shown,
+    ...more,
   };
 }
 
@@ -189,8 +240,10 @@ function targetOf({ name, relation }: Field, { collections }: Model): string | n
   return collections.has(target) ? target : null;
 }
 
+const MAX_NOTE = 1_000;
+
 function note(text: unknown): object {
-  return typeof text === 'string' && text !== '' ? { note: text } : {};
+  return typeof text === 'string' && text !== '' ? { note: text.slice(0, MAX_NOTE) } : {};
 }
 
 export const READ_TOOLS: readonly Tool[] = [describe, read, aggregate, search, explain];

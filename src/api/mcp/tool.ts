@@ -43,7 +43,8 @@ export interface Tool {
   readonly name: string;
   /** Constant: texts of the database must not reach an agent as instructions. */
   readonly description: string;
-  readonly isWrite: boolean;
+  /** `adds`: it changes nothing that is there. `maybe`: only with MCP=write. */
+  readonly writes: 'never' | 'maybe' | 'adds' | 'changes';
   readonly properties: Readonly<Record<string, Schema>>;
   readonly required: readonly string[];
   run(call: ToolCall): Promise<unknown>;
@@ -88,12 +89,14 @@ export function dataOf(body: Buffer | null): unknown {
 }
 
 /** The text of a result. A large one is refused, because a part of a JSON document is of no use. */
-export function resultText(result: unknown, { bytes }: ToolLimits): string {
+export function resultText(
+  result: unknown,
+  { bytes }: ToolLimits,
+  hint = 'ask for fewer "fields" or a lower "limit"',
+): string {
   const text = typeof result === 'string' ? result : writeJson(result);
   const size = Buffer.byteLength(text);
   if (size > bytes)
-    throw unprocessable(
-      `The answer has ${size} bytes, and ${bytes} are allowed (MCP_MAX_BYTES): ask for fewer "fields" or a lower "limit"`,
-    );
+    throw unprocessable(`The answer has ${size} bytes, and ${bytes} are allowed (MCP_MAX_BYTES): ${hint}`);
   return text;
 }
