@@ -86,7 +86,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
       'webhooks while instances, receivers and PostgreSQL are killed, over a failover, and with receivers that hang; in full with WEBHOOK_CHANGES=100000 WEBHOOK_KILLS=200',
     packages: ['postgresql-15'],
     steps: [
-      { files: ['webhook-failover', 'webhook-slow'], minutes: 20 },
+      { files: ['webhook-failover', 'webhook-slow', 'webhook-edges'], minutes: 20 },
       { files: ['webhook-faults'], minutes: 60 },
     ],
   },

@@ -128,8 +128,9 @@ declare
   new_images text;
   old_images text;
   item text := 'i.image ->> $2[1]';
-  -- Of this transaction.
-  own_changes constant bigint := coalesce(nullif(current_setting('lateral.webhook_changes', true), '')::bigint, 0);
+  -- Of this transaction. Anybody may set it, and an error here would fail the writer.
+  own_changes constant bigint := coalesce(substring(current_setting('lateral.webhook_changes', true) from '^[0-9]{1,15}$')::bigint, 0);
+  has_key boolean;
   waiting bigint;
   changed bigint;
 begin
@@ -142,19 +143,21 @@ begin
       perform setval(%6$L::regclass, 1);
       perform pg_notify('service_webhooks', %3$L);
       return null;
-    elsif waiting > max_changes then
-      raise exception 'a transaction made more than %% changes (WEBHOOK_MAX_BACKLOG)', max_changes;
     end if;
   end if;
   if TG_OP = 'TRUNCATE' then
     insert into %1$I.service_webhook_changes (relation, event) values (root, 'truncate');
   else
     -- The types of columns cannot change while the writer holds its lock.
-    select string_agg(case when a.atttypid < 16384 then format('r.%%I', a.attname)
-        else format('case when r.%%1$I is distinct from null then concat(r.%%1$I) end as %%1$I', a.attname) end, ', ' order by a.attnum)
-      into own_columns from pg_attribute a
-      where a.attrelid = TG_RELID and a.attnum > 0 and not a.attisdropped
-      having bool_or(a.atttypid >= 16384);
+    select case when bool_or(a.atttypid >= 16384) then
+        string_agg(case when a.atttypid < 16384 then format('r.%%I', a.attname)
+          else format('case when r.%%1$I is distinct from null then concat(r.%%1$I) end as %%1$I', a.attname) end, ', ' order by a.attnum) end,
+        count(*) filter (where a.attname = any (key_columns)) = cardinality(key_columns)
+      into own_columns, has_key from pg_attribute a
+      where a.attrelid = TG_RELID and a.attnum > 0 and not a.attisdropped;
+    if not has_key then
+      raise exception using errcode = 'undefined_column', message = format('the key column of "%%s" was renamed', TG_TABLE_NAME);
+    end if;
     if own_columns is not null or cardinality(key_columns) > 1 then
       if cardinality(key_columns) > 1 then
         item := '(select json_agg(i.image ->> k.name order by k.position)::text from unnest($2) with ordinality k (name, position))';
@@ -198,6 +201,10 @@ begin
   get diagnostics changed = row_count;
   if changed > max_changes then
     raise exception 'a statement changed more than %% rows (WEBHOOK_MAX_BACKLOG)', max_changes;
+  end if;
+  -- The service cannot see how many they are before the commit.
+  if own_changes + changed > max_changes then
+    raise exception 'a transaction made more than %% changes (WEBHOOK_MAX_BACKLOG)', max_changes;
   end if;
   perform set_config('lateral.webhook_changes', (own_changes + changed)::text, true);
   -- Transactions that notify commit one after the other.

@@ -2,6 +2,7 @@
  * Flows and webhooks of Directus. A flow that posts changes of items to a URL becomes a webhook. The others are listed with the reason.
  */
 import { isRecord } from '../base/narrow.js';
+import { headerProblem } from '../base/sent-headers.js';
 import type { Session } from '../postgres/pools/sessions.js';
 import { sql } from '../sql/fragment.js';
 import type { Copied } from './copy.js';
@@ -147,19 +148,23 @@ function webhookOf(candidate: Candidate): Omit<NewWebhook, 'status'> | string {
   const system = collections.find((each) => typeof each !== 'string' || each.startsWith('directus_'));
   if (system !== undefined) return `it follows "${String(system)}", which webhooks cannot`;
   const headers = headersOf(candidate.headers);
-  return headers === undefined ? 'its headers are templates' : { id, name, url, collections, events, headers };
+  return typeof headers === 'string' ? headers : { id, name, url, collections, events, headers };
 }
 
-/** Directus keeps a list of names and values. Returns undefined if a value is not a plain text. */
-function headersOf(list: unknown): Readonly<Record<string, string>> | null | undefined {
+/** Directus keeps a list of names and values. Returns the reason if one cannot be sent. */
+function headersOf(list: unknown): Readonly<Record<string, string>> | string | null {
   const entries = Array.isArray(list) ? list : [];
   if (entries.length === 0) return null;
   const headers: Record<string, string> = {};
   for (const entry of entries) {
     const { header, value } = isRecord(entry) ? entry : {};
-    if (typeof header !== 'string' || typeof value !== 'string' || value.includes('{{')) return undefined;
+    if (typeof header !== 'string' || typeof value !== 'string' || value.includes('{{'))
+      return 'its headers are templates';
     // The service sets it by itself.
-    if (!/^content-type$/i.test(header)) headers[header] = value;
+    if (/^content-type$/i.test(header)) continue;
+    const problem = headerProblem(header, value);
+    if (problem !== null) return problem;
+    headers[header] = value;
   }
   return headers;
 }

@@ -119,15 +119,17 @@ export function withNewSecrets(routes: readonly Route[], database: Database): Ro
 async function showSecrets(reply: Reply, database: Database): Promise<Reply> {
   if (reply.status !== 200 || typeof reply.body === 'function') return reply;
   const answer = parseJson(String(reply.body));
-  if (!isObject(answer)) return reply;
-  const { data } = answer;
+  // Without an envelope the answer is the data itself.
+  const isBare = !isObject(answer) || !('data' in answer);
+  const data = isBare ? answer : answer['data'];
   const items = Array.isArray(data) ? data : [data];
   const ids = items.flatMap((item) => (isObject(item) && typeof item['id'] === 'string' ? [item['id']] : []));
   const secrets = await newSecrets(database, ids);
   const shown = items.map((item: unknown) =>
     isObject(item) && 'secret' in item ? { ...item, secret: secrets.get(String(item['id'])) ?? item['secret'] } : item,
   );
-  const body = writeJson({ ...answer, data: Array.isArray(data) ? shown : shown[0] });
+  const written = Array.isArray(data) ? shown : shown[0];
+  const body = writeJson(isBare ? written : { ...answer, data: written });
   const { tag: _, ...rest } = reply;
   return { ...rest, body, secret: true };
 }

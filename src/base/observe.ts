@@ -179,6 +179,8 @@ const EVENTS = {
     repeated(`cannot read or write webhook deliveries, trying again: ${messageOf(error)}`),
   'webhook-incomplete': ({ webhook, reason }: { readonly webhook: string; readonly reason: string }) =>
     warn(`webhook ${webhook} has missed changes: ${reason}`),
+  'webhook-gone': ({ webhook }: { readonly webhook: string }) =>
+    warn(`webhook ${webhook} is paused: its receiver answered 410, so it wants no more deliveries`),
   'webhook-triggers-missing': ({ table, reason }: { readonly table: string; readonly reason: string }) =>
     repeated(`cannot change the triggers of webhooks on ${table}, trying again: ${reason}`),
   'files-not-removed': ({ error }: Failure) =>

@@ -33,7 +33,7 @@ All options of lateral --help are accepted; DATABASE_URL selects the database.`;
 const LIST = withCatalog(`
 select w.id::text, w.name, w.status, w.url, w.collections::text as collections, w.incomplete_reason,
   (select count(*) from service_webhook_deliveries d where d.webhook = w.id and d.status::text = 'pending')::int as pending,
-  (select count(*) from service_webhook_deliveries d where d.webhook = w.id and d.status::text = 'dead')::int as dead
+  (select count(*) from service_webhook_deliveries d where d.webhook = w.id and d.status::text = 'dead' and d.event::text <> 'test')::int as dead
 from service_webhooks w order by w.name, w.id`);
 
 const DELIVERIES = withCatalog(`

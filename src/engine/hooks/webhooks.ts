@@ -1,6 +1,6 @@
 /**
  * The hook of webhooks: a row that is written must be usable, and its tables get their triggers in the same transaction, so that no
- * change after the answer is missed. Webhooks send items whatever the permissions of their creator, so only administrators write them.
+ * change after the answer is missed. Unused triggers are dropped later, because readers of the table block that. Webhooks send items whatever the permissions of their creator, so only administrators write them.
  */
 import { forbidden, unprocessable } from '../../base/errors.js';
 import { planTriggers, TRIGGER_LOCK } from '../../postgres/changes/webhook-triggers.js';
@@ -49,14 +49,14 @@ async function installTriggers(write: HookedWrite, rows: readonly WebhookRow[]):
   const wanted = wantedTables(parseWebhooks(rows).webhooks, model);
   await session.asService(async () => {
     const query = <Row>(text: string, parameters: (string | null)[]): Promise<Row[]> => session.query(text, parameters);
-    const { missing, unwanted } = await planTriggers(query, database.system, wanted, limits.webhooks.maxBacklog);
+    const limit = { maxChanges: limits.webhooks.maxBacklog, isRenewed: false };
+    const { missing } = await planTriggers(query, database.system, wanted, limit);
     const refused = missing.find(({ mayInstall }) => !mayInstall);
     if (refused)
       throw unprocessable(
         `The role of the service may not create triggers on "${refused.schema}.${refused.name}": grant it the privilege TRIGGER`,
       );
     await session.query(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
-    for (const { statements } of [...missing, ...unwanted])
-      for (const statement of statements) await session.query(statement);
+    for (const { statements } of missing) for (const statement of statements) await session.query(statement);
   });
 }

@@ -14,6 +14,9 @@ export interface Delivery {
   readonly attempts: number;
 }
 
+/** Bytes of payloads, as they are stored, that one statement claims: they are kept in memory until they are sent. */
+const MAX_BYTES = 8_388_608;
+
 /**
  * A delivery waits while an older one of the same webhook and item is pending. One that concerns the whole collection, such as a
  * truncate, waits for all older ones of the collection, and all later ones wait for it: it is the barrier of the collection.
@@ -41,8 +44,8 @@ with recursive collections as (
       and o.collection::text = l.collection and o.item is not null and o.sequence < l.sequence limit 1) is null as is_first
   from lowest l where l.sequence is not null
 ), heads as materialized (
-  select due.id from (
-    select d.id, d.collection, d.item, d.sequence, d.next_attempt_at
+  select due.id, due.bytes, due.next_attempt_at, due.sequence from (
+    select d.id, d.collection, d.item, d.sequence, d.next_attempt_at, pg_catalog.pg_column_size(d.payload) as bytes
     from service_webhook_deliveries d
     where d.webhook = $1::uuid and d.status::text = 'pending' and not d.waits and d.next_attempt_at <= now()
       and (d.claimed_until is null or d.claimed_until < now())
@@ -57,9 +60,15 @@ with recursive collections as (
         and o.collection::text = due.collection::text and o.item = due.item order by o.sequence limit 1)
     end
   order by due.next_attempt_at, due.sequence limit $2::int
+), few as (
+  select h.id from (
+    select h.id, sum(h.bytes) over (order by h.next_attempt_at, h.sequence rows unbounded preceding) as bytes,
+      row_number() over (order by h.next_attempt_at, h.sequence) as number
+    from heads h) h
+  where h.bytes <= ${MAX_BYTES} or h.number = 1
 ), locked as (
   select d.id from service_webhook_deliveries d
-  where d.id = any (array(select id from heads)) and coalesce(d.status::text, '') = 'pending' and (d.claimed_until is null or d.claimed_until < now())
+  where d.id = any (array(select id from few)) and coalesce(d.status::text, '') = 'pending' and (d.claimed_until is null or d.claimed_until < now())
   for update skip locked
 )
 update service_webhook_deliveries d
@@ -243,7 +252,7 @@ with pending as (
 select json_build_object(
   'changes', c.number,
   'pending', p.number,
-  'dead', (select count(*) from service_webhook_deliveries where status::text = 'dead'),
+  'dead', (select count(*) from service_webhook_deliveries where status::text = 'dead' and event::text <> 'test'),
   'incomplete', (select count(*) from service_webhooks where incomplete_since is not null and status::text <> 'inactive'),
   'oldest', coalesce(extract(epoch from now() - least(c.oldest, p.oldest)), 0))::text
 from pending p, changes c`);

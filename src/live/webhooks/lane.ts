@@ -34,6 +34,14 @@ export interface LaneLimits {
   readonly delays: readonly number[];
 }
 
+interface LaneEvents {
+  readonly failed: (error: unknown) => void;
+  /** The receiver answered that it wants no more deliveries. */
+  readonly isGone: () => Promise<void>;
+}
+
+const GONE = 410;
+
 /** Milliseconds that a claim lasts longer than an attempt may take: the result has to be written. */
 const LEASE_MARGIN_MS = 10_000;
 
@@ -70,13 +78,15 @@ export class Lane {
   #claimedAt = performance.now();
   /** After a failed attempt, one delivery at a time finds out whether the receiver is back. */
   #isFailing = false;
+  /** Nothing is sent before, because the receiver asked for it. */
+  #restsUntil = 0;
 
   constructor(
     /** Replaced when its row changes. */
     public webhook: Webhook,
     private readonly services: LaneServices,
     private readonly limits: LaneLimits,
-    private readonly onError: (error: unknown) => void,
+    private readonly events: LaneEvents,
   ) {}
 
   get isIdle(): boolean {
@@ -92,7 +102,7 @@ export class Lane {
   wake(): void {
     this.#again = true;
     this.#running ??= this.#run()
-      .catch(this.onError)
+      .catch(this.events.failed)
       .finally(() => {
         this.#running = null;
         // A result may have arrived at the end of the run.
@@ -161,6 +171,7 @@ export class Lane {
 
   async #claim(): Promise<void> {
     const start = performance.now();
+    if (start < this.#restsUntil) return;
     const rate = this.#delivered / Math.max(1, start - this.#claimedAt);
     const ahead = this.#isFailing ? 0 : Math.min(MAX_AHEAD, Math.floor(rate * AHEAD_MS));
     const isIdle = this.#queue.length === 0 && this.#hasSlot;
@@ -196,6 +207,7 @@ export class Lane {
     try {
       const attempt = await sender.send(this.webhook, delivery.id, delivery.payload);
       this.#results.push(this.#resultOf(delivery, attempt));
+      if (attempt.status === GONE) await this.events.isGone();
     } finally {
       slots.free++;
       this.#sending--;
@@ -217,6 +229,7 @@ export class Lane {
     if (outcome === 'dead') stats.dead++;
     const spread = (delay ?? 0) * (1 + JITTER * (2 * Math.random() - 1));
     const wait = Math.max(spread, retryAfter ?? 0);
+    if (!isDelivered) this.#restsUntil = Math.max(this.#restsUntil, performance.now() + (retryAfter ?? 0));
     // Longer ones are found by looking for what is due.
     if (outcome === 'pending' && wait < SOON_MS) setTimeout(() => this.wake(), wait + GATHER_MS).unref();
     return { id, outcome, status, ms, body, error, delay: wait };

@@ -241,6 +241,7 @@ export class Outbox {
     const webhooks = await this.#webhooks(session);
     if (lock.is_overfull) await this.#markOverfull(session, webhooks, false);
     if (unknown) await this.#markLacking(session, webhooks, `the table "${unknown.table}" is no collection`);
+    if (rows.some(({ table }) => table === null)) await this.#markDropped(session, webhooks);
     const deliveries: NewDelivery[] = [];
     for (const webhook of webhooks.filter(isRecording))
       deliveries.push(...(await this.#deliveriesOf(session, webhook, rows, mirror.model)));
@@ -278,6 +279,13 @@ export class Outbox {
     const { collections: known } = this.services.mirror.model;
     for (const webhook of webhooks.filter(isRecording))
       if (webhook.collections.some((name) => !known.has(name))) await this.#mark(session, webhook.id, reason, false);
+  }
+
+  /** Another table may have its name by now, so any webhook may have followed it. */
+  async #markDropped(session: Session, webhooks: readonly Webhook[]): Promise<void> {
+    const reason = 'a table was dropped before its changes were delivered';
+    for (const { id, incompleteSince } of webhooks.filter(isRecording))
+      if (incompleteSince === null) await this.#mark(session, id, reason, false);
   }
 
   /** Removes the oldest change, which cannot be read. */

@@ -157,7 +157,8 @@ async function beginningOf(response: IncomingMessage): Promise<string> {
   return Buffer.concat(pieces).toString().replaceAll('\0', '');
 }
 
-function waitOf(header: string | undefined): number | null {
-  const seconds = header !== undefined && /^\d{1,9}$/.test(header) ? Number(header) : null;
-  return seconds === null ? null : Math.min(seconds * 1_000, MAX_RETRY_AFTER_MS);
+/** A number of seconds, or the time at which the receiver is back. */
+function waitOf(header = ''): number | null {
+  const ms = /^\d{1,9}$/.test(header) ? Number(header) * 1_000 : Date.parse(header) - Date.now();
+  return Number.isNaN(ms) ? null : Math.min(Math.max(0, ms), MAX_RETRY_AFTER_MS);
 }

@@ -24,6 +24,11 @@ type Query = Parameters<typeof planTriggers>[0];
 export class TableTriggers {
   /** Why tables lack their triggers, by name. */
   failures: ReadonlyMap<string, string> = new Map();
+  /** Tables that had their triggers at an earlier call and had lost them at the last one: changes may be missing. */
+  lost: readonly TableName[] = [];
+  #installed = new Set<string>();
+  /** Other instances may have another limit. Each sets its own once, when it starts. */
+  #isRenewed = true;
   /** Tables with triggers that the model did not have at the last call. */
   #unknown: ReadonlySet<string> = new Set();
 
@@ -36,6 +41,7 @@ export class TableTriggers {
   async sync(webhooks: readonly Webhook[]): Promise<void> {
     const { database, mirror } = this.services;
     const first = await this.#plan((text, parameters) => database.rows(text, parameters), webhooks);
+    const lost: TableName[] = [];
     const failures = new Map<string, string>();
     const tried = new Set<string>();
     const before = this.#unknown;
@@ -55,6 +61,8 @@ export class TableTriggers {
           if (!next) return true;
           current = nameOf(next);
           for (const statement of next.statements) await session.query(statement);
+          const isLost = missing.some((table) => table === next && !table.records) && this.#installed.has(current);
+          if (isLost) lost.push(next);
           return false;
         });
       } catch (error) {
@@ -64,11 +72,16 @@ export class TableTriggers {
       tried.add(current);
     }
     this.failures = failures;
+    this.lost = lost;
+    this.#isRenewed = false;
+    const wanted = wantedTables(webhooks, mirror.model).map(nameOf);
+    this.#installed = new Set(wanted.filter((name) => !failures.has(name)));
   }
 
   #plan(query: Query, webhooks: readonly Webhook[]): Promise<TriggerPlan> {
     const { database, mirror } = this.services;
-    return planTriggers(query, database.system, wantedTables(webhooks, mirror.model), this.maxBacklog);
+    const limit = { maxChanges: this.maxBacklog, isRenewed: this.#isRenewed };
+    return planTriggers(query, database.system, wantedTables(webhooks, mirror.model), limit);
   }
 
   /** Another instance may know a table that this one does not know yet: its triggers are not dropped. */

@@ -16,6 +16,7 @@ import type { Check, Checks } from '../../postgres/health.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { ParseLimits } from '../../request/parse-context.js';
 import { withCatalog } from '../../sql/catalog-names.js';
+import { pauseWebhook } from './actions.js';
 import {
   type Backlog,
   dueWebhooks,
@@ -80,6 +81,8 @@ export class Webhooks {
   #again = false;
   #isStopped = false;
   #hasWebhooks = false;
+  /** Whether there are neither webhooks nor changes. */
+  #isEmpty = false;
   /** Whether the last look found changes. */
   #isBusy = false;
   /** The tables that webhooks follow, as text. */
@@ -167,25 +170,36 @@ export class Webhooks {
       const webhooks = await this.#readWebhooks();
       this.#hasWebhooks = webhooks.some(({ status }) => status !== 'inactive');
       if (performance.now() - this.#keptUpAt >= UPKEEP_MS) await this.#keepUp(webhooks);
-      if (!this.#hasWebhooks) return;
+      // The last webhook may have left changes behind.
+      if (webhooks.length === 0 && this.#isEmpty) return;
       if (this.#tidying === null && performance.now() >= this.#figuresAt)
         this.#tidying = this.#tidy().finally(() => {
           this.#tidying = null;
         });
       // Deliveries are sent, even if a change cannot be drained now.
-      await this.#drain(webhooks).finally(() => this.#wakeLanes(webhooks));
+      await this.#drain(webhooks);
     } catch (error) {
       this.#failed(error);
       this.#again = this.#isBusy = false;
     }
   }
 
-  async #drain(webhooks: readonly Webhook[]): Promise<void> {
-    let drained = await this.#outbox.drain();
-    this.#isBusy = drained !== 'none';
-    while (!this.#isStopped && drained === 'some') {
+  /** A large backlog takes a while, and webhooks may change in the meantime. */
+  async #drain(found: readonly Webhook[]): Promise<void> {
+    let webhooks = found;
+    let drained: Awaited<ReturnType<Outbox['drain']>> = 'some';
+    try {
+      for (let isFirst = true; drained === 'some' && !this.#isStopped; isFirst = false) {
+        if (!isFirst) {
+          webhooks = await this.#readWebhooks();
+          await this.#wakeLanes(webhooks);
+        }
+        drained = await this.#outbox.drain();
+        this.#isBusy = !isFirst || drained !== 'none';
+      }
+      this.#isEmpty = webhooks.length === 0 && drained === 'none' && this.#triggers.failures.size === 0;
+    } finally {
       await this.#wakeLanes(webhooks);
-      drained = await this.#outbox.drain();
     }
   }
 
@@ -241,7 +255,13 @@ export class Webhooks {
   #open(webhook: Webhook): Lane {
     const { database } = this.services;
     const services = { database, sender: this.sender, claimant: this.#claimant, slots: this.#slots, stats: this.stats };
-    const lane = new Lane(webhook, services, this.options, (error) => this.observe({ kind: 'webhooks-failed', error }));
+    const lane = new Lane(webhook, services, this.options, {
+      failed: (error) => this.observe({ kind: 'webhooks-failed', error }),
+      isGone: async () => {
+        this.observe({ kind: 'webhook-gone', webhook: webhook.id });
+        await pauseWebhook(database, webhook.id).catch((error: unknown) => this.#failed(error));
+      },
+    });
     this.#lanes.set(webhook.id, lane);
     return lane;
   }
@@ -253,17 +273,35 @@ export class Webhooks {
     for (const [table, reason] of this.#triggers.failures)
       this.observe({ kind: 'webhook-triggers-missing', table, reason });
     await this.#markMissing(webhooks);
+    await this.#markLost(webhooks);
+  }
+
+  /** A table under a name that a webhook follows was replaced by another, or somebody disabled its triggers. */
+  async #markLost(webhooks: readonly Webhook[]): Promise<void> {
+    const { collections } = this.services.mirror.model;
+    for (const lost of this.#triggers.lost)
+      for (const { id, status, collections: followed, incompleteSince } of webhooks) {
+        const name = followed.find((each) => {
+          const collection = collections.get(each);
+          return collection?.schema === lost.schema && collection.table === lost.name;
+        });
+        if (name === undefined || status === 'inactive' || incompleteSince !== null) continue;
+        await this.#markIncomplete(id, `the table of "${name}" had no triggers for a while`);
+      }
+  }
+
+  async #markIncomplete(webhook: string, reason: string): Promise<void> {
+    await this.services.database.rows(MARK_INCOMPLETE, [webhook, reason]);
+    this.observe({ kind: 'webhook-incomplete', webhook, reason });
   }
 
   /** A collection that a webhook follows does not exist. */
   async #markMissing(webhooks: readonly Webhook[]): Promise<void> {
-    const { database, mirror } = this.services;
+    const { mirror } = this.services;
     for (const { id, status, collections, incompleteSince } of webhooks) {
       const missing = collections.find((name) => !mirror.model.collections.has(name));
       if (missing === undefined || status === 'inactive' || incompleteSince !== null) continue;
-      const reason = `the collection "${missing}" does not exist`;
-      await database.rows(MARK_INCOMPLETE, [id, reason]);
-      this.observe({ kind: 'webhook-incomplete', webhook: id, reason });
+      await this.#markIncomplete(id, `the collection "${missing}" does not exist`);
     }
   }
 }

@@ -26,7 +26,10 @@ export interface WantedTable extends TableName {
   readonly key: readonly string[];
 }
 
-/** The tables in $1 and their partitions, and whether each has the triggers in $3 of the installation in schema $2. */
+/**
+ * The tables in $1 and their partitions, whether each has the triggers in $3 of the installation in schema $2, and whether these have the
+ * arguments that they should have. The part of the arguments that matches $4 is not compared.
+ */
 const TABLES = withCatalog(`
 with wanted as (
   select c.oid, c.relkind, each.value -> 2 as arguments
@@ -38,20 +41,30 @@ with wanted as (
   union all
   select p.relid, w.arguments from wanted w cross join lateral pg_partition_tree(w.oid) p
   where w.relkind = 'p' and p.relid <> w.oid
+), found as (
+  select t.oid, count(g.oid)::int as triggers, (count(g.oid) filter (where
+    regexp_replace(encode(g.tgargs, 'escape'), $4::text, '') = regexp_replace(encode((
+      select string_agg(convert_to(a.value, getdatabaseencoding()) || '\\x00'::bytea, ''::bytea order by a.position)
+      from json_array_elements_text(t.arguments) with ordinality a (value, position)), 'escape'), $4::text, '')))::int as exact
+  from tables t
+  left join (pg_trigger g join pg_proc f on f.oid = g.tgfoid and f.proname = '${FUNCTION}'
+    join pg_namespace h on h.oid = f.pronamespace and h.nspname = $2)
+    on g.tgrelid = t.oid and g.tgenabled in ('O', 'A') and g.tgname in (select json_array_elements_text($3::json))
+  group by t.oid
 )
 select n.nspname as schema, c.relname as name, t.arguments::text as arguments,
   pg_has_role(c.relowner, 'usage') or has_table_privilege(c.oid, 'trigger') as may_install,
-  (select count(*) from pg_trigger g join pg_proc f on f.oid = g.tgfoid join pg_namespace h on h.oid = f.pronamespace
-   where g.tgrelid = c.oid and f.proname = '${FUNCTION}' and h.nspname = $2 and g.tgenabled in ('O', 'A')
-     and g.tgname in (select json_array_elements_text($3::json))
-     and g.tgargs = (select string_agg(convert_to(a.value, getdatabaseencoding()) || '\\x00'::bytea, ''::bytea order by a.position)
-       from json_array_elements_text(t.arguments) with ordinality a (value, position)))::int = ${TRIGGERS_PER_TABLE} as installed
-from tables t join pg_class c on c.oid = t.oid join pg_namespace n on n.oid = c.relnamespace
+  f.triggers = ${TRIGGERS_PER_TABLE} as records, f.exact = ${TRIGGERS_PER_TABLE} as installed
+from tables t join found f on f.oid = t.oid join pg_class c on c.oid = t.oid join pg_namespace n on n.oid = c.relnamespace
 where c.relkind in ('r', 'p')`);
+
+/** The first argument. */
+const LIMIT_ARGUMENT = '^[0-9]+';
 
 interface TableRow extends TableName {
   readonly arguments: string;
   readonly may_install: boolean;
+  readonly records: boolean;
   readonly installed: boolean;
 }
 
@@ -66,22 +79,30 @@ group by 1, 2 order by 1, 2`);
 type Query = <Row>(text: string, parameters: (string | null)[]) => Promise<Row[]>;
 
 export interface TriggerPlan {
-  /** Tables that get triggers. */
-  readonly missing: readonly (TriggerChange & { readonly mayInstall: boolean })[];
+  /** Tables that get triggers. `records`: they have triggers with other arguments. */
+  readonly missing: readonly (TriggerChange & { readonly mayInstall: boolean; readonly records: boolean })[];
   /** Tables that lose theirs. */
   readonly unwanted: readonly TriggerChange[];
 }
 
-/** Compares the triggers with the tables that need them. `maxChanges`: how many changes may wait. */
+/** How many changes may wait, and whether triggers with another limit are replaced. */
+export interface TriggerLimit {
+  readonly maxChanges: number;
+  readonly isRenewed: boolean;
+}
+
+/** Compares the triggers with the tables that need them. */
 export async function planTriggers(
   query: Query,
   system: string,
   wanted: readonly WantedTable[],
-  maxChanges: number,
+  { maxChanges, isRenewed }: TriggerLimit,
 ): Promise<TriggerPlan> {
   const family = familyOf(system);
   const given = wanted.map(({ schema, name, key }) => [schema, name, [String(maxChanges), ...key]]);
-  const tables = await query<TableRow>(TABLES, [JSON.stringify(given), system, JSON.stringify(triggerNames(family))]);
+  const names = JSON.stringify(triggerNames(family));
+  const ignored = isRenewed ? '' : LIMIT_ARGUMENT;
+  const tables = await query<TableRow>(TABLES, [JSON.stringify(given), system, names, ignored]);
   const installed = await query<TableName & { readonly triggers: string }>(INSTALLED, [system]);
   const isWanted = new Set(tables.map(({ schema, name }) => JSON.stringify([schema, name])));
   return {
@@ -91,6 +112,7 @@ export async function planTriggers(
         schema: table.schema,
         name: table.name,
         mayInstall: table.may_install,
+        records: table.records,
         statements: createTriggers(family, table, parseOwnJson<string[]>(table.arguments)),
       })),
     unwanted: installed
