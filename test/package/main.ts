@@ -3,7 +3,7 @@
  * the dependencies anew, so it is no part of `npm test`.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
-import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
@@ -152,4 +152,31 @@ await service.stop();
   t.match(complaint, /DATA_DIRECTORY/, 'an option that does not exist is an error');
   const { stdout } = await run(process.execPath, ['good.js'], { cwd: program });
   t.equal(stdout, 'pong admin@example.com\n1 403\n');
+});
+
+/** The blocks of code of a page that begin with the name of a file, by that name. */
+async function samplesOf(page: string): Promise<ReadonlyMap<string, string>> {
+  const text = await readFile(packagePath('docs', page), 'utf8');
+  const blocks = [...text.matchAll(/^```(?:js|ts)\n(\/\/ ([\w./-]+\.[jt]s)\b[\s\S]*?)^```$/gm)];
+  return new Map(blocks.map(([, code = '', file = '']) => [file, code]));
+}
+
+t.test('the endpoint of docs/extending.md, and its test, work as they are written', async (t) => {
+  const shop = join(folder, 'shop');
+  await mkdir(join(shop, 'extensions'), { recursive: true });
+  await writeFile(join(shop, 'package.json'), '{"type": "module", "private": true}');
+  await run('npm', ['install', tarball], { cwd: shop });
+  const samples = await samplesOf('extending.md');
+  for (const file of ['extensions/shop.js', 'shop.test.js']) {
+    t.ok(samples.has(file), file);
+    await writeFile(join(shop, file), samples.get(file) ?? '');
+  }
+  const TEST_DATABASE_URL = await createDatabase(await startDatabase(), 'shop');
+  const env = { PATH: process.env['PATH'] ?? '', TEST_DATABASE_URL };
+  const { stdout } = await run(process.execPath, ['--test', '--test-reporter=tap'], {
+    cwd: shop,
+    env,
+    timeout: 120_000,
+  });
+  t.match(stdout, /# pass 1\n# fail 0/);
 });
