@@ -129,6 +129,31 @@ t.test('rows that a foreign key changes with the write are in the answer', async
   t.strictSame(json, { data: { code: 'xx', cities: [{ name: 'Bonn' }] } });
 });
 
+t.test('a new row is answered with rows of other tables by the same statement', async (t) => {
+  await send('POST', '/items/countries', { code: 'fr' });
+  const path = '/items/cities?fields=name,country.code,country.cities.name';
+  t.equal(
+    await countStatements(() => send('POST', path, { name: 'Metz', country: 'fr' })),
+    1 + 1,
+    'it reads its own table',
+  );
+  const make = (name: string, code: string): Promise<Answer> =>
+    send('POST', '/items/cities?fields=name,country.code', { name, country: code });
+  t.equal(await countStatements(() => make('Paris', 'fr')), 1);
+  const before = await batches();
+  const names = Array.from({ length: 60 }, (_, index) => `city ${index}`);
+  const codeOf = (index: number): string => (index % 3 === 0 ? 'fr' : 'xx');
+  const made = await Promise.all(names.map((name, index) => make(name, codeOf(index))));
+  t.strictSame(
+    made.map(({ json }) => json),
+    names.map((name, index) => ({ data: { name, country: { code: codeOf(index) } } })),
+  );
+  const after = await batches();
+  t.ok(after.writes - before.writes > after.statements - before.statements, 'some of them share a statement');
+  const { json } = await send('POST', '/items/stock?fields=parent.name', { id: 90_000, parent: 90_000, name: 'own' });
+  t.strictSame(json, { data: { parent: { name: 'own' } } });
+});
+
 t.test('waiting creates share statements; each gets its own row', async (t) => {
   const before = await batches();
   const names = Array.from({ length: 300 }, (_, index) => `new ${index}`);
