@@ -156,7 +156,7 @@ t.test('your account: the second factor on and off', { skip }, async (t) => {
   await turnOn.getByLabel('Your password').fill(PASSWORD);
   await turnOn.getByRole('button', { name: 'Continue' }).click();
   const secret = (await turnOn.locator('code').innerText()).replaceAll(' ', '');
-  const drawn = await turnOn.getByRole('img', { name: 'QR code of the key' }).locator('path').getAttribute('d');
+  const drawn = await turnOn.getByRole('img', { name: 'Key to scan' }).locator('path').getAttribute('d');
   const { data } = encode(String(await turnOn.getByRole('link').getAttribute('href')), { ecc: 'M', border: 3 });
   t.equal(drawn?.split('M').length, data.flat().filter(Boolean).length + 1, 'the code has the address of the link');
   t.strictSame(await findings(page), [], 'no serious finding: key');

@@ -167,7 +167,7 @@ function QrCode({ text }: { readonly text: string }): JSX.Element {
     return { size, path: dots.join('') };
   }, [text]);
   return (
-    <svg class="account-qr" viewBox={`0 0 ${size} ${size}`} role="img" aria-label="QR code of the key">
+    <svg class="account-qr" viewBox={`0 0 ${size} ${size}`} role="img" aria-label="Key to scan">
       <rect width={size} height={size} fill="#fff" />
       <path d={path} fill="#000" shape-rendering="crispEdges" />
     </svg>
