@@ -95,7 +95,8 @@ function current(own: ExtensionRoute, name: string, extensions: Extensions): (re
 
 function allowed(identity: Identity, allow: NonNullable<RouteOptions['allow']>): Identity {
   if (allow === 'administrators') return onlyAdministrator(identity);
-  return allow === 'users' ? onlyUser(identity) : identity;
+  // A program calls as an administrator without a user.
+  return allow === 'users' && !identity.administrator ? onlyUser(identity) : identity;
 }
 
 function requestOf(
