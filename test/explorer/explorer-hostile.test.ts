@@ -1,7 +1,7 @@
 /** Names, values, notes and errors that look like markup are shown as text on every page of the Explorer, and nobody else is asked. */
 import t from 'tap';
 import { openPage, skip } from '../support/browser.js';
-import { findings, logIn, setPassword, watchForScripts } from '../support/explorer.js';
+import { findings, logIn, PASSWORD, setPassword, watchForScripts } from '../support/explorer.js';
 import { connectSql, createLibrary, request, startDatabase, startTestService } from '../support/service.js';
 
 t.setTimeout(300_000);
@@ -13,6 +13,13 @@ const MARKUP = '<img src=x onerror=alert(1)>';
 await sql`create table ${sql(MARKUP)} (id serial primary key, ${sql(`"><script>alert(2)</script>`)} text, name text)`;
 await sql`insert into ${sql(MARKUP)} (${sql(`"><script>alert(2)</script>`)}, name) values (${MARKUP}, ${MARKUP})`;
 await sql.unsafe(`comment on table "${MARKUP}" is '${MARKUP}'; comment on column "${MARKUP}".name is '${MARKUP}'`);
+await sql.unsafe(`alter table "${MARKUP}" add constraint "${MARKUP}" check (name <> '${MARKUP}!');
+  create index "${MARKUP}!" on "${MARKUP}" (name);
+  create function "${MARKUP}"("${MARKUP}" text) returns text language sql stable as 'select $1';
+  comment on function "${MARKUP}" is '${MARKUP}'`);
+await sql`update service_relations set one_allowed_collections = one_allowed_collections || ',' || ${MARKUP}
+  where many_collection = 'articles_blocks' and many_field = 'item'`;
+await sql`insert into articles_blocks (articles_id, item, collection, sort) values (1, '1', ${MARKUP}, 9)`;
 await sql`create table log_lines (line text)`;
 await sql`insert into log_lines select ${MARKUP} || n from generate_series(1, 250) n`;
 const service = await startTestService({ databaseUrl });
@@ -51,6 +58,93 @@ t.test('every page', { skip }, async (t) => {
     t.equal(await page.locator('img[src="x"], main script').count(), 0, `${address} shows text`);
     t.strictSame(await findings(page), [], `no serious finding on ${address}`);
   }
+  t.strictSame(complaints, [], 'no script ran, and no request left the origin');
+});
+
+t.test('checks, indexes and functions in Model', { skip }, async (t) => {
+  const { page, complaints } = await openPage(service);
+  watchForScripts(page, complaints);
+  await logIn(service, page, `#/model/${encodeURIComponent(MARKUP)}`);
+  await page.getByRole('region', { name: 'Indexes' }).getByText(`${MARKUP}!`).waitFor();
+  const checks = page.getByRole('region', { name: 'Checks' });
+  await checks.getByText(MARKUP, { exact: true }).waitFor();
+  await checks.getByText(`'${MARKUP}!'::text`).waitFor();
+  await checks.getByRole('button', { name: `Drop ${MARKUP}` }).click();
+  const drop = page.getByRole('dialog', { name: `Drop ${MARKUP}?` });
+  await drop.getByText(`'${MARKUP}!'::text`).waitFor();
+  t.strictSame(await findings(page), [], 'no serious finding: drop a check');
+  await drop.getByRole('button', { name: 'Cancel' }).click();
+  await checks.getByRole('button', { name: 'Add check' }).click();
+  const form = page.getByRole('dialog', { name: `New check of ${MARKUP}` });
+  await form.getByLabel('Condition').fill(MARKUP);
+  await form.getByRole('button', { name: 'Review' }).click();
+  await form.getByRole('alert').waitFor();
+  await form.getByLabel('Condition').fill(`name <> '${MARKUP}'`);
+  await form.getByLabel('Name').fill(`"><script>alert(3)</script>`);
+  await form.getByRole('button', { name: 'Review' }).click();
+  await form.getByText('<script>alert(3)</script>').first().waitFor();
+  t.strictSame(await findings(page), [], 'no serious finding: review of a check');
+  t.equal(await page.locator('img[src="x"], main script, dialog script').count(), 0, 'checks are text');
+  await page.goto(`${service.url}/explorer#/model`);
+  await page.reload();
+  await page.getByRole('button', { name: 'Functions' }).click();
+  const functions = page.getByRole('dialog', { name: 'Functions' });
+  await functions.getByLabel('Function of the database').fill(MARKUP);
+  await functions.getByRole('button', { name: 'Make callable' }).click();
+  await functions.getByRole('button', { name: `Call ${MARKUP}` }).click();
+  await functions.getByLabel(MARKUP, { exact: true }).fill(MARKUP);
+  await functions.getByRole('button', { name: 'Run' }).click();
+  await functions.getByText(`"${MARKUP}"`).waitFor();
+  t.strictSame(await findings(page), [], 'no serious finding: call of a function');
+  t.equal(await page.locator('img[src="x"], main script, dialog script').count(), 0, 'functions are text');
+  t.strictSame(complaints, [], 'no script ran, and no request left the origin');
+});
+
+t.test('a many-to-any list on the page of an item', { skip }, async (t) => {
+  const { page, complaints } = await openPage(service);
+  watchForScripts(page, complaints);
+  await logIn(service, page, '#/data/articles/1');
+  const list = page.getByRole('region', { name: /^blocks of/ });
+  await list.getByText(MARKUP).first().waitFor();
+  await list.getByRole('button', { name: 'Add' }).click();
+  const form = page.getByRole('dialog', { name: 'Add to blocks' });
+  await form.locator('#new-collection').selectOption(MARKUP);
+  await form.locator('#new-item').click();
+  // The options of the choice of a collection have the same text.
+  await page.locator('[role="option"]').filter({ hasText: MARKUP }).first().click();
+  t.strictSame(await findings(page), [], 'no serious finding: form');
+  await form.getByRole('button', { name: 'Add', exact: true }).click();
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.getByText('One change saved').waitFor();
+  t.equal((await sql`select from articles_blocks where collection = ${MARKUP}`).length, 2);
+  t.strictSame(await findings(page), [], 'no serious finding: list');
+  t.equal(await page.locator('img[src="x"], main script, dialog script').count(), 0);
+  t.strictSame(complaints, [], 'no script ran, and no request left the origin');
+});
+
+t.test('the account of a user whose name is markup', { skip }, async (t) => {
+  const email = 'markup@example.com';
+  await sql`insert into service_users (id, email, first_name, password, role, status)
+    select gen_random_uuid(), ${email}, ${MARKUP}, password, role, status from service_users where email = 'admin@example.com'`;
+  await sql`update service_settings set project_name = ${MARKUP}`;
+  const { page, complaints } = await openPage(service);
+  watchForScripts(page, complaints);
+  await logIn(service, page, '#/data', email);
+  await page.getByRole('button', { name: `Account: ${email}` }).click();
+  await page.getByRole('button', { name: 'Your account' }).click();
+  const account = page.getByRole('dialog', { name: 'Your account' });
+  await account.getByText(email).waitFor();
+  t.strictSame(await findings(page), [], 'no serious finding: account');
+  await account.getByRole('button', { name: 'Turn on' }).click();
+  const turnOn = page.getByRole('dialog', { name: 'Turn on the second factor' });
+  await turnOn.getByLabel('Your password').fill(PASSWORD);
+  await turnOn.getByRole('button', { name: 'Continue' }).click();
+  await turnOn.getByLabel('Code').fill(MARKUP);
+  await turnOn.getByRole('button', { name: 'Turn on' }).click();
+  await turnOn.getByRole('alert').waitFor();
+  t.match(await turnOn.getByRole('link').getAttribute('href'), /^otpauth:\/\/totp\//);
+  t.strictSame(await findings(page), [], 'no serious finding: key');
+  t.equal(await page.locator('img[src="x"], main script, dialog script').count(), 0);
   t.strictSame(complaints, [], 'no script ran, and no request left the origin');
 });
 
