@@ -24,6 +24,33 @@ export interface Suite {
 const BROWSER = ['chromium'];
 
 export const SUITES: Readonly<Record<string, Suite>> = {
+  system: {
+    about: 'whole systems: starts, commands, several schemas and the samples of all documents; CI runs it on each push',
+    steps: [
+      {
+        files: [
+          'readme',
+          'schema-changes',
+          'start',
+          'several-schemas',
+          'workers',
+          'plan-checks',
+          'system-schema',
+          'live-triggers',
+          'snapshot-refused',
+          'snapshot-command',
+          'embedded',
+          'adopt',
+          'admin',
+          'doctor',
+          'snapshot',
+          'pooler',
+          'instances',
+          'storage',
+        ],
+      },
+    ],
+  },
   explorer: {
     about: 'the pages of the Explorer in Chromium',
     packages: BROWSER,
