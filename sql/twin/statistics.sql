@@ -59,6 +59,18 @@ select pg_catalog.json_build_object(
       'analyzed', greatest(activity.last_analyze, activity.last_autoanalyze),
       'changed', coalesce(activity.n_mod_since_analyze, 0),
       'written', coalesce(activity.n_tup_ins + activity.n_tup_upd + activity.n_tup_del, 0),
+      -- The tables that it is a partition of, or inherits from.
+      'ancestors', (
+        with recursive above (oid) as (
+          select inherits.inhparent from pg_catalog.pg_inherits inherits where inherits.inhrelid = relations.oid
+          union
+          select inherits.inhparent from above join pg_catalog.pg_inherits inherits on inherits.inhrelid = above.oid
+        )
+        select coalesce(pg_catalog.json_agg(pg_catalog.json_build_array(namespace.nspname, class.relname)), '[]')
+        from above
+        join pg_catalog.pg_class class on class.oid = above.oid
+        join pg_catalog.pg_namespace namespace on namespace.oid = class.relnamespace
+      ),
       'columns', (
         select coalesce(pg_catalog.json_object_agg(attribute.attname, pg_catalog.format_type(attribute.atttypid, attribute.atttypmod) order by attribute.attnum), '{}')
         from pg_catalog.pg_attribute attribute

@@ -58,8 +58,8 @@ export async function statistics(words: readonly string[]): Promise<void> {
     takeStatistics(database, { system: config.SYSTEM_SCHEMA, redact: names }),
   );
   for (const name of names) {
-    const [table = '', column = ''] = name.split('.').slice(-2);
-    const facts = file.tables.find((each) => each.table === table);
+    const [column = '', table = '', schema] = name.split('.').reverse();
+    const facts = file.tables.find((each) => each.table === table && (schema ?? each.schema) === each.schema);
     if (!facts || (column !== '*' && !Object.hasOwn(facts.columns, column)))
       throw new UsageError(`--redact: there is no column "${name}", and nothing was written`);
   }

@@ -108,7 +108,7 @@ export class SecretNames {
     const text = queryString.includes('%') ? decoded(queryString) : queryString;
     // A text that cannot be decoded cannot be checked.
     if (text === null) return true;
-    if (!this.#hint.test(text)) return false;
+    if (!this.#hint.test(text) && !text.includes('\\u')) return false;
     return queryString.split('&').some((parameter) => {
       const at = parameter.indexOf('=');
       const name = decoded(at < 0 ? parameter : parameter.slice(0, at)) ?? '';

@@ -24,6 +24,8 @@ export interface TableFacts {
   readonly reltuples: number;
   readonly relallvisible: number;
   readonly secured: boolean;
+  /** Schema and name of the tables that it is a partition of, or inherits from. */
+  readonly ancestors?: readonly (readonly [schema: string, table: string])[];
   readonly analyzed: string | null;
   /** Rows that were written since. */
   readonly changed: number;

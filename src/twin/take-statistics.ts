@@ -93,11 +93,18 @@ async function readAll(session: Session, schemas: readonly string[], system: str
 
 /** Fields that no response shows: their values are secret here too. Those of the service's own tables are left out anyway. */
 function concealedFields(metadata: Taken['metadata']): string[] {
-  const rows = parseOwnJson<readonly unknown[]>(metadata['service_fields'] ?? '[]');
-  return rows.flatMap((row) => {
-    if (!isRecord(row) || systemTables().has(String(row['collection']))) return [];
-    const isConcealed = /\b(conceal|hash)\b/.test(JSON.stringify(row['special'] ?? null));
-    return isConcealed ? [`${String(row['collection'])}.${String(row['field'])}`] : [];
+  const rowsOf = (table: string): readonly Readonly<Record<string, unknown>>[] =>
+    parseOwnJson<readonly unknown[]>(metadata[table] ?? '[]').filter(isRecord);
+  // A collection may have another name than its table.
+  const tables = new Map(
+    rowsOf('service_collections').flatMap(({ collection, schema, table }) =>
+      typeof table === 'string' ? [[collection, typeof schema === 'string' ? `${schema}.${table}` : table]] : [],
+    ),
+  );
+  return rowsOf('service_fields').flatMap(({ collection, field, special }) => {
+    if (systemTables().has(String(collection))) return [];
+    if (!/\b(conceal|hash)\b/.test(JSON.stringify(special ?? null))) return [];
+    return [tables.get(collection), collection].flatMap((name) => (name ? [`${String(name)}.${String(field)}`] : []));
   });
 }
 
@@ -105,11 +112,16 @@ function concealedFields(metadata: Taken['metadata']): string[] {
 function withoutValues(facts: PlannerFacts, redacted: readonly string[]): PlannerFacts {
   const own = new Set(facts.tables.filter((each) => each.own).map((each) => `${each.schema}.${each.table}`));
   const secret = new Set(redacted);
+  const ancestors = new Map(facts.tables.map((each) => [`${each.schema}.${each.table}`, each.ancestors ?? []]));
+  // A table of another schema than the first is the collection "schema_table".
+  const isNamed = (schema: string, table: string, column: string): boolean =>
+    [table, `${schema}.${table}`, `${schema}_${table}`].some(
+      (name) => secret.has(`${name}.${column}`) || secret.has(`${name}.*`),
+    );
   const isSecret = (schema: string, table: string, column: string): boolean =>
     own.has(`${schema}.${table}`) ||
-    [`${table}.${column}`, `${table}.*`, `${schema}.${table}.${column}`, `${schema}.${table}.*`].some((name) =>
-      secret.has(name),
-    );
+    isNamed(schema, table, column) ||
+    (ancestors.get(`${schema}.${table}`) ?? []).some((above) => isNamed(...above, column));
   const indexes = new Map(facts.indexes.map((index) => [`${index.schema}.${index.index}`, index]));
   const columns = facts.columns.map((each): ColumnFacts => {
     const index = indexes.get(`${each.schema}.${each.table}`);

@@ -175,6 +175,7 @@ async function sendSecrets(): Promise<number> {
     ['GET', `/items/authors?filter[ssn][_eq]=${CANARY}`],
     ['GET', `/items/authors?filter%5Bs%73n%5D%5B_eq%5D=${CANARY}`],
     ['GET', `/items/articles?filter=${encoded}`],
+    ['GET', `/items/authors?filter=${encodeURIComponent(`{"s\\u0073n":{"_eq":"${CANARY}"}}`)}`],
     ['GET', `/items/articles?deep[comments][_filter][author][ssn][_eq]=${CANARY}`],
     ['GET', `/items/vaults/${CANARY}`],
     ['GET', `/nowhere/${CANARY}`],

@@ -120,18 +120,27 @@ async function script(name: string, text: string): Promise<string> {
 }
 
 await t.test('statistics hold no rows, no secrets and no redacted values', async (t) => {
-  const words = ['statistics', '-o', path('s.json'), '--redact', 'customers.email'];
+  const words = ['statistics', '-o', path('s.json'), '--redact', 'readings.value,customers.email'];
   const { code, complaints } = await runCommand(words, { DATABASE_URL: url });
   t.equal(code, 0, complaints);
   t.match(complaints, /tables, \d+ indexes, \d+ columns written to/);
   const text = await readFile(path('s.json'), 'utf8');
   t.notMatch(text, /mail\d+@example\.com/, 'neither of the column nor of the index over it');
   const file = JSON.parse(text) as StatisticsFile;
-  t.match(file, { format: 'lateral-statistics', version: 1, schemas: ['public'], redacted: ['customers.email'] });
-  const own = file.columns.filter(({ table }) => table.startsWith('service_'));
-  t.ok(own.every((each) => each.most_common_vals === null && each.histogram_bounds === null));
+  t.match(file, { format: 'lateral-statistics', version: 1, schemas: ['public'] });
+  t.strictSame(file.redacted, ['readings.value', 'customers.email']);
+  const hidden = file.columns.filter(
+    ({ table, column }) => table.startsWith('service_') || (/^readings_\d+$/.test(table) && column === 'value'),
+  );
+  t.ok(
+    hidden.some(({ table }) => table === 'readings_2024'),
+    'also of partitions',
+  );
+  t.ok(hidden.every((each) => each.most_common_vals === null && each.histogram_bounds === null));
   const missing = await runCommand([...words.slice(0, -1), 'customers.mail'], { DATABASE_URL: url });
   t.equal(missing.code, 2);
+  const elsewhere = await runCommand([...words.slice(0, -1), 'other.customers.email'], { DATABASE_URL: url });
+  t.equal(elsewhere.code, 2, 'another schema');
   t.equal((await stat(path('s.json'))).mode & 0o777, 0o600);
   t.match(missing.complaints, /--redact: there is no column "customers.mail"/);
   const whole = await runCommand(['statistics', '-o', path('s.gz')], { DATABASE_URL: url });
