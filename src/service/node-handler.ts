@@ -51,7 +51,9 @@ function requestOf(incoming: IncomingMessage, signal: AbortSignal): Request {
     throw new Error(
       'the body of the request was read already: mount Lateral before body parsers such as express.json()',
     );
-  const origin = URL.canParse(`http://${host}`) ? `http://${host}` : 'http://localhost';
+  // A host with other characters could end before the path of the request, and replace it.
+  const isHost = /^[\w.:[\]-]+$/.test(host) && URL.canParse(`http://${host}`);
+  const origin = isHost ? `http://${host}` : 'http://localhost';
   return new Request(`${origin}${url}`, {
     method,
     headers,

@@ -129,6 +129,8 @@ export function compileFlatList(
   const body = answer ? compileListAnswer(answer, node, new Scope(compileCondition)) : sql`select ''`;
   const { fields, values, returning } = insertParts(node, returned(node, answer));
   if (body === null || fields.length === 0 || (answer && !isAnswerable(body, node, tablesIn))) return null;
+  // A join may change the order of the rows.
+  if (answer && tablesIn(statement(body).text).length > 0) return null;
   const names = node.columns.map((_, index) => alias(`v${index}`));
   const lists = node.columns.map((_, index) => sql`(select ${columnParameter(node, index)}::text[])`);
   const rowValue = (each: Parameter): Fragment => {
@@ -530,13 +532,14 @@ function shifted(each: Parameter, offset: number): Parameter {
 
 /**
  * Whether the statement can read the answer. It sees other tables as they were before: a new row may be answered with them, unless it is
- * written to them. A change may reach them by the action of a foreign key, and after a wait for a lock they may be older than the row.
+ * written to them, or may wait. A change may reach them by the action of a foreign key, and after a wait for a lock they may be older than the row.
  * A function may read anything.
  */
-export function isAnswerable(query: Fragment, { verb, collection }: WriteNode, tablesIn: TablesIn): boolean {
+export function isAnswerable(query: Fragment, node: WriteNode, tablesIn: TablesIn): boolean {
+  const { verb, collection } = node;
   const { text } = statement(query);
   const others = tablesIn(text);
-  if (others.length > 0 && verb !== 'insert') return false;
+  if (others.length > 0 && (verb !== 'insert' || mayWait(node))) return false;
   const isCalled = ({ computed }: Field): boolean =>
     computed !== undefined &&
     text.includes(`${quoteIdentifier(computed.schema)}.${quoteIdentifier(computed.function)}(`);
@@ -544,9 +547,15 @@ export function isAnswerable(query: Fragment, { verb, collection }: WriteNode, t
   return isSafe(collection) && others.every((other) => other && isUnwritten(other, collection) && isSafe(other));
 }
 
+/** Whether a new row may wait for another one with the same unique values. The other tables may change in the meantime. */
+function mayWait({ collection, columns, bringsKeys }: WriteNode): boolean {
+  const unique = new Set(collection.uniqueKeys.flat());
+  return bringsKeys || columns.some(({ field }) => unique.has(field.name));
+}
+
 /** Whether it is a table of rows that the write does not reach. The service's own tables have the activity log. */
-function isUnwritten({ kind, system, hasRowSecurity, schema, table }: Collection, written: Collection): boolean {
-  if (kind !== 'table' || system || hasRowSecurity) return false;
+function isUnwritten({ schema, table, ...other }: Collection, written: Collection): boolean {
+  if (other.kind !== 'table' || other.system || other.distributed || other.hasRowSecurity) return false;
   return schema !== written.schema || table !== written.table;
 }
 
