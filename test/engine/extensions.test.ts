@@ -195,6 +195,10 @@ t.test('beforeWrite changes payloads, nested ones included, whatever the request
   t.strictSame(nested.json.data.tags, [{ tags_id: { name: '<new>' } }]);
   const [comment] = nested.json.data.comments;
   taken();
+  await send(lateral, 'POST', '/items/articles', { title: 'Moved', comments: [{ id: comment.id }] });
+  t.match(taken(), [{ collection: 'comments', action: 'upsert', keys: [comment.id] }], 'a key alone moves the item');
+  await send(lateral, 'PATCH', `/items/articles/${nested.json.data.id}`, { comments: [{ id: comment.id }] });
+  taken();
   const changed = await send(lateral, 'PATCH', `/items/articles/${nested.json.data.id}?fields=comments.body`, {
     comments: { create: [{ body: 'five' }], update: [{ id: comment.id, body: 'six' }], delete: [] },
   });

@@ -4,7 +4,7 @@
  */
 import { forbiddenCollection } from '../../base/errors.js';
 import { Digits, isObject } from '../../base/exact-json.js';
-import type { Collection, Field, Model, OneToMany, OneToOne } from '../../mirror/model.js';
+import type { Collection, Field, Model, OneToMany, OneToOne, Relation } from '../../mirror/model.js';
 import { ownValue } from '../../mirror/synonyms.js';
 import type { Access, WriteAction } from '../../plan/access.js';
 import { Secret } from '../../plan/write/column-value.js';
@@ -66,9 +66,14 @@ export function hasHookedItems(
   if (reached.has(collection.name)) return true;
   return Object.entries(payload).some(([name, value]) => {
     const relation = collection.fields.get(name)?.relation;
-    if (!relation || value === null || typeof value !== 'object') return false;
+    if (!relation || !changesRelated(relation, value)) return false;
     return targetsOf(relation).some((target) => extensions.reached('beforeWrite', target, model).size > 0);
   });
+}
+
+/** Whether the value of a relation changes related items. A key of a many-to-one relation only refers to one. */
+function changesRelated({ kind }: Relation, value: unknown): boolean {
+  return kind === 'one-to-many' || kind === 'one-to-one' || (typeof value === 'object' && value !== null);
 }
 
 export class BeforeWrites {
@@ -177,7 +182,7 @@ export class BeforeWrites {
     let changed: Record<string, unknown> | null = null;
     for (const [name, value] of Object.entries(payload)) {
       const field = collection.fields.get(name);
-      if (!field?.relation || typeof value !== 'object') continue;
+      if (!field?.relation || !changesRelated(field.relation, value)) continue;
       const isReached = targetsOf(field.relation).some(
         (each) => extensions.reached('beforeWrite', each, model).size > 0,
       );
@@ -193,8 +198,10 @@ export class BeforeWrites {
     if (relation?.kind === 'one-to-many') return this.#list(relation, value, parent);
     if (relation?.kind === 'one-to-one') {
       const target = model.collections.get(relation.manyCollection);
-      if (target && parent.action !== 'create') await this.#leave(target, relation, []);
-      return isObject(value) ? this.#one(target, value, parent) : value;
+      if (!target) return value;
+      if (parent.action !== 'create') await this.#leave(target, relation, []);
+      if (isObject(value)) return this.#owned(target, value, parent);
+      return value === null ? value : this.#linked(target, value, parent.depth + 1);
     }
     const name =
       relation?.kind === 'many-to-one'
@@ -203,12 +210,16 @@ export class BeforeWrites {
     return isObject(value) ? this.#one(model.collections.get(String(name)), value, parent) : value;
   }
 
-  /** An object without a key is a new item. One with a key alone refers to an item. */
-  async #one(target: Collection | undefined, entry: Payload, { depth }: Written): Promise<unknown> {
-    if (!target) return entry;
+  /** An object with a key alone refers to an item. */
+  async #one(target: Collection | undefined, entry: Payload, parent: Written): Promise<unknown> {
+    if (!target || (namedKey(target, entry) !== null && fieldNamesOf(target, entry).length === 0)) return entry;
+    return this.#owned(target, entry, parent);
+  }
+
+  /** An item whose own column refers to the parent: the column changes, also of one with a key alone. Without a key it is a new item. */
+  async #owned(target: Collection, entry: Payload, { depth }: Written): Promise<unknown> {
     const key = namedKey(target, entry);
     if (key === null) return this.#item(target, entry, { action: 'create', keys: [], depth: depth + 1 });
-    if (fieldNamesOf(target, entry).length === 0) return entry;
     return this.#keyed(target, entry, { action: 'upsert', keys: [key], depth: depth + 1 });
   }
 
@@ -228,7 +239,7 @@ export class BeforeWrites {
       const changed: unknown[] = [];
       for (const entry of entries)
         changed.push(
-          isObject(entry) ? await this.#one(target, entry, parent) : await this.#linked(target, entry, depth),
+          isObject(entry) ? await this.#owned(target, entry, parent) : await this.#linked(target, entry, depth),
         );
       return value === null ? null : changed;
     }
