@@ -150,6 +150,14 @@ t.test('a new row is answered with rows of other tables by the same statement', 
   );
   const after = await batches();
   t.ok(after.writes - before.writes > after.statements - before.statements, 'some of them share a statement');
+  const unique = '/items/countries?fields=code,cities.name';
+  t.equal(await countStatements(() => send('POST', unique, { code: 'it' })), 2, 'a unique value may wait for another');
+  const several = [
+    { name: 'Lyon', country: 'fr' },
+    { name: 'Turin', country: 'it' },
+  ];
+  const list = (): Promise<Answer> => send('POST', '/items/cities?fields=name,country.code', several);
+  t.equal(await countStatements(list), 2, 'a join may change the order of a list');
   const { json } = await send('POST', '/items/stock?fields=parent.name', { id: 90_000, parent: 90_000, name: 'own' });
   t.strictSame(json, { data: { parent: { name: 'own' } } });
 });

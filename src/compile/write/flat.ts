@@ -92,7 +92,7 @@ export interface FlatTables {
 /** The tables that a query reads; undefined for one that is no collection. */
 export type TablesIn = (text: string) => readonly (Collection | undefined)[];
 
-/** Null if the answer needs more than the row itself, or the key of the row is not known before. */
+/** Null if another statement has to read the answer, or the key of the row is not known before. */
 export function compileFlat(
   node: WriteNode,
   answer: ReadPlan | null,
