@@ -1,6 +1,6 @@
 /** /indexes: the indexes of collections with their size and use, created and dropped by administrators. */
 import type { SchemaChanger } from '../../schema/change/change.js';
-import { createIndex, describeIndexes, dropIndex, parseIndex } from '../../schema/change/indexes.js';
+import { createIndex, describeIndexes, dropIndex, parseIndex } from '../../schema/change/table-parts.js';
 import type { ActionRequest, ActionRoute } from '../action.js';
 import { BOOLEAN, list, object, ref, STRING } from '../openapi/json-schema.js';
 import { type SchemaChangeServices, schemaResource } from './definitions.js';
