@@ -1,6 +1,6 @@
 /** /checks: the check constraints of collections, created and dropped by administrators. */
 import type { SchemaChanger } from '../../schema/change/change.js';
-import { createCheck, describeChecks, dropCheck, parseCheck } from '../../schema/change/checks.js';
+import { createCheck, describeChecks, dropCheck, parseCheck } from '../../schema/change/table-parts.js';
 import type { ActionRequest, ActionRoute } from '../action.js';
 import { list, object, ref, STRING } from '../openapi/json-schema.js';
 import { type SchemaChangeServices, schemaResource } from './definitions.js';
