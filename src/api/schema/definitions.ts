@@ -2,6 +2,7 @@
  * /collections, /fields and /relations: tables, columns and relations, with their metadata. A folder that groups collections is a
  * collection without a table.
  */
+
 import { SCHEMA_TABLES } from '../../access/describe-permissions.js';
 import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';
@@ -25,6 +26,7 @@ import {
   type Operation,
   parseCollection,
   parseCollectionChange,
+  parseCreations,
   parseField,
   parseFieldChange,
   parseFieldChanges,
@@ -380,4 +382,36 @@ export function relationObject(model: Model, collection: string, field: string):
   const relation = describeRelations(model).find((each) => each.collection === collection && each.field === field);
   if (!relation) throw forbidden();
   return relation;
+}
+
+const CHANGES = ref('SchemaChanges');
+
+export function changesRoutes(services: SchemaChangeServices): ActionRoute[] {
+  const { change } = schemaResource(services, 'service_relations');
+  return [
+    change('POST /schema/changes', create, {
+      summary: 'Create collections, fields and relations in one transaction',
+      body: CHANGES,
+      data: CHANGES,
+    }),
+  ];
+}
+
+async function create(request: ActionRequest, schemaChanges: SchemaChanger): Promise<unknown> {
+  const creations = parseCreations(await request.json());
+  return schemaChanges.change(async (draft) => {
+    for (const creation of creations) await draft.apply(creation);
+    const model = await draft.model();
+    return {
+      collections: creations.flatMap((each) =>
+        each.kind === 'create-collection' ? [collectionObject(model, each.collection)] : [],
+      ),
+      fields: creations.flatMap((each) =>
+        each.kind === 'create-field' ? [fieldObject(model, each.collection, each.definition.field)] : [],
+      ),
+      relations: creations.flatMap((each) =>
+        each.kind === 'create-relation' ? [relationObject(model, each.collection, each.field)] : [],
+      ),
+    };
+  });
 }
