@@ -1,6 +1,6 @@
 /**
  * /collections, /fields and /relations: tables, columns and relations, with their metadata. A folder that groups collections is a
- * collection without a table.
+ * collection without a table. `POST /schema/changes` creates several that belong together in one transaction.
  */
 
 import { SCHEMA_TABLES } from '../../access/describe-permissions.js';

@@ -5,18 +5,27 @@
  */
 
 import { checkAccess, checkRegistration, concernsAccess, watchAdministrators } from '../../accounts/administrators.js';
-import { forbidden, invalidPayload } from '../../base/errors.js';
+import { forbidden, invalidPayload, unprocessable } from '../../base/errors.js';
 import type { Collection, Model } from '../../mirror/model.js';
 import { servedCollection } from '../../plan/read.js';
 import { checkKey } from '../../plan/write/key.js';
 import type { PlannedWrite } from '../../plan/write/write.js';
+import { planTriggers, TRIGGER_LOCK } from '../../postgres/changes/webhook-triggers.js';
 import type { Parsed } from '../../request/ast.js';
 import { parseCountOfKeys, parseSearch } from '../../request/rest.js';
 import type { Key } from '../../request/write.js';
 import { arrayLiteral } from '../../sql/literal.js';
 import { compileInSession, countInSession, querySystem, readItem } from '../reads/session-reads.js';
+import {
+  checkWebhook,
+  parseWebhook,
+  parseWebhooks,
+  READ_WEBHOOKS,
+  WEBHOOKS,
+  type WebhookRow,
+  wantedTables,
+} from '../system-collections/webhooks.js';
 import { versions } from './versions.js';
-import { webhooks } from './webhooks.js';
 import {
   bringsRows,
   type Change,
@@ -261,6 +270,56 @@ const files: WriteHook = {
       }
   },
 };
+
+/** Milliseconds that a table which is in use is waited for. */
+const LOCK_TIMEOUT_MS = 2_000;
+
+/**
+ * A webhook that is written must be usable, and its tables get their triggers in the same transaction, so that no change after the
+ * answer is missed. Unused triggers are dropped later, because readers of the table block that. Webhooks send items whatever the
+ * permissions of their creator, so only administrators write them.
+ */
+const webhooks: WriteHook = {
+  concerns: ({ collection }) => collection.name === WEBHOOKS,
+  open: (write) => {
+    let before: ReadonlyMap<string, string> = new Map();
+    return {
+      beforeWrite: async () => {
+        if (!write.writer.caller.administrator) throw forbidden();
+        await querySystem(write, TRIGGER_LOCK, [write.database.system]);
+        before = new Map((await readRows(write)).map((row) => [row.id, JSON.stringify(row)]));
+      },
+      afterWrite: async () => {
+        const rows = await readRows(write);
+        for (const row of rows.filter((each) => before.get(each.id) !== JSON.stringify(each)))
+          checkWebhook(parseWebhook(row), write.model, write.limits.webhooks, write);
+        await installTriggers(write, rows);
+      },
+    };
+  },
+};
+
+async function readRows(write: HookedWrite): Promise<WebhookRow[]> {
+  const { session, database } = write;
+  return session.asService(() => session.query<WebhookRow>(database.qualified(READ_WEBHOOKS)));
+}
+
+async function installTriggers(write: HookedWrite, rows: readonly WebhookRow[]): Promise<void> {
+  const { session, database, model, limits } = write;
+  const wanted = wantedTables(parseWebhooks(rows).webhooks, model);
+  await session.asService(async () => {
+    const query = <Row>(text: string, parameters: (string | null)[]): Promise<Row[]> => session.query(text, parameters);
+    const limit = { maxChanges: limits.webhooks.maxBacklog, isRenewed: false };
+    const { missing } = await planTriggers(query, database.system, wanted, limit);
+    const refused = missing.find(({ mayInstall }) => !mayInstall);
+    if (refused)
+      throw unprocessable(
+        `The role of the service may not create triggers on "${refused.schema}.${refused.name}": grant it the privilege TRIGGER`,
+      );
+    await session.query(`set local lock_timeout = ${LOCK_TIMEOUT_MS}`);
+    for (const { statements } of missing) for (const statement of statements) await session.query(statement);
+  });
+}
 
 /** In the order in which `beforeWrite` is called; `afterWrite` is called in the opposite order. */
 const SYSTEM_HOOKS: readonly WriteHook[] = [access, databaseRoles, comments, shares, versions, files, webhooks];

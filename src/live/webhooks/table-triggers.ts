@@ -1,6 +1,6 @@
 /**
  * Keeps the triggers right: tables may have been created, dropped or renamed, and triggers disabled or dropped. Requests that change
- * webhooks install their triggers by themselves (engine/hooks/webhooks.ts).
+ * webhooks install their triggers by themselves (engine/hooks/write-hooks.ts).
  */
 import { messageOf } from '../../base/narrow.js';
 import {

@@ -1,4 +1,7 @@
-/** The parts of served tables that a query of the catalog finds: their indexes, or their checks. */
+/**
+ * The indexes of the served tables with their size and use, and their check constraints: how they are found in the catalog, created and
+ * dropped.
+ */
 
 import { forbidden, invalidPayload } from '../../base/errors.js';
 import { parseOwnJson } from '../../base/narrow.js';
