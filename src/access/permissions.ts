@@ -3,7 +3,6 @@
  * parsed once, when the policies are loaded; their values are constants of the rule. A filter that cannot be read grants
  * nothing.
  */
-
 import { isObject } from '../base/exact-json.js';
 import { onlyOf } from '../base/narrow.js';
 import type {

@@ -2,7 +2,6 @@
  * All policies with their permissions, in memory, so that no request spends a statement on them. The rules of a set of
  * policies are combined once and have a key: the digest of the rules, which is part of every shape compiled for them.
  */
-
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { isObject } from '../base/exact-json.js';

@@ -1,5 +1,4 @@
 /** Passwords: stored as argon2id hashes, and checked against the policy of the settings. */
-
 import { randomBytes } from 'node:crypto';
 import { Worker } from 'node:worker_threads';
 import { networkOf } from '../access/addresses.js';

@@ -1,5 +1,4 @@
 /** `lateral doctor`: what is right and wrong with a database and the role that serves it. It changes nothing. */
-
 import { StartError, UsageError } from '../base/errors.js';
 import { parseOwnJson } from '../base/narrow.js';
 import { createObserver } from '../base/observe.js';

@@ -1,5 +1,4 @@
 /** `lateral --help`: the commands and the options by topic, the most used options first. */
-
 import { packageVersion } from '../base/package-files.js';
 import { type OptionName, type OptionRow, optionRows } from '../config/config.js';
 

@@ -2,7 +2,6 @@
  * /collections, /fields and /relations: tables, columns and relations, with their metadata. A folder that groups collections is a
  * collection without a table. `POST /schema/changes` creates several that belong together in one transaction.
  */
-
 import { SCHEMA_TABLES } from '../../access/describe-permissions.js';
 import type { Identities } from '../../access/identities.js';
 import type { Identity } from '../../access/identity.js';

@@ -1,5 +1,4 @@
 /** GET /server/load: how busy the threads, the connections and PostgreSQL are, in one reply. `lateral capacity` compares two of them. */
-
 import { readdir, readFile } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { join, posix } from 'node:path';

@@ -3,7 +3,6 @@
  * than their columns can express: a hook checks the rows that a write changes in them, and adds what follows from these, in the write's
  * transaction. REST, GraphQL and nested payloads all pass here. A write that concerns no hook pays nothing.
  */
-
 import { checkAccess, checkRegistration, concernsAccess, watchAdministrators } from '../../accounts/administrators.js';
 import { forbidden, invalidPayload, unprocessable } from '../../base/errors.js';
 import type { Collection, Model } from '../../mirror/model.js';

@@ -2,7 +2,6 @@
  * The indexes of the served tables with their size and use, and their check constraints: how they are found in the catalog, created and
  * dropped.
  */
-
 import { forbidden, invalidPayload } from '../../base/errors.js';
 import { parseOwnJson } from '../../base/narrow.js';
 import type { Collection, Model } from '../../mirror/model.js';
