@@ -9,6 +9,7 @@ import type { WriteBatcher } from '../../batching/write-batcher.js';
 import { tagList } from '../../compile/write/write-input.js';
 import type { Collection, Model } from '../../mirror/model.js';
 import { isIntercepted } from '../../mirror/write-facts.js';
+import { checkArguments } from '../../plan/call-arguments.js';
 import { planImported } from '../../plan/write/conflict.js';
 import { Guard } from '../../plan/write/guard.js';
 import { checkKeyed, checkKeys, displayWrittenKey, shownKey } from '../../plan/write/key.js';
@@ -25,7 +26,8 @@ import { noteCommit } from '../consistency.js';
 import { isDistributed, parseWrittenKeys, planForShard, WRITTEN_KEYS } from '../distributed.js';
 import type { TransactionScope } from '../extensions/transaction-items.js';
 import { WriteHooks } from '../hooks/write-hooks.js';
-import { countInSession } from '../reads/session-reads.js';
+import { cellOf } from '../reads/reads.js';
+import { compileInSession, countInSession } from '../reads/session-reads.js';
 import { retry } from '../retry.js';
 import type { RequestClient } from '../stages.js';
 import { type ImportTransaction, isKnownSingleton, type Writer, type WritingCall, type WrittenBy } from '../writer.js';
@@ -38,7 +40,6 @@ import {
   type WriteLimits,
   type WriteServices,
 } from './compiled-write.js';
-import { callFunction } from './function-call.js';
 import { answerOnce, answerRepeated, isRepeated, takeNewKey } from './idempotency.js';
 import { hashNewSecrets, preparePayloads } from './password-hashing.js';
 import {
@@ -523,5 +524,40 @@ export class Writes extends WriteExecution {
       onCollision: ({ collection }) => database.transaction((session) => advancePastTable(collection, session)),
     });
     return noteCommit(this.services.consistency, written, by);
+  }
+}
+
+/** The call joins the transaction of the session if there is one. With an Idempotency-Key the function is called once, and answered as the first time. */
+async function callFunction(
+  { query, writer, client, idempotencyKey }: WritingCall,
+  joined: Session | null,
+  { reads, database }: WriteServices,
+  { idempotencyLifetime }: WriteLimits,
+): Promise<Buffer | null> {
+  const compiled = compileInSession({ reads, writer, client }, query);
+  client.statement(compiled.statement.text);
+  checkArguments(compiled.calls, query.values);
+  const read = { query, compiled, caller: writer.caller };
+  const statements = [...(compiled.before ? [reads.bind(read, compiled.before)] : []), reads.bind(read)];
+  const settings = reads.settingsOf({ ...read, origin: client });
+  const callIn = async (session: Session): Promise<Buffer | null> => {
+    let body: Buffer | null = null;
+    const run = async (): Promise<Buffer | null> => {
+      for (const statement of statements) body = await cellOf(statement, session);
+      return body;
+    };
+    return settings === null ? run() : session.asCaller(settings, run);
+  };
+  try {
+    if (joined) return await callIn(joined);
+    if (idempotencyKey)
+      return await database.transaction((session) =>
+        answerOnce(idempotencyKey, { database, session, idempotencyLifetime }, () => callIn(session)),
+      );
+    const pipelined = statements.map((statement) => ({ ...statement, columns: 1 as const }));
+    const cells = await database.sessions.use((session) => session.runPipelined(pipelined, settings));
+    return cells.at(-1) ?? null;
+  } finally {
+    client.staged('execute');
   }
 }
