@@ -3,7 +3,6 @@
  * it; they are read again, together, at most once per interval. After every change of users, policies or the schema each subscription
  * is resolved again, and answers that were read under former rights are not sent. Events (`../events`) share the stream of changes.
  */
-
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Identity } from '../../access/identity.js';
 import type { Policies } from '../../access/policies.js';
@@ -11,22 +10,24 @@ import { forbidden, invalidQuery, isPassing, StartError, serviceUnavailable } fr
 import { asError } from '../../base/narrow.js';
 import type { Observer } from '../../base/observe.js';
 import { within } from '../../base/time-limit.js';
+import type { TableChanges } from '../../engine/cache/dependency-index.js';
 import type { ReadCache } from '../../engine/cache/read-cache.js';
 import type { ChangeEvent } from '../../engine/extensions/api.js';
 import type { Reads } from '../../engine/reads/reads.js';
 import { NO_CLIENT } from '../../engine/stages.js';
 import { tagOf } from '../../http/etag.js';
+import type { Collection } from '../../mirror/model.js';
 import type { Mirror } from '../../mirror/watch.js';
-import { type LoggedTable, positionText } from '../../postgres/changes/pgoutput.js';
+import { type LoggedChange, type LoggedTable, positionText } from '../../postgres/changes/pgoutput.js';
 import type { TableName } from '../../postgres/changes/publication.js';
 import { type Check, type Checks, HEALTH_TIMEOUT_MS } from '../../postgres/health.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { LiveMode, LogFigures, Sources, Transaction } from '../changes/change-source.js';
 import { type ChangeListener, ChangeStream, changeSources } from '../changes/change-stream.js';
-import { ChangeWatch } from '../changes/change-watch.js';
 import { Freshness } from '../changes/freshness.js';
 import { CommitVisibility } from '../changes/visibility.js';
 import { LiveEvents } from '../events/live-events.js';
+import { keyIn } from '../events/table-log.js';
 import { LiveStats } from '../live-stats.js';
 import {
   type LiveListener,
@@ -391,4 +392,53 @@ function checkWal({ walKept, walLimit, failure }: LogFigures): Check {
   const reason = failure?.message ?? 'it waits for an open transaction, or for a large one to arrive';
   const output = `the slot could not be replaced yet: ${reason}; it is given up beyond ${walLimit} bytes (LIVE_MAX_WAL)`;
   return { status: 'degraded', ...found, output };
+}
+
+/** Committed changes, for the program that the service runs in: which item of which collection, whatever program has written it. */
+class ChangeWatch {
+  #isSynced = false;
+
+  constructor(
+    private readonly mirror: Mirror,
+    private readonly listener: (event: ChangeEvent) => void,
+  ) {}
+
+  /** The key columns of collections that are served. */
+  wanted(table: LoggedTable): readonly boolean[] | null {
+    const collection = this.#collectionOf(table);
+    if (!collection) return null;
+    const names = collection.key.map(({ column, name }) => column?.name ?? name);
+    return table.columns.map(({ name }) => names.includes(name));
+  }
+
+  committed(changes: readonly TableChanges[]): void {
+    for (const { table, rows } of changes) {
+      const collection = this.#collectionOf(table);
+      if (!collection) continue;
+      if (rows === null) this.listener({ collection: collection.name, action: 'resync', key: null });
+      for (const row of rows ?? []) this.listener(eventOf(collection, table, row));
+    }
+  }
+
+  /** Changes may have been missed, except when the stream opens for the first time. */
+  resynced(): void {
+    if (this.#isSynced) this.listener({ collection: null, action: 'resync', key: null });
+    this.#isSynced = true;
+  }
+
+  #collectionOf({ schema, name }: LoggedTable): Collection | undefined {
+    const { collections } = this.mirror.model;
+    const found = [...collections.values()].find((each) => each.schema === schema && each.table === name);
+    return found?.system ? undefined : found;
+  }
+}
+
+function eventOf({ name, key }: Collection, table: LoggedTable, { action, before, after }: LoggedChange): ChangeEvent {
+  const columns = key.map((field) =>
+    table.columns.findIndex((each) => each.name === (field.column?.name ?? field.name)),
+  );
+  const shown = keyIn(after ?? before, columns);
+  return action === 'truncate' || shown === null
+    ? { collection: name, action: 'resync', key: null }
+    : { collection: name, action, key: shown };
 }
