@@ -6,7 +6,7 @@ import t from 'tap';
 import { digestToken } from '../../src/access/tokens.js';
 import type { Event } from '../../src/base/observe.js';
 import { readConfig } from '../../src/config/config.js';
-import { Listener } from '../../src/postgres/pools/listener.js';
+import { Listener } from '../../src/postgres/pools/database.js';
 import type { Session } from '../../src/postgres/pools/sessions.js';
 import { type Service, startService } from '../../src/service/start.js';
 import { Network } from '../support/network-proxy.js';
