@@ -1,24 +1,17 @@
 /** /transactions: several writes of items in one transaction, all or nothing. */
-import { invalidQuery, ServiceError } from '../../base/errors.js';
-import { parseJson } from '../../base/exact-json.js';
+import { invalidPayload, invalidQuery, ServiceError } from '../../base/errors.js';
+import { isObject, parseJson } from '../../base/exact-json.js';
 import { write } from '../../engine/pipeline.js';
 import type { Writer } from '../../engine/writer.js';
 import type { TransactionStep } from '../../engine/writes/transaction.js';
 import type { Exchange } from '../../http/exchange.js';
 import { JSON_TYPE, noContent, type Reply } from '../../http/reply.js';
 import type { Parsed } from '../../request/ast.js';
-import { parseItemWrite, WRITE_METHODS } from '../../request/item-write.js';
-import { limitsOf } from '../../request/parse-context.js';
+import { type ItemWrite, parseItemWrite, WRITE_METHODS } from '../../request/item-write.js';
+import { type Input, limitsOf, refuseOthers } from '../../request/parse-context.js';
 import { checkWriteUrl, parseReadBack } from '../../request/rest.js';
-import {
-  MAX_OPERATIONS,
-  type Operation,
-  parseOperation,
-  parseOperations,
-  resolveReferences,
-  unresolved,
-} from '../../request/transaction.js';
-import type { IdempotencyKey } from '../../request/write.js';
+import { SET } from '../../request/update-operators.js';
+import { type IdempotencyKey, parseIfMatch, readKey, requireObject } from '../../request/write.js';
 import { type ApiRoute, type Description, route } from '../action.js';
 import { either, INTEGER, KEY, list, object, oneOf, RECORD, STRING } from '../openapi/json-schema.js';
 import { type ItemsServices, readIdempotencyKey, wantsItems, writerOf } from './item-writes.js';
@@ -152,4 +145,157 @@ function bodyOf(bodies: readonly (Buffer | null)[]): Buffer {
     ...(body ? [WITH_BODY, body.subarray(1)] : [WITHOUT_BODY]),
   ]);
   return Buffer.concat([...pieces, Buffer.from(']}')]);
+}
+
+const MAX_OPERATIONS = 100;
+
+/** An operation. Its key and body may contain references. */
+interface Operation extends Omit<ItemWrite, 'key'> {
+  /** A key, a reference, or null. */
+  readonly key: unknown;
+  /** The operations that it refers to. */
+  readonly needs: readonly number[];
+}
+
+/** The keys that each operation has created. */
+type CreatedKeys = ReadonlyMap<number, readonly unknown[]>;
+
+function parseOperations(body: unknown): readonly unknown[] {
+  const { operations, ...rest } = requireObject(body, 'The body');
+  refuseOthers(rest);
+  if (!Array.isArray(operations) || operations.length === 0)
+    throw invalidPayload('"operations" must be a list of at least one operation');
+  if (operations.length > MAX_OPERATIONS)
+    throw invalidPayload(`A transaction has at most ${MAX_OPERATIONS} operations, not ${operations.length}`);
+  return operations;
+}
+
+/** `earlier` are the operations in front of it. */
+function parseOperation(input: unknown, earlier: readonly Operation[]): Operation {
+  const { method: named, path, key: given, body, if_match: tag, ...rest } = requireObject(input, 'An operation');
+  refuseOthers(rest);
+  const method = WRITE_METHODS.find((each) => each === named);
+  if (!method) throw invalidPayload(`"method" must be one of ${WRITE_METHODS.join(', ')}`);
+  const { collection, key: inPath, queryString } = parsePath(path);
+  if (given !== undefined && inPath !== null) throw invalidPayload('"key" is not allowed: the path names the item');
+  const key = given === undefined ? inPath : readOperationKey(given);
+  if (method === 'POST' && key !== null) throw invalidPayload('POST takes the path of a collection, without a key');
+  if (method === 'DELETE' && key !== null && body !== undefined)
+    throw invalidPayload('"body" is not allowed: the key names the item to delete');
+  if (tag !== undefined && typeof tag !== 'string')
+    throw invalidPayload('"if_match" must be an entity tag, as a string');
+  const ifMatch = tag === undefined ? null : parseIfMatch(tag);
+  const references = [...referencesIn(key), ...referencesIn(body)];
+  for (const reference of references) checkReference(reference, earlier);
+  const needs = references.map(({ operation }) => operation);
+  return { method, collection, key, queryString, body, ifMatch, isNew: false, needs };
+}
+
+const PATH = /^\/items\/([^/?#]+)(?:\/([^/?#]+))?\/?(?:\?([^#]*))?$/i;
+
+function parsePath(path: unknown): { collection: string; key: string | null; queryString: string } {
+  const [matched, collection, key, queryString = ''] = (typeof path === 'string' && PATH.exec(path)) || [];
+  if (matched === undefined)
+    throw invalidPayload(
+      '"path" must be "/items/{collection}" or "/items/{collection}/{key}", with or without a query',
+    );
+  try {
+    return {
+      collection: decodeURIComponent(collection ?? ''),
+      key: key === undefined ? null : decodeURIComponent(key),
+      queryString,
+    };
+  } catch {
+    throw invalidPayload('"path" must be percent-encoded UTF-8');
+  }
+}
+
+function readOperationKey(key: unknown): unknown {
+  if (isReference(key)) return key;
+  return readKey(key) ?? refuseKey();
+}
+
+function refuseKey(): never {
+  throw invalidPayload('"key" must be a string, a number or a reference');
+}
+
+interface Reference {
+  readonly text: string;
+  readonly operation: number;
+  /** The number of the item in a list, or null. */
+  readonly item: number | null;
+}
+
+const REFERENCE = '$ref';
+
+/** An object whose only property is `$ref`. */
+function isReference(value: unknown): value is Input {
+  return isObject(value) && Object.hasOwn(value, REFERENCE) && Object.keys(value).length === 1;
+}
+
+/** The value of `_set` is written as it is, so it contains no references. */
+function isLiteral(value: unknown): boolean {
+  return isObject(value) && Object.hasOwn(value, SET) && Object.keys(value).length === 1;
+}
+
+function readReference({ [REFERENCE]: text }: Input): Reference {
+  const [matched, operation, item] =
+    (typeof text === 'string' && /^(0|[1-9]\d{0,2})(?:\.(0|[1-9]\d{0,8}))?$/.exec(text)) || [];
+  if (matched === undefined)
+    throw invalidPayload(
+      '"$ref" must be the index of an operation as a string, such as "0", or "0.2" for an item of a list',
+    );
+  return { text: matched, operation: Number(operation), item: item === undefined ? null : Number(item) };
+}
+
+function* referencesIn(value: unknown): Generator<Reference> {
+  if (isReference(value)) yield readReference(value);
+  else if (Array.isArray(value)) for (const entry of value) yield* referencesIn(entry);
+  else if (isObject(value) && !isLiteral(value)) for (const entry of Object.values(value)) yield* referencesIn(entry);
+}
+
+/** References lead to earlier operations that create items, and name one of them. */
+function checkReference({ text, operation, item }: Reference, earlier: readonly Operation[]): void {
+  const target = earlier[operation];
+  if (!target) throw invalidPayload(`"$ref": "${text}" must name an earlier operation`);
+  if (target.method !== 'POST')
+    throw invalidPayload(`"$ref": "${text}" must name a POST: operation ${operation} is not one`);
+  const { body } = target;
+  if (Array.isArray(body) !== (item !== null))
+    throw invalidPayload(
+      item === null
+        ? `"$ref": "${text}" must name an item of the list that operation ${operation} creates, such as "${text}.0"`
+        : `"$ref": "${text}" must be "${operation}": operation ${operation} creates one item`,
+    );
+  if (Array.isArray(body) && item !== null && item >= body.length)
+    throw invalidPayload(`"$ref": "${text}" does not exist: operation ${operation} creates ${body.length} items`);
+}
+
+/** The operation before its references are known: it can be checked, but not carried out. */
+function unresolved({ key, ...operation }: Operation): ItemWrite {
+  return { ...operation, key: isReference(key) ? '' : readKey(key) };
+}
+
+/** The operation with keys in place of references. `operations` are all of the transaction. */
+function resolveReferences(
+  { key, body, ...operation }: Operation,
+  created: CreatedKeys,
+  operations: readonly Operation[],
+): ItemWrite {
+  const keyOf = ({ text, operation: index, item }: Reference): unknown => {
+    const keys = created.get(index) ?? [];
+    // If some items were left out, it is not known which.
+    const items = operations[index]?.body;
+    if (keys.length !== (Array.isArray(items) ? items.length : 1))
+      throw invalidPayload(`"$ref": "${text}" has no key: operation ${index} did not create all of its items`);
+    return keys[item ?? 0];
+  };
+  const resolve = (value: unknown): unknown => {
+    if (isReference(value)) return keyOf(readReference(value));
+    if (Array.isArray(value)) return value.map(resolve);
+    if (!isObject(value) || isLiteral(value)) return value;
+    return Object.fromEntries(Object.entries(value).map(([name, entry]) => [name, resolve(entry)]));
+  };
+  const own = key === null ? null : (readKey(resolve(key)) ?? refuseKey());
+  return { ...operation, key: own, body: resolve(body) };
 }
