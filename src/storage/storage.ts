@@ -1,14 +1,20 @@
 /** The bytes of files, by name, in the locations that STORAGE_LOCATIONS lists. */
-
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import { type FileHandle, mkdir, open, opendir, readdir, rename, rm, stat, unlink } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
+import { AwsClient } from 'aws4fetch';
 import { ServiceError, serviceUnavailable } from '../base/errors.js';
 import { propertiesOf } from '../base/narrow.js';
-import type { LocalLocation, StorageLocation } from '../config/storage-options.js';
-import { type ByteRange, contentMissing, type FileStorage, type StoredName, storageFailed } from './file-storage.js';
-import { S3Storage } from './s3.js';
+import type { LocalLocation, S3Location, StorageLocation } from '../config/storage-options.js';
+import {
+  type ByteRange,
+  contentMissing,
+  DERIVED,
+  type FileStorage,
+  type StoredName,
+  storageFailed,
+} from './file-storage.js';
 
 export class Storages {
   readonly #locations = new Map<string, FileStorage>();
@@ -169,4 +175,231 @@ async function syncFolder(path: string): Promise<void> {
 function isMissing(error: unknown): boolean {
   const { code } = propertiesOf(error);
   return code === 'ENOENT' || code === 'ENOTDIR';
+}
+
+/** The protocol wants 5 MiB at least, and 10,000 parts at most: a file may have 78 GiB. */
+const PART_BYTES = 8_388_608;
+
+/** For a response to begin, and for the next bytes of it. */
+const RESPONSE_TIMEOUT_MS = 30_000;
+const RETRIES = 2;
+
+class S3Storage implements FileStorage {
+  readonly #name: string;
+  readonly #url: string;
+  readonly #root: string;
+  readonly #client: AwsClient;
+
+  constructor({ name, url, root, region, key, secret }: S3Location) {
+    this.#name = name;
+    this.#url = url;
+    this.#root = root;
+    this.#client = new AwsClient({
+      accessKeyId: key,
+      secretAccessKey: secret,
+      service: 's3',
+      region,
+      retries: RETRIES,
+    });
+  }
+
+  async write(name: string, bytes: AsyncIterable<Buffer>): Promise<number> {
+    let upload: string | null = null;
+    const tags: string[] = [];
+    let size = 0;
+    try {
+      for await (const { part, isLast } of partsOf(bytes)) {
+        size += part.length;
+        if (isLast && upload === null) await this.#send('PUT', name, { body: part });
+        else {
+          upload ??= elementOf(await (await this.#send('POST', name, { query: '?uploads=' })).text(), 'UploadId');
+          const query = `?partNumber=${tags.length + 1}&uploadId=${encodeURIComponent(upload)}`;
+          const { headers } = await this.#send('PUT', name, { query, body: part });
+          tags.push(headers.get('etag') ?? '');
+        }
+      }
+      if (upload !== null) await this.#complete(name, upload, tags);
+      return size;
+    } catch (error) {
+      // Parts that belong to nothing are paid for.
+      const query = `?uploadId=${encodeURIComponent(upload ?? '')}`;
+      if (upload !== null) await this.#send('DELETE', name, { query }).catch(() => {});
+      throw error instanceof ServiceError ? error : storageFailed(this.#name, 'written', error);
+    }
+  }
+
+  async #complete(name: string, upload: string, tags: readonly string[]): Promise<void> {
+    const parts = tags.map((tag, index) => `<Part><PartNumber>${index + 1}</PartNumber><ETag>${tag}</ETag></Part>`);
+    const list = `<CompleteMultipartUpload>${parts.join('')}</CompleteMultipartUpload>`;
+    const query = `?uploadId=${encodeURIComponent(upload)}`;
+    const response = await this.#send('POST', name, { query, body: Buffer.from(list) });
+    // It may fail after it was answered with 200.
+    const text = await response.text();
+    if (text.includes('<Error>')) throw new Error(text.slice(0, 500));
+  }
+
+  async sizeOf(name: string, recorded: number | null): Promise<number | null> {
+    if (recorded !== null) return recorded;
+    const response = await this.#request('HEAD', name).catch((error: unknown) => {
+      throw storageFailed(this.#name, 'read', error);
+    });
+    if (response.status === 404) return null;
+    if (!response.ok) throw storageFailed(this.#name, 'read', new Error(`status ${response.status}`));
+    return Number(response.headers.get('content-length'));
+  }
+
+  async *read(name: string, { start, end }: ByteRange, signal: AbortSignal): AsyncIterable<Buffer> {
+    if (end < start) return;
+    const deadline = new Deadline(signal);
+    try {
+      const headers = { Range: `bytes=${start}-${end}` };
+      const response = await this.#request('GET', name, { headers, signal: deadline.signal });
+      if (response.status === 404) throw contentMissing();
+      if (response.status !== 206 || response.body === null) throw new Error(`status ${response.status}`);
+      const reader = response.body.getReader();
+      for (;;) {
+        deadline.extend();
+        const { done, value } = await reader.read();
+        if (done) return;
+        deadline.pause();
+        yield Buffer.from(value.buffer, value.byteOffset, value.byteLength);
+      }
+    } catch (error) {
+      throw error instanceof ServiceError ? error : storageFailed(this.#name, 'read', error);
+    } finally {
+      deadline.end();
+    }
+  }
+
+  async remove(name: string): Promise<void> {
+    await this.#send('DELETE', name).catch((error: unknown) => {
+      throw storageFailed(this.#name, 'written', error);
+    });
+  }
+
+  async removeFolder(name: string): Promise<void> {
+    for await (const { name: found } of this.#listBelow(`${name}/`)) await this.remove(found);
+  }
+
+  async count(folder: string): Promise<number> {
+    let count = 0;
+    for await (const _ of this.#listBelow(`${folder}/`)) if (++count === 1_000) break;
+    return count;
+  }
+
+  async *list(): AsyncIterable<StoredName> {
+    for await (const stored of this.#listBelow('')) if (!stored.name.startsWith(`${DERIVED}/`)) yield stored;
+  }
+
+  async *#listBelow(folder: string): AsyncIterable<StoredName> {
+    // The names in the answer are as they are; those of requests are encoded.
+    const root = decodeURIComponent(this.#root);
+    for (let next: string | null = ''; next !== null; ) {
+      const more: string = next === '' ? '' : `&continuation-token=${encodeURIComponent(next)}`;
+      const query = `?list-type=2&prefix=${encodeURIComponent(root + folder)}${more}`;
+      const response = await this.#ok(this.#fetch('GET', `${this.#url}${query}`)).catch((error: unknown) => {
+        throw storageFailed(this.#name, 'read', error);
+      });
+      const text = await response.text();
+      for (const [, entry = ''] of text.matchAll(/<Contents>(.*?)<\/Contents>/gs))
+        yield {
+          name: elementOf(entry, 'Key').slice(root.length),
+          bytes: Number(elementOf(entry, 'Size')),
+          modified: new Date(elementOf(entry, 'LastModified')),
+        };
+      next = /<NextContinuationToken>/.test(text) ? elementOf(text, 'NextContinuationToken') : null;
+    }
+  }
+
+  #send(method: string, name: string, request: S3Request = {}): Promise<Response> {
+    return this.#ok(this.#request(method, name, request));
+  }
+
+  async #ok(sent: Promise<Response>): Promise<Response> {
+    const response = await sent;
+    if (response.ok) return response;
+    throw new Error(`status ${response.status}: ${(await response.text()).slice(0, 500)}`);
+  }
+
+  #request(method: string, name: string, request: S3Request = {}): Promise<Response> {
+    return this.#fetch(method, `${this.#url}${this.#root}${name}${request.query ?? ''}`, request);
+  }
+
+  #fetch(method: string, url: string, { body, headers, signal }: S3Request = {}): Promise<Response> {
+    const digest = createHash('sha256')
+      .update(body ?? '')
+      .digest('hex');
+    return this.#client.fetch(url, {
+      method,
+      headers: { ...headers, 'X-Amz-Content-Sha256': digest },
+      ...(body ? { body: new Uint8Array(body) } : {}),
+      signal: signal ?? AbortSignal.timeout(RESPONSE_TIMEOUT_MS),
+    });
+  }
+}
+
+interface S3Request {
+  readonly query?: string;
+  readonly body?: Buffer;
+  readonly headers?: Record<string, string>;
+  readonly signal?: AbortSignal;
+}
+
+/** Ends a request whose next bytes do not come in time, or whose client has left. */
+class Deadline {
+  readonly #controller = new AbortController();
+  #timer: NodeJS.Timeout | undefined;
+  readonly #abort = (): void => this.#controller.abort(new Error('it took too long, or the client has left'));
+
+  constructor(private readonly outer: AbortSignal) {
+    if (outer.aborted) this.#abort();
+    outer.addEventListener('abort', this.#abort);
+    this.extend();
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  extend(): void {
+    this.pause();
+    this.#timer = setTimeout(this.#abort, RESPONSE_TIMEOUT_MS).unref();
+  }
+
+  pause(): void {
+    clearTimeout(this.#timer);
+  }
+
+  end(): void {
+    this.pause();
+    this.outer.removeEventListener('abort', this.#abort);
+    // A response that was not read to its end would hold its connection.
+    this.#controller.abort();
+  }
+}
+
+/** Pieces of one size; the last, which may be empty, has what is left. */
+async function* partsOf(bytes: AsyncIterable<Buffer>): AsyncIterable<{ part: Buffer; isLast: boolean }> {
+  let waiting: Buffer[] = [];
+  let size = 0;
+  for await (const piece of bytes) {
+    waiting.push(piece);
+    size += piece.length;
+    if (size <= PART_BYTES) continue;
+    const whole = Buffer.concat(waiting);
+    let at = 0;
+    for (; whole.length - at > PART_BYTES; at += PART_BYTES)
+      yield { part: whole.subarray(at, at + PART_BYTES), isLast: false };
+    waiting = [whole.subarray(at)];
+    size = whole.length - at;
+  }
+  yield { part: Buffer.concat(waiting), isLast: true };
+}
+
+const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', apos: "'" };
+
+function elementOf(text: string, name: string): string {
+  const value = new RegExp(`<${name}>([^<]*)</${name}>`).exec(text)?.[1];
+  if (value === undefined) throw new Error(`the response has no ${name}`);
+  return value.replace(/&(amp|lt|gt|quot|apos);/g, (_, entity: string) => ENTITIES[entity] ?? '');
 }
