@@ -354,6 +354,7 @@ async function findOwnFields(session: Session, places: Installations): Promise<r
     }));
 }
 
+/** Collections that both installations serve. Foreign keys to their system tables, and names of these in rows, become ours. */
 function collectionRows(places: Installations): Copy {
   const parents = theirs(places, 'collections');
   return {

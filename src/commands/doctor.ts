@@ -276,7 +276,10 @@ interface Policy {
   readonly unindexed: readonly string[];
 }
 
-/** `installed`: whether the service's own tables are there. */
+/**
+ * The part about DATABASE_CALLER: the login, the database roles of callers, and the policies of row-level security. `installed`: whether
+ * the service's own tables are there.
+ */
 async function examineCallers(config: Config, database: Database, installed: boolean): Promise<readonly Finding[]> {
   const { DATABASE_CALLER: mode } = config;
   if (mode === 'service') return [];

@@ -237,6 +237,11 @@ interface Literal {
   readonly end: number;
 }
 
+/**
+ * Documents that differ only in their numbers and strings are one document with variables: it is cached by its text without them, and
+ * their values become those of the variables. A document that does not fit is parsed and validated as a new one, which reports
+ * its errors.
+ */
 interface LiteralsOfText {
   /** The text without its literals: of each there is its kind. Whitespace and comments stay, so that locations are right. */
   readonly rest: string;

@@ -1,7 +1,8 @@
 /**
  * The schema of what a caller may see, one per set of permissions and model. Reading a document needs the types that it names and no
  * others, so a type is made when it is first asked for; a thousand collections cost the first request milliseconds. Only
- * introspection and the schema as text have all of it made, in slices, with other requests in between.
+ * introspection and the schema as text have all of it made, in slices, with other requests in between. The root fields are what the
+ * caller may read, write and call, collection by collection and function by function.
  */
 import {
   __Schema,

@@ -184,6 +184,10 @@ const PART_BYTES = 8_388_608;
 const RESPONSE_TIMEOUT_MS = 30_000;
 const RETRIES = 2;
 
+/**
+ * A bucket of Amazon S3 or of a server that speaks its protocol. Files whose size is not known beforehand are sent in parts, so that one
+ * part is in memory at a time; a file of one part is one request.
+ */
 class S3Storage implements FileStorage {
   readonly #name: string;
   readonly #url: string;

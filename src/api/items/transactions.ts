@@ -1,4 +1,7 @@
-/** /transactions: several writes of items in one transaction, all or nothing. */
+/**
+ * POST /transactions: a list of operations on items in one transaction, all or nothing. `{"$ref": "0"}` in a body or as a key stands for the
+ * key of the item that operation 0 creates, `{"$ref": "0.2"}` for that of the third item of a list.
+ */
 import { invalidPayload, invalidQuery, ServiceError } from '../../base/errors.js';
 import { isObject, parseJson } from '../../base/exact-json.js';
 import { write } from '../../engine/pipeline.js';
@@ -16,6 +19,8 @@ import { type ApiRoute, type Description, route } from '../action.js';
 import { either, INTEGER, KEY, list, object, oneOf, RECORD, STRING } from '../openapi/json-schema.js';
 import { type ItemsServices, readIdempotencyKey, wantsItems, writerOf } from './item-writes.js';
 import { explainPreference, refuseSystem } from './items.js';
+
+const MAX_OPERATIONS = 100;
 
 const OPERATION = object(
   {
@@ -146,8 +151,6 @@ function bodyOf(bodies: readonly (Buffer | null)[]): Buffer {
   ]);
   return Buffer.concat([...pieces, Buffer.from(']}')]);
 }
-
-const MAX_OPERATIONS = 100;
 
 /** An operation. Its key and body may contain references. */
 interface Operation extends Omit<ItemWrite, 'key'> {

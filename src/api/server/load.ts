@@ -137,6 +137,10 @@ interface ProcessorLimit {
   readonly throttled_periods: number;
 }
 
+/**
+ * The processor time of the machine, of this process and of PostgreSQL, and how much of it they may use, comes from /proc and the control
+ * groups of Linux. On other systems, and for a PostgreSQL on another machine or in another container, the values are null.
+ */
 async function machineTimes(): Promise<MachineTimes | null> {
   const lines = (await read('/proc/stat'))?.split('\n') ?? [];
   const [, ...ticks] = lines[0]?.split(/\s+/) ?? [];

@@ -527,7 +527,10 @@ export class Writes extends WriteExecution {
   }
 }
 
-/** The call joins the transaction of the session if there is one. With an Idempotency-Key the function is called once, and answered as the first time. */
+/**
+ * Calls a function that may write, and reads what it returned in the same transaction: that of the session if there is one. With an
+ * Idempotency-Key the function is called once, and answered as the first time.
+ */
 async function callFunction(
   { query, writer, client, idempotencyKey }: WritingCall,
   joined: Session | null,

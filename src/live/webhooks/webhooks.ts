@@ -318,6 +318,10 @@ const LOCK_TIMEOUT_MS = 500;
 
 type Query = Parameters<typeof planTriggers>[0];
 
+/**
+ * Keeps the triggers right: tables may have been created, dropped or renamed, and triggers disabled or dropped. Requests that change
+ * webhooks install their triggers by themselves (engine/hooks/write-hooks.ts).
+ */
 class TableTriggers {
   /** Why tables lack their triggers, by name. */
   failures: ReadonlyMap<string, string> = new Map();

@@ -423,6 +423,10 @@ function presetValue(field: Field, value: unknown, variables: WriteVariables, mo
   }
 }
 
+/**
+ * Validations: filters of policies and fields that written values must meet. They are planned like any other filter, each
+ * condition apart, so that an error can name the field and the operator that failed.
+ */
 function planValidations(
   filters: readonly Filter[],
   collection: Collection,

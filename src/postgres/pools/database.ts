@@ -60,6 +60,11 @@ const MAX_PAUSE_MS = 400;
 const MIN_STALENESS_MS = 1_000;
 const MAX_BEAT_MS = 10_000;
 
+/**
+ * Notifications of changes by others, on a separate connection. A connection that is lost or does not answer is opened again
+ * until that works. Subscribers then read everything again, because notifications may have been missed, and also from time to
+ * time until then.
+ */
 export class Listener {
   readonly #observe: Observer;
   /** Milliseconds between two checks of the connection, that an answer may take, and between two rounds of reading everything. */

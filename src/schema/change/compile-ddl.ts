@@ -347,7 +347,7 @@ function removeEntry(table: Fragment, column: Fragment, entry: Fragment, where: 
     where ${where} and ${entry} = any (${entries})`;
 }
 
-/** `table` gives the names of system tables, with their schema. */
+/** `table` gives the names of system tables, with their schema. Policies, roles and users are found by their names. */
 function compilePolicyStep(step: PolicyStep, table: (name: string) => Fragment): readonly Fragment[] {
   const policies = table('service_policies');
   const name = constant(step.name);
