@@ -2,8 +2,7 @@
 import type { Observer } from '../base/observe.js';
 import type { Database } from '../postgres/pools/database.js';
 import { withCatalog } from '../sql/catalog-names.js';
-import { DERIVED } from './file-storage.js';
-import type { Storages } from './storage.js';
+import { DERIVED, type Storages } from './storage.js';
 
 interface Removed {
   readonly id: string;
