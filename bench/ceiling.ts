@@ -17,6 +17,8 @@ export interface CeilingOptions {
   parameters: readonly (readonly (string | null)[])[];
   /** A statement that is sent before it in the same pipeline, with its lists of values. */
   before?: { readonly text: string; readonly parameters: readonly (readonly string[])[] };
+  /** A statement without values that is sent after it in the same pipeline, if each connection takes its own lists. */
+  after?: string;
   /** Each connection takes its own lists: two that change the same rows would wait for each other. */
   exclusive?: boolean;
   /** Each run is planned for its values; otherwise it is planned as by the service's connections. */
@@ -135,7 +137,7 @@ const MOST_LISTS = 16;
  * One script for all clients. Each client first asks the server for its own values, because a text can reach a pgbench variable only in
  * this way.
  */
-function writeExclusiveScript({ text, parameters, connections }: CeilingOptions): readonly Script[] | null {
+function writeExclusiveScript({ text, after, parameters, connections }: CeilingOptions): readonly Script[] | null {
   const lists = Array.from({ length: connections }, (_, client) => {
     const own = parameters.filter((_set, index) => index % connections === client);
     return sampleEvenly(own.length > 0 ? own : parameters, MOST_LISTS);
@@ -143,20 +145,25 @@ function writeExclusiveScript({ text, parameters, connections }: CeilingOptions)
   const count = Math.min(...lists.map((list) => list.length));
   const statements = Array.from({ length: count }, (_, place) => writeStatement(text, `_${place}`));
   const [first] = statements;
-  if (!first) return null;
+  const following = after === undefined ? undefined : writeStatement(after, '');
+  if (!first || following === null) return null;
   const loads = lists.map((list, client) => {
     const columns = list
       .slice(0, count)
       .flatMap((set, place) => set.map((value, index) => `${writeText(value)} as p${index + 1}_${place}`));
     return `\\elif :client_id = ${client}\nselect ${columns.join(', ')}\n\\gset`;
   });
-  const runs = statements.map(
-    (statement, place) => `${place === 0 ? '\\if' : '\\elif'} :turn = ${place}\n${statement?.text}\n;`,
-  );
+  // The selection of the values comes first: pgbench prepares all statements with it.
+  const runs = statements.map((statement, place) => {
+    const run = `${statement?.text}\n;`;
+    const both = following && ['\\startpipeline', run, `${following.text}\n;`, '\\endpipeline'].join('\n');
+    return `${place === 0 ? '\\if' : '\\elif'} :turn = ${place}\n${both ?? run}`;
+  });
   const content = ['\\if :loaded', ...loads, '\\endif', '\\set loaded 1', ...runs, '\\endif'].join('\n');
   const next = `\\set turn (:turn + 1) % ${count}\n`;
   const variables = new Map(Object.entries({ loaded: '0', turn: '0' }));
-  return [{ content: `${content}\n${next}`, sent: [first.sent], variables, weight: 1 }];
+  const sent = [first.sent, ...(following ? [following.sent] : [])];
+  return [{ content: `${content}\n${next}`, sent, variables, weight: 1 }];
 }
 
 /** Without characters that have a meaning for pgbench or in a literal. */

@@ -17,6 +17,8 @@ export interface Address {
 export interface Statement {
   readonly text: string;
   readonly parameters: readonly (readonly (string | null)[])[];
+  /** The statement without values that follows it in the same transaction. */
+  readonly after?: string;
   /** Two that change the same rows would wait for each other. */
   readonly exclusive: boolean;
 }
@@ -95,14 +97,18 @@ export async function readStatement(
 ): Promise<Statement> {
   // Without values there is nothing that two of them could both change.
   if (each.plain) return { ...each.plain, exclusive: each.plain.parameters.length > 0 };
-  const explained = isWrite(each)
-    ? await compileWrites(databaseUrl, requestsOf(each))
-    : await explainAll(each, address, signal);
+  if (!isWrite(each)) return { ...sameStatement(await explainAll(each, address, signal)), exclusive: false };
+  const writes = await compileWrites(databaseUrl, requestsOf(each));
+  const after = writes[0]?.readBack ?? null;
+  return { ...sameStatement(writes), ...(after === null ? {} : { after }), exclusive: true };
+}
+
+function sameStatement(explained: readonly Explained[]): Pick<Statement, 'text' | 'parameters'> {
   const text = explained[0]?.sql ?? '';
   if (text === '' || explained.some((other) => other.sql !== text)) {
     throw new Error('the requests of the case do not lead to one statement');
   }
-  return { text, parameters: explained.map((other) => other.parameters), exclusive: isWrite(each) };
+  return { text, parameters: explained.map((other) => other.parameters) };
 }
 
 const EXPLAINED_AT_ONCE = 8;

@@ -1,15 +1,18 @@
 /**
- * The statement of a write, for its ceiling. The service explains only reads, so its own functions plan and compile the same payloads
- * here.
+ * The statements of a write, for its ceiling: the chain, and the read of the response that follows it. The service explains only reads,
+ * so its own functions plan and compile the same payloads here.
  */
+import { compileReadBack } from '../src/compile/read.js';
 import { activityLogOf } from '../src/compile/write/activity.js';
 import { compileWrite } from '../src/compile/write/write.js';
 import { inputValues } from '../src/compile/write/write-input.js';
 import { readConfig } from '../src/config/config.js';
-import { servedCollection } from '../src/plan/read.js';
+import { planRead, servedCollection } from '../src/plan/read.js';
 import { planCreate, planUpdate } from '../src/plan/write/payload.js';
 import type { ItemChange, Payload } from '../src/plan/write/payload-row.js';
 import { NO_AUTHOR } from '../src/plan/write/write.js';
+import { parseReadBack } from '../src/request/rest.js';
+import { parseLimits } from '../src/service/core.js';
 import { withCore } from '../src/service/start.js';
 import { bind, type Caller } from '../src/sql/parameter.js';
 import type { BenchRequest } from './cases.js';
@@ -17,7 +20,15 @@ import type { Explained } from './statement.js';
 
 const CALLER: Caller = { user: null, role: null, roles: [], policies: [] };
 
-export function compileWrites(databaseUrl: string, requests: readonly BenchRequest[]): Promise<readonly Explained[]> {
+export interface CompiledWrite extends Explained {
+  /** Null for a change: its keys are in the request. */
+  readonly readBack: string | null;
+}
+
+export function compileWrites(
+  databaseUrl: string,
+  requests: readonly BenchRequest[],
+): Promise<readonly CompiledWrite[]> {
   const config = readConfig({ DATABASE_URL: databaseUrl });
   const silent = (): void => undefined;
   return withCore(config, silent, silent, async ({ mirror: { model } }) =>
@@ -40,7 +51,16 @@ export function compileWrites(databaseUrl: string, requests: readonly BenchReque
             ? await planCreate(collection, items, context)
             : await planUpdate(collection, changes, context);
         const { text, parameters } = compileWrite(planned.plan, { records: null, activityLog: activityLogOf(model) });
-        return { sql: text, parameters: bind(parameters, inputValues(planned.input, null), CALLER) };
+        const { request } = parseReadBack(name, !Array.isArray(payload), '', parseLimits(config));
+        const limits = { defaultLimit: config.QUERY_LIMIT_DEFAULT, maxNodes: config.MAX_QUERY_NODES };
+        const readBack = compileReadBack(planRead(request, model, limits));
+        if (key === undefined && readBack.parameters.length > 0)
+          throw new Error('the read of a response has no values but the keys');
+        return {
+          sql: text,
+          parameters: bind(parameters, inputValues(planned.input, null), CALLER),
+          readBack: key === undefined ? readBack.text : null,
+        };
       }),
     ),
   );
