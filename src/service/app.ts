@@ -3,9 +3,8 @@
  * that exist once per process (`start.ts`) reach a thread as `Shared` and by broadcasts.
  */
 import { isMainThread } from 'node:worker_threads';
-import { ForeignTokens } from '../access/foreign-tokens.js';
 import { Identities } from '../access/identities.js';
-import { Tokens } from '../access/tokens.js';
+import { ForeignTokens, Tokens } from '../access/tokens.js';
 import { lookUpAccount } from '../accounts/accounts.js';
 import { type ResolveUser, resolveExternalUser } from '../accounts/external-users.js';
 import { Logins } from '../accounts/logins.js';
