@@ -3,8 +3,11 @@
  * API and an access token never sets a password.
  */
 import { createHash, createSecretKey, randomBytes } from 'node:crypto';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { createRemoteJWKSet, decodeJwt, errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify, SignJWT } from 'jose';
 import { invalidToken, ServiceError, serviceUnavailable, tokenExpired } from '../base/errors.js';
+import type { Observer } from '../base/observe.js';
 import type { JwtIssuer } from '../config/issuer-options.js';
 import { UUID_PATTERN } from '../sql/codec.js';
 import { claimText, type ExternalUser, userOfClaims } from './external-user.js';
@@ -268,4 +271,33 @@ function externalUser(claims: JWTPayload, { trustEmail, roleClaim }: JwtIssuer):
   const user = userOfClaims(claims, trustEmail, claimText(role));
   if (user === null) throw invalidToken();
   return user;
+}
+
+const FILE_NAME = 'lateral.secret';
+/** A shorter key could be guessed from a token. */
+const MIN_SECRET_LENGTH = 16;
+
+/** `directory` is null if the service has no directory of its own. */
+export async function openSecret(chosen: string | null, directory: string | null, observe: Observer): Promise<string> {
+  if (chosen !== null) {
+    if (chosen.length < MIN_SECRET_LENGTH) observe({ kind: 'secret-short' });
+    return chosen;
+  }
+  const secret = randomBytes(32).toString('base64url');
+  if (directory === null) {
+    observe({ kind: 'secret-made-up' });
+    return secret;
+  }
+  const path = join(directory, FILE_NAME);
+  try {
+    await writeFile(path, secret, { flag: 'wx', mode: 0o600 });
+    return secret;
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
+    const stored = (await readFile(path, 'utf8')).trim();
+    if (stored.length >= MIN_SECRET_LENGTH) return stored;
+    // An interrupted start left an incomplete file.
+    await writeFile(path, secret, { mode: 0o600 });
+    return secret;
+  }
 }

@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Identities } from '../access/identities.js';
 import { Policies } from '../access/policies.js';
 import { PolicyWatch } from '../access/policy-watch.js';
-import { openSecret } from '../access/secret.js';
+import { openSecret } from '../access/tokens.js';
 import { type Credentials, createAdministrator, listenForSessions, lookUpAccount } from '../accounts/accounts.js';
 import { forgetSessions } from '../accounts/logins.js';
 import { adminAnswers } from '../api/server/server.js';

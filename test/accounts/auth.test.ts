@@ -2,7 +2,7 @@
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import t from 'tap';
-import { openSecret } from '../../src/access/secret.js';
+import { openSecret } from '../../src/access/tokens.js';
 import { argon2, loadPortable } from '../../src/accounts/passwords.js';
 import {
   ADMIN_TOKEN,
