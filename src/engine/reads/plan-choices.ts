@@ -10,7 +10,7 @@ import type { TableStatistics } from '../../mirror/column-statistics.js';
 import type { Condition } from '../../plan/plan.js';
 import { type BoundValues, estimatedColumn, selectivity } from '../../plan/selectivity.js';
 import type { UnevenPage, UnevenRead } from '../../plan/uneven.js';
-import { Statistics } from '../../postgres/catalog/statistics-reader.js';
+import { Statistics } from '../../postgres/catalog/catalog.js';
 import type { Database } from '../../postgres/pools/database.js';
 import type { Statement } from '../../sql/fragment.js';
 import type { Parameter, Slot } from '../../sql/parameter.js';
