@@ -30,9 +30,8 @@ import {
   readBacklog,
   releaseDeliveries,
 } from './deliveries.js';
-import { type DeliveryStats, Lane, type LaneLimits } from './lane.js';
 import { Outbox } from './outbox.js';
-import { Sender } from './sender.js';
+import { type DeliveryStats, Lane, type LaneLimits, Sender } from './sender.js';
 
 export interface WebhookOptions extends LaneLimits {
   readonly parse: ParseLimits;
