@@ -3,14 +3,17 @@
  * there is none, the read waits for one that will soon have replayed it.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { parseOwnJson } from '../../base/narrow.js';
+import { messageOf, parseOwnJson } from '../../base/narrow.js';
+import type { Observer } from '../../base/observe.js';
 import { within } from '../../base/time-limit.js';
+import type { Mirror } from '../../mirror/watch.js';
 import { withCatalog } from '../../sql/catalog-names.js';
 import type { Database } from '../pools/database.js';
-import { DATABASE, type ServerIdentity, SYSTEM } from '../pools/server-identity.js';
-import { UNKNOWN_POSITION } from '../pools/sessions.js';
+import { TIMELINE } from '../pools/primary-watch.js';
+import { DATABASE, differenceOf, type ServerIdentity, SYSTEM } from '../pools/server-identity.js';
+import { LOG_END, UNKNOWN_POSITION } from '../pools/sessions.js';
 import type { ReplicaBoard, ReplicaState } from './replica-board.js';
-import { type ReplicaServer, SERVER } from './replica-server.js';
+import { type ReplicaServer, SERVER, SEVERAL_SERVERS } from './replica-server.js';
 
 /** Milliseconds between two questions how far a replica is, while somebody waits for it. */
 const ASK_PAUSE_MS = 1;
@@ -213,5 +216,207 @@ export class Replicas {
 
   async close(): Promise<void> {
     await Promise.all(this.all.map(({ database }) => database.close()));
+  }
+}
+
+/** Milliseconds between two checks. */
+const LOOK_INTERVAL_MS = 200;
+/** Milliseconds that a replica may take to answer a check. */
+const LOOK_TIMEOUT_MS = 1_000;
+
+/** Milliseconds by which a timer of a process that stands still is late. */
+const STANDSTILL_MS = 250;
+
+/** Samples that are kept. A replica that is further behind is behind by at least this much. */
+const MAX_SAMPLES = 3_000;
+
+/** Records on disk can have reached the standbys. Nothing is committed after the last record in memory. */
+const PRIMARY = withCatalog(`select json_build_object('flushed', pg_current_wal_flush_lsn() - '0/0'::pg_lsn,
+  'end', (select bytes from ${LOG_END}), 'system', ${SYSTEM}, 'database', ${DATABASE}, 'server', ${SERVER},
+  'timeline', ${TIMELINE})::text`);
+
+interface PrimaryReport extends ServerIdentity {
+  readonly flushed: number;
+  readonly end: number;
+  readonly server: string;
+  readonly timeline: number;
+}
+
+interface Sample {
+  readonly position: number;
+  /** By the clock of `performance`. */
+  readonly at: number;
+}
+
+/** Why a replica gets no reads. */
+interface Reason {
+  readonly state: ReplicaState;
+  readonly text: string;
+}
+
+const SEVERAL_REASON: Reason = { state: 'diverged', text: SEVERAL_SERVERS };
+
+interface WatchOptions {
+  /** Milliseconds. */
+  readonly maxLagMs: number;
+  readonly observe: Observer;
+  /** Called when one does not answer: each thread gives up what it waits for. */
+  readonly onLost: (replica: number) => void;
+}
+
+/**
+ * Checks the replicas several times a second, each within a time limit. A replica that is too far behind or does not answer gets no
+ * reads until it recovers. The clock of this process measures the lag: the time since the primary was first seen ahead of the position
+ * that the replica has replayed.
+ */
+export class ReplicaWatch {
+  readonly #samples: Sample[] = [];
+  /** The last answer of the primary; null before the first. */
+  #primary: PrimaryReport | null = null;
+  readonly #reasons = new Map<Replica, string>();
+  /** Those that do not answer. */
+  readonly #silent = new Set<Replica>();
+  /** Models and unknown positions so far, and those of the latter that were settled. */
+  #models = 0;
+  #settled = 0;
+  #isClosed = false;
+
+  private constructor(
+    private readonly replicas: Replicas,
+    private readonly database: Database,
+    private readonly options: WatchOptions,
+  ) {}
+
+  /** Resolves after the first check of all replicas. */
+  static async start(
+    replicas: Replicas,
+    database: Database,
+    mirror: Mirror,
+    options: WatchOptions,
+  ): Promise<ReplicaWatch> {
+    const watch = new ReplicaWatch(replicas, database, options);
+    mirror.onChange(() => watch.#followModel());
+    await watch.#repeat(() => watch.#lookAtPrimary());
+    await Promise.all(replicas.all.map((replica, index) => watch.#repeat(() => watch.#lookAt(replica, index))));
+    return watch;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+  }
+
+  /** Each has its own loop: one that does not answer must not delay the checks of the others. */
+  async #repeat(look: () => Promise<void>): Promise<void> {
+    await look();
+    if (!this.#isClosed) setTimeout(() => void this.#repeat(look), LOOK_INTERVAL_MS).unref();
+  }
+
+  /** Until it is known where the primary was when the model was read, the primary alone is sure to have what the model shows. */
+  #followModel(): void {
+    this.#models++;
+    this.replicas.board.model = UNKNOWN_POSITION;
+  }
+
+  async #lookAtPrimary(): Promise<void> {
+    const { board } = this.replicas;
+    const at = performance.now();
+    const [models, unknown] = [this.#models, board.unknown];
+    const report = await within(
+      this.database.own.use((session) => session.cell(PRIMARY, [])),
+      LOOK_TIMEOUT_MS,
+    ).catch(() => null);
+    // While the primary is lost, replicas go on to serve what they have.
+    if (report === null) return;
+    const primary = parseOwnJson<PrimaryReport>(String(report));
+    const { flushed, end, timeline } = primary;
+    const former = this.#primary;
+    const isOther = former !== null && differenceOf(former, primary) !== null;
+    const isPromoted = isOther || (former !== null && timeline !== former.timeline);
+    this.#primary = primary;
+    const last = this.#samples.at(-1)?.position ?? 0;
+    if (flushed < last || isPromoted) {
+      this.#samples.length = 0;
+      this.#followModel();
+      // Each is ready again when its own timeline was compared with the new one.
+      for (const replica of this.replicas.all) replica.report('unknown', 0, 0);
+      board.replacePrimary();
+      if (isOther) board.resetWrittenTimeline(timeline);
+    } else if (models === this.#models && board.model === UNKNOWN_POSITION) board.model = end;
+    board.timeline = timeline;
+    if (board.writtenTimeline > timeline) void this.database.primary?.reach(board.writtenTimeline);
+    if (unknown > this.#settled) {
+      this.#settled = unknown;
+      board.settleUnknown(unknown, end);
+    }
+    if (flushed > (this.#samples.at(-1)?.position ?? 0)) this.#samples.push({ position: flushed, at });
+    if (this.#samples.length > MAX_SAMPLES) this.#samples.shift();
+  }
+
+  async #lookAt(replica: Replica, index: number): Promise<void> {
+    const askedAt = performance.now();
+    const { server, database } = replica;
+    // A new connection shows where the URL leads to now.
+    if (server.isOver(askedAt)) database.watchdog.destroyAll();
+    const { met } = server;
+    try {
+      const report = await within(replica.ask(), LOOK_TIMEOUT_MS);
+      this.#silent.delete(replica);
+      replica.measured(report, met, askedAt);
+      const lagMs = this.#lagOf(report.replayed, askedAt);
+      const reason = server.isSeveral ? SEVERAL_REASON : this.#reasonAgainst(report, lagMs);
+      this.#note(replica, reason?.text ?? null);
+      replica.report(reason?.state ?? 'ready', report.replayed, lagMs);
+    } catch (error) {
+      // An answer that this process was too busy to read is no silence of the replica.
+      if (this.#isClosed || performance.now() - askedAt > LOOK_TIMEOUT_MS + STANDSTILL_MS) return;
+      const isKnown = this.#silent.has(replica);
+      this.#silent.add(replica);
+      replica.suspect();
+      this.#note(replica, messageOf(error));
+      // Also if the replica got no new reads before: some may be in flight.
+      if (!isKnown) this.options.onLost(index);
+    }
+  }
+
+  #reasonAgainst(report: ReplicaReport, lagMs: number): Reason | null {
+    const primary = this.#primary;
+    if (primary === null) return { state: 'unknown', text: 'the primary has not answered yet' };
+    const { standby, server, timeline } = report;
+    const state = differenceOf(primary, report);
+    if (state) return { state, text: `it is another ${state} than that of DATABASE_URL` };
+    if (!standby && server === primary.server) return { state: 'primary', text: 'it is the primary' };
+    if (!standby) return { state: 'promoted', text: 'it was promoted, and is not the primary of DATABASE_URL' };
+    // Its log may be longer than that of the primary, and lack what was written there.
+    if (timeline !== primary.timeline)
+      return { state: 'diverged', text: `its timeline is ${timeline}, and that of the primary ${primary.timeline}` };
+    if (lagMs > this.options.maxLagMs) return { state: 'behind', text: `it is ${Math.round(lagMs)} ms behind` };
+    return null;
+  }
+
+  /** Logs when a replica is left out and when it is back. */
+  #note(replica: Replica, reason: string | null): void {
+    const former = this.#reasons.get(replica) ?? null;
+    if (reason === null) this.#reasons.delete(replica);
+    else this.#reasons.set(replica, reason);
+    if ((reason === null) === (former === null)) return;
+    const { observe } = this.options;
+    observe(
+      reason === null
+        ? { kind: 'replica-ready', server: replica.name }
+        : { kind: 'replica-left', server: replica.name, reason },
+    );
+  }
+
+  /** Milliseconds, at the time at which the replica was asked. */
+  #lagOf(replayed: number, askedAt: number): number {
+    const samples = this.#samples;
+    let [low, high] = [0, samples.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((samples[middle]?.position ?? 0) > replayed) high = middle;
+      else low = middle + 1;
+    }
+    const first = samples[low];
+    return first === undefined ? 0 : Math.max(0, askedAt - first.at);
   }
 }
