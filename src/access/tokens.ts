@@ -1,5 +1,5 @@
 /**
- * Signed tokens: HS256 with SECRET, and nothing else. Each kind names its purpose, so that a link in a mail never opens the
+ * Signed tokens: those of the service, and those of foreign issuers. The service signs with HS256 and SECRET, and nothing else. Each kind names its purpose, so that a link in a mail never opens the
  * API and an access token never sets a password.
  */
 import { createHash, createSecretKey, randomBytes } from 'node:crypto';
@@ -277,7 +277,10 @@ const FILE_NAME = 'lateral.secret';
 /** A shorter key could be guessed from a token. */
 const MIN_SECRET_LENGTH = 16;
 
-/** `directory` is null if the service has no directory of its own. */
+/**
+ * The key that signs tokens: configured, or generated once and stored next to the embedded database. `directory` is null if the service
+ * has no directory of its own.
+ */
 export async function openSecret(chosen: string | null, directory: string | null, observe: Observer): Promise<string> {
   if (chosen !== null) {
     if (chosen.length < MIN_SECRET_LENGTH) observe({ kind: 'secret-short' });

@@ -1,6 +1,6 @@
 /**
- * /server: whether the service runs, is ready and healthy, what it is, and the statements that took the most time (/server/shapes). The
- * admin listener answers the same questions without a token.
+ * /server: whether the service runs, is ready and healthy, what it is, the statements that took the most time (/server/shapes), and its API
+ * for tools as an OpenAPI document and as a GraphQL schema, as far as the caller may see it (/server/specs). The admin listener answers the same questions without a token.
  */
 import { build } from 'fast-json-stringify';
 import { LRUCache } from 'lru-cache';

@@ -1,5 +1,5 @@
 /**
- * Posts deliveries, signed as Standard Webhooks prescribes (https://www.standardwebhooks.com). The URL was chosen by an administrator, and the
+ * Sends deliveries: a lane per webhook claims them and writes their results. Requests are signed as Standard Webhooks prescribes (https://www.standardwebhooks.com). The URL was chosen by an administrator, and the
  * request comes from inside the network of the service: unless local addresses are allowed, it goes only to addresses of the
  * Internet. Redirects are not followed.
  */

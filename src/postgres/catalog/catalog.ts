@@ -1,4 +1,7 @@
-/** The database as the mirror and the policies see it: one statement that reads each, and notifications of changes. */
+/**
+ * The database as the mirror and the policies see it: one statement that reads each, and notifications of changes. Statistics of tables
+ * are read apart.
+ */
 import { hash } from 'node:crypto';
 import type { PolicySource } from '../../access/policy-watch.js';
 import { parseOwnJson } from '../../base/narrow.js';
