@@ -1,13 +1,12 @@
 /** The service inside of a Node program: `import { createLateral } from 'lateral'`. */
 
-import { readConfig } from './config/config.js';
-import { environmentOf, type LateralOptions } from './config/program-options.js';
+import { environmentOf, type LateralOptions, readConfig } from './config/config.js';
 import type { Lateral } from './engine/extensions/api.js';
 import type { Extension } from './engine/extensions/definition.js';
 import { LateralService } from './service/lateral.js';
 
 export { LateralError, Refused, StartError } from './base/errors.js';
-export type { LateralOptions } from './config/program-options.js';
+export type { LateralOptions } from './config/config.js';
 export type * from './engine/extensions/api.js';
 export * from './engine/extensions/definition.js';
 export { type NodeHandler, toNodeHandler } from './service/node-handler.js';

@@ -1,9 +1,9 @@
 /** The options of a start: read from the environment and the command line, as option-table.ts defines them. */
-
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
-import { UsageError } from '../base/errors.js';
+import { StartError, UsageError } from '../base/errors.js';
 import { messageOf } from '../base/narrow.js';
+import { didYouMean } from '../base/nearest-name.js';
 import { AUTOMATIC, type Option, workersFor } from './option-kinds.js';
 import { OPTIONS } from './option-table.js';
 import { type AuthProvider, readProviders } from './provider-options.js';
@@ -140,4 +140,58 @@ export interface OptionRow {
 
 export function optionRows(): OptionRow[] {
   return Object.entries(OPTIONS).map(([name, { initial, about }]) => ({ name, initial: initial ?? '', about }));
+}
+
+/** DATABASE_URL becomes databaseUrl. */
+type CamelCase<Name extends string> = Name extends `${infer First}_${infer Rest}`
+  ? `${Lowercase<First>}${Capitalize<CamelCase<Rest>>}`
+  : Lowercase<Name>;
+
+type OptionValue = string | number | boolean | readonly string[] | undefined;
+
+/** A list is the same as its entries with commas between them. */
+export type LateralOptions = {
+  readonly [Name in CamelCase<OptionName> | OptionName | `AUTH_${string}` | `STORAGE_${string}`]?: OptionValue;
+};
+
+const PLAIN_NAMES: ReadonlyMap<string, string> = new Map(
+  Object.keys(OPTIONS).map((name) => [
+    name.toLowerCase().replace(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase()),
+    name,
+  ]),
+);
+
+/** Options of one sign-in provider or storage location: their names contain its name. */
+const NAMED = /^(AUTH|STORAGE)_./;
+
+/**
+ * The options as an environment has them. Unknown names are refused, except those that the environment of the process has: a program may
+ * pass on `...process.env`.
+ */
+export function environmentOf(options: Readonly<Record<string, OptionValue>>): Record<string, string> {
+  const environment: Record<string, string> = {};
+  for (const [given, value] of Object.entries(options)) {
+    if (value === undefined) continue;
+    const name = PLAIN_NAMES.get(given) ?? given;
+    if (!Object.hasOwn(OPTIONS, name) && !NAMED.test(name)) {
+      if (process.env[given] === value) continue;
+      throw unknownOption(given);
+    }
+    if (environment[name] !== undefined)
+      throw new StartError(`the option "${given}" is given twice, also as "${name}"`);
+    environment[name] = textOf(given, value);
+  }
+  return environment;
+}
+
+function textOf(name: string, value: unknown): string {
+  if (Array.isArray(value)) return value.join();
+  if (typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean') return String(value);
+  throw new StartError(`the option "${name}" must be a string, number, boolean or list of strings`);
+}
+
+function unknownOption(name: string): StartError {
+  const isPlain = /[a-z]/.test(name);
+  const hint = didYouMean(name, isPlain ? PLAIN_NAMES.keys() : Object.keys(OPTIONS));
+  return new StartError(`unknown option "${name}".${hint}`);
 }
