@@ -19,12 +19,11 @@ import type { Input } from '../../request/parse-context.js';
 import { parseReadBack, tagged } from '../../request/rest.js';
 import { checkConditions, requireObject } from '../../request/write.js';
 import { MAX_IMAGE_BYTES, wholeFile } from '../../storage/images.js';
-import { fetchRemote } from '../../storage/remote-file.js';
 import { type ActionRequest, type ActionResult, type ApiRoute, actionRoutes } from '../action.js';
 import { type ItemPath, readConditions, wantsItems, writerOf, writtenReply } from '../items/item-writes.js';
 import { resourceRoutes } from '../items/items.js';
 import { done, data as inEnvelope, object, ok, RECORD, STRING } from '../openapi/json-schema.js';
-import { atMost, FORM_BYTES, type FormFile, readFileForm } from './file-form.js';
+import { atMost, FORM_BYTES, type FormFile, fetchRemote, readFileForm } from './file-form.js';
 import { FILES, type FilesServices, permitFields, readFileSettings, readStorage } from './file-rows.js';
 
 export function filesRoutes(services: FilesServices): ApiRoute[] {
