@@ -1,4 +1,4 @@
-/** The options of a start: read from the environment and the command line, as option-table.ts defines them. */
+/** The options of a start: read from the environment, the command line or a program, as option-table.ts defines them. */
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
 import { StartError, UsageError } from '../base/errors.js';
@@ -149,7 +149,10 @@ type CamelCase<Name extends string> = Name extends `${infer First}_${infer Rest}
 
 type OptionValue = string | number | boolean | readonly string[] | undefined;
 
-/** A list is the same as its entries with commas between them. */
+/**
+ * The options that a program passes: by plain names (`databaseUrl`) or by those of the environment (`DATABASE_URL`). A list is the same as
+ * its entries with commas between them.
+ */
 export type LateralOptions = {
   readonly [Name in CamelCase<OptionName> | OptionName | `AUTH_${string}` | `STORAGE_${string}`]?: OptionValue;
 };

@@ -1,4 +1,7 @@
-/** Forms with files: the files of an upload in their order, each with the fields before it, or the only file of an import. */
+/**
+ * Where the bytes of files come from. A form has the files of an upload in their order, each with the fields before it, or the only file of
+ * an import. Other files are fetched from a URL.
+ */
 
 import { get as getHttp, type IncomingMessage } from 'node:http';
 import { get as getHttps } from 'node:https';
@@ -224,6 +227,12 @@ const MAX_REDIRECTS = 3;
 /** A server may be silent for so long, and never for longer than the whole download may take. */
 const SILENCE_MS = 10_000;
 
+/**
+ * Fetches a file from a URL that a caller names. Such a request comes from inside the network of the service, so it is made only to
+ * origins of FILES_IMPORT_ALLOW_LIST, and only to public addresses: a name is resolved once, each of its addresses is checked, and the
+ * connection goes to one of those. A private address counts as allowed only where the list itself names it as an address. Redirects are
+ * followed by the same rules.
+ */
 export async function fetchRemote(text: string, options: RemoteOptions): Promise<RemoteFile> {
   if (options.allowed.length === 0) throw forbidden('Importing files from a URL is off (FILES_IMPORT_ALLOW_LIST).');
   let url = parseUrl(text);

@@ -1,6 +1,7 @@
 /**
  * /server: whether the service runs, is ready and healthy, what it is, the statements that took the most time (/server/shapes), and its API
- * for tools as an OpenAPI document and as a GraphQL schema, as far as the caller may see it (/server/specs). The admin listener answers the same questions without a token.
+ * for tools as an OpenAPI document and as a GraphQL schema, as far as the caller may see it (/server/specs). The admin listener answers
+ * questions about its state without a token.
  */
 import { build } from 'fast-json-stringify';
 import { LRUCache } from 'lru-cache';

@@ -1,7 +1,7 @@
 /**
- * Sends deliveries: a lane per webhook claims them and writes their results. Requests are signed as Standard Webhooks prescribes (https://www.standardwebhooks.com). The URL was chosen by an administrator, and the
- * request comes from inside the network of the service: unless local addresses are allowed, it goes only to addresses of the
- * Internet. Redirects are not followed.
+ * Sends deliveries: a lane per webhook claims them and writes their results. Requests are signed as Standard Webhooks prescribes
+ * (https://www.standardwebhooks.com). The URL was chosen by an administrator, and the request comes from inside the network of the
+ * service: unless local addresses are allowed, it goes only to addresses of the Internet. Redirects are not followed.
  */
 import { createHmac } from 'node:crypto';
 import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http';
