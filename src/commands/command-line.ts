@@ -16,13 +16,13 @@ import { CAPACITY_HELP, capacity } from './capacity.js';
 import { DOCTOR_HELP, doctor } from './doctor.js';
 import { EXPLAIN_HELP, explain } from './explain-command.js';
 import { help } from './help.js';
-import { IMPORT_HELP, importFile } from './import-command.js';
-import { LIVE_HELP, live } from './live-command.js';
+import { IMPORT_HELP, importFile } from './items.js';
+import { LIVE_HELP, live } from './changes.js';
 import { PLANS_HELP, plans, STATISTICS_HELP, statistics } from './plans-command.js';
 import { RECORD_HELP, record } from './record.js';
 import { RELATIONS_HELP, relations } from './relations-command.js';
 import { REPLAY_HELP, replay } from './replay.js';
-import { SCHEMA_HELP, schema } from './schema-command.js';
+import { SCHEMA_HELP, schema } from './schema.js';
 import { WEBHOOKS_HELP, webhooks } from './webhooks-command.js';
 
 const TYPES_HELP = `Usage: lateral types [--option value ...]

@@ -2,7 +2,7 @@
 import t from 'tap';
 import { createObserver } from '../../src/base/observe.js';
 import { packagePath } from '../../src/base/package-files.js';
-import { servedTables } from '../../src/commands/live-command.js';
+import { servedTables } from '../../src/commands/changes.js';
 import { readConfig } from '../../src/config/config.js';
 import type { Sources } from '../../src/live/changes/change-source.js';
 import { ChangeStream } from '../../src/live/changes/change-stream.js';
