@@ -13,7 +13,7 @@ import { Storages } from '../storage/storage.js';
 import { ADOPT_HELP, adopt } from './adopt.js';
 import { ADVISE_HELP, advise } from './advise-command.js';
 import { CAPACITY_HELP, capacity } from './capacity.js';
-import { LIVE_HELP, live } from './changes.js';
+import { LIVE_HELP, live, WEBHOOKS_HELP, webhooks } from './changes.js';
 import { DOCTOR_HELP, doctor } from './doctor.js';
 import { help } from './help.js';
 import { EXPLAIN_HELP, explain, IMPORT_HELP, importFile } from './items.js';
@@ -22,7 +22,6 @@ import { RECORD_HELP, record } from './record.js';
 import { RELATIONS_HELP, relations } from './relations-command.js';
 import { REPLAY_HELP, replay } from './replay.js';
 import { SCHEMA_HELP, schema } from './schema.js';
-import { WEBHOOKS_HELP, webhooks } from './webhooks-command.js';
 
 const TYPES_HELP = `Usage: lateral types [--option value ...]
 
