@@ -19,9 +19,8 @@ import { help } from './help.js';
 import { EXPLAIN_HELP, explain, IMPORT_HELP, importFile } from './items.js';
 import { PLANS_HELP, plans, STATISTICS_HELP, statistics } from './plans-command.js';
 import { RECORD_HELP, record } from './record.js';
-import { RELATIONS_HELP, relations } from './relations-command.js';
 import { REPLAY_HELP, replay } from './replay.js';
-import { SCHEMA_HELP, schema } from './schema.js';
+import { RELATIONS_HELP, relations, SCHEMA_HELP, schema } from './schema.js';
 
 const TYPES_HELP = `Usage: lateral types [--option value ...]
 
