@@ -1,4 +1,7 @@
-/** `lateral live install | remove`: the triggers that report changes where the log of PostgreSQL cannot be read. */
+/**
+ * `lateral live install | remove`: the triggers that report changes where the log of PostgreSQL cannot be read. `lateral webhooks` lists
+ * webhooks and their deliveries, and does what the routes of /webhooks do.
+ */
 import { ServiceError, StartError, UsageError } from '../base/errors.js';
 import { createObserver } from '../base/observe.js';
 import { type Config, readArguments, readConfig } from '../config/config.js';

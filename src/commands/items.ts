@@ -1,4 +1,7 @@
-/** `lateral import`: writes the rows of a file to a collection. */
+/**
+ * `lateral import` writes the rows of a file to a collection. `lateral explain` prints the SQL of a read, its parameters and PostgreSQL's
+ * plan.
+ */
 import { createReadStream } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { basename, extname } from 'node:path';

@@ -1,4 +1,7 @@
-/** `lateral schema snapshot | diff | apply`: the schema of a database as a file, and a database made what the file says. */
+/**
+ * `lateral schema snapshot | diff | apply`: the schema of a database as a file, and a database made what the file says. `lateral relations
+ * suggest` shows, or writes, the relations that the foreign keys of a database imply.
+ */
 import { readFile, writeFile } from 'node:fs/promises';
 import { createInterface } from 'node:readline/promises';
 import { StartError, UsageError } from '../base/errors.js';
