@@ -9,7 +9,15 @@ import { isRecord, messageOf, parseOwnJson, propertiesOf } from '../base/narrow.
 import { counted, parseDuration } from '../traffic/limits.js';
 import { Redactor } from '../traffic/redact.js';
 import { ask, type Target } from '../traffic/target.js';
-import { endLine, headerLine, requestLine, splitLines, type Traffic, TrafficReader } from '../traffic/traffic-file.js';
+import {
+  endLine,
+  headerLine,
+  requestLine,
+  serviceFactor,
+  splitLines,
+  type Traffic,
+  TrafficReader,
+} from '../traffic/traffic-file.js';
 import { checkWritable, readOwnOptions, readTarget } from './own-options.js';
 
 export const RECORD_HELP = `Usage: lateral record --url URL --token TOKEN [--for 10m] [--sample 0.1] [--redact] -o traffic.lateral
@@ -52,7 +60,7 @@ export async function record(words: readonly string[]): Promise<void> {
   const shapes = new Set(recorded.map(({ shape }) => shape)).size;
   const length = `${Math.round(traffic.milliseconds / 1_000)} s`;
   console.error(
-    `${counted(requests, 'request')} of ${counted(shapes, 'shape')} in ${length}, written to ${file}${describeDropped(traffic, sample)}`,
+    `${counted(requests, 'request')} of ${counted(shapes, 'shape')} in ${length}, written to ${file}${describeDropped(traffic)}`,
   );
   if (!isCutOff) return;
   console.error(
@@ -61,11 +69,11 @@ export async function record(words: readonly string[]): Promise<void> {
   process.exitCode = 1;
 }
 
-/** A replay at the rate of the service needs the factor. */
-function describeDropped({ requests, dropped }: Traffic, sample: number): string {
-  if (dropped === 0) return '';
-  const factor = Math.round((10 * (requests + dropped)) / Math.max(1, requests) / sample) / 10;
-  return `; the service left out ${dropped} to save processor time: --rate ${factor}x is the rate of all requests`;
+function describeDropped(traffic: Traffic): string {
+  const { dropped } = traffic;
+  const left = dropped === 0 ? '' : `; the service left out ${dropped} to save processor time`;
+  const factor = serviceFactor(traffic);
+  return factor === 1 ? left : `${left}; lateral replay --rate ${factor}x has the rate of the service`;
 }
 
 const [MIN_MS, MAX_MS] = [1_000, 3_600_000];

@@ -7,7 +7,7 @@ import { type Progress, prepareReplay, replay as replayTraffic } from '../traffi
 import { isWithinLimits, jsonOf, junitOf, milliseconds, tableOf } from '../traffic/report.js';
 import { pageOf } from '../traffic/report-page.js';
 import { checkTarget, parseTarget } from '../traffic/target.js';
-import { readTraffic, type Traffic } from '../traffic/traffic-file.js';
+import { readTraffic, serviceFactor, type Traffic } from '../traffic/traffic-file.js';
 import { checkWritable, type OwnOptions, readFileOperand, readOwnOptions, readTarget } from './own-options.js';
 
 export const REPLAY_HELP = `Usage: lateral replay FILE --url URL --token TOKEN [--rate 1x | 500/s] [--for 1m] [--slo p99=50ms,errors=0.1%]
@@ -57,6 +57,8 @@ export async function replay(words: readonly string[]): Promise<void> {
   const limits = options.value('slo') === null ? [] : parseServiceLimits(options.required('slo'));
   for (const name of ['junit', 'html']) await checkWritable(`--${name}`, options.value(name));
   const traffic = await readRecording(file);
+  const factor = serviceFactor(traffic);
+  if (factor !== 1) console.error(`--rate ${factor}x has the rate of the service`);
   for (const each of targets) await checkTarget(each);
   const prepared = await prepareReplay(traffic, targets, settings.writes);
   if (prepared.requests.length === 0)
@@ -95,15 +97,8 @@ export async function readRecording(file: string): Promise<Traffic> {
   if (!isComplete)
     console.error(`${file} has no end: the recording broke off, and its last request is taken for the end`);
   if (dropped > 0) console.error(`${file} lacks ${counted(dropped, 'request')}, which the service could not keep`);
-  if (header.sample < 1)
-    console.error(
-      `${file} has ${header.sample} of all requests: --rate ${round(1 / header.sample)}x is the rate of the service`,
-    );
+  if (header.sample < 1) console.error(`${file} is a sample of ${header.sample} of all requests`);
   return traffic;
-}
-
-function round(value: number): number {
-  return Math.round(value * 100) / 100;
 }
 
 async function writeReport(file: string | null, text: () => string): Promise<void> {

@@ -328,9 +328,15 @@ function endOf(request: AnsweredRequest, { status, ms }: Measured, names: Secret
   return request.stageTimes === null ? `${line}}\n` : `${line},"stages":{${stagesOf(request.stageTimes)}}}\n`;
 }
 
-/** Headers of the usual form. */
-const MEDIA_TYPES = /^[\w+./*-]+(?:;\s*q=[\d.]+)?(?:,\s*[\w+./*-]+(?:;\s*q=[\d.]+)?)*$/;
-const PREFERENCES = /^[a-z]+(?:=[a-z0-9.-]+)?(?:[;,]\s*[a-z]+(?:=[a-z0-9.-]+)?)*$/;
+/** Headers of the usual form, with names that the service knows. */
+const MEDIA_TYPES = listOf('(?:application|text|\\*)/[\\w+.*-]+(?:;\\s*q=[\\d.]+)?');
+const PREFERENCES = listOf(
+  '(?:return|handling|wait|explain|timing|consistency|count|resolution|tx)(?:=(?:[a-z-]{1,20}|\\d{1,6}))?',
+);
+
+function listOf(part: string): RegExp {
+  return new RegExp(`^${part}(?:[;,]\\s*${part})*$`);
+}
 
 function omissionOf(request: AnsweredRequest, body: string | null, names: SecretNames): Omission | null {
   const { method, route, path, queryString, identity } = request;

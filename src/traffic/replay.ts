@@ -317,6 +317,9 @@ class TargetRun {
   /** The time that its turns took, and that the schedule has for them. */
   #elapsedMs = 0;
   #plannedMs = 0;
+  /** The latencies of requests that were due in the first half of the turn. */
+  #early: number[] = [];
+  #halfway = 0;
   #signal: AbortSignal | undefined;
 
   constructor(
@@ -328,7 +331,9 @@ class TargetRun {
     const listener = {
       onAnswer: (sending: ReplaySending, latency: number, status: number, failure: Failure) => {
         // Requests that an interruption cut off say nothing about the service.
-        if (status !== 0 || !this.#signal?.aborted) this.#count(sending, latency, status, failure);
+        if (status === 0 && this.#signal?.aborted) return;
+        if (performance.now() - latency < this.#halfway) this.#early.push(latency);
+        this.#count(sending, latency, status, failure);
       },
       onSend: (_: ReplaySending, late: number) => void this.#lateness.push(late),
     };
@@ -344,6 +349,9 @@ class TargetRun {
     if (signal?.aborted) return;
     this.#signal = signal;
     const begun = performance.now();
+    const planned = endMs - this.#plannedMs;
+    this.#halfway = begun + planned / 2;
+    this.#early = [];
     const offset = begun - this.#plannedMs;
     const dueOf = (): number | null => {
       const due = this.plan.dueOf(this.#next);
@@ -360,9 +368,11 @@ class TargetRun {
     // Requests that could not be sent in time have waited for all of it.
     const cause = this.#loop.isRefused ? REFUSED : 'not sent, because all connections were busy';
     while (!signal?.aborted && dueOf() !== null) this.#count(schedule.take(), TIMEOUT_MS, 0, cause);
-    const planned = endMs - this.#plannedMs;
     this.#plannedMs = endMs;
-    this.#elapsedMs += signal?.aborted ? performance.now() - begun : Math.max(planned, performance.now() - begun);
+    const elapsed = performance.now() - begun;
+    // The last responses take their time, as all do. If they take longer than the early ones, requests have piled up.
+    const usual = percentilesOf(this.#early).p99;
+    this.#elapsedMs += signal?.aborted ? elapsed : Math.max(planned, elapsed - usual);
   }
 
   end(): void {

@@ -102,6 +102,7 @@ const OMISSIONS: Readonly<Record<string, string>> = {
   share: 'callers of shares',
   caller: 'callers that were not identified',
   cursor: 'cursors, which --redact leaves out',
+  unreadable: 'requests that --redact cannot read',
   'unknown caller': 'callers that the target does not have',
 };
 

@@ -1,8 +1,10 @@
 /**
  * Decides which requests are recorded with their values. Only routes of data are. For all others, such as logins, the recording has the
- * template of the route. A request that names a secret, such as a password or a concealed field, is recorded without its values.
+ * template of the route. A request that names a secret, such as a password or a concealed field, is recorded without its values. The same
+ * applies to a request that cannot be checked.
  */
-import { type Collection, isSecretField, type Model } from '../mirror/model.js';
+import { isRecord, propertiesOf } from '../base/narrow.js';
+import { type Field, isSecretField, type Model } from '../mirror/model.js';
 import { SYSTEM_RESOURCES } from '../mirror/system-resources.js';
 
 /** Why a request has no values in the recording and cannot be replayed. */
@@ -39,9 +41,9 @@ const DATA_ROUTES: ReadonlySet<string> = new Set([
   '/graphql',
   '/transactions',
 ]);
-/** Their bodies are not recorded: users, permissions and shares are accounts rather than data. */
+/** Their bodies are not recorded: users, permissions and shares are accounts rather than data. The key of a share opens it. */
 const READ_ROUTES: ReadonlySet<string> = new Set([
-  ...SYSTEM_RESOURCES.flatMap(({ name }) => [`/${name}`, `/${name}/:key`]),
+  ...SYSTEM_RESOURCES.filter(({ name }) => name !== 'shares').flatMap(({ name }) => [`/${name}`, `/${name}/:key`]),
   '/users/me',
   '/roles/me',
   '/assets/:id',
@@ -58,126 +60,215 @@ const SECRET_HINT =
 const MAX_KNOWN_QUERIES = 500;
 const MAX_KNOWN_LENGTH = 300;
 
-/** Spaces, commas and comments may stand between a name of a GraphQL document and its colon. */
-const NAME_WITH_VALUE = /([A-Za-z_]\w*)(?:[\s,\ufeff]|#[^\n\r]*)*:/g;
+/** Spaces, commas and comments may stand between a name of a GraphQL document and its colon or parenthesis. */
+const NAME_WITH_VALUE = /([A-Za-z_]\w*)(?:[\s,\ufeff]|#[^\n\r]*)*([:(])/g;
 
 /** The names of a model that are secret. */
 export class SecretNames {
-  /** In lower case. */
-  readonly #concealed: ReadonlySet<string>;
+  /** In lower case, as `#isSecret` separates them in a path. */
+  readonly #names: ReadonlySet<string>;
+  /** Names with characters that separate names, without quotes. */
+  readonly #oddNames: readonly string[];
   readonly #hint: RegExp;
-  /** Collections whose key is concealed: a path would show it. */
-  readonly #hiddenKeys: ReadonlySet<string>;
+  readonly #collections: ReadonlySet<string>;
+  /** Collections whose key is concealed, in lower case: a path, a list of keys or a cursor would show it. */
+  readonly #hiddenKeys: readonly string[];
   /** Whether a query string has a secret, for routes other than that of GraphQL. */
   readonly #queries = new Map<string, boolean>();
 
   constructor({ collections }: Pick<Model, 'collections'>) {
-    const all = [...collections.values()];
-    const names = all.flatMap((each) => [...each.fields.values()].filter(isSecretField).map(({ name }) => name));
-    this.#concealed = new Set(names.map((name) => name.toLowerCase()));
-    this.#hint = new RegExp([SECRET_HINT, ...[...this.#concealed].map(escaped)].join('|'), 'i');
-    this.#hiddenKeys = new Set(all.filter(hasHiddenKey).map(({ name }) => name));
+    const names = [...secretFields(collections)].map((name) => name.toLowerCase().trim());
+    const isOdd = (name: string): boolean => name.split(SEPARATORS).length > 1;
+    this.#names = new Set(names);
+    this.#oddNames = names.filter(isOdd).map(withoutQuotes);
+    this.#collections = new Set(collections.keys());
+    this.#hiddenKeys = [...collections.keys()].filter(keyHider(collections)).map((name) => name.toLowerCase());
+    const hints = [SECRET_HINT, ...names.map(escaped), ...this.#hiddenKeys.map(escaped)];
+    this.#hint = this.#oddNames.length > 0 ? /(?:)/ : new RegExp(hints.join('|'), 'i');
   }
 
   /** Returns null for a request that may be recorded with its values. */
   omissionOf(values: RequestValues): Omission | null {
     const { route, method, queryString, body } = values;
     if (!DATA_ROUTES.has(route) && !(READ_ROUTES.has(route) && READS.has(method))) return 'route';
-    if (
-      this.#hiddenKeys.size > 0 &&
-      route === '/items/:collection/:key' &&
-      this.#hiddenKeys.has(collectionOf(values.path))
-    )
-      return 'secret';
+    if (this.#showsKey(values)) return 'secret';
     if (queryString !== '' && this.#isInQuery(queryString, route)) return 'secret';
-    return body !== '' && this.#isInBody(body, route) ? 'secret' : null;
+    if (body === '') return null;
+    const value = parsed(body);
+    if (value === undefined) return 'body';
+    return this.#isInBody(body, value, route) ? 'secret' : null;
+  }
+
+  #showsKey({ route, path, queryString, body }: RequestValues): boolean {
+    if (this.#hiddenKeys.length === 0 || !route.startsWith('/items/') || !this.#hidesKey(path)) return false;
+    return route.endsWith('/:key') || body !== '' || (decoded(queryString) ?? 'cursor').includes('cursor');
+  }
+
+  /** Whether the collection of a path has a concealed key. One that does not exist may be misspelt. */
+  #hidesKey(path: string): boolean {
+    const [, , segment = ''] = path.split('/');
+    const name = decoded(segment) ?? '';
+    return this.#hiddenKeys.includes(name.toLowerCase()) || !this.#collections.has(name);
   }
 
   /** Most query strings come again and again. */
   #isInQuery(queryString: string, route: string): boolean {
+    if (route === '/graphql') return this.#isInGraphqlQuery(queryString);
     const known = this.#queries.get(queryString);
-    if (known !== undefined && route !== '/graphql') return known;
-    const found = this.#findInQuery(queryString, route);
-    if (queryString.length > MAX_KNOWN_LENGTH || route === '/graphql') return found;
+    if (known !== undefined) return known;
+    const found = this.#findInQuery(queryString);
+    if (queryString.length > MAX_KNOWN_LENGTH) return found;
     if (this.#queries.size >= MAX_KNOWN_QUERIES) this.#queries.clear();
     this.#queries.set(queryString, found);
     return found;
   }
 
-  #findInQuery(queryString: string, route: string): boolean {
-    const text = queryString.includes('%') ? decoded(queryString) : queryString;
+  #findInQuery(queryString: string): boolean {
+    const text = decoded(queryString);
     // A text that cannot be decoded cannot be checked.
     if (text === null) return true;
-    if (!this.#hint.test(text) && !text.includes('\\u')) return false;
-    return queryString.split('&').some((parameter) => {
-      const at = parameter.indexOf('=');
-      const name = decoded(at < 0 ? parameter : parameter.slice(0, at)) ?? '';
-      const value = decoded(at < 0 ? '' : parameter.slice(at + 1)) ?? '';
-      if (value === '') return false;
-      if (this.#isSecret(name)) return true;
-      return route === '/graphql' && name === 'query' ? this.#isInDocument(value) : this.#isInText(value);
+    if (!this.#mayHaveSecret(text)) return false;
+    return parametersIn(queryString).some(([name, value]) =>
+      value === null ? this.#mayHaveSecret(name) : this.#isSecret(name) || this.#isInText(value),
+    );
+  }
+
+  /** A request with the digest of a document has variables whose meaning is not known. */
+  #isInGraphqlQuery(queryString: string): boolean {
+    if (decoded(queryString) === null) return true;
+    const parameters = parametersIn(queryString);
+    const isPersisted = !parameters.some(([name, value]) => name === 'query' && value);
+    return parameters.some(([name, value]) => {
+      if (name === 'query') return value !== null && this.#isInDocument(value);
+      if (isPersisted && name === 'variables') return value !== '';
+      if (value === null) return this.#mayHaveSecret(name);
+      return this.#isSecret(name) || this.#isInText(value) || this.#isInDocument(value);
     });
   }
 
-  #isInBody(body: string, route: string): boolean {
-    if (!this.#hint.test(body) && !body.includes('\\u')) return false;
-    // Its operations have URLs of their own.
-    if (route === '/transactions') return true;
-    const value = parsed(body);
-    if (value === undefined) return true;
-    if (route !== '/graphql' || typeof value !== 'object' || value === null) return this.#isInValue(value);
-    const { query, ...others } = Object(value);
-    return (typeof query === 'string' && this.#isInDocument(query)) || this.#isInValue(others);
+  #isInBody(body: string, value: unknown, route: string): boolean {
+    const { query, variables, ...others } = propertiesOf(value);
+    if (route === '/graphql' && !query && variables) return true;
+    // The paths of operations may be encoded.
+    const hasPaths = route === '/transactions' && (this.#hiddenKeys.length > 0 || body.includes('%'));
+    if (!hasPaths && !this.#mayHaveSecret(body)) return false;
+    if (!isUnambiguous(body, value)) return true;
+    if (route === '/transactions') return this.#isInTransaction(value);
+    if (route !== '/graphql') return this.#isInValue(value);
+    return this.#isInDocument(String(query)) || this.#isInValue([variables, others], true);
   }
 
-  /** In a document, values follow the names of arguments, of fields of inputs and of variables. A selected field has no value. */
+  #isInTransaction(value: unknown): boolean {
+    if (!isRecord(value)) return true;
+    const { operations, ...others } = value;
+    if (!Array.isArray(operations) || this.#isInValue(others)) return true;
+    return operations.some((operation) => this.#isInOperation(operation));
+  }
+
+  /** An operation is like a request. */
+  #isInOperation(operation: unknown): boolean {
+    if (!isRecord(operation) || typeof operation['path'] !== 'string') return true;
+    const { path, ...others } = operation;
+    const [route = '', queryString = ''] = path.split(/\?(.*)/s, 2);
+    if (!/^\/items\//i.test(route) || (this.#hiddenKeys.length > 0 && this.#hidesKey(route))) return true;
+    return (queryString !== '' && this.#isInQuery(queryString, '/items/:collection')) || this.#isInValue(others);
+  }
+
+  /**
+   * In a document, values follow the names of arguments, of fields of inputs and of variables. A selected field has no value, unless it has
+   * arguments: these may be keys.
+   */
   #isInDocument(text: string): boolean {
-    if (!this.#hint.test(text)) return false;
-    return [...text.matchAll(NAME_WITH_VALUE)].some(([, name = '']) => this.#isSecret(name));
+    if (!this.#mayHaveSecret(text)) return false;
+    return [...text.matchAll(NAME_WITH_VALUE)].some(([, name = '', mark]) =>
+      mark === ':' ? this.#isSecret(name) : this.#namesCollection(name.toLowerCase()),
+    );
+  }
+
+  /** Whether it is made of the name of a collection with a concealed key, as `update_vaults_item` is. */
+  #namesCollection(root: string): boolean {
+    return this.#hiddenKeys.some((name) => `_${root}_`.includes(`_${name}_`));
   }
 
   /** A text may be JSON itself, as the parameter `filter` is. */
   #isInText(text: string): boolean {
-    if (!/^\s*[{["]/.test(text) || !(this.#hint.test(text) || text.includes('\\u'))) return false;
+    if (!/^\s*[{["]/.test(text) || !this.#mayHaveSecret(text)) return false;
     const value = parsed(text);
-    return value === undefined || this.#isInValue(value);
+    return value === undefined || !isUnambiguous(text, value) || this.#isInValue(value);
   }
 
-  #isInValue(value: unknown): boolean {
-    if (typeof value === 'string') return this.#isInText(value);
-    if (typeof value !== 'object' || value === null) return false;
-    if (Array.isArray(value)) return value.some((each) => this.#isInValue(each));
-    return Object.entries(value).some(([name, each]) => this.#isSecret(name) || this.#isInValue(each));
+  #isInValue(value: unknown, hasDocuments = false): boolean {
+    if (typeof value === 'string') return this.#isInText(value) || (hasDocuments && this.#isInDocument(value));
+    if (!isRecord(value)) return false;
+    if (Array.isArray(value)) return value.some((each) => this.#isInValue(each, hasDocuments));
+    return Object.entries(value).some(([name, each]) => this.#isSecret(name) || this.#isInValue(each, hasDocuments));
   }
 
-  /** A name may be a path, such as `author.password` or `filter[author][password]`. */
+  /** JSON may write every character of a name as `\u` and its number. */
+  #mayHaveSecret(text: string): boolean {
+    return this.#hint.test(text) || text.includes('\\u');
+  }
+
+  /** A name may be a path, such as `author.password` or `filter[author][password]`. GraphQL calls functions of a field `password_func`. */
   #isSecret(path: string): boolean {
     if (SECRET_NAME.test(path.replace(/([a-z0-9])([A-Z])/g, '$1_$2'))) return true;
-    return path
-      .toLowerCase()
-      .split(/[^\p{L}\p{N}_$ -]+/u)
-      .some((name) => this.#concealed.has(name));
+    const text = path.toLowerCase();
+    if (this.#oddNames.length > 0 && this.#oddNames.some((name) => withoutQuotes(text).includes(name))) return true;
+    return text.split(SEPARATORS).some((name) => this.#names.has(name.trim().replace(/_func$/, '')));
   }
 }
 
-function hasHiddenKey({ key }: Collection): boolean {
-  return key.some(isSecretField);
+const SEPARATORS = /[^\p{L}\p{N}_$ -]+/u;
+
+type Collections = Model['collections'];
+
+/** The names of fields that are secret, or that hold values of secret fields or keys of items with a secret key. */
+function* secretFields(collections: Collections): Iterable<string> {
+  const hidesKey = keyHider(collections);
+  const isSecret = (collection: string | null, name: string): boolean => {
+    const field = collections.get(collection ?? '')?.fields.get(name);
+    return field !== undefined && isSecretField(field);
+  };
+  const refersToSecret = ({ column, relation }: Field): boolean => {
+    if (column?.foreign_keys.some((key) => isSecret(key.collection, key.column))) return true;
+    if (relation === null) return false;
+    if (relation.kind === 'many-to-any') return relation.allowedCollections.some(hidesKey);
+    if (relation.kind !== 'many-to-one') return hidesKey(relation.manyCollection);
+    const { oneCollection, columns } = relation;
+    return hidesKey(oneCollection) || columns.some(({ referenced }) => isSecret(oneCollection, referenced));
+  };
+  for (const { fields, references } of collections.values()) {
+    for (const field of fields.values()) if (isSecretField(field) || refersToSecret(field)) yield field.name;
+    for (const { collection, columns } of references)
+      for (const { column, referenced } of columns) if (isSecret(collection, referenced)) yield column;
+  }
 }
 
-/** The collection of a path of items. */
-function collectionOf(path: string): string {
-  const begin = path.indexOf('/', 1) + 1;
-  const end = path.indexOf('/', begin);
-  const name = path.slice(begin, end < 0 ? path.length : end);
-  return /[%+]/.test(name) ? (decoded(name) ?? '') : name;
+/** Returns whether a collection has a concealed key. */
+function keyHider(collections: Collections): (name: string) => boolean {
+  return (name) => collections.get(name)?.key.some(isSecretField) ?? false;
 }
 
 function escaped(name: string): string {
   return name.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&');
 }
 
+/** Paths and JSON write quotes in names in several ways. */
+function withoutQuotes(text: string): string {
+  return text.replace(/["\\]/g, '');
+}
+
+/** Names and values of a query string that can be decoded. The value is null for a parameter without one. */
+function parametersIn(queryString: string): (readonly [name: string, value: string | null])[] {
+  return queryString.split('&').map((parameter) => {
+    const [name = '', value = null] = parameter.split(/=(.*)/s, 2).map((each) => decoded(each) ?? '');
+    return [name, value];
+  });
+}
+
 /** Returns null if it is not valid. */
 function decoded(text: string): string | null {
+  if (!/[%+]/.test(text)) return text;
   try {
     return decodeURIComponent(text.replaceAll('+', ' '));
   } catch {
@@ -192,4 +283,23 @@ function parsed(text: string): unknown {
   } catch {
     return undefined;
   }
+}
+
+/** The service refuses documents that are nested deeper. */
+const MAX_DEPTH = 500;
+
+/** Whether each name comes once in its object. JSON.parse drops all but the last value of a name, so the others could not be checked. */
+function isUnambiguous(text: string, value: unknown): boolean {
+  let names = 0;
+  for (const [, colon] of text.matchAll(/"(?:[^"\\]|\\.)*"\s*(:)?/g)) if (colon !== undefined) names++;
+  return names === countProperties(value, 0);
+}
+
+/** NaN if it is nested too deeply. */
+function countProperties(value: unknown, depth: number): number {
+  if (!isRecord(value)) return 0;
+  if (depth > MAX_DEPTH) return Number.NaN;
+  const values = Object.values(value);
+  const own = Array.isArray(value) ? 0 : values.length;
+  return values.reduce<number>((sum, each) => sum + countProperties(each, depth + 1), own);
 }

@@ -85,6 +85,11 @@ export function requestLine({ path, query, ...others }: RecordedRequest): string
   return JSON.stringify({ ...others, ...(others.omitted === undefined ? { path: url } : { route: path }) });
 }
 
+/** The factor by which a replay has to be faster to have the rate of the service: some requests were not recorded. */
+export function serviceFactor({ header, requests, dropped }: Traffic): number {
+  return Math.round((100 * (requests + dropped)) / Math.max(1, requests) / header.sample) / 100;
+}
+
 /** Reads a recording, compressed or not. */
 export async function readTraffic(path: string): Promise<Traffic> {
   const reader = new TrafficReader(path);

@@ -1,6 +1,6 @@
 /** The resource that is named for a load: by what reached its limit, not by what followed from that. */
 import t from 'tap';
-import { exhaustedBy, type Overload } from '../../src/traffic/exhausted.js';
+import { exhaustedBy, type Overload } from '../../src/traffic/capacity.js';
 import type { LoadFigures } from '../../src/traffic/load-samples.js';
 
 const UNLIMITED = { limit: null, throttled: 0 };
