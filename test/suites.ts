@@ -76,6 +76,7 @@ export const SUITES: Readonly<Record<string, Suite>> = {
           'explorer-capacity',
           'explorer-tasks',
           'explorer-dialogs',
+          'explorer-mishaps',
         ],
       },
     ],

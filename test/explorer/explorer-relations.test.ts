@@ -99,7 +99,7 @@ t.test('task 17: a many-to-any relation', { skip }, async (t) => {
   await page.getByText('mentions was added').waitFor();
   t.match(
     await sql`select many_field, one_field, junction_field, one_collection_field, one_allowed_collections from service_relations
-      where many_collection = 'articles_items' order by many_field`,
+      where many_collection = 'articles_mentions' order by many_field`,
     [
       { many_field: 'articles_id', one_field: 'mentions', junction_field: 'item' },
       { many_field: 'item', one_collection_field: 'collection', one_allowed_collections: 'authors,service_files' },
@@ -110,7 +110,7 @@ t.test('task 17: a many-to-any relation', { skip }, async (t) => {
   t.match(await send('GET', '/items/articles/1?fields=mentions.collection,mentions.item:authors.name'), {
     mentions: [{ collection: 'authors', item: { name: author?.['name'] } }],
   });
-  t.match(await sql`select collection, item from articles_items`, [
+  t.match(await sql`select collection, item from articles_mentions`, [
     { collection: 'authors', item: String(author?.['id']) },
   ]);
 
@@ -131,7 +131,7 @@ t.test('task 17: a many-to-any relation', { skip }, async (t) => {
   await list.getByRole('gridcell', { name: String(second?.['name']), exact: true }).waitFor();
   await page.getByRole('button', { name: 'Save' }).click();
   await page.getByText('One change saved').waitFor();
-  t.match(await sql`select collection, item from articles_items order by id`, [
+  t.match(await sql`select collection, item from articles_mentions order by id`, [
     { collection: 'authors', item: String(author?.['id']) },
     { collection: 'authors', item: String(second?.['id']) },
   ]);

@@ -298,6 +298,14 @@ export function titleField(collection: Collection | undefined): string | null {
   return isOf('string') ?? isOf('text') ?? collection.keys[0] ?? null;
 }
 
+/** The fields whose values together name an item: a person has a first name too. */
+export function titleFields(collection: Collection | undefined): string[] {
+  const title = titleField(collection);
+  if (title === null) return [];
+  const given = title === 'last_name' ? collection?.fields.get('first_name') : undefined;
+  return given?.column && !given.relation ? [given.name, title] : [title];
+}
+
 const NUMBERS = new Set(['integer', 'bigInteger', 'float', 'decimal']);
 const MOMENTS = new Set(['timestamp', 'dateTime', 'date', 'time']);
 

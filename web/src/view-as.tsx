@@ -92,6 +92,10 @@ function Choices({ onChoose }: { readonly onChoose: (choice: Choice) => void }):
   const [typed, setTyped] = useState('');
   const [found, setFound] = useState<readonly Choice[]>([YOURSELF, PUBLIC]);
   const [error, setError] = useState<string | null>(null);
+  /** The text whose results are shown. */
+  const answered = useRef('');
+  /** Whether Enter was pressed before the results of the typed text arrived. */
+  const isHurried = useRef(false);
   const [at, setAt] = useState(0);
   const list = useRef<HTMLUListElement>(null);
   useEffect(() => {
@@ -102,6 +106,10 @@ function Choices({ onChoose }: { readonly onChoose: (choice: Choice) => void }):
           setFound(choices);
           setAt(0);
           setError(null);
+          answered.current = typed;
+          const [first] = choices;
+          if (isHurried.current && first) onChoose(first);
+          isHurried.current = false;
         },
         (failure: unknown) => {
           if (!request.signal.aborted) setError(messageOf(failure));
@@ -117,7 +125,8 @@ function Choices({ onChoose }: { readonly onChoose: (choice: Choice) => void }):
   const onKeyDown = (event: KeyboardEvent): void => {
     const step = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0;
     const choice = found[at];
-    if (event.key === 'Enter' && choice) onChoose(choice);
+    if (event.key === 'Enter' && answered.current !== typed) isHurried.current = true;
+    else if (event.key === 'Enter' && choice) onChoose(choice);
     if (step === 0) return;
     event.preventDefault();
     const next = Math.max(0, Math.min(found.length - 1, at + step));
@@ -134,7 +143,10 @@ function Choices({ onChoose }: { readonly onChoose: (choice: Choice) => void }):
         aria-label="Role or user"
         placeholder="Role or user"
         value={typed}
-        onInput={(event) => setTyped(event.currentTarget.value)}
+        onInput={(event) => {
+          isHurried.current = false;
+          setTyped(event.currentTarget.value);
+        }}
         onKeyDown={onKeyDown}
       />
       <ul id="view-as-list" role="listbox" aria-label="View as" ref={list}>
@@ -152,7 +164,7 @@ function Choices({ onChoose }: { readonly onChoose: (choice: Choice) => void }):
           </li>
         ))}
         {error && <li class="bad">{error}</li>}
-        {!error && found.length === 0 && <li class="quiet">No role or user has this name.</li>}
+        {!error && found.length === 0 && <li class="quiet">No role or active user has this name.</li>}
       </ul>
     </div>
   );

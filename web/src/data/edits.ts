@@ -56,6 +56,8 @@ type Edit =
   | { readonly kind: 'create'; readonly path: ItemPath; readonly values: Row; readonly shown: Row }
   | { readonly kind: 'remove'; readonly path: ItemPath };
 
+export type Replaced = Extract<Edit, { kind: 'value' }> & { readonly base: unknown };
+
 export class Edits {
   readonly keyFields: readonly string[];
   /** In order of creation; the last edit of a cell applies. */
@@ -73,6 +75,8 @@ export class Edits {
     () => new Set(this.all.value.flatMap(({ kind, path }) => (kind === 'remove' ? [JSON.stringify(path)] : []))),
   );
   #named = 0;
+  /** The value that the user saw before the first change of a cell. */
+  readonly #bases = new Map<string, unknown>();
   /** The states before each change, and those that were undone. */
   readonly #past = signal<readonly (readonly Edit[])[]>([]);
   readonly #future = signal<readonly (readonly Edit[])[]>([]);
@@ -98,6 +102,28 @@ export class Edits {
     const kept = this.all.value.filter((each) => !isBelow(each.path, path, field));
     this.#change([...(joins ? kept.slice(0, -1) : kept), edit], joins);
     this.#forgetErrors(cellId(path, field));
+  }
+
+  /** Remembers the value of a saved item that the next change replaces. */
+  note(path: ItemPath, field: string, value: unknown): void {
+    if (!this.find(path, field)) this.#bases.set(cellId(path, field), value);
+  }
+
+  /** The changed values of the items of the root, with the value that each replaces. */
+  get replaced(): Replaced[] {
+    const cells = this.all.value.flatMap((edit): [string, Replaced][] => {
+      if (edit.kind !== 'value' || edit.path.length > 1) return [];
+      const id = cellId(edit.path, edit.field);
+      return this.#bases.has(id) ? [[id, { ...edit, base: this.#bases.get(id) }]] : [];
+    });
+    return [...new Map(cells).values()];
+  }
+
+  /** Another user has changed the value: the next attempt to save replaces the new one. */
+  reportChanged(path: ItemPath, field: string, now: unknown, message: string): void {
+    const id = cellId(path, field);
+    this.#bases.set(id, now);
+    this.errors.value = new Map([...this.errors.value, [id, message]]);
   }
 
   /** Takes back the changes of one field. */
@@ -199,10 +225,22 @@ export class Edits {
   }
 
   clear(): void {
-    this.all.value = [];
-    this.#past.value = [];
+    this.#begin([]);
+  }
+
+  /** Keeps the changes that were made while the others were being saved. */
+  forgetSaved(saved: readonly Edit[]): void {
+    const created = saved.filter(({ kind }) => kind === 'create');
+    const isOfCreated = ({ path }: Edit): boolean => created.some((edit) => startsWith(path, edit.path));
+    this.#begin(this.all.value.filter((edit) => !saved.includes(edit) && !isOfCreated(edit)));
+  }
+
+  #begin(edits: readonly Edit[]): void {
+    this.all.value = edits;
+    this.#past.value = edits.length === 0 ? [] : [[]];
     this.#future.value = [];
     this.errors.value = new Map();
+    this.#bases.clear();
   }
 
   /** The body of `PATCH /items/{collection}`: the items of the root, each with its changes and those below it. */

@@ -117,6 +117,10 @@ export function Grid(props: GridProps): JSX.Element {
     const [row, field] = [rows[place.row], fields[place.column]];
     if (row && field && mayEdit(field, row) && pathOf(row)) setEditing({ ...place, typed });
   };
+  const put = (row: Row, field: Field, path: ItemPath, value: unknown): void => {
+    if (newKeyOf(row) === null) edits?.note(path, field.name, keyed(cellValue(row, field), field, model));
+    edits?.set(path, field.name, keyed(value, field, model), value);
+  };
   const finish = (value: unknown, then: Direction): void => {
     if (!editing) return;
     const [row, field] = [rows[editing.row], fields[editing.column]];
@@ -126,7 +130,7 @@ export function Grid(props: GridProps): JSX.Element {
       const isSame =
         JSON.stringify(keyed(before, field, model)) === JSON.stringify(keyed(value, field, model)) ||
         (before === null && value === '');
-      if (!isSame) edits?.set(path, field.name, keyed(value, field, model), value);
+      if (!isSame) put(row, field, path, value);
     }
     setEditing(null);
     box.current?.focus();
@@ -192,7 +196,7 @@ export function Grid(props: GridProps): JSX.Element {
     else if (event.key === 'Delete') {
       const path = pathOf(item);
       if (path && mayEdit(field, item) && field.column?.is_nullable && current(item, field) !== null)
-        edits?.set(path, field.name, null);
+        put(item, field, path, null);
     } else if ((event.ctrlKey || event.metaKey) && event.key === 'c')
       void copyText(showValue(current(item, field), field), 'Cell copied');
     else if (event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey) startEdit(active, event.key);

@@ -1,24 +1,24 @@
 /** The identity of an item: its key, for the API and for this page, and its title, for users. */
-import { type Collection, type Field, type Model, titleField } from '../model';
+import { type Collection, type Field, type Model, titleFields } from '../model';
 import type { Key, Row } from './edits';
 
 /** The fields of the key and the title. */
 export function identifyingFields(collection: Collection): string[] {
-  const title = titleField(collection);
   // A file has a thumbnail if it is a picture.
   const type = collection.system && collection.fields.has('filename_download') ? ['type'] : [];
-  return [...new Set([...collection.keys, ...(title === null ? [] : [title]), ...type])];
+  return [...new Set([...collection.keys, ...titleFields(collection), ...type])];
 }
 
 /** The title of a related item, from the fields that were read. */
 export function titleOf(value: unknown, model: Model, collection: string): string {
   if (typeof value !== 'object' || value === null) return String(value);
   const target = model.get(collection);
-  const title = titleField(target);
   // A single column of a composite key does not identify the item.
-  const named =
-    title === null || (target?.keys.length !== 1 && target?.keys.includes(title)) ? null : (value as Row)[title];
-  if (named !== null && named !== undefined && typeof named !== 'object') return shortened(String(named));
+  const named = titleFields(target)
+    .filter((name) => target?.keys.length === 1 || !target?.keys.includes(name))
+    .map((name) => (value as Row)[name] ?? null)
+    .filter((part) => part !== null && typeof part !== 'object');
+  if (named.length > 0) return shortened(named.join(' '));
   return String(keyOf(value, model, collection) ?? JSON.stringify(value));
 }
 

@@ -40,11 +40,18 @@ interface PendingProps {
 export function PendingBar(props: PendingProps): JSX.Element | null {
   const { edits, saving, wrong = 0, submit = 'Save', onSave, onDiscard } = props;
   const changed = edits?.count ?? 0;
+  const refused = [...(edits?.errors.value.values() ?? [])];
   if (changed === 0 && wrong === 0 && !edits?.mayRedo) return null;
   return (
     <div class="pending" role="region" aria-label="Pending">
       {changed > 0 && <strong>{changed === 1 ? 'One change' : `${changed} changes`} not saved</strong>}
       {wrong > 0 && <strong class="bad">{wrong === 1 ? 'One value is' : `${wrong} values are`} wrong</strong>}
+      {refused.length > 0 && (
+        <span class="bad pending-refused" role="alert" title={refused.join('\n')}>
+          {refused[0]}
+          {refused.length > 1 && ` (and ${refused.length - 1} more)`}
+        </span>
+      )}
       <Button label="Undo" icon="undo" hint="Ctrl Z" disabled={!edits?.mayUndo} onClick={() => edits?.undo()} />
       <Button label="Redo" icon="redo" hint="Ctrl Shift Z" disabled={!edits?.mayRedo} onClick={() => edits?.redo()} />
       {(changed > 0 || wrong > 0) && (

@@ -6,6 +6,8 @@ import type { Model } from '../model';
 import type { Row } from './edits';
 import { identifyingFields, keyOf, titleOf } from './item';
 
+const MOST = 20;
+
 interface PickerProps {
   readonly collection: string;
   readonly model: Model;
@@ -20,21 +22,30 @@ export function ItemPicker({ collection, model, nullable, onPick, onCancel }: Pi
   const fields = target ? identifyingFields(target) : ['*'];
   const [typed, setTyped] = useState('');
   const [found, setFound] = useState<readonly Row[]>([]);
+  /** The text whose results are shown, or null before the first. */
+  const [answered, setAnswered] = useState<string | null>(null);
+  /** Whether Enter was pressed before the results of the typed text arrived. */
+  const isChosen = useRef(false);
   const [error, setError] = useState<string | null>(null);
   const [at, setAt] = useState(0);
   const input = useRef<HTMLInputElement>(null);
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => input.current?.focus(), []);
+  useEffect(() => box.current?.querySelector('[aria-selected="true"]')?.scrollIntoView({ block: 'nearest' }), [at]);
   useEffect(() => {
     const request = new AbortController();
     const wait = setTimeout(
       () => {
-        const query = { fields, limit: 20, ...(typed === '' ? {} : { search: typed }) };
+        const query = { fields, limit: MOST, ...(typed === '' ? {} : { search: typed }) };
         call<Row[]>('SEARCH', itemsPath(collection), { body: { query }, signal: request.signal }).then(
           ({ data }) => {
             setFound(data);
+            setAnswered(typed);
             setAt(0);
             setError(null);
+            const [first] = data;
+            if (isChosen.current && first) onPick(first);
+            isChosen.current = false;
           },
           (failure: unknown) => {
             if (!request.signal.aborted) setError(messageOf(failure));
@@ -55,7 +66,8 @@ export function ItemPicker({ collection, model, nullable, onPick, onCancel }: Pi
     else if (event.key === 'Enter') {
       event.preventDefault();
       const choice = choices[at];
-      if (choice !== undefined) onPick(choice);
+      if (answered !== typed) isChosen.current = true;
+      else if (choice !== undefined) onPick(choice);
     } else if (event.key === 'ArrowDown' || event.key === 'ArrowUp') {
       event.preventDefault();
       setAt(Math.max(0, Math.min(choices.length - 1, at + (event.key === 'ArrowDown' ? 1 : -1))));
@@ -75,7 +87,10 @@ export function ItemPicker({ collection, model, nullable, onPick, onCancel }: Pi
         aria-label={`Search in ${collection}`}
         placeholder={`Search in ${collection}`}
         value={typed}
-        onInput={(event) => setTyped(event.currentTarget.value)}
+        onInput={(event) => {
+          isChosen.current = false;
+          setTyped(event.currentTarget.value);
+        }}
         onKeyDown={onKeyDown}
       />
       <ul id="picker-list" role="listbox" aria-label={collection}>
@@ -95,8 +110,9 @@ export function ItemPicker({ collection, model, nullable, onPick, onCancel }: Pi
             )}
           </li>
         ))}
+        {found.length === MOST && <li class="quiet">The first {MOST}. Type to find others.</li>}
         {error && <li class="bad">{error}</li>}
-        {!error && choices.length === 0 && <li class="quiet">Nothing found</li>}
+        {!error && choices.length === 0 && <li class="quiet">{answered === typed ? 'Nothing found' : 'Searching…'}</li>}
       </ul>
     </div>
   );

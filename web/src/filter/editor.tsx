@@ -3,7 +3,19 @@ import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Field, fieldAt, type Model } from '../model';
 import { Button } from '../ui';
-import { type Group, OPERATORS, operatorsFor, parseValue, type Rule, takesValue, toJson, valueText } from './filter';
+import {
+  exampleOf,
+  type Group,
+  isChosen,
+  OPERATORS,
+  operatorsFor,
+  parseValue,
+  type Rule,
+  takesValue,
+  toJson,
+  valueFor,
+  valueText,
+} from './filter';
 
 export interface FilterEditorProps {
   readonly model: Model;
@@ -55,12 +67,9 @@ function FilterEditor({ model, collection, group, onChange, depth = 0 }: FilterE
     });
   const add = (entry: Rule | Group): void => onChange({ ...group, entries: [...group.entries, entry] });
   const first = [...(model.get(collection)?.fields.values() ?? [])].find((field) => field.column && !field.isKey);
-  const fresh: Rule = {
-    kind: 'rule',
-    path: first?.name ?? '',
-    operator: operatorsFor(first ?? null)[0] ?? '_eq',
-    value: '',
-  };
+  const operator = operatorsFor(first ?? null)[0] ?? '_eq';
+  const value = valueFor(first ?? null, null, operator, '');
+  const fresh: Rule = { kind: 'rule', path: first?.name ?? '', operator, value };
   return (
     <div class={`filter-group${depth > 0 ? ' nested' : ''}`} role="group" aria-label="Filter">
       {group.entries.length === 0 && depth === 0 && <p class="quiet filter-none">No rules: every item matches.</p>}
@@ -116,9 +125,10 @@ function RuleEditor({ model, collection, rule, onChange }: RuleProps): JSX.Eleme
   const field = fieldAt(model, collection, withoutQuantifiers(rule.path));
   const operators = operatorsFor(field);
   const choose = (path: string): void => {
-    const suited = operatorsFor(fieldAt(model, collection, withoutQuantifiers(path)));
+    const next = fieldAt(model, collection, withoutQuantifiers(path));
+    const suited = operatorsFor(next);
     const operator = suited.includes(rule.operator) ? rule.operator : (suited[0] ?? '_eq');
-    onChange({ ...rule, path, operator, value: takesValue(operator) ? rule.value : true });
+    onChange({ ...rule, path, operator, value: valueFor(next, field, operator, rule.value) });
   };
   return (
     <div class="filter-rule">
@@ -166,10 +176,28 @@ function ValueInput({
         <option value="false">false</option>
       </select>
     );
+  if (field && isChosen(field) && (operator === '_eq' || operator === '_neq')) {
+    const isListed = field.choices.some((choice) => String(choice.value) === valueText(value));
+    return (
+      <select
+        aria-label="Value"
+        value={valueText(value)}
+        onChange={(event) => onChange({ ...rule, value: event.currentTarget.value })}
+      >
+        {/* A rule of a policy may also have a variable such as $CURRENT_USER.title. */}
+        {!isListed && <option value={valueText(value)}>{value === '' ? 'Choose…' : valueText(value)}</option>}
+        {field.choices.map((choice) => (
+          <option key={String(choice.value)} value={String(choice.value)}>
+            {choice.text}
+          </option>
+        ))}
+      </select>
+    );
+  }
   return (
     <input
       aria-label="Value"
-      placeholder={operator === '_between' ? 'from, to' : operator === '_in' ? 'a, b, c' : 'value'}
+      placeholder={exampleOf(field, operator)}
       value={valueText(value)}
       onInput={(event) => onChange({ ...rule, value: parseValue(operator, event.currentTarget.value) })}
     />

@@ -1,5 +1,5 @@
 /** A filter as a tree that the user can edit, and as the JSON of the API. */
-import { type Field, isArray } from '../model';
+import { type Field, isArray, isMoment } from '../model';
 
 export interface Rule {
   readonly kind: 'rule';
@@ -135,6 +135,7 @@ export function operatorsFor(field: Field | null): readonly string[] {
   const ends = ['_null', '_nnull'];
   if (!field) return [...ORDERED, ...ends];
   if (field.relation?.kind === 'many') return ends;
+  if (isChosen(field)) return ['_eq', '_neq', '_in', '_nin', ...ends];
   if (field.type === 'string' || field.type === 'text') return [...TEXTS, ...ends];
   if (field.type === 'boolean') return ['_eq', '_neq', ...ends];
   if (field.type === 'json') return ['_json_contains', '_has_key', ...ends];
@@ -142,6 +143,25 @@ export function operatorsFor(field: Field | null): readonly string[] {
   if (isArray(field)) return ['_contains_all', '_contains_any', '_contained_in', ...ends];
   if (field.column?.data_type === 'tsvector') return ['_fts', ...ends];
   return [...ORDERED, ...ends];
+}
+
+/** Whether the field has one of a few known values, such as the labels of an enum. */
+export function isChosen(field: Field): boolean {
+  return field.choices.length > 0 && !field.allowsOther && !isArray(field);
+}
+
+/** A value that the user may begin with when a rule gets another field: the former value if it has the same type. */
+export function valueFor(field: Field | null, former: Field | null, operator: string, value: unknown): unknown {
+  if (!takesValue(operator) || field?.type === 'boolean') return true;
+  const fits = field?.type === former?.type && !(field && isChosen(field)) && value !== true;
+  return parseValue(operator, fits ? valueText(value) : '');
+}
+
+/** An example of a value, for an empty input. */
+export function exampleOf(field: Field | null, operator: string): string {
+  if (operator === '_between' || operator === '_nbetween') return 'from, to';
+  if (LISTS.has(operator)) return 'a, b, c';
+  return field && isMoment(field) && field.type !== 'time' ? 'such as 2025-01-31' : 'value';
 }
 
 const WITHOUT_VALUE = new Set(['_null', '_nnull', '_empty', '_nempty']);

@@ -50,7 +50,7 @@ export function CreateRelation({ collection, model, onClose }: CreateProps): JSX
     among: [],
     sorted: false,
     onDelete: 'SET NULL',
-    ...suggestedNames({ kind, to }, collection, model),
+    ...suggestedNames({ ...typed, kind, to }, collection, model),
     ...typed,
     kind,
     to,
@@ -109,6 +109,7 @@ function RelationInputs({ draft, set, targets, collection: { name } }: InputsPro
               />
             ))}
           </div>
+          {draft.among.length === 0 && <small class="quiet">Choose at least one.</small>}
         </fieldset>
       ) : (
         <Choice

@@ -49,7 +49,7 @@ export interface SchemaChanges {
 
 /** The names of a new relation, until the user types others. */
 export function suggestedNames(
-  { kind, to }: Pick<RelationDraft, 'kind' | 'to'>,
+  { kind, to, field: named }: Pick<RelationDraft, 'kind' | 'to'> & Partial<RelationDraft>,
   collection: Collection,
   model: Model,
 ): Pick<RelationDraft, 'field' | 'back' | 'junction'> {
@@ -62,7 +62,8 @@ export function suggestedNames(
   return {
     field: freeName(field, collection.fields),
     back: back === '' ? '' : freeName(isOne ? singular(back) : back, target?.fields ?? new Map()),
-    junction: freeName(`${collection.name}_${kind === 'm2a' ? 'items' : plain}`, model),
+    // A many-to-any list has no second collection to be named after.
+    junction: freeName(`${collection.name}_${kind === 'm2a' ? named?.trim() || 'items' : plain}`, model),
   };
 }
 

@@ -96,7 +96,9 @@ function RecordField(props: FieldsProps & { readonly field: Field; readonly isNe
     onWrong('error' in entered ? { ...others, [field.name]: entered.error } : others);
     if (!('value' in entered) || !edits) return;
     const isEmpty = entered.value === null || entered.value === '';
-    const isSame = textOf(payloadValue(entered.value, model, to)) === textOf(payloadValue(row[field.name], model, to));
+    const saved = payloadValue(row[field.name], model, to);
+    const isSame = textOf(payloadValue(entered.value, model, to)) === textOf(saved);
+    if (!isNew) edits.note(path, field.name, saved);
     if (isNew ? !isEmpty : !isSame) edits.type(path, field.name, payloadValue(entered.value, model, to), entered.value);
     else if (edit) edits.reset(path, field.name);
     // An item of the former collection is not one of the new collection.

@@ -1,14 +1,15 @@
 /** A new item with the inputs of the record page. The items of its lists are created by the same request. */
 import type { JSX } from 'preact';
-import { useMemo, useState } from 'preact/hooks';
+import { useMemo, useRef, useState } from 'preact/hooks';
 import { call, itemsPath, messageOf } from '../../api';
 import type { Collection, Model } from '../../model';
 import { go, toast } from '../../state';
 import { Button, ErrorBox } from '../../ui';
 import { forgetCounts } from '../collections';
-import { Edits, type Row } from '../edits';
+import { type Edits, editsOf, type Row } from '../edits';
 import { isRequired, placeError } from '../form';
 import { useEditKeys } from '../pending';
+import { attemptOf, forgetAttempt } from '../save';
 import { addressOfList, BackLink } from './address';
 import { RecordFields } from './fields';
 import './record.css';
@@ -23,19 +24,24 @@ interface NewProps {
 }
 
 export function NewRecord({ collection, model, onList }: NewProps): JSX.Element {
-  const edits = useMemo(() => new Edits([]), [collection]);
+  // The entered values stay while the user visits other pages.
+  const edits = useMemo(() => editsOf(`${collection.name} new`, []), [collection]);
   const [wrong, setWrong] = useState<Readonly<Record<string, string>>>({});
   const [errors, setErrors] = useState<Readonly<Record<string, string>>>({});
   const [failure, setFailure] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
+  // A second click may arrive before the button is disabled.
+  const isSent = useRef(false);
   const create = async (): Promise<void> => {
-    if (busy || Object.keys(wrong).length > 0) return;
+    if (isSent.current || Object.keys(wrong).length > 0) return;
+    isSent.current = true;
     setBusy(true);
     setFailure(null);
     const body = edits.payload()[0] ?? {};
     try {
-      await call('POST', itemsPath(collection.name), { body });
+      await call('POST', itemsPath(collection.name), { body, headers: attemptOf(edits, body) });
       toast('Item created');
+      forgetAttempt(edits);
       edits.clear();
       forgetCounts(collection.name);
       go(addressOfList(collection.name));
@@ -44,6 +50,7 @@ export function NewRecord({ collection, model, onList }: NewProps): JSX.Element 
       setErrors(found ?? {});
       if (!found) setFailure(messageOf(error));
       setBusy(false);
+      isSent.current = false;
     }
   };
   useEditKeys(edits, () => void create());
@@ -56,7 +63,13 @@ export function NewRecord({ collection, model, onList }: NewProps): JSX.Element 
         <BackLink collection={collection.name} />
         <h1>New item</h1>
         <span class="grow" />
-        <Button label="Cancel" onClick={() => go(addressOfList(collection.name))} />
+        <Button
+          label="Cancel"
+          onClick={() => {
+            edits.clear();
+            go(addressOfList(collection.name));
+          }}
+        />
         <Button
           label={busy ? 'Creating…' : 'Create'}
           icon="check"

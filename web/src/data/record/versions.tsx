@@ -53,11 +53,12 @@ export function versionEdits(collection: Collection, itemKey: string, key: strin
 
 export async function saveVersion(version: Version, edits: Edits): Promise<boolean> {
   edits.errors.value = new Map();
+  const sent = edits.all.value;
   const payload = edits.payload()[0] ?? {};
   const changes = Object.fromEntries(Object.entries(payload).filter(([name]) => !edits.keyFields.includes(name)));
   try {
     await call('POST', `/versions/${version.id}/save`, { body: changes });
-    edits.clear();
+    edits.forgetSaved(sent);
     toast(`Saved to ${version.name ?? version.key}`);
     return true;
   } catch (error) {
