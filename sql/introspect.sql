@@ -385,6 +385,13 @@ select pg_catalog.json_build_object(
     join pg_catalog.pg_class class on class.oid = tables.oid
     where class.relrowsecurity
   ),
+  -- Tables that others inherit from: a read of one also returns rows of the others.
+  'inherited', (
+    select pg_catalog.json_agg(tables.oid::int8)
+    from tables
+    join pg_catalog.pg_class class on class.oid = tables.oid
+    where class.relkind = 'r' and class.relhassubclass
+  ),
   -- Of the role of the service, where it may not do everything: for the table, then for each column.
   'privileges', (
     select pg_catalog.json_agg(pg_catalog.json_build_array(

@@ -41,6 +41,8 @@ export interface CatalogDocument {
   readonly unbatched: readonly number[] | null;
   /** Tables with row-level security. */
   readonly row_security?: readonly number[] | null;
+  /** Tables that others inherit from, without partitioned ones. */
+  readonly inherited?: readonly number[] | null;
   /** The privileges of the service's role, for tables where it lacks some. */
   readonly privileges: readonly PrivilegeEntry[] | null;
   /** The privileges of roles that the service may become: absent unless statements run with the roles of callers. */

@@ -60,6 +60,7 @@ export interface TableFacts {
   readonly rules: readonly RewriteRule[];
   readonly isWrittenInBatches: boolean;
   readonly hasRowSecurity: boolean;
+  readonly isInherited: boolean;
   /** Whether its row-level security does not bind the service, although callers rely on it. */
   readonly isExempt: boolean;
   readonly privileges: TablePrivileges;
@@ -138,6 +139,7 @@ export function* assembleTables(
       rules: lookups.writes.rules.get(table) ?? NONE,
       isWrittenInBatches: !lookups.writes.unbatched.has(table),
       hasRowSecurity: lookups.writes.rowSecurity.has(table),
+      isInherited: lookups.writes.inherited.has(table),
       isExempt: exempt.has(table),
       privileges: lookups.writes.privileges.get(table) ?? ALL_PRIVILEGES,
       columns: new Map(
@@ -422,6 +424,7 @@ interface WriteFacts {
   /** Tables with row security or constraints that can be deferred. */
   readonly unbatched: ReadonlySet<number>;
   readonly rowSecurity: ReadonlySet<number>;
+  readonly inherited: ReadonlySet<number>;
   privilegesOf(table: number, column: number): ColumnPrivileges;
 }
 
@@ -451,6 +454,7 @@ function indexWriteFacts(document: CatalogDocument): WriteFacts {
     privileges,
     unbatched: new Set(document.unbatched ?? []),
     rowSecurity: new Set(document.row_security ?? []),
+    inherited: new Set(document.inherited ?? []),
     filled: new Set((document.triggers ?? []).flatMap(([table, , bits]) => (fills(bits) ? [table] : []))),
     privilegesOf: (table, column) => ofColumns.get(table)?.get(column) ?? ALL_PRIVILEGES,
   };

@@ -233,6 +233,7 @@ function resultOf(name: string, fields: readonly Field[]): Collection {
     rules: [],
     isWrittenInBatches: false,
     hasRowSecurity: false,
+    isInherited: false,
     privileges: ALL_PRIVILEGES,
     comment: null,
     meta: null,

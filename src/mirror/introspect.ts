@@ -188,6 +188,7 @@ function buildCollection(
     rules: table.rules,
     isWrittenInBatches: table.isWrittenInBatches,
     hasRowSecurity: table.hasRowSecurity,
+    isInherited: table.isInherited,
     privileges: table.privileges,
     comment: table.comment,
     meta,

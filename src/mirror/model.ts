@@ -131,6 +131,8 @@ export interface Collection {
   /** Whether writes of several requests may share a statement: the table has neither row security nor constraints that can be deferred. */
   readonly isWrittenInBatches: boolean;
   readonly hasRowSecurity: boolean;
+  /** Whether other tables inherit from it: a read of it also returns their rows. */
+  readonly isInherited: boolean;
   /** Privileges of the service's role on the whole table. */
   readonly privileges: TablePrivileges;
   readonly comment: string | null;

@@ -162,6 +162,20 @@ t.test('a new row is answered with rows of other tables by the same statement', 
   t.strictSame(json, { data: { parent: { name: 'own' } } });
 });
 
+t.test('the answer of a new row shows it in the table that its own inherits from', async (t) => {
+  await sql.unsafe(`
+    create table regions (code text primary key);
+    insert into regions values ('north');
+    create table places (id serial primary key, name text, region text references regions);
+    create table capitals (primary key (id), foreign key (region) references regions) inherits (places);
+    insert into service_relations (many_collection, many_field, one_collection, one_field)
+      values ('places', 'region', 'regions', 'places')`);
+  await request(service, 'POST', '/utils/cache/clear');
+  const path = '/items/capitals?fields=name,region.places.name';
+  const { json } = await send('POST', path, { name: 'Oslo', region: 'north' });
+  t.strictSame(json, { data: { name: 'Oslo', region: { places: [{ name: 'Oslo' }] } } });
+});
+
 t.test('waiting creates share statements; each gets its own row', async (t) => {
   const before = await batches();
   const names = Array.from({ length: 300 }, (_, index) => `new ${index}`);

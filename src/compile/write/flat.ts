@@ -555,7 +555,8 @@ function mayWait({ collection, columns, bringsKeys }: WriteNode): boolean {
 
 /** Whether it is a table of rows that the write does not reach. The service's own tables have the activity log. */
 function isUnwritten({ schema, table, ...other }: Collection, written: Collection): boolean {
-  if (other.kind !== 'table' || other.system || other.distributed || other.hasRowSecurity) return false;
+  if (other.kind !== 'table' || other.isInherited || other.system || other.distributed || other.hasRowSecurity)
+    return false;
   return schema !== written.schema || table !== written.table;
 }
 
