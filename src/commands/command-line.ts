@@ -17,7 +17,7 @@ import { LIVE_HELP, live, WEBHOOKS_HELP, webhooks } from './changes.js';
 import { DOCTOR_HELP, doctor } from './doctor.js';
 import { help } from './help.js';
 import { EXPLAIN_HELP, explain, IMPORT_HELP, importFile } from './items.js';
-import { PLANS_HELP, plans, STATISTICS_HELP, statistics } from './plans-command.js';
+import { PLANS_HELP, plans, STATISTICS_HELP, statistics } from './plans.js';
 import { RECORD_HELP, record } from './record.js';
 import { REPLAY_HELP, replay } from './replay.js';
 import { RELATIONS_HELP, relations, SCHEMA_HELP, schema } from './schema.js';
