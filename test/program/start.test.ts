@@ -12,7 +12,7 @@ import postgres from 'postgres';
 import t from 'tap';
 import { readMemory } from '../../bench/memory.js';
 import { packagePath, packageVersion } from '../../src/base/package-files.js';
-import { optionTopics } from '../../src/commands/help.js';
+import { optionTopics } from '../../src/commands/command-line.js';
 import { optionRows } from '../../src/config/config.js';
 import { canReach, type OsUser } from '../../src/embedded/os-user.js';
 import { runCommand } from '../support/command.js';
