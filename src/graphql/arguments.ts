@@ -1,14 +1,32 @@
 /** Arguments of lists → the query of the request AST, through the parsers that REST uses. */
-
-import type { GraphQLField } from 'graphql';
-import { type GraphQLInputType, getNamedType, isInputObjectType, isListType, isNonNullType } from 'graphql';
+import {
+  type GraphQLField,
+  type GraphQLInputFieldConfig,
+  GraphQLInputObjectType,
+  type GraphQLInputType,
+  GraphQLList,
+  type GraphQLNamedType,
+  GraphQLNonNull,
+  getNamedType,
+  isInputObjectType,
+  isListType,
+  isNonNullType,
+} from 'graphql';
 import { isObject } from '../base/exact-json.js';
 import { propertiesOf } from '../base/narrow.js';
+import { isKey, keyNames } from '../mirror/item-key.js';
+import { type Collection, type Field, isRequired } from '../mirror/model.js';
 import type { Query } from '../request/ast.js';
 import type { ParseContext } from '../request/parse-context.js';
 import { parseQuery } from '../request/query-parameters.js';
+import { operatorsOf, UPDATE_OPERATORS, type UpdateOperator } from '../request/update-operators.js';
 import type { ValueList } from '../request/values.js';
-import { filterBindingOf } from './field-binding.js';
+import { valueTypeOf } from './common.js';
+import { filterBindingOf, operatorExtensions, STAGED } from './field-binding.js';
+import { descriptionOf } from './item-types.js';
+import { ID_SCALAR, JSON_SCALAR } from './scalars.js';
+import type { SchemaAccess } from './schema-access.js';
+import { expressibleFields, isExpressible, type OperandKind, type TypeNames } from './schema-names.js';
 
 export type Arguments = Readonly<Record<string, unknown>>;
 
@@ -62,4 +80,140 @@ function parseFilterArgument(value: unknown, input: GraphQLInputType): unknown {
 function withoutNulls(list: unknown): unknown {
   if (list === null || list === undefined) return undefined;
   return Array.isArray(list) ? list.filter((each) => each !== null) : list;
+}
+
+type Fields = Record<string, GraphQLInputFieldConfig>;
+type Action = 'create' | 'update';
+
+const OPERAND_KINDS = { increment: 'increment', decrement: 'increment', append: 'append', merge: 'merge' } as const;
+
+const STAGES = ['create', 'update', 'delete'] as const;
+
+export class InputTypes {
+  readonly #known = new Map<string, GraphQLInputObjectType | null>();
+
+  /** Types are added to those that were made before. */
+  constructor(
+    private readonly access: SchemaAccess,
+    private readonly names: TypeNames,
+    private readonly made: Map<string, GraphQLNamedType>,
+  ) {}
+
+  /** Returns null if the caller may not write, or has no field to write to. */
+  root(collection: Collection, action: Action): GraphQLInputObjectType | null {
+    return this.#make(action, collection);
+  }
+
+  /** Nested items: created or changed. */
+  related(name: string): GraphQLInputObjectType | null {
+    const collection = this.access.model.collections.get(name);
+    if (!collection || !isExpressible(collection)) return null;
+    return this.#make('relation', collection, !STAGES.some((stage) => collection.fields.has(stage)));
+  }
+
+  /** The fields that fit the operator, and that the caller may update and read: an operator reads what it changes. */
+  operands(collection: Collection, kind: OperandKind): GraphQLInputObjectType | null {
+    const name = this.names.of(kind, collection.name);
+    const cached = this.#known.get(name);
+    if (cached !== undefined) return cached;
+    const readable = this.access.readable.collections.get(collection.name);
+    const fields = collection.system
+      ? []
+      : this.#writable(collection, 'update').filter(
+          (field) => !isKey(collection, field) && operatorsOf(field).includes(kind) && readable?.fields.has(field.name),
+        );
+    const type =
+      fields.length === 0
+        ? null
+        : new GraphQLInputObjectType({
+            name,
+            fields: () => Object.fromEntries(fields.map((field) => [field.name, { type: valueTypeOf(field).type }])),
+          });
+    this.#known.set(name, type);
+    if (type) this.made.set(name, type);
+    return type;
+  }
+
+  #make(kind: Action | 'relation', collection: Collection, isStaged = false): GraphQLInputObjectType | null {
+    const name = this.names.of(kind, collection.name);
+    const cached = this.#known.get(name);
+    if (cached !== undefined) return cached;
+    const actions: readonly Action[] = kind === 'relation' ? ['create', 'update'] : [kind];
+    const isWritable = actions.some((each) => this.#writable(collection, each).length > 0);
+    const type = isWritable
+      ? new GraphQLInputObjectType({ name, extensions: isStaged ? STAGED : {}, fields: () => fields() })
+      : null;
+    const fields = (): Fields => ({
+      ...this.#fields(collection, actions, kind === 'create'),
+      ...(kind === 'create' ? {} : this.#operatorFields(collection)),
+      ...(isStaged && type ? staged(type) : {}),
+    });
+    this.#known.set(name, type);
+    if (type) this.made.set(name, type);
+    return type;
+  }
+
+  /** The operators that fit fields of the collection, with their operands. */
+  operators(collection: Collection): (readonly [UpdateOperator, GraphQLInputObjectType])[] {
+    return UPDATE_OPERATORS.flatMap((operator) => {
+      const type = this.operands(collection, OPERAND_KINDS[operator]);
+      return type ? [[operator, type] as const] : [];
+    });
+  }
+
+  /** `_increment: {views: 1}` next to the fields of an item. A field of the same name takes precedence. */
+  #operatorFields(collection: Collection): Fields {
+    const entries = this.operators(collection).map(
+      ([operator, type]) => [`_${operator}`, { type, extensions: operatorExtensions(operator) }] as const,
+    );
+    return Object.fromEntries(entries.filter(([name]) => !collection.fields.has(name)));
+  }
+
+  #writable(collection: Collection, action: Action): Field[] {
+    const allowed = this.access.writable(collection, action);
+    if (!allowed) return [];
+    return expressibleFields(collection).filter(
+      (field) => !field.column?.is_generated && (allowed === 'all' || allowed.has(field.name)),
+    );
+  }
+
+  #fields(collection: Collection, actions: readonly Action[], strict: boolean): Fields {
+    const fields: Fields = {};
+    // The key names the item, whether or not it may be written.
+    if (!strict) for (const name of keyNames(collection)) fields[name] = { type: ID_SCALAR };
+    for (const field of new Set(actions.flatMap((action) => this.#writable(collection, action)))) {
+      const type = this.#type(field);
+      if (!type) continue;
+      const required = strict && isRequired(field) && !field.relation;
+      fields[field.name] = {
+        type: required ? new GraphQLNonNull(type) : type,
+        description: descriptionOf(field.meta?.['note'] ?? field.column?.comment),
+      };
+    }
+    return fields;
+  }
+
+  #type(field: Field): GraphQLInputType | null {
+    const { relation } = field;
+    switch (relation?.kind) {
+      case 'many-to-one':
+        return this.related(relation.oneCollection) ?? valueTypeOf(field).type;
+      case 'one-to-one':
+        return this.related(relation.manyCollection);
+      case 'one-to-many': {
+        const type = this.related(relation.manyCollection);
+        return type && new GraphQLList(type);
+      }
+      case 'many-to-any':
+        // A key, or the item itself, whose collection is in another field.
+        return JSON_SCALAR;
+      default:
+        return field.column ? valueTypeOf(field).type : null;
+    }
+  }
+}
+
+function staged(self: GraphQLInputObjectType): Fields {
+  const items = { type: new GraphQLList(new GraphQLNonNull(self)) };
+  return { create: items, update: items, delete: { type: new GraphQLList(ID_SCALAR) } };
 }

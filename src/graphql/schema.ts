@@ -27,6 +27,7 @@ import { hasVersions, showsKey } from '../mirror/item-key.js';
 import type { Collection, Field, Overload, Returns, ServedFunction } from '../mirror/model.js';
 import { SYSTEM_RESOURCES } from '../mirror/system-resources.js';
 import { RESOLUTIONS } from '../request/on-conflict.js';
+import { InputTypes } from './arguments.js';
 import { COMMON_TYPES, DELETE_MANY, DELETE_ONE, EVENT_ENUM, valueTypeOf } from './common.js';
 import {
   CompleteSchema,
@@ -39,7 +40,6 @@ import {
 } from './complete-schema.js';
 import { extend, type FunctionBinding, type SystemField } from './field-binding.js';
 import { FilterTypes } from './filters.js';
-import { InputTypes } from './inputs.js';
 import { descriptionOf, ObjectTypes } from './item-types.js';
 import { ID_SCALAR, JSON_SCALAR, VOID_SCALAR } from './scalars.js';
 import type { RootScope, SchemaAccess } from './schema-access.js';
