@@ -26,9 +26,15 @@ import { versionsRoutes } from '../api/items/versions.js';
 import { mcpRoutes } from '../api/mcp/mcp.js';
 import { websocketProtocol } from '../api/realtime/directus-connection.js';
 import { graphqlSocketProtocol } from '../api/realtime/graphql-connection.js';
-import { changesRoutes, collectionsRoutes, fieldsRoutes, relationsRoutes } from '../api/schema/definitions.js';
+import {
+  changesRoutes,
+  checksRoutes,
+  collectionsRoutes,
+  fieldsRoutes,
+  indexesRoutes,
+  relationsRoutes,
+} from '../api/schema/definitions.js';
 import { schemaRoutes, suggestionsRoutes } from '../api/schema/snapshots.js';
-import { checksRoutes, indexesRoutes } from '../api/schema/table-parts.js';
 import { loadRoutes } from '../api/server/load.js';
 import { collect, type Gather, type Metric, metricsRoutes } from '../api/server/metrics.js';
 import { explorerRoutes } from '../api/server/pages.js';
