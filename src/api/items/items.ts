@@ -2,21 +2,29 @@
 import { build } from 'fast-json-stringify';
 import type { Identity } from '../../access/identity.js';
 import { mayExplain } from '../../access/view-as.js';
-import { forbidden, forbiddenCollection, invalidQuery } from '../../base/errors.js';
+import { forbidden, forbiddenCollection, invalidQuery, methodNotAllowed } from '../../base/errors.js';
 import { parseJson } from '../../base/exact-json.js';
 import { type MaybePromise, type ReadStages, RepliedRead, read } from '../../engine/pipeline.js';
 import type { PreparedRead, Reads } from '../../engine/reads/reads.js';
 import { isNotModified, tagOf, withoutEnvelope, withoutRow } from '../../http/etag.js';
 import type { Exchange } from '../../http/exchange.js';
-import { DEFERRED, JSON_TYPE, jsonText, type Outcome, type Reply } from '../../http/reply.js';
+import { DEFERRED, errorReply, JSON_TYPE, jsonText, type Outcome, type Reply } from '../../http/reply.js';
 import type { Handler, Route } from '../../http/router.js';
+import { checkArguments } from '../../plan/call-arguments.js';
 import { systemTables } from '../../postgres/catalog/system-tables.js';
 import type { Parsed } from '../../request/ast.js';
 import { limitsOf, type ParseLimits } from '../../request/parse-context.js';
-import { parseRead, parseSearch, tagged } from '../../request/rest.js';
+import { parseRead, parseRpc, parseRpcSearch, parseSearch, tagged } from '../../request/rest.js';
 import { UrlCache } from '../../request/url-cache.js';
 import { exportItems, streamItems } from './export-formats.js';
-import { type ItemPath, type ItemsServices, writeItems } from './item-writes.js';
+import {
+  type ItemPath,
+  type ItemsServices,
+  readIdempotencyKey,
+  writeItems,
+  writerOf,
+  writtenReply,
+} from './item-writes.js';
 import { eventStream, preferredWait, waitForChange } from './live.js';
 
 export function itemsRoutes(services: ItemsServices): Route[] {
@@ -210,4 +218,60 @@ export async function explainItems(
 ): Promise<Reply> {
   if (!mayExplain(prepared.caller)) throw forbidden();
   return jsonText(explanationBody({ data: await reads.explain(prepared, preference === 'explain=analyze') }));
+}
+
+export function functionRoutes(services: ItemsServices): Route[] {
+  const urls = new UrlCache();
+  const call = (exchange: Exchange): Outcome =>
+    read(new FunctionRead(exchange, services, urls, pathOf(exchange)), services.reads);
+  return [
+    { method: 'GET', path: '/rpc/:function', handle: call },
+    { method: 'POST', path: '/rpc/:function', handle: call },
+    { method: 'SEARCH', path: '/rpc/:function', handle: call },
+  ];
+}
+
+/** The path names the function in the place of a collection. */
+function pathOf({ parameters: [name = ''] }: Exchange): ItemPath {
+  return { collection: name, key: null };
+}
+
+class FunctionRead extends ItemsRead {
+  #body: unknown;
+
+  override parse(): MaybePromise<Parsed> {
+    const { queryString, method } = this.client;
+    const { limits } = this.services;
+    if (method === 'POST' || method === 'SEARCH') return this.#parseBody(method === 'SEARCH');
+    return this.urls.get(this.path.collection, queryString, (text) =>
+      parseRpc(this.path.collection, undefined, text, limits),
+    );
+  }
+
+  async #parseBody(isSearch: boolean): Promise<Parsed> {
+    const { queryString } = this.client;
+    const { limits } = this.services;
+    this.#body = (await this.client.json(parseJson)) ?? {};
+    return isSearch
+      ? parseRpcSearch(this.path.collection, this.#body, queryString, limitsOf(limits, this.client.prefer))
+      : parseRpc(this.path.collection, this.#body, queryString, limits);
+  }
+
+  override execute(prepared: PreparedRead<Parsed>): MaybePromise<Reply | typeof DEFERRED> {
+    const { compiled, query, caller } = prepared;
+    if (!compiled.volatile) {
+      checkArguments(compiled.calls, query.values);
+      return super.execute(prepared);
+    }
+    if (this.client.method !== 'POST') {
+      const refusal = methodNotAllowed(`The function "${this.path.collection}" may write: call it with POST`);
+      return { ...errorReply(refusal), headers: { Allow: 'POST' } };
+    }
+    if (explainPreference(this.client.headers.prefer)) throw invalidQuery('"Prefer: explain" applies to reads');
+    const idempotencyKey = readIdempotencyKey(this.client, caller, this.#body);
+    const writer = writerOf(this.client, caller);
+    return this.services.writes
+      .call({ query, writer, client: this.client, idempotencyKey })
+      .then((cell) => writtenReply(cell, query.bare));
+  }
 }
