@@ -14,8 +14,7 @@ import type { Session } from '../postgres/pools/sessions.js';
 import { type Fragment, identifier, literal, sql } from '../sql/fragment.js';
 import { readSql } from '../sql/read-sql.js';
 import { type Copied, type Copy, copyNumbered, copyRows, UNCHANGED, valuesOf } from './copy.js';
-import { copyHistory, copySettings, dataCopies, HAS_FITTING_NAME, numberedData } from './data.js';
-import { adoptFlows } from './flows.js';
+import { adoptFlows, copyHistory, copySettings, dataCopies, HAS_FITTING_NAME, numberedData } from './data.js';
 import {
   accessRows,
   checkUsers,
