@@ -1,4 +1,4 @@
-/** Rows that applications keep: settings, views, comments, notifications, texts, files, dashboards, and the history. */
+/** Rows that applications keep: settings, views, comments, notifications, texts, files, dashboards, the history, and flows. */
 
 import { isRecord } from '../base/narrow.js';
 import { headerProblem } from '../base/sent-headers.js';
@@ -258,7 +258,10 @@ interface AdoptedFlows {
   readonly notes: readonly string[];
 }
 
-/** `isRunning`: Directus goes on running, and its flows with it, so the webhooks are inactive. */
+/**
+ * A flow of Directus that posts changes of items to a URL becomes a webhook. The others are listed with the reason. `isRunning`: Directus
+ * goes on running, and its flows with it, so the webhooks are inactive.
+ */
 export async function adoptFlows(session: Session, places: Installations, isRunning: boolean): Promise<AdoptedFlows> {
   const webhooks: NewWebhook[] = [];
   const notes: string[] = [];

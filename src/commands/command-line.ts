@@ -1,4 +1,4 @@
-/** The commands of the program. */
+/** The commands of the program, and `lateral --help`: the commands and the options by topic, the most used options first. */
 import { execFile } from 'node:child_process';
 import { setFlagsFromString } from 'node:v8';
 import { ServiceError, StartError, UsageError } from '../base/errors.js';

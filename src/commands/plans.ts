@@ -1,4 +1,7 @@
-/** `lateral statistics` and `lateral plans check`: the plans of recorded requests, compared with accepted ones. */
+/**
+ * The commands with a twin. `lateral statistics` and `lateral plans check`: the plans of recorded requests, compared with accepted ones.
+ * `lateral advise`: indexes that make recorded requests faster, each tried on a twin before it is proposed.
+ */
 
 import { readFile } from 'node:fs/promises';
 import { StartError, UsageError } from '../base/errors.js';
@@ -32,6 +35,16 @@ import { readStatistics, type StatisticsFile, writeStatistics } from '../twin/st
 import { takeStatistics } from '../twin/take-statistics.js';
 import { type Twin, type TwinPlan, withTwin } from '../twin/twin.js';
 import { checkWritable } from './own-options.js';
+
+const TWIN_SWITCHES = ['connected', 'json'] as const;
+const TWIN_VALUES = ['statistics', 'traffic', 'plans', 'migrations', 'apply', 'snapshot'] as const;
+
+const TWIN_HELP = `  --statistics FILE  statistics of "lateral statistics"; without it they are read from the database of DATABASE_URL
+  --traffic FILE     requests to plan: a recording of "lateral record", or lines such as "GET /items/articles?limit=10"
+  --connected        builds the schema of the database of DATABASE_URL, with the statistics of the file
+  --migrations DIR   builds the schema from the .sql files of a folder, in the order of their names
+  --snapshot FILE    builds the schema from a snapshot of "lateral schema snapshot"
+  --apply PATH       runs a .sql file, or those of a folder, after that: a migration that is not deployed yet`;
 
 export const STATISTICS_HELP = `Usage: lateral statistics -o FILE [--redact COLUMNS] [--option value ...]
 
@@ -339,16 +352,6 @@ function adviceAsJson({ advice, complaints, planned, unplanned }: AdviceReport, 
     differences,
   };
 }
-
-const TWIN_SWITCHES = ['connected', 'json'] as const;
-const TWIN_VALUES = ['statistics', 'traffic', 'plans', 'migrations', 'apply', 'snapshot'] as const;
-
-const TWIN_HELP = `  --statistics FILE  statistics of "lateral statistics"; without it they are read from the database of DATABASE_URL
-  --traffic FILE     requests to plan: a recording of "lateral record", or lines such as "GET /items/articles?limit=10"
-  --connected        builds the schema of the database of DATABASE_URL, with the statistics of the file
-  --migrations DIR   builds the schema from the .sql files of a folder, in the order of their names
-  --snapshot FILE    builds the schema from a snapshot of "lateral schema snapshot"
-  --apply PATH       runs a .sql file, or those of a folder, after that: a migration that is not deployed yet`;
 
 /** Statistics of a file, or of the connected database. */
 async function statisticsOf({ values, switches }: CommandLine, config: Config): Promise<StatisticsFile> {

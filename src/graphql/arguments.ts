@@ -1,4 +1,4 @@
-/** Arguments of lists → the query of the request AST, through the parsers that REST uses. */
+/** Arguments of lists → the query of the request AST, through the parsers that REST uses, and the input types of payloads. */
 import {
   type GraphQLField,
   type GraphQLInputFieldConfig,
@@ -89,6 +89,12 @@ const OPERAND_KINDS = { increment: 'increment', decrement: 'increment', append: 
 
 const STAGES = ['create', 'update', 'delete'] as const;
 
+/**
+ * Collections → input types of payloads. Root items have types of their own for create and update; related items share one
+ * type whose fields are all optional, since an object with a key links or changes an item and one without makes one.
+ * GraphQL has no unions of inputs: the detailed form of a list, `{create, update, delete}`, works because a single object
+ * in the place of a list is a list of one.
+ */
 export class InputTypes {
   readonly #known = new Map<string, GraphQLInputObjectType | null>();
 

@@ -1,4 +1,7 @@
-/** /items: the items of every collection, and how they are read: whole, streamed, exported, explained or live. */
+/**
+ * /items: the items of every collection, and how they are read: whole, streamed, exported, explained or live. /rpc: functions of the
+ * database. A call that returns rows of a collection is read as the collection is.
+ */
 import { build } from 'fast-json-stringify';
 import type { Identity } from '../../access/identity.js';
 import { mayExplain } from '../../access/view-as.js';

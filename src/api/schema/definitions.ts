@@ -1,6 +1,7 @@
 /**
  * /collections, /fields and /relations: tables, columns and relations, with their metadata. A folder that groups collections is a
- * collection without a table. `POST /schema/changes` creates several that belong together in one transaction.
+ * collection without a table. `POST /schema/changes` creates several that belong together in one transaction. /indexes and /checks: the
+ * indexes of collections with their size and use, and their check constraints.
  */
 import { SCHEMA_TABLES } from '../../access/describe-permissions.js';
 import type { Identities } from '../../access/identities.js';

@@ -258,6 +258,10 @@ function describeSuggestion(each: Suggestion): unknown {
 
 type Entry = Readonly<Record<string, unknown>>;
 
+/**
+ * Snapshots in the format of Directus. Its tables and columns have fewer properties than ours. The others are added under our names, so that
+ * nothing is lost on the way through a client.
+ */
 function* directusSnapshot({
   version,
   vendor,
