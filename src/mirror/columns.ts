@@ -100,17 +100,8 @@ export function* assembleTables(
   const columns = groupColumns(document.columns ?? []);
   const distributed = new Map(document.distributed ?? []);
   const shards = new Map([...(document.shards ?? []), ...distributed]);
-  const digested = new Map(document.digested ?? []);
   const exempt = new Set(document.exempt);
-  // A role that may read only some columns of a table may not read xmin.
-  const partial = new Set([
-    ...ownPrivileges(document).flatMap(([table, mayRead]) => (mayRead ? [] : [table])),
-    ...(document.role_privileges?.tables ?? []).flatMap(([, table, , read]) => (read?.length ? [table] : [])),
-  ]);
-  const rowTagOf = (table: number): RowTag | null => {
-    if (digested.get(table) === false) return null;
-    return distributed.has(table) || digested.has(table) || partial.has(table) ? 'digest' : 'xmin';
-  };
+  const rowTagOf = rowTags(document);
   const tables: TableFacts[] = [];
   for (const [table, relation, kind, schema, system, extension] of document.tables ?? []) {
     const name = names.get(table);
@@ -150,6 +141,21 @@ export function* assembleTables(
   const typed = (name: string, type: number): ColumnFacts =>
     assembleColumn([0, 0, name, type, -1, false, '', ''], '', false, lookups);
   return { tables, names, typed };
+}
+
+/** How to tell versions of a row of a table apart. */
+function rowTags(document: CatalogDocument): (table: number) => RowTag | null {
+  const distributed = new Map(document.distributed ?? []);
+  const digested = new Map(document.digested ?? []);
+  // A role that may read only some columns of a table may not read xmin.
+  const partial = new Set([
+    ...ownPrivileges(document).flatMap(([table, mayRead]) => (mayRead ? [] : [table])),
+    ...(document.role_privileges?.tables ?? []).flatMap(([, table, , read]) => (read?.length ? [table] : [])),
+  ]);
+  return (table) => {
+    if (digested.get(table) === false) return null;
+    return distributed.has(table) || digested.has(table) || partial.has(table) ? 'digest' : 'xmin';
+  };
 }
 
 /** Columns that can be the key of a table, by their numbers. */
