@@ -109,7 +109,7 @@ function Header(): JSX.Element {
           kind="quiet"
           compact
           entries={[
-            { label: me.value?.email ?? '', disabled: true, onClick: () => {} },
+            { label: me.value?.email ?? '', icon: 'user' as const, disabled: true, onClick: () => {} },
             { label: 'Your account', icon: 'key' as const, onClick: openAccount },
             ...(theme.value === 'system'
               ? []
@@ -151,7 +151,7 @@ function Content(): JSX.Element {
   }, [page]);
   if (!page)
     return (
-      <Empty title="There is no such page">
+      <Empty title="There is no such page" icon="search">
         <a href="#/data">Go to the data</a>
       </Empty>
     );

@@ -179,6 +179,7 @@ export function Menu(
   const { entries, ...button } = props;
   const anchor = useRef<HTMLButtonElement>(null);
   const [open, setOpen] = useState(false);
+  const hasIcons = entries.some(({ icon }) => icon !== undefined);
   const move = (event: KeyboardEvent): void => {
     const step = event.key === 'ArrowDown' ? 1 : event.key === 'ArrowUp' ? -1 : 0;
     if (step === 0) return;
@@ -205,7 +206,7 @@ export function Menu(
                   entry.onClick();
                 }}
               >
-                {entry.icon && <Icon name={entry.icon} />}
+                {entry.icon ? <Icon name={entry.icon} /> : hasIcons && <span class="no-icon" />}
                 {entry.label}
               </button>
             ))}

@@ -81,7 +81,7 @@ export function PresetsEditor({ collection, presets, onChange }: PresetsProps): 
           <Button label="Remove" icon="close" kind="quiet" compact onClick={() => replace(at, null)} />
         </div>
       ))}
-      <div class="row">
+      <div class="adders">
         <Button
           label="Add preset"
           icon="plus"

@@ -84,7 +84,7 @@ export function RuleForm({
     >
       <div class="form">
         {error && <ErrorBox text={error} />}
-        <section>
+        <section class="rule-part">
           <h3>Rows</h3>
           <p class="quiet">
             {action === 'create'
@@ -98,7 +98,7 @@ export function RuleForm({
           )}
         </section>
         {isWritten && (
-          <section>
+          <section class="rule-part">
             <h3>Values</h3>
             <p class="quiet">
               {toJson(validation) === null
@@ -109,7 +109,7 @@ export function RuleForm({
           </section>
         )}
         {action !== 'delete' && (
-          <section>
+          <section class="rule-part">
             <h3>Fields</h3>
             <label class="row">
               <input type="checkbox" checked={isEvery} onChange={() => setFields(isEvery ? all : ['*'])} /> all fields,
@@ -134,7 +134,7 @@ export function RuleForm({
           </section>
         )}
         {isWritten && target && (
-          <section>
+          <section class="rule-part">
             <h3>Presets</h3>
             <p class="quiet">Values of fields that a request leaves out.</p>
             <PresetsEditor collection={target} presets={presets} onChange={setPresets} />

@@ -4,7 +4,7 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, messageOf } from '../api';
 import { fromQueryJson } from '../query/query';
 import { addressOf } from '../query/session';
-import { go, href, mayAdminister, model as modelSignal, route, toast } from '../state';
+import { go, href, mayAdminister, me, model as modelSignal, route, toast } from '../state';
 import { Button, copyText, countOf, Empty, ErrorBox, Menu } from '../ui';
 import { BoardForm, DeleteDialog } from './board-form';
 import {
@@ -42,9 +42,11 @@ function BoardList({ mayChange }: { readonly mayChange: boolean }): JSX.Element 
   const [boards, setBoards] = useState<readonly BoardEntry[] | null>(null);
   const [error, setError] = useState<string | null>(null);
   const [isNew, setNew] = useState(false);
-  useEffect(() => {
+  const read = (): void => {
+    setError(null);
     listBoards().then(setBoards, (failure: unknown) => setError(refusal(failure)));
-  }, []);
+  };
+  useEffect(read, []);
   return (
     <div class="boards">
       <header class="toolbar">
@@ -52,12 +54,12 @@ function BoardList({ mayChange }: { readonly mayChange: boolean }): JSX.Element 
         <span class="grow" />
         {mayChange && <Button label="New board" icon="plus" kind="primary" onClick={() => setNew(true)} />}
       </header>
-      {error && <ErrorBox text={error} />}
+      {error && <ErrorBox text={error} onRetry={read} />}
       {!boards && !error && <p class="boot">Loading…</p>}
       {boards?.length === 0 && (
         <Empty title="There are no boards yet" icon="columns">
           {mayChange
-            ? 'A board shows charts of your data: counts, sums and averages, by group or over time.'
+            ? 'A board shows charts of your data: counts, sums and averages, by group or over time. Press New board to begin.'
             : 'You may read none, or nobody has created one.'}
         </Empty>
       )}
@@ -85,6 +87,12 @@ function refusal(failure: unknown): string {
   return messageOf(failure);
 }
 
+/** The service answers the same whether a board does not exist or may not be read. */
+function refusalOfOne(failure: unknown): string {
+  const isRefused = failure instanceof ApiError && failure.status === 403;
+  return isRefused && me.value ? 'The board was deleted, or you may not read it.' : refusal(failure);
+}
+
 type Opened =
   | { readonly kind: 'add' | 'rename' | 'delete' | 'public' }
   | { readonly kind: 'edit' | 'remove'; readonly panel: Panel };
@@ -109,7 +117,7 @@ export function BoardView({ id, mayChange, isPublic = false }: BoardViewProps): 
         setBoard(loaded);
         setError(null);
       },
-      (failure: unknown) => setError(refusal(failure)),
+      (failure: unknown) => setError(refusalOfOne(failure)),
     );
   };
   useEffect(read, [id]);
@@ -142,43 +150,50 @@ export function BoardView({ id, mayChange, isPublic = false }: BoardViewProps): 
         )}
         <h1>{board.name}</h1>
         {board.note && <span class="quiet">{board.note}</span>}
-        <span class="grow" />
-        <Button label="Refresh" icon="refresh" onClick={() => setTurn(turn + 1)} />
-        <Button label="Full screen" icon="expand" onClick={() => void showAll(whole.current)} />
-        {mayChange && (
-          <>
-            <Button
-              label="Arrange"
-              icon="columns"
-              pressed={isArranging}
-              disabled={board.panels.length === 0}
-              onClick={() => setArranging(!isArranging)}
-            />
-            <Menu
-              label="More"
-              icon="more"
-              compact
-              entries={[
-                { label: 'Rename', onClick: () => setOpened({ kind: 'rename' }) },
-                {
-                  label: 'Copy link',
-                  icon: 'link',
-                  onClick: () => void copyText(location.href, 'Link copied'),
-                },
-                ...(mayAdminister.value
-                  ? [{ label: 'Access without login', onClick: () => setOpened({ kind: 'public' }) }]
-                  : []),
-                {
-                  label: 'Delete the board',
-                  icon: 'trash',
-                  danger: true,
-                  onClick: () => setOpened({ kind: 'delete' }),
-                },
-              ]}
-            />
-            <Button label="Add chart" icon="plus" kind="primary" onClick={() => setOpened({ kind: 'add' })} />
-          </>
-        )}
+        <div class="actions">
+          <Button label="Refresh" icon="refresh" onClick={() => setTurn(turn + 1)} />
+          <Button label="Full screen" icon="expand" onClick={() => void showAll(whole.current)} />
+          {mayChange && (
+            <>
+              <Button
+                label="Arrange"
+                icon="columns"
+                pressed={isArranging}
+                disabled={board.panels.length === 0}
+                onClick={() => setArranging(!isArranging)}
+              />
+              <Menu
+                label="More"
+                icon="more"
+                compact
+                entries={[
+                  { label: 'Rename', icon: 'edit', onClick: () => setOpened({ kind: 'rename' }) },
+                  {
+                    label: 'Copy link',
+                    icon: 'link',
+                    onClick: () => void copyText(location.href, 'Link copied'),
+                  },
+                  ...(mayAdminister.value
+                    ? [
+                        {
+                          label: 'Access without login',
+                          icon: 'user' as const,
+                          onClick: () => setOpened({ kind: 'public' }),
+                        },
+                      ]
+                    : []),
+                  {
+                    label: 'Delete the board',
+                    icon: 'trash',
+                    danger: true,
+                    onClick: () => setOpened({ kind: 'delete' }),
+                  },
+                ]}
+              />
+              <Button label="Add chart" icon="plus" kind="primary" onClick={() => setOpened({ kind: 'add' })} />
+            </>
+          )}
+        </div>
       </header>
       {board.panels.length === 0 && (
         <Empty title="The board has no charts yet" icon="columns">
@@ -260,7 +275,7 @@ function PanelMenu({ panel, mayChange, onOpen }: PanelMenuProps): JSX.Element {
           : []),
         ...(mayChange
           ? [
-              { label: 'Edit', onClick: () => onOpen('edit') },
+              { label: 'Edit', icon: 'edit' as const, onClick: () => onOpen('edit') },
               { label: 'Delete', icon: 'trash' as const, danger: true, onClick: () => onOpen('remove') },
             ]
           : []),

@@ -79,7 +79,13 @@ export function RecordingTab({ opened, onOpen }: RecordingProps): JSX.Element {
         {progress && <Running progress={progress} onStop={() => stop.current.abort()} />}
         {error && <ErrorBox text={error} />}
       </section>
-      {opened ? <Shown opened={opened} /> : <Commands name="traffic.lateral" />}
+      {opened ? (
+        <Shown opened={opened} />
+      ) : (
+        <section class="capacity-card" aria-label="After the recording">
+          <Commands name="traffic.lateral" />
+        </section>
+      )}
     </>
   );
 }

@@ -62,7 +62,7 @@ export function ListInput({ id, field, value, disabled, label, wrong, onChange }
           />
           <Button
             label={`Remove element ${at + 1}`}
-            icon="close"
+            icon="minus"
             kind="quiet"
             compact
             disabled={disabled ?? false}
@@ -70,17 +70,19 @@ export function ListInput({ id, field, value, disabled, label, wrong, onChange }
           />
         </div>
       ))}
-      <Button
-        label={
-          value === null || value === undefined
-            ? `Add an element (${value === null ? 'null' : 'not set'} now)`
-            : 'Add an element'
-        }
-        icon="plus"
-        kind="quiet"
-        disabled={disabled ?? false}
-        onClick={() => change([...texts, ''])}
-      />
+      <div class="adders">
+        <Button
+          label={
+            value === null || value === undefined
+              ? `Add an element (${value === null ? 'null' : 'not set'} now)`
+              : 'Add an element'
+          }
+          icon="plus"
+          kind="quiet"
+          disabled={disabled ?? false}
+          onClick={() => change([...texts, ''])}
+        />
+      </div>
     </div>
   );
 }

@@ -58,7 +58,7 @@ export function DataPage(): JSX.Element {
           </Empty>
         ) : (
           <Empty title={`There is no collection “${name}”`} icon="table">
-            It was removed, or you may not see it.
+            It was removed, or you may not see it. <a href="#/data">Go to the data</a>
           </Empty>
         )}
       </section>
@@ -198,6 +198,12 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
             { label: 'Reload', icon: 'refresh', onClick: refresh },
             { label: 'Import a file', icon: 'upload', onClick: () => setOpen('import'), disabled: isFixed },
             { label: 'Edit all shown items', icon: 'edit', onClick: () => setOpen('edit'), disabled: !mayBulk },
+            ...EXPORT_FORMATS.map((format) => ({
+              label: `Export as ${format.toUpperCase()}`,
+              icon: 'save' as const,
+              onClick: () => setFormat(format),
+              disabled: collection.system,
+            })),
             {
               label: 'Delete all shown items',
               icon: 'trash',
@@ -205,12 +211,6 @@ function CollectionView({ collection, model, onList }: ViewProps): JSX.Element {
               onClick: () => setOpen('delete'),
               disabled: !mayBulk,
             },
-            ...EXPORT_FORMATS.map((format) => ({
-              label: `Export as ${format.toUpperCase()}`,
-              icon: 'save' as const,
-              onClick: () => setFormat(format),
-              disabled: collection.system,
-            })),
           ]}
         />
         {mayCreate(collection) && <Button label="New" icon="plus" kind="primary" onClick={create} />}

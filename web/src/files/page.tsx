@@ -183,7 +183,7 @@ interface ToolsProps {
 function FileTools({ query, count, mayCreate, onShow, onFiles }: ToolsProps): JSX.Element {
   const input = useRef<HTMLInputElement>(null);
   return (
-    <header class="files-tools">
+    <header class="toolbar files-tools">
       <h1>Files</h1>
       <input
         type="search"
@@ -252,7 +252,7 @@ function FileGrid({ found: { files, count }, query, mayCreate, addressOf }: Grid
           <li key={file.id}>
             <a href={addressOf({ file: file.id })}>
               <Thumbnail file={file} />
-              <strong>{fileName(file)}</strong>
+              <strong title={fileName(file)}>{fileName(file)}</strong>
               <small>{describe(file)}</small>
             </a>
           </li>

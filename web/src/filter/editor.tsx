@@ -101,7 +101,7 @@ function FilterEditor({ model, collection, group, onChange, depth = 0 }: FilterE
           <Button label="Remove" icon="close" kind="quiet" compact onClick={() => replace(at, null)} />
         </div>
       ))}
-      <div class="row">
+      <div class="adders">
         <Button label="Add rule" icon="plus" kind="quiet" onClick={() => add(fresh)} />
         {depth < 3 && (
           <Button

@@ -32,7 +32,8 @@ export function PeoplePage(): JSX.Element {
   useEffect(() => void load(), []);
   if (error) return <ErrorBox text={error} onRetry={() => void load()} />;
   if (!directory) return <p class="boot">Loading…</p>;
-  const [tab = 'users'] = route.value.rest;
+  const [named] = route.value.rest;
+  const tab = TABS.find(([name]) => name === named)?.[0] ?? 'users';
   const props = { directory, onChanged: load };
   return (
     <div class="people">

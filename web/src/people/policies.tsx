@@ -100,7 +100,7 @@ function PolicyTable({ policies, directory, onOpen }: TableProps): JSX.Element {
                     kind="quiet"
                     compact
                     entries={[
-                      { label: 'Edit', onClick: () => onOpen({ kind: 'form', policy }) },
+                      { label: 'Edit', icon: 'edit', onClick: () => onOpen({ kind: 'form', policy }) },
                       { label: 'Assign', icon: 'user', onClick: () => onOpen({ kind: 'assign', policy }) },
                       {
                         label: 'Permissions',

@@ -67,10 +67,19 @@ export function RolesTab({ directory, onChanged }: TabProps): JSX.Element {
               kind="quiet"
               compact
               entries={[
-                { label: 'Edit', onClick: () => setOpen({ kind: 'form', role, parent: role.parent ?? '' }) },
-                { label: 'New role below', onClick: () => setOpen({ kind: 'form', role: null, parent: role.id }) },
+                {
+                  label: 'Edit',
+                  icon: 'edit',
+                  onClick: () => setOpen({ kind: 'form', role, parent: role.parent ?? '' }),
+                },
+                {
+                  label: 'New role below',
+                  icon: 'plus',
+                  onClick: () => setOpen({ kind: 'form', role: null, parent: role.id }),
+                },
                 {
                   label: 'What can this role do?',
+                  icon: 'key',
                   onClick: () => (location.hash = href('people', ['rights'], { as: `role:${role.id}` })),
                 },
                 { label: 'Delete', icon: 'trash', danger: true, onClick: () => setOpen({ kind: 'delete', role }) },

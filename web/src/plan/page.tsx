@@ -34,9 +34,11 @@ export function PlanPage(): JSX.Element {
     <div class="plan-page">
       <header class="toolbar">
         <h1>Plan</h1>
-        <code class="plan-question">{toUrl(query)}</code>
+        <code class="plan-question" title={toUrl(query)}>
+          {toUrl(query)}
+        </code>
         <span class="grow" />
-        <Button label="Edit the query" onClick={() => go(addressOf(query))} />
+        <Button label="Edit the query" icon="edit" onClick={() => go(addressOf(query))} />
         <Button label="Run again" icon="play" kind="primary" onClick={() => setTurn(turn + 1)} />
       </header>
       {error && <ErrorBox text={error} />}

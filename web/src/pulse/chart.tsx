@@ -21,6 +21,7 @@ interface ChartProps {
 }
 
 const HEIGHT = 120;
+const LEAST_SECONDS = 60;
 
 export function Chart({ title, unit, times, lines }: ChartProps): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
@@ -48,7 +49,11 @@ export function Chart({ title, unit, times, lines }: ChartProps): JSX.Element {
         height: HEIGHT,
         legend: { show: false },
         cursor: { show: false },
-        scales: { y: { range: (_, __, high) => [0, Math.max(1, (high ?? 1) * 1.15)] } },
+        scales: {
+          // At least a minute, also when there is only one reading.
+          x: { range: (_, low, high) => [Math.min(low ?? 0, (high ?? 0) - LEAST_SECONDS), high ?? LEAST_SECONDS] },
+          y: { range: (_, __, high) => [0, Math.max(1, (high ?? 1) * 1.15)] },
+        },
         axes: [
           { ...axis, space: 90, size: 26, values: (_, splits) => splits.map(clock) },
           { ...axis, size: 44, space: 30 },

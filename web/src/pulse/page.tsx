@@ -54,68 +54,78 @@ export function PulsePage(): JSX.Element {
     values: compared.map((point) => point.figures && pick(point.figures)),
   });
   return (
-    <div class="pulse">
-      <header>
+    <>
+      <header class="toolbar pulse-bar">
         <h1>Pulse</h1>
         <span class="quiet">
           Updated every two seconds, for the last five minutes, without the requests of this page
         </span>
       </header>
-      {error && <ErrorBox text={error} />}
-      <div class="charts">
-        <Chart
-          title="Requests"
-          unit="per second"
-          times={times}
-          lines={[line('all', 'accent', (each) => each.perSecond), line('5xx', 'bad', (each) => each.errorsPerSecond)]}
-        />
-        <Chart
-          title="Latency"
-          unit="ms"
-          times={times}
-          lines={[line('p50', 'accent', (each) => each.p50), line('p99', 'warm', (each) => each.p99)]}
-        />
-        <Chart
-          title="Reads per statement"
-          unit="in a batch"
-          times={times}
-          lines={[line('mean', 'accent', (each) => each.batch)]}
-        />
-        <Chart
-          title="Statements"
-          unit="per request"
-          times={times}
-          lines={[line('mean', 'accent', (each) => each.statements)]}
-        />
-        <Chart
-          title="Connections"
-          unit=""
-          times={times}
-          lines={[line('in use', 'accent', (each) => each.busy), line('waiting', 'bad', (each) => each.waiting)]}
-        />
-        <Chart title="Memory" unit="MB" times={times} lines={[line('resident', 'accent', (each) => each.megabytes)]} />
-        {replicas.length > 0 && (
+      <div class="pulse">
+        {error && <ErrorBox text={error} />}
+        <div class="charts">
           <Chart
-            title="Replicas"
-            unit="ms behind"
+            title="Requests"
+            unit="per second"
             times={times}
-            lines={replicas.map((server, at) => ({
-              label: server,
-              colour: COLOURS[at % COLOURS.length] ?? 'accent',
-              values: compared.map(({ lags }) => lags.get(server) ?? null),
-            }))}
+            lines={[
+              line('all', 'accent', (each) => each.perSecond),
+              line('5xx', 'bad', (each) => each.errorsPerSecond),
+            ]}
           />
-        )}
+          <Chart
+            title="Latency"
+            unit="ms"
+            times={times}
+            lines={[line('p50', 'accent', (each) => each.p50), line('p99', 'warm', (each) => each.p99)]}
+          />
+          <Chart
+            title="Reads per statement"
+            unit="in a batch"
+            times={times}
+            lines={[line('mean', 'accent', (each) => each.batch)]}
+          />
+          <Chart
+            title="Statements"
+            unit="per request"
+            times={times}
+            lines={[line('mean', 'accent', (each) => each.statements)]}
+          />
+          <Chart
+            title="Connections"
+            unit=""
+            times={times}
+            lines={[line('in use', 'accent', (each) => each.busy), line('waiting', 'bad', (each) => each.waiting)]}
+          />
+          <Chart
+            title="Memory"
+            unit="MB"
+            times={times}
+            lines={[line('resident', 'accent', (each) => each.megabytes)]}
+          />
+          {replicas.length > 0 && (
+            <Chart
+              title="Replicas"
+              unit="ms behind"
+              times={times}
+              lines={replicas.map((server, at) => ({
+                label: server,
+                colour: COLOURS[at % COLOURS.length] ?? 'accent',
+                values: compared.map(({ lags }) => lags.get(server) ?? null),
+              }))}
+            />
+          )}
+        </div>
+        <section class="pulse-routes">
+          <h2>Slowest statements of the last five minutes</h2>
+          <Shapes />
+        </section>
+        <section class="pulse-routes">
+          <h2>Busiest routes</h2>
+          <Routes now={last} before={first} />
+        </section>
       </div>
-      <section class="pulse-routes">
-        <h2>Slowest statements of the last five minutes</h2>
-        <Shapes />
-      </section>
-      <section class="pulse-routes">
-        <h2>Busiest routes</h2>
-        <Routes now={last} before={first} />
-      </section>
-    </div>
+    </>
   );
 }
 

@@ -198,7 +198,7 @@ function LevelOptions({ model, collection, level, onChange }: Omit<TreeProps, 'd
           </div>
         );
       })}
-      <div class="row">
+      <div class="adders">
         <Button
           label="Sort by"
           icon="plus"
@@ -300,7 +300,7 @@ export function Groups({ model, query, onChange }: BuilderProps): JSX.Element {
           />
         </div>
       ))}
-      <div class="row">
+      <div class="adders">
         <Button
           label="Group by"
           icon="plus"

@@ -38,6 +38,7 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
   const [answer, setAnswer] = useState<Answer<unknown> | null>(null);
   const [error, setError] = useState<string | null>(null);
   const [busy, setBusy] = useState(false);
+  const outcome = useRef<HTMLDivElement>(null);
   const [live, setLive] = useState(false);
   const [updates, setUpdates] = useState<Updates | null>(null);
   const [opened, setOpened] = useState<'saved' | 'board' | null>(null);
@@ -76,6 +77,9 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
       setAnswer(null);
     }
     setBusy(false);
+    // On a narrow screen the result is far below the button.
+    if (matchMedia('(max-width: 719px)').matches)
+      requestAnimationFrame(() => outcome.current?.scrollIntoView({ block: 'start' }));
   };
   useEffect(() => {
     if (!live) return;
@@ -205,6 +209,7 @@ function QueryView({ model, query }: { readonly model: Model; readonly query: Qu
             )}
           </Panel>
         </div>
+        <div ref={outcome} class="query-outcome" />
         {error && <ErrorBox text={error} />}
         {answer && <ResultView query={query} answer={answer} rows={rows} updates={updates} />}
         {!answer && !error && (

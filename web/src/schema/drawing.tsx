@@ -46,6 +46,16 @@ export function Drawing({ diagram, chosen, onChoose }: DrawingProps): JSX.Elemen
     drawn.current = diagram;
     setView(bringIn(diagram, chosen, start, frame.current));
   }, [chosen, diagram]);
+  useEffect(() => {
+    const element = frame.current;
+    if (!element) return;
+    // The window changes its size, or a telephone is turned.
+    const observer = new ResizeObserver(() => {
+      if (isWhole.current) setView(bringIn(diagram, chosen, fit(), element));
+    });
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, [chosen, diagram]);
   const zoom = (factor: number, at?: { readonly x: number; readonly y: number }): void => {
     isWhole.current = false;
     setView((now) => {

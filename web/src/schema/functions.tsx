@@ -110,6 +110,7 @@ function FunctionsDialog({ onClose }: { readonly onClose: () => void }): JSX.Ele
   return (
     <Dialog title="Functions" kind="side" isForm onClose={onClose}>
       {error && <ErrorBox text={error} />}
+      {!functions && !error && <p class="quiet">Loading…</p>}
       {functions?.length === 0 && (
         <Empty title="No functions yet" icon="code">
           {mayAdminister.value
@@ -150,7 +151,9 @@ function FunctionsDialog({ onClose }: { readonly onClose: () => void }): JSX.Ele
             onInput={setName}
             note="Administrators can call it then. Other callers need a permission to execute it"
           />
-          <Button label="Make callable" disabled={name.trim() === ''} onClick={() => void expose()} />
+          <div class="row">
+            <Button label="Make callable" disabled={name.trim() === ''} onClick={() => void expose()} />
+          </div>
           <button type="submit" hidden />
         </form>
       )}

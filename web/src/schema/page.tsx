@@ -73,22 +73,27 @@ export function ModelPage(): JSX.Element {
               </ul>
             )}
           </div>
-          {chosen && (
-            <Button
-              label="Neighbours only"
-              pressed={isFocused}
-              onClick={() => choose(name, !isFocused)}
-              hint="Show this collection and those it is related to"
-            />
-          )}
-          {mayAdminister.value && <SuggestedRelations />}
-          <Functions />
-          {mayAdminister.value && (
-            <Button label="New collection" icon="plus" kind="primary" onClick={() => setCreating(true)} />
-          )}
+          <div class="actions">
+            {chosen && (
+              <Button
+                label="Neighbours only"
+                icon="link"
+                pressed={isFocused}
+                onClick={() => choose(name, !isFocused)}
+                hint="Show this collection and those it is related to"
+              />
+            )}
+            {mayAdminister.value && <SuggestedRelations />}
+            <Functions />
+            {mayAdminister.value && (
+              <Button label="New collection" icon="plus" kind="primary" onClick={() => setCreating(true)} />
+            )}
+          </div>
         </header>
         {own.length === 0 ? (
-          <Empty title="No collections yet" icon="table" />
+          <Empty title="No collections yet" icon="table">
+            {mayAdminister.value && 'Press New collection to create a table.'}
+          </Empty>
         ) : (
           <Drawing diagram={diagram} chosen={name} onChoose={choose} />
         )}

@@ -67,7 +67,11 @@ export function Deliveries({ webhook, turn }: DeliveriesProps): JSX.Element {
       </header>
       {error && <ErrorBox text={error} />}
       {deliveries?.length === 0 && (
-        <p class="quiet">{kind === null ? 'No change was sent yet.' : `No ${kind} deliveries.`}</p>
+        <p class="quiet">
+          {kind === null
+            ? 'No change was sent yet. Each change of the collections appears here.'
+            : `No ${kind} deliveries.`}
+        </p>
       )}
       {deliveries && deliveries.length > 0 && <Table deliveries={deliveries} onOpen={setOpen} />}
       {deliveries?.length === PAGE && <p class="quiet">The latest {PAGE} are shown.</p>}

@@ -89,6 +89,7 @@ function WebhookList({ onSecret }: ListProps): JSX.Element {
       {webhooks?.length === 0 && (
         <Empty title="There are no webhooks yet" icon="link">
           A webhook posts every committed change of the chosen collections to a URL, changes by plain SQL included.
+          Press New webhook to begin.
         </Empty>
       )}
       {webhooks && webhooks.length > 0 && (
@@ -197,45 +198,46 @@ function WebhookView({ id, onSecret }: ViewProps): JSX.Element {
         </nav>
         <h1>{webhook.name}</h1>
         <Status webhook={webhook} />
-        <span class="grow" />
-        <Button
-          label="Send a test"
-          icon="play"
-          disabled={busy}
-          onClick={() => void run(async () => setAttempt(await act<Attempt>(id, 'test')), null)}
-        />
-        {status === 'active' && (
+        <div class="actions">
           <Button
-            label="Pause"
-            hint="Record changes, and send them later"
+            label="Send a test"
+            icon="play"
             disabled={busy}
-            onClick={() => void run(() => act(id, 'pause'), 'Paused: changes are recorded and sent later')}
+            onClick={() => void run(async () => setAttempt(await act<Attempt>(id, 'test')), null)}
           />
-        )}
-        {(status === 'paused' || (status === 'active' && webhook.incomplete_since !== null)) && (
-          <Button label="Resume" disabled={busy} onClick={() => void run(() => act(id, 'resume'), 'Resumed')} />
-        )}
-        <Button
-          label={status === 'inactive' ? 'Turn on' : 'Turn off'}
-          hint={status === 'inactive' ? 'Record and send changes' : 'Record no changes'}
-          disabled={busy}
-          onClick={() =>
-            void run(
-              () => changeWebhook(id, { status: status === 'inactive' ? 'active' : 'inactive' }),
-              status === 'inactive' ? 'Turned on' : 'Turned off: changes are not recorded',
-            )
-          }
-        />
-        <Button label="Edit" icon="edit" onClick={() => setOpened('edit')} />
-        <Menu
-          label="More"
-          icon="more"
-          compact
-          entries={[
-            { label: 'Rotate the secret', icon: 'key', onClick: () => setOpened('rotate') },
-            { label: 'Delete the webhook', icon: 'trash', danger: true, onClick: () => setOpened('delete') },
-          ]}
-        />
+          {status === 'active' && (
+            <Button
+              label="Pause"
+              hint="Record changes, and send them later"
+              disabled={busy}
+              onClick={() => void run(() => act(id, 'pause'), 'Paused: changes are recorded and sent later')}
+            />
+          )}
+          {(status === 'paused' || (status === 'active' && webhook.incomplete_since !== null)) && (
+            <Button label="Resume" disabled={busy} onClick={() => void run(() => act(id, 'resume'), 'Resumed')} />
+          )}
+          <Button
+            label={status === 'inactive' ? 'Turn on' : 'Turn off'}
+            hint={status === 'inactive' ? 'Record and send changes' : 'Record no changes'}
+            disabled={busy}
+            onClick={() =>
+              void run(
+                () => changeWebhook(id, { status: status === 'inactive' ? 'active' : 'inactive' }),
+                status === 'inactive' ? 'Turned on' : 'Turned off: changes are not recorded',
+              )
+            }
+          />
+          <Button label="Edit" icon="edit" onClick={() => setOpened('edit')} />
+          <Menu
+            label="More"
+            icon="more"
+            compact
+            entries={[
+              { label: 'Rotate the secret', icon: 'key', onClick: () => setOpened('rotate') },
+              { label: 'Delete the webhook', icon: 'trash', danger: true, onClick: () => setOpened('delete') },
+            ]}
+          />
+        </div>
       </header>
       <div class="hook-body">
         {error && <ErrorBox text={error} />}

@@ -56,12 +56,11 @@ export function Comments({ collection, itemKey }: CommentsProps): JSX.Element {
           <header>
             <strong>{authorOf(each)}</strong>
             <small>{inZone(each.date_created, 'UTC').slice(0, 16)} UTC</small>
-            <span class="grow" />
             {isOwn(each) && !viewAs.value && editing?.id !== each.id && (
-              <>
+              <span class="actions">
                 <Button label="Edit" kind="quiet" onClick={() => setEditing({ id: each.id, text: each.comment })} />
                 <Button label="Delete" kind="quiet" onClick={() => void write('DELETE', `/comments/${each.id}`)} />
-              </>
+              </span>
             )}
           </header>
           {editing?.id === each.id ? (

@@ -108,9 +108,10 @@ function RevisionEntry({ collection, revision, former, isLatest, onRestore }: En
         <span>
           {ACTIONS[action] ?? action} by {user?.email ?? user?.id ?? 'nobody who is known'}
         </span>
-        <span class="grow" />
-        {onRestore && !isLatest && <Button label="Restore" icon="undo" onClick={onRestore} />}
-        {isLatest && <span class="quiet">latest</span>}
+        <span class="actions">
+          {onRestore && !isLatest && <Button label="Restore" icon="undo" onClick={onRestore} />}
+          {isLatest && <span class="quiet">latest</span>}
+        </span>
       </header>
       {changed === null ? (
         <p class="quiet">

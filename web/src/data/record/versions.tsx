@@ -276,21 +276,22 @@ function VersionEntry({ collection, itemKey, version, onChanged, onPromoted }: E
         <strong>{title}</strong>
         {title !== version.key && <code>{version.key}</code>}
         {comparison?.outdated && <span class="warm">The item has changed since this version was created</span>}
-        <span class="grow" />
-        <a class="button" href={addressOfRecord(collection.name, itemKey, { version: version.key })}>
-          Edit
-        </a>
-        {!viewAs.value && (
-          <>
-            <Button
-              label="Promote"
-              kind="primary"
-              disabled={busy || fields.length === 0}
-              onClick={() => void promote()}
-            />
-            <Button label="Delete" icon="trash" kind="quiet" compact disabled={busy} onClick={() => void remove()} />
-          </>
-        )}
+        <span class="actions">
+          <a class="button" href={addressOfRecord(collection.name, itemKey, { version: version.key })}>
+            Edit
+          </a>
+          {!viewAs.value && (
+            <>
+              <Button
+                label="Promote"
+                kind="primary"
+                disabled={busy || fields.length === 0}
+                onClick={() => void promote()}
+              />
+              <Button label="Delete" icon="trash" kind="quiet" compact disabled={busy} onClick={() => void remove()} />
+            </>
+          )}
+        </span>
       </header>
       {error && <ErrorBox text={error} onRetry={() => void compare()} />}
       {comparison && list.length === 0 && <p class="quiet">It has no changes. Choose Edit to make some.</p>}
